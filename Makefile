@@ -1,0 +1,31 @@
+# Both commands set up what they need; .venv is remade when the dependencies change.
+PYTHON ?= python3
+BIN := .venv/bin
+TORCH ?= torch==2.13.0
+
+.PHONY: run test bench clean
+
+run: .venv/ready
+	$(BIN)/python examples/routing.py
+
+test: .venv/ready-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/python -m pytest -n 2
+
+bench: .venv/ready
+	$(BIN)/pip install --quiet $(TORCH)
+	$(BIN)/python -m benchmarks
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -e .
+	touch $@
+
+.venv/ready-test: .venv/ready
+	$(BIN)/pip install --quiet -e ".[test]"
+	touch $@
+
+clean:
+	rm -rf .venv results dist

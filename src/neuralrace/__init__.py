@@ -1,0 +1,27 @@
+"""The theory of how networks learn: gated deep linear networks and the neural race reduction."""
+
+from neuralrace import errors, init, tasks
+from neuralrace.dynamics import descend, flow
+from neuralrace.graph import Graph
+from neuralrace.measure import conserved, learning_time
+from neuralrace.network import gradient, loss, predict
+from neuralrace.task import Task
+from neuralrace.trajectory import Trajectory
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Graph",
+    "Task",
+    "Trajectory",
+    "conserved",
+    "descend",
+    "errors",
+    "flow",
+    "gradient",
+    "init",
+    "learning_time",
+    "loss",
+    "predict",
+    "tasks",
+]

@@ -1,0 +1,554 @@
+"""Learning: gradient flow and gradient descent on the weights of a task's network.
+
+Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr k` (theory section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.errors import InputError, array, integer, known, number
+from neuralrace.graph import Graph
+from neuralrace.network import cast, check, is_linear, precision, program
+from neuralrace.stack import Program, Stack
+from neuralrace.subspace import Frames, closed_frames, expand, shrink
+from neuralrace.task import Task
+from neuralrace.trajectory import Trajectory
+
+Record = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def flow(
+    task: Task,
+    weights: Mapping[str, Any],
+    t1: float | None = None,
+    save: int | Iterable[float] = 200,
+    *,
+    loss: str = "squared",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    stop_loss: float | None = None,
+    max_steps: int = 100_000,
+    frozen: Iterable[str] = (),
+    record: Record | None = None,
+    save_weights: bool = True,
+    progress: bool = False,
+    dtype: Any = np.float64,
+) -> Trajectory:
+    """Gradient flow `dW/dt = -dL/dW` from `weights` to time `t1`, by an adaptive solver.
+
+    `save` is a number of times, start and end included, or the times themselves. The run ends early when
+    the loss falls to `stop_loss`. `atol` counts in units of the largest initial weight where that is
+    below 1, so that tiny starts are followed as closely as large ones. Edges in `frozen` do not learn.
+    `record(weights)` returns a dict of what else to keep at the saved times, written with `jax.numpy`;
+    `save_weights=False` keeps only that. A leading axis on every weight runs all those starts.
+
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> nr.flow(task, nr.init.gaussian(task.graph, std=1e-2), t1=40.0).outcome
+    'finished at t = 40'
+    """
+    run = _Run.prepare(task, weights, loss, frozen, dtype, compress=True)
+    t1, ts = _times(t1, save)
+    rtol, atol = number("rtol", rtol, above=0), number("atol", atol, above=0)
+    stop = -np.inf if stop_loss is None else number("stop_loss", stop_loss, above=0)
+    max_steps = integer("max_steps", max_steps)
+    with precision(dtype):
+        end, states, kept, status = _solve(
+            run.program.stack,
+            loss,
+            run.recorder(record, save_weights),
+            max_steps,
+            bool(progress),
+            stop_loss is not None,
+            run.start,
+            run.data,
+            jnp.asarray(ts, run.start.dtype),
+            t1,
+            stop,
+            rtol,
+            atol * np.minimum(1.0, np.abs(run.full).max(axis=-1)),
+            run.mask,
+            run.lift,
+        )
+    end, status = np.asarray(end, float), {k: np.asarray(v) for k, v in status.items()}
+    outcomes = []
+    for k, at in enumerate(end):
+        if status["event"][k]:
+            outcomes.append(f"reached loss {stop_loss:g} at t = {at:g}")
+        elif status["step_limit"][k]:
+            outcomes.append(f"step limit of {max_steps} at t = {at:g}: try increasing max_steps")
+        elif status["failed"][k] or not status["finite"][k]:
+            outcomes.append(f"diverged at t = {at:g}: the solver found no step with finite weights")
+        else:
+            outcomes.append(f"finished at t = {t1:g}")
+    settings = {
+        "method": "flow",
+        "t1": t1,
+        "rtol": rtol,
+        "atol": atol,
+        "stop_loss": stop_loss,
+        "max_steps": max_steps,
+        "solver_steps": status["steps"].tolist(),
+    }
+    # A run that ended between two times is shown at its end, not at the time it never reached.
+    last = np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
+    return run.trajectory(ts, end, last, outcomes, states, kept, None, settings)
+
+
+def descend(
+    task: Task,
+    weights: Mapping[str, Any],
+    lr: float,
+    steps: int,
+    save: int | Iterable[float] = 200,
+    *,
+    loss: str = "squared",
+    batch_size: int | None = None,
+    momentum: float = 0.0,
+    optimizer: Any = "sgd",
+    stop_loss: float | None = None,
+    frozen: Iterable[str] = (),
+    record: Record | None = None,
+    save_weights: bool = True,
+    progress: bool = False,
+    dtype: Any = np.float64,
+    seed: int = 0,
+) -> Trajectory:
+    """Gradient descent on the mean loss with learning rate `lr`, in one compiled loop.
+
+    `optimizer` is "sgd", "adam" or an optax transformation (`lr` then only sets the time axis). With
+    `batch_size` every step sees that many samples, drawn without replacement in an order that `seed`
+    shuffles anew each epoch (what does not fill a batch waits for the next epoch); `loss` at the saved
+    times is then still that of all samples. The rest is as in `flow`.
+    """
+    lr, steps = number("lr", lr, above=0), integer("steps", steps)
+    number("momentum", momentum, least=0)
+    if isinstance(optimizer, str) and optimizer not in ("sgd", "adam"):
+        raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
+    if not isinstance(optimizer, str) and not hasattr(optimizer, "update"):
+        raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
+    if momentum and optimizer != "sgd":
+        raise InputError("momentum goes with optimizer='sgd'")
+    saves = _save_steps(steps, save, lr)
+    stop = -np.inf if stop_loss is None else number("stop_loss", stop_loss, above=0)
+    key_seed = integer("seed", seed, least=0)
+
+    run = _Run.prepare(task, weights, loss, frozen, dtype, compress=optimizer == "sgd" and batch_size is None)
+    batch, samples = None, None
+    if batch_size is not None:
+        n, size = task.samples.n, integer("batch_size", batch_size)
+        if size > n:
+            raise InputError(f"batch_size must be at most the number of samples, {n}; got {size}")
+        merged = program(task, loss, "merged")
+        batch, samples = (merged.stack, size, n), run.typed(merged.data)
+    with precision(dtype):
+        bar = _Bar(len(saves) * len(run.start), bool(progress))
+        end, states, kept, losses = _loop(
+            run.program.stack,
+            loss,
+            (optimizer, momentum),
+            batch,
+            run.recorder(record, save_weights),
+            bar if progress else None,
+            steps,
+            jnp.asarray(run.start),
+            run.data,
+            samples,
+            jnp.asarray(saves, jnp.int32),
+            lr,
+            stop,
+            run.mask,
+            run.lift,
+            jax.random.key(key_seed),
+        )
+        jax.effects_barrier()
+        bar.close()
+    end, losses = np.asarray(end), np.asarray(losses, float)
+    outcomes = []
+    for k, at in enumerate(end):
+        final = losses[k, at]
+        if not np.isfinite(final):
+            outcomes.append(f"diverged at step {at}: loss {final}; try a smaller lr than {lr:g}")
+        elif final <= stop:
+            outcomes.append(f"reached loss {stop_loss:g} at step {at}, t = {lr * at:g}")
+        else:
+            outcomes.append(f"finished after {at} steps, t = {lr * at:g}")
+    settings = {
+        "method": "descend",
+        "lr": lr,
+        "steps": steps,
+        "batch_size": batch_size,
+        "momentum": momentum,
+        "optimizer": optimizer if isinstance(optimizer, str) else "optax",
+        "stop_loss": stop_loss,
+        "seed": seed,
+    }
+    last = np.searchsorted(saves, end)
+    return run.trajectory(lr * saves, lr * end, last, outcomes, states, kept, losses, settings)
+
+
+# -- setting up and finishing ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """What to keep at a saved time; equal recorders share a compilation."""
+
+    graph: Graph  # of the weights that learn
+    full: Graph
+    record: Record | None
+    save_weights: bool
+
+    def __call__(self, flat: Any, lift: Any) -> tuple[Any, dict[str, Any]]:
+        kept = flat if self.save_weights else flat[:0]
+        return kept, {} if self.record is None else dict(self.record(self.lift(flat, lift)))
+
+    def lift(self, flat: Any, lift: Any) -> dict[str, Any]:
+        """Full weights `W(0) + Q_t (B - B(0)) Q_s^T`."""
+        if lift is None:
+            return self.full.unflatten(flat)
+        frames, start, full = lift
+        moved = expand(self.full, self.graph.unflatten(flat - start), frames)
+        return {n: w + moved[n] for n, w in self.full.unflatten(full).items()}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Checked arguments, in the arrays that the solvers run on; runs are the leading axis."""
+
+    task: Task
+    many: bool
+    kind: str
+    program: Program
+    start: np.ndarray  # (runs, n) weights that learn
+    full: np.ndarray  # (runs, N) all weights
+    frames: Frames
+    graph: Graph
+    mask: np.ndarray | None
+    origin: dict[str, Any] | None
+    dtype: Any
+
+    @classmethod
+    def prepare(cls, task: Task, weights: Any, kind: str, frozen: Any, dtype: Any, compress: bool) -> _Run:
+        arrays = check(task, weights, kind)
+        if np.dtype(dtype) not in (np.float64, np.float32):
+            raise InputError(f"dtype must be float64 or float32, got {dtype}")
+        frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
+        known("frozen", frozen, task.graph.shapes, "edge or bias")
+        flat = task.graph.flatten(arrays)
+        many = flat.ndim == 2
+        if not many:
+            arrays, flat = {n: w[None] for n, w in arrays.items()}, flat[None]
+        frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
+        graph, start = task.graph, flat
+        if frames:
+            sizes = tuple((n, q.shape[-1]) for n, q in frames.items())
+            if sizes not in task.programs:
+                task.programs[sizes] = task.on(task.graph.resized(dict(sizes)))
+            task = task.programs[sizes]
+            start = task.graph.flatten(shrink(graph, arrays, frames))
+        mask = None
+        if frozen:
+            shapes = {n: np.full(s, float(n not in frozen)) for n, s in task.graph.shapes.items()}
+            mask = task.graph.flatten(shapes).astype(dtype)
+        origin = getattr(weights, "origin", None)
+        made = program(task, kind)
+        return cls(
+            task,
+            many,
+            kind,
+            made,
+            start.astype(dtype),
+            flat.astype(dtype),
+            frames,
+            graph,
+            mask,
+            origin,
+            dtype,
+        )
+
+    def typed(self, data: Any) -> Any:
+        return data if np.dtype(self.dtype) == np.float64 else cast(data, self.dtype)
+
+    @property
+    def data(self) -> Any:
+        return self.typed(self.program.data)
+
+    @property
+    def lift(self) -> Any:
+        return (
+            ({n: q.astype(self.dtype) for n, q in self.frames.items()}, self.start, self.full)
+            if self.frames
+            else None
+        )
+
+    def recorder(self, record: Record | None, save_weights: bool) -> Recorder:
+        if record is not None and not callable(record):
+            raise InputError(f"record must be a function of the weights, got {record!r}")
+        return Recorder(self.task.graph, self.graph, record, bool(save_weights))
+
+    def trajectory(
+        self,
+        ts: Any,
+        end: Any,
+        last: Any,
+        outcomes: Any,
+        losses: Any,
+        kept: Any,
+        step_loss: Any,
+        settings: Any,
+    ) -> Trajectory:
+        """Cut what no run reached; let a run that ended early keep its last finite state."""
+        flat, recorded = kept
+        losses = np.array(losses, float)
+        good = np.isfinite(losses)
+        cut = 0
+        index = np.zeros(losses.shape, int)
+        for k in range(len(losses)):
+            bad = np.flatnonzero(~good[k, : last[k] + 1])
+            stop = max(0, bad[0] - 1) if len(bad) else last[k]
+            index[k] = np.minimum(np.arange(losses.shape[1]), stop)
+            cut = max(cut, stop + 1)
+        take = lambda a: _pick(np.asarray(a), index[:, :cut], self.many)  # noqa: E731
+        t = np.array(ts[:cut], float)
+        if not self.many:
+            t[-1] = min(t[-1], end[0])
+        weights = {}
+        if flat.shape[-1]:
+            weights = self._full_weights(np.asarray(flat, float), index[:, :cut])
+        if step_loss is not None and not self.many:
+            step_loss = step_loss[0, : np.max(np.flatnonzero(np.isfinite(step_loss[0])), initial=0) + 1]
+        settings = {
+            **settings, "loss": self.kind, "dtype": str(np.dtype(self.dtype)), "weights": self.origin,
+            "dimensions": {n: q.shape[-1] for n, q in self.frames.items()},
+            "time": "flow time: tau = 1 on the mean loss",
+        }  # fmt: skip
+        return Trajectory(
+            t, take(losses), weights, tuple(outcomes), end if self.many else end[0],
+            {n: take(v) for n, v in recorded.items()}, step_loss, settings,
+        )  # fmt: skip
+
+    def _full_weights(self, flat: np.ndarray, index: np.ndarray) -> dict[str, np.ndarray]:
+        flat = _pick(flat, index, many=True)
+        if not self.frames:
+            found = self.graph.unflatten(flat)
+        else:
+            small = self.task.graph.unflatten(flat - self.start[:, None])
+            moved = expand(self.graph, small, self.frames)
+            found = {n: w[:, None] + moved[n] for n, w in self.graph.unflatten(self.full).items()}
+        return found if self.many else {n: w[0] for n, w in found.items()}
+
+
+def _pick(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
+    if (index == np.arange(index.shape[1])).all():
+        out = values[:, : index.shape[1]]
+    else:
+        out = np.take_along_axis(values, index.reshape(index.shape + (1,) * (values.ndim - 2)), axis=1)
+    return out if many else out[0]
+
+
+def _times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
+    if not isinstance(save, (int, np.integer)) and np.ndim(save) == 1:
+        ts = array("save", save)
+        end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
+        if not len(ts) or (np.diff(ts) <= 0).any() or ts[0] < 0 or ts[-1] > end:
+            raise InputError(f"save must be increasing times between 0 and t1 = {end:g}")
+        return end, ts
+    end = number("t1", t1, above=0)
+    return end, np.linspace(0, end, integer("save", save, least=2))
+
+
+def _save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
+    if not isinstance(save, (int, np.integer)) and np.ndim(save) == 1:
+        _, ts = _times(lr * steps, save)
+        return np.unique(np.round(ts / lr).astype(int))
+    return np.unique(np.round(np.linspace(0, steps, integer("save", save, least=2))).astype(int))
+
+
+# -- compiled --------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
+def _solve(
+    stack: Stack, kind: str, recorder: Recorder, max_steps: int, progress: bool, stopping: bool,
+    start: Any, data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, atol: Any, mask: Any, lift: Any,
+) -> Any:  # fmt: skip
+    import diffrax
+    import optimistix
+
+    def loss(w: Any) -> Any:
+        return stack.loss(w, data, kind)
+
+    def velocity(t: Any, w: Any, args: Any) -> Any:
+        g = -jax.grad(loss)(w)
+        return g if mask is None else g * mask
+
+    def one(w0: Any, atol: Any, lift: Any) -> Any:
+        event = None
+        if stopping:
+            tolerance = 10 * jnp.finfo(w0.dtype).eps
+            event = diffrax.Event(
+                lambda t, y, args, **kwargs: loss(y) - stop,
+                root_finder=optimistix.Bisection(rtol=tolerance, atol=tolerance),
+                direction=False,
+            )
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(velocity),
+            diffrax.Dopri8(),
+            t0=0.0,
+            t1=t1,
+            dt0=None,
+            y0=w0,
+            saveat=diffrax.SaveAt(
+                subs=[
+                    diffrax.SubSaveAt(ts=ts, fn=lambda t, y, args: (loss(y), recorder(y, lift))),
+                    diffrax.SubSaveAt(t1=True, fn=lambda t, y, args: (loss(y), recorder(y, lift))),
+                ]
+            ),
+            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),  # pyright: ignore[reportArgumentType]
+            event=event,
+            max_steps=max_steps,
+            throw=False,
+            progress_meter=diffrax.TqdmProgressMeter() if progress else diffrax.NoProgressMeter(),
+        )
+        results = diffrax.RESULTS
+        (ts_all, at_end), (series, final) = solution.ts, solution.ys
+        reached = jnp.isfinite(ts_all)
+
+        def fill(path: Any, last: Any) -> Any:
+            there = reached.reshape((-1,) + (1,) * (path.ndim - 1))
+            return jnp.where(there, path, last)
+
+        losses, kept = jax.tree.map(fill, series, final)
+        event_hit = solution.result == results.event_occurred
+        limit = solution.result == results.max_steps_reached
+        status = {
+            "event": event_hit,
+            "step_limit": limit,
+            "failed": ~(event_hit | limit | (solution.result == results.successful)),
+            "finite": jnp.isfinite(final[0][0]),
+            "steps": solution.stats["num_steps"],
+        }
+        return at_end[0], losses, kept, status
+
+    return _each(one, start, atol, lift)
+
+
+class _Bar:
+    """A progress bar that compiled code can move; all bars look alike to the compiler."""
+
+    current: Any = None
+
+    def __init__(self, total: int, shown: bool):
+        if shown:
+            from tqdm import tqdm
+
+            _Bar.current = tqdm(total=total, desc="descend")
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bar)
+
+    @staticmethod
+    def step() -> None:
+        if _Bar.current is not None:
+            _Bar.current.update()
+
+    @staticmethod
+    def close() -> None:
+        if _Bar.current is not None:
+            _Bar.current.close()
+            _Bar.current = None
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
+def _loop(
+    stack: Stack, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, steps: int,
+    start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, mask: Any, lift: Any, key: Any,
+) -> Any:  # fmt: skip
+    import optax
+
+    optimizer, momentum = rule
+    if optimizer == "sgd":
+        optimizer = optax.sgd(lr, momentum or None)
+    elif optimizer == "adam":
+        optimizer = optax.adam(lr)
+    full = lambda w: stack.loss(w, data, kind)  # noqa: E731
+    if batch is None:
+        order = None
+        slope = lambda w, k, order: (*jax.value_and_grad(full)(w), order)  # noqa: E731
+    else:
+        batch_stack, size, n = batch
+        order, per_epoch = jnp.arange(n), n // size
+
+        def slope(w: Any, k: Any, order: Any) -> Any:
+            place = k % per_epoch
+            shuffle = lambda: jax.random.permutation(jax.random.fold_in(key, k // per_epoch), n)  # noqa: E731
+            order = jax.lax.cond(place == 0, shuffle, lambda: order)
+            part = _part(samples, jax.lax.dynamic_slice(order, (place * size,), (size,)), n)
+            return *jax.value_and_grad(lambda w: batch_stack.loss(w, part, kind))(w), order
+
+    def step(carry: Any) -> Any:
+        k, w, state, going, losses, order = carry
+        value, g, order = slope(w, k, order)
+        going = jnp.isfinite(value)
+        if batch is None:
+            going = going & (value > stop)
+        losses = losses.at[k].set(value)
+        change, new_state = optimizer.update(g if mask is None else g * mask, state, w)
+        keep = lambda new, old: jnp.where(going, new, old)  # noqa: E731
+        w, state = jax.tree.map(keep, (optax.apply_updates(w, change), new_state), (w, state))
+        return k + going, w, state, going, losses, order
+
+    def one(start: Any, lift: Any) -> Any:
+        def interval(carry: Any, until: Any) -> Any:
+            carry = jax.lax.while_loop(lambda c: (c[0] < until) & c[3], step, carry)
+            k, w, state, going, losses, order = carry
+            value = jnp.zeros(())
+            if batch is not None:
+                value = full(w)
+                going = going & jnp.isfinite(value) & (value > stop)
+            if bar is not None:
+                jax.debug.callback(bar.step)
+            return (k, w, state, going, losses, order), (value, recorder(w, lift))
+
+        losses = jnp.full(steps + 1, jnp.nan, start.dtype)
+        carry = (jnp.int32(0), start, optimizer.init(start), jnp.array(True), losses, order)
+        (end, w, _, _, losses, _), (values, kept) = jax.lax.scan(interval, carry, saves)
+        final = full(w)
+        losses = losses.at[end].set(final)
+        if batch is None:
+            # A run that ended keeps the loss it ended with.
+            values = jnp.where(saves < end, losses[saves], final)
+        return end, values, kept, losses
+
+    return _each(one, start, lift)
+
+
+def _each(one: Callable[..., Any], *runs: Any) -> Any:
+    """All runs: one after the other on a CPU, where that is faster, side by side elsewhere."""
+    if jax.default_backend() == "cpu":
+        return jax.lax.map(lambda run: one(*run), runs)
+    return jax.vmap(one)(*runs)
+
+
+def _part(samples: Any, index: Any, n: int) -> Any:
+    """The rows of a batch; the weights of rows are scaled to keep the loss a mean."""
+
+    def rows(v: Any) -> Any:
+        return jnp.take(v, index, axis=1) if jnp.ndim(v) > 1 and v.shape[1] == n else v
+
+    part = jax.tree.map(rows, samples)
+    scale = n / index.shape[0]
+    readouts = [{**r, "weight": r["weight"] * scale} for r in part["readouts"]]
+    return {**part, "readouts": readouts}

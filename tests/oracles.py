@@ -1,0 +1,137 @@
+"""Slow and obvious twins of what the library computes fast."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.integrate import solve_ivp
+
+ACTIVATIONS = {
+    "linear": lambda a: a,
+    "relu": lambda a: jnp.maximum(a, 0),
+    "leaky_relu": lambda a: jnp.where(a > 0, a, 0.01 * a),
+    "elu": lambda a: jnp.where(a > 0, a, jnp.expm1(jnp.minimum(a, 0))),
+    "tanh": jnp.tanh,
+    "swish": lambda a: a / (1 + jnp.exp(-a)),
+}
+
+
+def column(gate, n):
+    """A gate as (n, 1) or (n, size)."""
+    gate = np.asarray(gate, float)
+    return np.full((n, 1), gate) if gate.ndim == 0 else gate.reshape(n, -1)
+
+
+def forward(graph, weights, inputs, gates):
+    """Activity of every node, sample by sample, straight from the definition."""
+    n = len(next(iter(inputs.values())))
+    h = {}
+    for node in graph.order:
+        gate = column(gates.get(node, 1.0), n)
+        if node in inputs:
+            h[node] = gate * inputs[node]
+            continue
+        total = 0.0
+        for edge in graph.incoming[node]:
+            total = total + column(gates.get(edge, 1.0), n) * (h[graph.edges[edge][0]] @ weights[edge].T)
+        if node in graph.biases:
+            total = total + weights[node]
+        h[node] = gate * ACTIVATIONS[graph.activations.get(node, "linear")](total)
+    return h
+
+
+def sample_loss(graph, weights, inputs, targets, gates, sample_weights=None, kind="squared"):
+    n = len(next(iter(inputs.values())))
+    w = np.ones(n) if sample_weights is None else np.asarray(sample_weights)
+    h = forward(graph, weights, inputs, gates)
+    total = 0.0
+    for output, y in targets.items():
+        if kind == "squared":
+            each = 0.5 * jnp.sum((y - h[output]) ** 2, axis=1)
+        else:
+            each = -jnp.sum(y * jax.nn.log_softmax(h[output]), axis=1)
+        total = total + jnp.sum(each * (w / w.sum()))
+    return total
+
+
+def sample_gradient(graph, weights, *data, **keywords):
+    with jax.enable_x64(True):
+        arrays = {k: jnp.asarray(v) for k, v in weights.items()}
+        grad = jax.grad(lambda w: sample_loss(graph, w, *data, **keywords))(arrays)
+        return {k: np.asarray(v) for k, v in grad.items()}
+
+
+def path_gate(graph, path, gates, n):
+    g = column(gates.get(graph.edges[path[0]][0], 1.0), n)
+    for edge in path:
+        g = g * column(gates.get(edge, 1.0), n) * column(gates.get(graph.edges[edge][1], 1.0), n)
+    return g[:, 0]
+
+
+def path_product(weights, path, size):
+    """W_p, the target on the left."""
+    product = np.eye(size)
+    for edge in path:
+        product = weights[edge] @ product
+    return product
+
+
+def path_gradient(graph, weights, inputs, targets, gates, sample_weights=None):
+    """neural_race Eq. 3-6, term by term; returns the gradient (minus the right side of Eq. 3)."""
+    n = len(next(iter(inputs.values())))
+    p_n = np.full(n, 1 / n) if sample_weights is None else sample_weights / np.sum(sample_weights)
+    grad = {e: np.zeros((graph.nodes[t], graph.nodes[s])) for e, (s, t) in graph.edges.items()}
+    for edge in graph.edges:
+        for p in graph.paths_through(edge):
+            xp, yp = graph.edges[p[0]][0], graph.edges[p[-1]][1]
+            gp = path_gate(graph, p, gates, n)
+            error = np.einsum("n,ny,nx->yx", p_n * gp, targets[yp], inputs[xp])
+            for j in graph.paths_into(yp):
+                xj = graph.edges[j[0]][0]
+                gj = path_gate(graph, j, gates, n)
+                sxx = np.einsum("n,na,nb->ab", p_n * gj * gp, inputs[xj], inputs[xp])
+                error -= path_product(weights, j, graph.nodes[xj]) @ sxx
+            k = p.index(edge)
+            before = path_product(weights, p[:k], graph.nodes[xp])
+            after = path_product(weights, p[k + 1 :], graph.nodes[graph.edges[edge][1]])
+            grad[edge] -= after.T @ error @ before.T
+    return grad
+
+
+def path_loss(graph, weights, inputs, targets, gates, sample_weights=None):
+    """Loss with outputs written as sums over paths."""
+    n = len(next(iter(inputs.values())))
+    p_n = np.full(n, 1 / n) if sample_weights is None else sample_weights / np.sum(sample_weights)
+    total = 0.0
+    for output in graph.outputs:
+        h = np.zeros((n, graph.nodes[output]))
+        for j in graph.paths_into(output):
+            x = graph.edges[j[0]][0]
+            h += path_gate(graph, j, gates, n)[:, None] * (
+                inputs[x] @ path_product(weights, j, graph.nodes[x]).T
+            )
+        total += 0.5 * p_n @ ((targets[output] - h) ** 2).sum(axis=1)
+    return total
+
+
+def scipy_flow(graph, weights, ts, gradient):
+    """Gradient flow by SciPy's DOP853 on the flattened weights, tighter than what it is compared with."""
+    start = graph.flatten(weights)
+
+    def velocity(t, flat):
+        return -graph.flatten(gradient(graph.unflatten(flat)))
+
+    solution = solve_ivp(velocity, (0, ts[-1]), start, "DOP853", ts, rtol=1e-11, atol=1e-13)
+    assert solution.success
+    return graph.unflatten(solution.y.T)
+
+
+def numpy_descent(weights, lr, steps, gradient):
+    weights = dict(weights)
+    path = [weights]
+    for _ in range(steps):
+        grad = gradient(weights)
+        weights = {k: w - lr * grad[k] for k, w in weights.items()}
+        path.append(weights)
+    return {k: np.stack([w[k] for w in path]) for k in weights}

@@ -1,0 +1,52 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neuralrace as nr
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_import_is_light_and_leaves_jax_alone():
+    code = (
+        "import sys, jax; before = dict(jax.config.values); import neuralrace; "
+        "assert dict(jax.config.values) == before; "
+        "heavy = {'diffrax', 'optax', 'torch', 'matplotlib', 'xarray', 'zarr', 'sklearn', 'sympy'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_readme_example_runs_as_written():
+    text = (ROOT / "README.md").read_text()
+    example = text.split("```python\n")[1].split("```")[0]
+    assert len([line for line in example.splitlines() if line.strip()]) <= 8
+    exec(compile(example, "README.md", "exec"), {})
+
+
+def test_tasks():
+    assert nr.tasks.xor().n_contexts == 4
+    x, y = nr.tasks.xor(graph=nr.Graph.chain([2, 8, 1], activations={"h1": "relu"})).arrays
+    assert np.array_equal(y[:, 0], np.where(x[:, 0] != x[:, 1], 1, -1))
+    x, y = nr.tasks.hierarchy(4).arrays
+    assert y.shape == (8, 15)
+    assert y.sum() == 8 * 4
+    task = nr.tasks.routing(7, 4)
+    assert task.n_contexts == 28
+    assert np.allclose(
+        np.linalg.svd(28 * task.syx(("x0->h1", "h1->h2", "h2->y3")))[1] ** 2 * 16, [7, 3, 1, 1]
+    )
+    assert np.abs(task.syx(("x0->h1", "h1->h2", "h2->y4"))).max() == 0
+    for wrong, message in (
+        (lambda: nr.tasks.routing(3, 4), "trained must be at most"),
+        (lambda: nr.tasks.routing(3, 2, items=3), "power of two"),
+        (lambda: nr.tasks.routing(0, 1), "domains"),
+        (lambda: nr.tasks.hierarchy(0), "levels"),
+        (lambda: nr.tasks.hierarchy(3, branching=1), "branching"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()

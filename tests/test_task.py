@@ -1,0 +1,223 @@
+import gc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import neuralrace as nr
+from tests import oracles
+from tests.strategies import data, graphs, random_weights
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(graphs(), seeds)
+def test_path_statistics_are_means_over_samples(graph, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, weights = data(graph, rng, n=int(rng.integers(3, 60)))
+    task = nr.Task(graph, inputs, targets, gates, weights)
+    n, p_n = len(weights), weights / weights.sum()
+    for p in graph.paths()[:4]:
+        x, y = inputs[graph.edges[p[0]][0]], targets[graph.edges[p[-1]][1]]
+        gp = oracles.path_gate(graph, p, gates, n)
+        assert np.allclose(task.syx(p), np.einsum("n,na,nb->ab", p_n * gp, y, x), rtol=0, atol=1e-12)
+        for j in graph.paths_into(graph.edges[p[-1]][1])[:4]:
+            gj = oracles.path_gate(graph, j, gates, n)
+            expected = np.einsum("n,na,nb->ab", p_n * gp * gj, inputs[graph.edges[j[0]][0]], x)
+            assert np.allclose(task.sxx(j, p), expected, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(graphs(inputs=3, outputs=2, depth=3), seeds)
+def test_batches_and_moments_say_the_same_as_samples(graph, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, weights = data(graph, rng, n=80)
+    task = nr.Task(graph, inputs, targets, gates, weights)
+
+    def batches():
+        for part in np.array_split(np.arange(80), 7):
+            table = lambda values, part=part: {k: v[part] for k, v in values.items()}  # noqa: E731
+            yield table(inputs), table(targets), table(gates), weights[part]
+
+    streamed = nr.Task.from_batches(graph, batches())
+    assert streamed.n_contexts == task.n_contexts
+    given_moments = []
+    p_n = weights / weights.sum()
+    for pattern, index in task.samples.patterns:
+        p = p_n[index]
+        mean = lambda a, b, p=p, index=index: np.einsum("n,na,nb->ab", p, a[index], b[index])  # noqa: E731
+        given_moments.append(
+            {
+                "gates": pattern,
+                "sxx": {(a, b): mean(inputs[a], inputs[b]) for a in graph.inputs for b in graph.inputs},
+                "syx": {(o, a): mean(targets[o], inputs[a]) for o in graph.outputs for a in graph.inputs},
+                "syy": {o: np.trace(mean(targets[o], targets[o])) for o in graph.outputs},
+            }
+        )
+    direct = nr.Task.from_moments(graph, given_moments)
+    w = random_weights(graph, rng)
+    for other in (streamed, direct):
+        assert nr.loss(other, w) == pytest.approx(nr.loss(task, w), rel=1e-10)
+        a, b = nr.gradient(other, w), nr.gradient(task, w)
+        assert max(np.abs(a[e] - b[e]).max() for e in b) < 1e-9 * (
+            1 + max(np.abs(v).max() for v in b.values())
+        )
+
+
+def test_equal_moments_are_stored_once():
+    rng = np.random.default_rng(0)
+    domains, trained, size = 10, 6, 20
+    graph = nr.Graph.routing(domains, size, (4, 4), 3)
+    data_of = [rng.normal(size=(200, size)) for _ in range(domains)]
+
+    def batches():
+        for half in (slice(0, 100), slice(100, 200)):
+            for i in range(domains):
+                for j in range(i, i + trained):
+                    x = data_of[i][half]
+                    yield {f"x{i}": x}, {f"y{j % domains}": x[:, :3] * j}
+
+    task = nr.Task.from_batches(graph, batches())
+    assert task.n_contexts == domains * trained
+    inputs = {id(v): v for c in task.moment_contexts for v in c.inputs.values()}
+    assert len(inputs) == domains
+    assert all(v.shape == (size, size) for v in inputs.values())
+
+
+def test_inputs_and_outputs_left_out_are_off():
+    graph = nr.Graph(
+        {"a": 2, "b": 2, "h": 3, "p": 1, "q": 1}, [("a", "h"), ("b", "h"), ("h", "p"), ("h", "q")]
+    )
+    rng = np.random.default_rng(0)
+    xa, yp = rng.normal(size=(9, 2)), rng.normal(size=(9, 1))
+    sparse = nr.Task.from_batches(graph, [({"a": xa}, {"p": yp})])
+    zeros = np.zeros(9)
+    dense = nr.Task(
+        graph, {"a": xa, "b": np.ones((9, 2))}, {"p": yp, "q": zeros[:, None]}, {"b": zeros, "q": zeros}
+    )
+    moments = {"sxx": {"a": xa.T @ xa / 9}, "syx": {("p", "a"): yp.T @ xa / 9}, "syy": {"p": (yp**2).mean()}}
+    given_moments = nr.Task.from_moments(graph, [moments])
+    w = random_weights(graph, rng)
+    for task in (sparse, given_moments):
+        assert nr.loss(task, w) == pytest.approx(nr.loss(dense, w), rel=1e-12)
+    halves = [{**moments, "probability": 0.5}] * 2
+    assert nr.loss(nr.Task.from_moments(graph, halves), w) == pytest.approx(nr.loss(dense, w), rel=1e-12)
+
+
+def test_moments_without_syy_mean_targets_without_noise():
+    graph = nr.Graph.chain([2, 3, 1])
+    task = nr.Task.from_moments(graph, [{"sxx": np.eye(2), "syx": [[1.0, 0.5]]}])
+    w = {"x->h1": [[1.0, 0], [0, 1], [0, 0]], "h1->y": [[1.0, 0.5, 7]]}
+    assert nr.loss(task, w) == pytest.approx(0, abs=1e-15)
+
+
+def test_units_of_inputs_do_not_matter_for_the_rank():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 3)) * [1, 1e-7, 1e7]
+    y = x @ [[1.0], [1e7], [1e-7]]
+    graph = nr.Graph.chain([3, 1])
+    w = {"x->y": np.array([[0.3, 2e6, 3e-8]])}
+    expected = oracles.sample_gradient(graph, w, {"x": x}, {"y": y}, {})["x->y"]
+    assert np.allclose(nr.gradient(nr.Task(graph, x, y), w)["x->y"], expected, rtol=1e-9)
+
+
+def test_collinear_inputs():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 6))
+    y = x @ rng.normal(size=(6, 2)) + 0.1 * rng.normal(size=(50, 2))
+    graph = nr.Graph.chain([6, 4, 2])
+    task = nr.Task(graph, x, y)
+    assert task.moment_contexts[0].rows == 2
+    w = random_weights(graph, rng)
+    expected = oracles.sample_gradient(graph, w, {"x": x}, {"y": y}, {})
+    found = nr.gradient(task, w)
+    assert all(np.allclose(found[e], expected[e], atol=1e-10) for e in expected)
+
+
+def test_streaming_holds_no_samples():
+    seen = []
+
+    def batches():
+        rng = np.random.default_rng(0)
+        for _ in range(30):
+            x = rng.normal(size=(1000, 5))
+            seen.append(x.nbytes)
+            yield x, x[:, :1]
+
+    gc.collect()
+    task = nr.Task.from_batches(nr.Graph.chain([5, 3, 1]), batches())
+    held = sum(v.nbytes for c in task.moment_contexts for v in (*c.inputs.values(), *c.targets.values()))
+    assert held < 500 < sum(seen)
+
+
+GRAPH = nr.Graph.chain([2, 3, 1])
+X, Y = np.eye(2), np.ones((2, 1))
+TWO = nr.Graph({"a": 1, "b": 1, "y": 1}, [("a", "y"), ("b", "y")])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nr.Task("graph", X, Y), "graph must be a Graph"),
+        (lambda: nr.Task(GRAPH, {"q": X}, Y), "'q'.*no input node"),
+        (lambda: nr.Task(GRAPH, X, {"q": Y}), "'q'.*no output node"),
+        (lambda: nr.Task(GRAPH, X, Y, {"q": [1, 1]}), "gates names 'q'.*no node or edge"),
+        (lambda: nr.Task(GRAPH, X[:, :1], Y), r"inputs\['x'\] must have shape \(any, 2\), got \(2, 1\)"),
+        (lambda: nr.Task(GRAPH, X, np.ones((3, 1))), r"targets\['y'\] must have 2 samples.*got 3"),
+        (
+            lambda: nr.Task(GRAPH, X, Y, {"h1": [1, 1, 1]}),
+            r"gates\['h1'\] must have shape \(2,\) or \(2, 3\)",
+        ),
+        (lambda: nr.Task(GRAPH, X, Y, {"x->h1": np.ones((2, 3))}), r"gates\['x->h1'\]"),
+        (lambda: nr.Task(GRAPH, X, Y, [1, 1]), "gates must be a dict"),
+        (lambda: nr.Task(GRAPH, X * np.nan, Y), r"inputs\['x'\] must be finite"),
+        (lambda: nr.Task(GRAPH, X, Y * np.inf), r"targets\['y'\] must be finite"),
+        (lambda: nr.Task(GRAPH, X, Y, {"h1": [1, np.nan]}), r"gates\['h1'\] must be finite"),
+        (lambda: nr.Task(GRAPH, [["a", "b"]], [[1]]), r"inputs\['x'\] must hold real numbers"),
+        (lambda: nr.Task(GRAPH, [["1", "2"]], [[1]]), r"inputs\['x'\] must hold real numbers"),
+        (lambda: nr.Task(GRAPH, [[1, 2], [3]], Y), r"inputs\['x'\]"),
+        (lambda: nr.Task(GRAPH, X * 1j, Y), "real numbers"),
+        (lambda: nr.Task(GRAPH, np.zeros((0, 2)), np.zeros((0, 1))), "at least one sample"),
+        (lambda: nr.Task(GRAPH, X, Y, weights=[1, -1]), "weights must be non-negative"),
+        (lambda: nr.Task(GRAPH, X, Y, weights=[0, 0]), "not all zero"),
+        (lambda: nr.Task(GRAPH, X, Y, weights=[1, 1, 1]), r"weights must have shape \(2,\)"),
+        (lambda: nr.Task(TWO, X, Y), "inputs must be a dict"),
+        (lambda: nr.Task(TWO, {"a": Y}, Y), "'b' is missing"),
+        (lambda: nr.Task.from_batches(GRAPH, []), "at least one context"),
+        (lambda: nr.Task.from_batches(GRAPH, [X]), r"batches\[0\] must be"),
+        (lambda: nr.Task.from_batches(GRAPH, [(X, Y), (X, Y[:1])]), r"batches\[1\].*2 samples"),
+        (lambda: nr.Task.from_batches(GRAPH, 3), "batches must be an iterable"),
+        (lambda: nr.Task.from_moments(GRAPH, []), "at least one context"),
+        (lambda: nr.Task.from_moments(GRAPH, {"sxx": np.eye(2)}), "list of dicts"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxy": 1}]), "'sxy'.*no key"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": np.eye(3)}]), r"sxx.*shape \(2, 2\)"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": -np.eye(2)}]), "positive semi-definite"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": [[1, 2], [2, 1]]}]), "positive semi-definite"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": [[1, 0.5], [0, 1]]}]), "symmetric"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": np.diag([1, 0]), "syx": [[1, 1]]}]), "do not vary"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2), "syx": [[1, 1]], "syy": 1}]), "at least 2"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": {"q": np.eye(2)}}]), "'q'.*input node"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2), "gates": {"q": 1}}]), "'q'"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2), "probability": -1}]), "probability"),
+        (lambda: nr.Task(GRAPH, X, Y).syx(("x->h1",)), "from an input to an output"),
+        (lambda: nr.Task(GRAPH, X, Y).syx(("x->h1", "q")), "'q'"),
+        (lambda: nr.Task(GRAPH, X, Y, {"h1": np.eye(2, 3)}).syx(("x->h1", "h1->y")), "scalar gates"),
+        (lambda: nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2)}]).arrays, "no samples"),
+    ],
+)
+def test_wrong_tasks(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_task_without_samples_refuses_what_needs_them():
+    task = nr.tasks.routing(3, 2)
+    w = nr.init.gaussian(task.graph, 0.1)
+    with pytest.raises(ValueError, match="no samples"):
+        nr.predict(task, w)
+    with pytest.raises(ValueError, match="no samples"):
+        nr.loss(task, w, loss="cross_entropy")
+    with pytest.raises(ValueError, match="no samples"):
+        nr.descend(task, w, lr=0.1, steps=2, batch_size=2)
