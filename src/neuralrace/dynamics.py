@@ -392,6 +392,7 @@ def _solve(
         return g if mask is None else g * mask
 
     def one(w0: Any, atol: Any, lift: Any) -> Any:
+        tolerances: dict[str, Any] = {"rtol": rtol, "atol": atol}
         event = None
         if stopping:
             tolerance = 10 * jnp.finfo(w0.dtype).eps
@@ -413,14 +414,14 @@ def _solve(
                     diffrax.SubSaveAt(t1=True, fn=lambda t, y, args: (loss(y), recorder(y, lift))),
                 ]
             ),
-            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),  # pyright: ignore[reportArgumentType]
+            stepsize_controller=diffrax.PIDController(**tolerances),
             event=event,
             max_steps=max_steps,
             throw=False,
             progress_meter=diffrax.TqdmProgressMeter() if progress else diffrax.NoProgressMeter(),
         )
         results = diffrax.RESULTS
-        (ts_all, at_end), (series, final) = solution.ts, solution.ys
+        (ts_all, at_end), (series, final) = solution.ts, solution.ys  # pyright: ignore[reportGeneralTypeIssues]
         reached = jnp.isfinite(ts_all)
 
         def fill(path: Any, last: Any) -> Any:

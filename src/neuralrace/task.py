@@ -202,7 +202,9 @@ class Task:
     def merged_context(self) -> Context:
         """All samples in their order as one context, each row with its own gates."""
         s = self.samples
-        gates = {name: g.reshape(s.n, -1) if isinstance(g, np.ndarray) else g for name, g in s.gates.items()}
+        gates: dict[str, Gate] = {
+            name: g.reshape(s.n, -1) if isinstance(g, np.ndarray) else g for name, g in s.gates.items()
+        }
         weight = s.weights / s.weights.sum()
         return Context(gates, s.inputs, s.targets, np.ones(s.n), weight)
 
@@ -270,7 +272,7 @@ class _Samples:
         varied = {n: np.asarray(g).reshape(self.n, -1) for n, g in self.gates.items() if np.ndim(g)}
         if not varied:
             return [(_tidy(constant), slice(None))]
-        table = np.concatenate(list(varied.values()), axis=1) + 0.0  # -0 and 0 are one gate
+        table = np.concatenate(list(varied.values()), axis=1) + 0.0
         rows = np.ascontiguousarray(table).view([("", table.dtype)] * table.shape[1]).ravel()
         _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))  # contexts in the order of their first sample
@@ -285,7 +287,7 @@ def _tidy(gates: Mapping[str, Any]) -> dict[str, Gate]:
     """Gates without those that are 1, equal gates of all neurons as one number."""
     found: dict[str, Gate] = {}
     for name, g in gates.items():
-        g = np.asarray(g, dtype=float).ravel()
+        g = np.asarray(g, dtype=float).ravel() + 0.0  # -0 and 0 are one gate
         if (g != g[0]).any():
             found[name] = g
         elif g[0] != 1.0:
