@@ -395,10 +395,10 @@ def _solve(
         tolerances: dict[str, Any] = {"rtol": rtol, "atol": atol}
         event = None
         if stopping:
-            tolerance = 10 * jnp.finfo(w0.dtype).eps
+            fine: Any = 10 * jnp.finfo(w0.dtype).eps
             event = diffrax.Event(
                 lambda t, y, args, **kwargs: loss(y) - stop,
-                root_finder=optimistix.Bisection(rtol=tolerance, atol=tolerance),
+                root_finder=optimistix.Bisection(rtol=fine, atol=fine),
                 direction=False,
             )
         solution = diffrax.diffeqsolve(
