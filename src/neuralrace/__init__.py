@@ -5,6 +5,7 @@ from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time
 from neuralrace.network import gradient, loss, predict
+from neuralrace.reduction import Reduction, reduce
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
 
@@ -12,6 +13,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Graph",
+    "Reduction",
     "Task",
     "Trajectory",
     "conserved",
@@ -23,5 +25,6 @@ __all__ = [
     "learning_time",
     "loss",
     "predict",
+    "reduce",
     "tasks",
 ]

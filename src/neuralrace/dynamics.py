@@ -342,8 +342,9 @@ class _Run:
             found = self.graph.unflatten(flat)
         else:
             small = self.task.graph.unflatten(flat - self.start[:, None])
-            moved = expand(self.graph, small, self.frames)
-            found = {n: w[:, None] + moved[n] for n, w in self.graph.unflatten(self.full).items()}
+            found = expand(self.graph, small, self.frames)
+            for n, w in self.graph.unflatten(self.full).items():
+                found[n] += w[:, None]
         return found if self.many else {n: w[0] for n, w in found.items()}
 
 

@@ -22,7 +22,8 @@ class Graph:
     named `"source->target"`, or a dict from names to such pairs; parallel edges need names.
     Nodes without incoming edges are inputs, nodes without outgoing edges outputs. `activations`
     maps nodes to one of linear (the default), relu, leaky_relu (slope .01), elu, tanh, swish.
-    `biases` is True for a bias on every node but the inputs, or a list of nodes.
+    `biases` is True for a bias on every node but the inputs, or a list of nodes. Edges in `diagonal` join
+    neuron k with neuron k only: their weights are vectors.
 
     >>> g = Graph({"x": 3, "h": 128, "y": 1}, [("x", "h"), ("h", "y")])
     >>> g.inputs, g.outputs, g.n_paths
@@ -35,6 +36,7 @@ class Graph:
         edges: Sequence[tuple[str, str]] | Mapping[str, tuple[str, str]],
         activations: Mapping[str, str] | None = None,
         biases: bool | Iterable[str] = False,
+        diagonal: Iterable[str] = (),
     ):
         if not isinstance(nodes, Mapping) or not nodes:
             raise GraphError(f"nodes must be a dict from names to sizes, got {nodes!r}")
@@ -57,6 +59,10 @@ class Graph:
         self.order = tuple(sorted(self.nodes, key=self.levels.__getitem__))
         self.rank = {node: k for k, node in enumerate(self.order)}
         self.names = {**self.nodes, **self.edges}
+        # Edges to hidden nodes apart: a node may have thousands of outputs, of which a sample uses few.
+        self.onward = {
+            n: tuple(e for e in es if self.outgoing[self.edges[e][1]]) for n, es in self.outgoing.items()
+        }
         self.hidden = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
 
         known("activations", activations or {}, self.nodes, "node")
@@ -72,6 +78,12 @@ class Graph:
             if node in self.inputs:
                 raise GraphError(f"{node!r} is an input: it has no activation and no bias")
         self.biases = biases
+        known("diagonal", diagonal := frozenset(diagonal), self.edges, "edge")
+        for edge in diagonal:
+            source, target = self.edges[edge]
+            if self.nodes[source] != self.nodes[target]:
+                raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
+        self.diagonal = diagonal
 
     def _levels(self) -> dict[str, int]:
         """Longest distance of each node from an input."""
@@ -99,7 +111,7 @@ class Graph:
 
     def _content(self) -> tuple[Any, ...]:
         parts = (self.nodes, self.edges, self.activations)
-        return (*(tuple(p.items()) for p in parts), self.biases)
+        return (*(tuple(p.items()) for p in parts), self.biases, self.diagonal)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and self._content() == other._content()
@@ -177,9 +189,15 @@ class Graph:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes: (target size, source size) for edges; (size,) for biases, named after their node."""
-        edges = {e: (self.nodes[t], self.nodes[s]) for e, (s, t) in self.edges.items()}
-        return {**edges, **{n: (self.nodes[n],) for n in self.biases}}
+        """Shapes: (target size, source size) for edges, (size,) for diagonal ones and for biases.
+
+        A bias is named after its node.
+        """
+        shapes: dict[str, tuple[int, ...]] = {}
+        for edge, (source, target) in self.edges.items():
+            size = self.nodes[target]
+            shapes[edge] = (size,) if edge in self.diagonal else (size, self.nodes[source])
+        return {**shapes, **{n: (self.nodes[n],) for n in self.biases}}
 
     @cached_property
     def stacks(self) -> dict[tuple[int, ...], tuple[int, tuple[str, ...]]]:
@@ -243,7 +261,7 @@ class Graph:
 
     def resized(self, sizes: Mapping[str, int]) -> Graph:
         """The same graph with other numbers of neurons at some nodes."""
-        return Graph({**self.nodes, **sizes}, self.edges, self.activations, self.biases)
+        return Graph({**self.nodes, **sizes}, self.edges, self.activations, self.biases, self.diagonal)
 
     # -- common graphs -----------------------------------------------------------------------
 

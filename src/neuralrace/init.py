@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from neuralrace.errors import InputError, integer, number
 from neuralrace.graph import Graph
+
+if TYPE_CHECKING:
+    from neuralrace.reduction import Reduction
 
 
 class Weights(dict[str, np.ndarray]):
@@ -81,6 +84,13 @@ def balanced(
     return _seeded(graph, chain, seed, key, {"init": "balanced", "lam": lam, "scale": scale})
 
 
+def decoupled(reduction: Reduction, strength: float) -> Weights:
+    """Weights in the frames of a reduction, all strengths equal: its solution is then the true flow."""
+    value = number("strength", strength, above=0)
+    b = {e: value * (np.eye(*s) if len(s) == 2 else np.ones(s)) for e, s in reduction.family.shape.items()}
+    return Weights(reduction.lift(b), {"init": "decoupled", "strength": value})
+
+
 def _frame(rng: np.random.Generator, out: int, size: int) -> np.ndarray:
     """A matrix whose singular values are all 1, uniform among such."""
     q, r = np.linalg.qr(rng.standard_normal((max(out, size), min(out, size))))
@@ -94,7 +104,9 @@ Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 def _draw(graph: Graph, layer: Layer, seed: Any, key: Any, **settings: float) -> Weights:
     def network(rng: np.random.Generator) -> dict[str, np.ndarray]:
         return {
-            name: layer(rng, *shape) if len(shape) == 2 else np.zeros(shape)
+            name: np.zeros(shape)
+            if name in graph.biases
+            else layer(rng, *shape, *(1,) * (2 - len(shape))).reshape(shape)
             for name, shape in graph.shapes.items()
         }
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.errors import InputError, number
+from neuralrace.graph import Graph
 from neuralrace.task import Task
 
 
@@ -50,9 +51,14 @@ def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
             gates = [c.gate(node) for c in contexts]
             single = np.array([gate for gate in gates if np.ndim(gate)]).reshape(-1, g.nodes[node])
             holds = (single[:, :, None] == single[:, None, :]).all(axis=0)
-        out = sum(np.swapaxes(weights[e], -1, -2) @ weights[e] for e in g.outgoing[node])
-        into = sum(weights[e] @ np.swapaxes(weights[e], -1, -2) for e in g.incoming[node])
+        full = {e: _matrix(g, e, np.asarray(weights[e])) for e in (*g.outgoing[node], *g.incoming[node])}
+        out = sum(np.swapaxes(full[e], -1, -2) @ full[e] for e in g.outgoing[node])
+        into = sum(full[e] @ np.swapaxes(full[e], -1, -2) for e in g.incoming[node])
         if node in g.biases:
             into = into + np.asarray(weights[node])[..., :, None] * np.asarray(weights[node])[..., None, :]
         found[node] = np.where(holds, out - into, 0.0)
     return found
+
+
+def _matrix(graph: Graph, edge: str, w: np.ndarray) -> np.ndarray:
+    return w[..., None] * np.eye(w.shape[-1]) if edge in graph.diagonal else w

@@ -36,7 +36,7 @@ class Product:
     """`weights[w] @ items[a]` for all pairs within a block; `w` (blocks, k) and `a` (blocks, j)."""
 
     source: int  # group of the source items
-    shape: tuple[int, int]
+    shape: tuple[int, ...]  # (target size, source size), or (size,) for diagonal edges
     w: np.ndarray | None  # None: all weights of that shape, in order
     a: np.ndarray | None
     blocks: tuple[int, int, int]  # blocks, k, j
@@ -148,7 +148,8 @@ class Stack:
         )
         p = group.products[0] if plain else None
         large = group.items * group.rows * group.size >= _BULK
-        return p if p and large and p.target is None and p.blocks[2] == 1 else None
+        fits = p is not None and len(p.shape) == 2 and p.target is None and p.blocks[2] == 1
+        return p if fits and large else None
 
 
 _BULK = 4_000_000  # numbers: 32 MB
@@ -211,9 +212,12 @@ def _take(values: Any, index: np.ndarray | None) -> Any:
 
 
 def _multiply(p: Product, weights: Any, items: Any) -> Any:
-    t, s = p.shape
     n, k, j = p.blocks
     rows = items.shape[1]
+    if len(p.shape) == 1:
+        w, a = _take(weights, p.w).reshape(n, k, 1, 1, -1), _take(items, p.a).reshape(n, 1, j, rows, -1)
+        return (w * a).reshape(n * k * j, rows, -1)
+    t, s = p.shape
     w = _take(weights, p.w).reshape(n, k * t, s)
     a = _take(items, p.a).reshape(n, j * rows, s)
     out = jnp.einsum("bcs,bts->bct", a, w)
@@ -289,10 +293,9 @@ class _Builder:
         heapify(ready)
 
         def push(node: str) -> None:
-            for edge in g.outgoing[node]:
+            for edge in g.onward[node]:  # outputs take from their sources below
                 target = g.edges[edge][1]
-                # An output takes from its sources below: it may have thousands of siblings.
-                if g.outgoing[target] and np.any(gate := c.gate(edge)):
+                if np.any(gate := c.gate(edge)):
                     if target not in waiting:
                         waiting[target] = []
                         heappush(ready, g.rank[target])
@@ -360,14 +363,14 @@ class _Builder:
             rows = _together([m.rows for m in members], width)
             rows = rows if gate is None else rows * gate
             return Group(size, width, len(members), None, None, ()), {"rows": rows}
-        by_source: dict[int, list[tuple[int, int, int, Any]]] = {}
+        by_source: dict[Any, list[tuple[int, int, int, Any]]] = {}
         for k, m in enumerate(members):
             for edge, source, edge_gate in m.products:
                 item = self.items[source]
-                by_source.setdefault(item.group, []).append((self.place[edge], item.place, k, edge_gate))
+                key = (item.group, self.graph.shapes[edge])
+                by_source.setdefault(key, []).append((self.place[edge], item.place, k, edge_gate))
         products, gates = [], []
-        for source, found in sorted(by_source.items()):
-            shape = (size, self.group_keys[source][1])
+        for (source, shape), found in sorted(by_source.items()):
             product, edge_gates = self.product(source, shape, width, len(members), found)
             products.append(product)
             gates.append(edge_gates)
@@ -379,7 +382,7 @@ class _Builder:
         return Group(size, width, len(members), activation, bias, tuple(products)), d
 
     def product(
-        self, source: int, shape: tuple[int, int], width: int, n_items: int, found: list[Any]
+        self, source: int, shape: tuple[int, ...], width: int, n_items: int, found: list[Any]
     ) -> tuple[Product, np.ndarray | None]:
         edge, place, target = (np.array([f[k] for f in found], np.int32) for k in range(3))
         n_edges = len(self.graph.stacks[shape][1])
@@ -435,7 +438,7 @@ def stack(graph: Graph, contexts: Sequence[Context], kind: str = "squared") -> P
 
 
 def _layout(
-    edge: np.ndarray, place: np.ndarray, n_edges: int, n_places: int, shape: tuple[int, int], width: int
+    edge: np.ndarray, place: np.ndarray, n_edges: int, n_places: int, shape: tuple[int, ...], width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Arrange products (edge, item) in blocks so that little is copied and padded.
 
@@ -443,7 +446,7 @@ def _layout(
     Returns the edges (blocks, k), items (blocks, j) and, for each product in that order, its number in
     the list given (-1 where it only pads).
     """
-    t, s = shape
+    t, s = shape if len(shape) == 2 else (1, *shape)
     options = []
     for by, other, swap in ((edge, place, False), (place, edge, True)):
         heads, counts = np.unique(by, return_counts=True)

@@ -26,7 +26,8 @@ def closed_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
     split = {name for c in task.moment_contexts for name, gate in c.gates.items() if np.ndim(gate)}
     for node in g.hidden:
         neighbours = {g.edges[e][0] for e in g.incoming[node]} | {g.edges[e][1] for e in g.outgoing[node]}
-        if node in split or any(n in g.hidden for n in neighbours):
+        edges = {*g.incoming[node], *g.outgoing[node]}
+        if node in split or any(n in g.hidden for n in neighbours) or edges & g.diagonal:
             continue
         spans = [weights[e] for e in g.incoming[node]]
         spans += [np.swapaxes(weights[e], -1, -2) for e in g.outgoing[node]]

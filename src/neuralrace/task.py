@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dtrsm  # pyright: ignore[reportAttributeAccessIssue]
 from scipy.linalg.lapack import dpstrf  # pyright: ignore[reportAttributeAccessIssue]
 
 from neuralrace.errors import InputError, array, known, number
@@ -364,7 +364,7 @@ class _Held:
         value = np.ascontiguousarray(value)
         key = _digest(value)
         if key not in self.arrays:
-            self.arrays[key] = value if value.nbytes < self.slab_bytes // 64 else self._place(value)
+            self.arrays[key] = value if value.nbytes < 2**15 else self._place(value)
         return self.arrays[key]
 
     def _place(self, value: np.ndarray) -> np.ndarray:
@@ -419,17 +419,18 @@ class _Accumulator:
 
     def add(self, s: _Samples) -> None:
         self.weight += s.weights.sum()
-        root = np.sqrt(s.weights)[:, None]
+        root, even = np.sqrt(s.weights)[:, None], bool((s.weights == 1).all())
         for gates, index in s.patterns:
             xs = tuple(x for x in s.inputs if _on(gates, x))
             ys = tuple(s.targets)
             key = (xs, ys, tuple((n, np.asarray(g).tobytes()) for n, g in sorted(gates.items())))
             state = self.states.setdefault(key, _State(gates, xs, ys))
             r = root[index]
-            columns = [s.inputs[x][index] * r for x in xs]
+            weigh = (lambda v: v) if even else (lambda v: v * r)  # noqa: B023
+            columns = [weigh(s.inputs[x][index]) for x in xs]
             # Only biases see the constant input; without them it would add a needless row.
-            x = np.concatenate([*columns, r] if self.graph.biases or not columns else columns, axis=1)
-            y = np.concatenate([s.targets[y][index] * r for y in ys] or [r[:, :0]], axis=1)
+            x = _beside([*columns, r] if self.graph.biases or not columns else columns)
+            y = _beside([weigh(s.targets[y][index]) for y in ys] or [r[:, :0]])
             self._extend(state, x, y)
 
     def _extend(self, state: _State, x: np.ndarray, y: np.ndarray) -> None:
@@ -441,16 +442,18 @@ class _Accumulator:
         else:
             fold = [(x, y)]
         for a, b in fold:
-            da, db = _digest(a), _digest(b)
-            state.xx = self._plus(state.xx, a, a, da + da)
-            state.xy = self._plus(state.xy, a, b, da + db)
+            state.xx = self._plus(state.xx, a, a)
+            state.xy = self._plus(state.xy, a, b)
             state.yy += float(np.vdot(b, b))
 
-    def _plus(self, total: _Sum | None, a: np.ndarray, b: np.ndarray, key: bytes) -> _Sum:
-        key = _digest(total.key if total else b"", key)
+    def _plus(self, total: _Sum | None, a: np.ndarray, b: np.ndarray) -> _Sum:
+        # A product of few columns costs less than the digest of its factors.
+        product = a.T @ b if a.shape[1] <= 256 else None
+        key = _digest(total.key if total else b"", *((a, b) if product is None else (product,)))
         found = self.sums.get(key)
         if found is None:
-            found = _Sum(a.T @ b if total is None else total.value + a.T @ b, key)
+            product = a.T @ b if product is None else product
+            found = _Sum(product if total is None else total.value + product, key)
             self.sums[key] = found
         return found
 
@@ -474,6 +477,10 @@ class _Accumulator:
             contexts.append(Context(state.gates, inputs, targets, ones, rest=rest))
         del factors  # nothing else may hold the arrays that are moved now
         return _consolidated(contexts)
+
+
+def _beside(columns: list[np.ndarray]) -> np.ndarray:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
 
 
 class _Factors:
@@ -533,7 +540,7 @@ class _Cholesky:
 
     def solve(self, upper: np.ndarray, sxy: np.ndarray) -> np.ndarray:
         """Y with rows^T Y = sxy."""
-        return solve_triangular(upper, sxy[self.head], trans=1, check_finite=False)
+        return dtrsm(1.0, upper, sxy[self.head], trans_a=1)
 
 
 def _given_context(graph: Graph, k: int, given: Any, factors: _Factors) -> Context:
@@ -563,7 +570,8 @@ def _given_context(graph: Graph, k: int, given: Any, factors: _Factors) -> Conte
     def joint() -> np.ndarray:
         return _assemble({(x, o): a.T for (o, x), a in yx.items()}, xs, ys, graph)
 
-    sxy = factors.once((xs, ys, *yx), tuple(yx.values()), joint) if yx else joint()
+    label = "alone" if len(xs) == len(ys) == len(yx) == 1 else (xs, ys, *yx)
+    sxy = factors.once(label, tuple(yx.values()), joint) if yx else joint()
     x, y = np.zeros((0, 0)), np.zeros((0, sxy.shape[1]))
     if xs:
         x, y = factors.rows(sxx, sxy, np.sqrt(p))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,29 +30,68 @@ def routing(
     domains are off. Items are random orthonormal vectors (`seed`), features a binary tree over the items,
     or the rows of `targets`.
     """
-    domains, trained, items = (
-        integer("domains", domains), integer("trained", trained), integer("items", items)
-    )  # fmt: skip
+    domains, trained = integer("domains", domains), integer("trained", trained)
     if trained > domains:
         raise InputError(f"trained must be at most domains = {domains}, got {trained}")
+    moments, size_out = _items(items, seed, targets)
+    graph = graph or Graph.routing(domains, items, hidden, size_out)
+    pairs = [(i, j % domains) for i in range(domains) for j in range(i, i + trained)]
+    return Task.from_moments(graph, (moments(i, j, len(pairs)) for i, j in pairs))
+
+
+def sharing(
+    domains: int,
+    group: int,
+    items: int = 4,
+    hidden: Sequence[int] = (64, 64),
+    seed: int = 0,
+    targets: Any = None,
+) -> Task:
+    """Routing with all pairs trained, where groups of domains share a hidden pathway (neural_race 4.2).
+
+    Domains come in groups of `group`, which must divide `domains`; each pair of an input group and an output
+    group has a hidden pathway of its own, through which P = group^2 routes run.
+    """
+    domains, group = integer("domains", domains), integer("group", group)
+    if domains % group:
+        raise InputError(f"group must divide domains = {domains}, got {group}")
+    moments, size_out = _items(items, seed, targets)
+    n = domains // group
+    nodes: dict[str, int] = {f"x{i}": items for i in range(domains)}
+    edges: list[tuple[str, str]] = []
+    for a in range(n):
+        for b in range(n):
+            row = [f"g{a}.{b}h{k + 1}" for k in range(len(hidden))]
+            nodes.update(zip(row, hidden, strict=True))
+            edges += [(f"x{i}", row[0]) for i in range(a * group, (a + 1) * group)]
+            edges += pairwise(row)
+            edges += [(row[-1], f"y{j}") for j in range(b * group, (b + 1) * group)]
+    graph = Graph({**nodes, **{f"y{j}": size_out for j in range(domains)}}, edges)
+
+    def context(i: int, j: int) -> dict[str, Any]:
+        open_nodes = {f"g{i // group}.{j // group}h{k + 1}": 1.0 for k in range(len(hidden))}
+        return {**moments(i, j, domains**2), "gates": open_nodes, "default_gate": 0.0}
+
+    return Task.from_moments(graph, (context(i, j) for i in range(domains) for j in range(domains)))
+
+
+def _items(items: int, seed: int, targets: Any) -> tuple[Callable[[int, int, int], dict[str, Any]], int]:
+    """Moments of the items on one route among n, and the number of their features."""
+    items = integer("items", items)
     if targets is None:
         if items & (items - 1):
             raise InputError(f"items must be a power of two for a binary tree of features, got {items}")
         targets = tree_features(items.bit_length())
     y = array("targets", targets, (items, None))
     x = _frame(np.random.default_rng(integer("seed", seed, least=0)), items, items)
-    graph = graph or Graph.routing(domains, items, hidden, y.shape[1])
     sxx, syx, syy = x.T @ x / items, y.T @ x / items, float((y**2).sum()) / items
-    return Task.from_moments(
-        graph,
-        (
-            {
-                "sxx": {f"x{i}": sxx},
-                "syx": {(f"y{j % domains}", f"x{i}"): syx},
-                "syy": {f"y{j % domains}": syy},
-                "probability": 1 / (domains * trained),
-            }
-            for i in range(domains)
-            for j in range(i, i + trained)
-        ),
-    )
+
+    def moments(i: int, j: int, n: int) -> dict[str, Any]:
+        return {
+            "sxx": {f"x{i}": sxx},
+            "syx": {(f"y{j}", f"x{i}"): syx},
+            "syy": {f"y{j}": syy},
+            "probability": 1 / n,
+        }
+
+    return moments, y.shape[1]

@@ -1,0 +1,22 @@
+"""Solutions of the reduced dynamics in closed form, plain vectorised functions of time."""
+
+from neuralrace.exact.balanced import balanced, balanced_qq
+from neuralrace.exact.chain import chain
+from neuralrace.exact.contexts import context_strength
+from neuralrace.exact.pathways import pathway_invariant, pathways
+from neuralrace.exact.routing import routing, sharing
+from neuralrace.exact.separability import separability_crossover, separability_loss, xor_loss
+
+__all__ = [
+    "balanced",
+    "balanced_qq",
+    "chain",
+    "context_strength",
+    "pathway_invariant",
+    "pathways",
+    "routing",
+    "separability_crossover",
+    "separability_loss",
+    "sharing",
+    "xor_loss",
+]

@@ -1,0 +1,110 @@
+"""Two-layer networks with white inputs from balanced weights, lazy to rich (the talk's Eq. 13-15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import qr
+
+from neuralrace.errors import InputError, array, number
+from neuralrace.exact.formula import nonnegative
+
+
+def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> np.ndarray:
+    """`Q Q^T` with `Q = [W1^T; W2]`, shape `(time, n_in + n_out, n_in + n_out)`; see `balanced`.
+
+    >>> float(balanced_qq(50.0, [[0.1]], [[0.1]], [[2.0]])[0, 1].round(6))
+    2.0
+    """
+    q, shape, _ = _solve(t, w1, w2, syx, tau)
+    return (q @ q.swapaxes(1, 2)).reshape(*shape, q.shape[1], q.shape[1])
+
+
+def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """W1 `(time, hidden, n_in)` and W2 `(time, n_out, hidden)`, up to a rotation of the hidden units.
+
+    `tau W1' = W2^T (syx - W2 W1)`, `tau W2' = (syx - W2 W1) W1^T`, from weights with
+    `W2^T W2 - W1 W1^T = lam I`; lam is read off them, and weights that are not balanced are
+    refused. NumPy only, not traceable.
+
+    >>> w1, w2 = balanced([0.0, 50.0], [[0.1]], [[0.1]], [[2.0]])
+    >>> (w2 @ w1).round(6).ravel().tolist()
+    [0.01, 2.0]
+    """
+    q, shape, n_in = _solve(t, w1, w2, syx, tau)
+    q = q.reshape(*shape, *q.shape[1:])
+    return q[..., :n_in, :].swapaxes(-1, -2), q[..., n_in:, :]
+
+
+def _solve(t: Any, w1: Any, w2: Any, syx: Any, tau: Any) -> tuple[np.ndarray, tuple[int, ...], int]:
+    times, tau = nonnegative("t", t), number("tau", tau, above=0)
+    if times.ndim > 1:
+        raise InputError(f"t must be a number or one-dimensional, got shape {times.shape}")
+    w1 = array("w1", w1, (None, None))
+    w2 = array("w2", w2, (None, w1.shape[0]))
+    syx = array("syx", syx, (w2.shape[0], w1.shape[1]))
+    n_in, hidden = w1.shape[1], len(w1)
+    difference = w2.T @ w2 - w1 @ w1.T
+    lam = np.trace(difference) / hidden
+    off = abs(difference - lam * np.eye(hidden)).max()
+    scale = max((w1**2).sum(), (w2**2).sum())
+    if off > 1e-8 * scale:
+        raise InputError(
+            f"w1 and w2 must be balanced, w2^T w2 - w1 w1^T a multiple of the identity; with lam = {lam:g} it"
+            f" is off by {off:.2g}, {off / scale:.2g} of the squared weights"
+        )
+    # Then Q' = F Q - Q Q^T Q / 2 with symmetric F, a matrix Riccati equation.
+    f, frame = np.linalg.eigh(
+        np.block([[-lam / 2 * np.eye(n_in), syx.T], [syx, lam / 2 * np.eye(len(syx))]])
+    )  # fmt: skip
+    return frame @ _legs(f, frame.T @ np.vstack([w1.T, w2]))(times.ravel() / tau), times.shape, n_in
+
+
+_LEG = 200.0
+
+
+def _legs(f: np.ndarray, start: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Solution at many times; restarted before exponentials overflow, until restarts change nothing."""
+    leg = _LEG / max(abs(f).max(), 1e-300)
+
+    def solve(times: np.ndarray) -> np.ndarray:
+        out = np.empty((len(times), *start.shape))
+        y, begun, rest = start, 0.0, False
+        for k in np.argsort(times):
+            while times[k] - begun > leg and not rest:
+                new = _step(f, y, leg)
+                rest = _at_rest(y, new)
+                y, begun = new, begun + leg
+            out[k] = _step(f, y, min(times[k] - begun, leg))
+        return out
+
+    return solve
+
+
+def _step(f: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
+    """e^(F t) y (1 + y^T P y)^(-1/2) up to a rotation, P the integral of e^(2 F t), in the frame of F.
+
+    With [P^(1/2) y; 1] = O R it is e^(F t) P^(-1/2) times the upper part of O: nothing is inverted. Rows
+    sorted by size and pivoted columns keep every row accurate, however far apart their scales are.
+    """
+    if t == 0:
+        return y
+    small = abs(f) * t < 1e-12
+    g = np.where(small, 1.0, f)
+    ratio = np.where(small, 1 / t, 2 * g / -np.expm1(-2 * g * t))
+    rows = np.vstack([np.exp(f * t)[:, None] / np.sqrt(ratio)[:, None] * y, np.eye(y.shape[1])])
+    order = np.argsort(-abs(rows).max(axis=1))
+    o = np.empty_like(rows)
+    o[order] = qr(rows[order], mode="economic", pivoting=True)[0]
+    return np.sqrt(ratio)[:, None] * o[: len(f)]
+
+
+def _at_rest(old: np.ndarray, new: np.ndarray) -> bool:
+    """Whether lengths and angles of the rows have stayed, but for rows that shrink and are gone already."""
+    before, after = old @ old.T, new @ new.T
+    size = np.sqrt(after.diagonal())
+    gone = (size**2 <= before.diagonal()) & (size < 1e-20 * size.max())
+    still = abs(after - before) <= 1e-12 * np.outer(size, size)
+    return bool((still | gone | gone[:, None]).all())

@@ -1,0 +1,130 @@
+"""Deep linear chains: one mode of a network with `depth` layers that start balanced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import binom, digamma, poch
+
+from neuralrace.errors import integer
+from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
+
+
+def _depth(name: str, value: Any) -> float:
+    return math.inf if isinstance(value, float) and value == math.inf else integer(name, value)
+
+
+@closed_form(static=["depth"], t=nonnegative, s=positive, d=positive, a0=positive, depth=_depth, tau=positive)
+def chain(t: Any, s: Any, d: Any = 1.0, a0: Any = 1e-3, depth: float = 2, tau: Any = 1.0) -> Any:
+    """Product a(t) of the weights of a balanced chain, for a mode of strength s and input variance d.
+
+    Solves `tau a' = depth a^(2-2/depth) (s - d a)` (`tau a' = s - d a` at depth 1), and for depth `math.inf`
+    the limit `tau a' = a^2 (s - d a)`, where time is counted in units of tau / depth. Arguments broadcast.
+
+    >>> round(chain(10.0, s=1.0, a0=1e-3, depth=2), 6)
+    0.999998
+    """
+    t, s, d, a0, tau = floats(t, s, d, a0, tau)
+    return s / d * jnp.exp(log_fraction(t / tau, s, d, a0, _depth("depth", depth)))
+
+
+def log_fraction(t: Any, s: Any, d: Any, a0: Any, depth: float) -> Any:
+    """log of a(t) d/s, the learned fraction."""
+    start = jnp.log(a0) + jnp.log(d) - jnp.log(s)
+    if depth == 1:
+        # A chain of one layer decays to its fixed point; the logistic form below needs a' ~ a.
+        return jnp.log(jnp.exp(start - d * t) - jnp.expm1(-d * t))
+    m = 1 - 2 / depth
+    rate = 2 * s if depth == 2 else (1 if depth == math.inf else depth) * s * (s / d) ** m
+    grown = rate * t
+    if depth > 2:
+        top = 1.5 * grown + 2
+        grown = invert(partial(_time, m), grown, top, jnp.maximum(start, -0.98 * _log_max(start)))
+    return _logistic(start, grown)
+
+
+def _log_max(x: Any) -> float:
+    return math.log(float(jnp.finfo(x.dtype).max))
+
+
+def _logistic(start: Any, grown: Any) -> Any:
+    """log x where logit x = logit x0 + grown, start = log x0; x0 may lie above 1."""
+    low = jnp.minimum(start, -1.0)
+    below = jax.nn.softplus(jnp.log1p(-jnp.exp(low)) - low - grown)
+    high = jnp.maximum(start, -1.0)
+    z = jnp.exp(-grown) * jnp.expm1(-high)
+    near = z > -0.5
+    above = jnp.where(
+        near,
+        jnp.log1p(jnp.where(near, z, 0)),
+        jnp.log(jnp.where(near, 1, jnp.exp(-high - grown) - jnp.expm1(-grown))),
+    )
+    return -jnp.where(start < -1, below, above)
+
+
+def _time(m: float, grown: Any, start: Any) -> Any:
+    """Integral over 0..grown of x^-m, the time that logit x takes to grow (x as in `_logistic`)."""
+    z0 = jnp.expm1(-start)
+    if m == 1:
+        plain = grown - z0 * jnp.expm1(-grown)
+    else:
+        plain = grown + _excess(m, z0) - _excess(m, z0 * jnp.exp(-grown))
+    y0, y = jnp.exp(-start), jnp.exp(-start - grown) - jnp.expm1(-grown)
+    far = y < 0.5
+    return jnp.where(far, _tail(m, jnp.where(far, y, 0.5)) - _tail(m, jnp.where(far, y0, 0.5)), plain)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _excess(m: float, z: Any) -> Any:
+    """Integral over 0..z of ((1+z)^m - 1)/z, by series at 0, 1 (either side) and infinity of 1 + z."""
+    n = np.arange(1, _TERMS)
+    y = jnp.maximum(1 + z, 0)
+    x, low = 1 / jnp.maximum(y, 2), jnp.minimum(y, 0.5)
+    log = jnp.log(x)
+    tables = [1 / (n + 1 - m), (poch(m + 1, n) / poch(1.0, n) - 1) / n, binom(m, n) / n, 1 / (n + m)]
+    regions = [y > 2, z > 0, y >= 0.5]
+    inner = jnp.clip(z / jnp.maximum(y, 1), -0.5, 0.5)
+    series = _poly(tables, jnp.select(regions, [x, inner, inner], low), regions)
+    first = jnp.expm1((1 - m) * log) / (1 - m)
+    constant = float(digamma(1) - digamma(2 - m) - 1 / m)
+    large = jnp.exp(-m * log) / m + log - jnp.log1p(-x) - first + constant - jnp.exp((1 - m) * log) * series
+    small = float(digamma(1) - digamma(1 + m)) - jnp.log1p(-low) - low**m * series
+    return jnp.select(regions, [large, series, series], small)
+
+
+@_excess.defjvp
+def _(m: float, primals: Any, tangents: Any) -> Any:
+    (z,), (dz,) = primals, tangents
+    tiny = abs(z) < 1e-5
+    safe = jnp.where(tiny, 1, z)
+    slope = jnp.expm1(m * jnp.log1p(safe)) / safe
+    series = m * (1 + (m - 1) / 2 * z * (1 + (m - 2) / 3 * z))
+    return _excess(m, z), jnp.where(tiny, series, slope) * dz
+
+
+def _tail(m: float, y: Any) -> Any:
+    """Sum of y^(k+m)/(k+m) over k >= 1."""
+    return y**m * _poly([1 / (np.arange(1, _TERMS) + m)], y)
+
+
+_TERMS = 60
+
+
+def _poly(tables: list[np.ndarray], x: Any, regions: Sequence[Any] = ()) -> Any:
+    """Sum of c_n x^n over n >= 1, with the table of coefficients of each region."""
+
+    def horner(total: Any, row: Any) -> Any:
+        chosen = (
+            jnp.select(regions, [jnp.broadcast_to(v, x.shape) for v in row[:-1]], row[-1])
+            if regions
+            else row[-1]
+        )
+        return x * (total + chosen), None
+
+    return jax.lax.scan(horner, jnp.zeros_like(x), jnp.asarray(np.array(tables).T[::-1], x.dtype))[0]

@@ -1,0 +1,62 @@
+"""Exclusive or, and its transition to linear separability: losses of the two gatings that race."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+
+from neuralrace.errors import choice
+from neuralrace.exact.chain import log_fraction
+from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
+
+
+def _gating(name: str, value: Any) -> str:
+    return choice(name, value, ("linear", "xor"))
+
+
+@closed_form(t=nonnegative, a0=positive, tau=positive)
+def xor_loss(t: Any, a0: Any, tau: Any = 1.0) -> Any:
+    """Loss of four pathways, each open for one sample of exclusive or (neural_race Eq. 21-23).
+
+    >>> round(xor_loss(0.0, a0=1e-3), 6)
+    0.498587
+    """
+    return _loss(t, 0.0, "xor", a0, tau)
+
+
+@closed_form(
+    static=["gating"], t=nonnegative, delta=nonnegative, gating=_gating, a0=positive, tau=positive
+)  # fmt: skip
+def separability_loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any = 1.0) -> Any:
+    """Loss on exclusive or with a third input +-delta that separates it (make_haste_slowly appendix C).
+
+    gating "linear": one pathway for each target, `s = delta/2`, `d = delta^2/2` (Eq. 18-22); "xor": one for
+    each sample, `s = sqrt(2 + delta^2)/4`, `d = (2 + delta^2)/4` (d is misprinted there, see errata). At
+    delta = 0 the linear gating learns nothing.
+
+    >>> bool(separability_loss(20.0, 2.0, "linear", 1e-3) < separability_loss(20.0, 2.0, "xor", 1e-3))
+    True
+    """
+    return _loss(t, delta, _gating("gating", gating), a0, tau)
+
+
+def _loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any) -> Any:
+    t, delta, a0, tau = floats(t, delta, a0, tau)
+    if gating == "linear":
+        length, share = jnp.where(delta > 0, delta, jnp.finfo(delta.dtype).tiny ** 0.25), 2
+    else:
+        length, share = jnp.sqrt(2 + delta**2), 4
+    learned = log_fraction(t / tau, length / share, length**2 / share, a0, 2)
+    loss = jnp.expm1(learned) ** 2 / 2
+    return jnp.where(delta > 0, loss, 0.5) if gating == "linear" else loss
+
+
+def separability_crossover() -> float:
+    """The delta at which both gatings grow equally fast (make_haste_slowly Eq. 24-26).
+
+    >>> round(separability_crossover(), 6)
+    0.816497
+    """
+    return math.sqrt(2 / 3)

@@ -1,0 +1,277 @@
+"""Frames in which path statistics are diagonal (theory section 4).
+
+A frame at a node is a matrix `(size, modes)` with orthonormal columns; a column of zeros means that the mode
+does not live at that node. The same column of all frames belongs to the same mode.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError
+from neuralrace.graph import Graph
+from neuralrace.task import Context, Task
+
+Frames = dict[str, np.ndarray]
+NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True)
+class Links:
+    """Random positive combinations of all path statistics, computed without listing paths.
+
+    With random edge weights w > 0, path p counts with the product of its weights, so
+    `syx[o, i] = sum_p w_p Sigma^yx(p)` over the paths from i to o, and
+    `sxx[i, j] = sum_{p, q} w_p w_q Sigma^x(p, q)` over pairs of paths to the same output.
+    """
+
+    syx: dict[tuple[str, str], np.ndarray]
+    sxx: dict[tuple[str, str], np.ndarray]
+
+    @classmethod
+    def of(cls, task: Task, edges: frozenset[str], rng: np.random.Generator) -> Links:
+        g = task.graph
+        w = dict(zip(g.edges, rng.uniform(0.5, 1.5, len(g.edges)), strict=True))
+        rho = dict(zip(g.outputs, rng.uniform(0.5, 1.5, len(g.outputs)), strict=True))
+        syx: dict[tuple[str, str], np.ndarray] = {}
+        sxx: dict[tuple[str, str], np.ndarray] = {}
+        products: dict[tuple[int, int], np.ndarray] = {}
+        hidden: dict[Any, dict[str, dict[str, float]]] = {}
+
+        def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            if (id(a), id(b)) not in products:
+                products[id(a), id(b)] = a.T @ b
+            return products[id(a), id(b)]
+
+        for c in task.moment_contexts:
+            early = tuple((n, _scalar(c, n)) for n in c.gates if g.outgoing.get(n, True))
+            key = (tuple(c.inputs), early)
+            if key not in hidden:
+                hidden[key] = _walk(g, c, w, edges)
+            for o, y in c.targets.items():
+                gain: dict[str, float] = {}
+                for e in g.incoming[o]:
+                    if e in edges:
+                        for x, value in hidden[key].get(g.edges[e][0], {}).items():
+                            gain[x] = gain.get(x, 0.0) + value * w[e] * _scalar(c, e) * _scalar(c, o)
+                for x, a in gain.items():
+                    if a:
+                        _add(syx, (o, x), a, product(y, c.inputs[x]))
+                        for z, b in gain.items():
+                            if b:
+                                _add(sxx, (x, z), rho[o] * a * b, product(c.inputs[x], c.inputs[z]))
+        return cls(syx, sxx)
+
+
+def _walk(g: Graph, c: Context, w: dict[str, float], edges: frozenset[str]) -> dict[str, dict[str, float]]:
+    """Gated weight of all paths from each active input to each input and hidden node."""
+    found: dict[str, dict[str, float]] = {x: {x: _scalar(c, x)} for x in c.inputs}
+    ready = set(c.inputs)
+    for level in range(max(g.levels.values())):
+        for node in [n for n in ready if g.levels[n] == level]:
+            if level:
+                found[node] = {x: v * _scalar(c, node) for x, v in found[node].items()}
+            for e in g.onward[node]:
+                target = g.edges[e][1]
+                if e in edges:
+                    here = found.setdefault(target, {})
+                    for x, v in found[node].items():
+                        here[x] = here.get(x, 0.0) + v * w[e] * _scalar(c, e)
+                    ready.add(target)
+    return found
+
+
+def _scalar(c: Context, name: str) -> float:
+    g = c.gate(name)
+    if np.ndim(g):
+        raise InputError(f"a reduction needs scalar gates; {name!r} has one per neuron (split it into nodes)")
+    return float(g)
+
+
+def _add(table: dict[Any, np.ndarray], key: Any, factor: float, value: np.ndarray) -> None:
+    table[key] = table[key] + factor * value if key in table else factor * value
+
+
+def mode_frames(graph: Graph, links: Links, rng: np.random.Generator) -> Frames:
+    """Frames of the inputs and outputs in `links`: directions of one node, carried to all others.
+
+    At one input the modes are eigenvectors of a random combination of the statistics, so that a degenerate
+    space is split wherever any statistic splits it; elsewhere they follow through `Sigma^yx` and
+    `Sigma^x`, which makes order and sign agree. Modes that reach no output are left out.
+    """
+    neighbours: dict[str, list[tuple[str, np.ndarray]]] = {}
+    for (o, x), m in links.syx.items():
+        neighbours.setdefault(x, []).append((o, m))
+        neighbours.setdefault(o, []).append((x, m.T))
+    for (x, z), m in links.sxx.items():
+        if x != z:
+            neighbours.setdefault(z, []).append((x, m))
+    curvature = _curvature(graph, links, neighbours, rng)
+    scale = {n: max(np.abs(m).max() for _, m in neighbours[n]) for n in neighbours}
+    frames = {n: np.zeros((graph.nodes[n], 0)) for n in neighbours}
+    for root in (x for x in graph.inputs if x in neighbours):
+        free = _complement(frames[root])
+        if not free.shape[1]:
+            continue
+        _, turn = np.linalg.eigh(free.T @ curvature(root, 3) @ free)
+        new = _carry(graph, root, free @ turn[:, ::-1], neighbours, frames, scale)
+        alive = np.zeros(free.shape[1], bool)
+        for o in graph.outputs:
+            if o in new:
+                alive |= (new[o] != 0).any(axis=0)
+        order = np.argsort(-_strength(links, new), kind="stable")
+        _place({n: f[:, order[alive[order]]] for n, f in new.items()}, frames)
+    if not any(f.shape[1] for f in frames.values()):
+        return {}
+    order = np.argsort(-_strength(links, frames), kind="stable")
+    return {n: _orthonormal(f[:, order]) for n, f in frames.items()}
+
+
+def _strength(links: Links, frames: Frames) -> np.ndarray:
+    strength = np.zeros(next(iter(frames.values()), np.zeros((0, 0))).shape[1])
+    for (o, x), m in links.syx.items():
+        strength = np.maximum(strength, np.abs(np.einsum("om,ox,xm->m", frames[o], m, frames[x])))
+    return strength
+
+
+def _place(new: Frames, frames: Frames) -> None:
+    """Add modes to `frames`; modes that live at different nodes share a column, and so a hidden direction.
+
+    Any choice is exact; sharing is what the race favours (neural_race section 4.2).
+    """
+    count = next(iter(new.values())).shape[1]
+    columns = next(iter(frames.values())).shape[1]
+    taken = np.zeros((len(frames), columns), bool)
+    for row, f in zip(taken, frames.values(), strict=True):
+        row[:] = (f != 0).any(axis=0)
+    for k in range(count):
+        here = np.array([new[n][:, k].any() for n in frames])
+        room = np.flatnonzero(~(taken & here[:, None]).any(axis=0))
+        if not len(room):
+            for n in frames:
+                frames[n] = np.concatenate([frames[n], np.zeros((len(frames[n]), 1))], axis=1)
+            taken = np.concatenate([taken, np.zeros((len(frames), 1), bool)], axis=1)
+            room = [taken.shape[1] - 1]
+        taken[here, room[0]] = True
+        for n, lives in zip(frames, here, strict=True):
+            if lives:
+                frames[n][:, room[0]] = new[n][:, k]
+
+
+def _curvature(graph: Graph, links: Links, neighbours: Any, rng: np.random.Generator) -> Any:
+    """At a node, a random combination of statistics that are diagonal in any shared basis."""
+
+    @cache
+    def at(node: str, depth: int) -> np.ndarray:
+        total = np.zeros((graph.nodes[node],) * 2)
+        if (node, node) in links.sxx:
+            total += rng.uniform(0.5, 1.5) * _unit(links.sxx[node, node] + links.sxx[node, node].T)
+        if depth:  # what splits a degeneracy may sit a few nodes away
+            for other, m in neighbours[node]:
+                m = _unit(m)
+                inner = rng.uniform(0.5, 1.5) * np.eye(len(m)) + at(other, depth - 1)
+                total += rng.uniform(0.5, 1.5) * m.T @ inner @ m
+        return _unit(total + total.T)
+
+    return at
+
+
+def _unit(m: np.ndarray) -> np.ndarray:
+    size = np.abs(m).max()
+    return m / size if size > 0 else m
+
+
+def _carry(graph: Graph, root: str, start: np.ndarray, neighbours: Any, frames: Frames, scale: Any) -> Frames:
+    """Columns of `start` at the root, followed through all links."""
+    new = {n: np.zeros((graph.nodes[n], start.shape[1])) for n in frames}
+    new[root] = start
+    queue = deque([root])
+    while queue:
+        node = queue.popleft()
+        for other, m in neighbours[node]:
+            step = m @ new[node]
+            size = np.linalg.norm(step, axis=0)
+            there = (new[other] != 0).any(axis=0)
+            fresh = np.flatnonzero((size > NEGLIGIBLE * scale[other]) & ~there)
+            if not len(fresh):
+                continue
+            fresh = fresh[np.argsort(-size[fresh], kind="stable")]
+            # Rounding errors along strong modes would grow from node to node: take strong ones out of weak.
+            q, r = np.linalg.qr(np.concatenate([new[other][:, there], step[:, fresh] / size[fresh]], axis=1))
+            q, r = q[:, there.sum() :], np.diagonal(r)[there.sum() :]
+            fresh = fresh[: len(r)]
+            good = np.abs(r) > 1e-6
+            if good.any():
+                new[other][:, fresh[good]] = (q * np.sign(r))[:, good]
+                queue.append(other)
+    return new
+
+
+def _complement(frame: np.ndarray) -> np.ndarray:
+    """Orthonormal columns orthogonal to those of a frame."""
+    kept = frame[:, (frame != 0).any(axis=0)]
+    if not kept.shape[1]:
+        return np.eye(len(frame))
+    u, s, _ = np.linalg.svd(kept)
+    return u[:, int((s > 1e-8).sum()) :]
+
+
+def _orthonormal(frame: np.ndarray) -> np.ndarray:
+    """The nearest frame with orthonormal columns; the frame itself where it has them already."""
+    out = frame.copy()
+    live = np.flatnonzero((frame != 0).any(axis=0))
+    keep: list[int] = []
+    for k in live:  # in order of strength, as many as are independent
+        trial = frame[:, [*keep, k]]
+        if len(keep) < len(frame) and np.linalg.svd(trial, compute_uv=False)[-1] > 1e-6:
+            keep.append(int(k))
+        else:
+            out[:, k] = 0.0
+    if keep:
+        u, s, vt = np.linalg.svd(frame[:, keep], full_matrices=False)
+        if np.abs(s - 1).max() > 1e-12:
+            out[:, keep] = u @ vt
+    return out
+
+
+def hidden_frames(graph: Graph, nodes: Any, modes: int) -> Frames:
+    """Any orthonormal columns do at hidden nodes; narrow ones carry the strongest modes."""
+    return {n: np.eye(graph.nodes[n], modes) for n in nodes}
+
+
+def components(graph: Graph) -> list[frozenset[str]]:
+    """Edges of each pathway: those joined through hidden nodes; an edge from input to output is one alone."""
+    parent = {n: n for n in graph.hidden}
+
+    def find(n: str) -> str:
+        while parent[n] != n:
+            n = parent[n]
+        return n
+
+    for s, t in graph.edges.values():
+        if s in parent and t in parent:
+            parent[find(s)] = find(t)
+    groups: dict[str, set[str]] = {}
+    for e, (s, t) in graph.edges.items():
+        key = find(s) if s in parent else find(t) if t in parent else e
+        groups.setdefault(key, set()).add(e)
+    return [frozenset(edges) for edges in groups.values()]
+
+
+def spans(graph: Graph, task: Task) -> Frames:
+    """Orthonormal bases of what inputs and targets span at each input and output node."""
+    grams: dict[str, dict[int, np.ndarray]] = {}
+    for c in task.moment_contexts:
+        for n, rows in (*c.inputs.items(), *c.targets.items()):
+            grams.setdefault(n, {})[id(rows)] = rows
+    found = {}
+    for n in (*graph.inputs, *graph.outputs):
+        total = sum((r.T @ r for r in grams.get(n, {}).values()), np.zeros((graph.nodes[n],) * 2))
+        values, vectors = np.linalg.eigh(total)
+        found[n] = vectors[:, values > 1e-13 * max(values.max(), 1e-300)][:, ::-1]
+    return found

@@ -1,0 +1,210 @@
+"""Linear families of weights on which the flow is restricted (theory section 4).
+
+A family fixes orthonormal frames and leaves small coordinates b: `W_e = L_e diag(b_e) R_e^T` (shared and
+pathwise basis) or `W_e = Q_t B_e Q_s^T` (blocks). The loss on the family is the loss of a small network, the
+same graph with few neurons: one per mode with diagonal edges, or as many as the blocks are wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError
+from neuralrace.graph import Graph
+from neuralrace.reduction.basis import Frames, Links, components, hidden_frames, mode_frames, spans
+from neuralrace.task import Context, Task
+
+Strengths = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Frames per edge, and the small network whose weights are the coordinates (and `fixed`)."""
+
+    basis: str
+    graph: Graph
+    left: Frames  # edge -> (target size, k)
+    right: Frames  # edge -> (source size, k)
+    small: Task
+    fixed: Strengths
+    modes: int
+    shape: dict[str, tuple[int, ...]]  # of b, per edge
+    overlap: dict[str, np.ndarray]  # pathwise: small output node -> (dimensions of the output, modes)
+
+    def lift(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Weights `(..., out, in)` from coordinates `(..., modes)`."""
+        found = {}
+        for e, left in self.left.items():
+            inner = left * b[e][..., None, :] if self.basis != "block" else left @ b[e]
+            found[e] = inner @ self.right[e].T
+        return found
+
+    def project(self, w: Mapping[str, np.ndarray]) -> Strengths:
+        """Coordinates of the nearest weights in the family."""
+        found = {}
+        for e, left in self.left.items():
+            inner = left.T @ np.asarray(w[e]) @ self.right[e]
+            found[e] = inner if self.basis == "block" else np.diagonal(inner, axis1=-2, axis2=-1).copy()
+        return found
+
+
+def shared(task: Task, rng: np.random.Generator) -> Family:
+    """One frame per node, for all paths (neural_race Eq. 7-9)."""
+    g = task.graph
+    ends = mode_frames(g, Links.of(task, frozenset(g.edges), rng), rng)
+    if not ends:
+        raise InputError("task has nothing to reduce: no open path correlates an input with a target")
+    modes = next(iter(ends.values())).shape[1]
+    frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | ends | hidden_frames(g, g.hidden, modes)
+    small = Graph(dict.fromkeys(g.nodes, modes), g.edges, diagonal=g.edges)
+    masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
+    narrow = {n: m for n, m in masks.items() if not m.all()}
+    held = _Rounded()
+    done: dict[Any, Any] = {}
+    contexts = []
+    for c in task.moment_contexts:
+        key = (*((n, id(v)) for n, v in (*c.inputs.items(), *c.targets.items())),)
+        if key not in done:
+            done[key] = _by_mode(c, frames, held)
+        inputs, targets, rest = done[key]
+        gates = {**c.gates, **{n: m * c.gate(n) for n, m in narrow.items() if n in g.hidden or n in targets}}
+        contexts.append(Context(gates, inputs, targets, rest=c.rest + rest))
+    left = {e: frames[t] for e, (_, t) in g.edges.items()}
+    right = {e: frames[s] for e, (s, _) in g.edges.items()}
+    reduced = Task._of_moments(small, contexts)
+    return Family("shared", g, left, right, reduced, {}, modes, dict.fromkeys(g.edges, (modes,)), {})
+
+
+def _by_mode(c: Context, frames: Frames, held: Any) -> tuple[Any, Any, float]:
+    """Each mode's own rows, as many as there are active inputs."""
+    xs, ys = list(c.inputs), list(c.targets)
+    y = {o: c.targets[o] @ frames[o] for o in ys}  # (rows, modes)
+    total = sum(float(np.vdot(v, v)) for v in c.targets.values())
+    if not xs:
+        return {}, {o: held(v[:1] * 0) for o, v in y.items()}, 0.5 * total
+    a = np.stack([c.inputs[x] @ frames[x] for x in xs], axis=-1).transpose(1, 0, 2)  # (modes, rows, inputs)
+    if a.shape[1] < a.shape[2]:
+        a = np.pad(a, ((0, 0), (0, a.shape[2] - a.shape[1]), (0, 0)))
+        y = {o: np.pad(v, ((0, a.shape[1] - len(v)), (0, 0))) for o, v in y.items()}
+    q, r = np.linalg.qr(a)
+    sign = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    q, r = q * sign[:, None, :], r * sign[:, :, None]
+    inputs = {x: held(r[:, :, k].T) for k, x in enumerate(xs)}
+    targets = {o: held(np.einsum("mrk,rm->km", q, v)) for o, v in y.items()}
+    kept = sum(float(np.vdot(v, v)) for v in targets.values())
+    return inputs, targets, 0.5 * (total - kept)
+
+
+class _Rounded:
+    """Arrays that agree to rounding become one array."""
+
+    def __init__(self):
+        self.arrays: dict[bytes, np.ndarray] = {}
+
+    def __call__(self, value: np.ndarray) -> np.ndarray:
+        value = np.ascontiguousarray(value)
+        size = np.abs(value).max(initial=1e-300)
+        key = (
+            str(value.shape).encode() + (np.round(value / size, 10) + 0.0).tobytes() + f"{size:.10e}".encode()
+        )
+        return self.arrays.setdefault(key, value)
+
+
+def pathwise(task: Task, rng: np.random.Generator) -> Family:
+    """Frames per pathway from its own effective data; pathways overlap at inputs and outputs."""
+    g = task.graph
+    parts = components(g)
+    ends = [mode_frames(g, Links.of(task, edges, rng), rng) for edges in parts]
+    modes = max((f.shape[1] for frames in ends for f in frames.values()), default=0)
+    if not modes:
+        raise InputError("task has nothing to reduce: no open path correlates an input with a target")
+    ends = [{n: np.pad(f, ((0, 0), (0, modes - f.shape[1]))) for n, f in frames.items()} for frames in ends]
+    outputs = spans(g, task)
+    nodes: dict[str, int] = dict.fromkeys(g.hidden, modes)
+    edges: dict[str, tuple[str, str]] = {}
+    left, right, fixed, overlap, origin = {}, {}, {}, {}, {}
+    for k, (part, frames) in enumerate(zip(parts, ends, strict=True)):
+        for e in (e for e in g.edges if e in part):
+            s, t = g.edges[e]
+            here = lambda n, k=k: n if n in nodes and n in g.hidden else f"{n}@{k}"  # noqa: E731
+            edges[e] = (here(s), here(t))
+            left[e] = _frame(g, frames, t, modes)
+            right[e] = _frame(g, frames, s, modes)
+            for n in (s, t):
+                nodes[here(n)] = modes
+                origin[here(n)] = (n, _frame(g, frames, n, modes))
+            if t in g.outputs and f"{t}@{k}->{t}" not in fixed:
+                overlap[f"{t}@{k}"] = outputs[t].T @ left[e]
+                fixed[f"{t}@{k}->{t}"] = overlap[f"{t}@{k}"]
+    for o in g.outputs:
+        nodes[o] = max(outputs[o].shape[1], 1)
+    fixed = {n: np.pad(f, ((0, nodes[n.split("->")[-1]] - len(f)), (0, 0))) for n, f in fixed.items()}
+    joins = {name: (name.rsplit("->", 1)[0], name.rsplit("->", 1)[1]) for name in fixed}
+    small = Graph(nodes, {**edges, **joins}, diagonal=edges)
+    by_input: dict[str, list[str]] = {}
+    for n, (x, _) in origin.items():
+        if x in g.inputs:
+            by_input.setdefault(x, []).append(n)
+    narrow = {n: np.eye(g.nodes[n], modes).any(axis=0).astype(float) for n in g.hidden if g.nodes[n] < modes}
+    contexts = []
+    for c in task.moment_contexts:
+        inputs = {
+            n: c.inputs[x] @ origin[n][1]
+            for x in c.inputs
+            for n in by_input.get(x, [])
+        }
+        gates = {n: v for n, v in c.gates.items() if n not in g.inputs}
+        gates |= {n: c.gate(x) for x in c.inputs if x in c.gates for n in by_input.get(x, [])}
+        gates |= {n: m * c.gate(n) for n, m in narrow.items()}
+        targets = {
+            o: np.pad(y @ outputs[o], ((0, 0), (0, nodes[o] - outputs[o].shape[1])))
+            for o, y in c.targets.items()
+        }
+        contexts.append(replace(c, gates=gates, inputs=inputs, targets=targets))
+    small_task = Task._of_moments(small, contexts)
+    shape = dict.fromkeys(g.edges, (modes,))
+    return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)
+
+
+def _frame(g: Graph, frames: Frames, node: str, modes: int) -> np.ndarray:
+    return (
+        frames.get(node, np.zeros((g.nodes[node], modes)))
+        if node not in g.hidden
+        else np.eye(g.nodes[node], modes)
+    )
+
+
+def block(task: Task, rng: np.random.Generator) -> Family:
+    """Small full blocks: exact for any data (theory section 4)."""
+    g = task.graph
+    ends = spans(g, task)
+    ordered = mode_frames(g, Links.of(task, frozenset(g.edges), rng), rng)
+    for n, q in ends.items():
+        if n in ordered:  # the order of modes, so that a diagonal start means the same as elsewhere
+            first = q @ (q.T @ ordered[n][:, (ordered[n] != 0).any(axis=0)])
+            u, s, vt = np.linalg.svd(first, full_matrices=False)
+            head = (u @ vt)[:, : int((s > 1e-6).sum())] if first.shape[1] else first
+            rest = q - head @ (head.T @ q)
+            tail = np.linalg.svd(rest, full_matrices=False)[0][:, : q.shape[1] - head.shape[1]]
+            ends[n] = np.concatenate([head, tail], axis=1)
+    width = max((q.shape[1] for q in ends.values()), default=1)
+    frames = ends | {n: np.eye(g.nodes[n], min(width, g.nodes[n])) for n in g.hidden}
+    frames = {n: q if q.shape[1] else np.zeros((g.nodes[n], 1)) for n, q in frames.items()}
+    small = g.resized({n: q.shape[1] for n, q in frames.items()})
+    contexts = []
+    for c in task.moment_contexts:
+        inputs = {x: v @ frames[x] for x, v in c.inputs.items()}
+        targets = {o: v @ frames[o] for o, v in c.targets.items()}
+        lost = sum(float(np.vdot(c.targets[o], c.targets[o]) - np.vdot(v, v)) for o, v in targets.items())
+        contexts.append(Context(c.gates, inputs, targets, rest=c.rest + 0.5 * lost))
+    left = {e: frames[t] for e, (_, t) in g.edges.items()}
+    right = {e: frames[s] for e, (s, _) in g.edges.items()}
+    shape = {e: (left[e].shape[1], right[e].shape[1]) for e in g.edges}
+    return Family("block", g, left, right, Task._of_moments(small, contexts), {}, width, shape, {})
+
+
+FAMILIES = {"shared": shared, "pathwise": pathwise, "block": block}
