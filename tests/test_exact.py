@@ -64,7 +64,7 @@ def test_chain_at_the_end_of_a_long_plateau():
     """From 1e-18 at depth 3 the escape comes at t = 1e6, and one unit of time decides."""
     t = 1e6 + np.array([-9e5, -100, -10, -2, -1, 0, 1, 2, 3])
     for a, when in zip(exact.chain(t, 1.0, 1.0, 1e-18, 3), t, strict=True):
-        assert chain_miss(a, when, 1.0, 1.0, 1e-18, 3) < 1e-8  # measured 1.3e-9: rounding of log a0
+        assert chain_miss(a, when, 1.0, 1.0, 1e-18, 3) < 1e-8  # measured 1.5e-9: rounding of log a0
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])
@@ -105,7 +105,7 @@ def test_race(m, p, case):
         error = s - d * b[1] * b[0] ** 2
         return p**0.5 / m**2 * b[1] * b[0] * error, p / m**2 * b[0] ** 2 * error
 
-    want = integrate(velocity, times, start, "Radau", 1e-20)
+    want = integrate(velocity, times, start, atol=1e-20)
     np.testing.assert_allclose(exact.sharing(times, s, d, m, p, start), want, rtol=1e-8)
     if p == m**2:
         np.testing.assert_allclose(exact.routing(2 * times, s, d, m, start, tau=2.0), want, rtol=1e-8)
@@ -205,6 +205,8 @@ def test_pathways(depths, p0, s, sigma):
         [exact.pathway_invariant(v / sigma, int(d), sigma) for v, d in zip(p, depths, strict=True)]
     )
     np.testing.assert_allclose(kept - kept[0], np.tile((kept - kept[0])[:, :1], len(times)), atol=1e-10)
+    printed = np.array([exact.pathway_invariant(v / sigma, int(d)) for v, d in zip(p, depths, strict=True)])
+    assert abs(np.diff((printed - printed[0])[:, [0, -1]])).max() > 0.1
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 8, 9])

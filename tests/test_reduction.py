@@ -1,7 +1,9 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import sympy as sp
-from hypothesis import Phase, assume, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import neuralrace as nr
@@ -77,7 +79,7 @@ def test_the_shared_pathway_wins_the_race():
         for j in range(domains):
             row = [f"x{i}", f"d{i}.{j}h1", f"d{i}.{j}h2", f"y{j}"]
             nodes |= {row[1]: 4, row[2]: 4}
-            edges += zip(row, row[1:], strict=False)
+            edges += pairwise(row)
     graph = nr.Graph(nodes, edges)
     moments = []
     for c in plain.moment_contexts:

@@ -426,7 +426,7 @@ class _Accumulator:
             key = (xs, ys, tuple((n, np.asarray(g).tobytes()) for n, g in sorted(gates.items())))
             state = self.states.setdefault(key, _State(gates, xs, ys))
             r = root[index]
-            weigh = (lambda v: v) if even else (lambda v: v * r)  # noqa: B023
+            weigh = (lambda v: v) if even else (lambda v: v * r)
             columns = [weigh(s.inputs[x][index]) for x in xs]
             # Only biases see the constant input; without them it would add a needless row.
             x = _beside([*columns, r] if self.graph.biases or not columns else columns)

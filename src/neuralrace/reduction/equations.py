@@ -1,8 +1,8 @@
 """The tied loss as a polynomial in the strengths of the classes, and its equations.
 
 With the monomials m_k of the path classes (paths whose edges have the same classes), each mode has the loss
-`const - sum_k S_k m_k + 1/2 sum_kl D_kl m_k m_l`; S_k sums `S(p)` and D_kl sums `D(j, p)` over the paths of a class.
-A class of n edges moves with 1/n of the slope of that loss (neural_race Eq. 10).
+`const - sum_k S_k m_k + 1/2 sum_kl D_kl m_k m_l`; S_k sums `S(p)` and D_kl sums `D(j, p)` over their
+paths. A class of n edges moves with 1/n of the slope of that loss (neural_race Eq. 10).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
         raise InputError("task has nothing to reduce: no open path correlates an input with a target")
     modes = next(iter(ends.values())).shape[1]
     frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | ends | hidden_frames(g, g.hidden, modes)
-    small = Graph(dict.fromkeys(g.nodes, modes), g.edges, diagonal=g.edges)
+    small = Graph(dict.fromkeys(g.nodes, int(modes)), g.edges, diagonal=g.edges)
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
     held = _Rounded()
@@ -152,11 +152,7 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
     narrow = {n: np.eye(g.nodes[n], modes).any(axis=0).astype(float) for n in g.hidden if g.nodes[n] < modes}
     contexts = []
     for c in task.moment_contexts:
-        inputs = {
-            n: c.inputs[x] @ origin[n][1]
-            for x in c.inputs
-            for n in by_input.get(x, [])
-        }
+        inputs = {n: c.inputs[x] @ origin[n][1] for x in c.inputs for n in by_input.get(x, [])}
         gates = {n: v for n, v in c.gates.items() if n not in g.inputs}
         gates |= {n: c.gate(x) for x in c.inputs if x in c.gates for n in by_input.get(x, [])}
         gates |= {n: m * c.gate(n) for n, m in narrow.items()}

@@ -13,8 +13,8 @@ def growing_strengths(family: Family, w: Mapping[str, np.ndarray], rounds: int =
     """Strengths of each mode along the hidden directions in which the network grows.
 
     At each hidden node and for each mode a unit vector r is sought that makes the sum of all strengths
-    `b_e = r_t^T W_e r_s` largest, by going round the nodes: `r ~ sum_in W r_s + sum_out W^T r_t`. For two layers
-    this is `W1 v + W2^T u`, the growing component (theory section 9).
+    `b_e = r_t^T W_e r_s` largest, by going round the nodes: `r ~ sum_in W r_s + sum_out W^T r_t`. For two
+    layers this is `W1 v + W2^T u`, the growing component (theory section 9).
     """
     g = family.graph
     lead = next(iter(w.values())).shape[:-2]

@@ -32,8 +32,8 @@ def reduce(
 ) -> Reduction:
     """The reduction of a linear network with scalar gates.
 
-    `basis` is "shared" (one frame per node for all paths), "pathwise" (frames per pathway), "block" (small full
-    blocks, always exact) or "auto": the first of these whose residual is below 1e-8. `start` says which
+    `basis` is "shared" (one frame per node for all paths), "pathwise" (frames per pathway), "block" (small
+    full blocks, always exact) or "auto": the first of these whose residual is below 1e-8. `start` says which
     edges start equal: those with the same number (all edges, if not given).
 
     >>> import neuralrace as nr
@@ -70,8 +70,8 @@ class Reduction:
     """The small system of a task.
 
     `residual` is the largest part of the full gradient that leaves the family of weights, relative to the
-    largest gradient, at random points of the family; `exact` is `residual < 1e-8`. `classes` are the edges that
-    stay equal in all modes.
+    largest gradient, at random points of the family; `exact` is `residual < 1e-8`. `classes` are the edges
+    that stay equal in all modes.
     """
 
     task: Task
@@ -104,13 +104,13 @@ class Reduction:
         """Modes that hidden layers are too narrow to carry."""
         if self.basis == "block":
             return 0
-        live = np.zeros(self.n_modes, bool)
-        for e in self.task.graph.edges:
-            s, t = self.task.graph.edges[e]
-            if t in self.task.graph.outputs:
-                live |= (self.family.right[e] != 0).any(axis=0) & (self.family.left[e] != 0).any(axis=0)
-        narrow = min((self.task.graph.nodes[h] for h in self.task.graph.hidden), default=self.n_modes)
-        return int((~live).sum()) if live.any() else max(0, self.n_modes - narrow)
+        g, f = self.task.graph, self.family
+        reached = {n: np.full(self.n_modes, n in g.inputs) for n in g.nodes}
+        for n in g.order:
+            for e in g.outgoing[n]:
+                lives = (f.right[e] != 0).any(axis=0) & (f.left[e] != 0).any(axis=0)
+                reached[g.edges[e][1]] = reached[g.edges[e][1]] | (reached[n] & lives)
+        return int((~np.any([reached[o] for o in g.outputs], axis=0)).sum())
 
     def __repr__(self) -> str:
         text = (
@@ -131,15 +131,15 @@ class Reduction:
             return sorted(self.leaving, key=lambda e: -self.leaving[e])[:3]
         worst = {}
         for p in g.paths():
-            l, r = self.family.left[p[-1]], self.family.right[p[0]]
+            u, r = self.family.left[p[-1]], self.family.right[p[0]]
             s = self.task.syx(p)
-            inside = l.T @ s @ r
+            inside = u.T @ s @ r
             if self.basis != "block":
                 inside = np.diag(np.diagonal(inside))
             x = self.task.sxx(p, p)
             inner = r.T @ x @ r if self.basis == "block" else np.diag(np.diagonal(r.T @ x @ r))
             worst[" ".join(p)] = max(
-                np.abs(s - l @ inside @ r.T).max() / max(np.abs(s).max(), 1e-300),
+                np.abs(s - u @ inside @ r.T).max() / max(np.abs(s).max(), 1e-300),
                 np.abs(x @ r - r @ inner).max() / max(np.abs(x).max(), 1e-300),
             )
         return [p for p in sorted(worst, key=lambda p: -worst[p])[:3] if worst[p] > EXACT]
@@ -163,10 +163,10 @@ class Reduction:
         """The equations as LaTeX, one per line."""
         import sympy as sp
 
-        lines = []
-        for eq in self.equations(mode):
-            name = sp.latex(eq.lhs.args[1].expr if eq.lhs.args[0] == sp.Symbol("tau") else eq.lhs)
-            lines.append(rf"\tau \frac{{d}}{{dt}} {name} &= {sp.latex(eq.rhs)}")
+        lines = [
+            rf"\tau \frac{{d}}{{dt}} B_{{{k + 1}}} &= {sp.latex(eq.rhs, order='rev-lex')}"
+            for k, eq in enumerate(self.equations(mode))
+        ]
         return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
     def conserved(self) -> list[sympy.Expr]:
@@ -189,7 +189,7 @@ class Reduction:
     # -- to and from weights -----------------------------------------------------------------
 
     def project(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Coordinates b of the nearest weights in the family: edge -> (modes,), or (rows, columns) of a block."""
+        """Coordinates of the nearest weights in the family: edge -> (modes,), or a small matrix for blocks."""
         return self.family.project(self.task.graph.check_weights(weights))
 
     def lift(self, b: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -267,21 +267,9 @@ class Reduction:
         if tied and self.tied is not None:
             start = np.stack(list(first.values()), axis=-2)  # (..., classes, modes)
             return _solve_tied(self, start, many, ts, t1, rtol, atol)
-        run = flow(
-            self.family.small,
-            {
-                **b,
-                **{
-                    n: np.broadcast_to(f, (*next(iter(b.values())).shape[:1], *f.shape) if many else f.shape)
-                    for n, f in self.family.fixed.items()
-                },
-            },
-            t1,
-            ts,
-            frozen=self.family.fixed,
-            rtol=rtol,
-            atol=atol,
-        )
+        lead = next(iter(b.values())).shape[:1] if many else ()
+        fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in self.family.fixed.items()}
+        run = flow(self.family.small, {**b, **fixed}, t1, ts, frozen=fixed, rtol=rtol, atol=atol)
         path = {e: run.weights[e] for e in self.task.graph.edges}
         return Solution(self, run.t, run.loss, path, run.outcome)
 
