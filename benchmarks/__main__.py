@@ -21,6 +21,7 @@ CASES = {
     "flow": "flow",
     "ladder": "ladder",
     "wide": "wide",
+    "reduction": "reduction",
     "import": "importing",
 }
 PACKAGES = ("neuralrace", "jax", "jaxlib", "numpy", "scipy", "diffrax", "optimistix", "optax", "torch")

@@ -103,6 +103,11 @@ def child() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     module, name, args = json.loads(sys.argv[1])
-    for package in ("diffrax", "optimistix", "optax"):  # else the first run that needs them imports them
+    for package in (
+        "diffrax",
+        "optimistix",
+        "optax",
+        "sympy",
+    ):  # else the first run that needs them imports them
         import_module(package)
     print(json.dumps(getattr(import_module(module), name)(*args)))

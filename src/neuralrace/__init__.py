@@ -1,6 +1,6 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
-from neuralrace import errors, init, tasks
+from neuralrace import errors, exact, init, tasks
 from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time
@@ -19,6 +19,7 @@ __all__ = [
     "conserved",
     "descend",
     "errors",
+    "exact",
     "flow",
     "gradient",
     "init",

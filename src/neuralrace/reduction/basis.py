@@ -223,8 +223,10 @@ def _complement(frame: np.ndarray) -> np.ndarray:
 
 def _orthonormal(frame: np.ndarray) -> np.ndarray:
     """The nearest frame with orthonormal columns; the frame itself where it has them already."""
-    out = frame.copy()
     live = np.flatnonzero((frame != 0).any(axis=0))
+    if np.abs(frame[:, live].T @ frame[:, live] - np.eye(len(live))).max(initial=0.0) < 1e-13:
+        return frame
+    out = frame.copy()
     keep: list[int] = []
     for k in live:  # in order of strength, as many as are independent
         trial = frame[:, [*keep, k]]

@@ -24,7 +24,7 @@ def leaving(task: Task, family: Family, points: Iterable[Mapping[str, np.ndarray
     return {e: w / largest if largest else 0.0 for e, w in worst.items()}
 
 
-def random_points(family: Family, rng: np.random.Generator, n: int = 3) -> list[dict[str, np.ndarray]]:
+def random_points(family: Family, rng: np.random.Generator, n: int = 2) -> list[dict[str, np.ndarray]]:
     return [
         {e: rng.uniform(0.3, 1.2, s) * rng.choice([-1, 1], s) for e, s in family.shape.items()}
         for _ in range(n)

@@ -86,6 +86,13 @@ def _by_mode(c: Context, frames: Frames, held: Any) -> tuple[Any, Any, float]:
     total = sum(float(np.vdot(v, v)) for v in c.targets.values())
     if not xs:
         return {}, {o: held(v[:1] * 0) for o, v in y.items()}, 0.5 * total
+    if len(xs) == 1:
+        rows = c.inputs[xs[0]] @ frames[xs[0]]
+        size = np.sqrt((rows**2).sum(axis=0, keepdims=True))
+        unit = rows / np.where(size > 0, size, 1.0)
+        targets = {o: held((unit * v).sum(axis=0, keepdims=True)) for o, v in y.items()}
+        kept = sum(float(np.vdot(v, v)) for v in targets.values())
+        return {xs[0]: held(size)}, targets, 0.5 * (total - kept)
     a = np.stack([c.inputs[x] @ frames[x] for x in xs], axis=-1).transpose(1, 0, 2)  # (modes, rows, inputs)
     if a.shape[1] < a.shape[2]:
         a = np.pad(a, ((0, 0), (0, a.shape[2] - a.shape[1]), (0, 0)))

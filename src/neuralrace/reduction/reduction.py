@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics import _times, flow
@@ -18,6 +17,7 @@ from neuralrace.reduction.certificate import leaving, random_points
 from neuralrace.reduction.equations import TiedLoss, refuse, tied_loss, write
 from neuralrace.reduction.family import FAMILIES, Family
 from neuralrace.reduction.growth import growing_strengths
+from neuralrace.reduction.integrate import tied_flow
 from neuralrace.reduction.ties import Classes, refine
 from neuralrace.task import Task
 
@@ -189,7 +189,7 @@ class Reduction:
     # -- to and from weights -----------------------------------------------------------------
 
     def project(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Coordinates of the nearest weights in the family: edge -> (modes,), or a small matrix for blocks."""
+        """Coordinates of the nearest weights in the family: edge -> (modes,), or small matrices."""
         return self.family.project(self.task.graph.check_weights(weights))
 
     def lift(self, b: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -334,8 +334,8 @@ def _solve_tied(
     assert r.tied is not None
     scale = atol * np.minimum(1.0, np.abs(start).max(axis=(-1, -2), initial=0.0))
     with precision(np.float64):
-        numbers = (r.tied.s, r.tied.d, r.tied.sizes, r.tied.constant, ts, t1, rtol)
-        path, loss, good = jax.device_get(_integrate(r.tied.powers, many, start, scale, *numbers))
+        numbers = (r.tied.s, r.tied.d, r.tied.sizes, r.tied.constant, ts, np.float64(t1), rtol)
+        path, loss, good = jax.device_get(tied_flow(r.tied.powers, many, start, scale, *numbers))
     outcome = (
         f"finished at t = {t1:g}" if good.all() else "step limit: the reduced system was not solved to t1"
     )
@@ -343,44 +343,3 @@ def _solve_tied(
         keep = np.isfinite(loss).all(axis=0) if many else np.isfinite(loss)
         path, loss, ts = path[..., keep, :, :], loss[..., keep], ts[keep]
     return Solution(r, ts, loss, _Tied(r.classes, path), outcome)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _integrate(
-    powers: tuple[tuple[int, ...], ...], many: bool, start: Any, atol: Any,
-    s: Any, d: Any, sizes: Any, constant: Any, ts: Any, t1: Any, rtol: Any,
-) -> Any:  # fmt: skip
-    import diffrax
-
-    def loss(b: Any) -> Any:  # (classes, modes)
-        m = jnp.stack([_product(b, p) for p in powers]) if powers else jnp.zeros((0, b.shape[1]))
-        return jnp.sum(-s * m) + 0.5 * jnp.einsum("km,klm,lm->", m, d, m)
-
-    def velocity(t: Any, b: Any, args: Any) -> Any:
-        return -jax.grad(loss)(b) / sizes[:, None]
-
-    def one(b0: Any, atol: Any) -> Any:
-        tolerances: dict[str, Any] = {"rtol": rtol, "atol": atol}
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(velocity),
-            diffrax.Tsit5(),
-            0.0,
-            t1,
-            None,
-            b0,
-            saveat=diffrax.SaveAt(ts=ts),
-            stepsize_controller=diffrax.PIDController(**tolerances),
-            max_steps=1_000_000,
-            throw=False,
-        )
-        path = solution.ys
-        return path, constant + jax.vmap(loss)(path), solution.result == diffrax.RESULTS.successful
-
-    return jax.vmap(one)(start, atol) if many else one(start, atol)
-
-
-def _product(b: Any, powers: tuple[int, ...]) -> Any:
-    out = jnp.ones(b.shape[1])
-    for k, p in enumerate(powers):
-        out = out * b[k] ** p if p else out
-    return out
