@@ -106,6 +106,9 @@ def test_xor_is_a_logistic():
     a = (s / d) / (1 - (1 - s / (d * a0)) * np.exp(-2 * s * sol.t))
     assert np.abs(sol.strengths[:, 0, 0] ** 2 - a).max() < 1e-7
     assert np.abs(sol.loss - (0.5 - np.sqrt(2) * a + a**2)).max() < 1e-7
+    outputs = sol.predict()["y"]
+    assert outputs.shape == (200, 4, 1)
+    assert np.abs(outputs[-1] - r.task.arrays[1]).max() < 1e-3
     (equation,) = r.equations(mode=0)
     b = sp.Symbol("B1")
     assert float(equation.rhs.subs(b, 0.3)) == pytest.approx(0.3 * (s - d * 0.09))

@@ -12,7 +12,7 @@ import numpy as np
 
 from neuralrace.dynamics import _times, flow
 from neuralrace.errors import InputError, array, choice, known, number
-from neuralrace.network import precision
+from neuralrace.network import precision, predict
 from neuralrace.reduction.certificate import leaving, random_points
 from neuralrace.reduction.equations import TiedLoss, refuse, tied_loss, write
 from neuralrace.reduction.family import FAMILIES, Family
@@ -127,10 +127,9 @@ class Reduction:
     def breaking(self) -> list[str]:
         """Paths (or edges, where paths are many) that most of the residual comes from."""
         g = self.task.graph
-        if g.n_paths > 1000:
-            return sorted(self.leaving, key=lambda e: -self.leaving[e])[:3]
+        edges = sorted(self.leaving, key=lambda e: -self.leaving[e])[:3]
         worst = {}
-        for p in g.paths():
+        for p in g.paths() if g.n_paths <= 1000 else ():
             u, r = self.family.left[p[-1]], self.family.right[p[0]]
             s = self.task.syx(p)
             inside = u.T @ s @ r
@@ -142,7 +141,7 @@ class Reduction:
                 np.abs(s - u @ inside @ r.T).max() / max(np.abs(s).max(), 1e-300),
                 np.abs(x @ r - r @ inner).max() / max(np.abs(x).max(), 1e-300),
             )
-        return [p for p in sorted(worst, key=lambda p: -worst[p])[:3] if worst[p] > EXACT]
+        return [p for p in sorted(worst, key=lambda p: -worst[p])[:3] if worst[p] > EXACT] or edges
 
     # -- equations ---------------------------------------------------------------------------
 
@@ -297,6 +296,13 @@ class Solution:
     def weights(self) -> dict[str, np.ndarray]:
         """Full weights along the solution, edge -> (save, out, in)."""
         return self.reduction.family.lift(self.b)
+
+    def predict(self) -> dict[str, np.ndarray]:
+        """Outputs for every sample along the solution, output -> (save, n, size)."""
+        lead = self.loss.shape
+        flat = {e: w.reshape(-1, *w.shape[len(lead) :]) for e, w in self.weights().items()}
+        found = predict(self.reduction.task, flat)
+        return {o: y.reshape(*lead, *y.shape[1:]) for o, y in found.items()}
 
     @cached_property
     def residual(self) -> float:
