@@ -152,6 +152,28 @@ def test_streaming_holds_no_samples():
     assert held < 500 < sum(seen)
 
 
+def test_arrays_may_be_used_again():
+    rng = np.random.default_rng(0)
+    graph = nr.Graph.chain([4, 3, 2])
+    x, y, gate, weights = rng.normal(size=(3, 4)), rng.normal(size=(3, 2)), np.ones(3), np.ones(3)
+    task = nr.Task(graph, x, y, {"h1": gate}, weights)
+    w = random_weights(graph, rng)
+    expected = nr.loss(nr.Task(graph, x.copy(), y.copy()), w)
+
+    def batches():
+        for k in range(3):
+            yield buffer_x, buffer_y
+            buffer_x[:], buffer_y[:] = x0[(k + 1) % 3], y0[(k + 1) % 3]
+
+    x0, y0 = x.copy(), y.copy()
+    buffer_x, buffer_y = x0[:1].copy(), y0[:1].copy()
+    streamed = nr.Task.from_batches(graph, batches())
+    for used in (x, y, gate, weights):
+        used[:] = 7
+    assert nr.loss(task, w) == pytest.approx(expected, rel=1e-14)
+    assert nr.loss(streamed, w) == pytest.approx(expected, rel=1e-14)
+
+
 GRAPH = nr.Graph.chain([2, 3, 1])
 X, Y = np.eye(2), np.ones((2, 1))
 TWO = nr.Graph({"a": 1, "b": 1, "y": 1}, [("a", "y"), ("b", "y")])

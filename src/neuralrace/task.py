@@ -329,6 +329,10 @@ def _samples(
             raise InputError(f"gates[{name!r}] must have shape {wanted}, or be a number; got {g.shape}")
         gs[name] = g if g.ndim else float(g)
     ws = np.ones(n) if weights is None else array("weights", weights, (n,))
+    if not partial:  # a task keeps its samples, and they must not change under it
+        xs, ys = ({k: v.copy() for k, v in table.items()} for table in (xs, ys))
+        gs.update({k: v.copy() for k, v in gs.items() if isinstance(v, np.ndarray)})
+        ws = ws.copy()
     if (ws < 0).any() or not ws.sum() > 0:
         raise InputError("weights must be non-negative and not all zero")
     return _Samples(xs, ys, gs, ws)
@@ -434,13 +438,11 @@ class _Accumulator:
             self._extend(state, x, y)
 
     def _extend(self, state: _State, x: np.ndarray, y: np.ndarray) -> None:
-        if state.rows is not None:
-            state.rows.append((x, y))
-            if sum(len(a) for a, _ in state.rows) <= x.shape[1]:
-                return
-            fold, state.rows = state.rows, None
-        else:
-            fold = [(x, y)]
+        fold = [*(state.rows or []), (x, y)]
+        if state.rows is not None and sum(len(a) for a, _ in fold) <= x.shape[1]:
+            state.rows.append((x.copy(), y.copy()))  # a generator may use its arrays again
+            return
+        state.rows = None
         for a, b in fold:
             state.xx = self._plus(state.xx, a, a)
             state.xy = self._plus(state.xy, a, b)
