@@ -471,3 +471,19 @@ def test_talk_partitioned_solution(sizes):
 
     assert miss((np.exp(2 * l * t) - 1) / (2 * l)) < 1e-12
     assert miss((np.exp(l * t) - 1) / l) > 1e-2
+
+
+def test_balanced_can_be_traced():
+    graph = nr.Graph.chain([3, 2, 4])
+    w = nr.init.balanced(graph, 0.5, seed=1)
+    w1, w2 = w["x->h1"], w["h1->y"]
+    syx = np.random.default_rng(0).normal(size=(4, 3))
+    probe = np.random.default_rng(1).normal(size=(7, 7))
+    value = lambda s: float((nr.exact.balanced_qq(2.0, w1, w2, s, tau=1.5) * probe).sum())  # noqa: E731
+    with jax.enable_x64(True):
+        traced = lambda s: (nr.exact.balanced_qq(2.0, w1, w2, s, tau=1.5) * probe).sum()  # noqa: E731
+        assert float(jax.jit(traced)(syx)) == pytest.approx(value(syx), rel=1e-8)
+        slope = np.asarray(jax.grad(traced)(jnp.asarray(syx)))
+    step = np.zeros_like(syx)
+    step[1, 2] = 1e-5
+    assert slope[1, 2] == pytest.approx((value(syx + step) - value(syx - step)) / 2e-5, rel=1e-6)

@@ -5,37 +5,75 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import qr
 
 from neuralrace.errors import InputError, array, number
-from neuralrace.exact.formula import nonnegative
+from neuralrace.exact.formula import floats, nonnegative, traced
 
 
-def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> np.ndarray:
+def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> Any:
     """`Q Q^T` with `Q = [W1^T; W2]`, shape `(time, n_in + n_out, n_in + n_out)`; see `balanced`.
 
     >>> float(balanced_qq(50.0, [[0.1]], [[0.1]], [[2.0]])[0, 1].round(6))
     2.0
     """
+    if traced((t, w1, w2, syx, tau)):
+        v1, v2 = _integrated(t, w1, w2, syx, tau)
+        q = jnp.concatenate([v1.swapaxes(-1, -2), v2], axis=-2)
+        return q @ q.swapaxes(-1, -2)
     q, shape, _ = _solve(t, w1, w2, syx, tau)
     return (q @ q.swapaxes(1, 2)).reshape(*shape, q.shape[1], q.shape[1])
 
 
-def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> tuple[Any, Any]:
     """W1 `(time, hidden, n_in)` and W2 `(time, n_out, hidden)`, up to a rotation of the hidden units.
 
     `tau W1' = W2^T (syx - W2 W1)`, `tau W2' = (syx - W2 W1) W1^T`, from weights with
     `W2^T W2 - W1 W1^T = lam I`; lam is read off them, and weights that are not balanced are
-    refused. NumPy only, not traceable.
+    refused. Under a JAX transformation the flow itself is integrated (relative tolerance 1e-10), as the
+    formula's pivots have no derivative.
 
     >>> w1, w2 = balanced([0.0, 50.0], [[0.1]], [[0.1]], [[2.0]])
     >>> (w2 @ w1).round(6).ravel().tolist()
     [0.01, 2.0]
     """
+    if traced((t, w1, w2, syx, tau)):
+        return _integrated(t, w1, w2, syx, tau)
     q, shape, n_in = _solve(t, w1, w2, syx, tau)
     q = q.reshape(*shape, *q.shape[1:])
     return q[..., :n_in, :].swapaxes(-1, -2), q[..., n_in:, :]
+
+
+def _integrated(t: Any, w1: Any, w2: Any, syx: Any, tau: Any) -> Any:
+    import diffrax
+
+    t, w1, w2, syx, tau = floats(t, w1, w2, syx, tau)
+
+    def velocity(_: Any, w: Any, duration: Any) -> Any:
+        error = duration * (syx - w[1] @ w[0])
+        return w[1].T @ error, error @ w[0].T
+
+    double = w1.dtype == jnp.float64
+    controller = diffrax.PIDController(rtol=1e-10 if double else 1e-5, atol=1e-12 if double else 1e-7)
+
+    def at(duration: Any) -> Any:
+        return diffrax.diffeqsolve(
+            diffrax.ODETerm(velocity),
+            diffrax.Dopri8(),
+            t0=0.0,
+            t1=1.0,
+            dt0=None,
+            y0=(w1, w2),
+            args=duration,
+            stepsize_controller=controller,
+            max_steps=16384,
+        ).ys
+
+    v1, v2 = jax.vmap(at)((t / tau).ravel())
+    return v1.reshape(*t.shape, *w1.shape), v2.reshape(*t.shape, *w2.shape)
 
 
 def _solve(t: Any, w1: Any, w2: Any, syx: Any, tau: Any) -> tuple[np.ndarray, tuple[int, ...], int]:
