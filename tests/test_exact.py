@@ -487,3 +487,11 @@ def test_balanced_can_be_traced():
     step = np.zeros_like(syx)
     step[1, 2] = 1e-5
     assert slope[1, 2] == pytest.approx((value(syx + step) - value(syx - step)) / 2e-5, rel=1e-6)
+
+
+def test_tiny_starts_of_a_race():
+    first, second = exact.routing([0.0, 1.0, 1e6], 1.0, 1.0, 7, 1e-100)
+    assert np.allclose(first, 1e-100, rtol=1e-12, atol=0)
+    assert np.allclose(second, 1e-100, rtol=1e-12, atol=0)
+    with pytest.raises(ValueError, match="b0 must be at least 1e-150"):
+        exact.routing(1.0, 1.0, 1.0, 7, 1e-300)

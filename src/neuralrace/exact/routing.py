@@ -50,7 +50,10 @@ def _pair(b0: Any) -> tuple[Any, Any]:
 
 
 def _start(_: str, value: Any) -> Any:
-    return positive("b0", value)
+    out = positive("b0", value)
+    if (out < 1e-150).any():
+        raise InputError(f"b0 must be at least 1e-150, or its square vanishes; got {out.min():g}")
+    return out
 
 
 @closed_form(t=nonnegative, s=positive, d=positive, k1=real, k2=real, b1=_start, b2=_start, tau=positive)
