@@ -264,8 +264,8 @@ class _Builder:
 
     def gate_key(self, g: Gate) -> Any:
         """A hashable stand-in for a gate; rows of gates are told apart by identity."""
-        if np.ndim(g) == 0:
-            key = float(g)
+        if isinstance(g, float):
+            key = g
         else:
             key = id(g) if np.ndim(g) == 2 else np.asarray(g).tobytes()
         self.gates.setdefault(key, g)
@@ -295,7 +295,7 @@ class _Builder:
         def push(node: str) -> None:
             for edge in g.onward[node]:  # outputs take from their sources below
                 target = g.edges[edge][1]
-                if np.any(gate := c.gate(edge)):
+                if _open(gate := c.gate(edge)):
                     if target not in waiting:
                         waiting[target] = []
                         heappush(ready, g.rank[target])
@@ -303,7 +303,7 @@ class _Builder:
 
         def settle(node: str, products: list[tuple[str, int, Any]]) -> None:
             gate = c.gate(node)
-            if not np.any(gate) or (not products and node not in g.biases):
+            if not _open(gate) or (not products and node not in g.biases):
                 return
             biased = node in g.biases
             key = (node, tuple(products), self.gate_key(gate), id(c.ones) if biased else None, width)
@@ -319,7 +319,7 @@ class _Builder:
 
         for x, rows in c.inputs.items():
             gate = c.gate(x)
-            if np.any(gate):
+            if _open(gate):
                 key = (id(rows), self.gate_key(gate), width)  # equal inputs are one item
                 here[x] = self.item(key, x, width, rows=rows, gate=gate)
                 push(x)
@@ -332,7 +332,7 @@ class _Builder:
             products = [
                 (e, here[g.edges[e][0]], self.gate_key(c.gate(e)))
                 for e in g.incoming[o]
-                if g.edges[e][0] in here and np.any(c.gate(e))
+                if g.edges[e][0] in here and _open(c.gate(e))
             ]
             settle(o, products)
         return here
@@ -519,6 +519,10 @@ def _together(arrays: list[Any], width: int) -> np.ndarray:
     for place, b in zip(out, arrays, strict=True):
         place[: len(b)] = b
     return out
+
+
+def _open(gate: Gate) -> bool:
+    return gate != 0 if isinstance(gate, float) else bool(np.any(gate))
 
 
 def _width(c: Context) -> int:
