@@ -52,7 +52,7 @@ def measure(starts: int, steps: int) -> dict[str, Any]:
 
         torch.set_num_threads(1)
         torch.optim.SGD([torch.zeros(1)], lr=LR)  # imports the rest of torch, off the clock
-        x = torch.tensor(nr.init._frame(np.random.default_rng(0), 4, 4))  # as in nr.tasks.routing
+        x = torch.tensor(nr.init.random_frame(np.random.default_rng(0), 4, 4))  # as in nr.tasks.routing
         y = torch.tensor(nr.tasks.structured.tree_features(3))
         each = [{n: w[k] for n, w in weights.items()} for k in range(starts)]
         return lambda: losses.update(torch=[torch_loop(x, y, w, steps) for w in each])

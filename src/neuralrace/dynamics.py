@@ -56,7 +56,7 @@ def flow(
     'finished at t = 40'
     """
     run = _Run.prepare(task, weights, loss, frozen, dtype, compress=True)
-    t1, ts = _times(t1, save)
+    t1, ts = save_times(t1, save)
     rtol, atol = number("rtol", rtol, above=0), number("atol", atol, above=0)
     stop = -np.inf if stop_loss is None else number("stop_loss", stop_loss, above=0)
     max_steps = integer("max_steps", max_steps)
@@ -356,7 +356,7 @@ def _pick(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
     return out if many else out[0]
 
 
-def _times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
+def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
     if not isinstance(save, (int, np.integer)) and np.ndim(save) == 1:
         ts = array("save", save)
         end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
@@ -369,7 +369,7 @@ def _times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
 
 def _save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
     if not isinstance(save, (int, np.integer)) and np.ndim(save) == 1:
-        _, ts = _times(lr * steps, save)
+        _, ts = save_times(lr * steps, save)
         return np.unique(np.round(ts / lr).astype(int))
     return np.unique(np.round(np.linspace(0, steps, integer("save", save, least=2))).astype(int))
 

@@ -49,7 +49,7 @@ def xavier(graph: Graph, gain: float = 1.0, seed: int | Iterable[int] = 0, key: 
 def orthogonal(graph: Graph, scale: float = 1.0, seed: int | Iterable[int] = 0, key: Any = None) -> Weights:
     """All singular values equal to `scale`, directions uniform; biases zero."""
     scale = number("scale", scale, above=0)
-    return _draw(graph, lambda rng, out, size: scale * _frame(rng, out, size), seed, key, scale=scale)
+    return _draw(graph, lambda rng, out, size: scale * random_frame(rng, out, size), seed, key, scale=scale)
 
 
 def balanced(
@@ -76,7 +76,7 @@ def balanced(
         hidden, s, _ = np.linalg.svd(free)
         s = np.append(s, np.zeros(n_hidden - len(s)))
         rank = min(n_hidden, n_out if first else n_in)
-        other = _frame(rng, n_out if first else n_in, rank)
+        other = random_frame(rng, n_out if first else n_in, rank)
         other = (other * np.sqrt(s[:rank] ** 2 + abs(lam))) @ hidden[:, :rank].T
         w1, w2 = (free, other) if first else (other.T, free.T)
         return {graph.incoming[graph.hidden[0]][0]: w1, graph.outgoing[graph.hidden[0]][0]: w2}
@@ -91,7 +91,7 @@ def decoupled(reduction: Reduction, strength: float) -> Weights:
     return Weights(reduction.lift(b), {"init": "decoupled", "strength": value})
 
 
-def _frame(rng: np.random.Generator, out: int, size: int) -> np.ndarray:
+def random_frame(rng: np.random.Generator, out: int, size: int) -> np.ndarray:
     """A matrix whose singular values are all 1, uniform among such."""
     q, r = np.linalg.qr(rng.standard_normal((max(out, size), min(out, size))))
     q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)

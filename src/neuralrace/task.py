@@ -97,7 +97,7 @@ class Task:
                 moments.add(_samples(graph, *batch, partial=True))
             except InputError as error:
                 raise InputError(f"batches[{k}]: {error}") from error
-        return cls._of_moments(graph, moments.finish())
+        return cls.from_contexts(graph, moments.finish())
 
     @classmethod
     def from_moments(cls, graph: Graph, contexts: Iterable[Mapping[str, Any]]) -> Task:
@@ -118,10 +118,11 @@ class Task:
         factors = _Factors()
         found = [_given_context(graph, k, c, factors) for k, c in enumerate(contexts)]
         del factors  # nothing else may hold the arrays that are moved now
-        return cls._of_moments(graph, _consolidated(found))
+        return cls.from_contexts(graph, _consolidated(found))
 
     @classmethod
-    def _of_moments(cls, graph: Graph, contexts: list[Context]) -> Task:
+    def from_contexts(cls, graph: Graph, contexts: list[Context]) -> Task:
+        """A task whose contexts of pseudo-samples are already at hand."""
         if not contexts:
             raise InputError("a task needs at least one context, got none")
         task = cls.__new__(cls)

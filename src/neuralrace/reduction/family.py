@@ -75,7 +75,7 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
         contexts.append(Context(gates, inputs, targets, rest=c.rest + rest))
     left = {e: frames[t] for e, (_, t) in g.edges.items()}
     right = {e: frames[s] for e, (s, _) in g.edges.items()}
-    reduced = Task._of_moments(small, contexts)
+    reduced = Task.from_contexts(small, contexts)
     return Family("shared", g, left, right, reduced, {}, modes, dict.fromkeys(g.edges, (modes,)), {})
 
 
@@ -168,7 +168,7 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
             for o, y in c.targets.items()
         }
         contexts.append(replace(c, gates=gates, inputs=inputs, targets=targets))
-    small_task = Task._of_moments(small, contexts)
+    small_task = Task.from_contexts(small, contexts)
     shape = dict.fromkeys(g.edges, (modes,))
     return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)
 
@@ -207,7 +207,7 @@ def block(task: Task, rng: np.random.Generator) -> Family:
     left = {e: frames[t] for e, (_, t) in g.edges.items()}
     right = {e: frames[s] for e, (s, _) in g.edges.items()}
     shape = {e: (left[e].shape[1], right[e].shape[1]) for e in g.edges}
-    return Family("block", g, left, right, Task._of_moments(small, contexts), {}, width, shape, {})
+    return Family("block", g, left, right, Task.from_contexts(small, contexts), {}, width, shape, {})
 
 
 FAMILIES = {"shared": shared, "pathwise": pathwise, "block": block}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from neuralrace.dynamics import _times, flow
+from neuralrace.dynamics import flow, save_times
 from neuralrace.errors import InputError, array, choice, known, number
 from neuralrace.network import precision, predict
 from neuralrace.reduction.certificate import leaving, random_points
@@ -247,7 +247,7 @@ class Reduction:
         """
         if sum(v is not None for v in (strength, b0, weights)) != 1:
             raise InputError("give one of strength, b0 and weights")
-        t1, ts = _times(t1, save)
+        t1, ts = save_times(t1, save)
         rtol, atol = number("rtol", rtol, above=0), number("atol", atol, above=0)
         if strength is not None:
             value = number("strength", strength, above=0)

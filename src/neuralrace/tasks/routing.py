@@ -10,7 +10,7 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, integer
 from neuralrace.graph import Graph
-from neuralrace.init import _frame
+from neuralrace.init import random_frame
 from neuralrace.task import Task
 from neuralrace.tasks.structured import tree_features
 
@@ -83,7 +83,7 @@ def _items(items: int, seed: int, targets: Any) -> tuple[Callable[[int, int, int
             raise InputError(f"items must be a power of two for a binary tree of features, got {items}")
         targets = tree_features(items.bit_length())
     y = array("targets", targets, (items, None))
-    x = _frame(np.random.default_rng(integer("seed", seed, least=0)), items, items)
+    x = random_frame(np.random.default_rng(integer("seed", seed, least=0)), items, items)
     sxx, syx, syy = x.T @ x / items, y.T @ x / items, float((y**2).sum()) / items
 
     def moments(i: int, j: int, n: int) -> dict[str, Any]:
