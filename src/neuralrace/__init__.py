@@ -1,6 +1,6 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
-from neuralrace import errors, exact, init, tasks
+from neuralrace import errors, exact, experiments, init, plot, tasks
 from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time
@@ -20,11 +20,13 @@ __all__ = [
     "descend",
     "errors",
     "exact",
+    "experiments",
     "flow",
     "gradient",
     "init",
     "learning_time",
     "loss",
+    "plot",
     "predict",
     "reduce",
     "tasks",

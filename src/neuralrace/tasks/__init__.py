@@ -1,7 +1,7 @@
 """Tasks of the papers, each a `Task` on a sensible default graph."""
 
-from neuralrace.tasks.routing import routing, sharing
+from neuralrace.tasks.routing import circulant, routing, sharing
 from neuralrace.tasks.structured import hierarchy
-from neuralrace.tasks.toy import xor
+from neuralrace.tasks.toy import contextual_classification, xor
 
-__all__ = ["hierarchy", "routing", "sharing", "xor"]
+__all__ = ["circulant", "contextual_classification", "hierarchy", "routing", "sharing", "xor"]

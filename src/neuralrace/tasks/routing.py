@@ -15,27 +15,52 @@ from neuralrace.task import Task
 from neuralrace.tasks.structured import tree_features
 
 
+def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = None) -> np.ndarray:
+    """Which pairs are trained, booleans `(domains, domains)`: input i with `trained` outputs from i + shift on.
+
+    Every input and every output is then trained equally often; with `seed` the outputs are renumbered at
+    random.
+    """
+    domains, trained = integer("domains", domains), integer("trained", trained)
+    if trained > domains:
+        raise InputError(f"trained must be at most domains = {domains}, got {trained}")
+    i, j = np.indices((domains, domains))
+    pairs = (j - i - integer("shift", shift, least=-domains)) % domains < trained
+    if seed is None:
+        return pairs
+    return pairs[:, np.random.default_rng(integer("seed", seed, least=0)).permutation(domains)]
+
+
+def trained_pairs(domains: int, trained: Any) -> list[tuple[int, int]]:
+    """Pairs of input and output domain, from their number per input or from a matrix of booleans."""
+    if np.ndim(trained) == 0:
+        trained = circulant(domains, trained)
+    pairs = array("trained", trained, (integer("domains", domains),) * 2)
+    if not pairs.any():
+        raise InputError("trained must mark at least one pair, got none")
+    return [(int(i), int(j)) for i, j in np.argwhere(pairs)]
+
+
 def routing(
     domains: int,
-    trained: int,
+    trained: Any,
     items: int = 4,
     hidden: Sequence[int] = (64, 64),
     seed: int = 0,
     targets: Any = None,
+    inputs: Any = None,
     graph: Graph | None = None,
 ) -> Task:
     """Every input domain is trained with `trained` output domains: input i with outputs i, i+1, ...
 
     A sample shows one item on one input domain and asks for its features on one output domain; all other
-    domains are off. Items are random orthonormal vectors (`seed`), features a binary tree over the items,
-    or the rows of `targets`.
+    domains are off. Items are the rows of `inputs` or random orthonormal vectors (`seed`), features the rows
+    of `targets` or a binary tree over the items. `trained` may also be a matrix that marks the pairs, input
+    by output (see `circulant`).
     """
-    domains, trained = integer("domains", domains), integer("trained", trained)
-    if trained > domains:
-        raise InputError(f"trained must be at most domains = {domains}, got {trained}")
-    moments, size_out = _items(items, seed, targets)
+    pairs = trained_pairs(domains, trained)
+    moments, size_out = _items(items, seed, targets, inputs)
     graph = graph or Graph.routing(domains, items, hidden, size_out)
-    pairs = [(i, j % domains) for i in range(domains) for j in range(i, i + trained)]
     return Task.from_moments(graph, (moments(i, j, len(pairs)) for i, j in pairs))
 
 
@@ -55,7 +80,7 @@ def sharing(
     domains, group = integer("domains", domains), integer("group", group)
     if domains % group:
         raise InputError(f"group must divide domains = {domains}, got {group}")
-    moments, size_out = _items(items, seed, targets)
+    moments, size_out = _items(items, seed, targets, None)
     n = domains // group
     nodes: dict[str, int] = {f"x{i}": items for i in range(domains)}
     edges: list[tuple[str, str]] = []
@@ -75,7 +100,9 @@ def sharing(
     return Task.from_moments(graph, (context(i, j) for i in range(domains) for j in range(domains)))
 
 
-def _items(items: int, seed: int, targets: Any) -> tuple[Callable[[int, int, int], dict[str, Any]], int]:
+def _items(
+    items: int, seed: int, targets: Any, inputs: Any
+) -> tuple[Callable[[int, int, int], dict[str, Any]], int]:
     """Moments of the items on one route among n, and the number of their features."""
     items = integer("items", items)
     if targets is None:
@@ -83,7 +110,9 @@ def _items(items: int, seed: int, targets: Any) -> tuple[Callable[[int, int, int
             raise InputError(f"items must be a power of two for a binary tree of features, got {items}")
         targets = tree_features(items.bit_length())
     y = array("targets", targets, (items, None))
-    x = random_frame(np.random.default_rng(integer("seed", seed, least=0)), items, items)
+    if inputs is None:
+        inputs = random_frame(np.random.default_rng(integer("seed", seed, least=0)), items, items)
+    x = array("inputs", inputs, (items, items))
     sxx, syx, syy = x.T @ x / items, y.T @ x / items, float((y**2).sum()) / items
 
     def moments(i: int, j: int, n: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from neuralrace.errors import integer
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 
@@ -20,3 +21,22 @@ def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
         return Task(graph, x, y)
     graph = Graph.pathways(2, 1, [[hidden]] * 4)
     return Task(graph, x, y, gates={f"p{k}h1": np.eye(4)[k] for k in range(4)})
+
+
+def contextual_classification(
+    n: int = 1000, seed: int = 0, hidden: int = 32, graph: Graph | None = None
+) -> Task:
+    """Report one of two inputs, uniform in -1..1: the first in one context, the second in the other
+    (neural_race A.2).
+
+    Half of the `n` samples, first one context, then the other. By default two pathways of `hidden` neurons,
+    one per context; on a `graph` of your own there are no gates.
+    """
+    n = integer("n", n, least=2)
+    x = np.random.default_rng(integer("seed", seed, least=0)).uniform(-1, 1, (n, 2))
+    second = np.arange(n) >= n // 2
+    y = np.where(second, x[:, 1], x[:, 0])[:, None]
+    if graph is not None:
+        return Task(graph, x, y)
+    graph = Graph.pathways(2, 1, [[hidden]] * 2)
+    return Task(graph, x, y, gates={"p0h1": ~second, "p1h1": second})

@@ -1,0 +1,5 @@
+"""`python -m neuralrace`."""
+
+from neuralrace.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,143 @@
+"""The command `neuralrace`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from neuralrace import __version__, experiments
+from neuralrace.errors import InputError
+from neuralrace.experiments.report import shown, write_report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0 when all claims hold, 1 when one does not, 2 for wrong usage."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        return given.command(given)
+    except InputError as error:
+        print(f"neuralrace: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        print("neuralrace: interrupted; the same command goes on from what was finished", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neuralrace", description="The theory of how networks learn.")
+    parser.add_argument("--version", action="version", version=f"neuralrace {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    listing = commands.add_parser("list", help="every experiment, what it reproduces, how long it takes")
+    listing.set_defaults(command=_list)
+
+    run = commands.add_parser("run", help="run experiments: figures, claims and a report")
+    run.add_argument("names", nargs="*", metavar="NAME", help="experiments; see neuralrace list")
+    run.add_argument("--all", action="store_true", help="every experiment")
+    run.add_argument("--quick", action="store_true", help="the small form, for a first look")
+    run.add_argument("--seeds", metavar="N", help="number of random starts")
+    run.add_argument("--out", default="results", metavar="DIR", help="where results go (default: results)")
+    run.add_argument("--json", action="store_true", help="print claims and figures as JSON")
+    run.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="changes",
+        help="another value of a parameter; NAME.KEY=VALUE for one of several experiments",
+    )
+    run.set_defaults(command=_run)
+
+    report = commands.add_parser("report", help="gather finished experiments into one HTML page")
+    report.add_argument(
+        "--out", default="results", metavar="DIR", help="where results are (default: results)"
+    )
+    report.set_defaults(command=_report)
+    return parser
+
+
+def _list(given: Any) -> int:
+    rows = [("name", "reproduces", "quick", "full", "")]
+    for name in experiments.names():
+        e = experiments.experiment(name)
+        rows.append((name, e.source, *(_minutes(m) for m in e.minutes), e.title))
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
+    for row in rows:
+        print("  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip())
+    return 0
+
+
+def _minutes(minutes: float) -> str:
+    return f"{60 * minutes:.0f} s" if minutes < 1 else f"{minutes:.0f} min"
+
+
+def _run(given: Any) -> int:
+    names = list(experiments.names()) if given.all else list(dict.fromkeys(given.names))
+    if not names or (given.all and given.names):
+        raise InputError("name the experiments to run, or give --all")
+    changes = {name: _changes(given, name) for name in names}
+    for name in names:  # everything wrong is said before anything runs
+        experiments.experiment(name).chosen(given.quick, changes[name])
+    talk = (lambda text: None) if given.json else print
+    reports = []
+    for name in names:
+        report = experiments.run(
+            name,
+            given.quick,
+            given.out,
+            changes[name],
+            progress=True,
+            say=lambda text: print(text, file=sys.stderr),
+        )
+        reports.append(report)
+        talk(f"{name}: {report.title} ({report.seconds:.1f} s)")
+        for c in report.claims:
+            spread = "" if c.spread is None else f" ± {shown(c.spread)}"
+            tolerance = "" if c.tolerance is None else f" ± {shown(c.tolerance)}"
+            mark = "holds " if c.holds else "FAILS "
+            talk(f"  {mark} {c.name}: {shown(c.measured)}{spread}, expected {shown(c.expected)}{tolerance}")
+    path = write_report(given.out)
+    if given.json:
+        print(json.dumps({r.name: _json(r) for r in reports}))
+    talk(f"report: {path}")
+    return 0 if all(r.holds for r in reports) else 1
+
+
+def _json(report: experiments.Report) -> dict[str, Any]:
+    found = report.to_dict()
+    files = [str(report.folder / f"{name}.svg") for name, _ in report.figures]
+    return {
+        **{k: found[k] for k in ("claims", "seconds", "parameters", "quick", "versions")},
+        "figures": files,
+    }
+
+
+def _changes(given: Any, name: str) -> dict[str, str]:
+    """What --set and --seeds say about one experiment."""
+    found = {} if given.seeds is None else {"seeds": given.seeds}
+    for text in given.changes:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set must be KEY=VALUE, got {text!r}")
+        whose, dot, own = key.rpartition(".")
+        if dot and whose not in experiments.names():
+            raise InputError(f"--set {text}: there is no experiment {whose!r}")
+        if not dot or whose == name:
+            found[own] = value
+    return found
+
+
+def _report(given: Any) -> int:
+    if not Path(given.out).is_dir():
+        raise InputError(
+            f"--out must be a folder with results of `neuralrace run`; there is none at {given.out}"
+        )
+    print(f"report: {write_report(given.out)}")
+    return 0

@@ -1,0 +1,86 @@
+"""One house style for all figures: theory is a line, simulation is points or a band.
+
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart; sizes fit a paper's column.
+Nothing here touches matplotlib's global state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN, PAGE = 3.4, 7.0  # inches
+BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",
+)  # fmt: skip
+FORMATS = ("svg", "pdf", "png")
+STYLE: Any = {
+    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
+    "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.7,
+    "lines.linewidth": 1.3, "lines.markersize": 3, "legend.frameon": False, "legend.handlelength": 1.5,
+    "axes.titlelocation": "left", "image.cmap": "viridis", "savefig.dpi": 200, "svg.hashsalt": "neuralrace",
+    "figure.constrained_layout.use": True,
+}  # fmt: skip
+
+
+def figure(
+    rows: int = 1, columns: int = 1, width: float | None = None, height: float | None = None, **keywords: Any
+) -> tuple[Figure, Any]:
+    """A figure with its axes (one, or an array of them), a column wide if it holds one panel, else a page."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    width = width or (COLUMN if columns == 1 else PAGE)
+    with matplotlib.rc_context(STYLE):
+        fig = Figure(figsize=(width, height or rows * min(2.5, 0.72 * width / columns)))
+        return fig, fig.subplots(rows, columns, **keywords)
+
+
+def theory(ax: Axes, x: Any, y: Any, colour: str = BLACK, label: str | None = None, **keywords: Any) -> None:
+    """What the theory says: a line."""
+    ax.plot(x, y, color=colour, label=label, **{"lw": 1.3, "zorder": 3, **keywords})
+
+
+def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
+    """What networks did, `y` (runs, points): the median as a pale line in a band from least to most."""
+    y = np.atleast_2d(np.asarray(y, float))
+    ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.25, lw=0)
+    ax.plot(x, np.median(y, axis=0), color=colour, label=label, **{"lw": 2.6, "alpha": 0.5, **keywords})
+
+
+def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
+    """What networks did, `y` (points,) or (runs, points): dots, with bars of one standard deviation."""
+    y = np.atleast_2d(np.asarray(y, float))
+    spread = y.std(axis=0, ddof=1) if len(y) > 1 else None
+    style = {"fmt": "o", "ms": 3.5, "lw": 0.9, "capsize": 1.5, **keywords}
+    ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **style)
+
+
+def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -> Any:
+    """A matrix as an image without ticks, zero white, symmetric about it."""
+    values = np.asarray(values, float)
+    limit = limit or float(np.abs(values).max()) or 1.0
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="none", aspect="auto")
+    ax.set(xticks=[], yticks=[], title=title)
+    ax.spines[["top", "right"]].set_visible(True)
+    return image
+
+
+def save(fig: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure as SVG, PDF and PNG."""
+    import matplotlib
+
+    paths = []
+    with matplotlib.rc_context(STYLE):
+        for suffix in FORMATS:
+            date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
+            paths.append(folder / f"{name}.{suffix}")
+            fig.savefig(paths[-1], metadata=dict(date))
+    return paths
