@@ -3,8 +3,8 @@
 from neuralrace import errors, exact, experiments, init, plot, tasks
 from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
-from neuralrace.measure import conserved, learning_time
-from neuralrace.network import gradient, loss, predict
+from neuralrace.measure import conserved, learning_time, tangent_kernel
+from neuralrace.network import error_rate, gradient, loss, predict
 from neuralrace.reduction import Reduction, reduce
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
@@ -18,6 +18,7 @@ __all__ = [
     "Trajectory",
     "conserved",
     "descend",
+    "error_rate",
     "errors",
     "exact",
     "experiments",
@@ -29,5 +30,6 @@ __all__ = [
     "plot",
     "predict",
     "reduce",
+    "tangent_kernel",
     "tasks",
 ]

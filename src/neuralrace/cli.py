@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
-        return given.command(given)
+        status = given.command(given)
+        sys.stdout.flush()
+        return status
     except InputError as error:
         print(f"neuralrace: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader has seen enough; Python's last flush must not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         print("neuralrace: interrupted; the same command goes on from what was finished", file=sys.stderr)
@@ -55,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(command=_run)
 
+    own = commands.add_parser("reduce", help="equations, certificate and curves of a network of your own")
+    own.add_argument("file", metavar="FILE", help="YAML file with graph, gates and data; see docs/command.md")
+    own.add_argument("--out", default="results", metavar="DIR", help="where files go (default: results)")
+    own.add_argument("--json", action="store_true", help="print what is found as JSON")
+    own.set_defaults(command=_reduce)
+
     report = commands.add_parser("report", help="gather finished experiments into one HTML page")
     report.add_argument(
         "--out", default="results", metavar="DIR", help="where results are (default: results)"
@@ -64,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(given: Any) -> int:
-    rows = [("name", "reproduces", "quick", "full", "")]
+    rows: list[tuple[str, ...]] = [("name", "reproduces", "quick", "full", "")]
     for name in experiments.names():
         e = experiments.experiment(name)
         rows.append((name, e.source, *(_minutes(m) for m in e.minutes), e.title))
@@ -82,7 +92,7 @@ def _run(given: Any) -> int:
     names = list(experiments.names()) if given.all else list(dict.fromkeys(given.names))
     if not names or (given.all and given.names):
         raise InputError("name the experiments to run, or give --all")
-    changes = {name: _changes(given, name) for name in names}
+    changes = {name: _changes(given, name, names) for name in names}
     for name in names:  # everything wrong is said before anything runs
         experiments.experiment(name).chosen(given.quick, changes[name])
     talk = (lambda text: None) if given.json else print
@@ -119,7 +129,7 @@ def _json(report: experiments.Report) -> dict[str, Any]:
     }
 
 
-def _changes(given: Any, name: str) -> dict[str, str]:
+def _changes(given: Any, name: str, names: list[str]) -> dict[str, str]:
     """What --set and --seeds say about one experiment."""
     found = {} if given.seeds is None else {"seeds": given.seeds}
     for text in given.changes:
@@ -127,11 +137,19 @@ def _changes(given: Any, name: str) -> dict[str, str]:
         if not equals or not key:
             raise InputError(f"--set must be KEY=VALUE, got {text!r}")
         whose, dot, own = key.rpartition(".")
-        if dot and whose not in experiments.names():
-            raise InputError(f"--set {text}: there is no experiment {whose!r}")
+        if dot and whose not in names:
+            raise InputError(f"--set {text}: {whose!r} is not among the experiments to run")
         if not dot or whose == name:
             found[own] = value
     return found
+
+
+def _reduce(given: Any) -> int:
+    from neuralrace.explain import reduce_file
+
+    found = reduce_file(given.file, given.out)
+    print(json.dumps(found.to_dict()) if given.json else found)
+    return 0
 
 
 def _report(given: Any) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from neuralrace.errors import InputError, array, integer, known, number
 from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
-from neuralrace.stack import Program, Stack
+from neuralrace.stack import Program, Stack, row_blocks, some_rows
 from neuralrace.subspace import Frames, closed_frames, expand, shrink
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
@@ -127,7 +127,8 @@ def descend(
     `optimizer` is "sgd", "adam" or an optax transformation (`lr` then only sets the time axis). With
     `batch_size` every step sees that many samples, drawn without replacement in an order that `seed`
     shuffles anew each epoch (what does not fill a batch waits for the next epoch); `loss` at the saved
-    times is then still that of all samples. The rest is as in `flow`.
+    times is then still that of all samples. A task that holds its samples context by context takes the same
+    rows from every context. The rest is as in `flow`.
     """
     lr, steps = number("lr", lr, above=0), integer("steps", steps)
     number("momentum", momentum, least=0)
@@ -144,11 +145,11 @@ def descend(
     run = _Run.prepare(task, weights, loss, frozen, dtype, compress=optimizer == "sgd" and batch_size is None)
     batch, samples = None, None
     if batch_size is not None:
-        n, size = task.samples.n, integer("batch_size", batch_size)
+        made, n = _sampled(task, loss)
+        size = integer("batch_size", batch_size)
         if size > n:
             raise InputError(f"batch_size must be at most the number of samples, {n}; got {size}")
-        merged = program(task, loss, "merged")
-        batch, samples = (merged.stack, size, n), run.typed(merged.data)
+        batch, samples = (made.stack, size, n), run.typed(made.data)
     with precision(dtype):
         bar = _Bar(len(saves) * len(run.start), bool(progress))
         end, states, kept, losses = _loop(
@@ -356,6 +357,16 @@ def _pick(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
     return out if many else out[0]
 
 
+def _sampled(task: Task, loss: str) -> tuple[Program, int]:
+    """What mini-batches are drawn from, and how many rows it has."""
+    if task.n_samples is not None:
+        return program(task, loss, "merged"), task.n_samples
+    rows = {c.rows for c in task.sample_contexts}
+    if len(rows) > 1:
+        raise InputError(f"batch_size needs contexts with equally many samples, got {sorted(rows)[:6]}")
+    return program(task, loss, "samples"), rows.pop()
+
+
 def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
     if not isinstance(save, (int, np.integer)) and np.ndim(save) == 1:
         ts = array("save", save)
@@ -485,9 +496,9 @@ def _loop(
         optimizer = optax.sgd(lr, momentum or None)
     elif optimizer == "adam":
         optimizer = optax.adam(lr)
-    full = lambda w: stack.loss(w, data, kind)  # noqa: E731
     if batch is None:
         order = None
+        full = lambda w: stack.loss(w, data, kind)  # noqa: E731
         slope = lambda w, k, order: (*jax.value_and_grad(full)(w), order)  # noqa: E731
     else:
         batch_stack, size, n = batch
@@ -497,8 +508,18 @@ def _loop(
             place = k % per_epoch
             shuffle = lambda: jax.random.permutation(jax.random.fold_in(key, k // per_epoch), n)  # noqa: E731
             order = jax.lax.cond(place == 0, shuffle, lambda: order)
-            part = _part(samples, jax.lax.dynamic_slice(order, (place * size,), (size,)), n)
-            return *jax.value_and_grad(lambda w: batch_stack.loss(w, part, kind))(w), order
+            index = jax.lax.dynamic_slice(order, (place * size,), (size,))
+            rows = some_rows(samples, index, n, n / size)
+            return *jax.value_and_grad(lambda w: batch_stack.loss(w, rows, kind))(w), order
+
+        def full(w: Any) -> Any:  # block by block: all samples at once may not fit
+            blocks, weight = row_blocks(n)
+            constant = samples["constant"]
+
+            def block(one: Any) -> Any:
+                return batch_stack.loss(w, some_rows(samples, one[0], n, one[1]), kind) - constant
+
+            return constant + jax.lax.map(block, (blocks, weight)).sum()
 
     def step(carry: Any) -> Any:
         k, w, state, going, losses, order = carry
@@ -542,15 +563,3 @@ def _each(one: Callable[..., Any], *runs: Any) -> Any:
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda run: one(*run), runs)
     return jax.vmap(one)(*runs)
-
-
-def _part(samples: Any, index: Any, n: int) -> Any:
-    """The rows of a batch; the weights of rows are scaled to keep the loss a mean."""
-
-    def rows(v: Any) -> Any:
-        return jnp.take(v, index, axis=1) if jnp.ndim(v) > 1 and v.shape[1] == n else v
-
-    part = jax.tree.map(rows, samples)
-    scale = n / index.shape[0]
-    readouts = [{**r, "weight": r["weight"] * scale} for r in part["readouts"]]
-    return {**part, "readouts": readouts}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.errors import InputError, number
+from neuralrace.errors import InputError, array, number
 from neuralrace.graph import Graph
+from neuralrace.network import check, precision, program
+from neuralrace.stack import Stack, take
 from neuralrace.task import Task
 
 
@@ -18,17 +23,72 @@ def learning_time(trajectory: Any, loss: float) -> Any:
     """
     level = number("loss", loss)
     t, values = np.asarray(trajectory.t, float), np.asarray(trajectory.loss, float)
+    if values.ndim == 1:
+        return crossing(t, values, level)
+    return np.array([crossing(t, v, level) for v in values])
 
-    def first(v: np.ndarray) -> float:
-        below = np.flatnonzero(v <= level)
-        if not len(below):
-            return float("nan")
-        k = below[0]
-        if k == 0 or v[k - 1] == v[k]:
-            return float(t[k])
-        return float(t[k - 1] + (t[k] - t[k - 1]) * (v[k - 1] - level) / (v[k - 1] - v[k]))
 
-    return first(values) if values.ndim == 1 else np.array([first(v) for v in values])
+def crossing(x: Any, y: Any, level: float) -> float:
+    """The first x at which y `(n,)` is at or below `level`, linear between points; nan if never.
+
+    >>> crossing([0.0, 1.0, 2.0], [4.0, 2.0, 1.0], 3.0)
+    0.5
+    """
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    below = np.flatnonzero(y <= level)
+    if not len(below):
+        return float("nan")
+    k = below[0]
+    if k == 0 or y[k - 1] == y[k]:
+        return float(x[k])
+    return float(x[k - 1] + (x[k] - x[k - 1]) * (y[k - 1] - level) / (y[k - 1] - y[k]))
+
+
+def plateau_share(t: Any, loss: Any) -> float:
+    """Share of the time in which the loss `(n,)` falls more slowly than it will later.
+
+    Zero for a loss that is convex in time, as it is for a constant tangent kernel (a sum of decaying
+    exponentials); near one where drops come after long plateaus.
+    """
+    step = np.diff(np.asarray(t, float))
+    rate = -np.diff(np.asarray(loss, float)) / step
+    later = np.maximum.accumulate(rate[::-1])[::-1]
+    return float(step @ (rate < later) / step.sum())
+
+
+def tangent_kernel(task: Task, weights: Any) -> np.ndarray:
+    """Empirical neural tangent kernel `J J^T`, `(..., n, n)`, J the slope of all outputs in all weights.
+
+    Outputs are scaled so that the loss is half the sum of squared residuals r, and `dL/dt = -r^T K r` along
+    gradient flow. Rows are the outputs for every sample, times the root of its weight (1/n if all are equal);
+    where the network is linear, for the few pseudo-samples with the same moments. Weights may have a leading
+    axis.
+
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
+    >>> tangent_kernel(task, {"x->h1": [[2.0]], "h1->y": [[3.0]]})
+    array([[13.]])
+    """
+    flat = task.graph.flatten(check(task, weights, "squared"))
+    made = program(task, "squared")
+    with precision(np.float64):
+        return np.asarray(_kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.data))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
+    def outputs(w: Any) -> Any:
+        rows = []
+        for h, r, d in zip(stack.outputs(w, data), stack.readouts, data["readouts"], strict=True):
+            scale = 1.0 if d["weight"] is None else jnp.sqrt(take(d["weight"], r.weight))[..., None]
+            rows.append((h * scale).ravel())
+        return jnp.concatenate(rows)
+
+    def one(w: Any) -> Any:
+        slope = jax.jacrev(outputs)(w)
+        return slope @ slope.T
+
+    return jax.lax.map(one, flat) if many else one(flat)
 
 
 def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
@@ -58,6 +118,34 @@ def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
             into = into + np.asarray(weights[node])[..., :, None] * np.asarray(weights[node])[..., None, :]
         found[node] = np.where(holds, out - into, 0.0)
     return found
+
+
+def xor_strengths(w1: Any, w2: Any) -> np.ndarray:
+    """Initial strength `a0` of each of the four pathways that a ReLU network grows on exclusive or.
+
+    From small weights `w1` `(..., n, 2)` and `w2` `(..., 1, n)`; for samples in the order of `tasks.xor`,
+    `(..., 4)`. While outputs are small the error is the target, and every unit learns by itself. It is active
+    on two samples: with p along their sum and q along the difference of the positive and the negative one,
+    `q' = v/2`, `v' = q/2`, until `|q| = |p|`. From there it slides along the diagonal, active on one sample,
+    and its strength grows as that of a pathway (neural_race Eq. 21), by which it is taken back to time 0.
+
+    >>> xor_strengths([[2.0, 0.0]], [[1.0]]).round(3)
+    array([0.   , 0.832, 0.   , 0.   ])
+    """
+    w = array("w1", w1)
+    v = array("w2", w2)[..., 0, :]
+    if w.shape[-1] != 2 or v.shape != w.shape[:-1]:
+        raise InputError(f"w1 must be (..., n, 2) and w2 (..., 1, n), got {np.shape(w1)} and {np.shape(w2)}")
+    first = np.abs(w[..., 0]) >= np.abs(w[..., 1])
+    p, other = np.where(first, w[..., 0], w[..., 1]), np.where(first, w[..., 1], w[..., 0])
+    q = -np.sign(p) * other
+    arrived = np.sqrt(p**2 + v**2 - q**2)  # |v| when |q| = |p|, as v^2 - q^2 is constant
+    wait = np.abs(v + q) / np.maximum(np.abs(p) + arrived, 1e-300)  # exp(-t/2) at that time
+    a = np.where(p == 0, 0.0, ((np.sqrt(2) * np.abs(p) + arrived) / 2 * wait ** np.sqrt(0.5)) ** 2)
+    turned = np.sign(v + q) * -np.sign(p)
+    x0, x1 = np.where(first, p, turned), np.where(first, turned, p)
+    sample = 2 * (x0 < 0) + (x1 < 0)
+    return np.stack([np.where(sample == k, a, 0.0).sum(axis=-1) for k in range(4)], axis=-1)
 
 
 def _matrix(graph: Graph, edge: str, w: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.errors import InputError, choice
-from neuralrace.stack import Program, Stack, stack
+from neuralrace.stack import Program, Stack, row_blocks, some_rows, stack, take
 from neuralrace.task import Task, shared_maps
 
 LOSSES = ("squared", "cross_entropy")
@@ -36,10 +36,44 @@ def predict(task: Task, weights: Any) -> dict[str, Any]:
     """Activity of every output for every sample: output -> (n, size)."""
     rows = _apply(_outputs, task, weights, "squared", "merged")
     names = program(task, "squared", "merged").outputs
-    found = {o: h[..., k, :, :] for h, os in zip(rows, names, strict=True) for k, o in enumerate(os)}
+    found = {o: h[..., k, :, :] for h, os in zip(rows, names, strict=True) for k, (_, o) in enumerate(os)}
     lead = np.shape(next(iter(weights.values())))[:-2]
     silent = {o: np.zeros((*lead, task.samples.n, task.graph.nodes[o])) for o in task.graph.outputs}
     return {**silent, **found}
+
+
+def error_rate(task: Task, weights: Any) -> np.ndarray:
+    """Share of samples whose largest output is not that of the target, in each context: `(contexts,)`.
+
+    Where a context has several outputs, the mean over them. Weights may have a leading axis, which stays.
+    """
+    if not isinstance(task, Task) or not task.sampled:
+        raise InputError("task must be a Task that holds samples")
+    wrong = _apply(_wrong, task, weights, "squared", "samples")
+    places = [c for here in program(task, "squared", "samples").outputs for c, _ in here]
+    found = np.concatenate([np.asarray(w) for w in wrong], axis=-1)
+    total = np.zeros((*found.shape[:-1], task.n_contexts))
+    np.add.at(total, (..., places), found)
+    return total / np.maximum(np.bincount(places, minlength=task.n_contexts), 1)
+
+
+def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
+    def weighted(rows: Any) -> list[Any]:
+        found = []
+        for h, r, d in zip(stack.outputs(flat, rows), stack.readouts, rows["readouts"], strict=True):
+            missed = h.argmax(axis=-1) != take(d["target"], r.target).argmax(axis=-1)
+            weight = take(d["weight"], r.weight)
+            found.append(jnp.stack([(missed * weight).sum(axis=-1), weight.sum(axis=-1)]))
+        return found
+
+    sizes = {g["rows"].shape[1] for g in data["groups"] if "rows" in g}
+    if len(sizes) == 1:  # block by block: all samples at once may not fit
+        n = sizes.pop()
+        blocks = jax.lax.map(lambda one: weighted(some_rows(data, one[0], n, one[1])), row_blocks(n))
+        sums = [b.sum(axis=0) for b in blocks]
+    else:
+        sums = weighted(data)
+    return [wrong / total for wrong, total in sums]
 
 
 def _outputs(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
@@ -81,8 +115,8 @@ def check(task: Any, weights: Any, kind: str) -> dict[str, np.ndarray]:
     if not isinstance(task, Task):
         raise InputError(f"task must be a Task, got {type(task)}")
     choice("loss", kind, LOSSES)
-    if not is_linear(task, kind):
-        task.samples  # noqa: B018  (refuses tasks without samples)
+    if not is_linear(task, kind) and not task.sampled:
+        raise InputError("task must hold samples for activations or cross-entropy; it was built from moments")
     return task.graph.check_weights(weights)
 
 

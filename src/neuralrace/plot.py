@@ -7,6 +7,7 @@ Nothing here touches matplotlib's global state.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +31,21 @@ STYLE: Any = {
 }  # fmt: skip
 
 
+def style() -> AbstractContextManager[None]:
+    """The house style while figures are drawn: legends, titles and texts read it when they are made."""
+    import matplotlib
+
+    return matplotlib.rc_context(STYLE)
+
+
 def figure(
     rows: int = 1, columns: int = 1, width: float | None = None, height: float | None = None, **keywords: Any
 ) -> tuple[Figure, Any]:
     """A figure with its axes (one, or an array of them), a column wide if it holds one panel, else a page."""
-    import matplotlib
     from matplotlib.figure import Figure
 
     width = width or (COLUMN if columns == 1 else PAGE)
-    with matplotlib.rc_context(STYLE):
+    with style():
         fig = Figure(figsize=(width, height or rows * min(2.5, 0.72 * width / columns)))
         return fig, fig.subplots(rows, columns, **keywords)
 
@@ -63,6 +70,16 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
     ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **style)
 
 
+def logarithmic(axis: Any) -> None:
+    """Make an axis (`ax.xaxis`, `ax.yaxis`) logarithmic, with plain numbers at 1, 2, 5, 10, ..."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -> Any:
     """A matrix as an image without ticks, zero white, symmetric about it."""
     values = np.asarray(values, float)
@@ -75,10 +92,8 @@ def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -
 
 def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     """Write a figure as SVG, PDF and PNG."""
-    import matplotlib
-
     paths = []
-    with matplotlib.rc_context(STYLE):
+    with style():
         for suffix in FORMATS:
             date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
             paths.append(folder / f"{name}.{suffix}")

@@ -100,7 +100,7 @@ class Stack:
                 out = _multiply(product, weights[product.shape], found[product.source])
                 total = total + _gather(out if gate is None else out * gate, product.target, group.items)
             if group.bias is not None:
-                bias = _take(weights[(group.size,)], group.bias)
+                bias = take(weights[(group.size,)], group.bias)
                 total = total + bias[:, None, :] * d["ones"][:, :, None]
             if group.activation:
                 total = _ACTIVATE[group.activation](total)
@@ -124,12 +124,12 @@ class Stack:
                 weights = self._weights(flat)[product.shape]
                 total = total + _blockwise(product, weights, found[product.source], r.target, d["target"])
                 continue
-            h, y = _read(r, d, found), _take(d["target"], r.target)
+            h, y = _read(r, d, found), take(d["target"], r.target)
             if kind == "squared":
                 each = 0.5 * jnp.sum((y - h) ** 2, axis=-1)
             else:
                 each = -jnp.sum(y * jax.nn.log_softmax(h), axis=-1)
-            total = total + jnp.sum(each if d["weight"] is None else each * _take(d["weight"], r.weight))
+            total = total + jnp.sum(each if d["weight"] is None else each * take(d["weight"], r.weight))
         return total
 
     def _bulky(self, r: Readout, d: Any, numbers: Any, kind: str) -> Product | None:
@@ -156,8 +156,8 @@ _BULK = 4_000_000  # numbers: 32 MB
 
 
 def _read(r: Readout, d: Any, found: list[Any]) -> Any:
-    h = _take(found[r.group], r.item)
-    return h if d["mix"] is None else jnp.einsum("nrm,nms->nrs", _take(d["mix"], r.mix), h)
+    h = take(found[r.group], r.item)
+    return h if d["mix"] is None else jnp.einsum("nrm,nms->nrs", take(d["mix"], r.mix), h)
 
 
 def _blockwise(p: Product, weights: Any, items: Any, index: np.ndarray | None, targets: Any) -> Any:
@@ -165,8 +165,8 @@ def _blockwise(p: Product, weights: Any, items: Any, index: np.ndarray | None, t
     n, k, _ = p.blocks
     t, s = p.shape
     index = np.arange(n * k, dtype=np.int32) if index is None else index
-    w = _take(weights, p.w).reshape(n, k * t, s)
-    a = _take(items, p.a).reshape(n, -1, s)
+    w = take(weights, p.w).reshape(n, k * t, s)
+    a = take(items, p.a).reshape(n, -1, s)
     return _block_loss(a, w, targets, index.reshape(n, k))
 
 
@@ -177,7 +177,7 @@ def _block_loss(a: Any, w: Any, targets: Any, index: Any) -> Any:
 
 def _block_error(block: Any, targets: Any) -> Any:
     a, w, index = block
-    y = _take(targets, index)  # (k, rows, t)
+    y = take(targets, index)  # (k, rows, t)
     return a @ w.T - jnp.moveaxis(y, 0, 1).reshape(a.shape[0], -1)
 
 
@@ -205,7 +205,24 @@ class Program(NamedTuple):
     outputs: list[list[str]]
 
 
-def _take(values: Any, index: np.ndarray | None) -> Any:
+def some_rows(data: Any, index: Any, n: int, weight: Any) -> Any:
+    """Numbers of a program of samples with `n` rows, for the rows `index`; their weights times `weight`."""
+
+    def chosen(v: Any) -> Any:
+        return jnp.take(v, index, axis=1) if jnp.ndim(v) > 1 and v.shape[1] == n else v
+
+    part = jax.tree.map(chosen, data)
+    return {**part, "readouts": [{**r, "weight": r["weight"] * weight} for r in part["readouts"]]}
+
+
+def row_blocks(n: int, size: int = 512) -> tuple[np.ndarray, np.ndarray]:
+    """All `n` rows in blocks of equal size, and weights that are 0 where a block only repeats row 0."""
+    size = min(n, size)
+    index = np.arange(-(-n // size) * size).reshape(-1, size)
+    return np.where(index < n, index, 0), np.where(index < n, 1.0, 0.0)
+
+
+def take(values: Any, index: np.ndarray | None) -> Any:
     if index is None:
         return values
     return jnp.asarray(values).at[index].get(mode="promise_in_bounds")
@@ -215,11 +232,11 @@ def _multiply(p: Product, weights: Any, items: Any) -> Any:
     n, k, j = p.blocks
     rows = items.shape[1]
     if len(p.shape) == 1:
-        w, a = _take(weights, p.w).reshape(n, k, 1, 1, -1), _take(items, p.a).reshape(n, 1, j, rows, -1)
+        w, a = take(weights, p.w).reshape(n, k, 1, 1, -1), take(items, p.a).reshape(n, 1, j, rows, -1)
         return (w * a).reshape(n * k * j, rows, -1)
     t, s = p.shape
-    w = _take(weights, p.w).reshape(n, k * t, s)
-    a = _take(items, p.a).reshape(n, j * rows, s)
+    w = take(weights, p.w).reshape(n, k * t, s)
+    a = take(items, p.a).reshape(n, j * rows, s)
     out = jnp.einsum("bcs,bts->bct", a, w)
     if k == 1:
         return out.reshape(n * j, rows, t)
@@ -405,14 +422,14 @@ class _Builder:
         self, active: list[dict[str, int]], kind: str
     ) -> tuple[list[Readout], list[Any], Any, float]:
         constant = sum(c.rest for c in self.contexts)
-        found: dict[Any, list[tuple[int, np.ndarray, Any, Any, str]]] = {}
-        for c, here in zip(self.contexts, active, strict=True):
+        found: dict[Any, list[tuple[int, np.ndarray, Any, Any, tuple[int, str]]]] = {}
+        for k, (c, here) in enumerate(zip(self.contexts, active, strict=True)):
             for o, target in c.targets.items():
                 if o in here:
                     item = self.items[here[o]]
                     width = (self.widths if c.mix is None else self.mixed_widths)[len(target)]
                     found.setdefault((item.group, width, c.mix is None, c.weight is None), []).append(
-                        (item.place, target, c.weight, c.mix, o)
+                        (item.place, target, c.weight, c.mix, (k, o))
                     )
                 else:
                     constant += _loss_of_silence(target, c.weight, kind)

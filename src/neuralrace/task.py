@@ -77,7 +77,7 @@ class Task:
         _check_graph(graph)
         self.graph = graph
         self._samples: _Samples | None = _samples(graph, inputs, targets, gates, weights)
-        self._moments: list[Context] | None = None
+        self._contexts: list[Context] | None = None
 
     @classmethod
     def from_batches(cls, graph: Graph, batches: Iterable[Any]) -> Task:
@@ -122,21 +122,30 @@ class Task:
 
     @classmethod
     def from_contexts(cls, graph: Graph, contexts: list[Context]) -> Task:
-        """A task whose contexts of pseudo-samples are already at hand."""
+        """A task whose contexts are already at hand: pseudo-samples, or samples if they have weights.
+
+        Contexts of samples may share arrays, so that many contexts with the same inputs need little memory.
+        """
         if not contexts:
             raise InputError("a task needs at least one context, got none")
         task = cls.__new__(cls)
-        task.graph, task._samples, task._moments = graph, None, contexts
+        task.graph, task._samples, task._contexts = graph, None, contexts
         return task
 
     def __repr__(self) -> str:
-        n = "moments" if self._samples is None else f"{self._samples.n} samples"
-        return f"Task({n}, {self.n_contexts} contexts, {self.graph!r})"
+        kept = "samples by context" if self.sampled else "moments"
+        kept = kept if self._samples is None else f"{self._samples.n} samples"
+        return f"Task({kept}, {self.n_contexts} contexts, {self.graph!r})"
 
     @property
     def n_contexts(self) -> int:
         """Number of distinct gate patterns."""
-        return len(self._moments if self._samples is None else self._samples.patterns)  # type: ignore[arg-type]
+        return len(self._samples.patterns if self._contexts is None else self._contexts)  # type: ignore[union-attr]
+
+    @property
+    def sampled(self) -> bool:
+        """Whether samples are at hand, not only moments."""
+        return self._contexts is None or self._contexts[0].weight is not None
 
     @property
     def n_samples(self) -> int | None:
@@ -154,7 +163,8 @@ class Task:
     @property
     def samples(self) -> _Samples:
         if self._samples is None:
-            raise InputError("this task was built from moments and holds no samples")
+            kept = "contexts" if self.sampled else "moments"
+            raise InputError(f"this task was built from {kept} and holds no list of samples")
         return self._samples
 
     def on(self, graph: Graph) -> Task:
@@ -162,7 +172,7 @@ class Task:
         if graph.edges != self.graph.edges or graph.biases != self.graph.biases:
             raise InputError("graph must have the same edges and biases as the task's own")
         task = Task.__new__(Task)
-        task.graph, task._samples, task._moments = graph, self._samples, self._moments
+        task.graph, task._samples, task._contexts = graph, self._samples, self._contexts
         task.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_contexts")})
         return task
 
@@ -176,15 +186,20 @@ class Task:
     @cached_property
     def moment_contexts(self) -> list[Context]:
         """Contexts of pseudo-samples: all that a linear network with squared error sees."""
-        if self._moments is not None:
-            return self._moments
+        if self._contexts is not None and not self.sampled:
+            return self._contexts
         moments = _Accumulator(self.graph)
-        moments.add(self.samples)
+        if self._contexts is None:
+            moments.add(self.samples)
+        for c in self._contexts or ():
+            moments.add(_Samples(c.inputs, c.targets, c.gates, np.asarray(c.weight)))
         return moments.finish()
 
     @cached_property
     def sample_contexts(self) -> list[Context]:
         """Contexts of the samples themselves."""
+        if self._contexts is not None and self.sampled:
+            return self._contexts
         s, held = self.samples, _Held()
         contexts = []
         for gates, index in s.patterns:

@@ -17,7 +17,7 @@ from neuralrace.experiments.experiment import Claim, Experiment, Parameters
 from neuralrace.experiments.store import Parts, key_of, writable, write_text
 from neuralrace.trajectory import versions
 
-NAMES = ("contextual",)
+NAMES = ("xor", "contextual", "routing", "sharing", "initialisation", "images")
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]
 
@@ -86,15 +86,16 @@ def run(
     """
     chosen = experiment(name)
     p = chosen.chosen(quick, changes or {})
-    folder = writable(Path(out)) / name
+    folder = writable(Path(out) / name)
     settings = json.loads(json.dumps(dataclasses.asdict(p)))
     if say is not None:
         _compare(folder, name, settings, say)
     parts = Parts(folder / "parts", key_of(settings, _code(chosen)), name, progress)
-    results = chosen.compute(p, parts)
     start = time.perf_counter()
+    results = chosen.compute(p, parts)
     claims = tuple(chosen.claims(p, results))
-    figures = chosen.figures(p, results)
+    with plot.style():
+        figures = chosen.figures(p, results)
     for figure_name, (figure, _) in figures.items():
         plot.save(figure, folder, figure_name)
     report = Report(
@@ -117,7 +118,7 @@ def run(
 def _code(chosen: Experiment) -> list[Path]:
     """The files on which the numbers of an experiment depend: its own and the library's."""
     package = Path(__file__).parents[1]
-    apart = ("cli.py", "plot.py", "experiments")
+    apart = ("cli.py", "plot.py", "description.py", "explain.py", "experiments")
     core = [f for f in package.rglob("*.py") if f.relative_to(package).parts[0] not in apart]
     return [*core, Path(str(import_module(chosen.compute.__module__).__file__))]
 
@@ -125,7 +126,7 @@ def _code(chosen: Experiment) -> list[Path]:
 def _compare(folder: Path, name: str, settings: dict[str, Any], say: Callable[[str], None]) -> None:
     try:
         last = Report.load(folder).parameters
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return
     changed = [f"{k} {last.get(k)} -> {v}" for k, v in settings.items() if last.get(k) != v]
     if changed:

@@ -76,8 +76,8 @@ def figures(p: Contextual, r: Results) -> dict[str, tuple[Figure, str]]:
     right.set(xlabel="weight of input 1", ylabel="weight of input 2", xlim=(-0.2, 1.3), ylim=(-0.2, 1.3))
     right.legend()
     caption = (
-        "Left: loss over time; without gates it ends at the error of the best linear map. Right: the map from "
-        f"inputs to output that each pathway ends with, for {p.seeds} draws of {p.samples} samples."
+        "Left: loss over time; without gates it ends at the error of the best linear map. Right: the map "
+        f"from inputs to output that each pathway ends with, for {p.seeds} draws of {p.samples} samples."
     )
     return {"contextual": (fig, caption)}
 

@@ -69,7 +69,7 @@ def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
 
 def _read(name: str, kind: Any, text: str) -> Any:
     if get_origin(kind) is tuple:
-        return tuple(_read(name, get_args(kind)[0], part) for part in text.strip("()[] ").split(","))
+        return tuple(_read(name, get_args(kind)[0], part) for part in text.strip("()[], ").split(","))
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     if kind is str:
@@ -128,11 +128,13 @@ class Claim:
     ) -> Claim:
         """Any other relation, told in words."""
         mean, spread = _mean(measured)
-        return cls(name, source, expected, mean, spread, None, bool(holds), note)
+        return cls(name, source, expected, mean, spread, None, bool(holds) and not np.isnan(mean), note)
 
 
 def _mean(measured: Any) -> tuple[float, float | None]:
     values = np.asarray(measured, float).ravel()
+    if not len(values):
+        raise InputError("measured must hold at least one number")
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
 
 

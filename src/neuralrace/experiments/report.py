@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from neuralrace.errors import InputError
-from neuralrace.experiments import NAMES, Report
+from neuralrace.experiments import Report, names
 from neuralrace.experiments.experiment import Claim
 from neuralrace.experiments.store import writable, write_text
 
@@ -31,16 +32,28 @@ details { margin: .6rem 0 } summary { cursor: pointer; color: #444 } .small { co
 def write_report(out: str | Path = "results") -> Path:
     """Gather what is finished under `out` into `out/report.html`; its path."""
     folder = Path(out)
-    reports = [Report.load(folder / name) for name in NAMES if (folder / name / "result.json").is_file()]
-    if not reports:
+    there = [name for name in names() if (folder / name / "result.json").is_file()]
+    reports = {name: _finished(folder / name) for name in there}
+    found = [r for r in reports.values() if r is not None]
+    if not found:
         raise InputError(f"out must hold results of `neuralrace run`; there are none in {folder}")
     path = writable(folder) / "report.html"
-    write_text(path, page(reports))
+    write_text(path, page(found, [name for name, r in reports.items() if r is None]))
     return path
 
 
-def page(reports: list[Report]) -> str:
+def _finished(folder: Path) -> Report | None:
+    """The report in a folder; None where another version wrote it or a file of it is gone."""
+    try:
+        report = Report.load(folder)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return report if all((folder / f"{name}.svg").is_file() for name, _ in report.figures) else None
+
+
+def page(reports: list[Report], unreadable: Sequence[str] = ()) -> str:
     """The page as text."""
+    left_out = f" Left out, as their results cannot be read: {', '.join(unreadable)}." if unreadable else ""
     claims = [(r, c) for r in reports for c in r.claims]
     held = sum(c.holds for _, c in claims)
     rows = "".join(_row(r, c) for r, c in claims)
@@ -49,7 +62,7 @@ def page(reports: list[Report]) -> str:
 <title>neuralrace: claims and figures</title><style>{STYLE}</style></head><body>
 <h1>neuralrace</h1>
 <p>{held} of {len(claims)} claims hold, in {len(reports)} experiments{_modes(reports)}.
-Theory is drawn as lines, simulated networks as points or bands.</p>
+Theory is drawn as lines, simulated networks as points or bands.{left_out}</p>
 <table><thead><tr><th></th><th>claim</th><th>where</th><th>expected</th><th>measured</th><th>spread</th>
 <th>tolerance</th></tr></thead><tbody>{rows}</tbody></table>
 <p class="small">Measured is the mean over seeds, spread their standard deviation.</p>

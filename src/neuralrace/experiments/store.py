@@ -9,6 +9,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +23,61 @@ class Parts:
 
     def __init__(self, folder: Path, key: str, name: str = "", progress: bool = False):
         self.folder, self.key, self.name, self.progress = folder, key, name, progress
-        self.seconds, self.reused = 0.0, 0
+        self.seconds, self.reused = 0.0, 0  # of parts that were computed before
 
     def __call__(self, part: str, function: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
         """`function(*args)`, a dict of arrays, unless it is stored already."""
         path = self.folder / f"{part}-{self.key}.npz"
-        try:
-            with np.load(path) as stored:
-                found = {k: stored[k] for k in stored.files}
-            self.reused += 1
-        except (OSError, ValueError, zipfile.BadZipFile, KeyError):
+        found: dict[str, Any] | None = _stored(path)
+        if found is None:
             start = time.perf_counter()
             found = {k: np.asarray(v) for k, v in function(*args).items()}
-            found["seconds"] = np.asarray(time.perf_counter() - start)
-            write(path, lambda file: np.savez(file, **found))
-        self.seconds += float(found.pop("seconds"))
+            took = np.asarray(time.perf_counter() - start)
+            write(path, lambda file: np.savez(file, **found, seconds=took))
+        else:
+            self.reused += 1
+            self.seconds += float(found.pop("seconds"))
         return found
 
     def each(
-        self, part: str, function: Callable[..., dict[str, Any]], items: Iterable[Any], *args: Any
+        self,
+        part: str,
+        function: Callable[..., dict[str, Any]],
+        items: Iterable[Any],
+        *args: Any,
+        threads: int = 1,
     ) -> list[dict[str, Any]]:
-        """`function(item, *args)` for every item, with a progress bar where that takes long."""
+        """`function(item, *args)` for every item, with a progress bar where that takes long.
+
+        Threads are worth having where items compile for long; interrupted, they finish what they are at.
+        """
         from tqdm import tqdm
 
-        bar = tqdm(
-            list(items),
-            desc=f"{self.name} {part}",
-            delay=2,
-            disable=None if self.progress else True,
-            leave=False,
-        )
-        return [self(f"{part}-{item}", function, item, *args) for item in bar]
+        items = list(items)
+        shown = None if self.progress else True
+        bar = tqdm(total=len(items), desc=f"{self.name} {part}", delay=2, disable=shown, leave=False)
+
+        def one(item: Any) -> dict[str, Any]:
+            found = self(f"{part}-{item}", function, item, *args)
+            bar.update()
+            return found
+
+        pool = ThreadPoolExecutor(threads)
+        try:
+            return [one(item) for item in items] if threads == 1 else list(pool.map(one, items))
+        finally:
+            pool.shutdown(cancel_futures=True)
+            bar.close()
+
+
+def _stored(path: Path) -> dict[str, Any] | None:
+    """The arrays of a finished part; None where there is none that can be read."""
+    try:
+        with path.open("rb") as file, np.load(file) as stored:
+            found = {k: stored[k] for k in stored.files}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, KeyError):
+        return None
+    return found if "seconds" in found else None
 
 
 def stacked(parts: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -1,16 +1,41 @@
-"""Initial strengths of a reduction from actual initial weights, without a free constant."""
+"""The hidden directions in which actual weights carry each mode, and their strengths along these."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from neuralrace.reduction.family import Family, Strengths
 
 
-def growing_strengths(family: Family, w: Mapping[str, np.ndarray], rounds: int = 200) -> Strengths:
-    """Strengths of each mode along the hidden directions in which the network grows.
+def growing_strengths(family: Family, w: Mapping[str, np.ndarray]) -> Strengths:
+    """Strengths `r_t^T W_e r_s` of each mode along the hidden directions in which the network grows."""
+    at = growing_frames(family, w)
+    return {e: np.einsum("...ik,...ij,...jk->...k", at(e, 1), w[e], at(e, 0)) for e in family.graph.edges}
+
+
+def outside(family: Family, w: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Share of the squared norm of weights `(..., out, in)` outside the sums of modes `b_e r_t r_s^T`,
+    with the hidden directions r in which the network grows."""
+    at = growing_frames(family, w)
+    total, inside = 0.0, 0.0
+    for e in family.graph.edges:
+        left, right = at(e, 1), at(e, 0)
+        b = np.einsum("...ik,...ij,...jk->...k", left, w[e], right)
+        # Directions of different modes need not be orthogonal: this is the projection on what they span.
+        overlap = (np.swapaxes(left, -1, -2) @ left) * (np.swapaxes(right, -1, -2) @ right)
+        inverse = np.linalg.pinv(overlap, rcond=1e-10, hermitian=True)
+        inside = inside + np.einsum("...k,...kl,...l->...", b, inverse, b)
+        total = total + (w[e] ** 2).sum(axis=(-1, -2))
+    return np.maximum(1 - inside / np.maximum(total, 1e-300), 0.0)
+
+
+Frame = Callable[[str, int], np.ndarray]
+
+
+def growing_frames(family: Family, w: Mapping[str, np.ndarray], rounds: int = 200) -> Frame:
+    """The frames `(..., size, modes)` at the source (0) and target (1) of each edge: `frame(edge, end)`.
 
     At each hidden node and for each mode a unit vector r is sought that makes the sum of all strengths
     `b_e = r_t^T W_e r_s` largest, by going round the nodes: `r ~ sum_in W r_s + sum_out W^T r_t`. For two
@@ -45,7 +70,4 @@ def growing_strengths(family: Family, w: Mapping[str, np.ndarray], rounds: int =
             frame[node] = new
         if change < 1e-12:
             break
-    found = {}
-    for e in g.edges:
-        found[e] = np.einsum("...ik,...ij,...jk->...k", at(e, 1), w[e], at(e, 0))
-    return found
+    return at

@@ -16,7 +16,7 @@ from neuralrace.network import precision, predict
 from neuralrace.reduction.certificate import leaving, random_points
 from neuralrace.reduction.equations import TiedLoss, refuse, tied_loss, write
 from neuralrace.reduction.family import FAMILIES, Family
-from neuralrace.reduction.growth import growing_strengths
+from neuralrace.reduction.growth import growing_strengths, outside
 from neuralrace.reduction.integrate import tied_flow
 from neuralrace.reduction.ties import Classes, refine
 from neuralrace.task import Task
@@ -201,6 +201,19 @@ class Reduction:
         near = self.family.lift(self.family.project(w))
         off = np.sqrt(sum(float(((w[e] - near[e]) ** 2).sum()) for e in w))
         return float(off / max(np.sqrt(sum(float((v**2).sum()) for v in w.values())), 1e-300))
+
+    def misfit(self, weights: Mapping[str, Any]) -> Any:
+        """Share of the squared norm of weights outside the family, its hidden frames turned to fit them.
+
+        0 for decoupled weights with positive strengths in any hidden directions, near 1 for random ones. For
+        the change since the start, `W(t) - W(0)`, it says how much of what was learned is not of the kind
+        that the reduction describes; random weights that stay where they were do not count then. A float, or
+        an array where the weights have a leading axis.
+        """
+        if self.basis == "block":
+            raise InputError("misfit needs modes: reduce the task in the shared or the pathwise basis")
+        found = outside(self.family, self.task.graph.check_weights(weights))
+        return float(found) if found.ndim == 0 else found
 
     def strengths(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Strengths from which the reduced system follows a network that starts at these weights.

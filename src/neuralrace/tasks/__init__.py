@@ -1,7 +1,21 @@
 """Tasks of the papers, each a `Task` on a sensible default graph."""
 
+from neuralrace.tasks.images import cifar10, digits, input_domains, mnist, patch_encoder, transformed
 from neuralrace.tasks.routing import circulant, routing, sharing
 from neuralrace.tasks.structured import hierarchy
 from neuralrace.tasks.toy import contextual_classification, xor
 
-__all__ = ["circulant", "contextual_classification", "hierarchy", "routing", "sharing", "xor"]
+__all__ = [
+    "cifar10",
+    "circulant",
+    "contextual_classification",
+    "digits",
+    "hierarchy",
+    "input_domains",
+    "mnist",
+    "patch_encoder",
+    "routing",
+    "sharing",
+    "transformed",
+    "xor",
+]

@@ -16,7 +16,7 @@ from neuralrace.tasks.structured import tree_features
 
 
 def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = None) -> np.ndarray:
-    """Which pairs are trained, booleans `(domains, domains)`: input i with `trained` outputs from i + shift on.
+    """Which pairs are trained, booleans: input i with `trained` outputs, from number i + shift on.
 
     Every input and every output is then trained equally often; with `seed` the outputs are renumbered at
     random.

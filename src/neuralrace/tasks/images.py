@@ -1,0 +1,245 @@
+"""Images, and routing between transformations of them (neural_race section 5 and appendix D)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from math import isqrt
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from neuralrace.errors import InputError, choice, integer
+from neuralrace.graph import Graph
+from neuralrace.task import Context, Task
+from neuralrace.tasks.routing import trained_pairs
+
+CLASSES = 10
+FOLDER = "NEURALRACE_DATA"  # environment variable: where image files lie
+
+
+def digits(part: str = "train", centred: bool = False, hidden: int = 128, graph: Graph | None = None) -> Task:
+    """The 1797 digits of 8 x 8 pixels that come with scikit-learn; every fifth is for `part="test"`.
+
+    Pixels lie in 0..1; `centred` takes off the mean image of the training part.
+    """
+    from sklearn.datasets import load_digits
+
+    x, labels = load_digits(return_X_y=True)
+    test = np.arange(len(x)) % 5 == 4
+    return _chosen(part, centred, (x[~test] / 16, labels[~test]), (x[test] / 16, labels[test]), hidden, graph)
+
+
+def mnist(
+    path: str | Path | None = None,
+    part: str = "train",
+    centred: bool = False,
+    hidden: int = 128,
+    graph: Graph | None = None,
+) -> Task:
+    """Handwritten digits of 28 x 28 pixels.
+
+    `path` is an npz file with `x_train`, `y_train`, `x_test`, `y_test`, or a folder with `mnist.npz`; if not
+    given, the folder in the environment variable NEURALRACE_DATA, else a download from OpenML. The rest is as
+    in `digits`.
+    """
+    return _chosen(part, centred, *_stored("mnist", "mnist_784", 60_000, path), hidden, graph)
+
+
+def cifar10(
+    path: str | Path | None = None,
+    part: str = "train",
+    centred: bool = False,
+    hidden: int = 128,
+    graph: Graph | None = None,
+) -> Task:
+    """Colour images of 32 x 32 pixels, channels last; files as for `mnist`, named `cifar10*.npz`."""
+    return _chosen(part, centred, *_stored("cifar10", "CIFAR_10", 50_000, path), hidden, graph)
+
+
+Labelled = tuple[np.ndarray, np.ndarray]
+
+
+def _chosen(
+    part: str, centred: bool, train: Labelled, test: Labelled, hidden: int, graph: Graph | None
+) -> Task:
+    choice("part", part, ("train", "test"))
+    x, labels = train if part == "train" else test
+    if centred:
+        x = x - train[0].mean(axis=0)
+    return Task(graph or Graph.chain([x.shape[1], hidden, CLASSES]), x, np.eye(CLASSES)[labels])
+
+
+def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, Labelled]:
+    file = _find(name, path)
+    if file is not None:
+        try:
+            with np.load(file) as data:
+                x, y = ([data[f"{k}_{part}"] for part in ("train", "test")] for k in "xy")
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            wanted = "x_train, y_train, x_test and y_test"
+            raise InputError(f"path must be an npz file with {wanted}, got {file}: {error}") from None
+    else:
+        from sklearn.datasets import fetch_openml
+
+        try:
+            found, labels = fetch_openml(openml, version=1, return_X_y=True, as_frame=False)
+        except Exception as error:
+            raise InputError(
+                f"path: {name} is not here and could not be downloaded ({error}); give an npz file with "
+                f"x_train, y_train, x_test, y_test, or set {FOLDER} to the folder that holds {name}.npz"
+            ) from None
+        if name == "cifar10":  # channels come first there
+            found = found.reshape(-1, 3, 1024).swapaxes(1, 2)
+        x, y = np.split(np.asarray(found), [first]), np.split(np.asarray(labels).astype(int), [first])
+    for images, labels in zip(x, y, strict=True):
+        if len(images) != len(labels) or labels.min() < 0 or labels.max() >= CLASSES:
+            raise InputError(f"path must hold one label in 0..{CLASSES - 1} per image, got {file}")
+    scaled = [images.reshape(len(images), -1) / 255.0 for images in x]
+    return (scaled[0], y[0].astype(int)), (scaled[1], y[1].astype(int))
+
+
+def _find(name: str, path: Any) -> Path | None:
+    given = path if path is not None else os.environ.get(FOLDER)
+    if given is None:
+        return None
+    place = Path(given)
+    if place.is_file():
+        return place
+    files = sorted(place.glob(f"{name}*.npz"))
+    if not files:
+        raise InputError(f"path must be an npz file or a folder with {name}.npz, got {place}")
+    return files[0]
+
+
+Encoder = Callable[[np.ndarray], np.ndarray]
+
+
+def patch_encoder(base: Task, filters: int = 64, size: int = 6, seed: int = 0) -> Encoder:
+    """A fixed nonlinear encoder of colour images: `(n, pixels)` to `(n, 8 filters)`.
+
+    Filters are random patches of the images of `base`, each of mean zero and norm 1; both signs of their
+    responses are rectified and averaged over the four quarters of the image. Features are centred, and scaled
+    by one number to a mean variance of 1, on `base`.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    side = isqrt(base.arrays[0].shape[1] // 3)
+    images = base.arrays[0].reshape(-1, side, side, 3)
+    rng = np.random.default_rng(integer("seed", seed, least=0))
+    which = rng.integers(len(images), size=filters)
+    corners = rng.integers(side - size + 1, size=(filters, 2))
+    patches = np.stack(
+        [images[n, a : a + size, b : b + size] for n, (a, b) in zip(which, corners, strict=True)]
+    )
+    flat = patches.reshape(filters, -1) - patches.reshape(filters, -1).mean(axis=1, keepdims=True)
+    flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-6)
+    kernel = jnp.asarray(flat.reshape(patches.shape).transpose(1, 2, 3, 0), jnp.float32)
+
+    @jax.jit
+    def features(x: Any) -> Any:
+        h = jax.lax.conv_general_dilated(
+            x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        h = jax.nn.relu(jnp.concatenate([h, -h], axis=-1))
+        half = (h.shape[1] + 1) // 2
+        quarters = [h[:, a : a + half, b : b + half] for a in (0, half) for b in (0, half)]
+        return jnp.concatenate([q.mean(axis=(1, 2)) for q in quarters], axis=-1)
+
+    def raw(x: np.ndarray) -> np.ndarray:
+        x = np.asarray(x, np.float32).reshape(-1, side, side, 3)
+        return np.concatenate([features(x[k : k + 500]) for k in range(0, len(x), 500)]).astype(float)
+
+    seen = raw(base.arrays[0])
+    mean, scale = seen.mean(axis=0), np.sqrt(seen.var(axis=0).mean())
+    return lambda x: (raw(x) - mean) / scale
+
+
+def input_domains(
+    base: Task, domains: int, inputs: str = "permutation", encode: Encoder | None = None
+) -> list[np.ndarray]:
+    """The images of `base` as each of so many input domains sees them, `(n, size)` each.
+
+    With `inputs="rotation"` domain i sees them turned by 180 i / domains degrees, then `encode`. With
+    "permutation" each domain has an order of pixels of its own. A fully connected layer does not know in
+    which order its inputs are numbered, and random weights are as likely in one order as in another; so the
+    neurons of a domain are numbered such that its pixels come in the order of the base, and all domains share
+    one array.
+    """
+    choice("inputs", inputs, ("permutation", "rotation"))
+    encode = encode or (lambda x: x)
+    x = base.arrays[0]
+    if inputs == "permutation":
+        return [encode(x)] * integer("domains", domains)
+    return [encode(_rotated(x, 180 * i / domains) if i else x) for i in range(integer("domains", domains))]
+
+
+def transformed(
+    base: Task,
+    domains: int,
+    trained: Any,
+    inputs: str | Sequence[np.ndarray] = "permutation",
+    hidden: Sequence[int] = (128, 128),
+    seed: int = 0,
+    samples: bool = False,
+    graph: Graph | None = None,
+) -> Task:
+    """Routing between `domains` transformations of images and as many permutations of their labels.
+
+    `inputs` is "permutation", "rotation" or what `input_domains` returned; labels of each output domain are
+    permuted at random by `seed`. `trained` is the number of output domains that each input domain is trained
+    with, or a matrix that marks the pairs (see `circulant`). The task holds moments, all that squared error
+    on linear layers needs; with `samples=True` it holds the images, for activations, biases, cross-entropy
+    and mini-batches.
+    """
+    pairs = trained_pairs(domains, trained)
+    y = base.arrays[1]
+    orders = _label_orders(domains, y.shape[1], integer("seed", seed, least=0))
+    xs = input_domains(base, domains, inputs) if isinstance(inputs, str) else list(inputs)
+    if len(xs) != domains or any(np.shape(x)[0] != len(y) for x in xs):
+        raise InputError(f"inputs must hold {domains} arrays of {len(y)} rows, got {len(xs)}")
+    graph = graph or Graph.routing(domains, xs[0].shape[1], hidden, y.shape[1])
+    if samples:
+        ys, n = [np.ascontiguousarray(y[:, order]) for order in orders], len(y)
+        weight, ones = np.full(n, 1 / (n * len(pairs))), np.ones(n) if graph.biases else None
+        contexts = [Context({}, {f"x{i}": xs[i]}, {f"y{j}": ys[j]}, ones, weight) for i, j in pairs]
+        return Task.from_contexts(graph, contexts)
+    given = {id(v): (v.T @ v / len(v), y.T @ v / len(v)) for v in {id(v): v for v in xs}.values()}
+    joint = {(key, j): syx[order] for key, (_, syx) in given.items() for j, order in enumerate(orders)}
+    return Task.from_moments(
+        graph,
+        (
+            {
+                "sxx": {f"x{i}": given[id(xs[i])][0]},
+                "syx": {(f"y{j}", f"x{i}"): joint[id(xs[i]), j]},
+                "syy": {f"y{j}": 1.0},
+                "probability": 1 / len(pairs),
+            }
+            for i, j in pairs
+        ),
+    )
+
+
+def _label_orders(domains: int, classes: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.permutation(classes) for _ in range(domains)])
+
+
+def _rotated(x: np.ndarray, angle: float) -> np.ndarray:
+    """Images turned about their centre, in degrees; linear interpolation is a linear map of the pixels."""
+    from scipy.ndimage import rotate
+    from scipy.sparse import csr_array
+
+    pixels = x.shape[1]
+    channels = 1 if isqrt(pixels) ** 2 == pixels else 3
+    side = isqrt(pixels // channels)
+    if side**2 * channels != pixels:
+        raise InputError(f"base must hold square images to rotate, got {pixels} pixels")
+    units = np.eye(side**2).reshape(-1, side, side)
+    turn = csr_array(rotate(units, angle, axes=(2, 1), reshape=False, order=1).reshape(side**2, -1))
+    if channels == 1:
+        return x @ turn
+    return np.stack([x[:, c::channels] @ turn for c in range(channels)], axis=-1).reshape(x.shape)
