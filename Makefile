@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 .PHONY: run test bench clean
 
 run: .venv/ready
-	$(BIN)/python examples/routing.py
+	$(BIN)/neuralrace run --all --quick --out results || [ $$? -eq 1 ]  # 1: a claim does not hold, as the report says
 
 test: .venv/ready-test
 	$(BIN)/ruff check .

@@ -62,7 +62,7 @@ def figures(p: Contextual, r: Results) -> dict[str, tuple[Figure, str]]:
     plot.runs(left, r["linear"]["t"], r["linear"]["loss"], plot.RED, "one pathway, no gates")
     plot.runs(left, r["gated"]["t"], r["gated"]["loss"], plot.BLUE, "a pathway per context")
     left.axhline(1 / 12, color=plot.BLACK, lw=0.8, ls="--", label="best linear map: 1/12")
-    left.set(xlabel="time (τ = 1)", ylabel="loss", ylim=(0, None))
+    left.set(xlabel="time (τ = 1)", ylabel="loss", ylim=(0, None), xlim=(0, min(p.t1, 60)))
     left.legend()
     for name, k, marker, colour, label in (
         ("linear", 0, "s", plot.RED, "no gates"),

@@ -35,15 +35,15 @@ class Images(Parameters):
     inputs: str = option("permutation", choices=("permutation", "rotation"))
     domains: int = 40
     trained: tuple[int, ...] = (2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40)
-    hidden: int = 128
+    hidden: int = option(128, least=10)
     gain: float = 0.1
-    gains: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-    partners: int = 16
-    lr: float = 0.1
+    gains: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
+    partners: int = 10
+    lr: float = 0.2
     momentum: float = option(0.9, least=0)
     batch_size: int = 8
     epochs: int = 20
-    gain_epochs: int = 40
+    gain_epochs: int = 50
 
     def check(self) -> None:
         for k in (*self.trained, self.partners):
@@ -86,7 +86,7 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, n
     if kind == "squared":
         least = sum(c.rest for c in task.moment_contexts)  # of any linear maps, one per route
         goal = least + 0.05 * (0.5 - least)  # the loss of silence is 1/2
-        run = nr.flow(task, starts, 1e9, save=2, rtol=1e-4, atol=1e-6, stop_loss=goal)
+        run = nr.flow(task, starts, 1e9, save=2, rtol=1e-4, atol=1e-6, stop_loss=goal, max_steps=5000)
     else:
         steps = epochs * (task.sample_contexts[0].rows // p.batch_size)
         run = nr.descend(
@@ -183,8 +183,8 @@ def claims(p: Images, r: Results) -> list[Claim]:
 
 
 QUICK = Images(
-    seeds=2, domains=10, trained=(1, 2, 3, 4, 5, 7), gains=(0.1, 1.0, 3.0), partners=5, epochs=10,
-    gain_epochs=10,
+    seeds=2, domains=10, trained=(1, 2, 3, 4, 5, 7), gains=(0.1, 1.0, 3.0), partners=5, lr=0.1,
+    epochs=10, gain_epochs=10,
 )  # fmt: skip
 EXPERIMENT = Experiment(
     "images",

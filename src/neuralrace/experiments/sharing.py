@@ -221,7 +221,9 @@ def routes(p: Sharing, r: Results) -> tuple[Figure, str]:
         right.plot(share, r["trained"][kind], marker, color=colour, ms=2.5)
     for ax in (left, right):
         ax.axvline(0.4, color=plot.BLACK, lw=0.8, ls=":", label="published: about 40%")
-        ax.set(xlabel="share of outputs trained per input, K/M", ylabel="loss / silent network")
+        ax.set(
+            xlabel="share of outputs trained per input, K/M", ylabel="loss / silent network", xlim=(0, 1.03)
+        )
     left.legend(loc="upper right")
     right.set(yscale="log")
     caption = (
