@@ -45,7 +45,8 @@ def predict(task: Task, weights: Any) -> dict[str, Any]:
 def error_rate(task: Task, weights: Any) -> np.ndarray:
     """Share of samples whose largest output is not that of the target, in each context: `(contexts,)`.
 
-    Where a context has several outputs, the mean over them. Weights may have a leading axis, which stays.
+    Where a context has several outputs, the mean over them; nan where all are off. Weights may have a leading
+    axis, which stays.
     """
     if not isinstance(task, Task) or not task.sampled:
         raise InputError("task must be a Task that holds samples")
@@ -53,8 +54,10 @@ def error_rate(task: Task, weights: Any) -> np.ndarray:
     places = [c for here in program(task, "squared", "samples").outputs for c, _ in here]
     found = np.concatenate([np.asarray(w) for w in wrong], axis=-1)
     total = np.zeros((*found.shape[:-1], task.n_contexts))
-    np.add.at(total, (..., places), found)
-    return total / np.maximum(np.bincount(places, minlength=task.n_contexts), 1)
+    for k, c in enumerate(places):
+        total[..., c] += found[..., k]
+    with np.errstate(invalid="ignore"):
+        return total / np.bincount(places, minlength=task.n_contexts)
 
 
 def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
@@ -116,7 +119,7 @@ def check(task: Any, weights: Any, kind: str) -> dict[str, np.ndarray]:
         raise InputError(f"task must be a Task, got {type(task)}")
     choice("loss", kind, LOSSES)
     if not is_linear(task, kind) and not task.sampled:
-        raise InputError("task must hold samples for activations or cross-entropy; it was built from moments")
+        raise InputError("this task was built from moments and holds no samples: linear and squared error only")
     return task.graph.check_weights(weights)
 
 

@@ -198,11 +198,11 @@ _block_loss.defvjp(_block_forward, _block_backward)
 
 
 class Program(NamedTuple):
-    """A stack, the numbers it runs on, and which output each row of each readout is."""
+    """A stack, the numbers it runs on, and the context and output of each row of each readout."""
 
     stack: Stack
     data: Any
-    outputs: list[list[str]]
+    outputs: list[list[tuple[int, str]]]
 
 
 def some_rows(data: Any, index: Any, n: int, weight: Any) -> Any:

@@ -163,8 +163,9 @@ class Task:
     @property
     def samples(self) -> _Samples:
         if self._samples is None:
-            kept = "contexts" if self.sampled else "moments"
-            raise InputError(f"this task was built from {kept} and holds no list of samples")
+            if self.sampled:
+                raise InputError("this task holds its samples context by context, not as one list")
+            raise InputError("this task was built from moments and holds no samples")
         return self._samples
 
     def on(self, graph: Graph) -> Task:

@@ -101,7 +101,7 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, n
         "trained": on,
         "untrained": off.mean(axis=1) if off.size else np.full(p.seeds, np.nan),
         "loss": run.loss[:, -1],
-        "diverged": [o.startswith("diverged") for o in run.outcomes],
+        "diverged": np.array([o.startswith("diverged") for o in run.outcomes]),
     }
 
 

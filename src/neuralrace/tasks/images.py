@@ -27,7 +27,7 @@ def digits(part: str = "train", centred: bool = False, hidden: int = 128, graph:
     """
     from sklearn.datasets import load_digits
 
-    x, labels = load_digits(return_X_y=True)
+    x, labels = (np.asarray(v) for v in load_digits(return_X_y=True))
     test = np.arange(len(x)) % 5 == 4
     return _chosen(part, centred, (x[~test] / 16, labels[~test]), (x[test] / 16, labels[test]), hidden, graph)
 
@@ -85,7 +85,7 @@ def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, La
         from sklearn.datasets import fetch_openml
 
         try:
-            found, labels = fetch_openml(openml, version=1, return_X_y=True, as_frame=False)
+            found, labels = fetch_openml(openml, version=1, return_X_y=True, as_frame=False, n_retries=0)
         except Exception as error:
             raise InputError(
                 f"path: {name} is not here and could not be downloaded ({error}); give an npz file with "
