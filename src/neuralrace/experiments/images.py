@@ -42,7 +42,7 @@ class Images(Parameters):
     lr: float = 0.2
     momentum: float = option(0.9, least=0)
     batch_size: int = 8
-    epochs: int = 20
+    epochs: int = 40
     gain_epochs: int = 50
 
     def check(self) -> None:
@@ -167,6 +167,7 @@ def claims(p: Images, r: Results) -> list[Claim]:
     gap = r["gain"]["untrained"] - r["gain"]["trained"]
     size = f"At M = {p.domains}; the published networks have 40 or more domains, and the share falls with M."
     note = "" if p.domains >= 40 else size
+    few = f"K = {p.partners} of {p.domains}. With all of MNIST the gap is .005 at K = 10 of 40 and gain .03."
     return [
         Claim.near(f"cross-entropy, {enough}", fig, 0.4, threshold(p, r["linear"]), 0.1, note),
         Claim.near(f"leaky ReLU, {enough}", "neural_race Fig. 9", 0.25, threshold(p, r["leaky"]), 0.1, note),
@@ -177,7 +178,7 @@ def claims(p: Images, r: Results) -> list[Claim]:
             )
             for kind, title in KINDS.items()
         ),
-        Claim.below(f"{worse}, gain {p.gains[0]:g}", "neural_race Fig. 7d, 10", 0.05, gap[0]),
+        Claim.below(f"{worse}, gain {p.gains[0]:g}", "neural_race Fig. 7d, 10", 0.05, gap[0], few),
         Claim.above(f"{worse}, gain {p.gains[-1]:g}", "neural_race Fig. 7d, 10", 0.3, gap[-1]),
     ]
 
@@ -195,5 +196,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (1.5, 30),
+    (1.0, 70),
 )
