@@ -1,11 +1,12 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
-from neuralrace import errors, exact, experiments, init, plot, tasks
+from neuralrace import errors, exact, experiments, init, plot, relu, tasks
 from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time, tangent_kernel
 from neuralrace.network import error_rate, gradient, loss, predict
 from neuralrace.reduction import Reduction, reduce
+from neuralrace.relu.race import race
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
 
@@ -29,7 +30,9 @@ __all__ = [
     "loss",
     "plot",
     "predict",
+    "race",
     "reduce",
+    "relu",
     "tangent_kernel",
     "tasks",
 ]

@@ -119,7 +119,7 @@ def check(task: Any, weights: Any, kind: str) -> dict[str, np.ndarray]:
         raise InputError(f"task must be a Task, got {type(task)}")
     choice("loss", kind, LOSSES)
     if not is_linear(task, kind) and not task.sampled:
-        raise InputError("this task was built from moments and holds no samples: linear and squared error only")
+        raise InputError("this task was built from moments and holds no samples, which this network needs")
     return task.graph.check_weights(weights)
 
 

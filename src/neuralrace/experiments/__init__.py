@@ -17,7 +17,7 @@ from neuralrace.experiments.experiment import Claim, Experiment, Parameters
 from neuralrace.experiments.store import Parts, key_of, writable, write_text
 from neuralrace.trajectory import versions
 
-NAMES = ("xor", "contextual", "routing", "sharing", "initialisation", "images")
+NAMES = ("xor", "contextual", "routing", "sharing", "initialisation", "images", "separability")
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuralrace.errors import integer
+from neuralrace.errors import choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.task import Task
+from neuralrace.tasks.contexts import gated
 
 
 def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
@@ -21,6 +22,22 @@ def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
         return Task(graph, x, y)
     graph = Graph.pathways(2, 1, [[hidden]] * 4)
     return Task(graph, x, y, gates={f"p{k}h1": np.eye(4)[k] for k in range(4)})
+
+
+def separability(delta: float, gating: str = "xor", hidden: int = 32, graph: Graph | None = None) -> Task:
+    """Exclusive or in two inputs, and a third, `delta` times the target, that separates it linearly
+    (make_haste_slowly Eq. 11-12).
+
+    By default four pathways of `hidden` neurons, each open for one sample; with `gating="linear"` two, one
+    open for the positive and one for the negative samples. On a `graph` of your own there are no gates.
+    """
+    delta = number("delta", delta, least=0)
+    choice("gating", gating, ("linear", "xor"))
+    y = np.array([[-1.0], [1.0], [1.0], [-1.0]])
+    x = np.concatenate([[[-1, -1], [1, -1], [-1, 1], [1, 1]], delta * y], axis=1)
+    if graph is not None:
+        return Task(graph, x, y)
+    return gated(x, y, np.eye(4) if gating == "xor" else np.stack([y[:, 0] > 0, y[:, 0] < 0]), hidden)
 
 
 def contextual_classification(

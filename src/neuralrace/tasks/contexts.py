@@ -1,0 +1,122 @@
+"""Items in contexts (make_haste_slowly section 4), and gated networks on given data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError, array, choice, integer
+from neuralrace.graph import Graph
+from neuralrace.task import Task
+from neuralrace.tasks.structured import tree_features
+
+ITEMS = 8
+STRUCTURES = ("hierarchy", "ring", "cross")
+GATINGS = ("relu", "shared", "single", "both")
+
+
+def contexts(
+    n: int,
+    structures: Sequence[str] | None = None,
+    gating: str = "relu",
+    hidden: int | None = None,
+    graph: Graph | None = None,
+) -> Task:
+    """Eight items, each in each of `n` contexts: `8n` samples context by context, `15(n + 1)` targets.
+
+    Inputs `(8n, 8 + n)` are one-hot items, then one-hot contexts. Targets are a hierarchy that holds in every
+    context, then one block per context, zero in the others, with `structures` "hierarchy" (all, by default),
+    "ring" or "cross".
+
+    `gating` "relu" is a chain with one ReLU layer (of 700 if `hidden` is None). The others are linear
+    pathways (of 100): p0 is always open and sees everything, the rest see items only and are open in all
+    contexts but one ("shared"), in one ("single"), or both kinds ("both"); inputs are then x and x1, the
+    items. On a `graph` of your own there are no gates.
+
+    >>> x, y = contexts(3).arrays
+    >>> x.shape, y.shape, 0.5 * (y**2).sum()
+    ((24, 11), (24, 60), np.float64(96.0))
+    """
+    n = integer("n", n, least=2)
+    choice("gating", gating, GATINGS)
+    x, y = _data(n, structures)
+    if graph is not None:
+        return Task(graph, x, y)
+    if gating == "relu":
+        width = 700 if hidden is None else integer("hidden", hidden)
+        return Task(Graph.chain([x.shape[1], width, y.shape[1]], activations={"h1": "relu"}), x, y)
+    one = np.eye(n)
+    kinds = {"shared": 1 - one[::-1], "single": one, "both": np.concatenate([1 - one[::-1], one])}
+    patterns = np.repeat(np.concatenate([np.ones((1, n)), kinds[gating]]), ITEMS, axis=1)
+    columns = {k: range(ITEMS) for k in range(1, len(patterns))}
+    return gated(x, y, patterns, 100 if hidden is None else hidden, columns)
+
+
+def gated(
+    inputs: Any,
+    targets: Any,
+    patterns: Any,
+    hidden: int = 32,
+    columns: Mapping[int, Sequence[int]] | None = None,
+) -> Task:
+    """Linear pathways p0, p1, ... of `hidden` neurons from x to y, open by the rows of `patterns` `(m, n)`.
+
+    `columns` says which columns of the inputs a pathway sees where it does not see them all; every such
+    choice is an input node of its own, x1, x2, ...
+
+    >>> gated([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [[1, 1], [1, 0]]).graph.n_paths
+    2
+    """
+    x, y = array("inputs", inputs, (None, None)), array("targets", targets, (None, None))
+    gates = array("patterns", patterns, (None, None))
+    if not len(gates) or gates.shape[1] != len(x):
+        raise InputError(f"patterns must have shape (pathways, {len(x)} samples), got {gates.shape}")
+    hidden = integer("hidden", hidden)
+    everything = tuple(range(x.shape[1]))
+    seen = [everything] * len(gates)
+    for k, chosen in (columns or {}).items():
+        if integer("key of columns", k, least=0) >= len(gates):
+            raise InputError(f"columns names pathway {k}; there are {len(gates)}")
+        seen[k] = tuple(integer(f"columns[{k}]", c, least=0) for c in chosen)
+        if not seen[k] or max(seen[k]) >= x.shape[1]:
+            raise InputError(f"columns[{k}] must list columns of the inputs, 0 to {x.shape[1] - 1}")
+    some = [c for c in dict.fromkeys(seen) if c != everything]
+    name = {everything: "x", **{c: f"x{k + 1}" for k, c in enumerate(some)}}
+    kinds = [c for c in name if c in seen]
+    nodes = {name[c]: len(c) for c in kinds} | {f"p{k}h1": hidden for k in range(len(gates))}
+    edges = [pair for k, c in enumerate(seen) for pair in ((name[c], f"p{k}h1"), (f"p{k}h1", "y"))]
+    return Task(
+        Graph({**nodes, "y": y.shape[1]}, edges),
+        {name[c]: x[:, list(c)] for c in kinds},
+        y,
+        gates={f"p{k}h1": g for k, g in enumerate(gates)},
+    )
+
+
+def _data(n: int, structures: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
+    names = ["hierarchy"] * n if structures is None else structures
+    if isinstance(names, str) or len(names) != n:
+        raise InputError(f"structures must name {n} of {', '.join(STRUCTURES)}, got {structures!r}")
+    blocks = [_block(choice(f"structures[{k}]", s, STRUCTURES)) for k, s in enumerate(names)]
+    features = blocks[0].shape[1]
+    x = np.concatenate([np.tile(np.eye(ITEMS), (n, 1)), np.repeat(np.eye(n), ITEMS, axis=0)], axis=1)
+    y = np.zeros((n * ITEMS, features * (n + 1)))
+    y[:, :features] = np.tile(_block("hierarchy"), (n, 1))
+    for c, block in enumerate(blocks):
+        y[c * ITEMS : (c + 1) * ITEMS, (c + 1) * features : (c + 2) * features] = block
+    return x, y
+
+
+def _block(structure: str) -> np.ndarray:
+    """Features of the items `(8, 15)`."""
+    features = tree_features(4)
+    if structure == "ring":
+        bump = np.array([0, 0.33, 0.66, 1, 1, 0.66, 0.33, 0])
+        turns = [np.roll(bump, -k) for k in range(8)]
+        return np.stack([np.ones(8), *turns, *turns[:6]], axis=1)
+    if structure == "cross":
+        pairs = [(0, 2), (1, 3), (4, 6), (5, 7)]
+        features[:, 3:7] = np.stack([np.isin(np.arange(8), p) for p in pairs], axis=1)
+    return features
