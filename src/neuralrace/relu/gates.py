@@ -188,7 +188,7 @@ def layers_of(net: Any) -> list[Layer]:
 
 
 def _torch_layers(net: Any) -> list[Layer]:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     def flat(module: Any) -> list[Any]:
         if isinstance(module, torch.nn.Sequential):
