@@ -285,7 +285,7 @@ def test_command_tells_what_python_finds(folder, capsys):
     assert len(found["equations"]) == (0 if found["no_equations"] else r.n_classes)
     sol = r.solve(strength=0.1, t1=20.0, save=50)
     true = nr.flow(task, nr.init.decoupled(r, 0.1), 20.0, 50)
-    table = columns(out / "network" / "curves.csv")
+    table = columns(out / "reduce" / "network" / "curves.csv")
     np.testing.assert_allclose(table["t"], sol.t)
     np.testing.assert_allclose(table["loss theory"], sol.loss, rtol=1e-6)
     np.testing.assert_allclose(table["loss flow"], true.loss, rtol=1e-6)
@@ -295,7 +295,7 @@ def test_command_tells_what_python_finds(folder, capsys):
     assert found["half_time"]["flow"] == pytest.approx(nr.learning_time(true, level), rel=1e-6)
     assert found["half_time"]["theory"] == pytest.approx(nr.learning_time(sol, level), rel=1e-6)
     names = ("equations.tex", "curves.csv", "curves.svg", "curves.pdf", "curves.png")
-    assert [Path(f) for f in found["files"]] == [out / "network" / n for n in names]
+    assert [Path(f) for f in found["files"]] == [out / "reduce" / "network" / n for n in names]
     assert all(Path(f).stat().st_size for f in found["files"])
     assert {p.name for p in (out / "network").iterdir()} == set(names)
 
@@ -308,7 +308,7 @@ def test_xor_example(capsys, tmp_path):
         "  B1: x->a, x->b, x->c, x->d, a->y, b->y, ... (8 in all)",
         "  tau dB1/dt = B1*(S - B1^2*D)/4",
         "  tau dB1/dt = B1*(1.4142 - 2.0*B1^2)/4",
-        f"written: {tmp_path / 'xor' / 'curves.png'}",
+        f"written: {tmp_path / 'reduce' / 'xor' / 'curves.png'}",
     ):
         assert line in text.splitlines()
     assert re.search(r"residual: \S+e-1\d, exact\n", text)
@@ -355,7 +355,7 @@ def test_coupled_modes_say_why_there_are_no_equations(folder, capsys):
     assert status == 0
     assert "basis: block" in text
     assert "equations: none. equations are scalar only where modes are decoupled" in text
-    assert "scalar only" in (folder / "out" / "network" / "equations.tex").read_text()
+    assert "scalar only" in (folder / "out" / "reduce" / "network" / "equations.tex").read_text()
     shared = network(folder, changed(("b: 4", "b: 9"), ("basis: auto", "basis: shared")))
     status, text, _ = command(capsys, shared, "--out", folder / "out")
     assert status == 0
