@@ -65,6 +65,19 @@ def _parser() -> argparse.ArgumentParser:
     own.add_argument("--json", action="store_true", help="print what is found as JSON")
     own.set_defaults(command=_reduce)
 
+    found = commands.add_parser("discover", help="which gated network is a ReLU network on data of your own?")
+    found.add_argument("file", metavar="FILE", help="npz file with inputs X (n, in) and targets Y (n, out)")
+    found.add_argument("--k", type=int, metavar="K", help="number of patterns (default: chosen)")
+    found.add_argument("--runs", type=int, default=3, metavar="N", help="networks to train (default: 3)")
+    found.add_argument("--hidden", default="700", metavar="N,N", help="sizes of ReLU layers (default: 700)")
+    found.add_argument("--std", type=float, default=7e-6, help="of initial weights (default: 7e-6)")
+    found.add_argument("--lr", type=float, default=1e-3, help="learning rate, summed loss (default: 1e-3)")
+    found.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
+    found.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
+    found.add_argument("--out", default="results", metavar="DIR", help="where files go (default: results)")
+    found.add_argument("--json", action="store_true", help="print what is found as JSON")
+    found.set_defaults(command=_discover)
+
     report = commands.add_parser("report", help="gather finished experiments into one HTML page")
     report.add_argument(
         "--out", default="results", metavar="DIR", help="where results are (default: results)"
@@ -149,6 +162,22 @@ def _reduce(given: Any) -> int:
 
     found = reduce_file(given.file, given.out)
     print(json.dumps(found.to_dict()) if given.json else found)
+    return 0
+
+
+def _discover(given: Any) -> int:
+    from neuralrace.relu.discovery_files import discover_file
+
+    try:
+        hidden = [int(size) for size in given.hidden.split(",")]
+    except ValueError:
+        raise InputError(f"--hidden must be sizes such as 700 or 420,420; got {given.hidden!r}") from None
+    chosen = {name: getattr(given, name) for name in ("k", "runs", "std", "lr", "steps", "seed")}
+    found, files = discover_file(given.file, given.out, hidden=hidden, **chosen)
+    if given.json:
+        print(json.dumps({**found.to_dict(), "files": [str(f) for f in files]}))
+    else:
+        print("\n".join([found.table(), *(f"  {f}" for f in files)]))
     return 0
 
 

@@ -1,5 +1,6 @@
 """ReLU networks: which gated linear network is this one? (theory section 8)"""
 
+from neuralrace.relu.discovery import Discovery, discover, mixed_share
 from neuralrace.relu.gates import Imitation, as_gdln, imitate
 from neuralrace.relu.patterns import (
     Maxima,
@@ -14,6 +15,7 @@ from neuralrace.relu.race import Race, context_candidates, pattern_candidates, r
 from neuralrace.relu.training import ReluNetwork, train
 
 __all__ = [
+    "Discovery",
     "Imitation",
     "Maxima",
     "Pathways",
@@ -21,9 +23,11 @@ __all__ = [
     "ReluNetwork",
     "as_gdln",
     "context_candidates",
+    "discover",
     "imitate",
     "implementable",
     "implementable_patterns",
+    "mixed_share",
     "pattern_candidates",
     "pattern_text",
     "predict_pathways",

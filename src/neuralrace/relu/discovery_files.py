@@ -1,0 +1,78 @@
+"""`neuralrace discover`: the patterns of ReLU networks on a user's data, as a table and a figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuralrace import plot
+from neuralrace.description import _arrays as read_arrays
+from neuralrace.errors import InputError
+from neuralrace.experiments.store import writable, write_text
+from neuralrace.relu.discovery import Discovery, checked_data, discover
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def discover_file(
+    path: str | Path, out: str | Path = "results", **keywords: Any
+) -> tuple[Discovery, tuple[Path, ...]]:
+    """`discover` on the arrays X and Y of an npz file; table and figure go to `out/discover/<its name>`."""
+    given = Path(path)
+    arrays = read_arrays(given)
+    missing = [name for name in ("X", "Y") if name not in arrays]
+    if missing:
+        raise InputError(f"{given} must hold the arrays X and Y; it holds {', '.join(arrays) or 'nothing'}")
+    x, y = checked_data(arrays["X"], arrays["Y"])
+    folder = writable(Path(out) / "discover" / given.stem)
+    keywords["every"] = max(1, min(100, keywords.get("steps", 8000) // 20))
+    found = discover(x, y, **keywords)
+    write_text(folder / "patterns.csv", _csv(found))
+    figure = draw(found)
+    return found, (folder / "patterns.csv", *plot.save(figure, folder, "discover"))
+
+
+def draw(found: Discovery) -> Figure:
+    """Mean gates of each cluster as a matrix, beside the distance for each number of clusters."""
+    with plot.style():
+        fig, (left, right) = plot.figure(1, 2, height=2.2, width_ratios=[2, 1])
+        image = left.imshow(found.centres, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="none")
+        left.set(
+            yticks=range(found.k),
+            yticklabels=[f"{share:.0%}" for share in found.shares],
+            xlabel="sample",
+            ylabel="share of weight",
+            title=f"{found.k} patterns",
+        )
+        left.spines[["top", "right"]].set_visible(True)
+        for row in range(1, found.k):
+            left.axhline(row - 0.5, color=plot.BLACK, lw=0.7)
+        fig.colorbar(image, ax=left, label="mean gate", pad=0.02)
+        k = np.array(list(found.elbow))
+        d = np.array(list(found.elbow.values()))
+        right.plot(k, d, "o-", color=plot.BLUE)
+        right.plot(found.k, found.elbow[found.k], "o", ms=8, mfc="none", color=plot.RED, label="chosen")
+        right.set(
+            xlabel="clusters", ylabel="distance of outputs", title="gated network against ReLU", xticks=k
+        )
+        right.set_ylim(0, 1.08 * d.max() if d.max() > 0 else 1)
+        right.legend()
+    return fig
+
+
+def _csv(found: Discovery) -> str:
+    """One row per pattern: share, ambiguity, then gate and mean gate on every sample."""
+    text = io.StringIO()
+    n = found.patterns.shape[1]
+    write = csv.writer(text, lineterminator="\n")
+    write.writerow(["share", "ambiguity", *(f"gate{i}" for i in range(n)), *(f"mean{i}" for i in range(n))])
+    for g, c, share, unclear in zip(
+        found.patterns, found.centres, found.shares, found.ambiguity, strict=True
+    ):
+        write.writerow([f"{share:.6g}", f"{unclear:.6g}", *map(int, g), *(f"{v:.6g}" for v in c)])
+    return text.getvalue()
