@@ -312,8 +312,8 @@ def test_xor_example(capsys, tmp_path):
     ):
         assert line in text.splitlines()
     assert re.search(r"residual: \S+e-1\d, exact\n", text)
-    assert re.search(r"time: \d+, chosen: the reduced system has then learnt all but 0.1%", text)
-    half = re.search(r"half learnt: at t = (\S+) in theory, at t = (\S+) in the flow", text)
+    assert re.search(r"time: \d+, chosen: the reduced system has then learned all but 0.1%", text)
+    half = re.search(r"half learned: at t = (\S+) in theory, at t = (\S+) in the flow", text)
     assert half is not None
     assert float(half[1]) == pytest.approx(float(half[2]), rel=1e-6)
     tex = (tmp_path / "reduce" / "xor" / "equations.tex").read_text()
@@ -364,7 +364,7 @@ def test_coupled_modes_say_why_there_are_no_equations(folder, capsys):
 
 
 def test_time_that_is_chosen_waits_for_late_modes(folder):
-    """The loss of a deep chain rests on long plateaus; the last mode must still be learnt."""
+    """The loss of a deep chain rests on long plateaus; the last mode must still be learned."""
     text = (
         "nodes: {x: 2, h: 3, k: 3, y: 2}\nedges: [[x, h], [h, k], [k, y]]\n"
         "inputs: [[1, 0], [0, 1]]\ntargets: [[5, 0], [0, 1]]\nstart: {strength: 0.02}\n"

@@ -15,7 +15,8 @@ from neuralrace import cli, experiments
 from neuralrace.errors import InputError
 from neuralrace.experiments import Claim, Parameters, Report, report
 from neuralrace.experiments.experiment import option
-from neuralrace.experiments.store import Parts, key_of, stacked, write, write_text
+from neuralrace.experiments.store import Parts, key_of, stacked
+from neuralrace.files import writable, write, write_text
 
 TOY = '''
 """A toy that doubles numbers; 1 < 2."""
@@ -510,6 +511,14 @@ def test_what_argparse_refuses(toy, capsys, arguments):
         cli.main(list(arguments))
     assert stop.value.code == 2
     assert "usage: neuralrace" in capsys.readouterr().err
+
+
+def test_a_folder_is_tried_without_leaving_one(tmp_path):
+    assert writable(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "kept").mkdir()
+    writable(tmp_path / "kept")
+    assert (tmp_path / "kept").is_dir()
 
 
 def test_unwritable_folder(toy, tmp_path, capsys):

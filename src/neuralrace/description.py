@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 import yaml
 
 from neuralrace.errors import InputError, array, choice, integer, number
+from neuralrace.files import read_npz
 from neuralrace.graph import Graph
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.task import Task
@@ -238,7 +238,7 @@ class _Reader:
             if path.suffix.lower() == ".csv":
                 return _columns(path)
             if path.suffix.lower() == ".npz":
-                return _arrays(path)
+                return read_npz(path)
             raise InputError(f"data must be an .npz or .csv file, got {path.name}")
 
     # -- parts of YAML -----------------------------------------------------------------------
@@ -310,16 +310,6 @@ def _listed(names: Any) -> str:
 
 
 # -- data files ------------------------------------------------------------------------------
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open("rb") as file, np.load(file) as found:
-            return {name: found[name] for name in found.files}
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or 'not an npz file'}") from None
-    except (ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile):
-        raise InputError(f"{path} cannot be read: it must be an npz file with arrays of numbers") from None
 
 
 def _matrix(path: Path) -> np.ndarray:

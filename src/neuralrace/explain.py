@@ -16,7 +16,7 @@ from neuralrace import init, plot
 from neuralrace.description import Description, read_description
 from neuralrace.dynamics import flow
 from neuralrace.errors import InputError
-from neuralrace.experiments.store import writable, write_text
+from neuralrace.files import writable, write_text
 from neuralrace.graph import Graph
 from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, reduce
@@ -24,7 +24,7 @@ from neuralrace.reduction.family import Strengths
 from neuralrace.reduction.reduction import Solution
 from neuralrace.trajectory import Trajectory
 
-LEARNT = 1e-3  # of the loss that can be learnt, what may be left at a chosen end
+LEARNED = 1e-3  # of the loss that can be learned, what may be left at a chosen end
 MOST_DOUBLINGS = 40
 MOST_SHOWN = 6  # classes, or edges of one
 MODES_SHOWN = 3
@@ -35,7 +35,7 @@ class Explanation:
     """A reduction with its solution, and the flow of the network from the same start.
 
     `theory` and `flow` have a leading axis of seeds where the start is random. `converged` says whether a
-    time that was not given could be chosen so that the reduced system has learnt; `distance` is how far
+    time that was not given could be chosen so that the reduced system has learned; `distance` is how far
     the start lies from the family of weights that the reduction speaks of, relative to its size.
     """
 
@@ -180,7 +180,7 @@ def _coordinates(r: Reduction) -> Callable[[dict[str, Any]], dict[str, Any]]:
 def _long_enough(
     r: Reduction, start: Strengths, solve: Callable[[float, Strengths], Solution]
 ) -> tuple[float, bool]:
-    """A time by which the reduced system has learnt what it can, and whether there is one."""
+    """A time by which the reduced system has learned what it can, and whether there is one."""
     contexts = r.task.moment_contexts
     untrained = sum(c.rest + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values()) for c in contexts)
     unit = 1 / max(
@@ -194,12 +194,12 @@ def _long_enough(
     t, goal = unit, np.inf
     for _ in range(MOST_DOUBLINGS):
         found = solve(t, large)
-        done = not found.outcome.startswith("finished") or goal - found.loss[-1] < 1e-3 * LEARNT * untrained
+        done = not found.outcome.startswith("finished") or goal - found.loss[-1] < 1e-3 * LEARNED * untrained
         goal = min(goal, float(found.loss[-1]))
         if done:
             break
         t *= 2
-    level = goal + LEARNT * (untrained - goal)
+    level = goal + LEARNED * (untrained - goal)
     t = unit
     for _ in range(MOST_DOUBLINGS):
         found = solve(t, start)
@@ -271,7 +271,9 @@ def _lines(x: Explanation) -> list[str]:
     half, true = x.half_times
     if np.isfinite(true).all():
         missed = "" if np.isfinite(half).all() else " (never, for some)"
-        lines.append(f"half learnt: at t = {_mean(half)} in theory{missed}, at t = {_mean(true)} in the flow")
+        lines.append(
+            f"half learned: at t = {_mean(half)} in theory{missed}, at t = {_mean(true)} in the flow"
+        )
     part = x.difference / max(float(np.max(first)), 1e-300)
     lines.append(
         f"largest difference of the losses: {x.difference:.2g} ({part:.2g} of the loss at the start)"
@@ -301,8 +303,8 @@ def _time(x: Explanation) -> str:
     if x.description.time is not None:
         return t
     if x.converged:
-        return f"{t}, chosen: the reduced system has then learnt all but {LEARNT:.1%} of what it can"
-    return f"{t}, chosen; the reduced system has NOT learnt all it can by then (set time for a longer run)"
+        return f"{t}, chosen: the reduced system has then learned all but {LEARNED:.1%} of what it can"
+    return f"{t}, chosen; the reduced system has NOT learned all it can by then (set time for a longer run)"
 
 
 def _count(n: int, what: str, plural: str = "s") -> str:

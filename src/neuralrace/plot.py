@@ -93,6 +93,7 @@ def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -
 def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     """Write a figure as SVG, PDF and PNG."""
     paths = []
+    folder.mkdir(parents=True, exist_ok=True)
     with style():
         for suffix in FORMATS:
             date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})

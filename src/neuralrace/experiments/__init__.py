@@ -14,7 +14,8 @@ from typing import Any
 from neuralrace import plot
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters
-from neuralrace.experiments.store import Parts, key_of, writable, write_text
+from neuralrace.experiments.store import Parts, key_of
+from neuralrace.files import writable, write_text
 from neuralrace.trajectory import versions
 
 NAMES = ("xor", "contextual", "routing", "sharing", "initialisation", "images", "separability")
@@ -118,7 +119,7 @@ def run(
 def _code(chosen: Experiment) -> list[Path]:
     """The files on which the numbers of an experiment depend: its own and the library's."""
     package = Path(__file__).parents[1]
-    apart = ("cli.py", "plot.py", "description.py", "explain.py", "experiments")
+    apart = ("cli.py", "plot.py", "description.py", "explain.py", "files.py", "experiments")
     core = [f for f in package.rglob("*.py") if f.relative_to(package).parts[0] not in apart]
     return [*core, Path(str(import_module(chosen.compute.__module__).__file__))]
 

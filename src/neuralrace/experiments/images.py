@@ -101,7 +101,7 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, n
         "trained": on,
         "untrained": off.mean(axis=1) if off.size else np.full(p.seeds, np.nan),
         "loss": run.loss[:, -1],
-        "diverged": np.array([o.startswith("diverged") for o in run.outcomes]),
+        "failed": np.array([not o.startswith(("finished", "reached")) for o in run.outcomes]),
     }
 
 
@@ -179,6 +179,9 @@ def claims(p: Images, r: Results) -> list[Claim]:
             for kind, title in KINDS.items()
         ),
         Claim.below(f"{worse}, gain {p.gains[0]:g}", "neural_race Fig. 7d, 10", 0.05, gap[0], few),
+        Claim.near(
+            "runs that diverged or met the step limit", fig, 0, sum(v["failed"].sum() for v in r.values()), 0
+        ),
         Claim.above(f"{worse}, gain {p.gains[-1]:g}", "neural_race Fig. 7d, 10", 0.3, gap[-1]),
     ]
 
@@ -196,5 +199,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (1.0, 70),
+    (1.8, 70),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from neuralrace.errors import InputError
 from neuralrace.experiments import Report, names
 from neuralrace.experiments.experiment import Claim
-from neuralrace.experiments.store import writable, write_text
+from neuralrace.files import writable, write_text
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem }

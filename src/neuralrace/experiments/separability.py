@@ -184,5 +184,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.3, 2.0),
+    (0.2, 0.3),
 )

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.errors import InputError
+from neuralrace.files import read_npz, write
 
 
 class Parts:
@@ -73,9 +71,8 @@ class Parts:
 def _stored(path: Path) -> dict[str, Any] | None:
     """The arrays of a finished part; None where there is none that can be read."""
     try:
-        with path.open("rb") as file, np.load(file) as stored:
-            found = {k: stored[k] for k in stored.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, KeyError):
+        found = read_npz(path)
+    except InputError:
         return None
     return found if "seconds" in found else None
 
@@ -91,34 +88,3 @@ def key_of(settings: dict[str, Any], files: Iterable[Path]) -> str:
     for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def write(path: Path, fill: Callable[[Any], Any]) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    write(path, lambda file: file.write(text.encode()))
-
-
-def writable(folder: Path) -> Path:
-    """`folder`, made if need be; refused where nothing can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        raise InputError(
-            f"out must be a folder that can be written, got {folder}: {error.strerror}"
-        ) from None

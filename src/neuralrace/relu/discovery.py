@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.dynamics import descend, flow
 from neuralrace.errors import InputError, array, choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.network import predict
-from neuralrace.relu.gates import _own as own_network
+from neuralrace.relu.gates import own_network
 from neuralrace.relu.patterns import pattern_text
 from neuralrace.relu.training import ReluNetwork, relu_chain, step_gates, train
 from neuralrace.task import Task
 
-LEARNT = 0.01  # of the initial loss, what a run that has converged may leave
+LEARNED = 0.01  # of the initial loss, what a run that has converged may leave
 STARTED = 0.9  # a run that leaves more than this has learned nothing
 CLOSE = 0.005  # distances, relative to the targets, that count as equal
 MOST_NUMBERS = 20_000_000  # in the patterns that are clustered
@@ -357,8 +356,8 @@ def _checked(seen: list[_Seen]) -> tuple[list[_Seen], list[str]]:
             "try more steps, another lr or a larger std"
         )
     warnings = []
-    if (losses > LEARNT).any():
-        which = ", ".join(str(r) for r in np.flatnonzero(losses > LEARNT))
+    if (losses > LEARNED).any():
+        which = ", ".join(str(r) for r in np.flatnonzero(losses > LEARNED))
         cure = "more steps or another lr" if here else "a network that was trained longer on these X and Y"
         warnings.append(
             f"not converged: last loss {losses.max():.3g} of that of a silent network (run {which}); "
@@ -506,11 +505,7 @@ def _trained(one: _Seen, patterns: np.ndarray, layer: int) -> np.ndarray:
     weights = {first: w1[:, : x.shape[1]], second: w2}
     if bias:
         weights |= {"h1": w1[:, -1], "y": q @ start["y"]}
-    settings = net.trajectory.settings
-    if settings["method"] == "descend":
-        path = descend(task, weights, settings["lr"], settings["steps"], net.t)
-    else:
-        path = flow(task, weights, settings["t1"], net.t)
+    path = net.beside(task, weights)
     apart = predict(task, path.weights)["y"] - outputs[: len(path.t)] @ q.T
     return np.sqrt((apart**2).sum(axis=(1, 2)) / (y**2).sum())
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace import plot
-from neuralrace.description import _arrays as read_arrays
 from neuralrace.errors import InputError
-from neuralrace.experiments.store import writable, write_text
+from neuralrace.files import read_npz, writable, write_text
 from neuralrace.relu.discovery import Discovery, checked_data, discover
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def discover_file(
 ) -> tuple[Discovery, tuple[Path, ...]]:
     """`discover` on the arrays X and Y of an npz file; table and figure go to `out/discover/<its name>`."""
     given = Path(path)
-    arrays = read_arrays(given)
+    arrays = read_npz(given)
     missing = [name for name in ("X", "Y") if name not in arrays]
     if missing:
         raise InputError(f"{given} must hold the arrays X and Y; it holds {', '.join(arrays) or 'nothing'}")
@@ -46,6 +45,7 @@ def draw(found: Discovery) -> Figure:
             yticks=range(found.k),
             yticklabels=[f"{share:.0%}" for share in found.shares],
             xlabel="sample",
+            xticks=np.unique(np.linspace(0, found.patterns.shape[1] - 1, 9).astype(int)),
             ylabel="share of weight",
             title=f"{found.k} patterns",
         )
@@ -60,7 +60,8 @@ def draw(found: Discovery) -> Figure:
         right.set(
             xlabel="clusters", ylabel="distance of outputs", title="gated network against ReLU", xticks=k
         )
-        right.set_ylim(0, 1.08 * d.max() if d.max() > 0 else 1)
+        top = d.max() if d.max() > 0 else 1.0
+        right.set_ylim(-0.04 * top, 1.08 * top)
         right.legend()
     return fig
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.dynamics import descend, flow
 from neuralrace.errors import InputError, array, choice
 from neuralrace.graph import Graph
 from neuralrace.network import predict
@@ -39,7 +38,7 @@ def as_gdln(net: Any, i: int = -1, X: Any = None, Y: Any = None) -> tuple[Task, 
     else:
         if X is None or Y is None:
             raise InputError("X and Y, the inputs and targets, are needed with weights or a torch module")
-        weights, graph = _own(net)
+        weights, graph = own_network(net)
         x, y = array("X", X, (None, graph.nodes["x"])), array("Y", Y, (None, graph.nodes["y"]))
     linear = Graph(graph.nodes, graph.edges, biases=graph.biases)
     gates = dict(zip(graph.hidden, step_gates(graph, weights, x), strict=True))
@@ -102,11 +101,7 @@ def imitate(net: ReluNetwork, task: Task, matching: str = "members", at: int = -
     for e, (source, target) in g.edges.items():
         given = w1[units[target]][:, columns[source]] if source in g.inputs else w2[:, units[source]]
         weights[e] = given if given.size else np.zeros(small.graph.shapes[e])
-    settings = net.trajectory.settings
-    if settings["method"] == "descend":
-        path = descend(small, weights, settings["lr"], settings["steps"], net.t)
-    else:
-        path = flow(small, weights, settings["t1"], net.t)
+    path = net.beside(small, weights)
     n = len(path.t)
     apart = predict(small, path.weights)[g.outputs[0]] - predict(net.task, _first(net.weights, n))["y"]
     distance = np.sqrt((apart**2).sum(axis=(1, 2)) / (net.Y**2).sum())
@@ -143,7 +138,7 @@ def _columns(net: ReluNetwork, task: Any) -> dict[str, list[int]]:
 # -- weights from elsewhere ------------------------------------------------------------------
 
 
-def _own(net: Any) -> tuple[dict[str, np.ndarray], Graph]:
+def own_network(net: Any) -> tuple[dict[str, np.ndarray], Graph]:
     """Weights by name, and the chain they belong to."""
     layers = layers_of(net)
     if len(layers) < 2:

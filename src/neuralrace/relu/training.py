@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,6 +102,14 @@ class ReluNetwork:
     def predict(self, i: int) -> np.ndarray:
         """Outputs at save index i, `(n, size)`."""
         return predict(self.task, self.at(i))["y"]
+
+    def beside(self, task: Task, weights: Mapping[str, Any]) -> Trajectory:
+        """Another network, trained as this one was and saved at the same times."""
+        s = self.trajectory.settings
+        if s["method"] == "flow":
+            return flow(task, weights, s["t1"], self.t)
+        names = ("batch_size", "momentum", "optimizer", "seed")
+        return descend(task, weights, s["lr"], s["steps"], self.t, **{n: s[n] for n in names})
 
     def run(self, k: int) -> ReluNetwork:
         """One of several seeds, by its place."""

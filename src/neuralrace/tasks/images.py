@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from math import isqrt
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from neuralrace.errors import InputError, choice, integer
+from neuralrace.files import read_npz
 from neuralrace.graph import Graph
 from neuralrace.task import Context, Task
 from neuralrace.tasks.routing import trained_pairs
@@ -75,12 +75,11 @@ def _chosen(
 def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, Labelled]:
     file = _find(name, path)
     if file is not None:
-        try:
-            with np.load(file) as data:
-                x, y = ([data[f"{k}_{part}"] for part in ("train", "test")] for k in "xy")
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            wanted = "x_train, y_train, x_test and y_test"
-            raise InputError(f"path must be an npz file with {wanted}, got {file}: {error}") from None
+        data = read_npz(file)
+        missing = [n for n in ("x_train", "y_train", "x_test", "y_test") if n not in data]
+        if missing:
+            raise InputError(f"path must be an npz file with x_train, y_train, x_test and y_test, got {file}")
+        x, y = ([data[f"{k}_{part}"] for part in ("train", "test")] for k in "xy")
     else:
         from sklearn.datasets import fetch_openml
 
