@@ -15,6 +15,24 @@ def growing_strengths(family: Family, w: Mapping[str, np.ndarray]) -> Strengths:
     return {e: np.einsum("...ik,...ij,...jk->...k", at(e, 1), w[e], at(e, 0)) for e in family.graph.edges}
 
 
+def growing_blocks(family: Family, modes: Family, w: Mapping[str, np.ndarray]) -> Strengths:
+    """Blocks `Q_t^T W_e Q_s` of a block family, Q the span of the hidden directions in which `modes` grow.
+
+    What of the weights lies outside these directions decays or stays as small as it was.
+    """
+    g, at = family.graph, growing_frames(modes, w)
+
+    def span(edge: str, end: int) -> np.ndarray:
+        if g.edges[edge][end] not in g.hidden:
+            return (family.right, family.left)[end][edge]
+        u, s, _ = np.linalg.svd(at(edge, end), full_matrices=False)
+        u = np.where(s[..., None, :] > 1e-8 * s[..., None, :1], u, 0.0)
+        wide = family.shape[edge][1 - end]
+        return np.pad(u, [(0, 0)] * (u.ndim - 1) + [(0, max(0, wide - u.shape[-1]))])[..., :wide]
+
+    return {e: np.swapaxes(span(e, 1), -1, -2) @ w[e] @ span(e, 0) for e in g.edges}
+
+
 def outside(family: Family, w: Mapping[str, np.ndarray]) -> np.ndarray:
     """Share of the squared norm of weights `(..., out, in)` outside the sums of modes `b_e r_t r_s^T`,
     with the hidden directions r in which the network grows."""

@@ -16,7 +16,7 @@ from neuralrace.network import precision, predict
 from neuralrace.reduction.certificate import leaving, random_points
 from neuralrace.reduction.equations import TiedLoss, refuse, tied_loss, write
 from neuralrace.reduction.family import FAMILIES, Family
-from neuralrace.reduction.growth import growing_strengths, outside
+from neuralrace.reduction.growth import growing_blocks, growing_strengths, outside
 from neuralrace.reduction.integrate import tied_flow
 from neuralrace.reduction.ties import Classes, refine
 from neuralrace.task import Task
@@ -218,11 +218,13 @@ class Reduction:
     def strengths(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Strengths from which the reduced system follows a network that starts at these weights.
 
-        Coordinates, if the weights lie in the family; else what of them grows in each mode.
+        Coordinates, if the weights lie in the family; else what of them grows: in each mode, or as blocks.
         """
         w = self.task.graph.check_weights(weights)
-        if self.basis == "block" or self.distance(w) < 1e-6:
+        if self.distance(w) < 1e-6:
             return self.family.project(w)
+        if self.basis == "block":
+            return growing_blocks(self.family, FAMILIES["pathwise"](self.task, np.random.default_rng(0)), w)
         return growing_strengths(self.family, w)
 
     def _check(self, b: Mapping[str, Any]) -> dict[str, np.ndarray]:
