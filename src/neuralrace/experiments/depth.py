@@ -392,5 +392,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.4, 130),
+    (0.4, 150),
 )
