@@ -25,14 +25,13 @@ def test_blocks_of_weights_in_the_family_are_their_coordinates():
         assert np.allclose(found, b[e])
 
 
-def test_closed_loss_is_the_loss_of_its_strengths_at_both_ends():
-    """At the start nothing but b0 is there; in the end all is learned."""
-    p = context_count.ContextCount(strength=1e-3, t1=1000.0)
-    found = context_count.theory(3, p)
-    assert np.isclose(found["closed loss"][0], 96, rtol=1e-4)
-    assert found["closed loss"][-1] < 1e-6
-    assert np.abs(found["closed"] - found["alone"]).max() < 1e-6
-    assert np.abs(found["closed loss"] - found["joint loss"]).max() > 5
+def test_closed_loss_starts_with_nothing_and_ends_with_everything_learned():
+    x, y = nr.tasks.contexts(4).arrays
+    left = y - x @ np.linalg.pinv(x) @ y
+    patterns = np.repeat(1 - np.eye(4), 8, axis=1)
+    found = context_count._closed_loss(x, y, left, patterns, np.array([0.0, 1e4]), 1e-8, 4)
+    assert np.isclose(found[0], 128, rtol=1e-6)
+    assert found[1] < 1e-12
 
 
 def test_two_stages_are_exact_while_the_network_is_linear():
@@ -81,5 +80,5 @@ def test_experiments(tmp_path):
     assert found["C = 3, common pathway settled: closed form - flow"].holds
     assert found["C = 3, trained together: block reduction - flow, loss / initial"].holds
     assert not found["C = 3, trained together: closed form - flow, loss / initial"].holds
-    with pytest.raises(ValueError, match="counts must be a whole number of at least 3"):
+    with pytest.raises(ValueError, match="counts must be at least 3, got 2"):
         nr.experiments.run("context-count", out=tmp_path, changes={"counts": (2,)})

@@ -88,11 +88,13 @@ def staged(net: nr.relu.ReluNetwork) -> np.ndarray:
     linear = net.beside(nr.Task(graph, x, y, gates={"h1": open_.astype(float)}), net.at(0))
     on, _, size = _signs(linear, x)
     first = np.flatnonzero((on * size * live).sum(axis=1) >= 0.99 * (size * live).sum(axis=1))[-1]
+    left = round(net.steps[-1] - net.steps[first])
+    if not left:
+        return net.scale * linear.loss
     by_context = (linear.weights["x->h1"][-1] @ x.T).reshape(units, -1, 8).mean(axis=2) > 0
     gates = np.repeat(by_context, 8, axis=1).T & open_
     task = nr.Task(graph, x, y, gates={"h1": gates.astype(float)})
     start = {e: w[first] for e, w in linear.weights.items()}
-    left = round(net.steps[-1] - net.steps[first])
     rest = nr.descend(task, start, net.scale * net.lr, left, net.t[: len(net.t) - first])
     return net.scale * np.append(linear.loss[:first], rest.loss)
 
