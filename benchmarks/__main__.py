@@ -21,6 +21,7 @@ CASES = {
     "flow": "flow",
     "ladder": "ladder",
     "wide": "wide",
+    "relu-training": "relu_training",
     "reduction": "reduction",
     "import": "importing",
 }

@@ -469,3 +469,23 @@ def test_wrong_input_says_what_is_wrong(small):
     ):
         with pytest.raises(nr.errors.InputError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_readout_in_the_span_of_the_targets_is_the_network_that_starts_there(bias):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(5, 3)), rng.normal(size=(5, 2)) @ rng.normal(size=(2, 7))
+    settings = {"hidden": [6, 4], "std": 0.4, "lr": 0.02, "steps": 200, "save": 5, "bias": bias}
+    net = nr.relu.train(x, y, seed=range(2), readout="targets", **settings)
+    start = {e: w[:, 0] for e, w in net.weights.items()}
+    outside = np.eye(7) - np.linalg.pinv(y) @ y
+    assert np.abs(outside @ start["h2->y"]).max() < 1e-12
+    plain = nr.relu.train(x, y, weights=start, **settings)
+    assert np.allclose(net.loss, plain.loss, rtol=1e-10)
+    for e, w in net.weights.items():
+        assert np.allclose(w, plain.weights[e], atol=1e-10)
+    assert net.run(0).predict(-1).shape == (5, 7)
+    gates = nr.relu.train(x, y, seed=range(2), readout="targets", save_weights=False, **settings)
+    assert np.array_equal(gates.gates(-1)[0], net.gates(-1)[0])
+    with pytest.raises(ValueError, match="readout must be one of all, targets"):
+        nr.relu.train(x, y, readout="some", **settings)

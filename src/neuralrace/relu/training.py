@@ -144,6 +144,7 @@ def train(
     method: str = "descend",
     save_weights: bool = True,
     weights: Any = None,
+    readout: str = "all",
     **keywords: Any,
 ) -> ReluNetwork:
     """Train a ReLU network with `hidden` layers on inputs `X` `(n, in)` and targets `Y` `(n, out)`.
@@ -152,6 +153,10 @@ def train(
     from normal weights of standard deviation `std`, or from `weights`; the output is linear. Several seeds
     are trained in one call. `save` is a number of times, or times in the units of `net.t`. With
     `save_weights=False` only gates are kept, a byte per unit and sample.
+
+    `readout="targets"` starts the readout in the span of the targets (the random one, projected on it), where
+    it then stays by itself, so that only so many outputs need be computed. From small weights nothing that
+    is learned differs: the part left out would only decay.
 
     `method="flow"` follows the gradient flow for as long as `steps` steps would take, by an adaptive solver,
     the faster the fewer units switch (rtol 1e-3 and atol 1e-2 by default: where many units slide along a
@@ -170,11 +175,19 @@ def train(
         raise InputError(f"hidden must list the sizes of the ReLU layers, at least one; got {hidden!r}")
     choice("reduction", reduction, ("sum", "mean"))
     choice("method", method, ("descend", "flow"))
+    choice("readout", readout, ("all", "targets"))
     lr, steps = number("lr", lr, above=0), integer("steps", steps)
     graph = relu_chain([x.shape[1], *hidden, y.shape[1]], bool(bias))
     task = Task(graph, x, y)
     w = gaussian(graph, std, seed) if weights is None else weights
     scale = len(x) if reduction == "sum" else 1
+    full, span = task, None
+    if readout == "targets":
+        _, sizes, v = np.linalg.svd(y, full_matrices=False)
+        span = v[sizes > 1e-12 * sizes[0]].T if sizes[0] else v[:1].T  # (out, k)
+        w = _readout(graph, graph.check_weights(w), span.T)
+        graph = relu_chain([x.shape[1], *hidden, span.shape[1]], bool(bias))
+        task = Task(graph, x, y @ span)
     if keywords.get("stop_loss") is not None:
         keywords["stop_loss"] = number("stop_loss", keywords["stop_loss"], above=0) / scale
     if not save_weights:
@@ -187,7 +200,21 @@ def train(
     else:
         keywords = {"rtol": 1e-3, "atol": 1e-2, **keywords}
         path = flow(task, w, lr * scale * steps, save, save_weights=save_weights, **keywords)
-    return ReluNetwork(task, path, reduction, lr)
+    if span is not None:
+        path = replace(path, weights=_readout(graph, path.weights, span))
+    return ReluNetwork(full, path, reduction, lr)
+
+
+def _readout(graph: Graph, weights: Mapping[str, Any], turn: np.ndarray) -> dict[str, Any]:
+    """Weights whose outputs are those of `weights`, times `turn` from the left."""
+    w = dict(weights)
+    if not w:
+        return w
+    last = graph.incoming["y"][0]
+    w[last] = turn @ np.asarray(w[last])
+    if "y" in w:
+        w["y"] = np.asarray(w["y"]) @ turn.T
+    return w
 
 
 def relu_chain(sizes: Sequence[int], bias: bool = False) -> Graph:
