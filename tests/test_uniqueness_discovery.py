@@ -112,11 +112,13 @@ def test_conditions_count_units_by_size():
     assert np.isclose(uniqueness.conditions(trained([w1, w2]))["match"][0, -1], 47 / 48, atol=1e-4)
 
 
-def test_uniqueness_experiment(tmp_path):
+def test_uniqueness_experiment(tmp_path, monkeypatch):
+    monkeypatch.setattr(uniqueness, "race", lambda kind, p: {"1": 3.0, "2": 2.0, "1+2": 2.5})
     changes = {"seeds": 1, "hidden": 80, "save": 11, "stride": 500, "steps": 1200, "std": 1e-4}
     report = nr.experiments.run("uniqueness", quick=True, out=tmp_path, changes=changes)
     claims = found(report)
-    assert claims["same: race, time of two contexts / of one"].holds
+    assert claims["same: race, time of two contexts / of one"].measured == 2 / 3
+    assert not claims["same: race, time of all pathways / of two contexts"].holds
     for kind in ("same", "different"):
         assert claims[f"{kind}: largest singular value, other gates of a unit / always open"].holds
         assert claims[f"{kind}: on the residual, one context / the two others"].holds
@@ -125,6 +127,8 @@ def test_uniqueness_experiment(tmp_path):
     # Pathways of one context stay nearly as they were where contexts have the same structure.
     name = "largest one-context / mean two-context pathway at the end, in one network"
     assert claims[f"same: {name}"].measured < 0.02 < claims[f"different: {name}"].measured
+    late = "largest one-context / mean two-context pathway, started on the residual"
+    assert claims[f"same: {late}"].measured > 0.5
 
 
 # -- discovery -------------------------------------------------------------------------------
@@ -163,7 +167,9 @@ def test_decomposition_is_orthonormal_and_that_of_the_data():
 
 
 def test_linear_background_experiment(tmp_path):
-    report = nr.experiments.run("linear-background", quick=True, out=tmp_path, changes={"hidden": 16, "save": 151})
+    report = nr.experiments.run(
+        "linear-background", quick=True, out=tmp_path, changes={"hidden": 16, "save": 151}
+    )
     claims = found(report)
     failing = {name for name, c in claims.items() if not c.holds and "Eq. 7 / network" not in name}
     assert failing == {"half times with inputs twice as large, Syx the same / plain - 1"}
