@@ -138,7 +138,14 @@ def test_uniqueness_experiment(tmp_path, monkeypatch):
 def test_plain_clusters_are_compared_with_the_answer(right):
     signs = [[1, 1, 1], [1, 1, -1], [1, -1, 1], [-1, 1, 1]] if right else [*np.eye(3) - 0.5, [1, 1, 1]]
     w1 = np.concatenate([np.zeros((4, 8)), np.array(signs)], axis=1)
-    assert discovery.plain(trained([w1, np.full((60, 4), 1e-3)]), 0, 1) is right
+    assert discovery.plain(trained([w1, np.full((60, 4), 1e-3)]), 0, 1, True) is right
+
+
+def test_silent_units_spoil_plain_clusters():
+    signs = np.array([[1, 1, 1], [1, 1, -1], [1, -1, 1], [-1, 1, 1], *[[-1, -1, -1]] * 9])
+    net = trained([np.concatenate([np.zeros((13, 8)), signs], axis=1), np.full((60, 13), 1e-3)])
+    assert discovery.plain(net, 0, 10, False)
+    assert not discovery.plain(net, 0, 10, True)
 
 
 def test_discovery_experiment(tmp_path):

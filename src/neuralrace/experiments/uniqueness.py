@@ -341,5 +341,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.4, 4.0),
+    (0.4, 6.0),
 )
