@@ -20,7 +20,7 @@ from neuralrace.trajectory import versions
 
 NAMES = (
     "xor", "contextual", "routing", "sharing", "initialisation", "images",
-    "separability", "contexts", "context-count", "depth",
+    "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
 )  # fmt: skip
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]
