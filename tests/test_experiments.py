@@ -544,6 +544,18 @@ def test_report_command(toy, out, capsys):
     assert (status, text, err) == (0, f"report: {out / 'report.html'}\n", "")
 
 
+def test_experiments_side_by_side(out, capsys):
+    small = ("--seeds", "2", "--set", "contextual.samples=50", "--set", "linear-background.hidden=8")
+    names = ("linear-background", "contextual")
+    status, text, err = command(capsys, "run", *names, "--quick", *small, "--jobs", "2", "--out", out)
+    assert (status in (0, 1), err) == (True, "")
+    assert [line.split(":")[0] for line in text.splitlines() if line[0] != " "] == [*names, "report"]
+    again = command(capsys, "run", *names, "--quick", *small, "--jobs", "1", "--out", out)
+    assert [c for c in again[1].splitlines() if c[0] == " "] == [c for c in text.splitlines() if c[0] == " "]
+    status, _, err = command(capsys, "run", *names, "--jobs", "0", "--out", out)
+    assert (status, err) == (2, "neuralrace: --jobs must be at least 1, got 0\n")
+
+
 def test_interrupt(toy, out, capsys):
     toy.BREAK.append(1)
     status, text, err = command(capsys, "run", "toy", "--quick", "--out", out)
