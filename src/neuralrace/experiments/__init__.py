@@ -18,7 +18,17 @@ from neuralrace.experiments.store import Parts, key_of
 from neuralrace.files import writable, write_text
 from neuralrace.trajectory import versions
 
-NAMES = ("xor", "contextual", "routing", "sharing", "initialisation", "images", "separability")
+NAMES = (
+    "xor",
+    "contextual",
+    "routing",
+    "sharing",
+    "initialisation",
+    "images",
+    "separability",
+    "chains",
+    "phase-portraits",
+)
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]
 
