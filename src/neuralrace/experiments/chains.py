@@ -340,13 +340,13 @@ def logistic_time(a0: float) -> float:
 
 def learning_time(p: Chains, r: Results) -> tuple[Figure, str]:
     fig, (a, b) = plot.figure(1, 2, height=2.9)
-    grids = (a, "depth", p.depths, range(1, max(p.depths) + 1)), (b, "gain", p.gains, p.gains)
+    every = range(1, max(p.depths) + 1)
     for kind, colour in KINDS.items():
-        for ax, name, x, fine in grids:
-            start = p.before if kind == "pretrained" else p.gain
-            line = [
-                theory(p, kind, v, start) if name == "depth" else theory(p, kind, p.deep, v) for v in fine
-            ]
+        start = p.before if kind == "pretrained" else p.gain
+        for ax, name, x, fine, line in (
+            (a, "depth", p.depths, every, [theory(p, kind, depth, start) for depth in every]),
+            (b, "gain", p.gains, p.gains, [theory(p, kind, p.deep, gain) for gain in p.gains]),
+        ):
             plot.theory(ax, list(fine), line, colour, lw=1)
             plot.points(ax, x, r[name][kind].T, colour, kind, fmt=MARKS[kind])
             which = {"small random": 0, "orthogonal": 1}.get(kind)
