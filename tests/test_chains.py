@@ -138,7 +138,7 @@ def test_what_mixed_pathways_keep(race):
 
 def test_what_wide_networks_of_pathways_keep():
     assert [len(depths) for depths in portraits.MIXED] == [2, 3, 4, 5]
-    found = portraits.mixed(3, portraits.PhasePortraits(layers=(0.8,), width=3))
+    found = portraits.mixed(1, portraits.PhasePortraits(layers=(0.8,), width=3))
     assert set(found) == {"balance", "curve", "invariant", "strength"}
     assert all(v < 1e-8 for v in found.values()), found
 
