@@ -216,6 +216,75 @@ def test_pathway_invariant(depth):
     np.testing.assert_allclose(exact.pathway_invariant(p, depth, 1.3), want, rtol=1e-13)
 
 
+def test_pathway_field():
+    p, depths, sigma, h = np.array([[0.3, -0.2], [0.1, 1.0], [0.5, 0.0]]), [1, 2, 4], 0.8, 1e-6
+    k, velocity = exact.pathway_field(p, 3.0, depths, sigma)
+    for j in range(2):
+        near = exact.pathways([0.0, h, 2 * h], 3.0, depths, p[:, j], sigma)
+        np.testing.assert_allclose(k[:, j], near[:, 0], rtol=1e-13, atol=1e-15)
+        slope = (4 * near[:, 1] - near[:, 2] - 3 * near[:, 0]) / (2 * h)
+        np.testing.assert_allclose(velocity[:, j], slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 7, 15])
+def test_asymptotic_forms(depth):
+    """Eq. 25 with its constant; at depth 2 a logarithm, where Eq. 25-26 as printed divide by zero."""
+    sigma, p = 1.3, np.array([30.0, 100.0, 300.0])
+    with mp.workdps(60):
+        n, end = mp.mpf(depth), mp.mpf(0)
+        if depth > 2:
+            end = mp.sqrt(mp.pi) / 2 * mp.gamma(n / 2 - 1) / mp.gamma((n - 1) / 2)
+
+        def invariant(v):
+            return mp.mpf(v) * mp.hyp2f1(0.5, (n - 1) / 2, 1.5, -(mp.mpf(v) ** 2))
+
+        true = np.array([float(invariant(v)) for v in p])
+        tail = np.array([float(end - invariant(v)) for v in p])
+    found = exact.pathway_far(p, depth, sigma) / sigma ** (2 - depth)
+    if depth == 1:
+        np.testing.assert_allclose(found, true, rtol=1e-14)
+    elif depth == 2:
+        np.testing.assert_allclose(true - found, 1 / (4 * p**2), rtol=2e-3)
+    else:
+        share = p ** (2.0 - depth) / (depth - 2) / tail - 1
+        np.testing.assert_allclose(share, (depth - 1) * (depth - 2) / (2 * depth * p**2), rtol=0.02)
+        np.testing.assert_allclose(found, float(end) - p ** (2.0 - depth) / (depth - 2), rtol=1e-13)
+
+
+def test_great_depth():
+    """Where p^2 depth is of order 1, the invariant tends to an error function as 1/depth."""
+    worst = []
+    for depth in (10, 40, 160):
+        p = np.linspace(0.1, 2.5, 25) / np.sqrt(depth)
+        ratio = exact.pathway_deep(-p, depth, 1.1) / exact.pathway_invariant(-p, depth, 1.1)
+        worst.append(np.abs(ratio - 1).max())
+    np.testing.assert_allclose(np.diff(np.log(worst)) / np.log(4), -1, atol=0.1)
+    assert worst[-1] < 0.01
+
+
+def test_pathway_split():
+    s, c = np.array([0.5, 10.0, 1e6]), np.array([-3.0, -1e-3, 0.2])
+    for depth, m in ((3, 1 / 3), (7, 5 / 7), (math.inf, 1.0)):
+        b = exact.pathway_split(s, c, depth)
+        np.testing.assert_allclose((s - b) ** -m - b**-m, c, rtol=1e-8)  # Eq. 26, 27
+        np.testing.assert_allclose(exact.pathway_split(s, -c, depth), s - b, rtol=1e-9)
+        assert exact.pathway_split(10.0, 0.0, depth) == pytest.approx(5.0)
+    printed = (c * s - 2 + np.sqrt((c * s - 2) ** 2 + 4 * s * c)) / (2 * c)  # Eq. 30
+    np.testing.assert_allclose(exact.pathway_split(s, c), printed, rtol=1e-6)
+    np.testing.assert_allclose(exact.pathway_split(10.0, [1e9, -1e9]), [10, 0], atol=1e-8)  # Eq. 31
+
+
+def test_split_of_the_flow():
+    """C' of Eq. 27 is 2 - D times the invariant's C of Eq. 22 and 25, so its sign is the other one."""
+    depth, start, s = 4, [0.1, 0.05], 1e6
+    c = (2 - depth) * np.subtract(*(exact.pathway_invariant(v, depth) for v in start))
+    assert c < 0
+    weaker = exact.pathways(1e3, s, [depth, depth], start)[1]
+    assert exact.pathway_split(s, c, depth) == pytest.approx(weaker, rel=1e-3)
+    assert exact.pathway_split(s, c) < 0.2 * weaker  # Eq. 30 has the power of infinite depth
+    assert weaker < s / 100
+
+
 SIZES = [
     (3, 3, 3, 0.0, 0.1),
     (4, 2, 3, 0.5, 0.3),
@@ -280,6 +349,7 @@ def test_traced():
         (lambda t, delta, a0: exact.separability_loss(t, delta, "xor", a0), (5.0, 0.4, 0.01)),
         (lambda t, s, d, b0: exact.context_strength(t, s, d, 4, b0), (5.0, 0.4, 0.7, 0.01)),
         (lambda p, sigma: exact.pathway_invariant(p, 4, sigma), (0.7, 1.2)),
+        (lambda s, c: exact.pathway_split(s, c, 5), (3.0, -0.7)),
     ]  # fmt: skip
     for f, args in checks:
         with jax.enable_x64(True):
@@ -356,6 +426,11 @@ WRONG = [
     ("depths", lambda: exact.pathways(1.0, 1.0, 3, [0.1])),
     ("p0", lambda: exact.pathways(1.0, 1.0, [2, 2], [0.1, 0.1, 0.1])),
     ("sigma", lambda: exact.pathway_invariant(1.0, 2, sigma=0.0)),
+    ("p", lambda: exact.pathway_far(0.0, 3)),
+    ("depth", lambda: exact.pathway_deep(1.0, 1)),
+    ("depth", lambda: exact.pathway_split(1.0, 1.0, 2)),
+    ("s", lambda: exact.pathway_split(-1.0, 1.0)),
+    ("p", lambda: exact.pathway_field([0.1, 0.2, 0.3], 1.0, [2, 2])),
     ("balanced", lambda: exact.balanced(1.0, W, [[0.1, 0.0], [0.1, 0.1]], W)),
     ("w2", lambda: exact.balanced(1.0, W, [[0.1]], W)),
     ("syx", lambda: exact.balanced(1.0, W, W, [[1.0]])),
@@ -437,6 +512,17 @@ def test_printed_times_of_chains():
     assert abs(deep / exact.chain(t, 2.0, 0.5, 0.1, math.inf) - 1).max() > 0.5
     deep = 4 / (1 + lambertw(39 * np.exp(39 - 2.0**2 / 0.5 * t)).real)
     np.testing.assert_allclose(deep, exact.chain(t, 2.0, 0.5, 0.1, math.inf), rtol=1e-12)
+
+
+def test_printed_scaling_of_deep_chains():
+    """Halving b0 makes depth 5 slower by 2^3, not by 2^5 (talk: training speed)."""
+
+    def half(b0):
+        t = np.linspace(0.9, 1.1, 401) / (3 * b0**3)
+        return np.interp(0.5, exact.chain(t, 1.0, 1.0, b0**5, 5), t)
+
+    assert half(0.005) / half(0.01) == pytest.approx(2**3, rel=1e-3)
+    assert 5 * half(0.01) == pytest.approx(5 / 3 / 0.01**3, rel=1e-3)
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 5, 0.6, 0.3), (5, 3, 2, -0.6, 0.3)])

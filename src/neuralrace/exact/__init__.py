@@ -3,7 +3,14 @@
 from neuralrace.exact.balanced import balanced, balanced_qq
 from neuralrace.exact.chain import chain
 from neuralrace.exact.contexts import context_strength
-from neuralrace.exact.pathways import pathway_invariant, pathways
+from neuralrace.exact.pathways import (
+    pathway_deep,
+    pathway_far,
+    pathway_field,
+    pathway_invariant,
+    pathway_split,
+    pathways,
+)
 from neuralrace.exact.routing import routing, sharing
 from neuralrace.exact.separability import separability_crossover, separability_loss, xor_loss
 
@@ -12,7 +19,11 @@ __all__ = [
     "balanced_qq",
     "chain",
     "context_strength",
+    "pathway_deep",
+    "pathway_far",
+    "pathway_field",
     "pathway_invariant",
+    "pathway_split",
     "pathways",
     "routing",
     "separability_crossover",

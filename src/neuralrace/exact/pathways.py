@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import erf
 
 from neuralrace.errors import InputError, array, integer
-from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, real
+from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive, real
 
 
 @closed_form(static=["depth"], p=real, depth=integer, sigma=positive)
@@ -28,6 +30,63 @@ def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     return sigma ** (2 - depth) * value
 
 
+@closed_form(static=["depth"], p=positive, depth=integer, sigma=positive)
+def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
+    """The invariant for p far above 1, `sigma^(2-D) p^(2-D)/(2-D)` and a constant (multipathway Eq. 25).
+
+    At depth 2 the power is a logarithm. The constant, `sigma^(2-D) sqrt(pi)/2 gamma(D/2-1)/gamma((D-1)/2)`,
+    cancels between pathways of equal depth. The power is too large by a share `(D-1)(D-2)/(2 D p^2)`.
+
+    >>> round(pathway_far(20.0, depth=4), 5), round(pathway_invariant(20.0, depth=4), 5)
+    (0.99875, 0.99875)
+    """
+    p, sigma = floats(p, sigma)
+    n = integer("depth", depth)
+    if n < 3:
+        return sigma ** (2 - n) * (p if n == 1 else jnp.log(2 * p))
+    end = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(n / 2 - 1) - math.lgamma((n - 1) / 2))
+    return sigma ** (2 - n) * (end - p ** (2 - n) / (n - 2))
+
+
+@closed_form(static=["depth"], p=real, depth=integer, sigma=positive)
+def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
+    """The invariant at great depth, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
+
+    A deep pathway is strong while p is still small: `(1+p^2)^((1-D)/2)` is then `exp(-(D-1) p^2/2)`, and not
+    a power of p as in Eq. 25-31.
+    """
+    p, sigma = floats(p, sigma)
+    n = integer("depth", depth, least=2) - 1
+    return sigma ** (1 - n) * math.sqrt(math.pi / (2 * n)) * erf(p * math.sqrt(n / 2))
+
+
+def _deep(name: str, value: Any) -> float:
+    return math.inf if isinstance(value, float) and value == math.inf else integer(name, value, least=3)
+
+
+@closed_form(static=["depth"], s=positive, c=real, depth=_deep)
+def pathway_split(s: Any, c: Any, depth: float = math.inf) -> Any:
+    """The second of two pathways' contributions, K_b, where `K_a + K_b = s` and Eq. 25 holds.
+
+    Solves `K_a^-m - K_b^-m = c` with `m = 1 - 2/depth`, and c `2 - depth` times the difference of the
+    invariants of a and b (multipathway Eq. 26); at infinite depth, m = 1, it is Eq. 30 with its sign +.
+
+    >>> round(pathway_split(10.0, 1.0), 6), round(pathway_split(10.0, -1.0), 6)
+    (9.09902, 0.90098)
+    """
+    s, c = floats(s, c)
+    m = 1 - 2 / _deep("depth", depth)
+    x = c * s**m
+    if m == 1:
+        return s / 2 * (1 + x / (2 + jnp.sqrt(x**2 + 4)))
+
+    def rise(y: Any) -> Any:  # y = log K_b/K_a
+        return jnp.exp(m * jax.nn.softplus(y)) - jnp.exp(m * jax.nn.softplus(-y))
+
+    y = invert(rise, jnp.abs(x), jnp.log(jnp.abs(x) + 2**m) / m)
+    return s * jax.nn.sigmoid(jnp.sign(c) * y)
+
+
 def _depths(name: str, value: Any) -> tuple[int, ...]:
     try:
         depths = tuple(integer(name, int(d) if isinstance(d, jnp.ndarray) else d) for d in value)
@@ -40,6 +99,32 @@ def _depths(name: str, value: Any) -> tuple[int, ...]:
 
 def _scalar(name: str, value: Any) -> Any:
     return array(name, positive(name, value), ())
+
+
+def _strength(p: Any, n: Any, sigma: Any) -> Any:
+    return sigma**n * p * (1 + p**2) ** ((n - 1) / 2)
+
+
+def _rate(p: Any, n: Any, sigma: Any) -> Any:
+    """K' in units of the error."""
+    return sigma ** (2 * n - 2) * (1 + p**2) ** (n - 2) * (1 + n * p**2)
+
+
+@closed_form(static=["depths"], apart=["p"], p=real, s=_scalar, depths=_depths, sigma=_scalar)
+def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
+    """Contributions K of pathways with last layers p `(pathways, ...)`, and their velocity `tau K'` (Eq. 17).
+
+    >>> k, velocity = pathway_field([0.0, 1.0], 10.0, [2, 3])
+    >>> k.round(6).tolist(), velocity.round(6).tolist()
+    ([0.0, 2.0], [8.0, 64.0])
+    """
+    depths = _depths("depths", depths)
+    p, s, sigma = floats(p, s, sigma)
+    if p.ndim == 0 or len(p) != len(depths):
+        raise InputError(f"p must have one entry for each of {len(depths)} pathways, got shape {p.shape}")
+    n = jnp.asarray(depths, p.dtype).reshape(-1, *(1,) * (p.ndim - 1))
+    k = _strength(p, n, sigma)
+    return k, _rate(p, n, sigma) * (s - k.sum(axis=0))
 
 
 @closed_form(
@@ -73,17 +158,12 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
     p0 = jnp.broadcast_to(p0, len(depths))
     n = jnp.asarray(depths, p0.dtype)
 
-    def contribution(p: Any) -> Any:
-        return sigma**n * p * (1 + p**2) ** ((n - 1) / 2)
-
-    error = s - contribution(p0).sum()
+    error = s - _strength(p0, n, sigma).sum()
 
     def velocity(_: Any, state: Any, duration: Any) -> Any:
         p, decay = state
-        q2 = 1 + p**2
-        rate = sigma ** (2 * n - 2) * q2 ** (n - 2) * (q2 + (n - 1) * p**2)
-        speed = sigma ** (n - 2) * q2 ** ((n - 1) / 2) * error * jnp.exp(-decay)
-        return duration * speed, duration * rate.sum()
+        speed = sigma ** (n - 2) * (1 + p**2) ** ((n - 1) / 2) * error * jnp.exp(-decay)
+        return duration * speed, duration * _rate(p, n, sigma).sum()
 
     double = p0.dtype == jnp.float64
     controller = diffrax.PIDController(rtol=1e-11 if double else 1e-5, atol=1e-13 if double else 1e-7)
@@ -101,6 +181,6 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
             max_steps=16384,
         )
         assert solution.ys is not None
-        return contribution(solution.ys[0][0])
+        return _strength(solution.ys[0][0], n, sigma)
 
     return jax.vmap(at, out_axes=1)((t / tau).ravel()).reshape(len(depths), *t.shape)
