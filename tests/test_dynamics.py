@@ -343,3 +343,10 @@ W = nr.init.gaussian(TASK.graph, 0.1)
 def test_wrong_arguments(run, message):
     with pytest.raises(ValueError, match=message):
         run()
+
+
+def test_a_steep_loss_after_a_long_plateau_is_reached_not_diverged():
+    graph = nr.Graph.chain([1, 1, 1, 1, 1])
+    task = nr.Task(graph, [[1.0]], [[30.0]])
+    run = nr.flow(task, {e: np.full((1, 1), 1e-2) for e in graph.edges}, t1=1e6, save=3, stop_loss=100.0)
+    assert run.outcome.startswith("reached loss 100 at t = 166.6")
