@@ -442,7 +442,7 @@ def _solve(
 
         losses, kept = jax.tree.map(fill, series, final)
         event_hit = solution.result == results.event_occurred
-        if stopping:  # the root finder also asks for a difference of 0 up to rounding, which a steep loss denies
+        if stopping:  # the root finder asks for a difference of 0 up to rounding, which a steep loss denies
             event_hit |= jnp.abs(final[0][0] / stop - 1) < 1e-4
         limit = solution.result == results.max_steps_reached
         status = {
