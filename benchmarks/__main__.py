@@ -21,6 +21,7 @@ CASES = {
     "flow": "flow",
     "ladder": "ladder",
     "wide": "wide",
+    "wide-deep": "bench_wide",
     "reduction": "reduction",
     "import": "importing",
 }
