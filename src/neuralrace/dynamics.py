@@ -98,7 +98,10 @@ def flow(
     else:
         run, (end, states, kept, status), error = _grow(run, frozen, solve, ts, t1, rtol, width_error)
         kept = kept if save_weights else (kept[0][..., :0], kept[1])
-        grown = {"width_error": width_error, "width_error_estimate": error.tolist() if run.many else float(error[0])}
+        grown = {
+            "width_error": width_error,
+            "width_error_estimate": error.tolist() if run.many else float(error[0]),
+        }
     end, status = np.asarray(end, float), {k: np.asarray(v) for k, v in status.items()}
     outcomes = []
     for k, at in enumerate(end):
