@@ -74,7 +74,7 @@ def aligned():
     w = {}
     for a in (0, 1):
         first, inner = nr.init.random_frame(rng, 40, 8), nr.init.random_frame(rng, 40, 40)
-        p = np.diag(0.1 * rng.standard_normal(8))
+        p = np.diag(0.003 * rng.standard_normal(8))
         w |= {f"x->p{a}h1": sigma * first, f"p{a}h1->p{a}h2": sigma * inner}
         w[f"p{a}h2->y"] = sigma * pw.U @ p @ (inner @ first @ pw.V).T
     return task, {e: v[None] for e, v in w.items()}, sigma
@@ -86,17 +86,16 @@ def test_eq_17_predicts_orthogonal_layers(aligned):
     found = pw.predict(task, w, sigma / np.sqrt(40), ts)
     run = nr.flow(task, w, ts[-1], ts, save_weights=False, record=pw.Contributions(task.graph))
     true = pw._diagonal(run.recorded["map"])[..., :2]
-    assert np.allclose(found["Eq. 17"][:, -1], true[:, -1], atol=1e-5)
+    assert np.allclose(found["Eq. 17"][:, -1], true[:, -1], atol=2e-4)
     assert np.allclose(found["signals"], true, atol=1e-6)
-    assert np.allclose(found["rate"], 1, atol=0.1)
-    assert np.ptp(true[0, -1, :, 0]) > 0.1  # there is something to predict
+    assert np.allclose(found["rate"], 1, atol=0.01)
+    assert np.ptp(true[0, -1, :, 0]) > 0.02  # there is something to predict
 
 
 def test_random_layers_all_learn_from_the_start():
     """Eq. 17 lets only the last layer learn at the start: K grows `depth` times as fast (docs/errata.md)."""
     task = pw.network([3, 3], 400)
-    w = pw.draw(task, 0.316 / 20, 6, 3)
-    rate = pw.predict(task, w, 0.316 / 20, pw.times(1.0))["rate"]
+    _, rate = pw.initial_growth(task, dict(pw.draw(task, 0.3 / 20, 6, 3)), 0.3)
     assert np.isclose(rate.mean(), 3, atol=0.15)
 
 

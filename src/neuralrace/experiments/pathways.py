@@ -130,7 +130,7 @@ def compute(p: Pathways, parts: Parts) -> Results:
         "linear": deeper,
         "published": parts("published", published, p, d, t1[d], deeper[d]["K"][:, -1]),
         "bent": dict(zip(bent, parts.each("bent", train, bent, p, t1), strict=True)),
-        "stability": {d: parts(f"stability-{d}", stability, p, d, t1[d]) for d in p.depths},
+        "stability": {d: parts(f"stability-{d}", stability, p, d, t1[d]) for d in p.depths[1:]},
         "width": dict(zip(scan, parts.each("width", width, scan), strict=True)),
         **({"mixed": parts("mixed", linear, *mixed)} if len(p.mixed) > 1 else {}),
     }
@@ -157,9 +157,9 @@ def linear(
 
 
 def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray) -> dict[str, np.ndarray]:
-    """K of modes 1-2 from the initial weights `(seeds, times, pathways, 2)`: by Eq. 17; by the neural race, a
-    network with one neuron per layer and mode; by the flow of the weights between the signals that pass
-    through the layers at the start, forwards and backwards. `rate` is the initial growth over that of Eq. 17.
+    """K of modes 1-2 from the initial weights `(seeds, times, pathways, 2)`: by Eq. 17, at the end; by the
+    neural race, a network with one neuron per layer and mode; by the flow of the weights between the signals
+    that pass through the layers at the start, forwards and backwards. `rate` is that of `initial_growth`.
     """
     g, seeds = task.graph, len(next(iter(w.values())))
     still = {n: np.zeros((1, *s)) for n, s in g.shapes.items()}
@@ -175,24 +175,27 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     modes = np.stack([np.prod([np.asarray(solved.b[e]) for e in p], axis=0) for p in g.paths()], axis=-2)
 
     # Eq. 17 takes hidden layers for sigma times orthogonal, and of the last one what K(0) says.
-    depths = np.array([len(p) for p in g.paths()])
-    sigma = std * np.sqrt(g.nodes[g.hidden[0]])
-    slope = nr.gradient(small, b)
-    with jax.enable_x64(True):
-        along = jax.jit(lambda b, v: jax.jvp(lambda b: record(b)["map"], (b,), (v,)))
-        start, grow = along(b, {n: -v for n, v in slope.items()})
-    start, grow = (_diagonal(np.asarray(v))[..., :2] for v in (start, grow))
-    p0 = start / sigma ** depths[:, None]
-    eq17 = [
-        [nr.exact.pathways(ts[-1:] / len(Y), S[m], depths.tolist(), k[:, m], sigma).T for m in (0, 1)]
-        for k in p0
-    ]
+    depths, sigma = [len(p) for p in g.paths()], std * np.sqrt(g.nodes[g.hidden[0]])
+    start, rate = initial_growth(small, b, sigma)
+    p0 = start / sigma ** np.array(depths)[:, None]
+    eq17 = [[nr.exact.pathways(ts[-1:] / len(Y), S[m], depths, k[:, m], sigma).T for m in (0, 1)] for k in p0]
     return {
         "signals": _diagonal(blocks)[..., :2],
         "modes": modes[..., right],
         "Eq. 17": np.moveaxis(np.array(eq17), 1, -1),
-        "rate": grow * len(Y) / (sigma ** (2 * depths[:, None] - 2) * S[:2]),
+        "rate": rate,
     }
+
+
+def initial_growth(task: nr.Task, w: dict[str, np.ndarray], sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """K of modes 1-2 and its rate of growth over that of Eq. 17 with p = 0, each `(seeds, pathways, 2)`."""
+    depths = np.array([len(p) for p in task.graph.paths()])
+    slope, record = nr.gradient(task, w), Contributions(task.graph)
+    with jax.enable_x64(True):
+        along = jax.jit(lambda w, v: jax.jvp(lambda w: record(w)["map"], (w,), (v,)))
+        start, grow = along(w, {n: -v for n, v in slope.items()})
+    start, grow = (_diagonal(np.asarray(v))[..., :2] for v in (start, grow))
+    return start, grow * len(Y) / (sigma ** (2 * depths[:, None] - 2) * S[:2])
 
 
 def train(item: str, p: Pathways, t1: dict[int, float]) -> dict[str, Any]:
@@ -365,8 +368,9 @@ def _diagonal_figure(p: Pathways, r: Results) -> tuple[Figure, str]:
         fall = found["loss"].mean(axis=0) / found["loss"][:, 0].mean()
         off = off_diagonal(found["K"]).mean(axis=2)
         a.plot(1 - fall, off.mean(axis=0), color=colour, label=f"depth {d}")
-        s = r["stability"][d]
-        b.plot(1 - s["loss"] / s["loss"][0], s["rates"].max(axis=1), "o-", color=colour)
+        if d in r["stability"]:
+            s = r["stability"][d]
+            b.plot(1 - s["loss"] / s["loss"][0], s["rates"].max(axis=1), "o-", color=colour)
     a.set(xlabel="loss learned", ylabel="share off the diagonal", ylim=(0, None))
     b.axhline(0, color=plot.BLACK, lw=0.7)
     b.set(xlabel="loss learned", ylabel="largest eigenvalue")
@@ -542,8 +546,7 @@ def _diagonal_claims(p: Pathways, r: Results) -> list[Claim]:
         )
     total = [off_diagonal(v["K"][:, -1].sum(axis=1)).max() for v in r["linear"].values()]
     found.append(Claim.below("the same of the sum over pathways", f"{PAPER} Eq. 12", 1e-3, total))
-    for d in p.depths:
-        s = r["stability"][d]
+    for d, s in r["stability"].items():
         scale = np.abs(s["rates"]).max()
         source = f"{PAPER} section 3.2"
         found.append(
