@@ -87,7 +87,7 @@ def test_eq_17_predicts_orthogonal_layers(aligned):
     run = nr.flow(task, w, ts[-1], ts, save_weights=False, record=pw.Contributions(task.graph))
     true = pw._diagonal(run.recorded["map"])[..., :2]
     assert np.allclose(found["Eq. 17"][:, -1], true[:, -1], atol=2e-4)
-    assert np.allclose(found["signals"], true, atol=1e-6)
+    assert np.allclose(found["signals"], true, atol=1e-4)
     assert np.allclose(found["rate"], 1, atol=0.01)
     assert np.ptp(true[0, -1, :, 0]) > 0.02  # there is something to predict
 
@@ -130,14 +130,7 @@ def test_wrong_parameters_are_refused(changes, message, tmp_path):
 
 
 def test_experiment(tmp_path):
-    changes = {
-        "seeds": 6,
-        "bent_seeds": 2,
-        "width": 26,
-        "widths": (10, 26),
-        "epochs": (400, 1500),
-        "bent_width": 12,
-    }
+    changes = {"seeds": 5, "bent_seeds": 2, "width": 26, "widths": (10, 26), "bent_width": 12}
     report = nr.experiments.run("pathways", quick=True, out=tmp_path, changes=changes)
     found = {c.name: c for c in report.claims}
     assert len(report.figures) == 5
@@ -146,9 +139,9 @@ def test_experiment(tmp_path):
         "K at the end, published steps - flow, over S1",
         "modes 5-8 more on one pathway with depth, linear: p",
         "the same of the sum over pathways",
-        "depth 4, correlation of predicted and final share, signals, modes 1 and 2",
+        "depth 3, correlation of predicted and final share, signals, modes 1 and 2",
     ):
         assert found[name].holds, name
     assert np.isclose(
-        found["depth 4, share of off-diagonal perturbations that decay at the end"].measured, 1 / 8
+        found["depth 3, share of off-diagonal perturbations that decay at the end"].measured, 1 / 6
     )

@@ -29,6 +29,7 @@ GROUPS = {"mode 1": [0], "mode 2": [1], "modes 3-4": [2, 3], "modes 5-8": [4, 5,
 COLOURS = dict(zip(GROUPS, (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK), strict=True))
 BENT = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 PREDICTIONS = {"Eq. 17": plot.RED, "modes": plot.ORANGE, "signals": plot.BLUE}
+RTOL = 1e-6
 WIDE = 64  # from here on small spaces save time
 AT_ONCE = 12e7  # as many weights at a time, so that they fit
 
@@ -146,7 +147,7 @@ def linear(
         w = {n: v[k : k + few] for n, v in every.items()}
         run = nr.flow(
             task, w, t1, times(t1), save_weights=False, record=Contributions(task.graph),
-            width_error=error if wide else None,
+            width_error=error if wide else None, rtol=RTOL,
         )  # fmt: skip
         kept = {"K": run.recorded["map"], "loss": run.loss}
         estimate = run.settings.get("width_error_estimate") or 0.0
@@ -167,10 +168,10 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     small = task.on(g.resized({n: q.shape[-1] for n, q in frames.items()})) if frames else task
     b = shrink(g, w, frames)
     record = Contributions(small.graph)
-    blocks = nr.flow(small, b, ts[-1], ts, save_weights=False, record=record).recorded["map"]
+    blocks = nr.flow(small, b, ts[-1], ts, save_weights=False, record=record, rtol=RTOL).recorded["map"]
 
     reduced = nr.reduce(small, "shared")
-    solved = reduced.solve(t1=ts[-1], save=ts, weights=b)
+    solved = reduced.solve(t1=ts[-1], save=ts, weights=b, rtol=RTOL)
     right = np.abs(reduced.family.right[g.paths()[0][0]].T @ V[:, :2]).argmax(axis=0)
     modes = np.stack([np.prod([np.asarray(solved.b[e]) for e in p], axis=0) for p in g.paths()], axis=-2)
 
@@ -587,14 +588,13 @@ EXPERIMENT = Experiment(
     "multipathway Fig. 4-8",
     Pathways(),
     Pathways(
-        seeds=12,
+        seeds=10,
         width=32,
         std=0.056,
-        depths=(2, 4),
-        epochs=(400, 2000),
+        depths=(2, 3),
+        epochs=(400, 1000),
         mixed=(2,),
         widths=(12, 32),
-        width_depth=4,
         bent_width=24,
     ),
     compute,
