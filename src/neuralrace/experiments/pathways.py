@@ -600,5 +600,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.4, 20.0),
+    (0.7, 30.0),
 )
