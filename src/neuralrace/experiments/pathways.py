@@ -24,7 +24,8 @@ from neuralrace.tasks.structured import tree_features
 
 PAPER = "multipathway"
 Y = tree_features(4)  # Eq. 32
-U, S, V = (lambda u, s, vt: (u[:, : len(s)], s, vt.T))(*np.linalg.svd(Y.T))
+U, S, _vt = np.linalg.svd(Y.T, full_matrices=False)
+V = _vt.T
 GROUPS = {"mode 1": [0], "mode 2": [1], "modes 3-4": [2, 3], "modes 5-8": [4, 5, 6, 7]}  # of equal strength
 COLOURS = dict(zip(GROUPS, (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK), strict=True))
 BENT = {"relu": jax.nn.relu, "tanh": jnp.tanh}
@@ -281,11 +282,9 @@ def group_strength(k: np.ndarray, group: str) -> np.ndarray:
 
 def trend(x: Any, values: list[np.ndarray], direction: str) -> float:
     """One-sided p value of Spearman's rank correlation of x with the values, arrays of one per network."""
-    return float(
-        spearmanr(
-            np.repeat(x, [len(v) for v in values]), np.concatenate(values), alternative=direction
-        ).pvalue
-    )
+    at = np.repeat(x, [len(v) for v in values])
+    found: Any = spearmanr(at, np.concatenate(values), alternative=direction)
+    return float(found.pvalue)
 
 
 def shares(found: Results, name: str) -> np.ndarray:
