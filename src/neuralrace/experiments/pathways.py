@@ -400,9 +400,8 @@ def _seeds(p: Pathways, r: Results) -> tuple[Figure, str]:
                         label=f"pathway {a + 1}" if mode == 0 else None)  # fmt: skip
         ax.set(title=title, xlabel="epoch", xlim=(0, _learned(found) / p.epoch))
     for marker, label in (("o-", "mode 1"), ("s--", "mode 2")):
-        axes[0].plot([], [], marker, color=plot.BLACK, ms=2.5, lw=1, label=label)
-    for ax in axes:
-        ax.legend()
+        axes[-1].plot([], [], marker, color=plot.BLACK, ms=2.5, lw=1, label=label)
+    fig.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     axes[0].set(ylabel="K of a pathway")
     caption = (
         "Modes 1 and 2 in two networks of the greatest depth that differ "
