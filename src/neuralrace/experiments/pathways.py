@@ -107,7 +107,7 @@ def draw(task: nr.Task, std: float, seeds: int, series: int) -> nr.init.Weights:
 
 
 def times(t1: float) -> np.ndarray:
-    return t1 * np.linspace(0, 1, 121) ** 2
+    return t1 * np.linspace(0, 1, 121) ** 3  # learning is early
 
 
 def compute(p: Pathways, parts: Parts) -> Results:
