@@ -22,6 +22,7 @@ CASES = {
     "ladder": "ladder",
     "wide": "wide",
     "relu-training": "relu_training",
+    "wide-deep": "bench_wide",
     "reduction": "reduction",
     "import": "importing",
 }

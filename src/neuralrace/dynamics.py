@@ -18,7 +18,7 @@ from neuralrace.errors import InputError, array, integer, known, number
 from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
 from neuralrace.stack import Program, Stack, row_blocks, some_rows
-from neuralrace.subspace import Frames, closed_frames, expand, shrink
+from neuralrace.subspace import Frames, closed_frames, expand, shrink, signals, spanning
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
 
@@ -36,6 +36,7 @@ def flow(
     atol: float = 1e-10,
     stop_loss: float | None = None,
     max_steps: int = 100_000,
+    width_error: float | None = None,
     frozen: Iterable[str] = (),
     record: Record | None = None,
     save_weights: bool = True,
@@ -50,34 +51,57 @@ def flow(
     `record(weights)` returns a dict of what else to keep at the saved times, written with `jax.numpy`;
     `save_weights=False` keeps only that. A leading axis on every weight runs all those starts.
 
+    With `width_error` the flow of a linear network runs in small spaces of its wide layers, grown until the
+    estimated error of what flows through any edge to the outputs is below it; `settings` of the result
+    state the estimate, and `record` sees the weights in those spaces, whose products from inputs to outputs
+    are those of the network (docs/network.md). Solver tolerances then follow the error, down to `rtol`.
+
     >>> import neuralrace as nr
     >>> task = nr.tasks.xor()
     >>> nr.flow(task, nr.init.gaussian(task.graph, std=1e-2), t1=40.0).outcome
     'finished at t = 40'
     """
+    if width_error is not None:
+        width_error = number("width_error", width_error, above=0)
+        if isinstance(task, Task) and not is_linear(task, loss):
+            raise InputError("width_error needs a network without activations and loss='squared'")
     run = _Run.prepare(task, weights, loss, frozen, dtype, compress=True)
     t1, ts = save_times(t1, save)
     rtol, atol = number("rtol", rtol, above=0), number("atol", atol, above=0)
     stop = -np.inf if stop_loss is None else number("stop_loss", stop_loss, above=0)
     max_steps = integer("max_steps", max_steps)
-    with precision(dtype):
-        end, states, kept, status = _solve(
-            run.program.stack,
-            loss,
-            run.recorder(record, save_weights),
-            max_steps,
-            bool(progress),
-            stop_loss is not None,
-            run.start,
-            run.data,
-            jnp.asarray(ts, run.start.dtype),
-            t1,
-            stop,
-            rtol,
-            atol * np.minimum(1.0, np.abs(run.full).max(axis=-1)),
-            run.mask,
-            run.lift,
-        )
+
+    def solve(run: _Run, ts: np.ndarray, tolerance: float, save_weights: bool) -> Any:
+        with precision(dtype):
+            return _solve(
+                run.program.stack,
+                loss,
+                run.recorder(record, save_weights),
+                max_steps,
+                bool(progress),
+                stop_loss is not None,
+                width_error is not None,
+                run.start,
+                run.data,
+                jnp.asarray(ts, run.start.dtype),
+                t1,
+                stop,
+                tolerance,
+                atol * tolerance / rtol * np.minimum(1.0, np.abs(run.full).max(axis=-1)),
+                run.mask,
+                run.lift if width_error is None else None,
+            )
+
+    grown: dict[str, Any] = {}
+    if width_error is None:
+        end, states, kept, status = solve(run, ts, rtol, save_weights)
+    else:
+        run, (end, states, kept, status), error = _grow(run, frozen, solve, ts, t1, rtol, width_error)
+        kept = kept if save_weights else (kept[0][..., :0], kept[1])
+        grown = {
+            "width_error": width_error,
+            "width_error_estimate": error.tolist() if run.many else float(error[0]),
+        }
     end, status = np.asarray(end, float), {k: np.asarray(v) for k, v in status.items()}
     outcomes = []
     for k, at in enumerate(end):
@@ -97,6 +121,7 @@ def flow(
         "stop_loss": stop_loss,
         "max_steps": max_steps,
         "solver_steps": status["steps"].tolist(),
+        **grown,
     }
     # A run that ended between two times is shown at its end, not at the time it never reached.
     last = np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
@@ -214,8 +239,8 @@ class Recorder:
 
     def lift(self, flat: Any, lift: Any) -> dict[str, Any]:
         """Full weights `W(0) + Q_t (B - B(0)) Q_s^T`."""
-        if lift is None:
-            return self.full.unflatten(flat)
+        if lift is None:  # no frames, or weights wanted in them
+            return self.graph.unflatten(flat)
         frames, start, full = lift
         moved = expand(self.full, self.graph.unflatten(flat - start), frames)
         return {n: w + moved[n] for n, w in self.full.unflatten(full).items()}
@@ -226,6 +251,7 @@ class _Run:
     """Checked arguments, in the arrays that the solvers run on; runs are the leading axis."""
 
     task: Task
+    whole: Task  # as given
     many: bool
     kind: str
     program: Program
@@ -238,7 +264,16 @@ class _Run:
     dtype: Any
 
     @classmethod
-    def prepare(cls, task: Task, weights: Any, kind: str, frozen: Any, dtype: Any, compress: bool) -> _Run:
+    def prepare(
+        cls,
+        task: Task,
+        weights: Any,
+        kind: str,
+        frozen: Any,
+        dtype: Any,
+        compress: bool,
+        frames: Frames | None = None,
+    ) -> _Run:
         arrays = check(task, weights, kind)
         if np.dtype(dtype) not in (np.float64, np.float32):
             raise InputError(f"dtype must be float64 or float32, got {dtype}")
@@ -248,8 +283,9 @@ class _Run:
         many = flat.ndim == 2
         if not many:
             arrays, flat = {n: w[None] for n, w in arrays.items()}, flat[None]
-        frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
-        graph, start = task.graph, flat
+        if frames is None:
+            frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
+        whole, graph, start = task, task.graph, flat
         if frames:
             sizes = tuple((n, q.shape[-1]) for n, q in frames.items())
             if sizes not in task.programs:
@@ -264,6 +300,7 @@ class _Run:
         made = program(task, kind)
         return cls(
             task,
+            whole,
             many,
             kind,
             made,
@@ -385,12 +422,67 @@ def _save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
     return np.unique(np.round(np.linspace(0, steps, integer("save", save, least=2))).astype(int))
 
 
+# -- wide layers -----------------------------------------------------------------------------
+
+
+def _grow(
+    run: _Run, frozen: Any, solve: Any, ts: np.ndarray, t1: float, rtol: float, width_error: float
+) -> tuple[_Run, Any, np.ndarray]:
+    """Solve in spaces of what flows into the nodes along the last solution, until little changes.
+
+    The frames of a round hold, up to a tolerance, the forward and backward signals of the full network at
+    the affine lift of the round before (theory section 3). The change from round to round is that of what
+    flows through each edge, seen by random probes of the outputs; it falls by about ten each time.
+    """
+    task, weights = run.whole, run.graph.unflatten(run.full.astype(float))
+    closed = closed_frames(task, weights)
+    runs = [{n: w[k] for n, w in weights.items()} for k in range(len(run.full))]
+    times = np.unique([*ts, *np.linspace(0, t1, 81), *np.geomspace(1e-6 * t1, t1, 41)])
+    wanted = np.searchsorted(times, ts)
+    with precision(np.float64):
+        shapes = jax.eval_shape(run.program.stack.outputs, run.start[0], run.program.data)
+    rng = np.random.default_rng(0)
+    probes = [rng.standard_normal((8, *s.shape)).astype(run.dtype) for s in shapes]
+    found = [signals(task, w, {}, {n: np.zeros((1, *v.shape)) for n, v in w.items()}) for w in runs]
+    frames, seen, change, error = {**spanning(found, 1e-6), **closed}, None, np.ones(len(runs)), np.inf
+    for _ in range(_ROUNDS):
+        many = weights if run.many else runs[0]
+        run = _Run.prepare(task, many, run.kind, frozen, run.dtype, True, frames)
+        solved = solve(run, times, max(rtol, 1e-5 * min(1.0, change.max())), True)
+        end, losses, (flat, recorded), status = solved
+        with precision(run.dtype):
+            now = np.asarray(_through(run.program.stack, run.task.graph, flat, run.data, probes), float)
+        if seen is not None:
+            size = lambda v: np.sqrt((v**2).mean(axis=2)).max(axis=(1, 2))  # noqa: E731
+            new = size(now - seen) / size(now)
+            ratio = np.clip(new / change, 0.3, 0.5)
+            change, error = new, new * ratio / (1 - ratio)
+        pick = lambda a: np.asarray(a)[:, wanted]  # noqa: E731
+        result = end, pick(losses), (pick(flat), {n: pick(v) for n, v in recorded.items()}), status
+        if frames.keys() == closed.keys():
+            return run, result, 0.0 * change
+        if np.all(error <= width_error):
+            break
+        seen, found = now, []
+        for k, w in enumerate(runs):
+            moved = np.asarray(flat, float)[k] - run.start[k]
+            length = np.cumsum(np.linalg.norm(np.diff(moved, axis=0, prepend=moved[:1]), axis=1))
+            at = np.unique(np.searchsorted(length, np.linspace(0, length[-1], _SNAPSHOTS)))
+            q = {n: f[k] for n, f in frames.items()}
+            found.append(signals(task, w, q, run.task.graph.unflatten(moved[at])))
+        frames = {**spanning(found, 3e-3 * min(1.0, change.max())), **closed}
+    return run, result, error
+
+
+_ROUNDS, _SNAPSHOTS = 12, 24
+
+
 # -- compiled --------------------------------------------------------------------------------
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
 def _solve(
-    stack: Stack, kind: str, recorder: Recorder, max_steps: int, progress: bool, stopping: bool,
+    stack: Stack, kind: str, recorder: Recorder, max_steps: int, progress: bool, stopping: bool, wide: bool,
     start: Any, data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, atol: Any, mask: Any, lift: Any,
 ) -> Any:  # fmt: skip
     import diffrax
@@ -413,9 +505,13 @@ def _solve(
                 root_finder=optimistix.Bisection(rtol=fine, atol=fine),
                 direction=False,
             )
+        elif wide:
+            # Outputs this near to their targets stay there; solving on would only follow rounding.
+            near = (100 * rtol) ** 2 * (loss(w0) - data["constant"])
+            event = diffrax.Event(lambda t, y, args, **kwargs: loss(y) - data["constant"] < near)
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(velocity),
-            diffrax.Dopri8(),
+            diffrax.Tsit5() if wide else diffrax.Dopri8(),  # stability counts more than order
             t0=0.0,
             t1=t1,
             dt0=None,
@@ -452,9 +548,26 @@ def _solve(
             "finite": jnp.isfinite(final[0][0]),
             "steps": solution.stats["num_steps"],
         }
+        if wide and not stopping:  # settled: as it will be at t1
+            status["event"] = jnp.zeros_like(event_hit)
+            return jnp.where(event_hit, t1, at_end[0]), losses, kept, status
         return at_end[0], losses, kept, status
 
     return _each(one, start, atol, lift)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _through(stack: Stack, graph: Graph, flat: Any, data: Any, probes: Any) -> Any:
+    """What flows to the outputs through every edge, seen by each probe: `(runs, times, probes, edges)`."""
+
+    def seen(w: Any) -> Any:
+        return sum(jnp.tensordot(p, h, h.ndim) for p, h in zip(probes, stack.outputs(w, data), strict=True))
+
+    def one(w: Any) -> Any:
+        parts = graph.unflatten(jax.jacrev(seen)(w) * w)
+        return jnp.stack([p.reshape(len(p), -1).sum(axis=1) for p in parts.values()], axis=1)
+
+    return jax.lax.map(lambda run: jax.lax.map(one, run), flat)
 
 
 class _Bar:

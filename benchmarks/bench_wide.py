@@ -1,0 +1,127 @@
+"""Flows of several wide layers in grown spaces (`width_error`), against what they stand for.
+
+Seven layers, width 1000, two pathways (multipathway Eq. 32, Figure 5): trajectories of each pathway's map at
+200 times, against an ordinary PyTorch loop of the published length, 20,000 epochs at rate .01 on the summed
+squared error without the half, timed over some steps. Then a gated graph with skips at width 3000, against
+the gradients that its full flow would evaluate.
+"""
+
+import itertools
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import neuralrace as nr
+from benchmarks.measure import Row, fresh, peak_gib, seconds
+
+EPOCHS, RATE = 20_000, 0.01
+
+
+def pathways(width: int, depth: int) -> tuple[nr.Task, dict[str, np.ndarray], list[list[str]]]:
+    graph = nr.Graph.pathways(8, 15, [[width] * (depth - 1)] * 2)
+    rows = [["x", *(f"p{a}h{k}" for k in range(1, depth)), "y"] for a in range(2)]
+    paths = [[f"{s}->{t}" for s, t in itertools.pairwise(row)] for row in rows]
+    return nr.tasks.hierarchy(4, graph=graph), nr.init.gaussian(graph, 0.01 * (1000 / width) ** 0.5), paths
+
+
+def ours(width: int, depth: int, width_error: float) -> dict[str, float]:
+    """Cold and warm seconds, and the error that is stated."""
+    task, weights, paths = pathways(width, depth)
+
+    def maps(w: dict[str, Any]) -> dict[str, Any]:
+        found = {}
+        for a, path in enumerate(paths):
+            k = w[path[0]]
+            for edge in path[1:]:
+                k = w[edge] @ k
+            found[f"K{a}"] = k
+        return found
+
+    settings = {"record": maps, "save_weights": False, "width_error": width_error}
+    t1 = 2 * 8 * RATE * EPOCHS  # no half, and a sum over 8 samples
+    flows: list[nr.Trajectory] = []
+    times = [seconds(lambda: flows.append(nr.flow(task, weights, t1, **settings))) for _ in range(2)]
+    stated = flows[-1].settings
+    return {
+        "cold": times[0],
+        "warm": times[1],
+        "stated": stated["width_error_estimate"],
+        "largest dimension": max(stated["dimensions"].values(), default=width),
+    }
+
+
+def torch_loop(width: int, depth: int, steps: int) -> float:
+    """Seconds of all epochs, from the median of some."""
+    import torch
+
+    torch.set_num_threads(1)
+    task, weights, paths = pathways(width, depth)
+    x, y = torch.eye(8), torch.tensor(task.samples.targets["y"], dtype=torch.float32)
+    w = {e: torch.tensor(v, dtype=torch.float32, requires_grad=True) for e, v in weights.items()}
+    optimizer = torch.optim.SGD(list(w.values()), lr=RATE)
+    times = []
+    for _ in range(steps):
+        start = perf_counter()
+        outputs: Any = 0.0
+        for path in paths:
+            h = x
+            for edge in path:
+                h = h @ w[edge].T
+            outputs = outputs + h
+        optimizer.zero_grad()
+        ((outputs - y) ** 2).sum().backward()
+        optimizer.step()
+        times.append(perf_counter() - start)
+    return float(np.median(times)) * EPOCHS
+
+
+def skips(width: int) -> tuple[nr.Task, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    graph = nr.Graph(
+        {"x": 6, "a": width, "b": width * 2 // 3, "c": width, "y": 4},
+        [("x", "a"), ("a", "b"), ("a", "c"), ("b", "c"), ("c", "y"), ("a", "y")],
+    )
+    pattern = rng.integers(0, 3, 60)
+    gates = {"b": np.array([1.0, 0.0, 1.0])[pattern], "a->c": np.array([0.0, 1.0, 1.0])[pattern]}
+    task = nr.Task(graph, rng.normal(size=(60, 6)), rng.normal(size=(60, 4)), gates)
+    return task, nr.init.gaussian(graph, 0.3 / np.sqrt(width))
+
+
+def grown(width: int) -> dict[str, float]:
+    task, weights = skips(width)
+    run = lambda: nr.flow(task, weights, 30.0, 50, save_weights=False, width_error=1e-4)  # noqa: E731
+    times = [seconds(run) for _ in range(2)]
+    return {"cold": times[0], "warm": times[1], "GiB": peak_gib()}
+
+
+def full(width: int, narrow: int) -> dict[str, float]:
+    """A full flow's gradients: as many as at a narrower width, each as long as it takes at this one."""
+    steps = nr.flow(*skips(narrow), 30.0, 50, save_weights=False).settings["solver_steps"][0]
+    task, weights = skips(width)
+    nr.gradient(task, weights)
+    times = [seconds(lambda: nr.gradient(task, weights)) for _ in range(3)]
+    gib = task.graph.n_weights * 8 * 16 / 2**30  # the state and the stages of the solver
+    return {"warm": min(times) * 13 * steps, "GiB of the full flow": gib}
+
+
+def run(quick: bool) -> list[Row]:
+    width, depth, steps, rows = (60, 3, 20, []) if quick else (1000, 7, 300, [])
+    base = {"warm": fresh(torch_loop, width, depth, steps)}
+    for width_error, least in ((1e-3, 150), (1e-6, 30)):
+        if quick and width_error < 1e-3:
+            continue
+        found = fresh(ours, width, depth, width_error)
+        times = {k: found.pop(k) for k in ("cold", "warm")}
+        what = f"{depth} layers of {width}, error {width_error:g}"
+        target = () if quick else (f"warm >= {least}",)
+        note = f"the loop extrapolated from {steps} steps"
+        loop = f"{EPOCHS} epochs in PyTorch"
+        rows.append(Row("wide-deep", what, loop, "baseline / ours", times, base, found, target, note))
+    width = 150 if quick else 3000
+    found, whole = fresh(grown, width), fresh(full, width, width // 10)
+    extra = {"GiB": found.pop("GiB"), "GiB of the full flow": whole.pop("GiB of the full flow")}
+    note = "the full flow from its gradients, of one of which the time was taken"
+    what = f"gates and skips, width {width}, error 1e-4"
+    rows.append(Row("wide-deep", what, "full flow", "baseline / ours", found, whole, extra, (), note))
+    return rows

@@ -1,0 +1,116 @@
+"""Wide layers in grown spaces: the stated error bounds the true one."""
+
+import numpy as np
+import pytest
+
+import neuralrace as nr
+from neuralrace.errors import InputError
+
+
+def case(seed: int, width: int = 50):
+    """A gated graph with skips and unequal widths, whose flow closes in no small space."""
+    rng = np.random.default_rng(seed)
+    a, b, c = (int(n) for n in rng.integers(width, 2 * width, 3))
+    graph = nr.Graph(
+        {"x": 3, "z": 2, "a": a, "b": b, "c": c, "y": 2, "u": 1},
+        [("x", "a"), ("z", "b"), ("a", "b"), ("a", "c"), ("b", "c"), ("c", "y"), ("a", "y"), ("b", "u")],
+    )
+    n = 24
+    inputs = {"x": rng.normal(size=(n, 3)), "z": rng.normal(size=(n, 2))}
+    targets = {"y": rng.normal(size=(n, 2)), "u": rng.normal(size=(n, 1))}
+    pattern = rng.integers(0, 3, n)
+    gates = {"b": rng.choice([0.0, 1.0, 0.7], 3)[pattern], "a->c": np.array([1.0, 0.0, 1.0])[pattern]}
+    task = nr.Task(graph, inputs, targets, gates)
+    weights = {
+        e: rng.uniform(0.15, 0.5) / np.sqrt(s[1] if min(s) > 3 else max(s)) * rng.normal(size=s)
+        for e, s in graph.shapes.items()
+    }
+    return task, weights
+
+
+def flowing(task, weights):
+    """What flows to the outputs through each edge, for every sample: (times, edges, numbers).
+
+    A path holds an edge at most once, so it is what is missing when the edge is cut.
+    """
+
+    def outputs(w):
+        return np.concatenate([h.reshape(len(h), -1) for h in nr.predict(task, w).values()], axis=1)
+
+    whole = outputs(weights)
+    return np.stack([whole - outputs({**weights, e: 0 * weights[e]}) for e in weights], axis=1)
+
+
+def errors(task, many, width_error, t1=40.0):
+    """The grown flow, and the true errors of every run, the larger of its small and its full weights."""
+    wide = nr.flow(task, many, t1, 9, width_error=width_error, record=lambda v: v)
+    true = nr.flow(task, many, t1, 9, rtol=1e-9, atol=1e-11)
+    small = task.on(task.graph.resized(wide.settings["dimensions"]))
+    size = lambda v: np.linalg.norm(v, axis=2).max()  # noqa: E731
+    worst = np.zeros(len(true.loss))
+    for k in range(len(true.loss)):
+        exact = flowing(task, {e: w[k] for e, w in true.weights.items()})
+        for on, w in ((small, wide.recorded), (task, wide.weights)):
+            here = flowing(on, {e: w[e][k] for e in task.graph.edges})
+            worst[k] = max(worst[k], size(here - exact) / size(exact))
+    return wide, worst
+
+
+def test_stated_error_bounds_the_true_one():
+    task, one = case(0)
+    other = {e: w[::-1] * 1.2 for e, w in one.items()}
+    wide, true = errors(task, {e: np.stack([w, other[e]]) for e, w in one.items()}, 1e-2)
+    stated = np.array(wide.settings["width_error_estimate"])
+    assert (true < stated).all()
+    assert (stated < 1e-2).all()
+    assert (stated < 300 * true).all()
+    assert wide.settings["width_error"] == 1e-2
+    dims = wide.settings["dimensions"]
+    assert dims
+    assert all(d < task.graph.nodes[n] for n, d in dims.items())
+    for e, w in wide.weights.items():
+        assert w.shape == (2, 9, *task.graph.shapes[e])
+        assert np.allclose(w[:, 0], [one[e], other[e]])
+
+
+def test_closed_spaces_are_exact():
+    task = nr.tasks.hierarchy(3, hidden=80)
+    weights = nr.init.gaussian(task.graph, 1e-2)
+    wide = nr.flow(task, weights, 60.0, 5, width_error=1e-3)
+    true = nr.flow(task, weights, 60.0, 5)
+    assert wide.settings["width_error_estimate"] == 0
+    assert np.abs(wide.loss - true.loss).max() < 1e-4
+
+
+def test_neurons_gated_one_by_one_stay_whole():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 1))
+    gate = np.where(np.arange(12)[:, None] % 2, 1.0, (rng.random((1, 40)) < 0.5).astype(float))
+    graph = nr.Graph.chain([2, 40, 60, 1])
+    task = nr.Task(graph, x, y, {"h1": gate})
+    weights = nr.init.xavier(graph, 0.5)
+    wide = nr.flow(task, weights, 4.0, 4, width_error=1e-2)
+    assert set(wide.settings["dimensions"]) == {"h2"}
+    assert np.allclose(wide.loss, nr.flow(task, weights, 4.0, 4).loss, rtol=1e-2)
+
+
+def test_settled_runs_end_early_with_the_state_they_keep():
+    task, weights = case(3)
+    inputs = {"x": np.eye(3), "z": np.zeros((3, 2))}
+    targets = {"y": np.eye(3)[:, :2], "u": np.zeros((3, 1))}
+    task = nr.Task(task.graph, inputs, targets)
+    wide = nr.flow(task, weights, 4000.0, 5, width_error=1e-1)
+    assert wide.outcome == "finished at t = 4000"
+    assert wide.loss[-1] < 1e-6 * wide.loss[0]
+    assert wide.settings["solver_steps"][0] < 1000
+
+
+def test_bad_arguments():
+    task, weights = case(0)
+    for bad in (0, -1e-3, "small", np.nan):
+        with pytest.raises(InputError, match="width_error"):
+            nr.flow(task, weights, 1.0, width_error=bad)
+    relu = nr.Graph.chain([2, 4, 1], activations={"h1": "relu"})
+    sampled = nr.Task(relu, np.eye(2), np.ones((2, 1)))
+    with pytest.raises(InputError, match="activations"):
+        nr.flow(sampled, nr.init.gaussian(relu, 0.1), 1.0, width_error=1e-3)
