@@ -140,7 +140,7 @@ def test_turn_is_that_of_the_tangent_kernel():
 
 
 def test_a_mode_loses_its_inflection():
-    """`a' = sqrt(4 a^2 + lam^2) (1 - a)` rises with a somewhere if lam < 1/sqrt(2); the loss if < 1/sqrt(6)."""
+    """`a' = sqrt(4 a^2 + lam^2) (1 - a)` rises with a if lam < 1/sqrt(2), its loss if < 1/sqrt(6)."""
     a = np.linspace(0, 1, 20_001)
     for lam, bends in ((0.70, True), (0.715, False)):
         assert (np.diff(np.hypot(2 * a, lam) * (1 - a)) > 0).any() == bends

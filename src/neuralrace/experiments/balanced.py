@@ -402,5 +402,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.2, 0.5),
+    (0.3, 0.5),
 )

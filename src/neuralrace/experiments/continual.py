@@ -267,5 +267,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.2, 0.4),
+    (0.3, 0.5),
 )

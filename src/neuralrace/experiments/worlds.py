@@ -325,5 +325,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.2, 0.4),
+    (0.3, 0.4),
 )
