@@ -1,6 +1,6 @@
 """Solutions of the reduced dynamics in closed form, plain vectorised functions of time."""
 
-from neuralrace.exact.balanced import balanced, balanced_qq
+from neuralrace.exact.balanced import balanced, balanced_qq, continual
 from neuralrace.exact.chain import chain
 from neuralrace.exact.contexts import context_strength
 from neuralrace.exact.pathways import (
@@ -19,6 +19,7 @@ __all__ = [
     "balanced_qq",
     "chain",
     "context_strength",
+    "continual",
     "pathway_deep",
     "pathway_far",
     "pathway_field",

@@ -14,40 +14,80 @@ from neuralrace.errors import InputError, array, number
 from neuralrace.exact.formula import floats, nonnegative, traced
 
 
-def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> Any:
+def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None) -> Any:
     """`Q Q^T` with `Q = [W1^T; W2]`, shape `(time, n_in + n_out, n_in + n_out)`; see `balanced`.
 
     >>> float(balanced_qq(50.0, [[0.1]], [[0.1]], [[2.0]])[0, 1].round(6))
     2.0
     """
-    if traced((t, w1, w2, syx, tau)):
-        v1, v2 = _integrated(t, w1, w2, syx, tau)
-        q = jnp.concatenate([v1.swapaxes(-1, -2), v2], axis=-2)
-        return q @ q.swapaxes(-1, -2)
-    q, shape, _ = _solve(t, w1, w2, syx, tau)
-    return (q @ q.swapaxes(1, 2)).reshape(*shape, q.shape[1], q.shape[1])
+    v1, v2 = balanced(t, w1, w2, syx, tau, sxx)
+    q = (jnp if traced((v1, v2)) else np).concatenate([v1.swapaxes(-1, -2), v2], axis=-2)
+    return q @ q.swapaxes(-1, -2)
 
 
-def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0) -> tuple[Any, Any]:
+def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None) -> tuple[Any, Any]:
     """W1 `(time, hidden, n_in)` and W2 `(time, n_out, hidden)`, up to a rotation of the hidden units.
 
-    `tau W1' = W2^T (syx - W2 W1)`, `tau W2' = (syx - W2 W1) W1^T`, from weights with
-    `W2^T W2 - W1 W1^T = lam I`; lam is read off them, and weights that are not balanced are
-    refused. Under a JAX transformation the flow itself is integrated (relative tolerance 1e-10), as the
-    formula's pivots have no derivative.
+    `tau W1' = W2^T (syx - W2 W1 sxx)`, `tau W2' = (syx - W2 W1 sxx) W1^T`, from weights with
+    `W2^T W2 - W1 W1^T = lam I`; lam is read off them, and weights that are not balanced are refused. Inputs
+    must be white: `sxx` is a multiple of the identity (None: the identity), anything else is refused. Under a
+    JAX transformation the flow itself is integrated (relative tolerance 1e-10), as the formula's pivots
+    have no derivative.
 
     >>> w1, w2 = balanced([0.0, 50.0], [[0.1]], [[0.1]], [[2.0]])
     >>> (w2 @ w1).round(6).ravel().tolist()
     [0.01, 2.0]
     """
+    root = _white(sxx, syx)  # weights times it have the same flow with sxx = 1
     if traced((t, w1, w2, syx, tau)):
-        return _integrated(t, w1, w2, syx, tau)
-    q, shape, n_in = _solve(t, w1, w2, syx, tau)
-    q = q.reshape(*shape, *q.shape[1:])
+        return _integrated(t, w1, w2, syx, tau, root)
+    q, shape, n_in = _solve(t, w1, w2, syx, tau, root)
+    q = q.reshape(*shape, *q.shape[1:]) / root
     return q[..., :n_in, :].swapaxes(-1, -2), q[..., n_in:, :]
 
 
-def _integrated(t: Any, w1: Any, w2: Any, syx: Any, tau: Any) -> Any:
+def continual(
+    t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """`balanced` for tasks `syx` `(tasks, n_out, n_in)` one after the other, each from where the last ended.
+
+    `t` are increasing times since the beginning of a task, each learned until the last of them. W1 is
+    `(tasks, time, hidden, n_in)`, W2 `(tasks, time, n_out, hidden)`. Gradient flow keeps weights balanced, so
+    every task has the closed form.
+
+    >>> w1, w2 = continual([0.0, 50.0], [[1.0]], [[2.0]], [[[2.0]], [[-1.0]]])
+    >>> (w2 @ w1).round(6).ravel().tolist()
+    [2.0, 2.0, 2.0, -1.0]
+    """
+    times, tasks = nonnegative("t", t), array("syx", syx, (None, None, None))
+    if times.ndim != 1 or not len(times) or (np.diff(times) <= 0).any():
+        raise InputError(f"t must be increasing times in one dimension, got shape {times.shape}")
+    if not len(tasks):
+        raise InputError("syx must hold at least one task, got none")
+    found = []
+    for task in tasks:
+        found.append(balanced(times, w1, w2, task, tau, sxx))
+        w1, w2 = (w[-1] for w in found[-1])
+    first, second = zip(*found, strict=True)
+    return np.stack(first), np.stack(second)
+
+
+def _white(sxx: Any, syx: Any) -> float:
+    """The root of the variance of white inputs."""
+    if sxx is None:
+        return 1.0
+    sxx = array("sxx", sxx, np.shape(syx)[-1:] * 2)
+    variance = np.trace(sxx) / len(sxx)
+    if variance <= 0 or abs(sxx - variance * np.eye(len(sxx))).max() > 1e-8 * variance:
+        low, high = np.linalg.eigvalsh((sxx + sxx.T) / 2)[[0, -1]]
+        raise InputError(
+            "sxx must be a positive multiple of the identity: the closed form needs white inputs, but the"
+            f" variances run from {low:.3g} to {high:.3g}; whiten them, x -> sxx^(-1/2) x, or use nr.flow"
+        )
+    return float(np.sqrt(variance))
+
+
+def _integrated(t: Any, w1: Any, w2: Any, syx: Any, tau: Any, root: float) -> Any:
     import diffrax
 
     t, w1, w2, syx, tau = floats(t, w1, w2, syx, tau)
@@ -66,22 +106,24 @@ def _integrated(t: Any, w1: Any, w2: Any, syx: Any, tau: Any) -> Any:
             t0=0.0,
             t1=1.0,
             dt0=None,
-            y0=(w1, w2),
+            y0=(root * w1, root * w2),
             args=duration,
             stepsize_controller=controller,
             max_steps=16384,
         ).ys
 
     v1, v2 = jax.vmap(at)((t / tau).ravel())
-    return v1.reshape(*t.shape, *w1.shape), v2.reshape(*t.shape, *w2.shape)
+    return v1.reshape(*t.shape, *w1.shape) / root, v2.reshape(*t.shape, *w2.shape) / root
 
 
-def _solve(t: Any, w1: Any, w2: Any, syx: Any, tau: Any) -> tuple[np.ndarray, tuple[int, ...], int]:
+def _solve(
+    t: Any, w1: Any, w2: Any, syx: Any, tau: Any, root: float
+) -> tuple[np.ndarray, tuple[int, ...], int]:
     times, tau = nonnegative("t", t), number("tau", tau, above=0)
     if times.ndim > 1:
         raise InputError(f"t must be a number or one-dimensional, got shape {times.shape}")
-    w1 = array("w1", w1, (None, None))
-    w2 = array("w2", w2, (None, w1.shape[0]))
+    w1 = root * array("w1", w1, (None, None))
+    w2 = root * array("w2", w2, (None, w1.shape[0]))
     syx = array("syx", syx, (w2.shape[0], w1.shape[1]))
     n_in, hidden = w1.shape[1], len(w1)
     difference = w2.T @ w2 - w1 @ w1.T

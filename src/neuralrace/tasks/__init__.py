@@ -5,21 +5,27 @@ from neuralrace.tasks.images import cifar10, digits, input_domains, mnist, patch
 from neuralrace.tasks.routing import circulant, routing, sharing
 from neuralrace.tasks.structured import hierarchy
 from neuralrace.tasks.toy import contextual_classification, separability, xor
+from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
 __all__ = [
+    "World",
     "cifar10",
     "circulant",
     "contexts",
     "contextual_classification",
     "digits",
     "gated",
+    "grid",
     "hierarchy",
     "input_domains",
     "mnist",
+    "partition",
     "patch_encoder",
+    "ring",
     "routing",
     "separability",
     "sharing",
     "transformed",
+    "tree",
     "xor",
 ]

@@ -1,0 +1,216 @@
+"""Structured worlds (the talk's part 1): items whose many features come from a partition, tree, ring or grid.
+
+In the limit of many features a linear network sees such a world only through the covariance of its items,
+whose eigenvalues and eigenvectors are known in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import block_diag, helmert, solve_triangular
+
+from neuralrace.errors import InputError, array, integer, number
+from neuralrace.graph import Graph
+from neuralrace.task import Task
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+class World(Task):
+    """One-hot items with features as targets, and the covariance that these features have.
+
+    `covariance` `(items, items)` is the mean of `f_i f_j` over features f; `values` `(items,)`, falling, and
+    `vectors` `(items, items)`, one column each, are its eigenvalues and eigenvectors in closed form. Targets
+    are divided by the root of their number, so that `Y Y^T` tends to the covariance; where `features` is
+    None it is the covariance, with one feature for each eigenvector.
+    """
+
+    def __init__(
+        self, covariance: Any, values: Any, vectors: Any, draw: Draw,
+        features: int | None, seed: int, hidden: int, graph: Graph | None,
+    ):  # fmt: skip
+        order = np.argsort(-values, kind="stable")
+        self.covariance, self.values, self.vectors = covariance, values[order], vectors[:, order]
+        rng, hidden = np.random.default_rng(integer("seed", seed, least=0)), integer("hidden", hidden)
+        if features is None:
+            y = self.vectors * np.sqrt(self.values)
+        else:
+            y = draw(rng, integer("features", features)) / np.sqrt(features)
+        super().__init__(graph or Graph.chain([len(y), hidden, y.shape[1]]), np.eye(len(y)), y)
+
+    @property
+    def singular_values(self) -> np.ndarray:
+        """Those of `Syx`, `sqrt(values) / items`, in the limit of many features."""
+        return np.sqrt(self.values) / len(self.values)
+
+    @cached_property
+    def stages(self) -> np.ndarray:
+        """Number of the distinct eigenvalue that each of `values` is, `(items,)`: 0, then 1, ..."""
+        return np.append(0, np.cumsum(np.diff(self.values) < -1e-9 * self.values[0]))
+
+
+def partition(
+    classes: int, per_class: int | Sequence[int], flip: float = 0.1,
+    features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
+) -> World:  # fmt: skip
+    """Classes of `per_class` items (or a number for each): a feature is +-1 by class, then flipped by item.
+
+    With `r = (1 - 2 flip)^2` a class of m items has the eigenvalue `1 + (m-1) r` (the class as a whole) and
+    m - 1 times `1 - r`.
+
+    >>> partition(2, 2, flip=0.1).values.round(2).tolist()
+    [1.64, 1.64, 0.36, 0.36]
+    """
+    classes = integer("classes", classes)
+    if isinstance(per_class, Sequence) and not isinstance(per_class, str):
+        sizes = [integer("per_class", m) for m in per_class]
+        if len(sizes) != classes:
+            raise InputError(f"per_class must be one number or {classes}, one per class, got {len(sizes)}")
+    else:
+        sizes = [integer("per_class", per_class)] * classes
+    r, items = (1 - 2 * _flips(flip, 1)[0]) ** 2, sum(sizes)
+    whole = [np.full((m, 1), 1 / np.sqrt(m)) for m in sizes]
+    vectors = np.hstack([np.asarray(block_diag(*v)) for v in (whole, [_differences(m) for m in sizes])])
+    values = np.append(1 + (np.array(sizes) - 1) * r, np.full(items - classes, 1 - r))
+    same = block_diag(*(np.ones((m, m)) for m in sizes))
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        return _flipped(rng, np.repeat(_signs(rng, classes, n), sizes, axis=0), flip)
+
+    return World(r * same + (1 - r) * np.eye(items), values, vectors, draw, features, seed, hidden, graph)
+
+
+def tree(
+    branching: Sequence[int] = (2, 2, 2), flip: float | Sequence[float] = 0.1,
+    features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
+) -> World:  # fmt: skip
+    """Leaves of a tree with `branching[k]` children at level k: +-1 at the root, flipped on the way down.
+
+    `flip` is the probability at every branch, or one for each level. Items that part at level k have the
+    covariance `q_k`, the product of `(1 - 2 flip)^2` over the levels below, and differences between children
+    of a node at level k - 1 have the eigenvalue `sum_{j >= k} M_j (q_j - q_{j-1})`, where `M_j` items lie
+    below a node of level j and `q_{-1} = 0`: it falls with every level.
+
+    >>> tree((2, 2), flip=0.1).values.round(4).tolist()
+    [2.4592, 0.8208, 0.36, 0.36]
+    """
+    if not isinstance(branching, Sequence) or isinstance(branching, str) or not len(branching):
+        raise InputError(
+            f"branching must be a list of numbers of children, level by level, got {branching!r}"
+        )
+    sizes = [integer("branching", b, least=2) for b in branching]
+    flips = _flips(flip, len(sizes))
+    nodes = np.cumprod([1, *sizes])
+    items, below = int(nodes[-1]), nodes[-1] // nodes
+    q = np.append(np.cumprod((1 - 2 * flips[::-1]) ** 2)[::-1], 1.0)
+    steps = below * np.diff(q, prepend=0)
+    levels = np.cumsum(steps[::-1])[::-1]
+    vectors, values = [np.full((items, 1), items**-0.5)], [levels[:1]]
+    for k, b in enumerate(sizes, start=1):
+        m = below[k]
+        children = np.kron(_differences(b), np.full((m, 1), m**-0.5))
+        vectors.append(np.kron(np.eye(nodes[k - 1]), children))
+        values.append(np.full(vectors[-1].shape[1], levels[k]))
+    leaf = np.arange(items)
+    parted = sum((leaf[:, None] // m == leaf // m).astype(int) for m in below[1:])
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        f = _signs(rng, 1, n)
+        for b, p in zip(sizes, flips, strict=True):
+            f = _flipped(rng, np.repeat(f, b, axis=0), p)
+        return f
+
+    return World(q[parted], np.concatenate(values), np.hstack(vectors), draw, features, seed, hidden, graph)
+
+
+def ring(
+    n: int, sigma: float = 2.0,
+    features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
+) -> World:  # fmt: skip
+    """Items on a ring: normal features with the covariance `(L + 1/sigma^2)^-1`, L the ring's Laplacian.
+
+    Eigenvectors are waves of k = 0, 1, ..., n/2 periods, eigenvalues `1 / (1/sigma^2 + 2 - 2 cos(2 pi k/n))`.
+
+    >>> ring(4, sigma=1.0).values.round(4).tolist()
+    [1.0, 0.3333, 0.3333, 0.2]
+    """
+    n = integer("n", n, least=3)
+    k, place = (np.arange(n) + 1) // 2, np.arange(n)[:, None]
+    angle = 2 * np.pi * k * place / n
+    waves = np.where(np.arange(n) % 2, np.sin(angle), np.cos(angle))
+    if n % 2 == 0:
+        waves[:, -1] = np.cos(np.pi * place[:, 0])
+    shift = np.roll(np.eye(n), 1, axis=0)
+    return _gaussian(
+        2 * np.eye(n) - shift - shift.T, 2 - 2 * np.cos(2 * np.pi * k / n), waves, sigma,
+        features, seed, hidden, graph,
+    )  # fmt: skip
+
+
+def grid(
+    rows: int, cols: int, sigma: float = 2.0,
+    features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
+) -> World:  # fmt: skip
+    """Items on a grid, row by row, neighbours joined: normal features as in `ring`.
+
+    Eigenvectors are products of half waves `cos(pi j (x + 1/2) / rows)` and the same in cols; the Laplacian's
+    eigenvalues are sums of `2 - 2 cos(pi j / rows)` and the same in cols.
+
+    >>> grid(2, 2, sigma=1.0).values.round(4).tolist()
+    [1.0, 0.3333, 0.3333, 0.2]
+    """
+    rows, cols = integer("rows", rows), integer("cols", cols)
+    if rows * cols < 2:
+        raise InputError("rows and cols must give at least 2 items, got 1 x 1")
+    (a, av, aw), (b, bv, bw) = _line(rows), _line(cols)
+    laplacian = np.kron(a, np.eye(cols)) + np.kron(np.eye(rows), b)
+    values = (av[:, None] + bv).ravel()
+    return _gaussian(laplacian, values, np.kron(aw, bw), sigma, features, seed, hidden, graph)
+
+
+def _line(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The Laplacian of a line of n items, its eigenvalues and eigenvectors."""
+    step = np.diff(np.eye(n), axis=0)
+    k = np.arange(n)
+    return step.T @ step, 2 - 2 * np.cos(np.pi * k / n), np.cos(np.pi * k * (k[:, None] + 0.5) / n)
+
+
+def _gaussian(
+    laplacian: np.ndarray, values: np.ndarray, vectors: np.ndarray, sigma: float,
+    features: int | None, seed: int, hidden: int, graph: Graph | None,
+) -> World:  # fmt: skip
+    ridge = number("sigma", sigma, above=0) ** -2
+    precision = laplacian + ridge * np.eye(len(laplacian))
+    root = np.linalg.cholesky(precision)
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        return solve_triangular(root, rng.standard_normal((len(root), n)), lower=True, trans=1)
+
+    vectors = vectors / np.linalg.norm(vectors, axis=0)
+    return World(np.linalg.inv(precision), 1 / (values + ridge), vectors, draw, features, seed, hidden, graph)
+
+
+def _flips(flip: Any, levels: int) -> np.ndarray:
+    p = array("flip", flip)
+    if p.shape not in ((), (levels,)):
+        raise InputError(f"flip must be one number or {levels}, one per level, got shape {p.shape}")
+    if not ((p > 0) & (p < 0.5)).all():
+        raise InputError(f"flip must be above 0 and below 0.5, got {flip}")
+    return np.broadcast_to(p, levels)
+
+
+def _differences(n: int) -> np.ndarray:
+    """Orthonormal columns `(n, n - 1)` that sum to zero."""
+    return helmert(n).T if n > 1 else np.zeros((1, 0))
+
+
+def _signs(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.choice([-1.0, 1.0], shape)
+
+
+def _flipped(rng: np.random.Generator, f: np.ndarray, p: float) -> np.ndarray:
+    return np.where(rng.random(f.shape) < p, -f, f)
