@@ -22,7 +22,7 @@ NAMES = (
     "xor", "contextual", "routing", "sharing", "initialisation", "images",
     "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
     "chains", "phase-portraits",
-    "saddles", "decisions",
+    "saddles", "decisions", "relative-scale",
 )  # fmt: skip
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]

@@ -80,11 +80,15 @@ class Decisions(Parameters):
 
 def compute(p: Decisions, parts: Parts) -> Results:
     return {
-        "points": {name: parts(f"points-{name}", points, p, name) for name in p.agents},
-        "paths": {name: parts(f"paths-{name}", paths, p, name) for name in p.agents},
+        "points": {name: parts(f"points-{slug(name)}", points, p, name) for name in p.agents},
+        "paths": {name: parts(f"paths-{slug(name)}", paths, p, name) for name in p.agents},
         "live": parts("live", trial_by_trial, p),
         "drift": parts("drift", drift, p),
     }
+
+
+def slug(name: str) -> str:
+    return name.replace(",", "").replace(" ", "-")
 
 
 def points(p: Decisions, name: str) -> dict[str, Any]:
