@@ -242,6 +242,9 @@ def curves(p: RelativeScale, r: Results) -> tuple[Figure, str]:
     c.set(xscale="log", xlabel="ratio r, later / first layer", ylabel="filters", ylim=(-0.03, 1.6))
     c.set(title="filled: first, open: relative")
     c.legend(loc="upper left")
+    for ax in (b, c):
+        ax.set_xticks(p.ratios, [f"{ratio:.3g}" for ratio in p.ratios])
+        ax.set_xticks([], minor=True)
     caption = (
         f"Left: modular addition (mod {p.modulus}), share of correct sums at r = 1, {p.seeds} seeds. Middle: "
         f"steps until {TRAINED:.0%} of the shown and {UNDERSTOOD:.0%} of the other sums are correct. Right: "
