@@ -1,6 +1,6 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
-from neuralrace import errors, exact, experiments, init, plot, relu, tasks
+from neuralrace import errors, exact, experiments, init, landscape, plot, relu, tasks
 from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time, tangent_kernel
@@ -26,6 +26,7 @@ __all__ = [
     "flow",
     "gradient",
     "init",
+    "landscape",
     "learning_time",
     "loss",
     "plot",

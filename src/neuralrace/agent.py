@@ -1,0 +1,158 @@
+"""A deep value network that learns to choose a side (the talk's deep RL network).
+
+A trial shows a stimulus of some contrast left or right, beside a constant input. The value of each choice is
+the sum of what the stimulus and what the constant input predict, `Q_tot = Q_stim + Q_const`. The choice is
+drawn with probability `softmax(beta Q_tot)`, and earns a reward of 1 on the side of the stimulus. What the
+talk does not say, and is assumed here, is in docs/talk.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.errors import InputError, array, choice, integer, number
+from neuralrace.network import precision
+
+INPUTS = ("left", "right", "constant")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The task and the network of an agent; weights are one flat vector.
+
+    With `layers=2` every input has a cortical weight a, and from there a striatal weight to either choice:
+    its associations are `a_i v_ij`. `signals="three"` is the talk's: cortical weights descend the squared
+    total error, striatal ones that of the stimuli or of the constant input alone, as if it had to predict all
+    of the reward; with "total" all descend the squared total error. One layer has only the total error. All
+    weights decay at the rate `forgetting`. Called, it returns the velocity of weights, the mean over trials
+    and choices.
+
+    >>> agent = Agent()
+    >>> agent(jnp.zeros(agent.size)).tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    """
+
+    contrasts: tuple[float, ...] = (0.06, 0.12, 0.25, 0.5, 1.0)
+    beta: float = 10.0
+    forgetting: float = 0.005
+    signals: str = "three"
+    layers: int = 2
+
+    def __post_init__(self):
+        c = array("contrasts", self.contrasts, (None,))
+        if not len(c) or c.min() <= 0 or c.max() > 1:
+            raise InputError(f"contrasts must be above 0 and at most 1, got {self.contrasts}")
+        object.__setattr__(self, "contrasts", tuple(c.tolist()))
+        number("beta", self.beta, above=0)
+        number("forgetting", self.forgetting, least=0)
+        choice("signals", self.signals, ("three", "total"))
+        if integer("layers", self.layers) > 2:
+            raise InputError(f"layers must be 1 or 2, got {self.layers}")
+        if self.layers == 1 and self.signals == "three":
+            raise InputError("signals must be 'total' with one layer, which has no striatum to teach apart")
+
+    @property
+    def size(self) -> int:
+        return 9 if self.layers == 2 else 6
+
+    @property
+    def trials(self) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs `(n, 3)`, left, right and constant, and rewards of both choices `(n, 2)`."""
+        c, off = np.array(self.contrasts), np.zeros(len(self.contrasts))
+        x = np.concatenate([np.stack([c, off, off + 1], 1), np.stack([off, c, off + 1], 1)])
+        return x, (x[:, :2] > 0).astype(float)
+
+    def associations(self, w: Any) -> Any:
+        """The value of either choice per unit of every input `(..., 3, 2)`."""
+        v = w[..., -6:].reshape(*w.shape[:-1], 3, 2)
+        return w[..., :3, None] * v if self.layers == 2 else v
+
+    def accuracy(self, w: Any, contrast: float) -> Any:
+        """Probability of the correct choice for stimuli of this contrast, left and right `(..., 2)`."""
+        m = self.associations(w)
+        ahead = contrast * (m[..., :2, 0] - m[..., :2, 1]) + (m[..., 2:, 0] - m[..., 2:, 1])
+        return 1 / (1 + np.exp(-self.beta * ahead * np.array([1, -1])))
+
+    def __call__(self, w: Any, data: Any = None) -> Any:
+        x, rewards = (jnp.asarray(v, w.dtype) for v in self.trials)
+        likely = jax.nn.softmax(self.beta * (x @ self.associations(w)), axis=-1)
+        return jax.vmap(self.update, (None, 0, 0, 0))(w, x, rewards, likely).mean(axis=0)
+
+    def update(self, w: Any, x: Any, reward: Any, chosen: Any) -> Any:
+        """What one trial teaches: `chosen` `(2,)` is 1 for the choice, or the probability of each."""
+        part = x[:, None] * self.associations(w)
+        stim, const = part[:2].sum(axis=0), part[2]
+        total = chosen * (reward - stim - const)
+        if self.layers == 1:
+            return (x[:, None] * total).ravel() - self.forgetting * w
+        a, v = w[:3], w[3:].reshape(3, 2)
+        own = chosen * (reward - jnp.stack([stim, stim, const])) if self.signals == "three" else total
+        taught = jnp.concatenate([x * (v @ total), ((a * x)[:, None] * own).ravel()])
+        return taught - self.forgetting * w
+
+
+def learn(agent: Agent, starts: Any, t: Any) -> np.ndarray:
+    """Mean over trials: weights `(n, times, size)` from each of `starts` `(n, size)`, at rising times."""
+    w, t = array("starts", starts, (None, agent.size)), array("t", t, (None,))
+    if len(t) < 2 or t[0] < 0 or (np.diff(t) <= 0).any():
+        raise InputError("t must hold at least two rising times, none negative")
+    with precision(np.float64):
+        return np.asarray(_learn(agent, jnp.asarray(w), jnp.asarray(t)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _learn(agent: Agent, starts: Any, t: Any) -> Any:
+    import diffrax
+
+    def one(w: Any) -> Any:
+        return diffrax.diffeqsolve(
+            diffrax.ODETerm(lambda _, y, args: agent(y)),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=t[-1],
+            dt0=None,
+            y0=w,
+            saveat=diffrax.SaveAt(ts=t),
+            stepsize_controller=diffrax.PIDController(rtol=1e-8, atol=1e-10),
+            max_steps=200_000,
+        ).ys
+
+    return jax.lax.map(one, starts)
+
+
+def live(agent: Agent, starts: Any, rate: float, trials: int, save: int = 200, seed: int = 0) -> np.ndarray:
+    """Weights `(n, save, size)` of agents that draw stimuli and choices, and learn from each trial.
+
+    They learn `rate` times what a trial teaches, so trial k is at `t = rate k` of `learn`; saved are `save`
+    trials, evenly spaced.
+    """
+    w, rate = array("starts", starts, (None, agent.size)), number("rate", rate, above=0)
+    every = integer("trials", trials) // integer("save", save)
+    if not every:
+        raise InputError(f"save must be at most the number of trials, {trials}; got {save}")
+    keys = jax.random.split(jax.random.key(integer("seed", seed, least=0)), len(w))
+    with precision(np.float64):
+        return np.asarray(_live(agent, every, save, jnp.asarray(w), rate, keys))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _live(agent: Agent, every: int, save: int, starts: Any, rate: Any, keys: Any) -> Any:
+    xs, rewards = (jnp.asarray(v) for v in agent.trials)
+
+    def trial(w: Any, key: Any) -> Any:
+        shown, chose = jax.random.split(key)
+        k = jax.random.randint(shown, (), 0, len(xs))
+        picked = jax.random.categorical(chose, agent.beta * (xs[k] @ agent.associations(w)))
+        return w + rate * agent.update(w, xs[k], rewards[k], jax.nn.one_hot(picked, 2)), None
+
+    def block(w: Any, key: Any) -> Any:
+        w, _ = jax.lax.scan(trial, w, jax.random.split(key, every))
+        return w, w
+
+    return jax.vmap(lambda w, key: jax.lax.scan(block, w, jax.random.split(key, save))[1])(starts, keys)
