@@ -1,4 +1,4 @@
-"""Any smooth network: how two representations move, with two effective learning rates (representations_align)."""
+"""Any smooth network: how two representations move, given two effective learning rates."""
 
 from neuralrace.universality.fit import Fit, fit
 from neuralrace.universality.record import Record, record

@@ -88,35 +88,41 @@ def fit(
         )
         theta, residual, jacobian = _least_squares(_guesses(x, data, target), *given)
     residual, jacobian = residual[: len(t)], jacobian[: len(t)]
-    deviation = _deviation(residual, jacobian)
-    errors = np.sqrt((residual**2).sum(0))
-    rates = np.exp(theta[:2]) / span / np.array([out * dx**2 / high, high])
-    width = _quantile(level, residual.size - len(theta)) * deviation
-    for name, rate, wide in zip(("rate_h", "rate_y"), rates, width, strict=False):
+    width = _quantile(level, residual.size - len(theta)) * _deviation(residual, jacobian)
+
+    def rate(i: int, unit: float) -> tuple[float, Interval]:
+        value, factor = float(np.exp(theta[i]) / span / unit), float(np.exp(min(width[i], 700)))
+        return value, (value / factor, value * factor)
+
+    rate_h, rate_h_interval = rate(0, out * dx**2 / high)
+    rate_y, rate_y_interval = rate(1, high)
+    for name, value, wide in (("rate_h", rate_h, width[0]), ("rate_y", rate_y, width[1])):
         if not wide < np.log(WIDEST):
             raise InputError(
-                f"the series do not tell {name}: about {rate:.3g}, {level:.0%} interval wider than a factor "
+                f"the series do not tell {name}: about {value:.3g}, {level:.0%} interval wider than a factor "
                 f"of {WIDEST:g} either way; they should cover learning, from the start to near the end, "
                 "and rise well above their noise"
             )
-    intervals = [
-        (float(r * np.exp(-v)), float(r * np.exp(v))) for r, v in zip(rates, width, strict=False)
-    ]
-    mean: dict[str, Any] = {}
-    if series.shape[1] == 4:
-        rate = float(np.exp(theta[6]) / span)
-        with np.errstate(over="ignore"):
-            interval = (float(rate * np.exp(-width[6])), float(rate * np.exp(width[6])))
-        offset = float(np.exp(theta[5]) * np.sqrt(out))
-        mean = {"rate_mean": rate, "rate_mean_interval": interval, "offset": offset}
+    rate_mean, rate_mean_interval = rate(6, 1) if loss is not None else (None, None)
+    errors = np.sqrt((residual**2).sum(0))
     r, along, across, a, b = _start(theta, target, np)
-    dy20 = r**2 * (along**2 + across) / (a * b)
-    state = np.array([r**2 / b, dy20, dy20 - r * along * target / np.sqrt(a * b)]) * unit[:3]
-    start = State(*np.maximum(state, [np.finfo(float).tiny, 0, -np.inf]).tolist())
+    y = r**2 * (along**2 + across) / (a * b)
+    state = np.array([r**2 / b, y, y - r * along * target / np.sqrt(a * b)]) * unit[:3]
     return Fit(
-        float(rates[0]), float(rates[1]), *intervals[:2], start, float(np.sqrt((errors**2).mean())),
-        tuple(errors.tolist()), dx, dy, float(t0), **mean,
-    )  # fmt: skip
+        rate_h=rate_h,
+        rate_y=rate_y,
+        rate_h_interval=rate_h_interval,
+        rate_y_interval=rate_y_interval,
+        start=State(*np.maximum(state, [np.finfo(float).tiny, 0, -np.inf]).tolist()),
+        error=float(np.sqrt((errors**2).mean())),
+        errors=tuple(errors.tolist()),
+        dx=dx,
+        dy=dy,
+        t0=float(t0),
+        rate_mean=rate_mean,
+        rate_mean_interval=rate_mean_interval,
+        offset=None if loss is None else float(np.exp(theta[5]) * np.sqrt(out)),
+    )
 
 
 def _checked(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, level: Any) -> Any:
@@ -131,7 +137,7 @@ def _checked(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, le
     level = number("level", level, above=0)
     if level >= 1:
         raise InputError(f"level must be less than 1, got {level:g}")
-    for name in ("dh2", "dy2"):
+    for name in series.keys() - {"w"}:
         if series[name].max() <= 0:
             raise InputError(f"{name} must be positive somewhere, as a squared distance is")
     for name in ("dh2", "dy2", "w"):
@@ -140,8 +146,8 @@ def _checked(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, le
         noise = np.sqrt(np.mean(np.diff(v, 2) ** 2) / 6)
         if v.std() <= max(1e-9 * np.abs(v).max(), 1.5 * noise if noise > 1e-6 * np.abs(v).max() else 0):
             raise InputError(
-                f"{name} is flat (deviation {v.std():.3g}, noise about {noise:.3g}): it does not identify the "
-                "rates; record for longer, or more often while it changes"
+                f"{name} is flat (deviation {v.std():.3g}, noise about {noise:.3g}): it does not identify "
+                "the rates; record for longer, or more often while it changes"
             )
     return t, np.stack(list(series.values()), 1), dx, dy, level
 
@@ -167,8 +173,8 @@ def _start(theta: Any, target: Any, np: Any) -> tuple[Any, ...]:
 
 
 def _curves(theta: Any, t: Any, target: Any) -> Any:
-    *start, a, b = _start(theta, target, jnp)
-    state = path(t, *start, target, a, b)
+    r, along, across, a, b = _start(theta, target, jnp)
+    state = path(t, r, along, across, target, a, b)
     if len(theta) == 5:
         return jnp.stack(state, -1)
     mean = jnp.exp(2 * theta[5] - 2 * jnp.exp(theta[6]) * t) / 2
@@ -204,7 +210,9 @@ def _least_squares(guesses: np.ndarray, *given: Any) -> tuple[np.ndarray, np.nda
         for _ in range(STEPS):
             flat = jacobian.reshape(BEST, -1, theta.shape[1])
             normal = np.einsum("knp,knq->kpq", flat, flat)
-            normal += (damping[:, None] * np.einsum("kpp->kp", normal) + 1e-14)[:, None] * np.eye(theta.shape[1])
+            normal += (damping[:, None] * np.einsum("kpp->kp", normal) + 1e-14)[:, None] * np.eye(
+                theta.shape[1]
+            )
             slope = np.einsum("knp,kn->kp", flat, residual.reshape(BEST, -1))
             move = np.clip(-np.linalg.solve(normal, slope[..., None])[..., 0], -3, 3)
             new = evaluate(theta + move)
@@ -244,7 +252,9 @@ def _guesses(t: np.ndarray, data: np.ndarray, target: float) -> np.ndarray:
                 continue
             # As observed; and a small start that has risen half way when the series has, of either kind.
             sign = 1 if r + g > 0 else -1
-            out.append((a_, b, np.log(max(abs(r + g), 1e-9) / np.sqrt(2)), sign * (r - g) / np.sqrt(2), across))
+            out.append(
+                (a_, b, np.log(max(abs(r + g), 1e-9) / np.sqrt(2)), sign * (r - g) / np.sqrt(2), across)
+            )
             omega = np.sqrt(a_ * b) * target / 2
             grows = np.log(4 * omega) / 2 - min(omega * half, 300)
             out += [(a_, b, grows, c * r, 1e-3) for c in (0.0, 1.4, -1.4)]

@@ -15,11 +15,13 @@ from neuralrace.universality.fit import Fit, fit
 class Record:
     """What `record` returns: call it during training, then read the series or `fit` them.
 
-    `t` (times,), `dh2`, `dy2`, `w`, `loss` (times, pairs); `dx`, `dy` (pairs,); `pairs` (pairs, 2); `layer` is the
-    name of the layer of a torch module.
+    `t` (times,), `dh2`, `dy2`, `w`, `loss` (times, pairs); `dx`, `dy` (pairs,); `pairs` (pairs, 2); `layer`
+    is the name of the layer of a torch module.
     """
 
-    def __init__(self, measure: Callable[..., Any], x: np.ndarray, y: np.ndarray, pairs: Any, layer: Any) -> None:
+    def __init__(
+        self, measure: Callable[..., Any], x: np.ndarray, y: np.ndarray, pairs: Any, layer: Any
+    ) -> None:
         self._measure, self._targets, self.layer = measure, y, layer
         self.pairs = _pairs(pairs, len(x))
         first, second = self.pairs.T
@@ -92,9 +94,9 @@ class Record:
         """`universality.fit` of one pair, with its loss if asked."""
         if integer("pair", pair, 0) >= len(self.pairs):
             raise InputError(f"pair must be below {len(self.pairs)}, the number of pairs; got {pair}")
-        series = (v[:, pair] for v in (self.dh2, self.dy2, self.w))
-        extra = self.loss[:, pair] if loss else None
-        return fit(self.t, *series, self.dx[pair], self.dy[pair], loss=extra, level=level)
+        dh2, dy2, w, last = (v[:, pair] for v in (self.dh2, self.dy2, self.w, self.loss))
+        extra = last if loss else None
+        return fit(self.t, dh2, dy2, w, self.dx[pair], self.dy[pair], loss=extra, level=level)
 
 
 def record(
@@ -123,7 +125,9 @@ def record(
             raise InputError(f"model must be a torch.nn.Module or a function, got {type(model).__name__}")
         for name, v in (("layer", layer), ("pick", pick)):
             if v is not None:
-                raise InputError(f"{name} is for a torch.nn.Module; a function returns (representation, output)")
+                raise InputError(
+                    f"{name} is for a torch.nn.Module; a function returns (representation, output)"
+                )
         flat, measure, targets = _rows("x", x), _function(model, x), y
     targets = _rows("y", targets)
     if len(targets) != len(flat):
@@ -168,7 +172,9 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        message = "recording a torch.nn.Module needs torch, which is not installed: pip install neuralrace[torch]"
+        message = (
+            "recording a torch.nn.Module needs torch, which is not installed: pip install neuralrace[torch]"
+        )
         raise ImportError(message) from error
     return torch
 
