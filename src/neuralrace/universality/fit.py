@@ -153,8 +153,8 @@ def _checked(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, le
 
 
 def _padded(n: int) -> int:
-    """The next power of two: series of all lengths share a few compiled functions."""
-    return 1 << (n - 1).bit_length()
+    """The next power of two, at least 256: series of all lengths share a few compiled functions."""
+    return max(256, 1 << (n - 1).bit_length())
 
 
 def _pad(v: np.ndarray) -> np.ndarray:
