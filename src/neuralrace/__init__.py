@@ -1,6 +1,6 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
-from neuralrace import errors, exact, experiments, init, landscape, plot, relu, tasks
+from neuralrace import errors, exact, experiments, init, landscape, plot, relu, tasks, universality
 from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time, tangent_kernel
@@ -36,4 +36,5 @@ __all__ = [
     "relu",
     "tangent_kernel",
     "tasks",
+    "universality",
 ]

@@ -21,7 +21,8 @@ from neuralrace.trajectory import versions
 NAMES = (
     "xor", "contextual", "routing", "sharing", "initialisation", "images",
     "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
-    "chains", "phase-portraits", "pathways", "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale",
+    "chains", "phase-portraits", "pathways",
+    "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale",
 )  # fmt: skip
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]

@@ -1,0 +1,247 @@
+"""The interaction of two points in any smooth network: distances of representations and of outputs.
+
+representations_align models a network near two samples as an encoder and a decoder that are free, so that
+only two effective learning rates (`rate_h = 1/tau_h`, `rate_y = 1/tau_y`) are left of its architecture.
+`dx` and `dy` are distances of the two inputs and targets; `dh2`, `dy2` are squared distances of the two
+representations and outputs, `w` is the alignment `dy2 - (output difference) . (target difference)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+
+from neuralrace.errors import InputError
+from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, real, traced
+
+
+class State(NamedTuple):
+    """The three variables of Eq. 7 over time."""
+
+    dh2: Any
+    dy2: Any
+    w: Any
+
+
+class FixedPoint(NamedTuple):
+    """A fixed point of Eq. 25 (w = 0 there) and the two eigenvalues of the flow around it."""
+
+    dh2: Any
+    eigenvalues: tuple[Any, Any]
+
+    @property
+    def stable(self) -> Any:
+        return (np.asarray(self.eigenvalues[0]) < 0) & (np.asarray(self.eigenvalues[1]) < 0)
+
+
+_RATES: dict[str, Any] = {"rate_h": positive, "rate_y": positive}
+_DATA: dict[str, Any] = {"dx": positive, "dy": nonnegative}
+_START: dict[str, Any] = {"dh2": positive, "dy2": nonnegative}
+
+
+def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
+    """dh2, dy2 and w at times t, from their values at time 0 (representations_align Eq. 7), in closed form.
+
+    Arguments broadcast. Exact at any time and scale: representations that pass through each other
+    (dh2 = 0, where Eq. 7 divides by zero) come out on the other side.
+
+    >>> dh2, dy2, w = solve([0, 10, 50], 1e-4, 1e-8, -5e-5, dx=1, dy=1, rate_h=1, rate_y=1)
+    >>> print(dh2.round(3), dy2.round(3))
+    [0.    0.553 1.   ] [0.    0.306 1.   ]
+    """
+    if not traced((dy2, w, dy)):
+        _possible(
+            *(f(n, v) for f, n, v in ((nonnegative, "dy2", dy2), (real, "w", w), (nonnegative, "dy", dy)))
+        )
+    return _solve(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
+
+
+def _possible(dy2: Any, w: Any, dy: Any) -> None:
+    # Rounding in float32 networks is forgiven.
+    excess = np.abs(dy2 - w) - dy * np.sqrt(dy2) - 1e-5 * (dy2 + np.abs(w))
+    if (excess > 0).any():
+        raise InputError(
+            "w must lie within dy2 -+ dy sqrt(dy2), as dy2 - w is the product of two differences "
+            f"of these lengths; it lies {excess.max():g} outside"
+        )
+
+
+@closed_form(t=nonnegative, w=real, **_START, **_DATA, **_RATES)
+def _solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
+    t, dh2, dy2, w, dx, dy, rate_h, rate_y = floats(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
+    a = rate_h * dx**2
+    along = jnp.where(dy > 0, (dy2 - w) / jnp.where(dy > 0, dy, 1), 0)
+    along = jnp.clip(along, -jnp.sqrt(dy2), jnp.sqrt(dy2))
+    return path(
+        t, jnp.sqrt(rate_y * dh2), jnp.sqrt(a / dh2) * along, a / dh2 * (dy2 - along**2), dy, a, rate_y
+    )
+
+
+def path(t: Any, r: Any, g: Any, g2: Any, dy: Any, a: Any, b: Any) -> State:
+    """The closed form of Eq. 7, with a = rate_h dx^2, b = rate_y.
+
+    Eq. 7 is a linear network with one hidden unit in disguise. With r = sqrt(b) |dh| and the vector
+    sqrt(a) dy/|dh|, which has the component g along the target and a squared length g2 across it,
+    `r' = s g - r (g^2 + g2)/2` and `g' = s r - r^2 g/2`, where s = sqrt(a b) dy/2. As
+    `4 k = r^2 - g^2 - g2` stays, `Q = (r, g, sqrt(g2))` obeys `Q' = F Q - |Q|^2 Q/4` with a constant F,
+    so `Q = exp(F t) Q0 / n`, `n^2 = 1 + integral of |exp(F t) Q0|^2 / 2`. F has the eigenvalues +-omega and
+    -k. All is divided by exp(omega t), so that nothing overflows.
+    """
+    s = jnp.sqrt(a * b) * dy / 2
+    k = (r**2 - g**2 - g2) / 4
+    omega = jnp.sqrt(k**2 + s**2)
+    safe = jnp.where(omega > 0, omega, 1)
+    # The eigenvector of omega is (c, d); the smaller of both by the product c d = s / (2 omega).
+    large = jnp.sqrt((1 + jnp.abs(k) / safe) / 2)
+    small = s / (2 * safe * large)
+    c, d = jnp.where(k >= 0, large, small), jnp.where(k >= 0, small, large)
+    grows, decays = r * c + g * d, g * c - r * d
+    faded = jnp.exp(-2 * omega * t)
+    # omega - |k| without cancellation, and exp(-2 omega t) times the integral of exp(-2 k t).
+    gap = s**2 / (safe + jnp.abs(k))
+    across = t * jnp.exp(-2 * jnp.where(k < 0, gap, omega) * t) * _phi(-2 * jnp.abs(k) * t)
+    size = faded + (grows**2 + decays**2 * faded) * t * _phi(-2 * omega * t) / 2 + g2 * across / 2
+    r1, g1 = grows * c - decays * faded * d, grows * d + decays * faded * c
+    g3 = g2 * jnp.exp(-2 * jnp.where(k < 0, gap, omega + k) * t)
+    dh2 = r1**2 / size / b
+    dy2 = r1**2 * (g1**2 + g3) / size**2 / (a * b)
+    # -(dh2)'/a, with what cancels in it cancelled by hand: exact where w fades.
+    plus, minus = jnp.where(k < 0, gap, omega + k), jnp.where(k < 0, omega - k, gap)
+    e = 2 * s - r * g
+    outer = grows * (d * e * faded - c * g2 * (faded - plus * across))
+    inner = decays * (c * e * faded + d * g2 * (faded + minus * across)) * faded
+    return State(dh2, dy2, -r1 * (outer + inner) / size**2 / (a * b))
+
+
+def _phi(x: Any) -> Any:
+    """(exp(x) - 1) / x."""
+    tiny = jnp.abs(x) < 1e-8
+    safe = jnp.where(tiny, 1, x)
+    return jnp.where(tiny, 1 + x / 2, jnp.expm1(safe) / safe)
+
+
+@closed_form(dh2=positive, dy2=nonnegative, w=real, **_DATA, **_RATES)
+def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
+    """Time derivatives of dh2, dy2 and w (representations_align Eq. 7)."""
+    dh2, dy2, w, dx, dy, rate_h, rate_y = floats(dh2, dy2, w, dx, dy, rate_h, rate_y)
+    a = rate_h * dx**2
+    return State(
+        -a * w,
+        -w * (rate_y * dh2 + a * dy2 / dh2),
+        -rate_y / 2 * (3 * w - dy2 + dy**2) * dh2 - a / 2 * (dy2 + w) * w / dh2,
+    )
+
+
+@closed_form(dh2=positive, w=real, a_high=real, **_DATA, **_RATES)
+def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
+    """Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25."""
+    dh2, w, a_high, dx, dy, rate_h, rate_y = floats(dh2, w, a_high, dx, dy, rate_h, rate_y)
+    a = rate_h * dx**2
+    square = 4 * rate_y * dh2 * w + a * w**2 / dh2 - rate_y * a_high * w
+    cubic = rate_y**2 / a * dh2 * (dh2**2 - a_high * dh2) - rate_y * dy**2 * dh2
+    return -a * w, (cubic - square) / 2
+
+
+@closed_form(**_START, **_DATA, **_RATES)
+def scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
+    """`a_high`, a constant of the flow, and `a_low`: dh2 ends near a_high from large weights (if it is
+    positive) and near a_low from small ones (representations_align Eq. 11)."""
+    return _scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y))
+
+
+def _scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
+    ratio = rate_h / rate_y
+    return dh2 - ratio * dx**2 * dy2 / dh2, jnp.sqrt(ratio) * dx * dy
+
+
+@closed_form(**_START, **_DATA, **_RATES)
+def final_distance(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
+    """dh2 at the end of learning, from dh2 and dy2 at any time before (representations_align Eq. 10-11).
+
+    >>> round(final_distance(1e-6, 1e-12, dx=0.5, dy=1, rate_h=4, rate_y=1), 6)
+    1.0
+    """
+    return _root(*_scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y)))[0]
+
+
+def _root(high: Any, low: Any) -> tuple[Any, Any]:
+    """The positive and the negative root of h^2 - high h - low^2, without cancellation."""
+    big = (jnp.abs(high) + jnp.hypot(high, 2 * low)) / 2
+    small = jnp.where(big > 0, low**2 / jnp.where(big > 0, big, 1), 0)
+    return jnp.where(high >= 0, big, small), -jnp.where(high >= 0, small, big)
+
+
+@closed_form(**_START, **_DATA, **_RATES)
+def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
+    """The end of learning and the saddle at dh2 = 0, as two `FixedPoint`, for the plane of Eq. 25.
+
+    The eigenvalues of Eq. 29 written out, and Eq. 35.
+    """
+    dh2, dy2, dx, dy, rate_h, rate_y = floats(dh2, dy2, dx, dy, rate_h, rate_y)
+    high, low = _root(*_scales(dh2, dy2, dx, dy, rate_h, rate_y))
+    end = FixedPoint(high, (-rate_y * high, -rate_y * (high - low) / 2))
+    return end, FixedPoint(jnp.zeros_like(high), (rate_y * high, rate_y * low))
+
+
+@closed_form(t=nonnegative, dx=positive, **_START, **_RATES)
+def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any) -> State:
+    """Eq. 7 for equal targets (dy = 0, w = dy2), and its limit for large weights (Eq. 39-40, A.5).
+
+    >>> equal_targets(1e3, 1.0, 0.5, dx=1, rate_h=1, rate_y=1).dh2
+    0.5
+    """
+    t, dh2, dy2, dx, rate_h, rate_y = floats(t, dh2, dy2, dx, rate_h, rate_y)
+    # Printed without rate_y in the exponent. Multiplied out by the exponential that does not overflow.
+    x = rate_y * t * _scales(dh2, dy2, dx, 0.0, rate_h, rate_y)[0]
+    up, down = jnp.exp(jnp.minimum(x, 0)), jnp.exp(-jnp.maximum(x, 0))
+    size = down + rate_y * dh2 * t * _phi(-jnp.abs(x))
+    out = dy2 * up * down / size**2
+    return State(dh2 * up / size, out, out)
+
+
+@closed_form(
+    t=nonnegative, dy2=nonnegative, w=real, dy=nonnegative, offset=nonnegative, rate_mean=nonnegative
+)
+def loss(t: Any, dy2: Any, w: Any, dy: Any, offset: Any = 0.0, rate_mean: Any = 0.0) -> Any:
+    """One half of the mean squared error of both samples (representations_align Eq. 9).
+
+    `dy2`, `w` as they are at times t; `offset` is the distance of the mean output from the mean target at
+    time 0, which falls at `rate_mean`, the third effective rate 1/tau_ybar.
+    """
+    t, dy2, w, dy, offset, rate_mean = floats(t, dy2, w, dy, offset, rate_mean)
+    return (offset * jnp.exp(-rate_mean * t)) ** 2 / 2 + (w + (dy**2 - dy2) / 2) / 4
+
+
+@closed_form(h=positive, gain=positive, **_DATA, **_RATES)
+def final_cdf(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: Any = 1.0) -> Any:
+    """Probability that dh2 ends below h, from random initial weights (representations_align A.6, Eq. 47).
+
+    dh2(0)/dx^2 and dy2(0)/dh2(0) are independent normal numbers with mean and deviation `gain`. The paper
+    takes equal rates.
+    """
+    return norm.cdf(_score(*floats(h, gain, dx, dy, rate_h, rate_y))[0])
+
+
+@closed_form(h=positive, gain=positive, **_DATA, **_RATES)
+def final_density(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: Any = 1.0) -> Any:
+    """Density of the final dh2 from random weights (representations_align Eq. 48, see `final_cdf`)."""
+    score, slope = _score(*floats(h, gain, dx, dy, rate_h, rate_y))
+    return slope * norm.pdf(score)
+
+
+def _score(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
+    ratio = rate_h / rate_y
+    low2 = ratio * dx**2 * dy**2
+    # a_high is normal: the difference of two numbers of mean and deviation gain, the second times the ratio.
+    mean, deviation = dx**2 * gain * (1 - ratio), dx**2 * gain * jnp.sqrt(1 + ratio**2)
+    return (h - low2 / h - mean) / deviation, (1 + low2 / h**2) / deviation
+
+
+@closed_form(depth=nonnegative, gain=positive, dx=positive)
+def initial_distance(depth: Any, gain: Any, dx: Any) -> Any:
+    """dh2 at time 0 after `depth` layers that each multiply squared distances by `gain` (Eq. 14)."""
+    depth, gain, dx = floats(depth, gain, dx)
+    return gain**depth * dx**2
