@@ -6,6 +6,7 @@ squared error without the half, timed over some steps. Then a gated graph with s
 the gradients that its full flow would evaluate.
 """
 
+import itertools
 from time import perf_counter
 from typing import Any
 
@@ -20,7 +21,7 @@ EPOCHS, RATE = 20_000, 0.01
 def pathways(width: int, depth: int) -> tuple[nr.Task, dict[str, np.ndarray], list[list[str]]]:
     graph = nr.Graph.pathways(8, 15, [[width] * (depth - 1)] * 2)
     rows = [["x", *(f"p{a}h{k}" for k in range(1, depth)), "y"] for a in range(2)]
-    paths = [[f"{s}->{t}" for s, t in zip(row, row[1:], strict=False)] for row in rows]
+    paths = [[f"{s}->{t}" for s, t in itertools.pairwise(row)] for row in rows]
     return nr.tasks.hierarchy(4, graph=graph), nr.init.gaussian(graph, 0.01 * (1000 / width) ** 0.5), paths
 
 

@@ -6,7 +6,7 @@ Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -98,7 +98,8 @@ def flow(
     else:
         run, (end, states, kept, status), error = _grow(run, frozen, solve, ts, t1, rtol, width_error)
         kept = kept if save_weights else (kept[0][..., :0], kept[1])
-        grown = {"width_error": width_error, "width_error_estimate": error.tolist() if run.many else float(error[0])}
+        stated = error.tolist() if run.many else float(error[0])
+        grown = {"width_error": width_error, "width_error_estimate": stated}
     end, status = np.asarray(end, float), {k: np.asarray(v) for k, v in status.items()}
     outcomes = []
     for k, at in enumerate(end):
@@ -441,12 +442,14 @@ def _grow(
     rng = np.random.default_rng(0)
     probes = [rng.standard_normal((8, *s.shape)).astype(run.dtype) for s in shapes]
     found = [signals(task, w, {}, {n: np.zeros((1, *v.shape)) for n, v in w.items()}) for w in runs]
-    frames, seen, change, error = {**spanning(found, 1e-6), **closed}, None, np.ones(len(runs)), np.inf
+    frames, seen, result = {**spanning(found, 1e-6), **closed}, None, None
+    origin, change, error = run.origin, np.ones(len(runs)), np.full(len(runs), np.inf)
     for _ in range(_ROUNDS):
         many = weights if run.many else runs[0]
         run = _Run.prepare(task, many, run.kind, frozen, run.dtype, True, frames)
-        solved = solve(run, times, max(rtol, 1e-5 * min(1.0, change.max())), True)
-        end, losses, (flat, recorded), status = solved
+        exact = frames.keys() == closed.keys()
+        tolerance = rtol if exact else max(rtol, 1e-5 * min(1.0, change.max()))
+        end, losses, (flat, recorded), status = solve(run, times, tolerance, True)
         with precision(run.dtype):
             now = np.asarray(_through(run.program.stack, run.task.graph, flat, run.data, probes), float)
         if seen is not None:
@@ -456,9 +459,9 @@ def _grow(
             change, error = new, new * ratio / (1 - ratio)
         pick = lambda a: np.asarray(a)[:, wanted]  # noqa: E731
         result = end, pick(losses), (pick(flat), {n: pick(v) for n, v in recorded.items()}), status
-        if frames.keys() == closed.keys():
-            return run, result, 0.0 * change
-        if np.all(error <= width_error):
+        if exact:
+            error = np.zeros(len(runs))
+        if np.all(error <= width_error) or not np.isfinite(now).all():
             break
         seen, found = now, []
         for k, w in enumerate(runs):
@@ -468,7 +471,7 @@ def _grow(
             q = {n: f[k] for n, f in frames.items()}
             found.append(signals(task, w, q, run.task.graph.unflatten(moved[at])))
         frames = {**spanning(found, 3e-3 * min(1.0, change.max())), **closed}
-    return run, result, error
+    return replace(run, origin=origin), result, error
 
 
 _ROUNDS, _SNAPSHOTS = 12, 24
