@@ -430,7 +430,7 @@ def _grow(
 
     The frames of a round hold, up to a tolerance, the forward and backward signals of the full network at
     the affine lift of the round before (theory section 3). The change from round to round is that of what
-    flows through each edge, seen by random probes of the outputs; it falls by about ten each time.
+    flows through each edge, seen by random probes of the outputs.
     """
     task, weights = run.whole, run.graph.unflatten(run.full.astype(float))
     closed = closed_frames(task, weights)
@@ -442,7 +442,7 @@ def _grow(
     rng = np.random.default_rng(0)
     probes = [rng.standard_normal((8, *s.shape)).astype(run.dtype) for s in shapes]
     found = [signals(task, w, {}, {n: np.zeros((1, *v.shape)) for n, v in w.items()}) for w in runs]
-    frames, seen, result = {**spanning(found, 1e-6), **closed}, None, None
+    frames, seen, result, detail = {**spanning(found, 1e-6), **closed}, None, None, 1.5e-2
     origin, change, error = run.origin, np.ones(len(runs)), np.full(len(runs), np.inf)
     for _ in range(_ROUNDS):
         many = weights if run.many else runs[0]
@@ -470,7 +470,8 @@ def _grow(
             at = np.unique(np.searchsorted(length, np.linspace(0, length[-1], _SNAPSHOTS)))
             q = {n: f[k] for n, f in frames.items()}
             found.append(signals(task, w, q, run.task.graph.unflatten(moved[at])))
-        frames = {**spanning(found, 3e-3 * min(1.0, change.max())), **closed}
+        detail = min(0.2 * detail, 3e-3 * change.max())
+        frames = {**spanning(found, detail), **closed}
     return replace(run, origin=origin), result, error
 
 

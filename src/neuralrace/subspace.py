@@ -2,8 +2,8 @@
 
 Updates of a layer lie in the span of what flows into it forwards and backwards. Where a hidden node touches
 only inputs and outputs, that span is the columns of its incoming and the rows of its outgoing initial
-weights, and it never changes: with an orthonormal frame Q of it the flow on `Q^T W` is the true flow. With more
-hidden layers the spaces are those of the signals along a solution, which `dynamics` refines.
+weights, and it never changes: with an orthonormal frame Q of it the flow on `Q^T W` is the true flow.
+With more hidden layers the spaces are those of the signals along a solution, which `dynamics` refines.
 """
 
 from __future__ import annotations
