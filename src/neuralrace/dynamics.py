@@ -435,8 +435,7 @@ def _grow(
     task, weights = run.whole, run.graph.unflatten(run.full.astype(float))
     closed = closed_frames(task, weights)
     runs = [{n: w[k] for n, w in weights.items()} for k in range(len(run.full))]
-    times = np.unique([*ts, *np.linspace(0, t1, 81), *np.geomspace(1e-6 * t1, t1, 41)])
-    wanted = np.searchsorted(times, ts)
+    times = base = np.unique([*ts, *np.linspace(0, t1, 81), *np.geomspace(1e-6 * t1, t1, 41)])
     with precision(np.float64):
         shapes = jax.eval_shape(run.program.stack.outputs, run.start[0], run.program.data)
     rng = np.random.default_rng(0)
@@ -450,8 +449,9 @@ def _grow(
         exact = frames.keys() == closed.keys()
         tolerance = rtol if exact else max(rtol, 1e-5 * min(1.0, change.max()))
         end, losses, (flat, recorded), status = solve(run, times, tolerance, True)
+        wanted, same = np.searchsorted(times, ts), np.asarray(flat)[:, np.searchsorted(times, base)]
         with precision(run.dtype):
-            now = np.asarray(_through(run.program.stack, run.task.graph, flat, run.data, probes), float)
+            now = np.asarray(_through(run.program.stack, run.task.graph, same, run.data, probes), float)
         if seen is not None:
             size = lambda v: np.sqrt((v**2).mean(axis=2)).max(axis=(1, 2))  # noqa: E731
             new = size(now - seen) / size(now)
@@ -463,13 +463,16 @@ def _grow(
             error = np.zeros(len(runs))
         if np.all(error <= width_error) or not np.isfinite(now).all():
             break
-        seen, found = now, []
+        seen, found, lengths = now, [], []
         for k, w in enumerate(runs):
             moved = np.asarray(flat, float)[k] - run.start[k]
             length = np.cumsum(np.linalg.norm(np.diff(moved, axis=0, prepend=moved[:1]), axis=1))
+            lengths.append(length / length[-1])
             at = np.unique(np.searchsorted(length, np.linspace(0, length[-1], _SNAPSHOTS)))
             q = {n: f[k] for n, f in frames.items()}
             found.append(signals(task, w, q, run.task.graph.unflatten(moved[at])))
+        # Where weights move, times lie close in the next round, so that its signals are seen there.
+        times = np.unique([*base, *np.interp(np.linspace(0, 1, 60), np.mean(lengths, axis=0), times)])
         detail = min(0.2 * detail, 3e-3 * change.max())
         frames = {**spanning(found, detail), **closed}
     return replace(run, origin=origin), result, error
