@@ -1,5 +1,7 @@
 """Wide layers in grown spaces: the stated error bounds the true one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -108,7 +110,8 @@ def test_settled_runs_end_early_with_the_state_they_keep():
 
 def test_bad_arguments():
     task, weights = case(0)
-    for bad in (0, -1e-3, "small", np.nan):
+    bads: list[Any] = [0, -1e-3, "small", np.nan]
+    for bad in bads:
         with pytest.raises(InputError, match="width_error"):
             nr.flow(task, weights, 1.0, width_error=bad)
     relu = nr.Graph.chain([2, 4, 1], activations={"h1": "relu"})

@@ -83,7 +83,7 @@ def signals(
         for target in (0.0, 1.0):
             back: dict[str, Any] = {}
             for node in reversed(g.order):
-                total: Any = 0.0
+                total = 0.0
                 if node in c.targets and node in h:
                     total = c.targets[node] - target * h[node]
                 for e in g.outgoing[node]:
