@@ -6,7 +6,7 @@ Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -93,15 +93,14 @@ def flow(
             )
 
     grown: dict[str, Any] = {}
+    error = np.zeros(len(run.start))
     if width_error is None:
         end, states, kept, status = solve(run, ts, rtol, save_weights)
     else:
         run, (end, states, kept, status), error = _grow(run, frozen, solve, ts, t1, rtol, width_error)
         kept = kept if save_weights else (kept[0][..., :0], kept[1])
-        grown = {
-            "width_error": width_error,
-            "width_error_estimate": error.tolist() if run.many else float(error[0]),
-        }
+        stated = error.tolist() if run.many else float(error[0])
+        grown = {"width_error": width_error, "width_error_estimate": stated}
     end, status = np.asarray(end, float), {k: np.asarray(v) for k, v in status.items()}
     outcomes = []
     for k, at in enumerate(end):
@@ -113,6 +112,8 @@ def flow(
             outcomes.append(f"diverged at t = {at:g}: the solver found no step with finite weights")
         else:
             outcomes.append(f"finished at t = {t1:g}")
+        if width_error is not None and not error[k] <= width_error:
+            outcomes[-1] += f"; width error {error[k]:.2g}, above {width_error:g}: spaces grew too slowly"
     settings = {
         "method": "flow",
         "t1": t1,
@@ -432,26 +433,28 @@ def _grow(
 
     The frames of a round hold, up to a tolerance, the forward and backward signals of the full network at
     the affine lift of the round before (theory section 3). The change from round to round is that of what
-    flows through each edge, seen by random probes of the outputs; it falls by about ten each time.
+    flows through each edge, seen by random probes of the outputs.
     """
     task, weights = run.whole, run.graph.unflatten(run.full.astype(float))
     closed = closed_frames(task, weights)
     runs = [{n: w[k] for n, w in weights.items()} for k in range(len(run.full))]
-    times = np.unique([*ts, *np.linspace(0, t1, 81), *np.geomspace(1e-6 * t1, t1, 41)])
-    wanted = np.searchsorted(times, ts)
+    times = base = np.unique([*ts, *np.linspace(0, t1, 81), *np.geomspace(1e-6 * t1, t1, 41)])
     with precision(np.float64):
         shapes = jax.eval_shape(run.program.stack.outputs, run.start[0], run.program.data)
     rng = np.random.default_rng(0)
     probes = [rng.standard_normal((8, *s.shape)).astype(run.dtype) for s in shapes]
     found = [signals(task, w, {}, {n: np.zeros((1, *v.shape)) for n, v in w.items()}) for w in runs]
-    frames, seen, change, error = {**spanning(found, 1e-6), **closed}, None, np.ones(len(runs)), np.inf
+    frames, seen, result, detail = {**spanning(found, 1e-6), **closed}, None, None, 1.5e-2
+    origin, change, error = run.origin, np.ones(len(runs)), np.full(len(runs), np.inf)
     for _ in range(_ROUNDS):
         many = weights if run.many else runs[0]
         run = _Run.prepare(task, many, run.kind, frozen, run.dtype, True, frames)
-        solved = solve(run, times, max(rtol, 1e-5 * min(1.0, change.max())), True)
-        end, losses, (flat, recorded), status = solved
+        exact = frames.keys() == closed.keys()
+        tolerance = rtol if exact else max(rtol, 1e-5 * min(1.0, change.max()))
+        end, losses, (flat, recorded), status = solve(run, times, tolerance, True)
+        wanted, same = np.searchsorted(times, ts), np.asarray(flat)[:, np.searchsorted(times, base)]
         with precision(run.dtype):
-            now = np.asarray(_through(run.program.stack, run.task.graph, flat, run.data, probes), float)
+            now = np.asarray(_through(run.program.stack, run.task.graph, same, run.data, probes), float)
         if seen is not None:
             size = lambda v: np.sqrt((v**2).mean(axis=2)).max(axis=(1, 2))  # noqa: E731
             new = size(now - seen) / size(now)
@@ -459,19 +462,23 @@ def _grow(
             change, error = new, new * ratio / (1 - ratio)
         pick = lambda a: np.asarray(a)[:, wanted]  # noqa: E731
         result = end, pick(losses), (pick(flat), {n: pick(v) for n, v in recorded.items()}), status
-        if frames.keys() == closed.keys():
-            return run, result, 0.0 * change
-        if np.all(error <= width_error):
+        if exact:
+            error = np.zeros(len(runs))
+        if np.all(error <= width_error) or not np.isfinite(now).all():
             break
-        seen, found = now, []
+        seen, found, lengths = now, [], []
         for k, w in enumerate(runs):
             moved = np.asarray(flat, float)[k] - run.start[k]
             length = np.cumsum(np.linalg.norm(np.diff(moved, axis=0, prepend=moved[:1]), axis=1))
+            lengths.append(length / length[-1])
             at = np.unique(np.searchsorted(length, np.linspace(0, length[-1], _SNAPSHOTS)))
             q = {n: f[k] for n, f in frames.items()}
             found.append(signals(task, w, q, run.task.graph.unflatten(moved[at])))
-        frames = {**spanning(found, 3e-3 * min(1.0, change.max())), **closed}
-    return run, result, error
+        # Where weights move, times lie close in the next round, so that its signals are seen there.
+        times = np.unique([*base, *np.interp(np.linspace(0, 1, 60), np.mean(lengths, axis=0), times)])
+        detail = min(0.2 * detail, 3e-3 * change.max())
+        frames = {**spanning(found, detail), **closed}
+    return replace(run, origin=origin), result, error
 
 
 _ROUNDS, _SNAPSHOTS = 12, 24

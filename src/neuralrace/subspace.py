@@ -3,6 +3,7 @@
 Updates of a layer lie in the span of what flows into it forwards and backwards. Where a hidden node touches
 only inputs and outputs, that span is the columns of its incoming and the rows of its outgoing initial
 weights, and it never changes: with an orthonormal frame Q of it the flow on `Q^T W` is the true flow.
+With more hidden layers the spaces are those of the signals along a solution, which `dynamics` refines.
 """
 
 from __future__ import annotations
@@ -54,40 +55,40 @@ def signals(
     k = len(next(iter(moved.values())))
     found: dict[str, list[np.ndarray]] = {n: [] for n in hidden}
 
-    def through(edge: str, h: np.ndarray, ends: tuple[str, str], back: bool) -> np.ndarray:
+    def through(edge: str, h: np.ndarray, back: bool = False) -> np.ndarray:
         """`h (k, rows, size)` through an edge, or back through it."""
         w, dw = weights[edge], moved[edge]
         if edge in g.diagonal:
             return h * (w + dw)[:, None]
         turn = np.swapaxes if back else lambda a, *_: a
         fixed = (h.reshape(-1, h.shape[-1]) @ turn(w, 0, 1).T).reshape(k, -1, w.shape[1 if back else 0])
-        a, b = (frames.get(n) for n in ends)
+        a, b = (frames.get(n) for n in (g.edges[edge][::-1] if back else g.edges[edge]))
         inner = (h if a is None else h @ a) @ np.swapaxes(turn(dw, 1, 2), 1, 2)
         return fixed + (inner if b is None else inner @ b.T)
 
     for c in task.moment_contexts:
-        h: dict[str, np.ndarray] = {}
+        h: dict[str, Any] = {}
         for node in g.order:
-            total = 0.0
+            total: Any = 0.0
             if node in c.inputs:
                 total = np.broadcast_to(c.inputs[node], (k, *c.inputs[node].shape))
             for e in g.incoming[node]:
                 if g.edges[e][0] in h and np.any(c.gate(e)):
-                    total = total + c.gate(e) * through(e, h[g.edges[e][0]], g.edges[e], False)
+                    total = total + c.gate(e) * through(e, h[g.edges[e][0]])
             if node in g.biases:
                 change = moved[node] if node not in frames else moved[node] @ frames[node].T
-                total = total + (weights[node] + change)[:, None] * np.reshape(c.ones, (1, -1, 1))
+                total = total + (weights[node] + change)[:, None] * np.asarray(c.ones, float)[None, :, None]
             if np.ndim(total) and np.any(c.gate(node)):
                 h[node] = c.gate(node) * total
         for target in (0.0, 1.0):
-            back: dict[str, np.ndarray] = {}
+            back: dict[str, Any] = {}
             for node in reversed(g.order):
                 total = 0.0
                 if node in c.targets and node in h:
                     total = c.targets[node] - target * h[node]
                 for e in g.outgoing[node]:
                     if g.edges[e][1] in back and np.any(c.gate(e)):
-                        total = total + c.gate(e) * through(e, back[g.edges[e][1]], g.edges[e][::-1], True)
+                        total = total + c.gate(e) * through(e, back[g.edges[e][1]], back=True)
                 if np.ndim(total) and np.any(c.gate(node)):
                     back[node] = c.gate(node) * np.broadcast_to(total, (k, *np.shape(total)[-2:]))
             for n in hidden:
@@ -118,16 +119,6 @@ def spanning(found: list[Frames], tolerance: float) -> Frames:
             ]
             frames[node] = np.stack([np.linalg.qr(s)[0] for s in spans])
     return frames
-
-
-def outside(found: list[Frames], frames: Frames) -> float:
-    """The largest part of a signal, of length 1, that the frames do not hold."""
-    parts = [
-        np.linalg.norm(f[n] - (f[n] @ q[k]) @ q[k].T, axis=1).max()
-        for k, f in enumerate(found)
-        for n, q in frames.items()
-    ]
-    return float(max(parts, default=0.0))
 
 
 def shrink(graph: Graph, weights: Mapping[str, Any], frames: Frames) -> dict[str, Any]:

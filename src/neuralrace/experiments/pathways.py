@@ -144,20 +144,21 @@ def linear(
 ) -> dict[str, Any]:
     """Linear networks: t, loss, K `(seeds, times, pathways, 8, 8)`, and predictions of K."""
     every, wide = draw(task, std, seeds, series), max(task.graph.nodes.values()) > WIDE
-    few, found = max(1, int(AT_ONCE // task.graph.n_weights)), []
+    few, found, ts = max(1, int(AT_ONCE // task.graph.n_weights)), [], times(t1)
     for k in range(0, seeds, few):
         w = {n: v[k : k + few] for n, v in every.items()}
         keep: dict[str, Any] = {"save_weights": False, "record": Contributions(task.graph)}
         if p.method == "flow":
-            run = nr.flow(task, w, t1, times(t1), width_error=p.error if wide else None, rtol=RTOL, **keep)
+            run = nr.flow(task, w, t1, ts, width_error=p.error if wide else None, rtol=RTOL, **keep)
         else:
-            run = nr.descend(task, w, p.epoch, round(t1 / p.epoch), times(t1), **keep)
+            run = nr.descend(task, w, p.epoch, round(t1 / p.epoch), ts, **keep)
+            ts = run.t
         kept = {"K": run.recorded["map"], "loss": run.loss}
         estimate = run.settings.get("width_error_estimate") or 0.0
         found.append({**kept, "error": np.broadcast_to(estimate, len(run.loss))})
         if predicted:
-            found[-1].update(predict(task, w, std, run.t))
-    return {"t": run.t, **{n: np.concatenate([f[n] for f in found]) for n in found[0]}}
+            found[-1].update(predict(task, w, std, ts))
+    return {"t": ts, **{n: np.concatenate([f[n] for f in found]) for n in found[0]}}
 
 
 def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray) -> dict[str, np.ndarray]:
