@@ -472,7 +472,19 @@ def test_settings_of_one_of_several(toy, out, capsys, monkeypatch):
     monkeypatch.setattr(experiments, "NAMES", ("toy", "other"))
     monkeypatch.setitem(sys.modules, "neuralrace.experiments.other", None)
     load(toy.__file__, "other")
-    arguments = ("run", "toy", "other", "--quick", "--json", "--out", out, "--set", "other.scale=3")
+    arguments = (
+        "run",
+        "toy",
+        "other",
+        "--jobs",
+        "1",
+        "--quick",
+        "--json",
+        "--out",
+        out,
+        "--set",
+        "other.scale=3",
+    )
     status, text, _ = command(capsys, *arguments)
     assert status == 0
     assert [r["parameters"]["scale"] for r in strict(text).values()] == [2.0, 3.0]
