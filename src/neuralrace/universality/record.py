@@ -170,7 +170,7 @@ def _is_module(model: Any) -> bool:
 
 def _torch() -> Any:
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         message = (
             "recording a torch.nn.Module needs torch, which is not installed: pip install neuralrace[torch]"
