@@ -22,7 +22,7 @@ CASES = {
     "ladder": "ladder",
     "wide": "wide",
     "relu-training": "relu_training",
-    "wide-deep": "bench_wide",
+    "wide-deep": "wide_deep",
     "reduction": "reduction",
     "import": "importing",
 }

@@ -139,8 +139,12 @@ def _reports(given: Any, changes: dict[str, dict[str, str]]) -> Iterator[experim
         yield from map(one, changes.items())
         return
     quiet = (signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends the others
-    with get_context("spawn").Pool(jobs, signal.signal, quiet) as pool:
+    pool = get_context("spawn").Pool(jobs, signal.signal, quiet)
+    try:
         yield from pool.imap(one, changes.items())
+    finally:
+        pool.terminate()
+        pool.join()
 
 
 def _one(quick: bool, out: str, progress: bool, item: tuple[str, dict[str, str]]) -> experiments.Report:

@@ -49,15 +49,16 @@ class Parts:
 
         Threads are worth having where items compile for long; interrupted, they finish what they are at.
         """
-        from tqdm import tqdm
+        items, bar = list(items), None
+        if self.progress:  # tqdm holds a semaphore, which a worker that is ended would leave behind
+            from tqdm import tqdm
 
-        items = list(items)
-        shown = None if self.progress else True
-        bar = tqdm(total=len(items), desc=f"{self.name} {part}", delay=2, disable=shown, leave=False)
+            bar = tqdm(total=len(items), desc=f"{self.name} {part}", delay=2, disable=None, leave=False)
 
         def one(item: Any) -> dict[str, Any]:
             found = self(f"{part}-{item}", function, item, *args)
-            bar.update()
+            if bar is not None:
+                bar.update()
             return found
 
         pool = ThreadPoolExecutor(threads)
@@ -65,7 +66,8 @@ class Parts:
             return [one(item) for item in items] if threads == 1 else list(pool.map(one, items))
         finally:
             pool.shutdown(cancel_futures=True)
-            bar.close()
+            if bar is not None:
+                bar.close()
 
 
 def _stored(path: Path) -> dict[str, Any] | None:
