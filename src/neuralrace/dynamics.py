@@ -18,9 +18,10 @@ from neuralrace.errors import InputError, array, integer, known, number
 from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
 from neuralrace.stack import Program, Stack, row_blocks, some_rows
-from neuralrace.subspace import Frames, closed_frames, expand, shrink, signals, spanning
+from neuralrace.subspace import Frames, closed_frames, expand, shrink, turnable
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
+from neuralrace.wide import follow
 
 Record = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -70,37 +71,25 @@ def flow(
     rtol, atol = number("rtol", rtol, above=0), number("atol", atol, above=0)
     stop = -np.inf if stop_loss is None else number("stop_loss", stop_loss, above=0)
     max_steps = integer("max_steps", max_steps)
-
-    def solve(run: _Run, ts: np.ndarray, tolerance: float, save_weights: bool) -> Any:
-        with precision(dtype):
-            return _solve(
-                run.program.stack,
-                loss,
-                run.recorder(record, save_weights),
-                max_steps,
-                bool(progress),
-                stop_loss is not None,
-                width_error is not None,
-                run.start,
-                run.data,
-                jnp.asarray(ts, run.start.dtype),
-                t1,
-                stop,
-                tolerance,
-                atol * tolerance / rtol * np.minimum(1.0, np.abs(run.full).max(axis=-1)),
-                run.mask,
-                run.lift if width_error is None else None,
-            )
-
+    recorder = run.recorder(record, save_weights)
     grown: dict[str, Any] = {}
     error = np.zeros(len(run.start))
-    if width_error is None:
-        end, states, kept, status = solve(run, ts, rtol, save_weights)
+    if width_error is None or run.frames.keys() == set(turnable(task)):
+        with precision(dtype):
+            end, states, kept, status = _solve(
+                run.program.stack, loss, recorder, max_steps, bool(progress), stop_loss is not None,
+                run.start, run.data, jnp.asarray(ts, run.start.dtype), t1, stop, rtol,
+                atol * np.minimum(1.0, np.abs(run.full).max(axis=-1)), run.mask,
+                run.lift if width_error is None else None,
+            )  # fmt: skip
     else:
-        run, (end, states, kept, status), error = _grow(run, frozen, solve, ts, t1, rtol, width_error)
-        kept = kept if save_weights else (kept[0][..., :0], kept[1])
+        run = replace(run, task=task, start=run.full, frames={})
+        end, states, kept, status, error, grown = _wide(
+            run, recorder, frozen, ts, t1, width_error, stop, max_steps
+        )
+    if width_error is not None:
         stated = error.tolist() if run.many else float(error[0])
-        grown = {"width_error": width_error, "width_error_estimate": stated}
+        grown = {**grown, "width_error": width_error, "width_error_estimate": stated}
     end, status = np.asarray(end, float), {k: np.asarray(v) for k, v in status.items()}
     outcomes = []
     for k, at in enumerate(end):
@@ -113,7 +102,7 @@ def flow(
         else:
             outcomes.append(f"finished at t = {t1:g}")
         if width_error is not None and not error[k] <= width_error:
-            outcomes[-1] += f"; width error {error[k]:.2g}, above {width_error:g}: spaces grew too slowly"
+            outcomes[-1] += f"; width error {error[k]:.2g}, above {width_error:g}"
     settings = {
         "method": "flow",
         "t1": t1,
@@ -367,7 +356,7 @@ class _Run:
             step_loss = step_loss[0, : np.max(np.flatnonzero(np.isfinite(step_loss[0])), initial=0) + 1]
         settings = {
             **settings, "loss": self.kind, "dtype": str(np.dtype(self.dtype)), "weights": self.origin,
-            "dimensions": {n: q.shape[-1] for n, q in self.frames.items()},
+            "dimensions": settings.get("dimensions", {n: q.shape[-1] for n, q in self.frames.items()}),
             "time": "flow time: tau = 1 on the mean loss",
         }  # fmt: skip
         return Trajectory(
@@ -426,70 +415,50 @@ def _save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
 # -- wide layers -----------------------------------------------------------------------------
 
 
-def _grow(
-    run: _Run, frozen: Any, solve: Any, ts: np.ndarray, t1: float, rtol: float, width_error: float
-) -> tuple[_Run, Any, np.ndarray]:
-    """Solve in spaces of what flows into the nodes along the last solution, until little changes.
-
-    The frames of a round hold, up to a tolerance, the forward and backward signals of the full network at
-    the affine lift of the round before (theory section 3). The change from round to round is that of what
-    flows through each edge, seen by random probes of the outputs.
-    """
-    task, weights = run.whole, run.graph.unflatten(run.full.astype(float))
-    closed = closed_frames(task, weights)
-    runs = [{n: w[k] for n, w in weights.items()} for k in range(len(run.full))]
-    times = base = np.unique([*ts, *np.linspace(0, t1, 81), *np.geomspace(1e-6 * t1, t1, 41)])
-    with precision(np.float64):
-        shapes = jax.eval_shape(run.program.stack.outputs, run.start[0], run.program.data)
-    rng = np.random.default_rng(0)
-    probes = [rng.standard_normal((8, *s.shape)).astype(run.dtype) for s in shapes]
-    found = [signals(task, w, {}, {n: np.zeros((1, *v.shape)) for n, v in w.items()}) for w in runs]
-    frames, seen, result, detail = {**spanning(found, 1e-6), **closed}, None, None, 1.5e-2
-    origin, change, error = run.origin, np.ones(len(runs)), np.full(len(runs), np.inf)
-    for _ in range(_ROUNDS):
-        many = weights if run.many else runs[0]
-        run = _Run.prepare(task, many, run.kind, frozen, run.dtype, True, frames)
-        exact = frames.keys() == closed.keys()
-        tolerance = rtol if exact else max(rtol, 1e-5 * min(1.0, change.max()))
-        end, losses, (flat, recorded), status = solve(run, times, tolerance, True)
-        wanted, same = np.searchsorted(times, ts), np.asarray(flat)[:, np.searchsorted(times, base)]
+def _wide(
+    run: _Run, recorder: Recorder, frozen: Any, ts: np.ndarray, t1: float, width_error: float, stop: float,
+    max_steps: int,
+) -> Any:  # fmt: skip
+    """Every run by what its weights gain; `recorder` sees them in small spaces."""
+    runs = [run.graph.unflatten(w.astype(float)) for w in run.full]
+    found = [follow(run.whole, w, frozen, ts, t1, width_error, stop, max_steps) for w in runs]
+    recorded: dict[str, Any] = {}
+    if recorder.record is not None:
+        small = {e: np.stack([f.small[e] for f in found]) for e in found[0].small}
         with precision(run.dtype):
-            now = np.asarray(_through(run.program.stack, run.task.graph, same, run.data, probes), float)
-        if seen is not None:
-            size = lambda v: np.sqrt((v**2).mean(axis=2)).max(axis=(1, 2))  # noqa: E731
-            new = size(now - seen) / size(now)
-            ratio = np.clip(new / change, 0.3, 0.5)
-            change, error = new, new * ratio / (1 - ratio)
-        pick = lambda a: np.asarray(a)[:, wanted]  # noqa: E731
-        result = end, pick(losses), (pick(flat), {n: pick(v) for n, v in recorded.items()}), status
-        if exact:
-            error = np.zeros(len(runs))
-        if np.all(error <= width_error) or not np.isfinite(now).all():
-            break
-        seen, found, lengths = now, [], []
-        for k, w in enumerate(runs):
-            moved = np.asarray(flat, float)[k] - run.start[k]
-            length = np.cumsum(np.linalg.norm(np.diff(moved, axis=0, prepend=moved[:1]), axis=1))
-            lengths.append(length / length[-1])
-            at = np.unique(np.searchsorted(length, np.linspace(0, length[-1], _SNAPSHOTS)))
-            q = {n: f[k] for n, f in frames.items()}
-            found.append(signals(task, w, q, run.task.graph.unflatten(moved[at])))
-        # Where weights move, times lie close in the next round, so that its signals are seen there.
-        times = np.unique([*base, *np.interp(np.linspace(0, 1, 60), np.mean(lengths, axis=0), times)])
-        detail = min(0.2 * detail, 3e-3 * change.max())
-        frames = {**spanning(found, detail), **closed}
-    return replace(run, origin=origin), result, error
+            recorded = _mapped(recorder.record, {e: jnp.asarray(w, run.dtype) for e, w in small.items()})
+    flat = np.zeros((len(runs), len(ts), 0))
+    if recorder.save_weights:
+        gained = [{e: f.net.gain(e, f.solution.gained) for e in f.net.ends} for f in found]
+        gained = {e: np.stack([g[e] for g in gained]) for e in gained[0]}
+        shapes = run.graph.shapes
+        flat = run.full[:, None] + run.graph.flatten(
+            {e: g.reshape(*g.shape[:2], *shapes[e]) for e, g in gained.items()}
+        )
+    outcome = np.array([f.solution.outcome for f in found])
+    status = {
+        "event": outcome == "stopped",
+        "step_limit": outcome == "step limit",
+        "failed": outcome == "failed",
+        "finite": np.array([np.isfinite(f.solution.loss).all() for f in found]),
+        "steps": np.array([f.solution.steps for f in found]),
+    }
+    end, losses = (np.array([getattr(f.solution, name) for f in found]) for name in ("end", "loss"))
+    error = np.array([f.error for f in found])
+    return end, losses, (flat, recorded), status, error, {"dimensions": found[0].sizes}
 
 
-_ROUNDS, _SNAPSHOTS = 12, 24
+@partial(jax.jit, static_argnums=0)
+def _mapped(record: Record, weights: Any) -> Any:
+    return jax.lax.map(lambda run: jax.lax.map(lambda w: dict(record(w)), run), weights)
 
 
 # -- compiled --------------------------------------------------------------------------------
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
 def _solve(
-    stack: Stack, kind: str, recorder: Recorder, max_steps: int, progress: bool, stopping: bool, wide: bool,
+    stack: Stack, kind: str, recorder: Recorder, max_steps: int, progress: bool, stopping: bool,
     start: Any, data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, atol: Any, mask: Any, lift: Any,
 ) -> Any:  # fmt: skip
     import diffrax
@@ -512,13 +481,9 @@ def _solve(
                 root_finder=optimistix.Bisection(rtol=fine, atol=fine),
                 direction=False,
             )
-        elif wide:
-            # Outputs this near to their targets stay there; solving on would only follow rounding.
-            near = (100 * rtol) ** 2 * (loss(w0) - data["constant"])
-            event = diffrax.Event(lambda t, y, args, **kwargs: loss(y) - data["constant"] < near)
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(velocity),
-            diffrax.Tsit5() if wide else diffrax.Dopri8(),  # stability counts more than order
+            diffrax.Dopri8(),
             t0=0.0,
             t1=t1,
             dt0=None,
@@ -555,26 +520,9 @@ def _solve(
             "finite": jnp.isfinite(final[0][0]),
             "steps": solution.stats["num_steps"],
         }
-        if wide and not stopping:  # settled: as it will be at t1
-            status["event"] = jnp.zeros_like(event_hit)
-            return jnp.where(event_hit, t1, at_end[0]), losses, kept, status
         return at_end[0], losses, kept, status
 
     return _each(one, start, atol, lift)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _through(stack: Stack, graph: Graph, flat: Any, data: Any, probes: Any) -> Any:
-    """What flows to the outputs through every edge, seen by each probe: `(runs, times, probes, edges)`."""
-
-    def seen(w: Any) -> Any:
-        return sum(jnp.tensordot(p, h, h.ndim) for p, h in zip(probes, stack.outputs(w, data), strict=True))
-
-    def one(w: Any) -> Any:
-        parts = graph.unflatten(jax.jacrev(seen)(w) * w)
-        return jnp.stack([p.reshape(len(p), -1).sum(axis=1) for p in parts.values()], axis=1)
-
-    return jax.lax.map(lambda run: jax.lax.map(one, run), flat)
 
 
 class _Bar:

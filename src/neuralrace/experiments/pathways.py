@@ -19,7 +19,8 @@ from neuralrace import plot
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
-from neuralrace.subspace import shrink, signals, spanning
+from neuralrace.subspace import shrink
+from neuralrace.wide import first_frames
 from neuralrace.tasks.structured import tree_features
 
 PAPER = "multipathway"
@@ -167,8 +168,8 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     that pass through the layers at the start, forwards and backwards. `rate` is that of `initial_growth`.
     """
     g, seeds = task.graph, len(next(iter(w.values())))
-    still = {n: np.zeros((1, *s)) for n, s in g.shapes.items()}
-    frames = spanning([signals(task, {n: v[k] for n, v in w.items()}, {}, still) for k in range(seeds)], 1e-6)
+    found = [first_frames(task, {n: v[k] for n, v in w.items()}) for k in range(seeds)]
+    frames = {n: np.stack([f[n] for f in found]) for n in found[0]}
     small = task.on(g.resized({n: q.shape[-1] for n, q in frames.items()})) if frames else task
     b = shrink(g, w, frames)
     record = Contributions(small.graph)
