@@ -66,6 +66,7 @@ def test_stated_error_bounds_the_true_one():
     assert (true < stated).all()
     assert (stated < 1e-2).all()
     assert (stated < 300 * true).all()
+    assert (np.array(wide.settings["solver_steps"]) < 300).all()
     assert wide.settings["width_error"] == 1e-2
     dims = wide.settings["dimensions"]
     assert dims
@@ -106,6 +107,70 @@ def test_settled_runs_end_early_with_the_state_they_keep():
     assert wide.outcome == "finished at t = 4000"
     assert wide.loss[-1] < 1e-6 * wide.loss[0]
     assert wide.settings["solver_steps"][0] < 1000
+
+
+def unusual():
+    """Biases, an edge of its own weight per neuron, two inputs and two outputs, and a context that is silent."""
+    rng = np.random.default_rng(5)
+    graph = nr.Graph(
+        {"x": 3, "a": 30, "b": 40, "d": 40, "y": 2},
+        [("x", "a"), ("a", "b"), ("b", "d"), ("d", "y"), ("a", "y")],
+        diagonal=["b->d"],
+        biases=["a", "y"],
+    )
+    gates = {"a": np.repeat([1.0, 0.5], 6), "a->y": np.repeat([0.0, 1.0], 6)}
+    task = nr.Task(graph, rng.normal(size=(12, 3)), rng.normal(size=(12, 2)), gates)
+    return task, {n: 0.2 * rng.normal(size=s) for n, s in graph.shapes.items()}
+
+
+@pytest.mark.parametrize("frozen", [(), ("a->b", "y")])
+def test_biases_diagonal_and_frozen_edges(frozen):
+    task, weights = unusual()
+    wide = nr.flow(task, weights, 8.0, 5, width_error=1e-4, frozen=frozen)
+    true = nr.flow(task, weights, 8.0, 5, frozen=frozen)
+    assert set(wide.settings["dimensions"]) <= {"a"}
+    assert wide.settings["width_error_estimate"] < 1e-4
+    for n in weights:
+        assert np.abs(wide.weights[n] - true.weights[n]).max() < 1e-4
+    for n in frozen:
+        assert (wide.weights[n] == weights[n]).all()
+    assert np.allclose(wide.loss, true.loss, rtol=1e-4)
+
+
+def test_stops_at_a_loss_and_at_the_step_limit():
+    task, weights = unusual()
+    true = nr.flow(task, weights, 8.0, 30, stop_loss=0.7)
+    wide = nr.flow(task, weights, 8.0, 30, stop_loss=0.7, width_error=1e-4)
+    assert wide.outcome.startswith("reached loss 0.7")
+    assert abs(wide.end / true.end - 1) < 1e-3
+    assert abs(wide.loss[-1] / 0.7 - 1) < 1e-4
+    assert "step limit" in nr.flow(task, weights, 8.0, 5, max_steps=3, width_error=1e-2).outcome
+
+
+def test_deep_pathways_follow_the_flow_of_all_neurons():
+    """Seven layers of two pathways: what each carries, from the weights in their small spaces."""
+    graph = nr.Graph.pathways(4, 4, [[60] * 4] * 2)
+    task = nr.Task(graph, np.eye(4), np.diag([3.0, 2.0, 1.0, 0.5]))
+    weights = nr.init.gaussian(graph, 0.05)
+    rows = [["x", *(f"p{a}h{k}" for k in range(1, 5)), "y"] for a in (0, 1)]
+
+    def maps(w):
+        found = {}
+        for a, row in enumerate(rows):
+            product = np.eye(4)
+            for s, t in zip(row, row[1:], strict=False):
+                product = w[f"{s}->{t}"] @ product
+            found[f"K{a}"] = product
+        return found
+
+    wide = nr.flow(task, weights, 400.0, 30, width_error=1e-3, record=maps, save_weights=False)
+    true = nr.flow(task, weights, 400.0, 30, record=maps, save_weights=False)
+    size = max(np.abs(true.recorded[k]).max() for k in ("K0", "K1"))
+    error = max(np.abs(wide.recorded[k] - true.recorded[k]).max() for k in ("K0", "K1")) / size
+    assert 1e-7 < error < wide.settings["width_error_estimate"] < 1e-3
+    assert not wide.weights
+    assert size > 1  # something was learned
+    assert set(wide.settings["dimensions"].values()) == {4}
 
 
 def test_bad_arguments():

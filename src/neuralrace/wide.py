@@ -26,7 +26,7 @@ _RESIDUAL = 150.0  # tolerated residual, in tolerances of the steps
 _SPARE, _FORGET = 3e-3, 1e-4  # shares of that down to which directions are taken in, and kept
 _OLD = 6.0  # growth of the small weights at which frames forget
 _COLUMNS = 9  # most columns of the extrapolation
-_FIRST = 0.01  # first tolerance of the steps, in tolerances of the result
+_FIRST = 0.02  # first tolerance of the steps, in tolerances of the result
 
 Rows = dict[str, np.ndarray]
 
@@ -467,7 +467,10 @@ class Wide:
 
         All products along paths from inputs are those of the network. Also the sizes of these spaces.
         """
-        times, spaces, sizes, out = len(gained), {}, {}, {}
+        same = {id(m): m for m in gained}
+        place = [list(same).index(id(m)) for m in gained]
+        gained, times = list(same.values()), len(same)
+        spaces, sizes, out = {}, {}, {}
         for v in self.ahead.order:
             arriving = {}
             for e, (s, t) in self.ends.items():
@@ -492,7 +495,7 @@ class Wide:
                 out[e] = w + np.stack([m[e] for m in gained])
             elif not self.ends[e][0]:
                 out[e] = out[e][..., 0]
-        return {e: out[e] for e in self.ends}, sizes
+        return {e: out[e][place] for e in self.ends}, sizes
 
     def through(self, w: Rows) -> np.ndarray:
         """What flows to the outputs through each edge at each time, `(edges, times, samples outputs)`."""
@@ -595,7 +598,8 @@ def solve(
                 ahead, grew = net.signals(net.moved), True
             if grew:  # again, in the larger frames
                 net.restate(before)
-                s, step, outcome = net.signals(net.moved), h, "finished"
+                s, step = net.signals(net.moved), h
+                outcome = "finished" if outcome == "stopped" else outcome
                 continue
             t, s = (until if last else t + h), ahead
             if len(new) > _OLD * size:
@@ -605,10 +609,13 @@ def solve(
                     net.extend(*found)
                     s = net.signals(net.moved)
                 size = len(net.moved)
-        kept.append((net.archived(), net.loss(s)))
+        if not kept or kept[-1][2] < steps:
+            kept.append((net.archived(), net.loss(s), steps))
+        else:  # as it was
+            kept.append(kept[-1])
     kept = kept[: len(ts)]
     end = t if outcome != "finished" else t1
-    return Solution([m for m, _ in kept], np.array([x for _, x in kept]), end, steps, outcome)
+    return Solution([m for m, *_ in kept], np.array([x for _, x, _ in kept]), end, steps, outcome)
 
 
 def _extrapolate(net: Wide, s: Signals, h: float, tolerance: float, unit: np.ndarray) -> Any:
@@ -665,14 +672,13 @@ def follow(
     """Solve with smaller and smaller tolerances until what flows through the edges changes little."""
     tolerance, seen, error = _FIRST * width_error, None, np.inf
     while True:
-        single = seen is None and width_error >= 1e-4  # the change then shows what rounding does, too
-        net = Wide(task, weights, frozen, np.float32 if single else np.float64)
+        net = Wide(task, weights, frozen, np.float32 if width_error >= 1e-3 else np.float64)
         found = solve(net, ts, t1, tolerance, stop, max_steps)
         small, sizes = net.small(found.gained)
         now = net.through(small)
         if seen is not None:
-            # The error of the coarser one; twice, as the two may come near to each other by chance.
-            error = 2 * np.linalg.norm(now - seen, axis=2).max() / np.linalg.norm(now, axis=2).max()
+            # The error of the coarser one, or more if the two came near to each other by chance.
+            error = np.linalg.norm(now - seen, axis=2).max() / np.linalg.norm(now, axis=2).max()
             error = max(error, 0.1 * _RESIDUAL * tolerance)
         lowest = tolerance < 1e-12
         if error <= width_error or lowest or found.outcome in ("failed", "step limit"):

@@ -20,8 +20,8 @@ from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.subspace import shrink
-from neuralrace.wide import first_frames
 from neuralrace.tasks.structured import tree_features
+from neuralrace.wide import first_frames
 
 PAPER = "multipathway"
 Y = tree_features(4)  # Eq. 32
