@@ -1,5 +1,6 @@
 """Wide layers in grown spaces: the stated error bounds the true one."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_settled_runs_end_early_with_the_state_they_keep():
 
 
 def unusual():
-    """Biases, an edge of its own weight per neuron, two inputs and two outputs, and a context that is silent."""
+    """Biases, an edge with one weight per neuron, and gates of a node and of an edge."""
     rng = np.random.default_rng(5)
     graph = nr.Graph(
         {"x": 3, "a": 30, "b": 40, "d": 40, "y": 2},
@@ -158,7 +159,7 @@ def test_deep_pathways_follow_the_flow_of_all_neurons():
         found = {}
         for a, row in enumerate(rows):
             product = np.eye(4)
-            for s, t in zip(row, row[1:], strict=False):
+            for s, t in pairwise(row):
                 product = w[f"{s}->{t}"] @ product
             found[f"K{a}"] = product
         return found

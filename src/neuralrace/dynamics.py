@@ -52,10 +52,10 @@ def flow(
     `record(weights)` returns a dict of what else to keep at the saved times, written with `jax.numpy`;
     `save_weights=False` keeps only that. A leading axis on every weight runs all those starts.
 
-    With `width_error` the flow of a linear network follows what its wide layers gain, in frames of low rank that
-    grow until the estimated error of what flows through any edge to the outputs is below it; `settings` of the
-    result state the estimate, and `record` sees the weights in small spaces, whose products along paths from
-    inputs are those of the network (docs/network.md). Solver tolerances then follow the error.
+    With `width_error` the flow of a linear network follows what its wide layers gain, in frames of low rank
+    that grow until the estimated error of what flows through any edge to the outputs is below it; `settings`
+    of the result state the estimate, and `record` sees the weights in small spaces, whose products along
+    paths from inputs are those of the network (docs/network.md). Solver tolerances then follow the error.
 
     >>> import neuralrace as nr
     >>> task = nr.tasks.xor()

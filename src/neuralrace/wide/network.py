@@ -1,13 +1,4 @@
-"""Gradient flow of wide linear networks by what their weights gain, which has a low rank (theory section 3).
-
-The weights are `W_e(0) + B_t N_e F_s^T`: a frame F of every wide node holds the signals that come forwards, a
-frame B those that come backwards, and only the small N move. Between frames signals travel through the
-initial weights as they are; how, is worked out once per column of a frame. What of the signals lies outside
-the frames, in units of what moves the weights, is the residual of section 4: where it exceeds a tolerance the
-frames take it in, and the step is done again; what is no longer of use they forget. Steps are extrapolated
-linearly implicit Euler steps, implicit in the outputs alone: what has been learned holds still, however fast
-it would relax.
-"""
+"""The network of one run: its frames, its signals, and what of these the frames do not hold."""
 
 from __future__ import annotations
 
@@ -19,131 +10,11 @@ from scipy.linalg import cho_factor, cho_solve
 
 from neuralrace.subspace import Frames, turnable
 from neuralrace.task import Context, Task
+from neuralrace.wide.carriers import Carrier, Rows, Side, times
 
 _IMPLICIT = 256  # most outputs, over all samples, that are solved for together
 _SKETCH = 24  # random directions that estimate the length of what a frame does not hold
-_RESIDUAL = 150.0  # tolerated residual, in tolerances of the steps
-_SPARE, _FORGET = 3e-3, 1e-4  # shares of that down to which directions are taken in, and kept
-_OLD = 6.0  # growth of the small weights at which frames forget
-_COLUMNS = 9  # most columns of the extrapolation
-_FIRST = 0.02  # first tolerance of the steps, in tolerances of the result
-
-Rows = dict[str, np.ndarray]
-
-
-class _Carrier:
-    """What reaches one node through the initial weights, in one context, and what its frame sees of it.
-
-    Blocks by the node where columns start: as they arrive (size, k), in the frame, and in random directions.
-    """
-
-    def __init__(self, omega: np.ndarray) -> None:
-        self.omega = omega
-        self.blocks: dict[str, Any] = {}
-        self.reach: list[str] = []
-        self.seen = self.sketch = np.zeros((0, 0))
-
-    def arrive(self, start: str, columns: np.ndarray, frame: np.ndarray | None) -> None:
-        small = columns if frame is None else frame.T @ columns
-        new = columns, small.astype(float), (self.omega @ columns).astype(float)
-        old = self.blocks.get(start)
-        self.blocks[start] = (
-            new if old is None else tuple(np.concatenate(p, 1) for p in zip(old, new, strict=True))
-        )
-
-    def grow(self, u: np.ndarray) -> None:
-        """The frame sees more."""
-        self.blocks = {
-            k: (c, np.concatenate([s, (u.T @ c).astype(float)]), o) for k, (c, s, o) in self.blocks.items()
-        }
-
-    def turn(self, q: np.ndarray) -> None:
-        """The frame is another one within its span."""
-        self.blocks = {k: (c, q.T @ s, o) for k, (c, s, o) in self.blocks.items()}
-
-    def settle(self, frame: np.ndarray | None) -> None:
-        self.reach = list(self.blocks)
-        self.seen = np.concatenate([s for _, s, _ in self.blocks.values()], axis=1)
-        if frame is not None:
-            whole = np.concatenate([o for _, _, o in self.blocks.values()], axis=1)
-            self.sketch = whole - (self.omega @ frame) @ self.seen
-
-    def gather(self, injected: Rows) -> np.ndarray:
-        return np.concatenate([injected[k] for k in self.reach], axis=1)
-
-    def outside(self, injected: Rows, frame: np.ndarray) -> np.ndarray:
-        v = sum(injected[k].astype(c.dtype) @ c.T for k, (c, _, _) in self.blocks.items())
-        return v - (v @ frame) @ frame.T
-
-
-class _Side:
-    """Signals of one direction: its frames see them, and they start in the frames of the other direction."""
-
-    def __init__(
-        self, ends: Mapping[str, tuple[str, str]], order: list[str], weights: Any, sizes: Any
-    ) -> None:
-        self.ends, self.order, self.weights, self.sizes = ends, order, weights, sizes
-        self.frames: dict[str, np.ndarray] = {}
-        self.archive: dict[str, np.ndarray] = {}  # all that a frame ever held
-        self.places: dict[str, np.ndarray] = {}  # the frame in the archive
-        self.carriers: list[dict[str, _Carrier]] = []
-        self.routes: list[
-            dict[str, list[tuple[str, str, Any]]]
-        ] = []  # edges into a node, their starts, gates
-        self.gates: list[Mapping[str, Any]] = []
-
-    def store(self, v: str, u: np.ndarray) -> None:
-        """Put new columns of a frame into the archive, as far as it does not have them."""
-        old = self.archive[v]
-        inside = old.T @ u
-        rest, r = np.linalg.qr(u - old @ inside)
-        rest, r = rest[:, : len(old) - old.shape[1]], r[: len(old) - old.shape[1]]
-        self.archive[v] = np.concatenate([old, rest], axis=1)
-        n, k = self.places[v].shape
-        places = np.zeros((n + len(r), k + u.shape[1]))
-        places[:n, :k], places[:n, k:], places[n:, k:] = self.places[v], inside, r
-        self.places[v] = places
-
-    def width(self, v: str) -> int:
-        return self.frames[v].shape[1] if v in self.frames else self.sizes[v]
-
-    def inject(self, new: Rows) -> None:
-        """Send columns (size, k) that start at some nodes through the initial weights."""
-        for carriers, routes, gates in zip(self.carriers, self.routes, self.gates, strict=True):
-            moving: dict[str, Rows] = {}
-            for v in carriers:
-                here = {v: new[v]} if v in new and new[v].shape[1] else {}
-                for e, s, gate in routes[v]:
-                    if s in moving:
-                        w, parts = self.weights[e], moving[s]
-                        block = np.concatenate(list(parts.values()), axis=1)
-                        block = _times(gate, w[:, None] * block if w.ndim == 1 else w @ block)
-                        cuts = np.cumsum([p.shape[1] for p in parts.values()])[:-1]
-                        for k, part in zip(parts, np.split(block, cuts, axis=1), strict=True):
-                            here[k] = here[k] + part if k in here else part
-                gate = gates.get(v, 1.0)
-                gate = gate[:, None] if np.ndim(gate) else gate
-                if here:
-                    moving[v] = {k: _times(gate, c) for k, c in here.items()}
-                for k, columns in moving.get(v, {}).items():
-                    carriers[v].arrive(k, columns, self.frames.get(v))
-
-    def settle(self) -> None:
-        for carriers in self.carriers:
-            for v, carrier in carriers.items():
-                carrier.settle(self.frames.get(v))
-
-    def sweep(self, k: int, start: Rows, w: Rows) -> tuple[Rows, Rows]:
-        """What is injected at every node, and what its frame then sees, in context k."""
-        injected, seen = {}, {}
-        for v, carrier in self.carriers[k].items():
-            total = start.get(v)
-            for e, s, gate in self.routes[k][v]:
-                part = _times(gate, seen[s] * w[e] if w[e].ndim == 1 else seen[s] @ w[e])
-                total = part if total is None else total + part
-            injected[v] = total
-            seen[v] = carrier.gather(injected) @ carrier.seen.T
-        return injected, seen
+SPARE = 3e-3  # share of the tolerated residual down to which directions are taken in
 
 
 class Signals(NamedTuple):
@@ -172,8 +43,8 @@ class Wide:
         self.many_outputs = self.n_outputs * self.starts[-1] > _IMPLICIT
         self.eye = np.eye(self.n_outputs)
         turned = {e: (t, s) for e, (s, t) in self.ends.items()}
-        self.ahead = _Side(self.ends, order, self.weights, self.sizes)
-        self.behind = _Side(turned, order[::-1], {e: w.T for e, w in self.weights.items()}, self.sizes)
+        self.ahead = Side(self.ends, order, self.weights, self.sizes)
+        self.behind = Side(turned, order[::-1], {e: w.T for e, w in self.weights.items()}, self.sizes)
         self.sides = (self.ahead, self.behind)
         self.open: list[list[tuple[str, Any]]] = []  # edges that learn in each context, and their gates
         rng = np.random.default_rng(0)
@@ -187,7 +58,7 @@ class Wide:
             self.open.append([(e, gate) for e, gate in edges.items() if e not in frozen])
             for side in self.sides:
                 side.gates.append(c.gates)
-                side.carriers.append({v: _Carrier(omega[v]) for v in side.order if v in nodes})
+                side.carriers.append({v: Carrier(omega[v]) for v in side.order if v in nodes})
                 into = {
                     v: [(e, side.ends[e][0], x) for e, x in edges.items() if side.ends[e][1] == v]
                     for v in nodes
@@ -204,7 +75,7 @@ class Wide:
         # The first frames hold the signals at the initial weights.
         s = self.signals(self.moved)
         back = self.returned(self.moved, s.error)
-        signals = s.injected, [self.times(s.error, k, b) for k, (b, _) in enumerate(back)]
+        signals = s.injected, [self.weighed(s.error, k, b) for k, (b, _) in enumerate(back)]
         first: Any = ({}, {})
         for side, signal, new in zip(self.sides, signals, first, strict=True):
             for v, q in side.frames.items():
@@ -217,13 +88,14 @@ class Wide:
 
     def _edges(self, c: Context, order: list[str]) -> dict[str, Any]:
         """Gates of the edges through which anything flows from inputs to targets."""
-        gate = lambda e: c.gate(e) if self.ends[e][0] else 1.0  # noqa: E731
-        open_ = {e: gate(e) for e in self.ends if all(np.any(c.gate(n)) for n in (*self.ends[e], e))}
+        open_ = {e: c.gate(e) if ends[0] else 1.0 for e, ends in self.ends.items()}
+        open_ = {e: x for e, x in open_.items() if np.any(x) and all(np.any(c.gate(n)) for n in self.ends[e])}
         alive, heard = {*c.inputs, *(() if c.ones is None else ("",))}, set(c.targets)
+        ways = [self.ends[e] for e in open_]
         for v in order:
-            alive |= {t for s, t in map(self.ends.get, open_) if s == v and v in alive}  # pyright: ignore
+            alive |= {t for s, t in ways if s == v and v in alive}
         for v in reversed(order):
-            heard |= {s for s, t in map(self.ends.get, open_) if t == v and v in heard}  # pyright: ignore
+            heard |= {s for s, t in ways if t == v and v in heard}
         return {e: x for e, x in open_.items() if alive & heard >= set(self.ends[e])}
 
     # -- frames ------------------------------------------------------------------------------
@@ -339,17 +211,17 @@ class Wide:
             out.append(self.behind.sweep(k, start, w))
         return out
 
-    def times(self, error: np.ndarray, k: int, rows: Rows) -> Rows:
+    def weighed(self, error: np.ndarray, k: int, rows: Rows) -> Rows:
         return rows if self.many_outputs else {v: self._rows(error, k) @ x for v, x in rows.items()}
 
     def velocity(self, s: Signals, back: list[tuple[Rows, Rows]], error: np.ndarray) -> np.ndarray:
         out = np.zeros(self.at[-1])
         views = self.views(out)
         for k, (_, seen) in enumerate(back):
-            here = self.times(error, k, seen)
+            here = self.weighed(error, k, seen)
             for e, gate in self.open[k]:
                 source, target = self.ends[e]
-                f, b = s.seen[k][source], _times(gate, here[target])
+                f, b = s.seen[k][source], times(gate, here[target])
                 if views[e].ndim == 1:
                     views[e] += (b * f).sum(0)
                 elif len(back) == 1:
@@ -371,7 +243,7 @@ class Wide:
                     if e in gates:
                         source, target = self.ends[e]
                         f, f2 = s.seen[k][source], s.seen[other][source]
-                        b, b2 = _times(gate, back[k][target]), _times(gates[e], back[other][target])
+                        b, b2 = times(gate, back[k][target]), times(gates[e], back[other][target])
                         if self.weights[e].ndim == 1:
                             block = block + np.einsum("ni,oi,mi,pi->nmop", f, b, f2, b2)
                         else:
@@ -407,7 +279,7 @@ class Wide:
         scale = {
             e: max(np.linalg.norm(v), slow * np.linalg.norm(moved[e]), 1e-300) for e, v in velocity.items()
         }
-        back = [tuple(self.times(s.error, k, x) for x in both) for k, both in enumerate(back)]
+        back = [tuple(self.weighed(s.error, k, x) for x in both) for k, both in enumerate(back)]
         signals = s.injected, [b for b, _ in back]
         # An edge is moved by the signal at one end times what comes from the other: errors, or activities.
         far = [b for _, b in back], s.seen
@@ -431,7 +303,7 @@ class Wide:
                 for k, carriers in enumerate(side.carriers):
                     if v in carriers:
                         edges = [
-                            r for r in onward.routes[k][v] if sizes.get((side, v, r[0]), 0.0) > _SPARE * most
+                            r for r in onward.routes[k][v] if sizes.get((side, v, r[0]), 0.0) > SPARE * most
                         ]
                         outside = carriers[v].outside(signal[k], frame) if edges else None
                         for e, end, gate in edges:
@@ -442,8 +314,8 @@ class Wide:
                     rows.append(np.linalg.qr(x.T, "r") @ outside / scale[e])
                 if rows:
                     _, size, u = np.linalg.svd(np.concatenate(rows), full_matrices=False)
-                    if size[0] > _SPARE * most:
-                        new[v] = u[size > _SPARE * most].T
+                    if size[0] > SPARE * most:
+                        new[v] = u[size > SPARE * most].T
         return found
 
     # -- the network at saved times ----------------------------------------------------------
@@ -539,149 +411,3 @@ def first_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
     net = Wide(task, weights)
     both = {v: np.concatenate([side.frames[v] for side in net.sides], axis=1) for v in net.ahead.frames}
     return {v: np.linalg.qr(q)[0] for v, q in both.items() if q.shape[1] < len(q)}
-
-
-class Solution(NamedTuple):
-    """What the weights gained at the times asked for, in all that the frames ever held, and the losses."""
-
-    gained: list[Rows]
-    loss: np.ndarray
-    end: float
-    steps: int
-    outcome: str  # finished, stopped, step limit or failed
-
-
-def solve(
-    net: Wide,
-    ts: Iterable[float],
-    t1: float,
-    tolerance: float,
-    stop: float = -np.inf,
-    max_steps: int = 100_000,
-) -> Solution:
-    """The flow to time t1, or until the loss falls to `stop`; relative local errors of `tolerance`."""
-    residual = min(_RESIDUAL * tolerance, 0.3)
-    t, steps, step, kept, outcome = 0.0, 0, 0.0, [], "finished"
-    s = net.signals(net.moved)
-    while any(found := net.leaving(s, 0.0, residual)):
-        net.extend(*found)
-        s = net.signals(net.moved)
-    size, unit = len(net.moved), np.array([np.sqrt(np.mean(w**2)) for w in net.weights.values()])
-    speed = net.velocity(s, net.returned(net.moved, s.error), s.error)
-    with np.errstate(divide="ignore"):
-        step = min(t1, 0.01 * np.min(unit / np.sqrt(np.add.reduceat(speed**2, net.at[:-1]))))
-    settled = 0.1 * tolerance * np.linalg.norm(s.error)
-    ts = np.asarray(ts)
-    for until in [*ts, *([t1] if t1 > ts[-1] else [])]:
-        while t < until and outcome == "finished" and np.linalg.norm(s.error) > settled:
-            last = t + 1.001 * step >= until
-            h = until - t if last else step
-            new, step = _extrapolate(net, s, h, tolerance, unit)
-            steps += 1
-            if steps == max_steps:
-                outcome = "step limit"
-            if step < 1e-14 * t1:
-                outcome = "failed"
-            if new is None:
-                continue
-            old, net.moved = net.moved, new
-            ahead = net.signals(new)
-            if net.loss(ahead) <= stop:
-                if abs(net.loss(ahead) / stop - 1) > 1e-6 and h > 1e-12 * t:  # where exactly
-                    part = np.log(net.loss(s) / stop) / np.log(net.loss(s) / net.loss(ahead))
-                    net.moved, step = old, h * np.clip(part, 0.01, 0.99)
-                    continue
-                outcome = "stopped"
-            slow, before, grew = 1 / max(t1 - t - h, 1e-3 * t1), net.views(old), False
-            while any(found := net.leaving(ahead, slow, residual)):
-                net.extend(*found)
-                ahead, grew = net.signals(net.moved), True
-            if grew:  # again, in the larger frames
-                net.restate(before)
-                s, step = net.signals(net.moved), h
-                outcome = "finished" if outcome == "stopped" else outcome
-                continue
-            t, s = (until if last else t + h), ahead
-            if len(new) > _OLD * size:
-                net.forget(_FORGET * residual)
-                s = net.signals(net.moved)
-                while any(found := net.leaving(s, 0.0, 10 * _SPARE * residual)):
-                    net.extend(*found)
-                    s = net.signals(net.moved)
-                size = len(net.moved)
-        if not kept or kept[-1][2] < steps:
-            kept.append((net.archived(), net.loss(s), steps))
-        else:  # as it was
-            kept.append(kept[-1])
-    kept = kept[: len(ts)]
-    end = t if outcome != "finished" else t1
-    return Solution([m for m, *_ in kept], np.array([x for _, x, _ in kept]), end, steps, outcome)
-
-
-def _extrapolate(net: Wide, s: Signals, h: float, tolerance: float, unit: np.ndarray) -> Any:
-    """One step, None if it failed, and how long the next may be."""
-    table: list[np.ndarray] = []
-    work, sizes, error, before, j = [], [], np.inf, np.inf, 0
-    first = net.returned(net.moved, s.error)
-    for j in range(1, _COLUMNS + 1):
-        y = net.moved
-        for i in range(j):
-            now = net.signals(y) if i else s
-            back = net.returned(y, now.error) if i else first
-            y = y + h / j * net.velocity(now, back, net.lag(now, back, h / j))
-        row = [y]
-        for k, above in enumerate(table, 1):
-            row.append(row[-1] + (row[-1] - above) * (j - k) / k)
-        table = row
-        if j == 1:
-            continue
-        scale = np.maximum(np.sqrt(np.add.reduceat(row[-1] ** 2, net.at[:-1])), unit)
-        before, error = error, (np.sqrt(np.add.reduceat((row[-1] - row[-2]) ** 2, net.at[:-1])) / scale).max()
-        error = error / tolerance
-        if not np.isfinite(error):
-            return None, h / 10
-        sizes.append(h * min(4.0, 0.9 * (0.7 / max(error, 1e-12)) ** (1 / j)))
-        work.append((2 + j * (j - 1) / 2) / sizes[-1])
-        if error < 1 or (j > 3 and error > before):
-            break
-    best = int(np.argmin(work))
-    if error >= 1:
-        return None, min(sizes[best], h / 2)
-    more = (2 + j * (j + 1) / 2) / (2 + j * (j - 1) / 2)  # the next column may do better
-    return table[-1], sizes[best] * (more if best == len(work) - 1 and j < _COLUMNS else 1.0)
-
-
-def _times(gate: Any, v: Any) -> Any:
-    return v if isinstance(gate, float) and gate == 1.0 else gate * v
-
-
-class Followed(NamedTuple):
-    """A run: its network in small spaces at saved times, its error as it is stated, and how it went."""
-
-    net: Wide
-    solution: Solution
-    small: Rows
-    sizes: dict[str, int]
-    error: float
-
-
-def follow(
-    task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str], ts: np.ndarray, t1: float,
-    width_error: float, stop: float, max_steps: int,
-) -> Followed:  # fmt: skip
-    """Solve with smaller and smaller tolerances until what flows through the edges changes little."""
-    tolerance, seen, error = _FIRST * width_error, None, np.inf
-    while True:
-        net = Wide(task, weights, frozen, np.float32 if width_error >= 1e-3 else np.float64)
-        found = solve(net, ts, t1, tolerance, stop, max_steps)
-        small, sizes = net.small(found.gained)
-        now = net.through(small)
-        if seen is not None:
-            # The error of the coarser one, or more if the two came near to each other by chance.
-            error = np.linalg.norm(now - seen, axis=2).max() / np.linalg.norm(now, axis=2).max()
-            error = max(error, 0.1 * _RESIDUAL * tolerance)
-        lowest = tolerance < 1e-12
-        if error <= width_error or lowest or found.outcome in ("failed", "step limit"):
-            return Followed(net, found, small, sizes, float(error))
-        tolerance *= 0.25 if seen is None else np.clip(0.5 * width_error / error, 0.03, 0.25)
-        seen = now
