@@ -246,7 +246,7 @@ def test_collapse_index():
 
 def test_tracked_pairs_and_samples_shown():
     p = experiment.Structure()
-    x, y = experiment.images(p)
+    x, y = experiment.images(p.data, p.path)
     assert abs(x.mean()) < 1e-12
     assert np.isclose(x.std(), 1)
     digits = y[experiment.chosen(p, y)].argmax(axis=1)

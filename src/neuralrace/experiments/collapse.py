@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import jax
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -107,7 +108,8 @@ def context_distance(h: np.ndarray) -> float:
 
 
 def compute(p: Collapse, parts: Parts) -> Results:
-    return dict(zip(KINDS, parts.each("train", train, KINDS, p), strict=True))
+    with jax.default_matmul_precision("highest"):  # else a GPU rounds away the distance of close samples
+        return dict(zip(KINDS, parts.each("train", train, KINDS, p), strict=True))
 
 
 def drawn(h: np.ndarray, gap: float = 1.5) -> tuple[np.ndarray, float]:

@@ -9,9 +9,10 @@ layer L/2 + 1 is taken."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
+import jax
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -63,12 +64,13 @@ class Structure(Parameters):
             if len(getattr(self, name)) != len(KINDS):
                 raise InputError(f"{name} must hold {len(KINDS)} numbers, for {', '.join(KINDS)}")
         if self.data == "mnist":
-            images(self)
+            images(self.data, self.path)
 
 
-def images(p: Structure) -> tuple[np.ndarray, np.ndarray]:
+@lru_cache(maxsize=1)
+def images(data: str, path: str) -> tuple[np.ndarray, np.ndarray]:
     """The training images, scaled to mean 0 and variance 1 over all pixels, and targets."""
-    x, y = (nr.tasks.digits() if p.data == "digits" else nr.tasks.mnist(p.path or None)).arrays
+    x, y = (nr.tasks.digits() if data == "digits" else nr.tasks.mnist(path or None)).arrays
     return (x - x.mean()) / x.std(), y
 
 
@@ -109,7 +111,7 @@ def two_points(p: Structure) -> dict[str, Any]:
         record=watch(graph, x, node), save_weights=False, dtype=np.float32,
     )  # fmt: skip
     learned = run.loss[:, -1] < 1e-2
-    fits = [tracked(run, s, x, y, 0, 1).fit(strict=False) for s in np.flatnonzero(learned)]
+    fits = [tracked(run, s, x, y, 0, 1).fit(strict=False) for s in np.flatnonzero(learned).tolist()]
     return {"learned": learned, **{n: [getattr(f, n) for f in fits] for n in ("rate_h", "rate_y", "error")}}
 
 
@@ -129,7 +131,7 @@ def xor(kind: str, p: Structure, optimiser: str) -> dict[str, Any]:
 
 def learn(p: Structure, optimiser: str) -> dict[str, Any]:
     """Distances of the shown samples at the end, and the tracked pair over time with its fit."""
-    x, y = images(p)
+    x, y = images(p.data, p.path)
     graph, node = net([x.shape[1], *[p.units] * p.layers, y.shape[1]])
     some = chosen(p, y)
     lr, epochs = (p.lr, p.epochs) if optimiser == "sgd" else (p.adam_lr, p.adam_epochs)
@@ -159,7 +161,7 @@ def learn(p: Structure, optimiser: str) -> dict[str, Any]:
 
 def predictions(p: Structure) -> dict[str, Any]:
     """Squared distances of the shown samples by the theory, and by inputs or targets alone."""
-    x, y = images(p)
+    x, y = images(p.data, p.path)
     n, some = min(max(p.neighbours, p.shown), len(x)), chosen(p, y)
     all_pairs, here = structure(x[:n], y[:n]), np.ix_(some, some)
     return {
@@ -173,14 +175,14 @@ def predictions(p: Structure) -> dict[str, Any]:
 
 
 def compute(p: Structure, parts: Parts) -> Results:
-    return {
-        "pair": parts("pair", two_points, p),
-        "xor": {
-            o: dict(zip(KINDS, parts.each(f"xor-{o}", xor, KINDS, p, o), strict=True)) for o in OPTIMISERS
-        },
-        "predicted": parts("predicted", predictions, p),
-        **{o: parts(f"learn-{o}", learn, p, o) for o in OPTIMISERS},
-    }
+    with jax.default_matmul_precision("highest"):  # else a GPU rounds away the distance of close samples
+        deep = {o: parts.each(f"xor-{o}", xor, KINDS, p, o) for o in OPTIMISERS}
+        return {
+            "pair": parts("pair", two_points, p),
+            "xor": {o: dict(zip(KINDS, found, strict=True)) for o, found in deep.items()},
+            "predicted": parts("predicted", predictions, p),
+            **{o: parts(f"learn-{o}", learn, p, o) for o in OPTIMISERS},
+        }
 
 
 def xor_theory(r: Results, optimiser: str, kind: str) -> np.ndarray:

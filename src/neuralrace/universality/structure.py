@@ -65,8 +65,8 @@ def structure(
         raise InputError("dh2 and dy2 go together: give both, or neither for the limit of small weights")
     found = np.sqrt(rate_h / rate_y) * dx * goal
     if dh2 is not None:
-        start = [_matrix(name, v, n)[apart] for name, v in (("dh2", dh2), ("dy2", dy2))]
-        found[apart] = final_distance(*start, dx[apart], goal[apart], rate_h, rate_y)
+        h, out = (_matrix(name, v, n)[apart] for name, v in (("dh2", dh2), ("dy2", dy2)))
+        found[apart] = final_distance(h, out, dx[apart], goal[apart], rate_h, rate_y)
     return found
 
 
