@@ -279,7 +279,7 @@ def test_structure_experiment(tmp_path):
     }  # fmt: skip
     report = nr.experiments.run("structure", quick=True, out=tmp_path, changes=changes)
     found = {c.name: c for c in report.claims}
-    assert found["two points: share of runs that learned"].holds
+    assert found["runs that learned, exclusive or and two points"].holds
     assert found["gradient descent, one hidden layer: correlation with Eq. 10"].holds
     assert found["gradient descent, one hidden layer: the equal pair apart / different"].holds
     assert found["Adam: correlation of theory without weighing, lower end of its interval"].measured > 0.2
