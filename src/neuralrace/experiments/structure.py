@@ -118,7 +118,8 @@ def two_points(p: Structure) -> dict[str, Any]:
 def xor(kind: str, p: Structure, optimiser: str) -> dict[str, Any]:
     """Squared distances of representations and outputs before and after learning, `(runs, 4, 4)`.
 
-    Of the runs that learned, as the paper has it for two points."""
+    Of the runs that learned, as the paper has it for two points.
+    """
     k = KINDS.index(kind)
     graph, record = xor_net(1 if kind == "one-layer" else p.depth, p.width)
     start = nr.init.xavier(graph, p.gains[k], seed=range(p.seeds))
