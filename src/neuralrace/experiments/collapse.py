@@ -216,5 +216,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.4, 8),
+    (0.5, 12),
 )

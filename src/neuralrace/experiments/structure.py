@@ -391,9 +391,9 @@ def data_claims(p: Structure, r: Results, optimiser: str, fig: str) -> list[Clai
 
 
 QUICK = Structure(
-    seeds=3, depth=14, width=50, gains=(0.8, 1.25, 2.0, 0.0015), rates=(0.04, 0.004, 1e-6, 0.06),
-    adam_rates=(2e-4, 2e-4, 2e-4, 1e-3), steps=3000, pair_gain=1.05, pair_rate=0.03, pair_steps=2500,
-    trials=2, lr=0.05, epochs=80, adam_epochs=20,
+    seeds=2, depth=14, width=50, gains=(0.8, 1.25, 2.0, 0.0015), rates=(0.04, 0.004, 1e-6, 0.06),
+    adam_rates=(2e-4, 2e-4, 2e-4, 1e-3), steps=3000, pair_gain=1.05, pair_rate=0.04, pair_steps=1500,
+    trials=2, lr=0.05, epochs=70, adam_epochs=15,
 )  # fmt: skip
 EXPERIMENT = Experiment(
     "structure",
@@ -404,5 +404,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.6, 10),
+    (0.6, 40),
 )
