@@ -295,4 +295,4 @@ def test_collapse_experiment(tmp_path):
     assert found["high weights: irrelevant / relevant, the better context"].measured > 0.3
     assert not found["loss at the end, all networks"].holds  # small weights were not given time
     assert found["Adam, low weights: irrelevant / relevant, the worse context"].measured < 0.8
-    assert {n for n, _ in report.figures} == {"blobs", "numbers"}
+    assert {n for n, _ in report.figures} == {"task", "blobs", "numbers"}

@@ -44,7 +44,7 @@ class Structure(Parameters):
     steps: int = 6000
     pair_gain: float = 1.0
     pair_rate: float = 0.01
-    pair_steps: int = 6000
+    pair_steps: int = 10000
     data: str = option("digits", choices=("digits", "mnist"))
     path: str = ""
     trials: int = 10
@@ -245,10 +245,9 @@ def figures(p: Structure, r: Results) -> dict[str, tuple[Figure, str]]:
             plot.runs(ax, found["t"], found["series"][k] / by, colour)
             plot.theory(ax, found["t"], found["theory"][k] / by, colour, labels[k])
         ax.axhline(found["goal"], color="0.6", lw=0.7, ls=":")
-        ax.set(
-            xlabel="learning rate times steps",
-            title=f"{OPTIMISERS[optimiser]}, error {found['error'][0]:.2f}",
-        )
+        ax.set_xscale("function", functions=(np.sqrt, np.square))
+        title = f"{OPTIMISERS[optimiser]}, error {found['error'][0]:.2f}"
+        ax.set(xlabel="learning rate times steps (root scale)", title=title, xlim=(0, None))
     axes[0].set_ylabel("one pair among all samples")
     axes[0].legend()
     tracking = (
