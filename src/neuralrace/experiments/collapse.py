@@ -166,11 +166,11 @@ def figures(p: Collapse, r: Results) -> dict[str, tuple[Figure, str]]:
     images = blobs(p)[0][: p.side**2, :-2].reshape(p.side, p.side, p.pixels, p.pixels)
     last, edge = p.side - 1, 1 + 1 / (p.pixels - 1)
     for ax, (a, b) in zip(axes, ((0, 0), (last, 0), (last // 2, last // 2), (last, last)), strict=True):
-        shown = ax.imshow(images[a, b], origin="lower", vmin=0, vmax=images.max(), extent=(-edge, edge) * 2)
+        ax.imshow(images[a, b], origin="lower", vmin=0, vmax=images.max(), extent=(-edge, edge) * 2)
         where = np.linspace(-1, 1, p.side)[[a, b]].round(2)
         ax.plot(*where, "o", color=plot.RED, ms=4, clip_on=False)
         ax.set(title=f"x = {where[0]:g}, y = {where[1]:g}", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
-    task.colorbar(shown, ax=axes, label="pixel", shrink=0.8)
+    task.colorbar(axes[0].images[0], ax=axes, label="pixel", shrink=0.8)
     return {
         "task": (task, "Blobs with their centres (red): the position along one axis is asked for."),
         "blobs": (fig, caption),

@@ -369,7 +369,8 @@ def data_claims(p: Structure, r: Results, optimiser: str, fig: str) -> list[Clai
     theory, printed, weighed = (found[n] for n in ("theory", "printed", "weighed"))
     span = "95% interval {:.2f} to {:.2f}.".format
     where = "" if p.data == "mnist" else " On digits; the paper's number is for MNIST."
-    note = f"{span(*printed.interval)} Normalised {weighed.correlation:.3f}.{where}"
+    end = f"Loss at the end {np.mean(r[optimiser]['loss']):.2g}, from 0.5."
+    note = f"{span(*printed.interval)} Normalised {weighed.correlation:.3f}. {end}{where}"
     out = [
         Claim.near(f"{name}: correlation of weighed theory", fig, 0.703, printed.correlation, 0.1, note),
         Claim.above(
@@ -380,7 +381,7 @@ def data_claims(p: Structure, r: Results, optimiser: str, fig: str) -> list[Clai
     for rival in ("targets", "inputs"):
         gain, interval = theory.over(found[rival])
         what = f"{name}: correlation of theory less that of {rival} alone"
-        note = f"{span(*interval)} {rival.capitalize()}: {found[rival].correlation:.3f}."
+        note = f"{span(*interval)} {rival.capitalize()}: {found[rival].correlation:.3f}. {end}"
         out.append(Claim.relation(what, fig, "interval above 0", gain, interval[0] > 0, note))
     dynamics = "representations_align Fig. 4" if optimiser == "sgd" else "representations_align C.3"
     note = "Of dh2, dy2 and w: {:.2f}, {:.2f}, {:.2f}. ".format(*np.mean(r[optimiser]["errors"], axis=0))
