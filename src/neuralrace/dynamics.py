@@ -591,33 +591,35 @@ def _loop(
 
             return constant + jax.lax.map(block, (blocks, weight)).sum()
 
+    # The count of steps is one for all runs that go side by side, and so is the order of samples: else every
+    # run would shuffle for itself, at every step.
     def step(carry: Any) -> Any:
-        k, w, state, going, losses, order = carry
-        value, g, order = slope(w, k, order)
-        going = jnp.isfinite(value)
+        at, k, w, state, going, losses, order = carry
+        value, g, order = slope(w, at, order)
+        going = going & jnp.isfinite(value)
         if batch is None:
             going = going & (value > stop)
-        losses = losses.at[k].set(value)
+        losses = losses.at[k].set(jnp.where(k == at, value, losses[k]))
         change, new_state = optimizer.update(g if mask is None else g * mask, state, w)
         keep = lambda new, old: jnp.where(going, new, old)  # noqa: E731
         w, state = jax.tree.map(keep, (optax.apply_updates(w, change), new_state), (w, state))
-        return k + going, w, state, going, losses, order
+        return at + 1, k + going, w, state, going, losses, order
 
     def one(start: Any, lift: Any) -> Any:
         def interval(carry: Any, until: Any) -> Any:
-            carry = jax.lax.while_loop(lambda c: (c[0] < until) & c[3], step, carry)
-            k, w, state, going, losses, order = carry
+            carry = jax.lax.while_loop(lambda c: (c[0] < until) & _any_run(c[4]), step, carry)
+            at, k, w, state, going, losses, order = carry
             value = jnp.zeros(())
             if batch is not None:
                 value = full(w)
                 going = going & jnp.isfinite(value) & (value > stop)
             if bar is not None:
                 jax.debug.callback(bar.step)
-            return (k, w, state, going, losses, order), (value, recorder(w, lift))
+            return (at, k, w, state, going, losses, order), (value, recorder(w, lift))
 
         losses = jnp.full(steps + 1, jnp.nan, start.dtype)
-        carry = (jnp.int32(0), start, optimizer.init(start), jnp.array(True), losses, order)
-        (end, w, _, _, losses, _), (values, kept) = jax.lax.scan(interval, carry, saves)
+        carry = (jnp.int32(0), jnp.int32(0), start, optimizer.init(start), jnp.array(True), losses, order)
+        (_, end, w, _, _, losses, _), (values, kept) = jax.lax.scan(interval, carry, saves)
         final = full(w)
         losses = losses.at[end].set(final)
         if batch is None:
@@ -632,4 +634,9 @@ def _each(one: Callable[..., Any], *runs: Any) -> Any:
     """All runs: one after the other on a CPU, where that is faster, side by side elsewhere."""
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda run: one(*run), runs)
-    return jax.vmap(one)(*runs)
+    return jax.vmap(one, axis_name="runs")(*runs)
+
+
+def _any_run(going: Any) -> Any:
+    """Whether any of the runs that `_each` has side by side is still going."""
+    return going if jax.default_backend() == "cpu" else jax.lax.psum(going.astype(int), "runs") > 0

@@ -22,7 +22,7 @@ import numpy as np
 from neuralrace.graph import Graph
 from neuralrace.task import Context, Gate, aligned_zeros
 
-_ACTIVATE = {
+ACTIVATE = {
     "relu": jax.nn.relu,
     "leaky_relu": jax.nn.leaky_relu,
     "elu": jax.nn.elu,
@@ -103,7 +103,7 @@ class Stack:
                 bias = take(weights[(group.size,)], group.bias)
                 total = total + bias[:, None, :] * d["ones"][:, :, None]
             if group.activation:
-                total = _ACTIVATE[group.activation](total)
+                total = ACTIVATE[group.activation](total)
             found.append(total if d["gate"] is None else total * d["gate"])
         return found
 

@@ -1,7 +1,15 @@
-"""Any smooth network: how two representations move, given two effective learning rates."""
+"""Any smooth network: how two representations move, given two effective learning rates; many by pairs."""
 
 from neuralrace.universality.fit import Fit, fit
 from neuralrace.universality.record import Record, record
+from neuralrace.universality.structure import (
+    Comparison,
+    compare,
+    squared_distances,
+    structure,
+    watch,
+    weigh,
+)
 from neuralrace.universality.theory import (
     FixedPoint,
     State,
@@ -19,10 +27,12 @@ from neuralrace.universality.theory import (
 )
 
 __all__ = [
+    "Comparison",
     "Fit",
     "FixedPoint",
     "Record",
     "State",
+    "compare",
     "equal_targets",
     "final_cdf",
     "final_density",
@@ -35,5 +45,9 @@ __all__ = [
     "record",
     "scales",
     "solve",
+    "squared_distances",
+    "structure",
     "velocity",
+    "watch",
+    "weigh",
 ]

@@ -61,12 +61,14 @@ class Fit:
 
 
 def fit(
-    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, loss: Any = None, level: float = 0.95
-) -> Fit:
+    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, loss: Any = None, level: float = 0.95,
+    strict: bool = True,
+) -> Fit:  # fmt: skip
     """Effective learning rates and the initial state that explain three series over times t (Eq. 7).
 
     With the `loss` of both samples (one half of the mean squared error), the third rate too (Eq. 9). Each
-    series counts by its largest value. Intervals hold the true rate with probability `level`.
+    series counts by its largest value. Intervals hold the true rate with probability `level`. Series that do
+    not tell a rate to a factor of two are refused unless `strict=False`: then read the intervals and `error`.
 
     >>> t = np.linspace(0, 40, 50)
     >>> found = fit(t, *solve(t, 1e-4, 1e-4, -5e-3, 1, 1, rate_h=2, rate_y=0.5), dx=1, dy=1)
@@ -97,7 +99,7 @@ def fit(
     rate_h, rate_h_interval = rate(0, out * dx**2 / high)
     rate_y, rate_y_interval = rate(1, high)
     for name, value, wide in (("rate_h", rate_h, width[0]), ("rate_y", rate_y, width[1])):
-        if not wide < np.log(WIDEST):
+        if strict and not wide < np.log(WIDEST):
             raise InputError(
                 f"the series do not tell {name}: about {value:.3g}, {level:.0%} interval wider than a factor "
                 f"of {WIDEST:g} either way; they should cover learning, from the start to near the end, "

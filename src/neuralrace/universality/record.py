@@ -90,13 +90,14 @@ class Record:
         """One half of the mean squared error over the two samples of each pair (Eq. 1)."""
         return self._series(3)
 
-    def fit(self, pair: int = 0, *, loss: bool = False, level: float = 0.95) -> Fit:
+    def fit(self, pair: int = 0, *, loss: bool = False, level: float = 0.95, strict: bool = True) -> Fit:
         """`universality.fit` of one pair, with its loss if asked."""
         if integer("pair", pair, 0) >= len(self.pairs):
             raise InputError(f"pair must be below {len(self.pairs)}, the number of pairs; got {pair}")
         dh2, dy2, w, last = (v[:, pair] for v in (self.dh2, self.dy2, self.w, self.loss))
         extra = last if loss else None
-        return fit(self.t, dh2, dy2, w, self.dx[pair], self.dy[pair], loss=extra, level=level)
+        dx, dy = self.dx[pair], self.dy[pair]
+        return fit(self.t, dh2, dy2, w, dx, dy, loss=extra, level=level, strict=strict)
 
 
 def record(
@@ -117,7 +118,7 @@ def record(
     if _is_module(model):
         torch = _torch()
         inputs = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
-        flat = _rows("x", inputs.detach().cpu().numpy())
+        flat = samples("x", inputs.detach().cpu().numpy())
         measure, layer = _module(torch, model, _like(torch, inputs, model), layer, pick)
         targets = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else y
     else:
@@ -128,14 +129,15 @@ def record(
                 raise InputError(
                     f"{name} is for a torch.nn.Module; a function returns (representation, output)"
                 )
-        flat, measure, targets = _rows("x", x), _function(model, x), y
-    targets = _rows("y", targets)
+        flat, measure, targets = samples("x", x), _function(model, x), y
+    targets = samples("y", targets)
     if len(targets) != len(flat):
         raise InputError(f"y must have {len(flat)} rows, as many as x, got {len(targets)}")
     return Record(measure, flat, targets, pairs, layer)
 
 
-def _rows(name: str, value: Any) -> np.ndarray:
+def samples(name: str, value: Any) -> np.ndarray:
+    """One row of numbers per sample, of which there must be two or more."""
     out = array(name, value)
     if out.ndim == 0 or len(out) < 2:
         raise InputError(f"{name} must hold at least two samples, got {len(out) if out.ndim else 'a number'}")

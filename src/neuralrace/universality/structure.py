@@ -1,0 +1,192 @@
+"""Many samples: the theory of two points for every pair, and how far a network agrees with it.
+
+Distances are squared throughout, as `dh2` is; matrices of them are (samples, samples).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError, array, integer, number
+from neuralrace.graph import Graph
+from neuralrace.stack import ACTIVATE
+from neuralrace.universality.fit import Interval
+from neuralrace.universality.record import samples
+from neuralrace.universality.theory import final_distance
+
+FEWEST = 8
+
+
+def squared_distances(rows: Any) -> np.ndarray:
+    """Squared distance of every two rows; what is beyond the first axis is one row.
+
+    >>> squared_distances([[0.0, 0.0], [3.0, 4.0]])
+    array([[ 0., 25.],
+           [25.,  0.]])
+    """
+    from scipy.spatial.distance import cdist
+
+    flat = samples("rows", rows)
+    return cdist(flat, flat, "sqeuclidean")
+
+
+def structure(
+    x: Any, y: Any, rate_h: float = 1.0, rate_y: float = 1.0, *, dh2: Any = None, dy2: Any = None
+) -> np.ndarray:
+    """Squared distance at which every two of the samples x with targets y end (Eq. 10-11).
+
+    `dh2` and `dy2` are the squared distances of representations and outputs before learning. Without them it
+    is the limit of small initial weights, `sqrt(rate_h/rate_y) |x_i - x_j| |y_i - y_j|`, where the rates are
+    but a unit. Pairs are taken one by one, as if there were no other samples.
+
+    >>> structure([[0, 0], [1, 0], [0, 1], [1, 1]], [0, 1, 1, 0]).round(3)
+    array([[0., 1., 1., 0.],
+           [1., 0., 0., 1.],
+           [1., 0., 0., 1.],
+           [0., 1., 1., 0.]])
+    """
+    rate_h, rate_y = number("rate_h", rate_h, above=0), number("rate_y", rate_y, above=0)
+    dx, goal = (np.sqrt(squared_distances(samples(n, v))) for n, v in (("x", x), ("y", y)))
+    n = len(dx)
+    if len(goal) != n:
+        raise InputError(f"y must have {n} rows, as many as x, got {len(goal)}")
+    apart = ~np.eye(n, dtype=bool)
+    same = np.argwhere((dx == 0) & apart)
+    if len(same):
+        raise InputError(
+            f"samples {same[0][0]} and {same[0][1]} have identical inputs, so they can have no different "
+            "representations; leave one of them out"
+        )
+    if (dh2 is None) != (dy2 is None):
+        raise InputError("dh2 and dy2 go together: give both, or neither for the limit of small weights")
+    found = np.sqrt(rate_h / rate_y) * dx * goal
+    if dh2 is not None:
+        h, out = (_matrix(name, v, n)[apart] for name, v in (("dh2", dh2), ("dy2", dy2)))
+        found[apart] = final_distance(h, out, dx[apart], goal[apart], rate_h, rate_y)
+    return found
+
+
+def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.ndarray:
+    """Squared distances averaged over the neighbours of both samples (exponential weighing, Eq. 50).
+
+    Sample k counts for sample i by `exp(-distance / unit)`. Two samples that are to be close then are about
+    as far from a third. `normalised=False` is the sum that is printed, in which samples with many neighbours
+    are far from everything, also from themselves; both depend on the `unit`, which the paper takes as 1.
+    """
+    values, unit = _matrix("distances", distances), number("unit", unit, above=0)
+    near = np.exp(-values / unit)
+    if normalised:
+        near /= near.sum(axis=1, keepdims=True)
+    return near @ values @ near.T
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Pearson correlation of two matrices over pairs of samples, with its interval.
+
+    `draws` are the correlations of the resampled sets; those of another comparison with the same measured
+    matrix and seed are of the same sets, so `over` can tell which of two predictions is better.
+    """
+
+    correlation: float
+    interval: Interval
+    level: float
+    draws: np.ndarray = field(repr=False)
+
+    def over(self, other: Comparison) -> tuple[float, Interval]:
+        """How much higher this correlation is than the other, and the interval of that."""
+        if len(self.draws) != len(other.draws):
+            raise InputError(f"other must have as many draws, {len(self.draws)}, got {len(other.draws)}")
+        return self.correlation - other.correlation, _interval(self.draws - other.draws, self.level)
+
+
+def compare(
+    predicted: Any, measured: Any, *, level: float = 0.95, draws: int = 1000, seed: int = 0
+) -> Comparison:
+    """How two matrices of distances correlate over all pairs of different samples.
+
+    The interval is the bootstrap over samples, not over pairs: pairs that share a sample are not independent,
+    and n samples have only n independent sources of chance for their n (n-1)/2 pairs. A sample that was
+    drawn twice is not paired with itself.
+
+    >>> x = np.random.default_rng(0).normal(size=(30, 2))
+    >>> compare(structure(x, x[:, :1]), squared_distances(x)).correlation > 0.5
+    True
+    """
+    measured = _matrix("measured", measured)
+    n = len(measured)
+    predicted = _matrix("predicted", predicted, n)
+    level = number("level", level, above=0)
+    if level >= 1:
+        raise InputError(f"level must be less than 1, got {level:g}")
+    if n < FEWEST:
+        raise InputError(f"measured has {n} samples, too few for an interval; at least {FEWEST} are needed")
+    pairs = np.triu_indices(n, 1)
+    centred = []
+    for name, v in (("predicted", predicted), ("measured", measured)):
+        off = v - v[pairs].mean()
+        if np.abs(off[pairs]).max() <= 1e-12 * np.abs(v[pairs]).max():
+            raise InputError(f"{name} is the same for all pairs, so it correlates with nothing")
+        off = off / off[pairs].std()
+        np.fill_diagonal(off, 0)
+        centred.append(off)
+    rng = np.random.default_rng(integer("seed", seed, least=0))
+    counts = rng.multinomial(n, np.full(n, 1 / n), size=integer("draws", draws, least=100)).astype(float)
+    found = _correlations(np.vstack([np.ones(n), counts]), *centred)
+    # A draw of few different samples, all pairs of which are alike, says nothing.
+    usable = np.where(np.isfinite(found), found, np.nan)
+    return Comparison(float(found[0]), _interval(usable[1:], level), level, usable[1:])
+
+
+def _correlations(counts: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Correlation of p and q over pairs i != j, each `counts[i] counts[j]` times; diagonals are zero."""
+    total = lambda m: ((counts @ m) * counts).sum(axis=1)  # noqa: E731
+    size = total(1 - np.eye(len(p)))
+    a, b = total(p) / size, total(q) / size
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = (total(p * p) / size - a**2) * (total(q * q) / size - b**2)
+        return (total(p * q) / size - a * b) / np.sqrt(np.where(spread > 1e-20, spread, np.nan))
+
+
+def _interval(draws: np.ndarray, level: float) -> Interval:
+    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def watch(graph: Graph, x: Any, node: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A `record` function for `nr.descend` and `nr.flow`: representation and output of samples x in a chain.
+
+    It keeps `hidden` (samples, size of `node`) and `output` (samples, outputs) at the saved times.
+    """
+    import jax.numpy as jnp
+
+    steps = [(n, graph.incoming[n][0]) for n in graph.order[1:]]
+    if len(graph.edges) != len(steps) or graph.diagonal or any(len(graph.incoming[n]) != 1 for n, _ in steps):
+        raise InputError("graph must be a chain of layers")
+    if node not in graph.hidden:
+        raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {node!r}")
+    rows = array("x", x, (None, graph.nodes[graph.order[0]]))
+
+    def record(weights: dict[str, Any]) -> dict[str, Any]:
+        kept, h = {}, jnp.asarray(rows, weights[steps[0][1]].dtype)
+        for n, edge in steps:
+            h = h @ weights[edge].T + weights.get(n, 0.0)
+            h = ACTIVATE[graph.activations[n]](h) if n in graph.activations else h
+            if n == node:
+                kept["hidden"] = h
+        return {**kept, "output": h}
+
+    return record
+
+
+def _matrix(name: str, value: Any, n: int | None = None) -> np.ndarray:
+    out = array(name, value, (n, n))
+    if out.shape[0] != out.shape[1] or len(out) < 2:
+        raise InputError(f"{name} must be a square matrix of at least two samples, got shape {out.shape}")
+    if not np.allclose(out, out.T, rtol=1e-6, atol=1e-9 * np.abs(out).max()):
+        raise InputError(f"{name} must be symmetric: distances of samples i and j")
+    return out
