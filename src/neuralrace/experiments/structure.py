@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import neuralrace as nr
 from neuralrace import plot
@@ -248,6 +249,7 @@ def figures(p: Structure, r: Results) -> dict[str, tuple[Figure, str]]:
         ax.set_xscale("function", functions=(np.sqrt, np.square))
         title = f"{OPTIMISERS[optimiser]}, error {found['error'][0]:.2f}"
         ax.set(xlabel="learning rate times steps (root scale)", title=title, xlim=(0, None))
+        ax.xaxis.set_major_locator(MaxNLocator(5))
     axes[0].set_ylabel("one pair among all samples")
     axes[0].legend()
     tracking = (

@@ -10,6 +10,6 @@ it would relax.
 """
 
 from neuralrace.wide.network import Wide, first_frames
-from neuralrace.wide.solve import follow, solve
+from neuralrace.wide.steps import follow, solve
 
 __all__ = ["Wide", "first_frames", "follow", "solve"]
