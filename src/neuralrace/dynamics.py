@@ -294,8 +294,8 @@ class _Run:
             many,
             kind,
             made,
-            start.astype(dtype),
-            flat.astype(dtype),
+            start.astype(dtype, copy=False),
+            flat.astype(dtype, copy=False),
             frames,
             graph,
             mask,
@@ -420,7 +420,7 @@ def _wide(
     max_steps: int,
 ) -> Any:  # fmt: skip
     """Every run by what its weights gain; `recorder` sees them in small spaces."""
-    runs = [run.graph.unflatten(w.astype(float)) for w in run.full]
+    runs = [run.graph.unflatten(w.astype(float, copy=False)) for w in run.full]
     found = [follow(run.whole, w, frozen, ts, t1, width_error, stop, max_steps) for w in runs]
     recorded: dict[str, Any] = {}
     if recorder.record is not None:

@@ -87,25 +87,36 @@ class Side:
         return self.frames[v].shape[1] if v in self.frames else self.sizes[v]
 
     def inject(self, new: Rows) -> None:
-        """Send columns (size, k) that start at some nodes through the initial weights."""
-        for carriers, routes, gates in zip(self.carriers, self.routes, self.gates, strict=True):
-            moving: dict[str, Rows] = {}
-            for v in carriers:
-                here = {v: new[v]} if v in new and new[v].shape[1] else {}
-                for e, s, gate in routes[v]:
-                    if s in moving:
-                        w, parts = self.weights[e], moving[s]
-                        block = np.concatenate(list(parts.values()), axis=1)
-                        block = times(gate, w[:, None] * block if w.ndim == 1 else w @ block)
-                        cuts = np.cumsum([p.shape[1] for p in parts.values()])[:-1]
-                        for k, part in zip(parts, np.split(block, cuts, axis=1), strict=True):
-                            here[k] = here[k] + part if k in here else part
-                gate = gates.get(v, 1.0)
-                gate = gate[:, None] if np.ndim(gate) else gate
-                if here:
-                    moving[v] = {k: times(gate, c) for k, c in here.items()}
-                for k, columns in moving.get(v, {}).items():
-                    carriers[v].arrive(k, columns, self.frames.get(v))
+        """Send columns (size, k) that start at some nodes through the initial weights, in all contexts."""
+        moving: list[dict[str, Rows]] = [{} for _ in self.carriers]
+        for v in self.order:
+            here: list[Rows] = [{v: new[v]} if v in new and new[v].shape[1] else {} for _ in moving]
+            for e in {e: None for routes in self.routes for e, _, _ in routes.get(v, ())}:
+                self._carry(e, v, moving, here)
+            for carriers, gates, columns, found in zip(self.carriers, self.gates, moving, here, strict=True):
+                if v in carriers and found:
+                    gate = gates.get(v, 1.0)
+                    gate = gate[:, None] if np.ndim(gate) else gate
+                    columns[v] = {k: times(gate, c) for k, c in found.items()}
+                    for k, c in columns[v].items():
+                        carriers[v].arrive(k, c, self.frames.get(v))
+
+    def _carry(self, e: str, v: str, moving: list[dict[str, Rows]], here: list[Rows]) -> None:
+        """Columns through an edge to v in one product, and once what is the same in several contexts."""
+        s, w = self.ends[e][0], self.weights[e]
+        gates = [next((x for name, _, x in routes.get(v, ()) if name == e), 0.0) for routes in self.routes]
+        sent = [m.get(s, {}) if np.any(x) else {} for m, x in zip(moving, gates, strict=True)]
+        distinct = {id(c): c for parts in sent for c in parts.values()}
+        if not distinct:
+            return
+        block = np.concatenate(list(distinct.values()), axis=1)
+        block = w[:, None] * block if w.ndim == 1 else w @ block
+        cuts = np.cumsum([c.shape[1] for c in distinct.values()])[:-1]
+        through = dict(zip(distinct, np.split(block, cuts, axis=1), strict=True))
+        for parts, gate, found in zip(sent, gates, here, strict=True):
+            for k, c in parts.items():
+                part = times(gate, through[id(c)])
+                found[k] = found[k] + part if k in found else part
 
     def settle(self) -> None:
         for carriers in self.carriers:

@@ -34,7 +34,7 @@ class Wide:
         g, frozen = task.graph, set(frozen)
         self.contexts = task.moment_contexts
         self.ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}  # a bias is an edge from a constant
-        self.weights = {e: (w if e in g.edges else w[:, None]).astype(dtype) for e, w in weights.items()}
+        self.weights = {e: np.asarray(w if e in g.edges else w[:, None], dtype) for e, w in weights.items()}
         self.sizes, order = {**g.nodes, "": 1}, ["", *g.order]
         cut = np.cumsum([0, *(g.nodes[o] for o in g.outputs)])
         self.output = {o: slice(*cut[k : k + 2]) for k, o in enumerate(g.outputs)}
@@ -312,10 +312,8 @@ class Wide:
                 for e, pairs in parts.items():
                     x, outside = (np.concatenate(p) for p in zip(*pairs, strict=True))
                     rows.append(np.linalg.qr(x.T, "r") @ outside / scale[e])
-                if rows:
-                    _, size, u = np.linalg.svd(np.concatenate(rows), full_matrices=False)
-                    if size[0] > SPARE * most:
-                        new[v] = u[size > SPARE * most].T
+                if rows and len(u := _directions(np.concatenate(rows), SPARE * most)):
+                    new[v] = u.T
         return found
 
     # -- the network at saved times ----------------------------------------------------------
@@ -347,7 +345,7 @@ class Wide:
             arriving = {}
             for e, (s, t) in self.ends.items():
                 if t == v and self.weights[e].ndim == 2:
-                    x, w = spaces[s], self.weights[e].astype(float)
+                    x, w = spaces[s], self.weights[e].astype(float, copy=False)
                     whole = x is None
                     x = np.broadcast_to(np.eye(self.sizes[s]), (times, *[self.sizes[s]] * 2)) if whole else x
                     through = w[None] if whole else (w @ np.concatenate(list(x), axis=1))
@@ -404,6 +402,13 @@ class Wide:
             return h * w[:, None]
         w = w if w.ndim == 3 else w[..., None]  # a bias
         return h @ (w if back else np.swapaxes(w, 1, 2))
+
+
+def _directions(rows: np.ndarray, least: float) -> np.ndarray:
+    """Right singular vectors of a few long rows whose singular values exceed `least`."""
+    square, u = np.linalg.eigh((rows @ rows.T).astype(float))
+    keep = square > max(least, 1e-7 * square[-1] ** 0.5) ** 2
+    return ((u[:, keep] / np.sqrt(square[keep])).T.astype(rows.dtype) @ rows)[::-1]
 
 
 def first_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
