@@ -17,12 +17,16 @@ from neuralrace.universality.theory import (
     solve,
     velocity,
 )
+from neuralrace.universality.zoo import ZOO, Network, Training, train, two_points
 
 __all__ = [
+    "ZOO",
     "Fit",
     "FixedPoint",
+    "Network",
     "Record",
     "State",
+    "Training",
     "equal_targets",
     "final_cdf",
     "final_density",
@@ -35,5 +39,7 @@ __all__ = [
     "record",
     "scales",
     "solve",
+    "train",
+    "two_points",
     "velocity",
 ]

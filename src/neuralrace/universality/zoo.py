@@ -1,0 +1,333 @@
+"""The networks of representations_align (Table 1), trained on two samples with everything recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.errors import InputError, array, choice, integer, number
+from neuralrace.network import precision
+from neuralrace.universality.fit import Fit, fit
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda a: a,
+    "relu": jax.nn.relu,
+    "leaky_relu": jax.nn.leaky_relu,
+    "elu": jax.nn.elu,
+    "tanh": jnp.tanh,
+    "swish": jax.nn.swish,
+}
+OPTIMISERS = ("sgd", "adam")
+BLOCK = 16  # steps between two changes of the stored weights
+
+
+@dataclass(frozen=True)
+class Network:
+    """`depth` hidden layers of `width` units between a linear input and a linear output layer, with biases.
+
+    Weights start normal with variance `gain^2 2/(fan in + fan out)`, biases at zero. `skip` adds to every
+    hidden layer the one two before it. `dropout` is the probability that a hidden unit is off in a step.
+    With `channels`, hidden layers are that many channels of `width/channels` units side by side, and the maps
+    between them convolutions of `kernel` units that end in zeros.
+    """
+
+    depth: int = 20
+    width: int = 500
+    activation: str = "leaky_relu"
+    gain: float = 1.0
+    skip: bool = False
+    dropout: float = 0.0
+    channels: int = 0
+    kernel: int = 11
+
+    def __post_init__(self):
+        integer("depth", self.depth)
+        integer("width", self.width)
+        choice("activation", self.activation, ACTIVATIONS)
+        number("gain", self.gain, above=0)
+        if not isinstance(self.skip, bool):
+            raise InputError(f"skip must be true or false, got {self.skip!r}")
+        if number("dropout", self.dropout, least=0) >= 1:
+            raise InputError(f"dropout must be less than 1, got {self.dropout:g}")
+        if integer("channels", self.channels, 0) and self.width % self.channels:
+            raise InputError(f"channels must divide width, {self.width}; got {self.channels}")
+        if integer("kernel", self.kernel) % 2 == 0:
+            raise InputError(f"kernel must be odd, got {self.kernel}")
+
+    @property
+    def half(self) -> int:
+        """The hidden layer half way, counted from 1."""
+        return (self.depth + 1) // 2
+
+    def shapes(self, inputs: int, outputs: int) -> list[tuple[int, ...]]:
+        """Of the weights, in first; of a convolution (kernel, in, out)."""
+        hidden = (self.kernel, self.channels, self.channels) if self.channels else (self.width, self.width)
+        return [(inputs, self.width), *[hidden] * (self.depth - 1), (self.width, outputs)]
+
+    def start(self, key: Any, inputs: int, outputs: int) -> tuple[list[Any], list[Any]]:
+        """Weights and biases."""
+        shapes = self.shapes(inputs, outputs)
+        # Summed over the kernel, as fan in and fan out are.
+        deviations = [
+            self.gain * (2 / (s[0] + s[1] if len(s) == 2 else s[0] * (s[1] + s[2]))) ** 0.5 for s in shapes
+        ]
+        keys = jax.random.split(key, len(shapes))
+        weights = [d * jax.random.normal(k, s) for k, s, d in zip(keys, shapes, deviations, strict=True)]
+        return weights, [jnp.zeros(s[-1]) for s in shapes]
+
+    def layers(self, x: Any, affine: Callable[[int, Any], Any], key: Any = None) -> list[Any]:
+        """The activity of all layers from the inputs to the outputs; dropout where there is a key."""
+        found = [x]
+        for k in range(self.depth):
+            h = ACTIVATIONS[self.activation](affine(k, found[-1]))
+            if self.dropout and key is not None:
+                on = jax.random.bernoulli(jax.random.fold_in(key, k), 1 - self.dropout, h.shape)
+                h = h * on / (1 - self.dropout)
+            found.append(h + found[k - 1] if self.skip and k > 1 else h)
+        return [*found, affine(self.depth, found[-1])]
+
+    def affine(self, weights: list[Any], biases: list[Any]) -> Callable[[int, Any], Any]:
+        """What `layers` takes, as a function of the place."""
+
+        def convolved(k: int, h: Any) -> Any:
+            h = h.reshape(len(h), -1, self.channels)
+            axes = jax.lax.conv_dimension_numbers(h.shape, weights[k].shape, ("NWC", "WIO", "NWC"))
+            out = jax.lax.conv_general_dilated(h, weights[k], (1,), "SAME", dimension_numbers=axes)
+            return (out + biases[k]).reshape(len(h), -1)
+
+        return lambda k, h: convolved(k, h) if weights[k].ndim == 3 else h @ weights[k] + biases[k]
+
+
+ZOO: Mapping[str, tuple[Network, float]] = MappingProxyType({
+    "default": (Network(), 0.005),
+    "convolution": (Network(depth=10, channels=20, gain=0.95), 0.002),
+    "skip connections": (Network(skip=True, gain=0.1), 0.01),
+    "shallow": (Network(depth=2, gain=0.35), 0.01),
+    "narrow": (Network(width=50, gain=1.05), 0.005),
+    "dropout": (Network(depth=10, dropout=0.1), 0.005),
+    "linear": (Network(activation="linear", gain=0.85), 0.00125),
+    "relu": (Network(activation="relu"), 0.005),
+    "elu": (Network(activation="elu", gain=0.95), 0.00045),
+    "tanh": (Network(activation="tanh", gain=0.85), 0.00125),
+    "swish": (Network(activation="swish", gain=1.7), 0.0025),
+    "low initial weights": (Network(gain=0.9), 0.015),
+    "intermediate initial weights": (Network(gain=1.1), 0.0025),
+    "high initial weights": (Network(gain=1.3), 0.00075),
+    "very high initial weights": (Network(gain=1.4), 0.00025),
+})  # fmt: skip
+"""Networks and learning rates of representations_align, Table 1."""
+
+
+def two_points(dx: Any = 0.5, dy: Any = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs -1 and -1 + dx, targets .6 and .6 + dy, `(..., 2, 1)` each (representations_align B.1)."""
+    dx, dy = np.broadcast_arrays(array("dx", dx), array("dy", dy))
+    return tuple(np.stack([first + 0 * d, first + d], -1)[..., None] for first, d in ((-1.0, dx), (0.6, dy)))
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What `train` recorded before every step, and after the last, for each of several runs.
+
+    `t` (times,) is the learning rate times the step; `dh2` (runs, hidden layers, times); `dy2`, `w`, `loss` (runs, times);
+    `dx`, `dy` (runs,). A run that diverged has NaN from there on.
+    """
+
+    network: Network
+    t: np.ndarray
+    dh2: np.ndarray
+    dy2: np.ndarray
+    w: np.ndarray
+    loss: np.ndarray
+    dx: np.ndarray
+    dy: np.ndarray
+
+    def converged(self, share: float = 0.01) -> np.ndarray:
+        """Whether the loss of each run ended below that share of its first value, (runs,)."""
+        return self.loss[:, -1] < number("share", share, above=0) * self.loss[:, 0]
+
+    def fit(
+        self,
+        run: int = 0,
+        layer: int | None = None,
+        *,
+        loss: bool = False,
+        times: int = 300,
+        level: float = 0.95,
+    ) -> Fit:
+        """`universality.fit` of one run at a hidden layer, counted from 1 (half way), at some `times` of all."""
+        if integer("run", run, 0) >= len(self.loss):
+            raise InputError(f"run must be below {len(self.loss)}, the number of runs; got {run}")
+        layer = self.network.half if layer is None else integer("layer", layer)
+        if layer > self.network.depth:
+            raise InputError(f"layer must be at most {self.network.depth}, the hidden layers; got {layer}")
+        if not np.isfinite(self.loss[run]).all():
+            at = int(np.argmin(np.isfinite(self.loss[run])))
+            raise InputError(f"run {run} diverged at step {at}: there is nothing to fit; try a smaller lr")
+        keep = np.unique(np.linspace(0, len(self.t) - 1, integer("times", times)).round().astype(int))
+        series = (v[run, keep] for v in (self.dh2[:, layer - 1], self.dy2, self.w))
+        extra = self.loss[run, keep] if loss else None
+        return fit(self.t[keep], *series, self.dx[run], self.dy[run], loss=extra, level=level)
+
+
+def train(
+    network: Network, x: Any, y: Any, lr: float, steps: int, seeds: int | Iterable[int] = 0, *,
+    optimiser: str = "sgd", dtype: Any = np.float32,
+) -> Training:  # fmt: skip
+    """Train on two samples, inputs `x` (2, in) and targets `y` (2, out), by full steps on half the mean
+    squared error (representations_align Eq. 1). One run per seed; `x` and `y` may have a leading axis, which is then
+    that of runs too. Single precision unless `dtype` says otherwise.
+
+    Distances are those of the network without dropout.
+
+    >>> x, y = two_points()
+    >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
+    >>> run.dh2.shape, run.converged().tolist()
+    ((2, 4, 601), [True, True])
+    """
+    if not isinstance(network, Network):
+        raise InputError(f"network must be a universality.Network, got {network!r}")
+    lr, steps = number("lr", lr, above=0), integer("steps", steps)
+    choice("optimiser", optimiser, OPTIMISERS)
+    seeds = [integer("seeds", s, 0) for s in (seeds if isinstance(seeds, Iterable) else [seeds])]
+    if not seeds:
+        raise InputError("seeds must name at least one seed, got none")
+    data = []
+    for name, value in (("x", x), ("y", y)):
+        value = array(name, value)
+        if value.ndim not in (2, 3) or value.shape[-2] != 2:
+            raise InputError(
+                f"{name} must be two samples, (2, size) or (runs, 2, size); its shape is {value.shape}"
+            )
+        data.append(value if value.ndim == 3 else value[None])
+    runs = max(len(seeds), *map(len, data))
+    for name, value in (("seeds", seeds), ("x", data[0]), ("y", data[1])):
+        if len(value) not in (1, runs):
+            raise InputError(f"{name} has {len(value)} runs where others have {runs}; give one, or as many")
+    x, y = (np.broadcast_to(v, (runs, *v.shape[1:])) for v in data)
+    dx, dy = (np.linalg.norm(v[:, 1] - v[:, 0], axis=1) for v in (x, y))
+    if (dx == 0).any():
+        raise InputError(
+            "x has two samples with identical inputs, which can have no different representations"
+        )
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise InputError(f"dtype must be float32 or float64, got {dtype}")
+    with precision(dtype):
+        many = (
+            jnp.asarray(np.broadcast_to(seeds, runs), jnp.uint32),
+            jnp.asarray(x, dtype),
+            jnp.asarray(y, dtype),
+        )
+        found = _train(network, optimiser, steps, many, lr)
+        dh2, dy2, w, loss = (np.asarray(v, np.float64) for v in found)
+    return Training(network, lr * np.arange(steps + 1), dh2.swapaxes(1, 2), dy2, w, loss, dx, dy)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _train(network: Network, optimiser: str, steps: int, runs: Any, lr: Any) -> Any:
+    quick = optimiser == "sgd" and not network.channels
+    one = partial(_low_rank if quick else _plain, network, optimiser, steps, lr)
+    if jax.default_backend() == "cpu":
+        return jax.lax.map(lambda run: one(*run), runs)
+    return jax.vmap(one)(*runs)
+
+
+def _measured(layers: list[Any], y: Any) -> tuple[Any, ...]:
+    """dh2 of every hidden layer, dy2, w, loss."""
+    dh2 = jnp.stack([((h[1] - h[0]) ** 2).sum() for h in layers[1:-1]])
+    out, target = layers[-1][1] - layers[-1][0], y[1] - y[0]
+    return dh2, (out**2).sum(), (out * (out - target)).sum(), _loss(layers, y)
+
+
+def _loss(layers: list[Any], y: Any) -> Any:
+    return ((layers[-1] - y) ** 2).sum() / (2 * len(y))
+
+
+def _plain(network: Network, optimiser: str, steps: int, lr: Any, seed: Any, x: Any, y: Any) -> Any:
+    import optax
+
+    first, noise = jax.random.split(jax.random.key(seed))
+    rule = optax.adam(lr) if optimiser == "adam" else optax.sgd(lr)
+
+    def step(carry: Any, k: Any) -> Any:
+        weights, state = carry
+
+        def loss(weights: Any) -> Any:
+            layers = network.layers(x, network.affine(*weights), jax.random.fold_in(noise, k))
+            return _loss(layers, y), layers
+
+        slopes, layers = jax.grad(loss, has_aux=True)(weights)
+        kept = _measured(network.layers(x, network.affine(*weights)) if network.dropout else layers, y)
+        updates, state = rule.update(slopes, state)
+        return (optax.apply_updates(weights, updates), state), kept
+
+    weights = network.start(first, x.shape[1], y.shape[1])
+    return jax.lax.scan(step, (weights, rule.init(weights)), jnp.arange(steps + 1))[1]
+
+
+def _low_rank(network: Network, _: str, steps: int, lr: Any, seed: Any, x: Any, y: Any) -> Any:
+    """Descent of a fully connected network. Moving the weights through memory is what takes time, and an update has
+    rank two: updates are kept as factors, and added to the weights between hidden layers once per block of steps."""
+    first, noise = jax.random.split(jax.random.key(seed))
+    (into, *weights, out), biases = network.start(first, x.shape[1], y.shape[1])
+
+    def block(carry: Any, start: Any) -> Any:
+        weights, small = carry
+
+        def step(carry: Any, k: Any) -> Any:
+            small, ins, outs = carry
+
+            def layers(small: Any, taps: Any, key: Any = None) -> list[Any]:
+                into, out, biases = small
+
+                def affine(i: int, h: Any) -> Any:
+                    if i in (0, network.depth):
+                        return h @ (out if i else into) + biases[i]
+                    past = _times(_back(h, ins[i - 1]), outs[i - 1])
+                    return _times(h, weights[i - 1]) + past + biases[i] + taps[i - 1]
+
+                return network.layers(x, affine, key)
+
+            def loss(small: Any, taps: Any) -> Any:
+                found = layers(small, taps, jax.random.fold_in(noise, start + k))
+                return _loss(found, y), found
+
+            none = [jnp.zeros((2, network.width))] * len(weights)
+            (slopes, taps), found = jax.grad(loss, (0, 1), has_aux=True)(small, none)
+            kept = _measured(layers(small, none) if network.dropout else found, y)
+            # Never true, but then XLA knows that what is overwritten has been read, and copies nothing.
+            row = 2 * k + (slopes[0][0, 0] > jnp.inf)
+            put = lambda rows, new: jax.lax.dynamic_update_slice(rows, new, (row, 0))  # noqa: E731
+            small = jax.tree.map(lambda v, s: v - lr * s, small, slopes)
+            ins, outs = [*map(put, ins, found[1:-2])], [*map(put, outs, (-lr * s for s in taps))]
+            return (small, ins, outs), kept
+
+        empty = [jnp.zeros((2 * BLOCK, network.width))] * len(weights)
+        (small, ins, outs), kept = jax.lax.scan(step, (small, empty, empty), jnp.arange(BLOCK))
+        return ([w + a.T @ b for w, a, b in zip(weights, ins, outs, strict=True)], small), kept
+
+    carry = weights, (into, out, biases)
+    kept = jax.lax.scan(block, carry, jnp.arange(0, steps + 1, BLOCK))[1]
+    return jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:])[: steps + 1], kept)
+
+
+@jax.custom_vjp
+def _times(h: Any, w: Any) -> Any:
+    return h @ w
+
+
+@jax.custom_vjp
+def _back(g: Any, w: Any) -> Any:
+    """g @ w.T for the few rows of g; one by one since XLA packs w for a product of matrices, which takes longer."""
+    return jnp.stack([w @ row for row in g])
+
+
+_times.defvjp(lambda h, w: (h @ w, w), lambda w, g: (_back(g, w), jnp.zeros_like(w)))
+_back.defvjp(lambda g, w: (_back(g, w), w), lambda w, h: (h @ w, jnp.zeros_like(w)))
