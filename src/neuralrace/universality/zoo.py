@@ -74,10 +74,8 @@ class Network:
     def start(self, key: Any, inputs: int, outputs: int) -> tuple[list[Any], list[Any]]:
         """Weights and biases."""
         shapes = self.shapes(inputs, outputs)
-        # Summed over the kernel, as fan in and fan out are.
-        deviations = [
-            self.gain * (2 / (s[0] + s[1] if len(s) == 2 else s[0] * (s[1] + s[2]))) ** 0.5 for s in shapes
-        ]
+        fans = [int(np.prod(s[:-2])) * (s[-2] + s[-1]) for s in shapes]  # in and out, each times the kernel
+        deviations = [self.gain * (2 / fan) ** 0.5 for fan in fans]
         keys = jax.random.split(key, len(shapes))
         weights = [d * jax.random.normal(k, s) for k, s, d in zip(keys, shapes, deviations, strict=True)]
         return weights, [jnp.zeros(s[-1]) for s in shapes]
@@ -135,8 +133,8 @@ def two_points(dx: Any = 0.5, dy: Any = 1.0) -> tuple[np.ndarray, np.ndarray]:
 class Training:
     """What `train` recorded before every step, and after the last, for each of several runs.
 
-    `t` (times,) is the learning rate times the step; `dh2` (runs, hidden layers, times); `dy2`, `w`, `loss` (runs, times);
-    `dx`, `dy` (runs,). A run that diverged has NaN from there on.
+    `t` (times,) is the learning rate times the step; `dh2` (runs, hidden layers, times); `dy2`, `w`, `loss`
+    (runs, times); `dx`, `dy` (runs,). A run that diverged is not finite from there on.
     """
 
     network: Network
@@ -153,15 +151,11 @@ class Training:
         return self.loss[:, -1] < number("share", share, above=0) * self.loss[:, 0]
 
     def fit(
-        self,
-        run: int = 0,
-        layer: int | None = None,
-        *,
-        loss: bool = False,
-        times: int = 300,
+        self, run: int = 0, layer: int | None = None, *, loss: bool = False, times: int = 300,
         level: float = 0.95,
-    ) -> Fit:
-        """`universality.fit` of one run at a hidden layer, counted from 1 (half way), at some `times` of all."""
+    ) -> Fit:  # fmt: skip
+        """`universality.fit` of one run at a hidden layer counted from 1, by default half way, at so many
+        of the times."""
         if integer("run", run, 0) >= len(self.loss):
             raise InputError(f"run must be below {len(self.loss)}, the number of runs; got {run}")
         layer = self.network.half if layer is None else integer("layer", layer)
@@ -181,10 +175,11 @@ def train(
     optimiser: str = "sgd", dtype: Any = np.float32,
 ) -> Training:  # fmt: skip
     """Train on two samples, inputs `x` (2, in) and targets `y` (2, out), by full steps on half the mean
-    squared error (representations_align Eq. 1). One run per seed; `x` and `y` may have a leading axis, which is then
-    that of runs too. Single precision unless `dtype` says otherwise.
+    squared error (representations_align Eq. 1).
 
-    Distances are those of the network without dropout.
+    One run per seed; `x` and `y` may have a leading axis, which is that of runs too. In single precision
+    unless `dtype` says otherwise, one after the other on a CPU and side by side on a GPU. What is recorded is
+    of the network without dropout.
 
     >>> x, y = two_points()
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
@@ -273,8 +268,9 @@ def _plain(network: Network, optimiser: str, steps: int, lr: Any, seed: Any, x: 
 
 
 def _low_rank(network: Network, _: str, steps: int, lr: Any, seed: Any, x: Any, y: Any) -> Any:
-    """Descent of a fully connected network. Moving the weights through memory is what takes time, and an update has
-    rank two: updates are kept as factors, and added to the weights between hidden layers once per block of steps."""
+    """Descent of a fully connected network. What takes time is to move the weights between hidden layers
+    through memory, and an update has rank two: factors of updates are kept, and added to the weights once
+    per block of steps. `taps` are zeros added to what enters a layer; slopes by them are the second factor."""
     first, noise = jax.random.split(jax.random.key(seed))
     (into, *weights, out), biases = network.start(first, x.shape[1], y.shape[1])
 
@@ -325,7 +321,7 @@ def _times(h: Any, w: Any) -> Any:
 
 @jax.custom_vjp
 def _back(g: Any, w: Any) -> Any:
-    """g @ w.T for the few rows of g; one by one since XLA packs w for a product of matrices, which takes longer."""
+    """g @ w.T for few rows; one by one, as a product of matrices would copy w on a CPU."""
     return jnp.stack([w @ row for row in g])
 
 
