@@ -23,6 +23,7 @@ NAMES = (
     "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
     "chains", "phase-portraits", "pathways",
     "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale",
+    "two-point", "layers",
 )  # fmt: skip
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]
