@@ -313,7 +313,7 @@ EXPERIMENT = Experiment(
     "representations_align Fig. 2, 3, 5, 11, 13",
     TwoPoint(),
     TwoPoint(
-        seeds=2, architectures=("default", "convolution", "skip", "tanh"), weights=("default", "very-high"),
+        seeds=2, architectures=("default", "skip", "shallow", "tanh"), weights=("default", "very-high"),
         steps=1500, depth=10, width=60, faster=4.0, grid=3, adam=1e-4, adam_steps=600,
     ),
     compute,

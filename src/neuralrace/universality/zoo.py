@@ -26,6 +26,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 OPTIMISERS = ("sgd", "adam")
 BLOCK = 16  # steps between two changes of the stored weights
+LARGE = 200  # units
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,13 @@ class Network:
     def start(self, key: Any, inputs: int, outputs: int, gain: Any = 1.0) -> tuple[list[Any], list[Any]]:
         """Weights and biases."""
         shapes = self.shapes(inputs, outputs)
+        sizes = [int(np.prod(s)) for s in shapes]
         fans = [int(np.prod(s[:-2])) * (s[-2] + s[-1]) for s in shapes]  # in and out, each times the kernel
+        drawn = jnp.split(
+            jax.random.normal(key, (sum(sizes),)), np.cumsum(sizes)[:-1]
+        )  # at once: compiles faster
         deviations = [self.gain * gain * (2 / fan) ** 0.5 for fan in fans]
-        keys = jax.random.split(key, len(shapes))
-        weights = [d * jax.random.normal(k, s) for k, s, d in zip(keys, shapes, deviations, strict=True)]
+        weights = [d * v.reshape(s) for v, s, d in zip(drawn, shapes, deviations, strict=True)]
         return weights, [jnp.zeros(s[-1]) for s in shapes]
 
     def layers(self, x: Any, affine: Callable[[int, Any], Any], key: Any = None) -> list[Any]:
@@ -237,7 +241,8 @@ def _train(network: Network, optimiser: str, steps: int, runs: Any, gain: Any, l
 
 def _measured(layers: list[Any], y: Any) -> tuple[Any, ...]:
     """dh2 of every hidden layer, dy2, w, loss."""
-    dh2 = jnp.stack([((h[1] - h[0]) ** 2).sum() for h in layers[1:-1]])
+    hidden = jnp.stack(layers[1:-1])
+    dh2 = ((hidden[:, 1] - hidden[:, 0]) ** 2).sum(-1)
     out, target = layers[-1][1] - layers[-1][0], y[1] - y[0]
     return dh2, (out**2).sum(), (out * (out - target)).sum(), _loss(layers, y)
 
@@ -324,8 +329,8 @@ def _times(h: Any, w: Any) -> Any:
 
 @jax.custom_vjp
 def _back(g: Any, w: Any) -> Any:
-    """g @ w.T for few rows; one by one, as a product of matrices would copy w on a CPU."""
-    return jnp.stack([w @ row for row in g])
+    """g @ w.T for few rows; if w is large one by one, as a product of matrices would copy it on a CPU."""
+    return g @ w.T if len(w) < LARGE else jnp.stack([w @ row for row in g])
 
 
 _times.defvjp(lambda h, w: (h @ w, w), lambda w, g: (_back(g, w), jnp.zeros_like(w)))
