@@ -6,7 +6,7 @@ move, where they end, how the loss falls, and where it fails: from very large we
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,7 +158,7 @@ def agreement(found: Results) -> tuple[float, float]:
     apart = found["dy"][keep] > 0  # for equal targets both are near zero, and their ratio says nothing
     if apart.sum() < 3:
         return np.nan, np.nan
-    return float(np.corrcoef(a, b)[0, 1]), float(np.median((b / a)[apart]))
+    return float(np.corrcoef(a, b)[0, 1]), float(np.median(b[apart] / a[apart]))
 
 
 def figures(p: TwoPoint, r: Results) -> dict[str, tuple[Figure, str]]:
@@ -174,7 +174,7 @@ def figures(p: TwoPoint, r: Results) -> dict[str, tuple[Figure, str]]:
         ),
         "loss": (_grid(zoo, _loss), f"Training loss of the same networks and Eq. 9. {both}"),
         "weights": (
-            _rows(weights, (_three, _loss)),
+            _columns(weights),
             f"The default network from small to very large initial weights, as gains of each layer. {both}",
         ),
         "final": (
@@ -189,49 +189,36 @@ def figures(p: TwoPoint, r: Results) -> dict[str, tuple[Figure, str]]:
     }
 
 
-def _panels(ax: Any, name: str, found: Results, draw: Callable[..., None]) -> None:
-    draw(ax, found)
-    ax.set_title(name)
-
-
 def _grid(found: dict[str, Any], draw: Callable[..., None]) -> Figure:
+    """A panel for each network."""
     found = {n: f for n, f in found.items() if f is not None}
     columns = min(4, len(found))
     rows = -(-len(found) // columns)
     fig, axes = plot.figure(rows, columns, width=plot.PAGE, height=1.75 * rows + 0.35, squeeze=False)
     for ax, (name, f) in zip(axes.flat, found.items(), strict=False):
-        _panels(ax, name, f, draw)
+        draw(ax, f)
+        ax.set(title=name, xlabel="theory (Eq. 10)" if draw is _final else "epoch")
     for ax in axes.flat[len(found) :]:
         ax.set_axis_off()
-    _finish(fig, axes, draw)
-    return fig
-
-
-def _rows(found: dict[str, Any], draws: Iterable[Callable[..., None]]) -> Figure:
-    draws = tuple(draws)
-    fig, axes = plot.figure(
-        len(draws), len(found), width=plot.PAGE, height=1.7 * len(draws) + 0.35, squeeze=False, sharex="col"
-    )
-    for row, draw in zip(axes, draws, strict=True):
-        for ax, (name, f) in zip(row, found.items(), strict=True):
-            draw(ax, f)
-            if row is axes[0]:
-                ax.set_title(f"{name}, gain {ZOO[name][0].gain:g}")
-        row[0].set_ylabel(draw.__doc__)
-        for ax in row:
-            ax.set_xlabel("epoch" if row is axes[-1] else "")
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    return fig
-
-
-def _finish(fig: Figure, axes: Any, draw: Callable[..., None]) -> None:
-    label = "theory (Eq. 10)" if draw is _final else "epoch"
-    for row in axes:
-        row[0].set_ylabel(draw.__doc__)
-        for ax in row:
-            ax.set_xlabel(label)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(draw.__doc__)
     if draw is _three:
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return fig
+
+
+def _columns(found: dict[str, Any]) -> Figure:
+    """Distances above the loss, a column for each network."""
+    fig, axes = plot.figure(2, len(found), width=plot.PAGE, height=3.6, squeeze=False, sharex="col")
+    for (a, b), (name, f) in zip(axes.T, found.items(), strict=True):
+        _three(a, f)
+        _loss(b, f)
+        a.set_title(f"gain {ZOO[name][0].gain:g}")
+        b.set_xlabel("epoch")
+    for ax, draw in zip(axes[:, 0], (_three, _loss), strict=True):
+        ax.set_ylabel(draw.__doc__)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return fig
 
 
 def _until(found: Results, k: int = 0) -> Any:

@@ -203,9 +203,7 @@ def train(
     for name, value in (("x", x), ("y", y)):
         value = array(name, value)
         if value.ndim not in (2, 3) or value.shape[-2] != 2:
-            raise InputError(
-                f"{name} must be two samples, (2, size) or (runs, 2, size); its shape is {value.shape}"
-            )
+            raise InputError(f"{name} must be two samples, (2, size) or (runs, 2, size); got {value.shape}")
         data.append(value if value.ndim == 3 else value[None])
     runs = max(len(seeds), *map(len, data))
     for name, value in (("seeds", seeds), ("x", data[0]), ("y", data[1])):
