@@ -1,5 +1,6 @@
 """Training of the default network on two samples against an ordinary PyTorch loop that records the same."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,7 @@ def measure(steps: int) -> dict[str, Any]:
         def loop() -> None:
             torch.manual_seed(0)
             linear, sizes = torch.nn.Linear, [1, *[network.width] * network.depth]
-            layers = [
-                torch.nn.Sequential(linear(*pair), torch.nn.LeakyReLU())
-                for pair in zip(sizes, sizes[1:], strict=False)
-            ]
+            layers = [torch.nn.Sequential(linear(*pair), torch.nn.LeakyReLU()) for pair in pairwise(sizes)]
             model = torch.nn.Sequential(*layers, linear(network.width, 1))
             for module in model.modules():
                 if isinstance(module, linear):

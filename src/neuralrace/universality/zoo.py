@@ -131,8 +131,9 @@ Eq. 1: the default network else hardly starts to learn in the 6000 steps."""
 
 def two_points(dx: Any = 0.5, dy: Any = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Inputs -1 and -1 + dx, targets .6 and .6 + dy, `(..., 2, 1)` each (representations_align B.1)."""
-    dx, dy = np.broadcast_arrays(array("dx", dx), array("dy", dy))
-    return tuple(np.stack([first + 0 * d, first + d], -1)[..., None] for first, d in ((-1.0, dx), (0.6, dy)))
+    far = np.broadcast_arrays(array("dx", dx), array("dy", dy))
+    x, y = (first + np.stack([0 * d, d], -1)[..., None] for first, d in zip((-1.0, 0.6), far, strict=True))
+    return x, y
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +172,9 @@ class Training:
             at = int(np.argmin(np.isfinite(self.loss[run])))
             raise InputError(f"run {run} diverged at step {at}: there is nothing to fit; try a smaller lr")
         keep = np.unique(np.linspace(0, len(self.t) - 1, integer("times", times)).round().astype(int))
-        series = (v[run, keep] for v in (self.dh2[:, layer - 1], self.dy2, self.w))
-        extra = self.loss[run, keep] if loss else None
-        return fit(self.t[keep], *series, self.dx[run], self.dy[run], loss=extra, level=level)
+        h, out, w, last = (v[run, keep] for v in (self.dh2[:, layer - 1], self.dy2, self.w, self.loss))
+        extra = last if loss else None
+        return fit(self.t[keep], h, out, w, self.dx[run], self.dy[run], loss=extra, level=level)
 
 
 def train(
