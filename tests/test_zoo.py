@@ -251,10 +251,11 @@ def test_wrong_networks(change, message):
         ({"y": [[1.0], [np.nan]]}, "y must be finite"),
         ({"lr": 0}, "lr must be greater than 0"),
         ({"steps": 2.5}, "steps must be a whole number"),
+        ({"seeds": 2**40}, "seeds must be below"),
         ({"seeds": []}, "seeds must name at least one seed"),
         ({"seeds": range(3), "x": np.arange(4.0).reshape(2, 2, 1)}, "x has 2 runs where others have 3"),
         ({"optimiser": "lion"}, "optimiser must be one of sgd, adam"),
-        ({"dtype": np.int32}, "dtype must be float32 or float64"),
+        ({"dtype": np.int32}, "dtype must be one of float32, float64"),
     ],
 )
 def test_wrong_training(change, message):

@@ -91,16 +91,13 @@ def adam(p: TwoPoint) -> dict[str, Any]:
 
 def fitted(run: Training, seeds: int) -> dict[str, Any]:
     """The four series half way at some steps `(seeds, 4, times)`, what the theory makes of them, rates
-    `(seeds, 3)`, errors of the series, and of the first three where only the two rates are free (`alone`)."""
+    `(seeds, 3)`, errors of the series, and of the first three where only the two rates are free (`alone`). Where the series
+    tell no rates at all, errors are 1."""
     keep = np.unique(np.linspace(0, len(run.t) - 1, TIMES).round().astype(int))
     t, h = run.t[keep], run.dh2[:, run.network.half - 1]
     series = np.stack([v[:, keep] for v in (h, run.dy2, run.w, run.loss)], 1)[:seeds]
-    theory, rates, errors = (
-        np.full_like(series, np.nan),
-        np.full((seeds, 3), np.nan),
-        np.full((seeds, 4), np.nan),
-    )
-    alone = np.full(seeds, np.nan)
+    theory, rates = np.full_like(series, np.nan), np.full((seeds, 3), np.nan)
+    errors, alone = np.ones((seeds, 4)), np.ones(seeds)
     for k in range(seeds):
         found = fit(run, k, loss=True)
         if found is not None:
@@ -150,7 +147,8 @@ def error(found: Results) -> np.ndarray:
 def deviation(found: Results) -> np.ndarray:
     """Largest difference of theory and network in dh2, dy2 or w, shares of their largest values."""
     series, theory = (found[n][:, :3] for n in ("series", "theory"))
-    return (np.abs(theory - series) / np.abs(series).max(axis=2, keepdims=True)).max(axis=(1, 2))
+    miss = np.abs(theory - series) / np.abs(series).max(axis=2, keepdims=True)
+    return np.nan_to_num(miss, nan=1.0).max(axis=(1, 2))
 
 
 def plateau(found: Results) -> np.ndarray:

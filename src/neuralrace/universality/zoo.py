@@ -200,6 +200,8 @@ def train(
     seeds = [integer("seeds", s, 0) for s in (seeds if isinstance(seeds, Iterable) else [seeds])]
     if not seeds:
         raise InputError("seeds must name at least one seed, got none")
+    if max(seeds) >= 2**32:
+        raise InputError(f"seeds must be below 2^32, got {max(seeds)}")
     data = []
     for name, value in (("x", x), ("y", y)):
         value = array(name, value)
@@ -213,12 +215,8 @@ def train(
     x, y = (np.broadcast_to(v, (runs, *v.shape[1:])) for v in data)
     dx, dy = (np.linalg.norm(v[:, 1] - v[:, 0], axis=1) for v in (x, y))
     if (dx == 0).any():
-        raise InputError(
-            "x has two samples with identical inputs, which can have no different representations"
-        )
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise InputError(f"dtype must be float32 or float64, got {dtype}")
+        raise InputError("x holds two identical inputs, which can have no different representations")
+    dtype = np.dtype(choice("dtype", getattr(dtype, "__name__", str(dtype)), ("float32", "float64")))
     # GPUs would multiply single-precision matrices with ten bits.
     with precision(dtype), jax.default_matmul_precision("highest"):
         keys = jnp.asarray(np.broadcast_to(seeds, runs), jnp.uint32)
@@ -305,8 +303,9 @@ def _low_rank(network: Network, _: str, steps: int, gain: Any, lr: Any, seed: An
             none = [jnp.zeros((2, network.width))] * len(weights)
             (slopes, taps), found = jax.grad(loss, (0, 1), has_aux=True)(small, none)
             kept = _measured(layers(small, none) if network.dropout else found, y)
-            # Never true, but then XLA knows that what is overwritten has been read, and copies nothing.
-            row = 2 * k + (slopes[0][0, 0] > jnp.inf)
+            # Never true, but then XLA knows that what is overwritten has been read, and copies nothing. (Side
+            # by side on a GPU, runs had better share the row.)
+            row = 2 * k + (slopes[0][0, 0] > jnp.inf if jax.default_backend() == "cpu" else 0)
             put = lambda rows, new: jax.lax.dynamic_update_slice(rows, new, (row, 0))  # noqa: E731
             small = jax.tree.map(lambda v, s: v - lr * s, small, slopes)
             ins, outs = [*map(put, ins, found[1:-2])], [*map(put, outs, (-lr * s for s in taps))]
