@@ -91,8 +91,8 @@ def adam(p: TwoPoint) -> dict[str, Any]:
 
 def fitted(run: Training, seeds: int) -> dict[str, Any]:
     """The four series half way at some steps `(seeds, 4, times)`, what the theory makes of them, rates
-    `(seeds, 3)`, errors of the series, and of the first three where only the two rates are free (`alone`). Where the series
-    tell no rates at all, errors are 1."""
+    `(seeds, 3)`, errors of the series, and of the first three where only the two rates are free (`alone`).
+    Where the series tell no rates at all, errors are 1."""
     keep = np.unique(np.linspace(0, len(run.t) - 1, TIMES).round().astype(int))
     t, h = run.t[keep], run.dh2[:, run.network.half - 1]
     series = np.stack([v[:, keep] for v in (h, run.dy2, run.w, run.loss)], 1)[:seeds]
