@@ -122,5 +122,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.3, 4),
+    (0.2, 4),
 )

@@ -319,5 +319,5 @@ EXPERIMENT = Experiment(
     compute,
     figures,
     claims,
-    (0.4, 400),
+    (0.5, 200),
 )  # fmt: skip
