@@ -25,6 +25,10 @@ WEIGHTS = ("low", "default", "intermediate", "high", "very-high")
 ARCHITECTURES = tuple(name for name in ZOO if name not in WEIGHTS[:1] + WEIGHTS[2:])
 SERIES = {"dh2": ("|dh|² / largest", plot.BLUE), "dy2": ("|dy|²", plot.ORANGE), "w": ("w", plot.GREEN)}
 TIMES = 301
+NOTES = {
+    "dropout": "Measured without dropout, outputs overshoot: noise blurs what the layers after it do, and learning "
+    "makes up for it. Their distance falls back to its target over thousands of steps."
+}
 BOUND, WORST = 0.05, 0.2  # of a series' largest value: root mean square over time, largest
 
 
@@ -277,14 +281,18 @@ def claims(p: TwoPoint, r: Results) -> list[Claim]:
         "From the state that was observed at the start, as the paper fits. Effective rates are not constant: "
         "on the plateau they are far smaller than in the rise, so the observed start would rise too early."
     )
+    far = "The rates were fitted at dx = .5, dy = 1; fitted elsewhere they would differ."
     brief = "Much of the time nothing moves, which the mean over time rewards; this is the worst moment."
     out = [
-        *(Claim.below(f"{n}: error of the fit, {share}", fig2, BOUND, error(dyn[n])) for n in names),
+        *(
+            Claim.below(f"{n}: error of the fit, {share}", fig2, BOUND, error(dyn[n]), NOTES.get(n, ""))
+            for n in names
+        ),
         Claim.below("the two rates alone fitted: error, mean of each network", fig2, BOUND, alone, start),
         Claim.below(f"largest deviation, {share}, mean of each network", fig2, WORST, worst, brief),
         Claim.below("loss: error of the fit, mean of each network", f"{PAPER} Fig. 11", BOUND, loss),
         *(Claim.above(f"{n}: final distance and Eq. 10, correlation", fig5, 0.9, agree[n][0]) for n in names),
-        *(Claim.near(f"{n}: final distance / Eq. 10, median", fig5, 1, agree[n][1], 0.1) for n in names),
+        *(Claim.near(f"{n}: final distance / Eq. 10, median", fig5, 1, agree[n][1], 0.1, far) for n in names),
         Claim.below(f"{p.grid**2} trials, share that did not converge, each network", fig5, 0.1, lost),
     ]
     waits = {n: plateau(dyn[n]) for n in p.weights}
@@ -313,7 +321,7 @@ EXPERIMENT = Experiment(
     "representations_align Fig. 2, 3, 5, 11, 13",
     TwoPoint(),
     TwoPoint(
-        seeds=2, architectures=("default", "skip", "shallow", "tanh"), weights=("default", "very-high"),
+        seeds=2, architectures=("default", "skip", "shallow"), weights=("default", "very-high"),
         steps=1500, depth=10, width=60, faster=4.0, grid=3, adam=1e-4, adam_steps=600,
     ),
     compute,
