@@ -26,8 +26,8 @@ ARCHITECTURES = tuple(name for name in ZOO if name not in WEIGHTS[:1] + WEIGHTS[
 SERIES = {"dh2": ("|dh|² / largest", plot.BLUE), "dy2": ("|dy|²", plot.ORANGE), "w": ("w", plot.GREEN)}
 TIMES = 301
 NOTES = {
-    "dropout": "Measured without dropout, outputs overshoot: at full size their squared distance is 1.3 after "
-    "1000 steps, and falls back to its target over thousands."
+    "dropout": "Measured without dropout, outputs overshoot: at full size their squared distance is 1.3 "
+    "after 1000 steps, and falls back to its target over thousands."
 }
 BOUND, WORST = 0.05, 0.2  # of a series' largest value: root mean square over time, largest
 
