@@ -22,6 +22,7 @@ CASES = {
     "ladder": "ladder",
     "wide": "wide",
     "relu-training": "relu_training",
+    "zoo": "zoo",
     "wide-deep": "wide_deep",
     "reduction": "reduction",
     "import": "importing",

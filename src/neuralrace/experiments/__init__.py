@@ -23,7 +23,7 @@ NAMES = (
     "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
     "chains", "phase-portraits", "pathways",
     "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale",
-    "structure", "collapse",
+    "two-point", "layers", "structure", "collapse",
 )  # fmt: skip
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]

@@ -25,13 +25,17 @@ from neuralrace.universality.theory import (
     solve,
     velocity,
 )
+from neuralrace.universality.zoo import ZOO, Network, Training, train, two_points
 
 __all__ = [
+    "ZOO",
     "Comparison",
     "Fit",
     "FixedPoint",
+    "Network",
     "Record",
     "State",
+    "Training",
     "compare",
     "equal_targets",
     "final_cdf",
@@ -47,6 +51,8 @@ __all__ = [
     "solve",
     "squared_distances",
     "structure",
+    "train",
+    "two_points",
     "velocity",
     "watch",
     "weigh",

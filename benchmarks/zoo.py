@@ -1,0 +1,70 @@
+"""Training of the default network on two samples against an ordinary PyTorch loop that records the same."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import Row, duel, fresh
+from neuralrace.universality import ZOO, train, two_points
+
+
+def measure(steps: int) -> dict[str, Any]:
+    network, lr = ZOO["default"]
+    x, y = two_points()
+    found: dict[str, Any] = {}
+
+    def ours() -> Any:
+        found["ours"] = train(network, x, y, lr, steps)
+        return found["ours"]
+
+    def prepare() -> Any:
+        import torch
+
+        torch.set_num_threads(1)
+        inputs, targets = torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
+
+        def loop() -> None:
+            torch.manual_seed(0)
+            linear, sizes = torch.nn.Linear, [1, *[network.width] * network.depth]
+            layers = [torch.nn.Sequential(linear(*pair), torch.nn.LeakyReLU()) for pair in pairwise(sizes)]
+            model = torch.nn.Sequential(*layers, linear(network.width, 1))
+            for module in model.modules():
+                if isinstance(module, linear):
+                    torch.nn.init.xavier_normal_(module.weight, network.gain)
+                    torch.nn.init.zeros_(module.bias)
+            encoder, decoder = model[: network.half], model[network.half :]
+            optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+            rows = []
+            for _ in range(steps + 1):
+                hidden = encoder(inputs)
+                output = decoder(hidden)
+                loss = ((output - targets) ** 2).sum(1).mean() / 2
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                with torch.no_grad():
+                    dh, dy = hidden[1] - hidden[0], output[1] - output[0]
+                    w = dy @ (dy - targets[1] + targets[0])
+                    rows.append((float(dh @ dh), float(dy @ dy), float(w), float(loss)))
+            found["torch"] = np.array(rows)
+
+        return loop
+
+    out = duel(ours, prepare, 2)
+    # From other initial weights: the loss while the mean is learned is the same.
+    out["extra"]["difference"] = float(abs(found["ours"].loss[0, 100] / found["torch"][100, 3] - 1))
+    # What cannot be avoided: every step reads the weights between hidden layers forwards and backwards.
+    weights = 4 * (network.depth - 1) * network.width**2
+    out["extra"]["GB/s"] = 2 * weights * (steps + 1) / out["ours"]["warm"] / 1e9
+    return out | {"note": "difference is that of the losses at step 100, from other initial weights"}
+
+
+def run(quick: bool) -> list[Row]:
+    steps = 200 if quick else 6000
+    return [
+        Row(
+            "zoo", f"default network, {steps} steps", "a PyTorch loop", "baseline / ours",
+            targets=("warm >= 3",), **fresh(measure, steps),
+        )
+    ]  # fmt: skip

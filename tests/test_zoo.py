@@ -1,0 +1,329 @@
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import neuralrace as nr
+from neuralrace.errors import InputError
+from neuralrace.experiments import layers, two_point
+from neuralrace.universality import ZOO, Network, train, two_points, zoo
+
+SMALL = Network(depth=3, width=12, gain=0.9)
+ACTIVATE = {
+    "linear": lambda a: a,
+    "relu": lambda a: np.maximum(a, 0),
+    "leaky_relu": lambda a: np.where(a > 0, a, 0.01 * a),
+    "elu": lambda a: np.where(a > 0, a, np.expm1(np.minimum(a, 0))),
+    "tanh": np.tanh,
+    "swish": lambda a: a / (1 + np.exp(-a)),
+}
+
+
+def start(network, seed):
+    with jax.enable_x64(True):
+        key = jax.random.split(jax.random.key(seed))[0]
+        return [[np.asarray(v) for v in group] for group in network.start(key, 1, 1)]
+
+
+def forward(network, weights, biases, x):
+    """Activity of all hidden layers and the outputs, written out in NumPy."""
+    hidden, h = [], x
+    for k in range(network.depth):
+        w = weights[k]
+        if w.ndim == 3:
+            length, half = network.width // network.channels, network.kernel // 2
+            wide = np.pad(h.reshape(len(h), length, -1), ((0, 0), (half, half), (0, 0)))
+            a = sum(wide[:, j : j + length] @ w[j] for j in range(network.kernel))
+            a = (a + biases[k]).reshape(len(h), -1)
+        else:
+            a = h @ w + biases[k]
+        h = ACTIVATE[network.activation](a)
+        if network.skip and k > 1:
+            h = h + hidden[k - 2]
+        hidden.append(h)
+    return hidden, h @ weights[-1] + biases[-1]
+
+
+def measures(network, weights, biases, x, y):
+    hidden, out = forward(network, weights, biases, x)
+    dy = out[1] - out[0]
+    dh2 = [((h[1] - h[0]) ** 2).sum() for h in hidden]
+    return dh2, dy @ dy, dy @ (dy - y[1] + y[0]), ((out - y) ** 2).sum() / 4
+
+
+def plain(network, seed, x, y, lr, steps):
+    """Descent by finite differences of the loss, one step after the other."""
+    weights, biases = start(network, seed)
+    params, kept = [*weights, *biases], []
+    n = len(weights)
+    for _ in range(steps + 1):
+        kept.append(measures(network, params[:n], params[n:], x, y))
+        slopes = []
+        for i, p in enumerate(params):
+            slope = np.zeros_like(p)
+            for at in np.ndindex(p.shape):
+                sides = []
+                for e in (1e-6, -1e-6):
+                    moved = [v.copy() if j == i else v for j, v in enumerate(params)]
+                    moved[i][at] += e
+                    sides.append(measures(network, moved[:n], moved[n:], x, y)[3])
+                slope[at] = (sides[0] - sides[1]) / 2e-6
+            slopes.append(slope)
+        params = [p - lr * s for p, s in zip(params, slopes, strict=True)]
+    return [np.array([k[i] for k in kept]) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        Network(depth=4, width=3, gain=1.2, skip=True, activation="tanh"),
+        Network(depth=2, width=6, channels=2, kernel=3, activation="elu"),
+        Network(depth=1, width=4, activation="swish"),
+    ],
+    ids=["skip", "convolution", "shallow"],
+)
+def test_training_is_descent_on_half_the_mean_squared_error(network):
+    x, y = two_points(0.7, 0.8)
+    run = train(network, x, y, 0.1, 5, 3, dtype=np.float64)
+    dh2, dy2, w, loss = plain(network, 3, x, y, 0.1, 5)
+    assert np.allclose(run.dh2[0].T, dh2, rtol=1e-7, atol=1e-12)
+    for found, expected in ((run.dy2, dy2), (run.w, w), (run.loss, loss)):
+        assert np.allclose(found[0], expected, rtol=1e-7, atol=1e-12)
+    assert np.allclose([run.dx[0], run.dy[0]], [0.7, 0.8])
+    assert np.allclose(run.t, 0.1 * np.arange(6))
+
+
+@pytest.mark.parametrize("activation", ACTIVATE)
+def test_activations(activation):
+    network = replace(SMALL, activation=activation)
+    x, _ = two_points()
+    weights, biases = start(network, 0)
+    with jax.enable_x64(True):
+        *found, out = network.layers(jnp.asarray(x), network.affine(weights, biases))[1:]
+    hidden, expected = forward(network, weights, biases, x)
+    assert np.allclose(found, hidden, rtol=1e-12, atol=1e-15)
+    assert np.allclose(out, expected, rtol=1e-12)
+
+
+def test_factors_of_updates_equal_updates():
+    # More steps than a block, and not a multiple of it; layers so wide that products are taken row by row.
+    network = Network(3, zoo.LARGE, skip=True, dropout=0.2)
+    x, y = two_points()
+    steps = 2 * zoo.BLOCK + 5
+    run = train(network, x, y, 0.2, steps, [0, 7], dtype=np.float64)
+    with jax.enable_x64(True):
+        one = lambda seed: zoo._plain(network, "sgd", steps, 1.0, 0.2, seed, jnp.asarray(x), jnp.asarray(y))  # noqa: E731
+        dh2, dy2, w, loss = jax.vmap(one)(jnp.array([0, 7], jnp.uint32))
+    assert np.allclose(run.dh2, np.swapaxes(dh2, 1, 2), rtol=1e-10, atol=1e-14)
+    for found, expected in ((run.dy2, dy2), (run.w, w), (run.loss, loss)):
+        assert np.allclose(found, expected, rtol=1e-9, atol=1e-13)
+    assert not np.allclose(run.loss[0], run.loss[1])
+
+
+def test_runs_side_by_side_as_on_a_gpu():
+    x, y = two_points([0.5, 1.0, 1.5], [1.0, 0.5, 0.0])
+    run = train(SMALL, x, y, 0.1, 20, range(3), dtype=np.float64)
+    with jax.enable_x64(True):
+        one = lambda *given: zoo._low_rank(SMALL, "sgd", 20, 1.0, 0.1, *given)  # noqa: E731
+        many = jax.vmap(one)(jnp.arange(3, dtype=jnp.uint32), jnp.asarray(x), jnp.asarray(y))
+    assert np.allclose(run.dh2, np.swapaxes(many[0], 1, 2), rtol=1e-10)
+    assert np.allclose(run.loss, many[3], rtol=1e-10)
+    assert np.allclose(run.dx, [0.5, 1.0, 1.5])
+    assert np.allclose(run.dy, [1.0, 0.5, 0.0])
+
+
+def test_adam_is_that_of_optax():
+    import optax
+
+    x, y = two_points()
+    run = train(SMALL, x, y, 0.01, 4, optimiser="adam", dtype=np.float64)
+    with jax.enable_x64(True):
+        params = [jnp.asarray(v) for group in start(SMALL, 0) for v in group]
+        n = len(params) // 2
+
+        def loss(params):
+            h = jnp.asarray(x)
+            for w, b in zip(params[: n - 1], params[n:-1], strict=True):
+                h = jax.nn.leaky_relu(h @ w + b)
+            return ((h @ params[n - 1] + params[-1] - y) ** 2).sum() / 4
+
+        rule, found = optax.adam(0.01), []
+        state = rule.init(params)
+        for _ in range(5):
+            value, slopes = jax.value_and_grad(loss)(params)
+            found.append(float(value))
+            updates, state = rule.update(slopes, state)
+            params = optax.apply_updates(params, updates)
+    assert np.allclose(run.loss[0], found, rtol=1e-9)
+
+
+def test_initial_weights():
+    network = Network(depth=3, width=400, gain=0.7)
+    weights, biases = start(network, 0)
+    assert [w.shape for w in weights] == [(1, 400), (400, 400), (400, 400), (400, 1)]
+    assert np.isclose(weights[1].std(), 0.7 * np.sqrt(2 / 800), rtol=0.01)
+    assert np.isclose(weights[0].std(), 0.7 * np.sqrt(2 / 401), rtol=0.1)
+    assert not any(b.any() for b in biases)
+    kernels = start(replace(network, channels=20), 0)[0]
+    assert kernels[1].shape == (11, 20, 20)
+    assert np.isclose(kernels[1].std(), 0.7 * np.sqrt(2 / (2 * 11 * 20)), rtol=0.05)
+    assert not np.allclose(weights[1], weights[2])
+
+
+def test_dropout_keeps_the_mean_and_is_not_measured():
+    network = replace(SMALL, dropout=0.3)
+    x, y = two_points()
+    affine = network.affine(*start(network, 0))
+    draw = lambda key: network.layers(x, affine, key)[1]  # noqa: E731
+    drawn = np.asarray(jax.vmap(draw)(jax.random.split(jax.random.key(0), 20_000)))
+    assert np.isclose((drawn == 0).mean(), 0.3, atol=0.01)
+    assert np.allclose(drawn.mean(axis=0), network.layers(x, affine)[1], rtol=0.03)
+    run = train(network, x, y, 0.1, 1, dtype=np.float64)
+    assert np.isclose(run.loss[0, 0], measures(SMALL, *start(network, 0), x, y)[3], rtol=1e-12)
+
+
+def test_precision_stays_the_users():
+    x, y = two_points([0.5, 1.0, 1.5])
+    before = jax.config.jax_enable_x64
+    single, double = (train(SMALL, x, y, 0.1, 20, range(3), dtype=d) for d in (np.float32, np.float64))
+    assert jax.config.jax_enable_x64 == before
+    assert single.loss.dtype == np.float64
+    assert not np.array_equal(single.loss, double.loss)
+
+
+def test_published_table():
+    assert len(ZOO) == 15
+    assert ZOO["default"] == (Network(20, 500, "leaky_relu", 1.0), 2 * 0.005)
+    assert ZOO["elu"][0].activation == "elu"
+    assert ZOO["convolution"][0].channels == 20
+    assert ZOO["dropout"][0].dropout == 0.1
+    assert [ZOO[n][0].gain for n in two_point.WEIGHTS] == [0.9, 1.0, 1.1, 1.3, 1.4]
+
+
+def test_printed_learning_rate_is_not_enough_on_the_printed_loss():
+    # 3000 steps go as far as 6000 of the rate in Table 1, up to the size of steps.
+    network, lr = ZOO["narrow"]
+    run = train(network, *two_points(), lr, 6000)
+    assert run.loss[0, 3000] > 0.99 / 8  # of the mean alone
+    assert run.converged()[0]
+
+
+def test_fit_of_a_run():
+    x, y = two_points()
+    run = train(Network(depth=4, width=60, gain=0.8), x, y, 0.05, 1500, range(2))
+    assert run.converged().all()
+    found = run.fit(1, loss=True)
+    keep = np.unique(np.linspace(0, 1500, 300).round().astype(int))
+    series = (v[keep] for v in (run.dh2[1, 1], run.dy2[1], run.w[1]))
+    again = nr.universality.fit(run.t[keep], *series, 0.5, 1.0, loss=run.loss[1, keep])
+    assert found.rate_h == again.rate_h
+    assert np.isclose(found.final, run.dh2[1, 1, -1], rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"depth": 0}, "depth must be at least 1, got 0"),
+        ({"activation": "gelu"}, "activation must be one of"),
+        ({"gain": -1}, "gain must be greater than 0"),
+        ({"dropout": 1.0}, "dropout must be less than 1"),
+        ({"channels": 7}, "channels must divide width, 500; got 7"),
+        ({"kernel": 4}, "kernel must be odd, got 4"),
+        ({"skip": 1}, "skip must be true or false"),
+    ],
+)
+def test_wrong_networks(change, message):
+    with pytest.raises(InputError, match=message):
+        Network(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"network": "default"}, "network must be a universality.Network"),
+        (
+            {"x": [[1.0], [2.0], [3.0]]},
+            r"x must be two samples, \(2, size\) or \(runs, 2, size\); got \(3, 1\)",
+        ),
+        ({"x": [[1.0], [1.0]]}, "identical inputs"),
+        ({"y": [[1.0], [np.nan]]}, "y must be finite"),
+        ({"lr": 0}, "lr must be greater than 0"),
+        ({"steps": 2.5}, "steps must be a whole number"),
+        ({"seeds": 2**40}, "seeds must be below"),
+        ({"seeds": []}, "seeds must name at least one seed"),
+        ({"seeds": range(3), "x": np.arange(4.0).reshape(2, 2, 1)}, "x has 2 runs where others have 3"),
+        ({"optimiser": "lion"}, "optimiser must be one of sgd, adam"),
+        ({"dtype": np.int32}, "dtype must be one of float32, float64"),
+    ],
+)
+def test_wrong_training(change, message):
+    given = {"network": SMALL, "x": [[-1.0], [-0.5]], "y": [[0.0], [1.0]], "lr": 0.1, "steps": 5} | change
+    with pytest.raises(InputError, match=message):
+        train(**given)
+
+
+def test_wrong_fits():
+    x, y = two_points()
+    run = train(replace(SMALL, gain=3.0), x, y, 50.0, 40)
+    with pytest.raises(InputError, match="run 0 diverged at step"):
+        run.fit()
+    assert not run.converged().any()
+    with pytest.raises(InputError, match="run must be below 1"):
+        run.fit(1)
+    with pytest.raises(InputError, match="layer must be at most 3"):
+        run.fit(layer=4)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    out = tmp_path_factory.mktemp("zoo")
+    changes = {"architectures": ("shallow",), "weights": ("default",), "depth": 4, "steps": 800}
+    return {
+        "two-point": nr.experiments.run("two-point", True, out, {**changes, "adam": 3e-4, "adam_steps": 400}),
+        "layers": nr.experiments.run("layers", True, out, {"depth": 6, "steps": 1000}),
+    }
+
+
+def test_two_point(reports):
+    found = {c.name: c for c in reports["two-point"].claims}
+    assert found["shallow: error of the fit, of each series' largest value"].holds
+    assert found["shallow: final distance and Eq. 10, correlation"].measured > 0.8
+    assert found["error of the fit with Adam / with descent"].holds
+    assert {n for n, _ in reports["two-point"].figures} == {"zoo", "loss", "weights", "final", "adam"}
+
+
+def test_layers(reports):
+    found = {c.name: c for c in reports["layers"].claims}
+    assert found["error of the fit, mean of the later half of layers"].holds
+    assert found["error in the earlier half / in the later half"].holds
+    assert found["share of networks that converged"].holds
+
+
+def test_rates_alone_are_exact_where_the_theory_is():
+    t = np.linspace(0, 60, 200)
+    series = np.stack(nr.universality.solve(t, 1e-3, 1e-6, -5e-4, 0.5, 1.0, 2.0, 0.7))
+    found = nr.universality.fit(t, *series, 0.5, 1.0)
+    assert two_point.rates_alone(t, series, found) < 1e-6
+    far = replace(found, rate_h=3 * found.rate_h, rate_y=found.rate_y / 3)
+    assert two_point.rates_alone(t, series, far) < 1e-6
+    shifted = np.roll(series, 20, axis=1)
+    shifted[:, :20] = series[:, :1]
+    assert two_point.rates_alone(t, shifted, found) > 1e-3
+
+
+def test_plateau_and_agreement():
+    step = np.arange(100)
+    dy2 = np.stack([np.clip((step - 50) / 40, 0, 1), np.clip(step / 90, 0, 1), np.zeros(100)])
+    found = {"series": np.stack([dy2] * 4, 1), "step": step}
+    assert np.allclose(two_point.plateau(found), [54 / 86, 9 / 81, np.nan], equal_nan=True)
+    end = {"end_theory": np.array([0.0, 1, 2, 3, 9]), "end": np.array([0.5, 2, 4, 6, 0]),
+           "dy": np.array([0.0, 1, 1, 1, 1]), "trials": np.array([1, 1, 1, 1, 0], bool)}  # fmt: skip
+    correlation, ratio = two_point.agreement(end)
+    assert ratio == 2
+    assert correlation > 0.99
+
+
+def test_order():
+    assert np.allclose(layers.order(np.array([[1.0, 2, 5], [3, 2, 1]])), [1, -1])
