@@ -296,3 +296,14 @@ def test_collapse_experiment(tmp_path):
     assert not found["loss at the end, all networks"].holds  # small weights were not given time
     assert found["Adam, low weights: irrelevant / relevant, the worse context"].measured < 0.8
     assert {n for n, _ in report.figures} == {"task", "blobs", "numbers"}
+
+
+def test_noise_is_refused_unless_asked_for():
+    """Batches make series that shake more than they move; how badly the theory fits them is still a number."""
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 10, 60)
+    dh2, dy2, w = nr.universality.solve(t, 1e-2, 1e-3, -1e-2, 1, 1, 1, 1)
+    noisy = w + 0.5 * rng.normal(size=60)
+    with pytest.raises(ValueError, match="w is flat"):
+        nr.universality.fit(t, dh2, dy2, noisy, 1, 1)
+    assert nr.universality.fit(t, dh2, dy2, noisy, 1, 1, strict=False).error > 0.05

@@ -75,7 +75,7 @@ def fit(
     >>> round(found.rate_h, 4), round(found.rate_y, 4)
     (2.0, 0.5)
     """
-    t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, loss, level)
+    t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, loss, level, strict)
     t0, span = t[0], t[-1] - t[0]
     # In units of the series' own size and length all numbers are near 1, whatever the rates.
     high = series[:, 0].max()
@@ -127,7 +127,9 @@ def fit(
     )
 
 
-def _checked(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, level: Any) -> Any:
+def _checked(
+    t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, level: Any, strict: bool
+) -> Any:
     t = array("t", t, (None,))
     if len(t) < FEWEST:
         raise InputError(f"t has {len(t)} times, too few to identify the rates; at least {FEWEST} are needed")
@@ -146,7 +148,8 @@ def _checked(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, le
         v = series[name]
         # White noise has second differences of six times its variance.
         noise = np.sqrt(np.mean(np.diff(v, 2) ** 2) / 6)
-        if v.std() <= max(1e-9 * np.abs(v).max(), 1.5 * noise if noise > 1e-6 * np.abs(v).max() else 0):
+        noisy = strict and noise > 1e-6 * np.abs(v).max()
+        if v.std() <= max(1e-9 * np.abs(v).max(), 1.5 * noise if noisy else 0):
             raise InputError(
                 f"{name} is flat (deviation {v.std():.3g}, noise about {noise:.3g}): it does not identify "
                 "the rates; record for longer, or more often while it changes"
