@@ -299,7 +299,7 @@ def test_collapse_experiment(tmp_path):
 
 
 def test_noise_is_refused_unless_asked_for():
-    """Batches make series that shake more than they move; how badly the theory fits them is still a number."""
+    """Batches make series that shake more than they move; how badly the theory fits them is a number."""
     rng = np.random.default_rng(0)
     t = np.linspace(0, 10, 60)
     dh2, dy2, w = nr.universality.solve(t, 1e-2, 1e-3, -1e-2, 1, 1, 1, 1)
