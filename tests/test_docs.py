@@ -1,5 +1,6 @@
-"""Every Python example in the documentation runs as written."""
+"""Every Python example in the documentation runs as written, and every link leads to a file."""
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,3 +15,11 @@ def test_examples_run(page):
         if "import torch" in example and find_spec("torch") is None:
             continue
         exec(compile(example.split("```")[0], page.name, "exec"), {})
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda p: p.name)
+def test_links_lead_to_files(page):
+    text = page.read_text()
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) + re.findall(r"`docs/(results/[^`]+)`", text)
+    missing = [to for to in links if "://" not in to and not (page.parent / to).exists()]
+    assert not missing
