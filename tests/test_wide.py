@@ -175,6 +175,15 @@ def test_deep_pathways_follow_the_flow_of_all_neurons():
     assert set(wide.settings["dimensions"].values()) == {4}
 
 
+def test_errors_that_stay_do_not_fill_the_frames():
+    """At the end velocities vanish and errors do not: then rounding must not seem to leave the frames."""
+    task, weights = case(0)
+    wide = nr.flow(task, weights, 3000.0, 4, width_error=1e-1, save_weights=False)
+    assert wide.outcome == "finished at t = 3000"
+    assert wide.loss[-1] > 0.1 * wide.loss[0]
+    assert wide.settings["solver_steps"][0] < 500
+
+
 def test_bad_arguments():
     task, weights = case(0)
     bads: list[Any] = [0, -1e-3, "small", np.nan]

@@ -420,21 +420,23 @@ def _wide(
     max_steps: int,
 ) -> Any:  # fmt: skip
     """Every run by what its weights gain; `recorder` sees them in small spaces."""
-    runs = [run.graph.unflatten(w.astype(float, copy=False)) for w in run.full]
-    found = [follow(run.whole, w, frozen, ts, t1, width_error, stop, max_steps) for w in runs]
+    found, small, flat = [], [], np.zeros((len(run.full), len(ts), 0))
+    if recorder.save_weights:
+        flat = np.repeat(run.full[:, None], len(ts), axis=1)
+    for k, start in enumerate(run.full):
+        weights = run.graph.unflatten(start.astype(float, copy=False))
+        f = follow(run.whole, weights, frozen, ts, t1, width_error, stop, max_steps)
+        if recorder.save_weights:
+            gained = {e: f.net.gain(e, f.solution.gained) for e in f.net.ends}
+            shapes = run.graph.shapes
+            flat[k] += run.graph.flatten({e: g.reshape(len(ts), *shapes[e]) for e, g in gained.items()})
+        small.append(f.small)
+        found.append(f._replace(net=None, small=None))  # they are large
     recorded: dict[str, Any] = {}
     if recorder.record is not None:
-        small = {e: np.stack([f.small[e] for f in found]) for e in found[0].small}
         with precision(run.dtype):
-            recorded = _mapped(recorder.record, {e: jnp.asarray(w, run.dtype) for e, w in small.items()})
-    flat = np.zeros((len(runs), len(ts), 0))
-    if recorder.save_weights:
-        gained = [{e: f.net.gain(e, f.solution.gained) for e in f.net.ends} for f in found]
-        gained = {e: np.stack([g[e] for g in gained]) for e in gained[0]}
-        shapes = run.graph.shapes
-        flat = run.full[:, None] + run.graph.flatten(
-            {e: g.reshape(*g.shape[:2], *shapes[e]) for e, g in gained.items()}
-        )
+            every = {e: jnp.asarray(np.stack([w[e] for w in small]), run.dtype) for e in small[0]}
+            recorded = _mapped(recorder.record, every)
     outcome = np.array([f.solution.outcome for f in found])
     status = {
         "event": outcome == "stopped",

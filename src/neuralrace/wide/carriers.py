@@ -66,9 +66,7 @@ class Side:
         self.archive: dict[str, np.ndarray] = {}  # all that a frame ever held
         self.places: dict[str, np.ndarray] = {}  # the frame in the archive
         self.carriers: list[dict[str, Carrier]] = []
-        self.routes: list[
-            dict[str, list[tuple[str, str, Any]]]
-        ] = []  # edges into a node, their starts, gates
+        self.routes: list[dict[str, list[tuple[str, str, Any]]]] = []  # edges into a node, starts, gates
         self.gates: list[Mapping[str, Any]] = []
 
     def store(self, v: str, u: np.ndarray) -> None:

@@ -70,7 +70,7 @@ class Wide:
             side.inject({v: np.eye(self.sizes[v], dtype=dtype) for v in order if v not in side.frames})
             side.settle()
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.evaluations, self.at, self.moved = 0, np.zeros(1, int), np.zeros(0)
+        self.at, self.moved = np.zeros(1, int), np.zeros(0)
         self.restate({})
         # The first frames hold the signals at the initial weights.
         s = self.signals(self.moved)
@@ -99,6 +99,17 @@ class Wide:
         return {e: x for e, x in open_.items() if alive & heard >= set(self.ends[e])}
 
     # -- frames ------------------------------------------------------------------------------
+
+    def hold(self, s: Signals, slow: float, most: float) -> tuple[Signals, bool]:
+        """Extend the frames until nothing leaves them by more than `most`; the signals then, and whether."""
+        size = len(self.moved)
+        while any(found := self.leaving(s, slow, most)):
+            before = len(self.moved)
+            self.extend(*found)
+            s = self.signals(self.moved)
+            if len(self.moved) == before:  # whole nodes: what seems to leave is rounding
+                break
+        return s, len(self.moved) > size
 
     def extend(self, ahead: Rows, behind: Rows) -> None:
         """Take directions (size, k) into the frames of forward and of backward signals."""
@@ -181,7 +192,6 @@ class Wide:
     # -- learning ----------------------------------------------------------------------------
 
     def signals(self, moved: np.ndarray) -> Signals:
-        self.evaluations += 1
         w = {e: m.T for e, m in self.views(moved).items()}
         out = Signals([], [], np.zeros((self.starts[-1], self.n_outputs)))
         for k, c in enumerate(self.contexts):
@@ -234,7 +244,7 @@ class Wide:
         """Velocity of all outputs per unit of all errors: the tangent kernel."""
         n, o = s.error.shape
         back = [seen for _, seen in returned]
-        total = np.empty((n, o, n, o)) if len(back) == 1 else np.zeros((n, o, n, o))
+        total = np.empty((n, o, n, o))
         for k, edges in enumerate(self.open):
             for other in range(k + 1):
                 here, there = (slice(*self.starts[c : c + 2]) for c in (k, other))
@@ -264,9 +274,11 @@ class Wide:
             return s.error
         a = h * self.kernel(s, back)
         a.flat[:: len(a) + 1] += 1.0
-        return cho_solve(cho_factor(a, overwrite_a=True, check_finite=False), s.error.ravel()).reshape(
-            s.error.shape
-        )
+        try:
+            factor = cho_factor(a, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:  # weights too large for numbers: the step is to be refused
+            return np.full_like(s.error, np.nan)
+        return cho_solve(factor, s.error.ravel(), check_finite=False).reshape(s.error.shape)
 
     def leaving(self, s: Signals, slow: float, most: float) -> tuple[Rows, Rows]:
         """Directions that leave the frames of forward and of backward signals by more than `most`.

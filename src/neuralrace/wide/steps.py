@@ -39,10 +39,7 @@ def solve(
     """The flow to time t1, or until the loss falls to `stop`; relative local errors of `tolerance`."""
     residual = min(_RESIDUAL * tolerance, 0.3)
     t, steps, step, kept, outcome = 0.0, 0, 0.0, [], "finished"
-    s = net.signals(net.moved)
-    while any(found := net.leaving(s, 0.0, residual)):
-        net.extend(*found)
-        s = net.signals(net.moved)
+    s, _ = net.hold(net.signals(net.moved), 0.0, residual)
     size, unit = len(net.moved), np.array([np.sqrt(np.mean(w**2)) for w in net.weights.values()])
     speed = net.velocity(s, net.returned(net.moved, s.error), s.error)
     with np.errstate(divide="ignore"):
@@ -69,10 +66,8 @@ def solve(
                     net.moved, step = old, h * np.clip(part, 0.01, 0.99)
                     continue
                 outcome = "stopped"
-            slow, before, grew = 1 / max(t1 - t - h, 1e-3 * t1), net.views(old), False
-            while any(found := net.leaving(ahead, slow, residual)):
-                net.extend(*found)
-                ahead, grew = net.signals(net.moved), True
+            before = net.views(old)
+            ahead, grew = net.hold(ahead, 1 / max(t1 - t - h, 1e-3 * t1), residual)
             if grew:  # again, in the larger frames
                 net.restate(before)
                 s, step = net.signals(net.moved), h
@@ -81,10 +76,7 @@ def solve(
             t, s = (until if last else t + h), ahead
             if len(new) > _OLD * size:
                 net.forget(_FORGET * residual)
-                s = net.signals(net.moved)
-                while any(found := net.leaving(s, 0.0, 10 * SPARE * residual)):
-                    net.extend(*found)
-                    s = net.signals(net.moved)
+                s, _ = net.hold(net.signals(net.moved), 1 / t1, 10 * SPARE * residual)
                 size = len(net.moved)
         if not kept or kept[-1][2] < steps:
             kept.append((net.archived(), net.loss(s), steps))
