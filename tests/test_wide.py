@@ -8,6 +8,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
+from neuralrace.wide import Wide
 
 
 def case(seed: int, width: int = 50):
@@ -182,6 +183,15 @@ def test_errors_that_stay_do_not_fill_the_frames():
     assert wide.outcome == "finished at t = 3000"
     assert wide.loss[-1] > 0.1 * wide.loss[0]
     assert wide.settings["solver_steps"][0] < 500
+
+
+def test_frames_end_at_the_size_of_their_nodes():
+    task, weights = case(1, 8)
+    net = Wide(task, weights)
+    s, grew = net.hold(net.signals(net.moved), 0.0, 1e-30)  # rounding is more than that
+    assert grew
+    assert all(q.shape == (task.graph.nodes[v],) * 2 for side in net.sides for v, q in side.frames.items())
+    assert np.isclose(net.loss(s), nr.loss(task, weights))
 
 
 def test_bad_arguments():
