@@ -420,34 +420,34 @@ def _wide(
     max_steps: int,
 ) -> Any:  # fmt: skip
     """Every run by what its weights gain; `recorder` sees them in small spaces."""
-    found, small, flat = [], [], np.zeros((len(run.full), len(ts), 0))
+    found, flat, shapes, spaces = [], np.zeros((len(run.full), len(ts), 0)), run.graph.shapes, {}
     if recorder.save_weights:
         flat = np.repeat(run.full[:, None], len(ts), axis=1)
     for k, start in enumerate(run.full):
         weights = run.graph.unflatten(start.astype(float, copy=False))
-        f = follow(run.whole, weights, frozen, ts, t1, width_error, stop, max_steps)
+        f, spaces = follow(
+            run.whole, weights, frozen, ts, t1, width_error, stop, max_steps, recorder.save_weights
+        )
+        small = {e: np.stack([w[e] for w, _ in f.kept]) for e in weights}
         if recorder.save_weights:
-            gained = {e: f.net.gain(e, f.solution.gained) for e in f.net.ends}
-            shapes = run.graph.shapes
-            flat[k] += run.graph.flatten({e: g.reshape(len(ts), *shapes[e]) for e, g in gained.items()})
-        small.append(f.small)
-        found.append(f._replace(net=None, small=None))  # they are large
+            gained = {e: np.stack([g[e].reshape(shapes[e]) for _, g in f.kept]) for e in weights}
+            flat[k] += run.graph.flatten(gained)
+        found.append((f._replace(kept=[]), small))
     recorded: dict[str, Any] = {}
     if recorder.record is not None:
         with precision(run.dtype):
-            every = {e: jnp.asarray(np.stack([w[e] for w in small]), run.dtype) for e in small[0]}
+            every = {e: jnp.asarray(np.stack([w[e] for _, w in found]), run.dtype) for e in shapes}
             recorded = _mapped(recorder.record, every)
-    outcome = np.array([f.solution.outcome for f in found])
+    outcome = np.array([f.outcome for f, _ in found])
+    end, losses, error = (np.array([getattr(f, name) for f, _ in found]) for name in ("end", "loss", "error"))
     status = {
         "event": outcome == "stopped",
         "step_limit": outcome == "step limit",
         "failed": outcome == "failed",
-        "finite": np.array([np.isfinite(f.solution.loss).all() for f in found]),
-        "steps": np.array([f.solution.steps for f in found]),
+        "finite": np.isfinite(losses).all(axis=1),
+        "steps": np.array([f.steps for f, _ in found]),
     }
-    end, losses = (np.array([getattr(f.solution, name) for f in found]) for name in ("end", "loss"))
-    error = np.array([f.error for f in found])
-    return end, losses, (flat, recorded), status, error, {"dimensions": found[0].sizes}
+    return end, losses, (flat, recorded), status, error, {"dimensions": spaces}
 
 
 @partial(jax.jit, static_argnums=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,23 +11,69 @@ from scipy.linalg import cho_factor, cho_solve
 
 from neuralrace.subspace import Frames, turnable
 from neuralrace.task import Context, Task
-from neuralrace.wide.carriers import Carrier, Rows, Side, times
 
-_IMPLICIT = 256  # most outputs, over all samples, that are solved for together
+Rows = dict[str, np.ndarray]
+
+_DIRECT = 256  # most outputs, over all samples, whose kernel is written down
 _SKETCH = 24  # random directions that estimate the length of what a frame does not hold
-SPARE = 3e-3  # share of the tolerated residual down to which directions are taken in
+_SPARE = 0.03  # share of the tolerated residual down to which directions are taken in
+_AHEAD = 0.1  # how far frames look ahead, as a share of the weights
+
+
+class Side:
+    """Signals of one direction: the frames that hold them, and how these pass the initial weights.
+
+    A frame is `(size, k)` with orthonormal columns; where a node has none, its neurons are the frame.
+    """
+
+    def __init__(self, ends: Mapping[str, tuple[str, str]], order: list[str], weights: Rows) -> None:
+        self.ends, self.order, self.weights = ends, order, weights
+        self.out: dict[str, list[str]] = {v: [e for e, (s, _) in ends.items() if s == v] for v in order}
+        self.routes: list[dict[str, list[tuple[str, str, Any]]]] = []  # per context: edges into a node, gates
+        self.frames: dict[str, np.ndarray] = {}
+        self.sent: Rows = {}  # the frame at the start of an edge, through its weights,
+        self.kept: Rows = {}  # as the frame at its end sees it,
+        self.met: Rows = {}  # as the frame of the other direction there sees it,
+        self.heard: Rows = {}  # and as a few random directions see it
+        self.low: Rows = {}  # a frame, as these see it
+        self.cross: Rows = {}  # the frame of the other direction at a node, as the frame of this one sees it
+        # What the frame does not see, as random directions and as the other frame do:
+        self.missed: Rows = {}  # of what is sent through an edge,
+        self.blind: Rows = {}
+        self.apart: Rows = {}  # and of the other frame
+        self.rest: Rows = {}
+
+    def width(self, v: str, size: int) -> int:
+        return self.frames[v].shape[1] if v in self.frames else size
 
 
 class Signals(NamedTuple):
-    """Forward signals: what is injected at every node and what its frame sees, per context; the errors."""
+    """Of one direction and context: what the frames see of them, and what the gained weights add, by node."""
 
-    injected: list[Rows]
-    seen: list[Rows]
+    seen: Rows
+    added: Rows
+
+
+class State(NamedTuple):
+    """Signals forwards, and backwards from every output, per context, and the errors."""
+
+    ahead: list[Signals]
+    behind: list[Signals]
     error: np.ndarray
 
 
+class View(NamedTuple):
+    """Signals forwards, and backwards of the errors, per context, and units of what leaves the frames."""
+
+    state: State
+    speed: np.ndarray
+    signals: tuple[list[Signals], list[Signals]]
+    scale: dict[str, float]
+
+
 class Wide:
-    """The network of one run, in the frames that it has so far."""
+    """The network of one run, in the frames that it has so far; `past` has its small weights at some times,
+    the last one first."""
 
     def __init__(
         self, task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str] = (), dtype: Any = float
@@ -35,56 +82,61 @@ class Wide:
         self.contexts = task.moment_contexts
         self.ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}  # a bias is an edge from a constant
         self.weights = {e: np.asarray(w if e in g.edges else w[:, None], dtype) for e, w in weights.items()}
+        self.unit = np.array([np.sqrt(np.mean(w**2)) for w in self.weights.values()])
         self.sizes, order = {**g.nodes, "": 1}, ["", *g.order]
         cut = np.cumsum([0, *(g.nodes[o] for o in g.outputs)])
         self.output = {o: slice(*cut[k : k + 2]) for k, o in enumerate(g.outputs)}
         self.n_outputs = int(cut[-1])
         self.starts = np.cumsum([0, *(c.rows for c in self.contexts)])
-        self.many_outputs = self.n_outputs * self.starts[-1] > _IMPLICIT
         self.eye = np.eye(self.n_outputs)
+        targets = [y for c in self.contexts for y in c.targets.values()]
+        self.whole = max(np.sqrt(sum(np.vdot(y, y) for y in targets)), 1e-300)
         turned = {e: (t, s) for e, (s, t) in self.ends.items()}
-        self.ahead = Side(self.ends, order, self.weights, self.sizes)
-        self.behind = Side(turned, order[::-1], {e: w.T for e, w in self.weights.items()}, self.sizes)
+        self.ahead = Side(self.ends, order, self.weights)
+        self.behind = Side(turned, order[::-1], {e: w.T for e, w in self.weights.items()})
         self.sides = (self.ahead, self.behind)
-        self.open: list[list[tuple[str, Any]]] = []  # edges that learn in each context, and their gates
-        rng = np.random.default_rng(0)
-        framed = turnable(task)
-        omega = {
-            v: (rng.standard_normal((_SKETCH, n)) / _SKETCH**0.5).astype(dtype) for v, n in self.sizes.items()
-        }
+        self.open: list[dict[str, Any]] = []  # edges that learn in each context, and their gates
         for c in self.contexts:
             edges = self._edges(c, order)
             nodes = {n for e in edges for n in self.ends[e]}
-            self.open.append([(e, gate) for e, gate in edges.items() if e not in frozen])
+            self.open.append({e: gate for e, gate in edges.items() if e not in frozen})
             for side in self.sides:
-                side.gates.append(c.gates)
-                side.carriers.append({v: Carrier(omega[v]) for v in side.order if v in nodes})
-                into = {
-                    v: [(e, side.ends[e][0], x) for e, x in edges.items() if side.ends[e][1] == v]
-                    for v in nodes
-                }
+                into = {v: [] for v in side.order if v in nodes}
+                for e, gate in edges.items():
+                    into[side.ends[e][1]].append((e, side.ends[e][0], gate))
                 side.routes.append(into)
+        rng, framed = np.random.default_rng(0), turnable(task)
+        self.omega = {
+            v: (rng.standard_normal((self.sizes[v], _SKETCH)) / _SKETCH**0.5).astype(dtype) for v in framed
+        }
+        self.spaces: dict[str, int] = {}  # dimensions of what comes from the inputs, along every path
+        for v in (v for v in order if v in framed):
+            came = [self.spaces.get(s, self.sizes[s]) for s, t in self.ends.values() if t == v]
+            self.spaces[v] = min(sum(came), self.sizes[v])
         for side in self.sides:
             side.frames = {v: np.zeros((self.sizes[v], 0), dtype) for v in framed}
-            side.archive, side.places = dict(side.frames), {v: np.zeros((0, 0)) for v in framed}
-            side.inject({v: np.eye(self.sizes[v], dtype=dtype) for v in order if v not in side.frames})
-            side.settle()
+            for e, (s, _) in side.ends.items():
+                side.sent[e] = side.weights[e][:, :0] if s in side.frames else side.weights[e]
+        self.at, self.past = np.zeros(1, int), np.zeros((1, 0))
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.at, self.moved = np.zeros(1, int), np.zeros(0)
+        self._products()
         self.restate({})
-        # The first frames hold the signals at the initial weights.
-        s = self.signals(self.moved)
-        back = self.returned(self.moved, s.error)
-        signals = s.injected, [self.weighed(s.error, k, b) for k, (b, _) in enumerate(back)]
-        first: Any = ({}, {})
-        for side, signal, new in zip(self.sides, signals, first, strict=True):
-            for v, q in side.frames.items():
-                rows = [c[v].outside(a, q) for c, a in zip(side.carriers, signal, strict=True) if v in c]
-                _, size, u = np.linalg.svd(
-                    np.concatenate([np.zeros((1, len(q))), *rows]), full_matrices=False
-                )
-                new[v] = u[size > 1e-9 * max(size[0], 1e-300)].T
-        self.extend(*first)
+        # The first frames hold the signals at the initial weights; errors need outputs first.
+        for end, side in enumerate(self.sides):
+            signals, new = self.view(self.past[0], 0.0).signals[end], [{} for _ in self.contexts]
+            for v in (v for v in side.order if v in side.frames):
+                out = {
+                    k: self._outside(side, k, v, signals[k], new[k])
+                    for k, routes in enumerate(side.routes)
+                    if v in routes
+                }
+                if out:
+                    rows = np.concatenate(list(out.values()))
+                    self._take(
+                        side, v, _directions(rows, 1e-9 * _norm(rows)), [(new[k], x) for k, x in out.items()]
+                    )
+            self._products()
+            self.restate({})
 
     def _edges(self, c: Context, order: list[str]) -> dict[str, Any]:
         """Gates of the edges through which anything flows from inputs to targets."""
@@ -100,160 +152,234 @@ class Wide:
 
     # -- frames ------------------------------------------------------------------------------
 
-    def hold(self, s: Signals, slow: float, most: float) -> tuple[Signals, bool]:
-        """Extend the frames until nothing leaves them by more than `most`; the signals then, and whether."""
-        size = len(self.moved)
-        while any(found := self.leaving(s, slow, most)):
-            before = len(self.moved)
-            self.extend(*found)
-            s = self.signals(self.moved)
-            if len(self.moved) == before:  # whole nodes: what seems to leave is rounding
-                break
-        return s, len(self.moved) > size
+    def hold(self, row: int, slow: float, most: float) -> tuple[View, float]:
+        """Extend the frames if more than `most` leaves them at one of the past; the signals then, and how
+        much leaves. They take in what leaves them, and what will if all goes on as it does for a while."""
+        view = self.view(self.past[row], slow)
+        left = self.leaving(view)
+        if left > most:
+            self.grow(view, self._later(row, view, slow), _SPARE * most)
+            view = self.view(self.past[row], slow)
+            left = self.leaving(view)
+        return view, left
 
-    def extend(self, ahead: Rows, behind: Rows) -> None:
-        """Take directions (size, k) into the frames of forward and of backward signals."""
-        new: Any = ({}, {})
-        for side, directions, added in zip(self.sides, (ahead, behind), new, strict=True):
-            for v, u in directions.items():
-                q = side.frames[v]
-                for _ in range(2):
-                    u = np.linalg.qr(u - q @ (q.T @ u))[0]
-                u = added[v] = u[:, : len(q) - q.shape[1]]
-                side.frames[v] = np.concatenate([q, u], axis=1)
-                side.store(v, u)
-                for c in side.carriers:
-                    if v in c:
-                        c[v].grow(u)
-        self.behind.inject(new[0])
-        self.ahead.inject(new[1])
-        self.restate(self.views(self.moved))
+    def _later(self, row: int, view: View, slow: float) -> View:
+        """As it will be if all goes on as it does for a while."""
+        size = np.maximum(self.norms(self.past[row]), self.unit)
+        step = _AHEAD / max((self.norms(view.speed) / size).max(), 1e-300)
+        return self.view(self.past[row] + step * view.speed, slow)
 
-    def forget(self, least: float) -> None:
-        """Keep of the frames what the weights gained and what moves them, down to a share of either."""
-        moved = self.views(self.moved)
-        s = self.signals(self.moved)
-        speed = self.views(self.velocity(s, self.returned(self.moved, s.error), s.error))
-        for end, (side, other) in enumerate((self.sides, self.sides[::-1])):
-            for v, q in side.frames.items():
-                parts = [
-                    x[e] / max(np.linalg.norm(x[e]), 1e-300)
-                    for e in self.ends
-                    if self.ends[e][end] == v
-                    for x in (moved, speed)
-                ]
-                parts = [p if end == 0 else p.T for p in parts]
+    def grow(self, view: View, later: View, least: float) -> None:
+        """Take into the frames what leaves them by more than `least`, and what of it reaches other nodes."""
+        for end, side in enumerate(self.sides):
+            both = [_both(*pair) for pair in zip(view.signals[end], later.signals[end], strict=True)]
+            news: list[Rows] = [{} for _ in both]
+            for v in (v for v in side.order if v in side.frames):
+                rows, outside = [], []
+                for k, (signals, new) in enumerate(zip(both, news, strict=True)):
+                    if v not in side.routes[k]:
+                        continue
+                    out = self._outside(side, k, v, signals, new)
+                    outside.append((new, out))
+                    now, then = np.split(out, 2)
+                    for e, r in self._movers(view, end, k, v).items():
+                        r = r.astype(out.dtype)
+                        rows += [r @ now, view.scale[e] / later.scale[e] * r @ then]
+                    if (
+                        side is self.ahead
+                        and _norm(effect := self._effect(k, v, view.state)) > least * self.whole
+                    ):
+                        # Signals of the samples whose outputs it would change.
+                        u, size, _ = np.linalg.svd(effect, full_matrices=False)
+                        row = u.T @ now
+                        size = size / self.whole / np.maximum(np.linalg.norm(row, axis=1), 1e-300)
+                        rows.append((size[:, None] * row).astype(out.dtype))
+                u = _directions(np.concatenate(rows), least) if rows else np.zeros((0, 0))
+                if len(u):
+                    self._take(side, v, u, outside)
+        self._products()
+        self.restate(self.views(self.past))
+
+    def _movers(self, view: View, end: int, k: int, v: str) -> Rows:
+        """By edges that move with the signals at a node: what these meet there, in units of the velocity."""
+        found, other = {}, self.sides[1 - end]
+        for e, far, gate in other.routes[k][v]:
+            if e in self.open[k]:
+                x = gate / view.scale[e] * view.signals[1 - end][k].seen[far]
+                found[e] = np.linalg.qr(x.T, "r")
+        return found
+
+    def _take(self, side: Side, v: str, u: np.ndarray, outside: list[tuple[Rows, np.ndarray]]) -> None:
+        """Take directions, rows of u, into a frame; note the signals outside it that they hold."""
+        q = side.frames[v]
+        u = u.T
+        for _ in range(2):
+            u = u - q @ (q.T @ u)
+        u = np.linalg.qr(u)[0]
+        u = u[:, : len(q) - q.shape[1]].astype(q.dtype, copy=False)
+        side.frames[v] = np.concatenate([q, u], axis=1)
+        for e in side.out[v]:
+            side.sent[e] = np.concatenate([side.sent[e], side.weights[e] @ u], axis=1)
+        for new, out in outside:
+            new[v] = out @ u
+
+    def forget(self, row: int, slow: float, least: float) -> None:
+        """Keep of the frames what the weights gained, and of the signals what moves them or reaches the
+        outputs, down to a share of each."""
+        past, view = self.views(self.past), self.view(self.past[row], slow)
+        views = view, self._later(row, view, slow)
+        found: list[Rows] = [{}, {}]
+        for end, side in enumerate(self.sides):
+            for v in side.frames:
+                parts = [past[e][row] if end == 0 else past[e][row].T for e in self.sides[end].out[v]]
+                parts = [x / max(_norm(x), 1e-300) for x in parts]
+                for k, routes in enumerate(side.routes):
+                    if v in routes:
+                        movers = self._movers(view, end, k, v).values()
+                        seen = [x.signals[end][k].seen[v] for x in views]
+                        parts += [r @ x for r in movers for x in seen]
+                        if side is self.ahead:
+                            parts.append(_norm(view.state.behind[k].seen[v]) / self.whole * seen[0])
                 _, size, turn = np.linalg.svd(np.concatenate(parts), full_matrices=False)
-                turn = turn[size > least].T
-                side.frames[v], side.places[v] = q @ turn.astype(q.dtype), side.places[v] @ turn
-                for c in side.carriers:
-                    if v in c:
-                        c[v].turn(turn)
-                for c in other.carriers:
-                    for carrier in c.values():
-                        if v in carrier.blocks:
-                            carrier.blocks[v] = tuple(x @ turn.astype(x.dtype) for x in carrier.blocks[v])
-                for e, ends in self.ends.items():
-                    if ends[end] == v:
-                        moved[e] = moved[e] @ turn if end == 0 else turn.T @ moved[e]
-        self.restate(moved)
+                found[end][v] = turn[size > least].T
+        for end, (side, other) in enumerate((self.sides, self.sides[::-1])):
+            for v, turn in found[end].items():
+                side.frames[v] = side.frames[v] @ turn.astype(side.frames[v].dtype)
+                side.cross[v], other.cross[v] = turn.T @ side.cross[v], other.cross[v] @ turn
+                side.low[v] = side.low[v] @ turn
+                for e in side.out[v]:
+                    past[e] = past[e] @ turn if end == 0 else turn.T @ past[e]
+                    side.sent[e] = side.sent[e] @ turn.astype(side.sent[e].dtype)
+                    for products in (side.kept, side.met, side.heard):
+                        if e in products:
+                            products[e] = products[e] @ turn
+                    other.met[e] = turn.T @ other.met[e]
+                for e in other.out[v]:
+                    side.kept[e] = turn.T @ side.kept[e]
+        self._products()
+        self.restate(past)
 
-    def restate(self, moved: Rows) -> None:
+    def _products(self) -> None:
+        """Bring products of frames up to date with their columns."""
+        for side, other in (self.sides, self.sides[::-1]):
+            for v, q in side.frames.items():
+                side.cross[v] = _product(side.cross.get(v), q, other.frames[v])
+                side.low[v] = _product(side.low.get(v), self.omega[v], q)
+            for e, (_, t) in side.ends.items():
+                q = side.frames.get(t)
+                side.kept[e] = _product(side.kept.get(e), q, side.sent[e])
+                if q is not None:
+                    side.met[e] = _product(side.met.get(e), other.frames[t], side.sent[e])
+                    side.heard[e] = _product(side.heard.get(e), self.omega[t], side.sent[e])
+        for side, other in (self.sides, self.sides[::-1]):
+            for v, cross in side.cross.items():
+                side.apart[v] = other.low[v] - side.low[v] @ cross
+                side.rest[v] = np.eye(cross.shape[1]) - cross.T @ cross
+            for e in side.met:
+                t = side.ends[e][1]
+                side.missed[e] = side.heard[e] - side.low[t] @ side.kept[e]
+                side.blind[e] = side.met[e] - side.cross[t].T @ side.kept[e]
+
+    def restate(self, past: Rows) -> None:
         """Lay the small weights out anew, with those given in their first rows and columns."""
-        for side in self.sides:
-            side.settle()
         self.shapes = {
-            e: (self.behind.width(t), self.ahead.width(s))
+            e: (self.behind.width(t, self.sizes[t]), self.ahead.width(s, self.sizes[s]))
             if self.weights[e].ndim == 2
             else self.weights[e].shape
             for e, (s, t) in self.ends.items()
         }
         self.at = np.cumsum([0, *(int(np.prod(s)) for s in self.shapes.values())])
-        self.moved = np.zeros(self.at[-1])
-        for e, m in self.views(self.moved).items():
-            if e in moved:
-                m[tuple(map(slice, moved[e].shape))] = moved[e]
+        self.past = np.zeros((len(self.past), self.at[-1]))
+        for e, m in self.views(self.past).items():
+            if e in past:
+                m[tuple(map(slice, past[e].shape))] = past[e]
+
+    def norms(self, flat: np.ndarray) -> np.ndarray:
+        """Sizes of what is that of each edge."""
+        return np.array([_norm(flat[a:b]) for a, b in pairwise(self.at)])
 
     def views(self, flat: np.ndarray) -> Rows:
+        lead = flat.shape[:-1]
         return {
-            e: flat[self.at[k] : self.at[k + 1]].reshape(s) for k, (e, s) in enumerate(self.shapes.items())
+            e: flat[..., self.at[k] : self.at[k + 1]].reshape(lead + s)
+            for k, (e, s) in enumerate(self.shapes.items())
         }
-
-    def archived(self) -> Rows:
-        """The small weights in all that the frames ever held."""
-        out = self.views(self.moved.copy())
-        for e, (s, t) in self.ends.items():
-            if t in self.behind.frames:
-                out[e] = self.behind.places[t] @ out[e]
-            if s in self.ahead.frames:
-                out[e] = out[e] @ self.ahead.places[s].T
-        return out
 
     # -- learning ----------------------------------------------------------------------------
 
-    def signals(self, moved: np.ndarray) -> Signals:
-        w = {e: m.T for e, m in self.views(moved).items()}
-        out = Signals([], [], np.zeros((self.starts[-1], self.n_outputs)))
+    def state(self, moved: np.ndarray) -> State:
+        w, error = self.views(moved), np.zeros((self.starts[-1], self.n_outputs))
+        out, turned = State([], [], error), {e: m.T for e, m in w.items()}
         for k, c in enumerate(self.contexts):
             start = c.inputs if c.ones is None else {**c.inputs, "": np.asarray(c.ones, float)[:, None]}
-            injected, seen = self.ahead.sweep(k, start, w)
-            out.injected.append(injected)
-            out.seen.append(seen)
+            out.ahead.append(self._sweep(self.ahead, k, start, turned))
             for o, target in c.targets.items():
-                self._rows(out.error, k)[:, self.output[o]] = target - seen.get(o, 0.0)
+                self._rows(error, k)[:, self.output[o]] = target - out.ahead[k].seen.get(o, 0.0)
+            start = {o: self.eye[:, at] for o, at in self.output.items() if o in c.targets}
+            out.behind.append(self._sweep(self.behind, k, start, w))
         return out
 
-    def loss(self, s: Signals) -> float:
+    def _sweep(self, side: Side, k: int, start: Rows, w: Rows) -> Signals:
+        """Signals in the frames, rows of them, in context k."""
+        seen, added = {}, {}
+        gates = self.contexts[k].gates
+        for v, routes in side.routes[k].items():
+            total, gained = start.get(v), None
+            for e, s, gate in routes:
+                if w[e].ndim == 1:
+                    part, more = seen[s] * side.kept[e], seen[s] * w[e]
+                else:
+                    part, more = seen[s] @ side.kept[e].T, seen[s] @ w[e]
+                total = times(gate, part) if total is None else total + times(gate, part)
+                gained = times(gate, more) if gained is None else gained + times(gate, more)
+            if gained is not None:
+                total = total + (gained @ side.cross[v].T if v in side.cross else gained)
+                added[v] = times(gates.get(v, 1.0), gained)
+            seen[v] = times(gates.get(v, 1.0), total)
+        return Signals(seen, added)
+
+    def loss(self, s: State) -> float:
         return 0.5 * float(np.vdot(s.error, s.error)) + sum(c.rest for c in self.contexts)
 
     def _rows(self, error: np.ndarray, k: int) -> np.ndarray:
         return error[self.starts[k] : self.starts[k + 1]]
 
-    def returned(self, moved: np.ndarray, error: np.ndarray) -> list[tuple[Rows, Rows]]:
-        """What comes back, per context: what is injected, and what the frames see.
-
-        Of every output where they are few, to be multiplied by the errors; else of the errors themselves.
-        """
-        w, out = self.views(moved), []
-        for k, c in enumerate(self.contexts):
-            sent = self._rows(error, k) if self.many_outputs else self.eye
-            start = {o: sent[:, at] for o, at in self.output.items() if o in c.targets}
-            out.append(self.behind.sweep(k, start, w))
-        return out
-
-    def weighed(self, error: np.ndarray, k: int, rows: Rows) -> Rows:
-        return rows if self.many_outputs else {v: self._rows(error, k) @ x for v, x in rows.items()}
-
-    def velocity(self, s: Signals, back: list[tuple[Rows, Rows]], error: np.ndarray) -> np.ndarray:
+    def velocity(self, s: State, error: np.ndarray) -> np.ndarray:
         out = np.zeros(self.at[-1])
         views = self.views(out)
-        for k, (_, seen) in enumerate(back):
-            here = self.weighed(error, k, seen)
-            for e, gate in self.open[k]:
+        for k, (ahead, behind) in enumerate(zip(s.ahead, s.behind, strict=True)):
+            rows = self._rows(error, k)
+            for e, gate in self.open[k].items():
                 source, target = self.ends[e]
-                f, b = s.seen[k][source], times(gate, here[target])
-                if views[e].ndim == 1:
-                    views[e] += (b * f).sum(0)
-                elif len(back) == 1:
-                    np.matmul(b.T, f, out=views[e])
-                else:
-                    views[e] += b.T @ f
+                f, b = ahead.seen[source], times(gate, rows @ behind.seen[target])
+                views[e][...] += (b * f).sum(0) if views[e].ndim == 1 else b.T @ f
         return out
 
-    def kernel(self, s: Signals, returned: list[tuple[Rows, Rows]]) -> np.ndarray:
+    def pushed(self, s: State, moved: np.ndarray) -> np.ndarray:
+        """How all outputs change with the small weights, to first order; adjoint to `velocity`."""
+        out, views = np.zeros_like(s.error), self.views(moved)
+        for k, (ahead, behind) in enumerate(zip(s.ahead, s.behind, strict=True)):
+            rows = self._rows(out, k)
+            for e, gate in self.open[k].items():
+                source, target = self.ends[e]
+                f, b = ahead.seen[source], times(gate, behind.seen[target])
+                rows += (f * views[e]) @ b.T if views[e].ndim == 1 else f @ (b @ views[e]).T
+        return out
+
+    def kernel(self, s: State) -> np.ndarray:
         """Velocity of all outputs per unit of all errors: the tangent kernel."""
         n, o = s.error.shape
-        back = [seen for _, seen in returned]
         total = np.empty((n, o, n, o))
         for k, edges in enumerate(self.open):
             for other in range(k + 1):
                 here, there = (slice(*self.starts[c : c + 2]) for c in (k, other))
-                gates, ff, bb, block = dict(self.open[other]), [], [], 0.0
-                for e, gate in edges:
+                gates, ff, bb, block = self.open[other], [], [], 0.0
+                for e, gate in edges.items():
                     if e in gates:
                         source, target = self.ends[e]
-                        f, f2 = s.seen[k][source], s.seen[other][source]
-                        b, b2 = times(gate, back[k][target]), times(gates[e], back[other][target])
+                        f, f2 = s.ahead[k].seen[source], s.ahead[other].seen[source]
+                        b = times(gate, s.behind[k].seen[target])
+                        b2 = times(gates[e], s.behind[other].seen[target])
                         if self.weights[e].ndim == 1:
                             block = block + np.einsum("ni,oi,mi,pi->nmop", f, b, f2, b2)
                         else:
@@ -268,152 +394,159 @@ class Wide:
                     total[there, :, here] = block.transpose(1, 3, 0, 2)
         return total.reshape(n * o, n * o)
 
-    def lag(self, s: Signals, back: list[tuple[Rows, Rows]], h: float) -> np.ndarray:
-        """The errors that a step of length h, implicit in the outputs, will see on its way."""
-        if self.many_outputs:
-            return s.error
-        a = h * self.kernel(s, back)
+    def lag(self, s: State, h: float, error: np.ndarray) -> np.ndarray:
+        """The errors at the end of a step of length h, implicit in the outputs, that starts with `error`."""
+        if error.size > _DIRECT:
+            spread = lambda e: e + h * self.pushed(s, self.velocity(s, e))  # noqa: E731
+            return _conjugate_gradients(spread, error, s.error)
+        a = h * self.kernel(s)
         a.flat[:: len(a) + 1] += 1.0
         try:
             factor = cho_factor(a, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:  # weights too large for numbers: the step is to be refused
             return np.full_like(s.error, np.nan)
-        return cho_solve(factor, s.error.ravel(), check_finite=False).reshape(s.error.shape)
+        return cho_solve(factor, error.ravel(), check_finite=False).reshape(error.shape)
 
-    def leaving(self, s: Signals, slow: float, most: float) -> tuple[Rows, Rows]:
-        """Directions that leave the frames of forward and of backward signals by more than `most`.
+    # -- what leaves the frames ----------------------------------------------------------------
 
-        They count by the velocity that they would add to an edge, in units of what it has, or of that which
-        would take it as far as it has come in the time `1/slow` that is left, whichever is larger.
+    def view(self, y: np.ndarray, slow: float) -> View:
+        """Signals at some small weights.
+
+        What leaves the frames counts by the velocity that it would add to an edge, in units of what it has,
+        or of that which would take it as far as it has come in the time `1/slow` that is left, whichever is
+        larger.
         """
-        moved, back = self.views(self.moved), self.returned(self.moved, s.error)
-        velocity = self.views(self.velocity(s, back, s.error))
-        scale = {
-            e: max(np.linalg.norm(v), slow * np.linalg.norm(moved[e]), 1e-300) for e, v in velocity.items()
-        }
-        back = [tuple(self.weighed(s.error, k, x) for x in both) for k, both in enumerate(back)]
-        signals = s.injected, [b for b, _ in back]
-        # An edge is moved by the signal at one end times what comes from the other: errors, or activities.
-        far = [b for _, b in back], s.seen
-        learning = [dict(edges) for edges in self.open]
-        ways = list(zip(self.sides, signals, far, self.sides[::-1], strict=True))
-        sizes: dict[Any, float] = {}
-        for side, signal, other, onward in ways:
-            for k, carriers in enumerate(side.carriers):
-                for v in side.frames.keys() & carriers.keys():
-                    lost = carriers[v].gather(signal[k]) @ carriers[v].sketch.T
-                    for e, end, gate in onward.routes[k][v]:
-                        if e in learning[k]:
-                            size = abs(gate) * np.linalg.norm(other[k][end].T @ lost) / scale[e]
-                            sizes[side, v, e] = sizes.get((side, v, e), 0.0) + size
-        found: Any = ({}, {})
-        if max(sizes.values(), default=0.0) < most:
-            return found
-        for (side, signal, other, onward), new in zip(ways, found, strict=True):
-            for v, frame in side.frames.items():
-                parts: dict[str, list[Any]] = {}
-                for k, carriers in enumerate(side.carriers):
-                    if v in carriers:
-                        edges = [
-                            r for r in onward.routes[k][v] if sizes.get((side, v, r[0]), 0.0) > SPARE * most
+        s = self.state(y)
+        speed = self.velocity(s, s.error)
+        scale = np.maximum(np.maximum(self.norms(speed), slow * self.norms(y)), 1e-300)
+        errors = [self._rows(s.error, k) for k in range(len(self.contexts))]
+        weighed = [
+            Signals(*({v: rows @ x for v, x in part.items()} for part in behind))
+            for rows, behind in zip(errors, s.behind, strict=True)
+        ]
+        return View(s, speed, (s.ahead, weighed), dict(zip(self.ends, scale.tolist(), strict=True)))
+
+    def leaving(self, view: View) -> float:
+        """How much leaves the frames, at most: the sum of what does on the way to any node."""
+        most = 0.0
+        for end, (side, onward) in enumerate(zip(self.sides, self.sides[::-1], strict=True)):
+            for k, routes in enumerate(side.routes):
+                signals, other = view.signals[end][k], view.signals[1 - end][k]
+                sums: dict[str, float] = {}
+                for v, into in routes.items():
+                    sums[v] = max((sums[n] for _, n, _ in into), default=0.0)
+                    if v in side.frames:
+                        lost = self._through(side, k, v, signals, side.missed, side.apart[v])
+                        # An edge is moved by the signal at one end times what comes from the other.
+                        sizes = [
+                            abs(gate) * _norm(other.seen[far].T @ lost) / view.scale[e]
+                            for e, far, gate in onward.routes[k][v]
+                            if e in self.open[k]
                         ]
-                        outside = carriers[v].outside(signal[k], frame) if edges else None
-                        for e, end, gate in edges:
-                            parts.setdefault(e, []).append((gate * other[k][end], outside))
-                rows = []
-                for e, pairs in parts.items():
-                    x, outside = (np.concatenate(p) for p in zip(*pairs, strict=True))
-                    rows.append(np.linalg.qr(x.T, "r") @ outside / scale[e])
-                if rows and len(u := _directions(np.concatenate(rows), SPARE * most)):
-                    new[v] = u.T
-        return found
+                        if side is self.ahead:
+                            sizes.append(_norm(self._effect(k, v, view.state)) / self.whole)
+                        sums[v] += max(sizes, default=0.0)
+                        most = max(most, sums[v])
+        return most
+
+    def _through(self, side: Side, k: int, v: str, signals: Signals, products: Rows, gained: Any) -> Any:
+        """What arrives at a node, through some products of frames with its edges and with its other frame."""
+        total = sum(times(x, _onto(signals.seen[s], products[e])) for e, s, x in side.routes[k][v])
+        return times(self.contexts[k].gates.get(v, 1.0), total) + _onto(signals.added[v], gained)
+
+    def _outside(self, side: Side, k: int, v: str, signals: Signals, new: Rows) -> np.ndarray:
+        """What arrives at a node and is not in its frame, rows of full size; also by directions just taken in
+        at nodes before it, of which `new` has the signals."""
+        other, q = self.sides[side is self.ahead], side.frames[v]
+        x = self._through(side, k, v, signals, side.sent, other.frames[v])
+        for e, n, gate in side.routes[k][v]:
+            if n in new:
+                sent = side.sent[e]
+                more = new[n] @ sent[:, sent.shape[1] - new[n].shape[1] :].T
+                x = x + times(gate, times(self.contexts[k].gates.get(v, 1.0), more))
+        return x - (x @ q) @ q.T
+
+    def _effect(self, k: int, v: str, s: State) -> np.ndarray:
+        """What the outputs miss of what leaves the forward frame of a node, `(samples, outputs)`."""
+        met = self._through(self.ahead, k, v, s.ahead[k], self.ahead.blind, self.ahead.rest[v])
+        return met @ s.behind[k].seen[v].T
 
     # -- the network at saved times ----------------------------------------------------------
 
-    def gain(self, e: str, gained: list[Rows], x: np.ndarray | None = None) -> np.ndarray:
-        """What an edge gained at each time, `(times, out, in)`, or its product with x `(times, in, k)`."""
-        s, t = self.ends[e]
-        f, b = (side.archive.get(v) for side, v in ((self.ahead, s), (self.behind, t)))
-        found = []
-        for k, m in enumerate(gained):
-            n = m[e]
-            right = (np.eye(self.sizes[s]) if x is None else x[k]).astype(n.dtype)
-            if f is not None:
-                right = f[:, : n.shape[1]].T @ right
-            n = n @ right
-            found.append(n if b is None else b[:, : n.shape[0]] @ n)
-        return np.stack(found)
+    def gain(self, e: str, moved: np.ndarray) -> np.ndarray:
+        """What an edge gained."""
+        (s, t), n = self.ends[e], self.views(moved)[e]
+        n = n if t not in self.behind.frames else self.behind.frames[t] @ n
+        return n if s not in self.ahead.frames else n @ self.ahead.frames[s].T
 
-    def small(self, gained: list[Rows]) -> tuple[Rows, dict[str, int]]:
-        """Weights at each time in the spaces that hold what comes from the inputs, along every path.
+    def small(self, moved: np.ndarray) -> Rows:
+        """Weights in the spaces that hold what comes from the inputs, along every path.
 
-        All products along paths from inputs are those of the network. Also the sizes of these spaces.
+        All products along paths from inputs are those of the network.
         """
-        same = {id(m): m for m in gained}
-        place = [list(same).index(id(m)) for m in gained]
-        gained, times = list(same.values()), len(same)
-        spaces, sizes, out = {}, {}, {}
+        n, out, spaces = self.views(moved), {}, {}
         for v in self.ahead.order:
             arriving = {}
-            for e, (s, t) in self.ends.items():
-                if t == v and self.weights[e].ndim == 2:
-                    x, w = spaces[s], self.weights[e].astype(float, copy=False)
-                    whole = x is None
-                    x = np.broadcast_to(np.eye(self.sizes[s]), (times, *[self.sizes[s]] * 2)) if whole else x
-                    through = w[None] if whole else (w @ np.concatenate(list(x), axis=1))
-                    if not whole:
-                        through = np.stack(np.split(through, times, axis=1))
-                    arriving[e] = through + self.gain(e, gained, x)
-            width = sum(a.shape[2] for a in arriving.values())
-            spaces[v] = None
-            if v in self.ahead.frames and 0 < width < self.sizes[v]:
-                spaces[v] = np.linalg.qr(np.concatenate(list(arriving.values()), axis=2))[0]
-                sizes[v] = width
-            q = spaces[v]
-            for e, a in arriving.items():
-                out[e] = a if q is None else np.swapaxes(q, 1, 2) @ a
-        for e, w in self.weights.items():
-            if w.ndim == 1:
-                out[e] = w + np.stack([m[e] for m in gained])
-            elif not self.ends[e][0]:
-                out[e] = out[e][..., 0]
-        return {e: out[e][place] for e in self.ends}, sizes
+            for e in self.behind.out[v]:
+                s = self.ends[e][0]
+                w, gained = self.weights[e], n[e]
+                if s in spaces:
+                    w, gained = w @ spaces[s].astype(w.dtype), gained @ (self.ahead.frames[s].T @ spaces[s])
+                arriving[e] = w + (self.behind.frames[v] @ gained if v in self.spaces else gained)
+            if v in self.spaces:
+                spaces[v] = np.linalg.qr(np.concatenate(list(arriving.values()), axis=1))[0]
+                arriving = {e: spaces[v].T @ a for e, a in arriving.items()}
+            out |= {e: a if self.ends[e][0] else a[:, 0] for e, a in arriving.items()}
+        return out
 
-    def through(self, w: Rows) -> np.ndarray:
-        """What flows to the outputs through each edge at each time, `(edges, times, samples outputs)`."""
-        parts: dict[str, list[np.ndarray]] = {e: [] for e in w}
-        for k, c in enumerate(self.contexts):
-            both = []
-            start: Rows = {v: np.asarray(x) for v, x in c.inputs.items()}
-            if c.ones is not None:
-                start[""] = np.asarray(c.ones, float)[:, None]
-            for side, begin in (
-                (self.ahead, start),
-                (self.behind, {o: self.eye[:, at] for o, at in self.output.items()}),
-            ):
-                h: Rows = {}
-                for v in side.carriers[k]:
-                    total: Any = begin.get(v, 0.0)
-                    for e, s, gate in side.routes[k][v]:
-                        total = total + gate * self._pass(e, w[e], h[s], side is self.behind)
-                    h[v] = total * c.gate(v) if v else total
-                both.append(h)
-            for e in w:
-                s, t = self.ends[e]
-                routes = {r[0]: r[2] for r in self.ahead.routes[k].get(t, ())}
-                if e in routes:
-                    x = routes[e] * self._pass(e, w[e], both[0][s], False)
-                    flow = x @ np.swapaxes(both[1][t], -1, -2)
-                else:
-                    flow = np.zeros((1, c.rows, self.n_outputs))
-                parts[e].append(np.broadcast_to(flow, (len(w[e]), c.rows, self.n_outputs)))
-        return np.stack([np.concatenate(p, axis=1).reshape(len(p[0]), -1) for p in parts.values()])
 
-    def _pass(self, e: str, w: np.ndarray, h: np.ndarray, back: bool) -> np.ndarray:
-        if self.weights[e].ndim == 1:
-            return h * w[:, None]
-        w = w if w.ndim == 3 else w[..., None]  # a bias
-        return h @ (w if back else np.swapaxes(w, 1, 2))
+def times(gate: Any, v: Any) -> Any:
+    return v if isinstance(gate, float) and gate == 1.0 else gate * v
+
+
+def _both(a: Signals, b: Signals) -> Signals:
+    return Signals(*({v: np.concatenate([x, y[v]]) for v, x in p.items()} for p, y in zip(a, b, strict=True)))
+
+
+def _onto(rows: np.ndarray, products: np.ndarray) -> np.ndarray:
+    """Signals in a frame through what became of it, which may know of more columns by now."""
+    return rows.astype(products.dtype, copy=False) @ products[:, : rows.shape[1]].T
+
+
+def _norm(x: np.ndarray) -> float:
+    x = x.ravel()
+    return float(x @ x) ** 0.5
+
+
+def _product(old: np.ndarray | None, left: np.ndarray | None, right: np.ndarray) -> np.ndarray:
+    """`left^T right`, of which the first rows and columns may be known."""
+    if left is None:
+        return right.astype(float, copy=False)
+    if old is None:
+        return (left.T @ right).astype(float)
+    (k, m), out = old.shape, np.empty((left.shape[1], right.shape[1]))
+    if out.shape == old.shape:
+        return old
+    out[:k, :m] = old
+    out[:, m:] = left.T @ right[:, m:]
+    out[k:, :m] = left[:, k:].T @ right[:, :m]
+    return out
+
+
+def _conjugate_gradients(product: Any, b: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Solve for what is near x already, a thousand times better."""
+    r = b - product(x)
+    p, square = r, np.vdot(r, r)
+    enough = 1e-6 * square
+    for _ in range(100):
+        if not square > enough:
+            break
+        q = product(p)
+        step = square / np.vdot(p, q)
+        x, r, last = x + step * p, r - step * q, square
+        square = np.vdot(r, r)
+        p = r + square / last * p
+    return x
 
 
 def _directions(rows: np.ndarray, least: float) -> np.ndarray:

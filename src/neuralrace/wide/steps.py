@@ -1,152 +1,179 @@
-"""Flows of wide networks: extrapolated steps that are implicit in the outputs, and their error."""
+"""Flows of wide networks: steps by backward differentiation, implicit in the outputs, and their error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 
 from neuralrace.task import Task
-from neuralrace.wide.carriers import Rows
-from neuralrace.wide.network import SPARE, Signals, Wide
+from neuralrace.wide.network import Rows, Wide
 
-_RESIDUAL = 150.0  # tolerated residual, in tolerances of the steps
-_FORGET = 1e-4  # share of that down to which directions are kept
+_ORDER = 6  # highest of the formulas
+_RESIDUAL = 2000.0  # tolerated residual, in tolerances of the steps
+_REST = 3  # steps without a look at the residual where it is small
+_FORGET = 1e-4  # share of the tolerated residual down to which directions are kept
 _OLD = 6.0  # growth of the small weights at which frames forget
-_COLUMNS = 9  # most columns of the extrapolation
-_FIRST = 0.02  # first tolerance of the steps, in tolerances of the result
+_FIRST = 5e-3  # first tolerance of the steps, in tolerances of the result
+# Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
+_LOCAL = 0.5
+_LEFT = 0.06
 
 
 class Solution(NamedTuple):
-    """What the weights gained at the times asked for, in all that the frames ever held, and the losses."""
+    """What was kept at the times asked for, and the losses there; its error as it is stated."""
 
-    gained: list[Rows]
+    kept: list[Any]
     loss: np.ndarray
     end: float
     steps: int
     outcome: str  # finished, stopped, step limit or failed
+    error: float
 
 
 def solve(
     net: Wide,
-    ts: Iterable[float],
+    ts: np.ndarray,
     t1: float,
     tolerance: float,
+    keep: Callable[[Wide, np.ndarray], Any],
     stop: float = -np.inf,
     max_steps: int = 100_000,
 ) -> Solution:
-    """The flow to time t1, or until the loss falls to `stop`; relative local errors of `tolerance`."""
+    """The flow to time t1, or until the loss falls to `stop`; relative local errors of `tolerance`.
+
+    Formulas of backward differentiation, of orders 1 to 6 and on any past times. Newton's method takes one
+    step from where the past points to; its Jacobian has what is stiff, the errors of outputs that relax.
+
+    For the stated error, local errors and what left the frames add up, each relative to the weights. (What
+    leaves before frames grow is orthogonal to what leaves later: there squares add up.) Where outputs change
+    fast, an error of the velocity is one of time, and counts by time times their rate of change.
+    """
     residual = min(_RESIDUAL * tolerance, 0.3)
-    t, steps, step, kept, outcome = 0.0, 0, 0.0, [], "finished"
-    s, _ = net.hold(net.signals(net.moved), 0.0, residual)
-    size, unit = len(net.moved), np.array([np.sqrt(np.mean(w**2)) for w in net.weights.values()])
-    speed = net.velocity(s, net.returned(net.moved, s.error), s.error)
+    view, left = net.hold(0, 0.0, residual)
+    s, size = view.state, net.past.shape[1]
     with np.errstate(divide="ignore"):
-        step = min(t1, 0.01 * np.min(unit / np.sqrt(np.add.reduceat(speed**2, net.at[:-1]))))
+        h = min(t1, 0.01 * tolerance**0.5 * np.min(net.unit / net.norms(view.speed)))
     settled = 0.1 * tolerance * np.linalg.norm(s.error)
-    ts = np.asarray(ts)
-    for until in [*ts, *([t1] if t1 > ts[-1] else [])]:
-        while t < until and outcome == "finished" and np.linalg.norm(s.error) > settled:
-            last = t + 1.001 * step >= until
-            h = until - t if last else step
-            new, step = _extrapolate(net, s, h, tolerance, unit)
-            steps += 1
-            if steps == max_steps:
-                outcome = "step limit"
-            if step < 1e-14 * t1:
-                outcome = "failed"
-            if new is None:
-                continue
-            old, net.moved = net.moved, new
-            ahead = net.signals(new)
-            if net.loss(ahead) <= stop:
-                if abs(net.loss(ahead) / stop - 1) > 1e-6 and h > 1e-12 * t:  # where exactly
-                    part = np.log(net.loss(s) / stop) / np.log(net.loss(s) / net.loss(ahead))
-                    net.moved, step = old, h * np.clip(part, 0.01, 0.99)
-                    continue
-                outcome = "stopped"
-            before = net.views(old)
-            ahead, grew = net.hold(ahead, 1 / max(t1 - t - h, 1e-3 * t1), residual)
-            if grew:  # again, in the larger frames
-                net.restate(before)
-                s, step = net.signals(net.moved), h
-                outcome = "finished" if outcome == "stopped" else outcome
-                continue
-            t, s = (until if last else t + h), ahead
-            if len(new) > _OLD * size:
-                net.forget(_FORGET * residual)
-                s, _ = net.hold(net.signals(net.moved), 1 / t1, 10 * SPARE * residual)
-                size = len(net.moved)
-        if not kept or kept[-1][2] < steps:
-            kept.append((net.archived(), net.loss(s), steps))
-        else:  # as it was
-            kept.append(kept[-1])
-    kept = kept[: len(ts)]
-    end = t if outcome != "finished" else t1
-    return Solution([m for m, *_ in kept], np.array([x for _, x, _ in kept]), end, steps, outcome)
+    kept, change, check = [(keep(net, net.past[0]), net.loss(s))], 0.0, 0
+    net.past = np.concatenate([net.past, np.zeros((_ORDER + 2, net.past.shape[1]))])
+    rows = [0]  # of the past, the last one first
+    times, order, same, steps, outcome = np.zeros(1), 1, 0, 0, "finished"
+    error = local = leaks = leak = 0.0
 
+    def mix(*weights: np.ndarray) -> np.ndarray:
+        """Sums of the past."""
+        every = np.zeros((len(weights), len(net.past)))
+        for row, w in zip(every, weights, strict=True):
+            row[rows[: len(w)]] = w
+        return every @ net.past
 
-def _extrapolate(net: Wide, s: Signals, h: float, tolerance: float, unit: np.ndarray) -> Any:
-    """One step, None if it failed, and how long the next may be."""
-    table: list[np.ndarray] = []
-    work, sizes, error, before, j = [], [], np.inf, np.inf, 0
-    first = net.returned(net.moved, s.error)
-    for j in range(1, _COLUMNS + 1):
-        y = net.moved
-        for i in range(j):
-            now = net.signals(y) if i else s
-            back = net.returned(y, now.error) if i else first
-            y = y + h / j * net.velocity(now, back, net.lag(now, back, h / j))
-        row = [y]
-        for k, above in enumerate(table, 1):
-            row.append(row[-1] + (row[-1] - above) * (j - k) / k)
-        table = row
-        if j == 1:
+    def at(t: float) -> np.ndarray:
+        return mix(_through(times[: order + 1], t))[0]
+
+    def above(t: float) -> float:
+        return np.log(net.loss(net.state(at(t))) / stop)
+
+    while outcome == "finished" and times[0] < t1 and np.linalg.norm(s.error) > settled:
+        h = t1 - times[0] if times[0] + 1.001 * h > t1 else h
+        t = times[0] + h
+        # Where the past points to, by polynomials of some orders, and the formula's part that is known.
+        orders = list(range(max(1, order - 1), min(_ORDER, order + 1, len(times) - 1) + 1)) or [0]
+        known, step = _formula(times[:order], t)
+        place = orders.index(min(order, len(times) - 1))
+        slot = next(k for k in range(len(net.past)) if k not in rows)
+        net.past[slot] = mix(_through(times[: orders[place] + 1], t))[0]
+        if check:
+            ahead = net.state(net.past[slot])
+        else:
+            before = net.past.shape[1]
+            view, left = net.hold(slot, 1 / max(t1 - t, 1e-3 * t1), residual)
+            ahead = view.state
+            if net.past.shape[1] > before:
+                leaks, leak, change = leaks + (leak + residual * change) ** 2, 0.0, 0.0
+        *guesses, known = mix(*(_through(times[: k + 1], t) for k in orders), known)
+        # One step of Newton's method.
+        new = net.lag(ahead, step, ahead.error - net.pushed(ahead, known - guesses[place]))
+        new = known + step * net.velocity(ahead, new)
+        scale = np.maximum(net.norms(new), net.unit)
+        wrong = {}  # local errors, in tolerances
+        for k, guess in zip(orders, guesses, strict=True):
+            part = 1 / (np.sum(1 / (t - times[:k])) * (t - times[k])) if k else 0.5
+            wrong[max(k, 1)] = part * (net.norms(new - guess) / scale).max() / tolerance
+        steps += 1
+        if steps == max_steps:
+            outcome = "step limit"
+        if not wrong[order] < 1:
+            same = 0
+            finite = np.isfinite(wrong[order])
+            h *= np.clip(0.8 * wrong[order] ** (-1 / (order + 1)), 0.2, 0.8) if finite else 0.1
+            outcome = "failed" if h < 1e-14 * t1 else outcome
             continue
-        scale = np.maximum(np.sqrt(np.add.reduceat(row[-1] ** 2, net.at[:-1])), unit)
-        before, error = error, (np.sqrt(np.add.reduceat((row[-1] - row[-2]) ** 2, net.at[:-1])) / scale).max()
-        error = error / tolerance
-        if not np.isfinite(error):
-            return None, h / 10
-        sizes.append(h * min(4.0, 0.9 * (0.7 / max(error, 1e-12)) ** (1 / j)))
-        work.append((2 + j * (j - 1) / 2) / sizes[-1])
-        if error < 1 or (j > 3 and error > before):
-            break
-    best = int(np.argmin(work))
-    if error >= 1:
-        return None, min(sizes[best], h / 2)
-    more = (2 + j * (j + 1) / 2) / (2 + j * (j - 1) / 2)  # the next column may do better
-    return table[-1], sizes[best] * (more if best == len(work) - 1 and j < _COLUMNS else 1.0)
+        change += (net.norms(new - net.past[rows[0]]) / scale).max()
+        local += wrong[order] * tolerance
+        if check:
+            check -= 1
+        else:
+            leak, change, check = leak + left * change, 0.0, _REST * (left < 0.4 * residual)
+        net.past[slot], rows, times = new, [slot, *rows], np.concatenate([[t], times])
+        rate = t * np.linalg.norm(ahead.error - s.error) / (t - times[1]) / net.whole
+        error = max(error, (1 + rate) * (_LOCAL * local + _LEFT * (leaks + leak**2) ** 0.5))
+        s, same = ahead, same + 1
+        if net.loss(s) <= stop and above(t) <= 0:
+            end: Any = brentq(above, times[1], t, xtol=1e-12 * t) if above(times[1]) > 0 else times[1]
+            net.past[slot], times[0], outcome = at(end), end, "stopped"
+        while len(kept) < len(ts) and ts[len(kept)] <= times[0]:
+            y = at(ts[len(kept)])
+            kept.append((keep(net, y), net.loss(net.state(y))))
+        if same > order:
+            order = max(wrong, key=lambda k: wrong[k] ** (-1 / (k + 1)))
+            factor = 0.8 * max(wrong[order], 1e-10) ** (-1 / (order + 1))
+            h, same = (h * min(factor, 2.0), 0) if not 0.9 < factor < 1.1 else (h, same)
+        times, rows = times[: order + 2], rows[: order + 2]
+        if net.past.shape[1] > _OLD * size:
+            net.forget(slot, 1 / max(t1 - t, 1e-3 * t1), _FORGET * residual)
+            size, check = net.past.shape[1], 0
+    last = net.past[rows[0]]
+    kept += [(keep(net, last), net.loss(net.state(last)))] * (len(ts) - len(kept))
+    end = t1 if outcome == "finished" else times[0]
+    return Solution(
+        [k for k, _ in kept],
+        np.array([x for _, x in kept]),
+        end,
+        steps,
+        outcome,
+        error,
+    )
 
 
-class Followed(NamedTuple):
-    """A run: its network in small spaces at saved times, its error as it is stated, and how it went."""
+def _formula(times: np.ndarray, t: float) -> tuple[np.ndarray, float]:
+    """Backward differentiation at time t: weights of the past, and of the velocity."""
+    step = 1 / np.sum(1 / (t - times))
+    return step * _through(times, t) / (t - times), step
 
-    net: Wide
-    solution: Solution
-    small: Rows
-    sizes: dict[str, int]
-    error: float
+
+def _through(nodes: np.ndarray, t: float) -> np.ndarray:
+    """The value at t of the polynomial through some nodes: weights of its values there."""
+    apart = nodes[:, None] - nodes + np.eye(len(nodes))
+    return np.where(np.eye(len(nodes), dtype=bool), 1.0, t - nodes).prod(axis=1) / apart.prod(axis=1)
 
 
 def follow(
     task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str], ts: np.ndarray, t1: float,
-    width_error: float, stop: float, max_steps: int,
-) -> Followed:  # fmt: skip
-    """Solve with smaller and smaller tolerances until what flows through the edges changes little."""
-    tolerance, seen, error = _FIRST * width_error, None, np.inf
+    width_error: float, stop: float, max_steps: int, full: bool,
+) -> tuple[Solution, dict[str, int]]:  # fmt: skip
+    """Solve, and again with a smaller tolerance while the stated error is too large; kept are weights in
+    small spaces, of the sizes returned, and what full ones gained."""
+
+    def keep(net: Wide, y: np.ndarray) -> tuple[Rows, Rows]:
+        return net.small(y), {e: net.gain(e, y) for e in net.ends} if full else {}
+
+    tolerance = _FIRST * width_error
     while True:
         net = Wide(task, weights, frozen, np.float32 if width_error >= 1e-3 else np.float64)
-        found = solve(net, ts, t1, tolerance, stop, max_steps)
-        small, sizes = net.small(found.gained)
-        now = net.through(small)
-        if seen is not None:
-            # The error of the coarser one, or more if the two came near to each other by chance.
-            error = np.linalg.norm(now - seen, axis=2).max() / np.linalg.norm(now, axis=2).max()
-            error = max(error, 0.2 * _RESIDUAL * tolerance)
-        lowest = tolerance < 1e-12
-        if error <= width_error or lowest or found.outcome in ("failed", "step limit"):
-            return Followed(net, found, small, sizes, float(error))
-        tolerance *= 0.25 if seen is None else np.clip(0.5 * width_error / error, 0.03, 0.25)
-        seen = now
+        found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
+        if found.error <= width_error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
+            return found, net.spaces
+        tolerance *= 0.8 * width_error / found.error
