@@ -23,6 +23,9 @@ _STABLE = 0.7  # at most this is m lr times the largest eigenvalue
 _SHARE = 1 / 60  # of the error allowed in all, that one stride may make
 _SIDEWAYS = 0.15  # weight of what is missed in directions that change neither norm nor loss: it averages out
 _SAFETY = 3
+_ROUGH = (
+    jnp.float32
+)  # of what corrects the steps: rounding it changes them by 1e-8, and memory limits the speed
 _JUDGED = 3  # nodes from one decision on the length of strides to the next
 _SHARPENED = 32  # nodes from one step of the power iteration to the next
 
@@ -52,12 +55,12 @@ def follow(
         first = n == 0
         initial = jnp.where(first, jnp.maximum(value, tiny), c["initial"])
         per_step = jnp.where(first, 0, 1 / jnp.maximum(m, 1))
-        # Barriers: else both would be computed anew wherever they are used, and kept arrays copied.
-        bend = jax.lax.optimization_barrier((g - c["foreseen"]) * per_step)
-        rate = jax.lax.optimization_barrier(c["rate"] + bend)
+        bend = (g - c["foreseen"].astype(dtype)) * per_step
+        rate = c["rate"].astype(dtype) + bend
         steep = jnp.vdot(g, g)
         fall = -lr * (steep - (steep - c["steep"]) * per_step / 4)  # of the loss per step
         between = _cubic(ticks * per_step, m, c["value"], c["fall"], value, fall)
+        between = jnp.where(ticks > 0, between, c["value"])  # even if this one is not finite
         losses = jax.lax.dynamic_update_slice(c["losses"], between, (n - c["m"],)).at[n].set(value)
 
         def judge() -> Any:
@@ -70,7 +73,7 @@ def follow(
             ])  # fmt: skip
             longer = 0.9 * (_SHARE * error / jnp.maximum(lr * m**2 / 2 * bent.max(), tiny)) ** (1 / 3)
             wanted = (c["wanted"] * jnp.clip(longer, 0.5, 2)).astype(c["wanted"].dtype)
-            stated = _SAFETY * jnp.sqrt(steep * jnp.vdot(c["missed"], c["missed"])) / initial
+            stated = _SAFETY * jnp.sqrt(steep * jnp.sum(c["missed"].astype(dtype) ** 2)) / initial
             grown = jnp.maximum(_ratio(size, c["size"]), _ratio(steepest, c["steepest"]))
             stated = jnp.maximum(c["stated"], stated)
             return jnp.clip(wanted, 1, LONGEST), stated, size, steepest, jnp.sqrt(grown)
@@ -88,9 +91,9 @@ def follow(
             "n": jnp.where(going, n + ahead, n),
             "m": ahead,
             "s": s - lr * (k * g + k * (k - 1) / 2 * rate),
-            "foreseen": g + k * rate,
-            "rate": rate,
-            "missed": grown * c["missed"] - lr * m * (m - 1) / 2 * bend,
+            "foreseen": (g + k * rate).astype(_ROUGH),
+            "rate": rate.astype(_ROUGH),
+            "missed": (grown * c["missed"] - lr * m * (m - 1) / 2 * bend).astype(_ROUGH),
             "wanted": wanted,
             "stated": stated,
             "size": size,
@@ -123,7 +126,7 @@ def follow(
         c = jax.lax.while_loop(here, some, c)
         return c, keep(c["s"])
 
-    zero, count, none = jnp.zeros((), dtype), jnp.zeros((), int), jnp.zeros_like(start)
+    zero, count, none = jnp.zeros((), dtype), jnp.zeros((), int), jnp.zeros(start.shape, _ROUGH)
     c = {
         "n": count, "m": count, "wanted": count + 1, "stable": count + 1, "gradients": count, "due": count,
         "s": start, "foreseen": none, "rate": none, "missed": none, "going": jnp.array(True),
