@@ -18,6 +18,7 @@ from neuralrace.errors import InputError, array, integer, known, number
 from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
 from neuralrace.stack import Program, Stack, row_blocks, some_rows
+from neuralrace.strides import follow as follow_strides
 from neuralrace.subspace import Frames, closed_frames, expand, shrink, turnable
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
@@ -130,6 +131,7 @@ def descend(
     momentum: float = 0.0,
     optimizer: Any = "sgd",
     stop_loss: float | None = None,
+    stride_error: float | None = None,
     frozen: Iterable[str] = (),
     record: Record | None = None,
     save_weights: bool = True,
@@ -144,6 +146,11 @@ def descend(
     shuffles anew each epoch (what does not fill a batch waits for the next epoch); `loss` at the saved
     times is then still that of all samples. A task that holds its samples context by context takes the same
     rows from every context. The rest is as in `flow`.
+
+    With `stride_error` full-batch descent takes strides of several steps: gradients are computed at some
+    steps and extrapolated in between, so that the loss at any step is wrong by no more than about this share
+    of the initial loss. `settings` of the result state an estimate of the error, and how many gradients there
+    were (docs/network.md has what this does and does not say).
     """
     lr, steps = number("lr", lr, above=0), integer("steps", steps)
     number("momentum", momentum, least=0)
@@ -153,6 +160,19 @@ def descend(
         raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
     if momentum and optimizer != "sgd":
         raise InputError("momentum goes with optimizer='sgd'")
+    if stride_error is not None:
+        stride_error = number("stride_error", stride_error, above=0)
+        plain = {"batch_size": None, "momentum": 0, "optimizer": "sgd", "stop_loss": None}
+        given = {
+            "batch_size": batch_size,
+            "momentum": momentum,
+            "optimizer": optimizer,
+            "stop_loss": stop_loss,
+        }
+        for name, value in given.items():
+            if value != plain[name]:
+                text = f"{name} must be {plain[name]!r}, got {value!r}"
+                raise InputError(f"stride_error is for plain descent with all samples: {text}")
     saves = _save_steps(steps, save, lr)
     stop = -np.inf if stop_loss is None else number("stop_loss", stop_loss, above=0)
     key_seed = integer("seed", seed, least=0)
@@ -166,25 +186,26 @@ def descend(
             raise InputError(f"batch_size must be at most the number of samples, {n}; got {size}")
         batch, samples = (made.stack, size, n), run.typed(made.data)
     with precision(dtype):
-        bar = _Bar(len(saves) * len(run.start), bool(progress))
-        end, states, kept, losses = _loop(
-            run.program.stack,
-            loss,
-            (optimizer, momentum),
-            batch,
-            run.recorder(record, save_weights),
-            bar if progress else None,
-            steps,
-            jnp.asarray(run.start),
-            run.data,
-            samples,
-            jnp.asarray(saves, jnp.int32),
-            lr,
-            stop,
-            run.mask,
-            run.lift,
-            jax.random.key(key_seed),
-        )
+        bar = _Bar((len(saves) + (stride_error is not None)) * len(run.start), bool(progress))
+        recorder, shown = run.recorder(record, save_weights), bar if progress else None
+        start, at = jnp.asarray(run.start), jnp.asarray(saves, jnp.int32)
+        strides: dict[str, Any] = {}
+        if stride_error is None:
+            end, states, kept, losses = _loop(
+                run.program.stack, loss, (optimizer, momentum), batch, recorder, shown, steps,
+                start, run.data, samples, at, lr, stop, run.mask, run.lift, jax.random.key(key_seed),
+            )  # fmt: skip
+        else:
+            end, states, kept, losses, *found = _strides(
+                run.program.stack, loss, recorder, shown, steps,
+                start, run.data, at, lr, run.mask, run.lift, stride_error,
+            )  # fmt: skip
+            gradients, estimate = (np.asarray(v).tolist() for v in found)
+            strides = {
+                "stride_error": stride_error,
+                "stride_error_estimate": estimate,
+                "gradients": gradients,
+            }
         jax.effects_barrier()
         bar.close()
     end, losses = np.asarray(end), np.asarray(losses, float)
@@ -197,6 +218,12 @@ def descend(
             outcomes.append(f"reached loss {stop_loss:g} at step {at}, t = {lr * at:g}")
         else:
             outcomes.append(f"finished after {at} steps, t = {lr * at:g}")
+        if strides and not strides["stride_error_estimate"][k] <= stride_error:
+            outcomes[-1] += (
+                f"; stride error {strides['stride_error_estimate'][k]:.2g}, above {stride_error:g}"
+            )
+    if strides and not run.many:
+        strides |= {n: strides[n][0] for n in ("stride_error_estimate", "gradients")}
     settings = {
         "method": "descend",
         "lr": lr,
@@ -206,6 +233,7 @@ def descend(
         "optimizer": optimizer if isinstance(optimizer, str) else "optax",
         "stop_loss": stop_loss,
         "seed": seed,
+        **strides,
     }
     last = np.searchsorted(saves, end)
     return run.trajectory(lr * saves, lr * end, last, outcomes, states, kept, losses, settings)
@@ -628,6 +656,25 @@ def _loop(
             # A run that ended keeps the loss it ended with.
             values = jnp.where(saves < end, losses[saves], final)
         return end, values, kept, losses
+
+    return _each(one, start, lift)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def _strides(
+    stack: Stack, kind: str, recorder: Recorder, bar: Any, steps: int,
+    start: Any, data: Any, saves: Any, lr: Any, mask: Any, lift: Any, error: Any,
+) -> Any:  # fmt: skip
+    value = lambda w: stack.loss(w, data, kind)  # noqa: E731
+
+    def one(start: Any, lift: Any) -> Any:
+        def keep(w: Any) -> Any:
+            if bar is not None:
+                jax.debug.callback(bar.step)
+            return recorder(w, lift)
+
+        end, kept, losses, *found = follow_strides(value, mask, keep, steps, start, saves, lr, error)
+        return end, losses[saves], kept, losses, *found
 
     return _each(one, start, lift)
 
