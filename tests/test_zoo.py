@@ -125,7 +125,7 @@ def test_factors_of_updates_equal_updates():
 
 @pytest.mark.parametrize("activation", ACTIVATE)
 def test_sums_in_any_order_are_as_exact(activation):
-    # What lets the compiler order sums must take no digits from activations and initial weights.
+    # What lets the compiler order sums must take no digits from activations.
     network = Network(2, zoo.LARGE, activation)
     x, y = two_points()
     run = train(network, x, y, 0.05, 20, 3, dtype=np.float64)
@@ -134,6 +134,15 @@ def test_sums_in_any_order_are_as_exact(activation):
         dh2, _, _, loss = jax.jit(partial(zoo._plain, network, "sgd", 20, 1.0, 0.05))(*given)
     assert np.allclose(run.dh2[0].T, dh2, rtol=1e-11)
     assert np.allclose(run.loss[0], loss, rtol=1e-11)
+
+
+def test_initial_weights_are_those_of_the_network():
+    network, (x, y) = Network(10, zoo.LARGE), two_points()
+    run = train(network, x, y, 0.01, 1)
+    with jax.enable_x64(False):
+        weights, biases = network.start(jax.random.split(jax.random.key(0))[0], 1, 1)
+    groups = ([np.asarray(v, float) for v in group] for group in (weights, biases))
+    assert np.allclose(run.dh2[0, :, 0], measures(network, *groups, x, y)[0], rtol=3e-6)
 
 
 @pytest.mark.parametrize("rows", [3, zoo.LARGE])
