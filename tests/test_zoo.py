@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -120,6 +121,47 @@ def test_factors_of_updates_equal_updates():
     for found, expected in ((run.dy2, dy2), (run.w, w), (run.loss, loss)):
         assert np.allclose(found, expected, rtol=1e-9, atol=1e-13)
     assert not np.allclose(run.loss[0], run.loss[1])
+
+
+@pytest.mark.parametrize("activation", ACTIVATE)
+def test_sums_in_any_order_are_as_exact(activation):
+    # What lets the compiler order sums must take no digits from activations.
+    network = Network(2, zoo.LARGE, activation)
+    x, y = two_points()
+    run = train(network, x, y, 0.05, 20, 3, dtype=np.float64)
+    with jax.enable_x64(True):
+        given = jnp.uint32(3), jnp.asarray(x), jnp.asarray(y)
+        dh2, _, _, loss = jax.jit(partial(zoo._plain, network, "sgd", 20, 1.0, 0.05))(*given)
+    assert np.allclose(run.dh2[0].T, dh2, rtol=1e-11)
+    assert np.allclose(run.loss[0], loss, rtol=1e-11)
+
+
+def test_initial_weights_are_those_of_the_network():
+    network, (x, y) = Network(10, zoo.LARGE), two_points()
+    run = train(network, x, y, 0.01, 1)
+    with jax.enable_x64(False):
+        weights, biases = network.start(jax.random.split(jax.random.key(0))[0], 1, 1)
+    groups = ([np.asarray(v, float) for v in group] for group in (weights, biases))
+    assert np.allclose(run.dh2[0, :, 0], measures(network, *groups, x, y)[0], rtol=3e-6)
+
+
+@pytest.mark.parametrize("rows", [3, zoo.LARGE])
+def test_rows_times_a_transpose(rows):
+    draw = np.random.default_rng(0)
+    g, w = (draw.normal(size=(n, 70)).astype(np.float32) for n in (2, rows))
+    back = jax.jit(zoo._back, compiler_options=zoo.COMPILER)
+    assert np.allclose(back(g, w), g @ w.T, rtol=1e-5, atol=1e-5)
+    for wrong in (np.nan, np.inf):
+        g[1, 5] = wrong
+        assert not np.isfinite(back(g, w)[1]).any()
+        assert np.isfinite(back(g, w)[0]).all()
+
+
+def test_wide_networks_that_diverge_are_not_finite():
+    run = train(Network(3, zoo.LARGE, gain=3.0), *two_points(), 10.0, 40)
+    assert np.isfinite(run.loss[0, 0])
+    assert not np.isfinite(run.loss[0, -1])
+    assert not np.isfinite(run.dh2[0, :, -1]).any()
 
 
 def test_runs_side_by_side_as_on_a_gpu():

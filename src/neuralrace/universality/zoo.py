@@ -27,6 +27,10 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 OPTIMISERS = ("sgd", "adam")
 BLOCK = 16  # steps between two changes of the stored weights
 LARGE = 200  # units
+# Sums in any order, or the one pass of `_back` would go number by number; for a CPU.
+HONOUR = ("nans", "infs", "division", "functions")
+COMPILER = {"xla_cpu_enable_fast_math": True, "xla_cpu_prefer_vector_width": 512}
+COMPILER |= {f"xla_cpu_fast_math_honor_{kind}": True for kind in HONOUR}
 
 
 @dataclass(frozen=True)
@@ -227,13 +231,35 @@ def train(
     return Training(network, lr * np.arange(steps + 1), dh2.swapaxes(1, 2), dy2, w, loss, dx, dy)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
 def _train(network: Network, optimiser: str, steps: int, runs: Any, gain: Any, lr: Any) -> Any:
-    quick = optimiser == "sgd" and not network.channels
-    one = partial(_low_rank if quick else _plain, network, optimiser, steps, gain, lr)
+    if optimiser == "adam" or network.channels or jax.default_backend() != "cpu":
+        return _compiled(network, optimiser, steps, runs, gain, lr)
+    found = []
+    for run in zip(*runs, strict=True):
+        start = _start(network, gain, *run)
+        # Fetched one by one, as weights of runs to come would else wait in memory.
+        found.append(jax.device_get(_quick(network, steps, gain, lr, *run, start)))
+    return jax.tree.map(lambda *v: np.stack(v), *found)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _compiled(network: Network, optimiser: str, steps: int, runs: Any, gain: Any, lr: Any) -> Any:
+    rule = _plain if optimiser == "adam" or network.channels else _low_rank
+    one = partial(rule, network, optimiser, steps, gain, lr)
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda run: one(*run), runs)
     return jax.vmap(one)(*runs)
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(network: Network, gain: Any, seed: Any, x: Any, y: Any) -> Any:
+    """What `COMPILER` would draw with less precision."""
+    return network.start(jax.random.split(jax.random.key(seed))[0], x.shape[1], y.shape[1], gain)
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=COMPILER)
+def _quick(network: Network, steps: int, gain: Any, lr: Any, *run: Any) -> Any:
+    return _low_rank(network, "sgd", steps, gain, lr, *run)
 
 
 def _measured(layers: list[Any], y: Any) -> tuple[Any, ...]:
@@ -272,12 +298,14 @@ def _plain(
     return jax.lax.scan(step, (weights, rule.init(weights)), jnp.arange(steps + 1))[1]
 
 
-def _low_rank(network: Network, _: str, steps: int, gain: Any, lr: Any, seed: Any, x: Any, y: Any) -> Any:
+def _low_rank(
+    network: Network, _: str, steps: int, gain: Any, lr: Any, seed: Any, x: Any, y: Any, start: Any = None
+) -> Any:  # fmt: skip
     """Descent of a fully connected network. What takes time is to move the weights between hidden layers
     through memory, and an update has rank two: factors of updates are kept, and added to the weights once
     per block of steps. `taps` are zeros added to what enters a layer, slopes by them the second factor."""
     first, noise = jax.random.split(jax.random.key(seed))
-    (into, *weights, out), biases = network.start(first, x.shape[1], y.shape[1], gain)
+    (into, *weights, out), biases = start or network.start(first, x.shape[1], y.shape[1], gain)
 
     def block(carry: Any, start: Any) -> Any:
         weights, small = carry
@@ -327,8 +355,14 @@ def _times(h: Any, w: Any) -> Any:
 
 @jax.custom_vjp
 def _back(g: Any, w: Any) -> Any:
-    """g @ w.T for few rows; if w is large one by one, as a product of matrices would copy it on a CPU."""
-    return g @ w.T if len(w) < LARGE else jnp.stack([w @ row for row in g])
+    """g @ w.T for few rows. A product of matrices would copy a large w on a CPU, and one row after the other
+    read it as often: all sums are taken in one pass."""
+    if len(w) < LARGE:
+        return g @ w.T
+    if jax.default_backend() != "cpu":
+        return jnp.stack([w @ row for row in g])
+    add = lambda a, b: tuple(p + q for p, q in zip(a, b, strict=True))  # noqa: E731
+    return jnp.stack(jax.lax.reduce(tuple(row * w for row in g), (g.dtype.type(0),) * len(g), add, (1,)))
 
 
 _times.defvjp(lambda h, w: (h @ w, w), lambda w, g: (_back(g, w), jnp.zeros_like(w)))
