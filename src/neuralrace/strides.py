@@ -23,9 +23,8 @@ _STABLE = 0.7  # at most this is m lr times the largest eigenvalue
 _SHARE = 1 / 60  # of the error allowed in all, that one stride may make
 _SIDEWAYS = 0.15  # weight of what is missed in directions that change neither norm nor loss: it averages out
 _SAFETY = 3
-_ROUGH = (
-    jnp.float32
-)  # of what corrects the steps: rounding it changes them by 1e-8, and memory limits the speed
+# Of what corrects the steps: rounding it changes them by 1e-8, and memory limits the speed.
+_ROUGH = jnp.float32
 _JUDGED = 3  # nodes from one decision on the length of strides to the next
 _SHARPENED = 32  # nodes from one step of the power iteration to the next
 

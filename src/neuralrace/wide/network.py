@@ -427,9 +427,10 @@ class Wide:
         return View(s, speed, (s.ahead, weighed), dict(zip(self.ends, scale.tolist(), strict=True)))
 
     def leaving(self, view: View) -> float:
-        """How much leaves the frames, at most: the sum of what does on the way to any node."""
+        """How much leaves the frames: the sum of what does on the way to a node, over contexts, at most."""
         most = 0.0
         for end, (side, onward) in enumerate(zip(self.sides, self.sides[::-1], strict=True)):
+            total: dict[str, float] = dict.fromkeys(side.frames, 0.0)
             for k, routes in enumerate(side.routes):
                 signals, other = view.signals[end][k], view.signals[1 - end][k]
                 sums: dict[str, float] = {}
@@ -446,7 +447,8 @@ class Wide:
                         if side is self.ahead:
                             sizes.append(_norm(self._effect(k, v, view.state)) / self.whole)
                         sums[v] += max(sizes, default=0.0)
-                        most = max(most, sums[v])
+                        total[v] += sums[v]
+            most = max(most, *total.values(), 0.0)
         return most
 
     def _through(self, side: Side, k: int, v: str, signals: Signals, products: Rows, gained: Any) -> Any:

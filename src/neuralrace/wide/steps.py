@@ -13,13 +13,14 @@ from neuralrace.wide.network import Rows, Wide
 
 _ORDER = 6  # highest of the formulas
 _RESIDUAL = 2000.0  # tolerated residual, in tolerances of the steps
+_SLOW = 0.1  # velocities count at least as much as takes weights so far, in the time left
 _REST = 3  # steps without a look at the residual where it is small
 _FORGET = 1e-4  # share of the tolerated residual down to which directions are kept
 _OLD = 6.0  # growth of the small weights at which frames forget
-_FIRST = 5e-3  # first tolerance of the steps, in tolerances of the result
+_FIRST = 2e-3  # first tolerance of the steps, in tolerances of the result
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
-_LOCAL = 0.5
-_LEFT = 0.06
+_LOCAL = 1.0
+_LEFT = 0.12
 
 
 class Solution(NamedTuple):
@@ -89,7 +90,7 @@ def solve(
             ahead = net.state(net.past[slot])
         else:
             before = net.past.shape[1]
-            view, left = net.hold(slot, 1 / max(t1 - t, 1e-3 * t1), residual)
+            view, left = net.hold(slot, _SLOW / max(t1 - t, 1e-3 * t1), residual)
             ahead = view.state
             if net.past.shape[1] > before:
                 leaks, leak, change = leaks + (leak + residual * change) ** 2, 0.0, 0.0
@@ -111,7 +112,9 @@ def solve(
             h *= np.clip(0.8 * wrong[order] ** (-1 / (order + 1)), 0.2, 0.8) if finite else 0.1
             outcome = "failed" if h < 1e-14 * t1 else outcome
             continue
-        change += (net.norms(new - net.past[rows[0]]) / scale).max()
+        # What leaves is in units of the velocity, or of a least one.
+        moved = np.maximum(net.norms(new - net.past[rows[0]]), h * np.array(list(view.scale.values())))
+        change += (moved / scale).max()
         local += wrong[order] * tolerance
         if check:
             check -= 1
@@ -133,7 +136,7 @@ def solve(
             h, same = (h * min(factor, 2.0), 0) if not 0.9 < factor < 1.1 else (h, same)
         times, rows = times[: order + 2], rows[: order + 2]
         if net.past.shape[1] > _OLD * size:
-            net.forget(slot, 1 / max(t1 - t, 1e-3 * t1), _FORGET * residual)
+            net.forget(slot, _SLOW / max(t1 - t, 1e-3 * t1), _FORGET * residual)
             size, check = net.past.shape[1], 0
     last = net.past[rows[0]]
     kept += [(keep(net, last), net.loss(net.state(last)))] * (len(ts) - len(kept))
