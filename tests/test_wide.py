@@ -8,7 +8,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.wide import Wide
+from neuralrace.wide import Wide, solve
 
 
 def case(seed: int, width: int = 50):
@@ -183,6 +183,25 @@ def test_errors_that_stay_do_not_fill_the_frames():
     assert wide.outcome == "finished at t = 3000"
     assert wide.loss[-1] > 0.1 * wide.loss[0]
     assert wide.settings["solver_steps"][0] < 500
+
+
+def test_forgetting_changes_nothing():
+    """Velocities of contexts may cancel where their signals do not: frames must keep all of these."""
+    task, weights = case(103, 40)
+    net = Wide(task, weights)
+    solve(net, np.array([0.0, 30.0]), 30.0, 1e-6, lambda net, y: None)
+    row = int(np.argmax(np.abs(net.past).sum(axis=1)))
+
+    def state():
+        view = net.view(net.past[row], 0.0)
+        weights = np.concatenate([net.gain(e, net.past[row]).ravel() for e in net.ends])
+        return weights, net.kernel(view.state), view.state.error, np.array(net.leaving(view))
+
+    before, size = state(), net.past.shape[1]
+    net.forget(row, 0.0, 1e-8)
+    assert net.past.shape[1] < 0.9 * size
+    for old, new in zip(before, state(), strict=True):
+        assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
 
 
 def test_frames_end_at_the_size_of_their_nodes():
