@@ -10,7 +10,7 @@ import neuralrace as nr
 from tests import oracles
 from tests.strategies import data, graphs, random_weights
 
-few = settings(max_examples=4, deadline=None, derandomize=True)
+few = settings(max_examples=8, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -12,7 +12,7 @@ from neuralrace.network import program
 from tests import oracles
 from tests.strategies import data, graphs, random_weights
 
-few = settings(max_examples=8, deadline=None, derandomize=True)
+few = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -162,16 +162,12 @@ def descend(
         raise InputError("momentum goes with optimizer='sgd'")
     if stride_error is not None:
         stride_error = number("stride_error", stride_error, above=0)
-        plain = {"batch_size": None, "momentum": 0, "optimizer": "sgd", "stop_loss": None}
-        given = {
-            "batch_size": batch_size,
-            "momentum": momentum,
-            "optimizer": optimizer,
-            "stop_loss": stop_loss,
-        }
-        for name, value in given.items():
-            if value != plain[name]:
-                text = f"{name} must be {plain[name]!r}, got {value!r}"
+        for name, value, plain in (
+            ("batch_size", batch_size, None), ("momentum", momentum, 0),
+            ("optimizer", optimizer, "sgd"), ("stop_loss", stop_loss, None),
+        ):  # fmt: skip
+            if value != plain:
+                text = f"{name} must be {plain!r}, got {value!r}"
                 raise InputError(f"stride_error is for plain descent with all samples: {text}")
     saves = _save_steps(steps, save, lr)
     stop = -np.inf if stop_loss is None else number("stop_loss", stop_loss, above=0)

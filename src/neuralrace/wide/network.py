@@ -72,8 +72,8 @@ class View(NamedTuple):
 
 
 class Wide:
-    """The network of one run, in the frames that it has so far; `past` has its small weights at some times,
-    the last one first."""
+    """The network of one run, in the frames that it has so far; rows of `past` are its small weights at some
+    times."""
 
     def __init__(
         self, task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str] = (), dtype: Any = float
@@ -89,8 +89,6 @@ class Wide:
         self.n_outputs = int(cut[-1])
         self.starts = np.cumsum([0, *(c.rows for c in self.contexts)])
         self.eye = np.eye(self.n_outputs)
-        targets = [y for c in self.contexts for y in c.targets.values()]
-        self.whole = max(np.sqrt(sum(np.vdot(y, y) for y in targets)), 1e-300)
         turned = {e: (t, s) for e, (s, t) in self.ends.items()}
         self.ahead = Side(self.ends, order, self.weights)
         self.behind = Side(turned, order[::-1], {e: w.T for e, w in self.weights.items()})
@@ -137,6 +135,9 @@ class Wide:
                     )
             self._products()
             self.restate({})
+        # The size of outputs: of targets, or of the first errors where these are larger.
+        targets = sum(float(np.vdot(y, y)) for c in self.contexts for y in c.targets.values())
+        self.whole = max(targets**0.5, _norm(self.state(self.past[0]).error), 1e-300)
 
     def _edges(self, c: Context, order: list[str]) -> dict[str, Any]:
         """Gates of the edges through which anything flows from inputs to targets."""
@@ -231,7 +232,7 @@ class Wide:
         found: list[Rows] = [{}, {}]
         for end, side in enumerate(self.sides):
             for v in side.frames:
-                parts = [past[e][row] if end == 0 else past[e][row].T for e in self.sides[end].out[v]]
+                parts = [past[e][row] if end == 0 else past[e][row].T for e in side.out[v]]
                 parts = [x / max(_norm(x), 1e-300) for x in parts]
                 for k, routes in enumerate(side.routes):
                     if v in routes:
@@ -330,12 +331,12 @@ class Wide:
                     part, more = seen[s] * side.kept[e], seen[s] * w[e]
                 else:
                     part, more = seen[s] @ side.kept[e].T, seen[s] @ w[e]
-                total = times(gate, part) if total is None else total + times(gate, part)
-                gained = times(gate, more) if gained is None else gained + times(gate, more)
+                total = _times(gate, part) if total is None else total + _times(gate, part)
+                gained = _times(gate, more) if gained is None else gained + _times(gate, more)
             if gained is not None:
                 total = total + (gained @ side.cross[v].T if v in side.cross else gained)
-                added[v] = times(gates.get(v, 1.0), gained)
-            seen[v] = times(gates.get(v, 1.0), total)
+                added[v] = _times(gates.get(v, 1.0), gained)
+            seen[v] = _times(gates.get(v, 1.0), total)
         return Signals(seen, added)
 
     def loss(self, s: State) -> float:
@@ -351,7 +352,7 @@ class Wide:
             rows = self._rows(error, k)
             for e, gate in self.open[k].items():
                 source, target = self.ends[e]
-                f, b = ahead.seen[source], times(gate, rows @ behind.seen[target])
+                f, b = ahead.seen[source], _times(gate, rows @ behind.seen[target])
                 views[e][...] += (b * f).sum(0) if views[e].ndim == 1 else b.T @ f
         return out
 
@@ -362,7 +363,7 @@ class Wide:
             rows = self._rows(out, k)
             for e, gate in self.open[k].items():
                 source, target = self.ends[e]
-                f, b = ahead.seen[source], times(gate, behind.seen[target])
+                f, b = ahead.seen[source], _times(gate, behind.seen[target])
                 rows += (f * views[e]) @ b.T if views[e].ndim == 1 else f @ (b @ views[e]).T
         return out
 
@@ -378,8 +379,8 @@ class Wide:
                     if e in gates:
                         source, target = self.ends[e]
                         f, f2 = s.ahead[k].seen[source], s.ahead[other].seen[source]
-                        b = times(gate, s.behind[k].seen[target])
-                        b2 = times(gates[e], s.behind[other].seen[target])
+                        b = _times(gate, s.behind[k].seen[target])
+                        b2 = _times(gates[e], s.behind[other].seen[target])
                         if self.weights[e].ndim == 1:
                             block = block + np.einsum("ni,oi,mi,pi->nmop", f, b, f2, b2)
                         else:
@@ -453,8 +454,8 @@ class Wide:
 
     def _through(self, side: Side, k: int, v: str, signals: Signals, products: Rows, gained: Any) -> Any:
         """What arrives at a node, through some products of frames with its edges and with its other frame."""
-        total = sum(times(x, _onto(signals.seen[s], products[e])) for e, s, x in side.routes[k][v])
-        return times(self.contexts[k].gates.get(v, 1.0), total) + _onto(signals.added[v], gained)
+        total = sum(_times(x, _onto(signals.seen[s], products[e])) for e, s, x in side.routes[k][v])
+        return _times(self.contexts[k].gates.get(v, 1.0), total) + _onto(signals.added[v], gained)
 
     def _outside(self, side: Side, k: int, v: str, signals: Signals, new: Rows) -> np.ndarray:
         """What arrives at a node and is not in its frame, rows of full size; also by directions just taken in
@@ -465,7 +466,7 @@ class Wide:
             if n in new:
                 sent = side.sent[e]
                 more = new[n] @ sent[:, sent.shape[1] - new[n].shape[1] :].T
-                x = x + times(gate, times(self.contexts[k].gates.get(v, 1.0), more))
+                x = x + _times(gate, _times(self.contexts[k].gates.get(v, 1.0), more))
         return x - (x @ q) @ q.T
 
     def _effect(self, k: int, v: str, s: State) -> np.ndarray:
@@ -502,7 +503,7 @@ class Wide:
         return out
 
 
-def times(gate: Any, v: Any) -> Any:
+def _times(gate: Any, v: Any) -> Any:
     return v if isinstance(gate, float) and gate == 1.0 else gate * v
 
 

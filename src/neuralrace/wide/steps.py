@@ -141,14 +141,8 @@ def solve(
     last = net.past[rows[0]]
     kept += [(keep(net, last), net.loss(net.state(last)))] * (len(ts) - len(kept))
     end = t1 if outcome == "finished" else times[0]
-    return Solution(
-        [k for k, _ in kept],
-        np.array([x for _, x in kept]),
-        end,
-        steps,
-        outcome,
-        error,
-    )
+    states, losses = ([k[i] for k in kept] for i in (0, 1))
+    return Solution(states, np.array(losses), end, steps, outcome, error)
 
 
 def _formula(times: np.ndarray, t: float) -> tuple[np.ndarray, float]:
