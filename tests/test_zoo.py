@@ -123,6 +123,19 @@ def test_factors_of_updates_equal_updates():
     assert not np.allclose(run.loss[0], run.loss[1])
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_steps_at_rest_change_nothing(dropout):
+    network, (x, y), steps = Network(2, 30, "tanh", dropout=dropout), two_points(), 800
+    run = train(network, x, y, 0.1, steps)
+    rests = run.loss[0] == run.loss[0, -1]
+    assert (rests[-200:].all() and not rests[:100].any()) == (dropout == 0)  # dropout does not rest
+    with jax.enable_x64(False):
+        given = jnp.uint32(0), jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
+        dh2, dy2, w, loss = jax.jit(partial(zoo._plain, network, "sgd", steps, 1.0, 0.1))(*given)
+    for found, expected in ((run.dh2[0].T, dh2), (run.dy2[0], dy2), (run.w[0], w), (run.loss[0], loss)):
+        assert np.allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("activation", ACTIVATE)
 def test_sums_in_any_order_are_as_exact(activation):
     # What lets the compiler order sums must take no digits from activations.

@@ -190,7 +190,8 @@ def train(
 
     One run per seed; `x` and `y` may have a leading axis, which is that of runs too. In single precision
     unless `dtype` says otherwise, one after the other on a CPU and side by side on a GPU. What is recorded is
-    of the network without dropout.
+    of the network without dropout. Where outputs are the targets but for rounding, steps on a CPU are no
+    longer taken, as they would change nothing.
 
     >>> x, y = two_points()
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
@@ -343,9 +344,37 @@ def _low_rank(
         (small, ins, outs), kept = jax.lax.scan(step, (small, empty, empty), jnp.arange(BLOCK))
         return ([w + a.T @ b for w, a, b in zip(weights, ins, outs, strict=True)], small), kept
 
-    carry = weights, (into, out, biases)
-    kept = jax.lax.scan(block, carry, jnp.arange(0, steps + 1, BLOCK))[1]
+    carry, starts = (weights, (into, out, biases)), jnp.arange(0, steps + 1, BLOCK)
+    if start is None or network.dropout:
+        kept = jax.lax.scan(block, carry, starts)[1]
+    else:
+        kept = _until_rest(block, carry, starts, _rounding(network.width, y))
     return jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:])[: steps + 1], kept)
+
+
+def _rounding(width: int, y: Any) -> Any:
+    """The loss of outputs that are the targets but for the rounding of a sum over a layer."""
+    return width * jnp.finfo(y.dtype).eps ** 2 * (y**2).sum() / (2 * len(y))
+
+
+def _until_rest(block: Callable[..., Any], carry: Any, starts: Any, least: Any) -> Any:
+    """A scan over blocks that ends where the loss, last of what is kept, falls to `least`: nothing moves any
+    more, and what was kept last stays."""
+
+    def more(state: Any) -> Any:
+        k, _, kept = state
+        return (k < len(starts)) & ((k == 0) | ~(kept[-1][k - 1, -1] <= least))
+
+    def go(state: Any) -> Any:
+        k, carry, kept = state
+        carry, new = block(carry, starts[k])
+        return k + 1, carry, jax.tree.map(lambda rows, row: rows.at[k].set(row), kept, new)
+
+    shapes = jax.eval_shape(block, carry, starts[0])[1]
+    empty = jax.tree.map(lambda v: jnp.zeros((len(starts), *v.shape), v.dtype), shapes)
+    done, _, kept = jax.lax.while_loop(more, go, (0, carry, empty))
+    before = lambda v: (jnp.arange(len(starts)) < done).reshape(-1, *[1] * (v.ndim - 1))  # noqa: E731
+    return jax.tree.map(lambda v: jnp.where(before(v), v, v[done - 1, -1]), kept)
 
 
 @jax.custom_vjp
