@@ -78,6 +78,14 @@ def test_stated_error_bounds_the_true_one():
         assert np.allclose(w[:, 0], [one[e], other[e]])
 
 
+@pytest.mark.parametrize(("seed", "width"), [(11, 40), (410, 73)])
+def test_closed_gates_and_what_frames_do_not_see_of_outputs(seed, width):
+    # Of the first, a path that no sample opens; of the second, outputs miss more than the weights do.
+    task, weights = case(seed, width)
+    wide, true = errors(task, {e: w[None] for e, w in weights.items()}, 1e-3, 60.0)
+    assert true[0] < wide.settings["width_error_estimate"][0] < 1e-3
+
+
 def test_closed_spaces_are_exact():
     task = nr.tasks.hierarchy(3, hidden=80)
     weights = nr.init.gaussian(task.graph, 1e-2)
@@ -234,8 +242,8 @@ def test_frames_end_at_the_size_of_their_nodes():
     task, weights = case(1, 8)
     net = Wide(task, weights)
     for _ in range(9):
-        net.hold(0, 0.0, 1e-30)  # rounding is more than that
-    view, _ = net.hold(0, 0.0, 1e-30)
+        net.grow(0, net.view(net.past[0], 0.0), 0.0, 1e-30)  # rounding is more than that
+    view = net.view(net.past[0], 0.0)
     assert all(q.shape == (task.graph.nodes[v],) * 2 for side in net.sides for v, q in side.frames.items())
     assert np.isclose(net.loss(view.state), nr.loss(task, weights))
 

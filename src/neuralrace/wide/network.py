@@ -16,14 +16,15 @@ Rows = dict[str, np.ndarray]
 
 _DIRECT = 256  # most outputs, over all samples, whose kernel is written down
 _SKETCH = 24  # random directions that estimate the length of what a frame does not hold
-_SPARE = 0.03  # share of the tolerated residual down to which directions are taken in
+_SPARE = 0.01  # share of the tolerated residual down to which directions are taken in
+_SEEN = 4.0  # what the outputs miss at once weighs so much more than what the weights miss for a while
 _AHEAD = 0.1  # how far frames look ahead, as a share of the weights
 
 
 class Side:
     """Signals of one direction: the frames that hold them, and how these pass the initial weights.
 
-    A frame is `(size, k)` with orthonormal columns; where a node has none, its neurons are the frame.
+    A frame is `(k, size)` with orthonormal rows; where a node has none, its neurons are the frame.
     """
 
     def __init__(self, ends: Mapping[str, tuple[str, str]], order: list[str], weights: Rows) -> None:
@@ -37,14 +38,9 @@ class Side:
         self.heard: Rows = {}  # and as a few random directions see it
         self.low: Rows = {}  # a frame, as these see it
         self.cross: Rows = {}  # the frame of the other direction at a node, as the frame of this one sees it
-        # What the frame does not see, as random directions and as the other frame do:
-        self.missed: Rows = {}  # of what is sent through an edge,
-        self.blind: Rows = {}
-        self.apart: Rows = {}  # and of the other frame
-        self.rest: Rows = {}
 
     def width(self, v: str, size: int) -> int:
-        return self.frames[v].shape[1] if v in self.frames else size
+        return len(self.frames[v]) if v in self.frames else size
 
 
 class Signals(NamedTuple):
@@ -105,16 +101,17 @@ class Wide:
                 side.routes.append(into)
         rng, framed = np.random.default_rng(0), turnable(task)
         self.omega = {
-            v: (rng.standard_normal((self.sizes[v], _SKETCH)) / _SKETCH**0.5).astype(dtype) for v in framed
+            v: (rng.standard_normal((_SKETCH, self.sizes[v])) / _SKETCH**0.5).astype(dtype) for v in framed
         }
         self.spaces: dict[str, int] = {}  # dimensions of what comes from the inputs, along every path
         for v in (v for v in order if v in framed):
             came = [self.spaces.get(s, self.sizes[s]) for s, t in self.ends.values() if t == v]
             self.spaces[v] = min(sum(came), self.sizes[v])
         for side in self.sides:
-            side.frames = {v: np.zeros((self.sizes[v], 0), dtype) for v in framed}
-            for e, (s, _) in side.ends.items():
-                side.sent[e] = side.weights[e][:, :0] if s in side.frames else side.weights[e]
+            side.frames = {v: np.zeros((0, self.sizes[v]), dtype) for v in framed}
+            for e, (s, t) in side.ends.items():
+                none = np.zeros((0, self.sizes[t]), dtype)
+                side.sent[e] = none if s in side.frames else side.weights[e].T
         self.at, self.past = np.zeros(1, int), np.zeros((1, 0))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._products()
@@ -153,25 +150,16 @@ class Wide:
 
     # -- frames ------------------------------------------------------------------------------
 
-    def hold(self, row: int, slow: float, most: float) -> tuple[View, float]:
-        """Extend the frames if more than `most` leaves them at one of the past; the signals then, and how
-        much leaves. They take in what leaves them, and what will if all goes on as it does for a while."""
-        view = self.view(self.past[row], slow)
-        left = self.leaving(view)
-        if left > most:
-            self.grow(view, self._later(row, view, slow), _SPARE * most)
-            view = self.view(self.past[row], slow)
-            left = self.leaving(view)
-        return view, left
-
     def _later(self, row: int, view: View, slow: float) -> View:
         """As it will be if all goes on as it does for a while."""
         size = np.maximum(self.norms(self.past[row]), self.unit)
         step = _AHEAD / max((self.norms(view.speed) / size).max(), 1e-300)
         return self.view(self.past[row] + step * view.speed, slow)
 
-    def grow(self, view: View, later: View, least: float) -> None:
-        """Take into the frames what leaves them by more than `least`, and what of it reaches other nodes."""
+    def grow(self, row: int, view: View, slow: float, most: float) -> None:
+        """Take into the frames what leaves them at one of the past, and what will if all goes on as it does
+        for a while, down to a share of `most`, and what of it reaches other nodes."""
+        later, least = self._later(row, view, slow), _SPARE * most
         for end, side in enumerate(self.sides):
             both = [_both(*pair) for pair in zip(view.signals[end], later.signals[end], strict=True)]
             news: list[Rows] = [{} for _ in both]
@@ -183,46 +171,46 @@ class Wide:
                     out = self._outside(side, k, v, signals, new)
                     outside.append((new, out))
                     now, then = np.split(out, 2)
-                    for e, r in self._movers(view, end, k, v).items():
-                        r = r.astype(out.dtype)
-                        rows += [r @ now, view.scale[e] / later.scale[e] * r @ then]
+                    for unit, x in ((view, now), (later, then)):
+                        rows.append(self._movers(view, unit.scale, end, k, v).astype(out.dtype) @ x)
                     if (
                         side is self.ahead
                         and _norm(effect := self._effect(k, v, view.state)) > least * self.whole
                     ):
                         # Signals of the samples whose outputs it would change.
-                        u, size, _ = np.linalg.svd(effect, full_matrices=False)
-                        row = u.T @ now
-                        size = size / self.whole / np.maximum(np.linalg.norm(row, axis=1), 1e-300)
-                        rows.append((size[:, None] * row).astype(out.dtype))
+                        samples, size, _ = np.linalg.svd(effect, full_matrices=False)
+                        now = samples.T @ now
+                        size = size / self.whole / np.maximum(np.linalg.norm(now, axis=1), 1e-300)
+                        rows.append((size[:, None] * now).astype(out.dtype))
                 u = _directions(np.concatenate(rows), least) if rows else np.zeros((0, 0))
                 if len(u):
                     self._take(side, v, u, outside)
         self._products()
         self.restate(self.views(self.past))
 
-    def _movers(self, view: View, end: int, k: int, v: str) -> Rows:
-        """By edges that move with the signals at a node: what these meet there, in units of the velocity."""
-        found, other = {}, self.sides[1 - end]
+    def _movers(self, view: View, scale: dict[str, float], end: int, k: int, v: str) -> np.ndarray:
+        """What the signals at a node meet at the edges that move with them, in units of the velocity: a root
+        of the sum of squares."""
+        n = len(view.signals[end][k].seen[v])
+        square, other = np.zeros((n, n)), self.sides[1 - end]
         for e, far, gate in other.routes[k][v]:
             if e in self.open[k]:
-                x = gate / view.scale[e] * view.signals[1 - end][k].seen[far]
-                found[e] = np.linalg.qr(x.T, "r")
-        return found
+                x = gate / scale[e] * view.signals[1 - end][k].seen[far]
+                square = square + x @ x.T
+        size, u = np.linalg.eigh(square)
+        return np.sqrt(np.maximum(size, 0.0))[:, None] * u.T
 
     def _take(self, side: Side, v: str, u: np.ndarray, outside: list[tuple[Rows, np.ndarray]]) -> None:
         """Take directions, rows of u, into a frame; note the signals outside it that they hold."""
         q = side.frames[v]
-        u = u.T
         for _ in range(2):
-            u = u - q @ (q.T @ u)
-        u = np.linalg.qr(u)[0]
-        u = u[:, : len(q) - q.shape[1]].astype(q.dtype, copy=False)
-        side.frames[v] = np.concatenate([q, u], axis=1)
+            u = u - (u @ q.T) @ q
+        u = np.ascontiguousarray(np.linalg.qr(u.T)[0].T[: q.shape[1] - len(q)], q.dtype)
+        side.frames[v] = _append(q, u)
         for e in side.out[v]:
-            side.sent[e] = np.concatenate([side.sent[e], side.weights[e] @ u], axis=1)
+            side.sent[e] = _append(side.sent[e], _images(side.weights[e], u))
         for new, out in outside:
-            new[v] = out @ u
+            new[v] = out @ u.T
 
     def forget(self, row: int, slow: float, least: float) -> None:
         """Keep of the frames what the weights gained, and of the signals what moves them or reaches the
@@ -236,21 +224,21 @@ class Wide:
                 parts = [x / max(_norm(x), 1e-300) for x in parts]
                 for k, routes in enumerate(side.routes):
                     if v in routes:
-                        movers = self._movers(view, end, k, v).values()
+                        mover = self._movers(view, view.scale, end, k, v)
                         seen = [x.signals[end][k].seen[v] for x in views]
-                        parts += [r @ x for r in movers for x in seen]
+                        parts += [mover @ x for x in seen]
                         if side is self.ahead:
                             parts.append(_norm(view.state.behind[k].seen[v]) / self.whole * seen[0])
                 _, size, turn = np.linalg.svd(np.concatenate(parts), full_matrices=False)
                 found[end][v] = turn[size > least].T
         for end, (side, other) in enumerate((self.sides, self.sides[::-1])):
             for v, turn in found[end].items():
-                side.frames[v] = side.frames[v] @ turn.astype(side.frames[v].dtype)
+                side.frames[v] = turn.T.astype(side.frames[v].dtype) @ side.frames[v]
                 side.cross[v], other.cross[v] = turn.T @ side.cross[v], other.cross[v] @ turn
                 side.low[v] = side.low[v] @ turn
                 for e in side.out[v]:
                     past[e] = past[e] @ turn if end == 0 else turn.T @ past[e]
-                    side.sent[e] = side.sent[e] @ turn.astype(side.sent[e].dtype)
+                    side.sent[e] = turn.T.astype(side.sent[e].dtype) @ side.sent[e]
                     for products in (side.kept, side.met, side.heard):
                         if e in products:
                             products[e] = products[e] @ turn
@@ -272,14 +260,6 @@ class Wide:
                 if q is not None:
                     side.met[e] = _product(side.met.get(e), other.frames[t], side.sent[e])
                     side.heard[e] = _product(side.heard.get(e), self.omega[t], side.sent[e])
-        for side, other in (self.sides, self.sides[::-1]):
-            for v, cross in side.cross.items():
-                side.apart[v] = other.low[v] - side.low[v] @ cross
-                side.rest[v] = np.eye(cross.shape[1]) - cross.T @ cross
-            for e in side.met:
-                t = side.ends[e][1]
-                side.missed[e] = side.heard[e] - side.low[t] @ side.kept[e]
-                side.blind[e] = side.met[e] - side.cross[t].T @ side.kept[e]
 
     def restate(self, past: Rows) -> None:
         """Lay the small weights out anew, with those given in their first rows and columns."""
@@ -438,7 +418,8 @@ class Wide:
                 for v, into in routes.items():
                     sums[v] = max((sums[n] for _, n, _ in into), default=0.0)
                     if v in side.frames:
-                        lost = self._through(side, k, v, signals, side.missed, side.apart[v])
+                        lost = self._arriving(side, k, v, signals, side.heard)
+                        lost += signals.added[v] @ onward.low[v].T - signals.seen[v] @ side.low[v].T
                         # An edge is moved by the signal at one end times what comes from the other.
                         sizes = [
                             abs(gate) * _norm(other.seen[far].T @ lost) / view.scale[e]
@@ -446,41 +427,47 @@ class Wide:
                             if e in self.open[k]
                         ]
                         if side is self.ahead:
-                            sizes.append(_norm(self._effect(k, v, view.state)) / self.whole)
+                            sizes.append(_SEEN * _norm(self._effect(k, v, view.state)) / self.whole)
                         sums[v] += max(sizes, default=0.0)
                         total[v] += sums[v]
             most = max(most, *total.values(), 0.0)
         return most
 
-    def _through(self, side: Side, k: int, v: str, signals: Signals, products: Rows, gained: Any) -> Any:
-        """What arrives at a node, through some products of frames with its edges and with its other frame."""
-        total = sum(_times(x, _onto(signals.seen[s], products[e])) for e, s, x in side.routes[k][v])
-        return _times(self.contexts[k].gates.get(v, 1.0), total) + _onto(signals.added[v], gained)
+    def _arriving(self, side: Side, k: int, v: str, signals: Signals, products: Rows) -> Any:
+        """What arrives at a node through its initial weights, by some products of these with frames."""
+        total = sum(_times(x, signals.seen[s] @ products[e].T) for e, s, x in side.routes[k][v])
+        return _times(self.contexts[k].gates.get(v, 1.0), total)
 
     def _outside(self, side: Side, k: int, v: str, signals: Signals, new: Rows) -> np.ndarray:
         """What arrives at a node and is not in its frame, rows of full size; also by directions just taken in
         at nodes before it, of which `new` has the signals."""
         other, q = self.sides[side is self.ahead], side.frames[v]
-        x = self._through(side, k, v, signals, side.sent, other.frames[v])
+        total: Any = 0.0
         for e, n, gate in side.routes[k][v]:
-            if n in new:
-                sent = side.sent[e]
-                more = new[n] @ sent[:, sent.shape[1] - new[n].shape[1] :].T
-                x = x + _times(gate, _times(self.contexts[k].gates.get(v, 1.0), more))
-        return x - (x @ q) @ q.T
+            seen = np.concatenate([signals.seen[n], new[n]], axis=1) if n in new else signals.seen[n]
+            total = total + _times(gate, seen.astype(q.dtype, copy=False) @ side.sent[e])
+        added = signals.added[v].astype(q.dtype, copy=False)
+        x = _times(self.contexts[k].gates.get(v, 1.0), total) + added @ other.frames[v][: added.shape[1]]
+        return x - (x @ q.T) @ q
 
     def _effect(self, k: int, v: str, s: State) -> np.ndarray:
         """What the outputs miss of what leaves the forward frame of a node, `(samples, outputs)`."""
-        met = self._through(self.ahead, k, v, s.ahead[k], self.ahead.blind, self.ahead.rest[v])
-        return met @ s.behind[k].seen[v].T
+        side, signals = self.ahead, s.ahead[k]
+        met = self._arriving(side, k, v, signals, side.met) + signals.added[v]
+        return (met - signals.seen[v] @ side.cross[v]) @ s.behind[k].seen[v].T
+
+    def unseen(self, s: State) -> float:
+        """What the outputs miss of what leaves the forward frames, relative to their size."""
+        nodes = ((k, v) for k, routes in enumerate(self.ahead.routes) for v in routes if v in self.spaces)
+        return sum(_norm(self._effect(k, v, s)) for k, v in nodes) / self.whole
 
     # -- the network at saved times ----------------------------------------------------------
 
     def gain(self, e: str, moved: np.ndarray) -> np.ndarray:
         """What an edge gained."""
         (s, t), n = self.ends[e], self.views(moved)[e]
-        n = n if t not in self.behind.frames else self.behind.frames[t] @ n
-        return n if s not in self.ahead.frames else n @ self.ahead.frames[s].T
+        n = n if t not in self.behind.frames else self.behind.frames[t].T @ n
+        return n if s not in self.ahead.frames else n @ self.ahead.frames[s]
 
     def small(self, moved: np.ndarray) -> Rows:
         """Weights in the spaces that hold what comes from the inputs, along every path.
@@ -494,11 +481,12 @@ class Wide:
                 s = self.ends[e][0]
                 w, gained = self.weights[e], n[e]
                 if s in spaces:
-                    w, gained = w @ spaces[s].astype(w.dtype), gained @ (self.ahead.frames[s].T @ spaces[s])
-                arriving[e] = w + (self.behind.frames[v] @ gained if v in self.spaces else gained)
+                    w, gained = _images(w, spaces[s]).T, gained @ (self.ahead.frames[s] @ spaces[s].T)
+                arriving[e] = w + (self.behind.frames[v].T @ gained if v in self.spaces else gained)
             if v in self.spaces:
-                spaces[v] = np.linalg.qr(np.concatenate(list(arriving.values()), axis=1))[0]
-                arriving = {e: spaces[v].T @ a for e, a in arriving.items()}
+                q = np.linalg.qr(np.concatenate(list(arriving.values()), axis=1))[0]
+                arriving = {e: q.T @ a for e, a in arriving.items()}
+                spaces[v] = np.ascontiguousarray(q.T, self.weights[next(iter(arriving))].dtype)
             out |= {e: a if self.ends[e][0] else a[:, 0] for e, a in arriving.items()}
         return out
 
@@ -511,28 +499,38 @@ def _both(a: Signals, b: Signals) -> Signals:
     return Signals(*({v: np.concatenate([x, y[v]]) for v, x in p.items()} for p, y in zip(a, b, strict=True)))
 
 
-def _onto(rows: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """Signals in a frame through what became of it, which may know of more columns by now."""
-    return rows.astype(products.dtype, copy=False) @ products[:, : rows.shape[1]].T
-
-
 def _norm(x: np.ndarray) -> float:
     x = x.ravel()
     return float(x @ x) ** 0.5
 
 
+def _append(rows: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Rows and those that come after, with room kept for more: what had been appended to is lost."""
+    n, room = len(rows) + len(new), rows.base
+    if room is None or len(room) < n:
+        room = np.empty((2 * n, rows.shape[1]), rows.dtype)
+        room[: len(rows)] = rows
+    room[len(rows) : n] = new
+    return room[:n]
+
+
+def _images(w: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """`u w^T` for few rows, in the order in which BLAS is fastest."""
+    return (w @ u.T).T if w.dtype == np.float32 and w.flags.c_contiguous else u @ w.T
+
+
 def _product(old: np.ndarray | None, left: np.ndarray | None, right: np.ndarray) -> np.ndarray:
-    """`left^T right`, of which the first rows and columns may be known."""
+    """`left right^T`, of which the first rows and columns may be known."""
     if left is None:
-        return right.astype(float, copy=False)
+        return right.T.astype(float)
     if old is None:
-        return (left.T @ right).astype(float)
-    (k, m), out = old.shape, np.empty((left.shape[1], right.shape[1]))
+        return (left @ right.T).astype(float)
+    (k, m), out = old.shape, np.empty((len(left), len(right)))
     if out.shape == old.shape:
         return old
     out[:k, :m] = old
-    out[:, m:] = left.T @ right[:, m:]
-    out[k:, :m] = left[:, k:].T @ right[:, :m]
+    out[:, m:] = left @ right[m:].T
+    out[k:, :m] = left[k:] @ right[:m].T
     return out
 
 
@@ -562,5 +560,5 @@ def _directions(rows: np.ndarray, least: float) -> np.ndarray:
 def first_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
     """Frames of the nodes wider than what passes them forwards and backwards at the initial weights."""
     net = Wide(task, weights)
-    both = {v: np.concatenate([side.frames[v] for side in net.sides], axis=1) for v in net.ahead.frames}
+    both = {v: np.concatenate([side.frames[v] for side in net.sides]).T for v in net.ahead.frames}
     return {v: np.linalg.qr(q)[0] for v, q in both.items() if q.shape[1] < len(q)}

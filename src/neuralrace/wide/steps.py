@@ -12,15 +12,16 @@ from neuralrace.task import Task
 from neuralrace.wide.network import Rows, Wide
 
 _ORDER = 6  # highest of the formulas
-_RESIDUAL = 2000.0  # tolerated residual, in tolerances of the steps
+_RESIDUAL = 1000.0  # tolerated residual, in tolerances of the steps
 _SLOW = 0.1  # velocities count at least as much as takes weights so far, in the time left
-_REST = 3  # steps without a look at the residual where it is small
-_FORGET = 1e-4  # share of the tolerated residual down to which directions are kept
-_OLD = 6.0  # growth of the small weights at which frames forget
-_FIRST = 2e-3  # first tolerance of the steps, in tolerances of the result
+_REST = ((0.4, 3), (0.75, 1))  # shares of the tolerated residual, and steps without a look at it below
+_FORGET = 0.1  # tolerances of the steps down to which directions are kept
+_OLD = 3.0  # growth of the small weights at which frames forget
+_EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
+_FIRST = 0.02  # first tolerance of the steps, in tolerances of the result, for a path of one edge
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
-_LOCAL = 1.0
-_LEFT = 0.12
+_LOCAL = 0.5
+_LEFT = 0.25
 
 
 class Solution(NamedTuple):
@@ -48,21 +49,24 @@ def solve(
     Formulas of backward differentiation, of orders 1 to 6 and on any past times. Newton's method takes one
     step from where the past points to; its Jacobian has what is stiff, the errors of outputs that relax.
 
-    For the stated error, local errors and what left the frames add up, each relative to the weights. (What
-    leaves before frames grow is orthogonal to what leaves later: there squares add up.) Where outputs change
-    fast, an error of the velocity is one of time, and counts by time times their rate of change.
+    Early errors grow with what is learned: tolerances are less by the share of that in the first errors.
+
+    The stated error is that at the times asked for. Local errors and what left the frames add up, each
+    relative to the weights. (What leaves before frames grow is orthogonal to what leaves later: there squares
+    add up.) Where outputs change fast, an error of the velocity is one of time, and counts by time times
+    their rate of change. What of the outputs the frames do not see comes on top.
     """
-    residual = min(_RESIDUAL * tolerance, 0.3)
-    view, left = net.hold(0, 0.0, residual)
-    s, size = view.state, net.past.shape[1]
+    view = net.view(net.past[0], 0.0)
+    s, size, most = view.state, net.past.shape[1], tolerance
     with np.errstate(divide="ignore"):
-        h = min(t1, 0.01 * tolerance**0.5 * np.min(net.unit / net.norms(view.speed)))
-    settled = 0.1 * tolerance * np.linalg.norm(s.error)
+        h = min(t1, 0.1 * (_EARLY * most) ** 0.5 * np.min(net.unit / net.norms(view.speed)))
+    first = float(np.linalg.norm(s.error))
+    settled = 0.1 * most * first
     kept, change, check = [(keep(net, net.past[0]), net.loss(s))], 0.0, 0
     net.past = np.concatenate([net.past, np.zeros((_ORDER + 2, net.past.shape[1]))])
     rows = [0]  # of the past, the last one first
     times, order, same, steps, outcome = np.zeros(1), 1, 0, 0, "finished"
-    error = local = leaks = leak = 0.0
+    error = stated = local = leaks = leak = left = 0.0
 
     def mix(*weights: np.ndarray) -> np.ndarray:
         """Sums of the past."""
@@ -78,10 +82,13 @@ def solve(
         return np.log(net.loss(net.state(at(t))) / stop)
 
     while outcome == "finished" and times[0] < t1 and np.linalg.norm(s.error) > settled:
+        share = max(1 - float(np.linalg.norm(s.error)) / first, _EARLY)
+        tolerance, residual = share * most, min(_RESIDUAL * share * most, 0.3)
         h = t1 - times[0] if times[0] + 1.001 * h > t1 else h
         t = times[0] + h
         # Where the past points to, by polynomials of some orders, and the formula's part that is known.
-        orders = list(range(max(1, order - 1), min(_ORDER, order + 1, len(times) - 1) + 1)) or [0]
+        near = same >= order  # time to choose anew
+        orders = list(range(max(1, order - near), min(_ORDER, order + near, len(times) - 1) + 1)) or [0]
         known, step = _formula(times[:order], t)
         place = orders.index(min(order, len(times) - 1))
         slot = next(k for k in range(len(net.past)) if k not in rows)
@@ -89,12 +96,17 @@ def solve(
         if check:
             ahead = net.state(net.past[slot])
         else:
-            before = net.past.shape[1]
-            view, left = net.hold(slot, _SLOW / max(t1 - t, 1e-3 * t1), residual)
+            slow = _SLOW / max(t1 - t, 1e-3 * t1)
+            view = net.view(net.past[slot], slow)
+            left = net.leaving(view)
+            if left > residual:
+                leaks, leak, change = leaks + (leak + left * change) ** 2, 0.0, 0.0
+                net.grow(slot, view, slow, residual)
+                view = net.view(net.past[slot], slow)
+                left = net.leaving(view)
             ahead = view.state
-            if net.past.shape[1] > before:
-                leaks, leak, change = leaks + (leak + residual * change) ** 2, 0.0, 0.0
-        *guesses, known = mix(*(_through(times[: k + 1], t) for k in orders), known)
+        *others, known = mix(*(_through(times[: k + 1], t) for k in orders if k != orders[place]), known)
+        guesses = [*others[:place], net.past[slot], *others[place:]]
         # One step of Newton's method.
         new = net.lag(ahead, step, ahead.error - net.pushed(ahead, known - guesses[place]))
         new = known + step * net.velocity(ahead, new)
@@ -119,26 +131,30 @@ def solve(
         if check:
             check -= 1
         else:
-            leak, change, check = leak + left * change, 0.0, _REST * (left < 0.4 * residual)
+            leak, change = leak + left * change, 0.0
+            check = next((rest for below, rest in _REST if left < below * residual), 0)
         net.past[slot], rows, times = new, [slot, *rows], np.concatenate([[t], times])
         rate = t * np.linalg.norm(ahead.error - s.error) / (t - times[1]) / net.whole
-        error = max(error, (1 + rate) * (_LOCAL * local + _LEFT * (leaks + leak**2) ** 0.5))
+        stated = (1 + rate) * (_LOCAL * local + _LEFT * (leaks + leak**2) ** 0.5)
         s, same = ahead, same + 1
         if net.loss(s) <= stop and above(t) <= 0:
             end: Any = brentq(above, times[1], t, xtol=1e-12 * t) if above(times[1]) > 0 else times[1]
             net.past[slot], times[0], outcome = at(end), end, "stopped"
         while len(kept) < len(ts) and ts[len(kept)] <= times[0]:
             y = at(ts[len(kept)])
-            kept.append((keep(net, y), net.loss(net.state(y))))
+            now = net.state(y)
+            kept.append((keep(net, y), net.loss(now)))
+            error = max(error, stated + net.unseen(now))
         if same > order:
             order = max(wrong, key=lambda k: wrong[k] ** (-1 / (k + 1)))
             factor = 0.8 * max(wrong[order], 1e-10) ** (-1 / (order + 1))
             h, same = (h * min(factor, 2.0), 0) if not 0.9 < factor < 1.1 else (h, same)
         times, rows = times[: order + 2], rows[: order + 2]
         if net.past.shape[1] > _OLD * size:
-            net.forget(slot, _SLOW / max(t1 - t, 1e-3 * t1), _FORGET * residual)
+            net.forget(slot, _SLOW / max(t1 - t, 1e-3 * t1), _FORGET * tolerance)
             size, check = net.past.shape[1], 0
     last = net.past[rows[0]]
+    error = max(error, stated + net.unseen(net.state(last)))
     kept += [(keep(net, last), net.loss(net.state(last)))] * (len(ts) - len(kept))
     end = t1 if outcome == "finished" else times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
@@ -167,7 +183,8 @@ def follow(
     def keep(net: Wide, y: np.ndarray) -> tuple[Rows, Rows]:
         return net.small(y), {e: net.gain(e, y) for e in net.ends} if full else {}
 
-    tolerance = _FIRST * width_error
+    # The steeper the curves, and the longer before, the more an error grows: both as the depth.
+    tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 2
     while True:
         net = Wide(task, weights, frozen, np.float32 if width_error >= 1e-3 else np.float64)
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
