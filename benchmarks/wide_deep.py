@@ -28,7 +28,7 @@ def pathways(width: int, depth: int) -> tuple[nr.Task, dict[str, np.ndarray], li
 
 
 def ours(width: int, depth: int, width_errors: list[float]) -> list[dict[str, float]]:
-    """Cold and warm seconds, the error that is stated, and the true one."""
+    """Warm seconds, the error that is stated, and the true one."""
     task, weights, paths = pathways(width, depth)
 
     def maps(w: dict[str, Any]) -> dict[str, Any]:

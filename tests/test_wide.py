@@ -148,6 +148,34 @@ def test_biases_diagonal_and_frozen_edges(frozen):
     assert np.allclose(wide.loss, true.loss, rtol=1e-4)
 
 
+@pytest.mark.parametrize("frozen", ["h1->h2", "h2->h3", "h3->y"])
+def test_frozen_edges_carry_what_moves_others(frozen):
+    rng, graph = np.random.default_rng(6), nr.Graph.chain([3, 40, 50, 40, 2])
+    task = nr.Task(graph, rng.normal(size=(12, 3)), rng.normal(size=(12, 2)))
+    weights = nr.init.xavier(graph, 0.7)
+    wide = nr.flow(task, weights, 60.0, 9, width_error=1e-3, frozen=[frozen])
+    true = flowing(task, nr.flow(task, weights, 60.0, 9, rtol=1e-9, atol=1e-11, frozen=[frozen]).weights)
+    off = (
+        np.linalg.norm(flowing(task, wide.weights) - true, axis=2).max() / np.linalg.norm(true, axis=2).max()
+    )
+    assert off < wide.settings["width_error_estimate"] < 1e-3
+
+
+@pytest.mark.parametrize("zero", ["biases", "b->y", "a->b"])
+def test_weights_that_start_at_zero(zero):
+    rng = np.random.default_rng(0)
+    graph = nr.Graph(
+        {"x": 3, "a": 40, "b": 50, "y": 2}, [("x", "a"), ("a", "b"), ("b", "y")], biases=["a", "y"]
+    )
+    task = nr.Task(graph, rng.normal(size=(12, 3)), rng.normal(size=(12, 2)))
+    weights = nr.init.xavier(graph, 0.7)  # biases of zero
+    weights |= {zero: 0 * weights[zero]} if zero in weights else {}
+    wide = nr.flow(task, weights, 20.0, 9, width_error=1e-3)
+    true = nr.flow(task, weights, 20.0, 9, rtol=1e-9, atol=1e-11)
+    assert np.allclose(wide.loss, true.loss, rtol=0, atol=2e-3 * true.loss[0])
+    assert np.isclose(wide.loss[-1], true.loss[-1], rtol=1e-3)
+
+
 def test_stops_at_a_loss_and_at_the_step_limit():
     task, weights = unusual()
     true = nr.flow(task, weights, 8.0, 30, stop_loss=0.9)

@@ -136,6 +136,12 @@ def test_steps_at_rest_change_nothing(dropout):
         assert np.allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
+def test_a_small_difference_of_large_targets_is_learned_to_the_end():
+    x, _ = two_points()
+    run = train(Network(2, 60, "tanh"), x, np.array([[10.0], [10.01]]), 0.03, 6000)
+    assert np.isclose(run.dy2[0, -1], 1e-4, rtol=2e-3)  # rounding of 10, twice, over .01
+
+
 @pytest.mark.parametrize("activation", ACTIVATE)
 def test_sums_in_any_order_are_as_exact(activation):
     # What lets the compiler order sums must take no digits from activations.

@@ -190,8 +190,8 @@ def train(
 
     One run per seed; `x` and `y` may have a leading axis, which is that of runs too. In single precision
     unless `dtype` says otherwise, one after the other on a CPU and side by side on a GPU. What is recorded is
-    of the network without dropout. Where outputs are the targets but for rounding, steps on a CPU are no
-    longer taken, as they would change nothing.
+    of the network without dropout. Where outputs are the targets but for rounding, steps of descent on a CPU
+    are no longer taken (fully connected, no dropout), as they would change nothing.
 
     >>> x, y = two_points()
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
@@ -353,8 +353,9 @@ def _low_rank(
 
 
 def _rounding(width: int, y: Any) -> Any:
-    """The loss of outputs that are the targets but for the rounding of a sum over a layer."""
-    return width * jnp.finfo(y.dtype).eps ** 2 * (y**2).sum() / (2 * len(y))
+    """The loss of outputs that are the targets but for their difference times the rounding of a sum over a
+    layer."""
+    return width * jnp.finfo(y.dtype).eps ** 2 * ((y[1] - y[0]) ** 2).sum() / (2 * len(y))
 
 
 def _until_rest(block: Callable[..., Any], carry: Any, starts: Any, least: Any) -> Any:

@@ -78,7 +78,8 @@ class Wide:
         self.contexts = task.moment_contexts
         self.ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}  # a bias is an edge from a constant
         self.weights = {e: np.asarray(w if e in g.edges else w[:, None], dtype) for e, w in weights.items()}
-        self.unit = np.array([np.sqrt(np.mean(w**2)) for w in self.weights.values()])
+        unit = np.array([np.sqrt(np.mean(w**2)) for w in self.weights.values()])
+        self.unit = np.where(unit > 0, unit, unit.max() or 1.0)
         self.sizes, order = {**g.nodes, "": 1}, ["", *g.order]
         cut = np.cumsum([0, *(g.nodes[o] for o in g.outputs)])
         self.output = {o: slice(*cut[k : k + 2]) for k, o in enumerate(g.outputs)}
@@ -89,10 +90,12 @@ class Wide:
         self.ahead = Side(self.ends, order, self.weights)
         self.behind = Side(turned, order[::-1], {e: w.T for e, w in self.weights.items()})
         self.sides = (self.ahead, self.behind)
-        self.open: list[dict[str, Any]] = []  # edges that learn in each context, and their gates
+        self.every: list[dict[str, Any]] = []  # edges through which anything flows in each context, and gates
+        self.open: list[dict[str, Any]] = []  # those that learn
         for c in self.contexts:
             edges = self._edges(c, order)
             nodes = {n for e in edges for n in self.ends[e]}
+            self.every.append(edges)
             self.open.append({e: gate for e, gate in edges.items() if e not in frozen})
             for side in self.sides:
                 into = {v: [] for v in side.order if v in nodes}
@@ -194,9 +197,8 @@ class Wide:
         n = len(view.signals[end][k].seen[v])
         square, other = np.zeros((n, n)), self.sides[1 - end]
         for e, far, gate in other.routes[k][v]:
-            if e in self.open[k]:
-                x = gate / scale[e] * view.signals[1 - end][k].seen[far]
-                square = square + x @ x.T
+            x = gate / scale[e] * view.signals[1 - end][k].seen[far]
+            square = square + x @ x.T
         size, u = np.linalg.eigh(square)
         return np.sqrt(np.maximum(size, 0.0))[:, None] * u.T
 
@@ -249,7 +251,7 @@ class Wide:
         self.restate(past)
 
     def _products(self) -> None:
-        """Bring products of frames up to date with their columns."""
+        """Bring products of frames up to date with their rows."""
         for side, other in (self.sides, self.sides[::-1]):
             for v, q in side.frames.items():
                 side.cross[v] = _product(side.cross.get(v), q, other.frames[v])
@@ -325,12 +327,12 @@ class Wide:
     def _rows(self, error: np.ndarray, k: int) -> np.ndarray:
         return error[self.starts[k] : self.starts[k + 1]]
 
-    def velocity(self, s: State, error: np.ndarray) -> np.ndarray:
+    def velocity(self, s: State, error: np.ndarray, edges: list[dict[str, Any]] | None = None) -> np.ndarray:
         out = np.zeros(self.at[-1])
         views = self.views(out)
         for k, (ahead, behind) in enumerate(zip(s.ahead, s.behind, strict=True)):
             rows = self._rows(error, k)
-            for e, gate in self.open[k].items():
+            for e, gate in (edges or self.open)[k].items():
                 source, target = self.ends[e]
                 f, b = ahead.seen[source], _times(gate, rows @ behind.seen[target])
                 views[e][...] += (b * f).sum(0) if views[e].ndim == 1 else b.T @ f
@@ -395,11 +397,13 @@ class Wide:
 
         What leaves the frames counts by the velocity that it would add to an edge, in units of what it has,
         or of that which would take it as far as it has come in the time `1/slow` that is left, whichever is
-        larger.
+        larger. A frozen edge counts as if it learned, since what it carries moves others.
         """
         s = self.state(y)
         speed = self.velocity(s, s.error)
-        scale = np.maximum(np.maximum(self.norms(speed), slow * self.norms(y)), 1e-300)
+        whole = speed if self.every == self.open else self.velocity(s, s.error, self.every)
+        scale = np.maximum(self.norms(whole), slow * self.norms(y))
+        scale = np.maximum(scale, max(1e-12 * scale.max(), 1e-140))
         errors = [self._rows(s.error, k) for k in range(len(self.contexts))]
         weighed = [
             Signals(*({v: rows @ x for v, x in part.items()} for part in behind))
@@ -424,7 +428,6 @@ class Wide:
                         sizes = [
                             abs(gate) * _norm(other.seen[far].T @ lost) / view.scale[e]
                             for e, far, gate in onward.routes[k][v]
-                            if e in self.open[k]
                         ]
                         if side is self.ahead:
                             sizes.append(_SEEN * _norm(self._effect(k, v, view.state)) / self.whole)

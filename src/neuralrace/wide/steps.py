@@ -21,7 +21,7 @@ _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: 
 _FIRST = 0.02  # first tolerance of the steps, in tolerances of the result, for a path of one edge
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
 _LOCAL = 0.5
-_LEFT = 0.25
+_LEFT = 0.4
 
 
 class Solution(NamedTuple):
@@ -135,7 +135,7 @@ def solve(
             check = next((rest for below, rest in _REST if left < below * residual), 0)
         net.past[slot], rows, times = new, [slot, *rows], np.concatenate([[t], times])
         rate = t * np.linalg.norm(ahead.error - s.error) / (t - times[1]) / net.whole
-        stated = (1 + rate) * (_LOCAL * local + _LEFT * (leaks + leak**2) ** 0.5)
+        stated = (1 + rate) * (_LOCAL * local + _LEFT * (leaks + (leak + left * change) ** 2) ** 0.5)
         s, same = ahead, same + 1
         if net.loss(s) <= stop and above(t) <= 0:
             end: Any = brentq(above, times[1], t, xtol=1e-12 * t) if above(times[1]) > 0 else times[1]
@@ -146,7 +146,7 @@ def solve(
             kept.append((keep(net, y), net.loss(now)))
             error = max(error, stated + net.unseen(now))
         if same > order:
-            order = max(wrong, key=lambda k: wrong[k] ** (-1 / (k + 1)))
+            order = max(wrong, key=lambda k: max(wrong[k], 1e-10) ** (-1 / (k + 1)))
             factor = 0.8 * max(wrong[order], 1e-10) ** (-1 / (order + 1))
             h, same = (h * min(factor, 2.0), 0) if not 0.9 < factor < 1.1 else (h, same)
         times, rows = times[: order + 2], rows[: order + 2]
