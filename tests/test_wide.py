@@ -78,9 +78,10 @@ def test_stated_error_bounds_the_true_one():
         assert np.allclose(w[:, 0], [one[e], other[e]])
 
 
-@pytest.mark.parametrize(("seed", "width"), [(11, 40), (410, 73)])
-def test_closed_gates_and_what_frames_do_not_see_of_outputs(seed, width):
-    # Of the first, a path that no sample opens; of the second, outputs miss more than the weights do.
+@pytest.mark.parametrize(("seed", "width"), [(11, 40), (410, 52)])
+def test_paths_that_some_samples_close_and_what_frames_do_not_see_of_outputs(seed, width):
+    # Small weights must hold the former, which frames of signals need not; the latter is half the error of
+    # the second case.
     task, weights = case(seed, width)
     wide, true = errors(task, {e: w[None] for e, w in weights.items()}, 1e-3, 60.0)
     assert true[0] < wide.settings["width_error_estimate"][0] < 1e-3

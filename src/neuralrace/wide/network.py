@@ -74,7 +74,7 @@ class Wide:
     def __init__(
         self, task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str] = (), dtype: Any = float
     ) -> None:
-        g, frozen = task.graph, set(frozen)
+        g, self.frozen = task.graph, set(frozen)
         self.contexts = task.moment_contexts
         self.ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}  # a bias is an edge from a constant
         self.weights = {e: np.asarray(w if e in g.edges else w[:, None], dtype) for e, w in weights.items()}
@@ -96,7 +96,7 @@ class Wide:
             edges = self._edges(c, order)
             nodes = {n for e in edges for n in self.ends[e]}
             self.every.append(edges)
-            self.open.append({e: gate for e, gate in edges.items() if e not in frozen})
+            self.open.append({e: gate for e, gate in edges.items() if e not in self.frozen})
             for side in self.sides:
                 into = {v: [] for v in side.order if v in nodes}
                 for e, gate in edges.items():
@@ -401,7 +401,7 @@ class Wide:
         """
         s = self.state(y)
         speed = self.velocity(s, s.error)
-        whole = speed if self.every == self.open else self.velocity(s, s.error, self.every)
+        whole = self.velocity(s, s.error, self.every) if self.frozen else speed
         scale = np.maximum(self.norms(whole), slow * self.norms(y))
         scale = np.maximum(scale, max(1e-12 * scale.max(), 1e-140))
         errors = [self._rows(s.error, k) for k in range(len(self.contexts))]

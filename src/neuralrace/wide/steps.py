@@ -86,6 +86,7 @@ def solve(
         tolerance, residual = share * most, min(_RESIDUAL * share * most, 0.3)
         h = t1 - times[0] if times[0] + 1.001 * h > t1 else h
         t = times[0] + h
+        slow = _SLOW / max(t1 - t, 1e-3 * t1)
         # Where the past points to, by polynomials of some orders, and the formula's part that is known.
         near = same >= order  # time to choose anew
         orders = list(range(max(1, order - near), min(_ORDER, order + near, len(times) - 1) + 1)) or [0]
@@ -96,7 +97,6 @@ def solve(
         if check:
             ahead = net.state(net.past[slot])
         else:
-            slow = _SLOW / max(t1 - t, 1e-3 * t1)
             view = net.view(net.past[slot], slow)
             left = net.leaving(view)
             if left > residual:
@@ -151,11 +151,12 @@ def solve(
             h, same = (h * min(factor, 2.0), 0) if not 0.9 < factor < 1.1 else (h, same)
         times, rows = times[: order + 2], rows[: order + 2]
         if net.past.shape[1] > _OLD * size:
-            net.forget(slot, _SLOW / max(t1 - t, 1e-3 * t1), _FORGET * tolerance)
+            net.forget(slot, slow, _FORGET * tolerance)
             size, check = net.past.shape[1], 0
     last = net.past[rows[0]]
-    error = max(error, stated + net.unseen(net.state(last)))
-    kept += [(keep(net, last), net.loss(net.state(last)))] * (len(ts) - len(kept))
+    s = net.state(last)
+    error = max(error, stated + net.unseen(s))
+    kept += [(keep(net, last), net.loss(s))] * (len(ts) - len(kept))
     end = t1 if outcome == "finished" else times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
     return Solution(states, np.array(losses), end, steps, outcome, error)
