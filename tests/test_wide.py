@@ -261,7 +261,7 @@ def test_forgetting_changes_nothing():
         return weights, net.kernel(view.state), view.state.error, np.array(net.leaving(view))
 
     before, size = state(), net.past.shape[1]
-    net.forget(row, 0.0, 1e-8)
+    net.forget(net.past[[row]], 0.0, 1e-8)
     assert net.past.shape[1] < 0.9 * size
     for old, new in zip(before, state(), strict=True):
         assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
@@ -271,7 +271,7 @@ def test_frames_end_at_the_size_of_their_nodes():
     task, weights = case(1, 8)
     net = Wide(task, weights)
     for _ in range(9):
-        net.grow(0, net.view(net.past[0], 0.0), 0.0, 1e-30)  # rounding is more than that
+        net.grow([net.view(net.past[0], 0.0)], 1e-30)  # rounding is more than that
     view = net.view(net.past[0], 0.0)
     assert all(q.shape == (task.graph.nodes[v],) * 2 for side in net.sides for v, q in side.frames.items())
     assert np.isclose(net.loss(view.state), nr.loss(task, weights))

@@ -7,18 +7,19 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import get_lapack_funcs
 
 from neuralrace.subspace import Frames, turnable
 from neuralrace.task import Context, Task
 
 Rows = dict[str, np.ndarray]
 
+(_posv,) = get_lapack_funcs(("posv",))
+
 _DIRECT = 256  # most outputs, over all samples, whose kernel is written down
 _SKETCH = 24  # random directions that estimate the length of what a frame does not hold
 _SPARE = 0.01  # share of the tolerated residual down to which directions are taken in
 _SEEN = 4.0  # what the outputs miss at once weighs so much more than what the weights miss for a while
-_AHEAD = 0.1  # how far frames look ahead, as a share of the weights
 
 
 class Side:
@@ -59,11 +60,13 @@ class State(NamedTuple):
 
 
 class View(NamedTuple):
-    """Signals forwards, and backwards of the errors, per context, and units of what leaves the frames."""
+    """Signals forwards, and backwards of the errors, per context, at some small weights; sizes of these, and
+    units of what leaves the frames."""
 
     state: State
-    speed: np.ndarray
     signals: tuple[list[Signals], list[Signals]]
+    size: np.ndarray
+    speed: np.ndarray
     scale: dict[str, float]
 
 
@@ -76,6 +79,7 @@ class Wide:
     ) -> None:
         g, self.frozen = task.graph, set(frozen)
         self.contexts = task.moment_contexts
+        self.learning = np.array([e not in self.frozen for e in g.shapes])
         self.ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}  # a bias is an edge from a constant
         self.weights = {e: np.asarray(w if e in g.edges else w[:, None], dtype) for e, w in weights.items()}
         unit = np.array([np.sqrt(np.mean(w**2)) for w in self.weights.values()])
@@ -92,7 +96,10 @@ class Wide:
         self.sides = (self.ahead, self.behind)
         self.every: list[dict[str, Any]] = []  # edges through which anything flows in each context, and gates
         self.open: list[dict[str, Any]] = []  # those that learn
+        self.inputs: list[Rows] = []
         for c in self.contexts:
+            start = c.inputs if c.ones is None else {**c.inputs, "": c.ones[:, None]}
+            self.inputs.append({v: np.asarray(x, float) for v, x in start.items()})
             edges = self._edges(c, order)
             nodes = {n for e in edges for n in self.ends[e]}
             self.every.append(edges)
@@ -153,60 +160,104 @@ class Wide:
 
     # -- frames ------------------------------------------------------------------------------
 
-    def _later(self, row: int, view: View, slow: float) -> View:
-        """As it will be if all goes on as it does for a while."""
-        size = np.maximum(self.norms(self.past[row]), self.unit)
-        step = _AHEAD / max((self.norms(view.speed) / size).max(), 1e-300)
-        return self.view(self.past[row] + step * view.speed, slow)
-
-    def grow(self, row: int, view: View, slow: float, most: float) -> None:
-        """Take into the frames what leaves them at one of the past, and what will if all goes on as it does
-        for a while, down to a share of `most`, and what of it reaches other nodes."""
-        later, least = self._later(row, view, slow), _SPARE * most
+    def forget(self, states: np.ndarray, slow: float, least: float) -> np.ndarray:
+        """Keep of the frames what the weights gained at the first of some states, rows, and of the signals what
+        moves them or reaches the outputs at all of these, down to a share of each; the states as they are then
+        told."""
+        views, n = [self.view(y, slow) for y in states], len(self.past)
+        every = [
+            [_all([x.signals[end][k] for x in views]) for k in range(len(self.contexts))] for end in (0, 1)
+        ]
+        self.past = np.concatenate([self.past, states])
+        past, turns = self.views(self.past), [{}, {}]
         for end, side in enumerate(self.sides):
-            both = [_both(*pair) for pair in zip(view.signals[end], later.signals[end], strict=True)]
-            news: list[Rows] = [{} for _ in both]
+            for v in side.frames:
+                parts = [past[e][n] if end == 0 else past[e][n].T for e in side.out[v]]
+                parts = [x / max(_norm(x), 1e-300) for x in parts]
+                for k, routes in enumerate(side.routes):
+                    if v in routes:
+                        seen = every[end][k].seen[v]
+                        each = _each(seen, len(views))
+                        movers = self._movers(views, every[1 - end][k].seen, end, k, v)
+                        parts.append((movers @ each).reshape(seen.shape))
+                        if side is self.ahead:
+                            size = np.array([_norm(x.state.behind[k].seen[v]) for x in views]) / self.whole
+                            parts.append((size[:, None, None] * each).reshape(seen.shape))
+                _, size, turn = np.linalg.svd(np.concatenate(parts), full_matrices=False)
+                turns[end][v] = turn[size > least]
+        self._turn(past, *turns)
+        self.past, states = self.past[:n], self.past[n:]
+        return states
+
+    def _turn(self, past: Rows, ahead: Rows, behind: Rows) -> None:
+        """Go over to other frames, rows of which are told in those that are."""
+        for end, (side, turns, others) in enumerate(
+            ((self.ahead, ahead, behind), (self.behind, behind, ahead))
+        ):
+            for v, turn in turns.items():
+                few = turn.astype(side.frames[v].dtype)
+                side.frames[v], side.low[v] = few @ side.frames[v], side.low[v] @ turn.T
+                for e in side.out[v]:
+                    past[e] = past[e] @ turn.T if end == 0 else turn @ past[e]
+                    side.sent[e] = few @ side.sent[e]
+            for e, (s, t) in side.ends.items():
+                there = turns.get(t), others.get(t), None
+                for products, turn in zip((side.kept, side.met, side.heard), there, strict=True):
+                    if e in products:
+                        out = products[e] if turn is None else turn @ products[e]
+                        products[e] = out @ turns[s].T if s in turns else out
+        for v, turn in ahead.items():
+            self.ahead.cross[v] = turn @ self.ahead.cross[v] @ behind[v].T
+        self._products()
+        self.restate(past)
+
+    def grow(self, views: list[View], most: float) -> None:
+        """Take into the frames what leaves them at some states, down to a share of `most`, and what of it reaches
+        other nodes."""
+        least, n = _SPARE * most, len(views)
+        every = [
+            [_all([x.signals[end][k] for x in views]) for k in range(len(self.contexts))] for end in (0, 1)
+        ]
+        for end, side in enumerate(self.sides):
+            news: list[Rows] = [{} for _ in self.contexts]
             for v in (v for v in side.order if v in side.frames):
                 rows, outside = [], []
-                for k, (signals, new) in enumerate(zip(both, news, strict=True)):
+                for k, new in enumerate(news):
                     if v not in side.routes[k]:
                         continue
-                    out = self._outside(side, k, v, signals, new)
+                    out = self._outside(side, k, v, every[end][k], new)
                     outside.append((new, out))
-                    now, then = np.split(out, 2)
-                    for unit, x in ((view, now), (later, then)):
-                        rows.append(self._movers(view, unit.scale, end, k, v).astype(out.dtype) @ x)
-                    if (
-                        side is self.ahead
-                        and _norm(effect := self._effect(k, v, view.state)) > least * self.whole
-                    ):
-                        # Signals of the samples whose outputs it would change.
-                        samples, size, _ = np.linalg.svd(effect, full_matrices=False)
-                        now = samples.T @ now
-                        size = size / self.whole / np.maximum(np.linalg.norm(now, axis=1), 1e-300)
-                        rows.append((size[:, None] * now).astype(out.dtype))
+                    parts = _each(out, n)
+                    movers = self._movers(views, every[1 - end][k].seen, end, k, v)
+                    rows.append((movers.astype(out.dtype) @ parts).reshape(out.shape))
+                    for view, x in zip(views, parts, strict=True) if side is self.ahead else ():
+                        if _norm(effect := self._effect(k, v, view.state)) > least * self.whole:
+                            # Signals of the samples whose outputs it would change.
+                            samples, size, _ = np.linalg.svd(effect, full_matrices=False)
+                            x = samples.T @ x
+                            size = size / self.whole / np.maximum(np.linalg.norm(x, axis=1), 1e-300)
+                            rows.append((size[:, None] * x).astype(out.dtype))
                 u = _directions(np.concatenate(rows), least) if rows else np.zeros((0, 0))
                 if len(u):
                     self._take(side, v, u, outside)
         self._products()
         self.restate(self.views(self.past))
 
-    def _movers(self, view: View, scale: dict[str, float], end: int, k: int, v: str) -> np.ndarray:
-        """What the signals at a node meet at the edges that move with them, in units of the velocity: a root
-        of the sum of squares."""
-        n = len(view.signals[end][k].seen[v])
-        square, other = np.zeros((n, n)), self.sides[1 - end]
-        for e, far, gate in other.routes[k][v]:
-            x = gate / scale[e] * view.signals[1 - end][k].seen[far]
-            square = square + x @ x.T
+    def _movers(self, views: list[View], others: Rows, end: int, k: int, v: str) -> np.ndarray:
+        """What the signals at a node meet at the edges that move with them, in units of the velocity, in each
+        of some views: a root of the sum of squares. The signals of the other direction are given."""
+        square: Any = 0.0
+        for e, far, gate in self.sides[1 - end].routes[k][v]:
+            x = _each(others[far], len(views))
+            unit = np.array([(gate / view.scale[e]) ** 2 for view in views])
+            square = square + unit[:, None, None] * (x @ x.transpose(0, 2, 1))
         size, u = np.linalg.eigh(square)
-        return np.sqrt(np.maximum(size, 0.0))[:, None] * u.T
+        return np.sqrt(np.maximum(size, 0.0))[:, :, None] * u.transpose(0, 2, 1)
 
     def _take(self, side: Side, v: str, u: np.ndarray, outside: list[tuple[Rows, np.ndarray]]) -> None:
         """Take directions, rows of u, into a frame; note the signals outside it that they hold."""
         q = side.frames[v]
-        for _ in range(2):
-            u = u - (u @ q.T) @ q
+        u = u - (u @ q.T) @ q
         u = np.ascontiguousarray(np.linalg.qr(u.T)[0].T[: q.shape[1] - len(q)], q.dtype)
         side.frames[v] = _append(q, u)
         for e in side.out[v]:
@@ -214,54 +265,21 @@ class Wide:
         for new, out in outside:
             new[v] = out @ u.T
 
-    def forget(self, row: int, slow: float, least: float) -> None:
-        """Keep of the frames what the weights gained, and of the signals what moves them or reaches the
-        outputs, down to a share of each."""
-        past, view = self.views(self.past), self.view(self.past[row], slow)
-        views = view, self._later(row, view, slow)
-        found: list[Rows] = [{}, {}]
-        for end, side in enumerate(self.sides):
-            for v in side.frames:
-                parts = [past[e][row] if end == 0 else past[e][row].T for e in side.out[v]]
-                parts = [x / max(_norm(x), 1e-300) for x in parts]
-                for k, routes in enumerate(side.routes):
-                    if v in routes:
-                        mover = self._movers(view, view.scale, end, k, v)
-                        seen = [x.signals[end][k].seen[v] for x in views]
-                        parts += [mover @ x for x in seen]
-                        if side is self.ahead:
-                            parts.append(_norm(view.state.behind[k].seen[v]) / self.whole * seen[0])
-                _, size, turn = np.linalg.svd(np.concatenate(parts), full_matrices=False)
-                found[end][v] = turn[size > least].T
-        for end, (side, other) in enumerate((self.sides, self.sides[::-1])):
-            for v, turn in found[end].items():
-                side.frames[v] = turn.T.astype(side.frames[v].dtype) @ side.frames[v]
-                side.cross[v], other.cross[v] = turn.T @ side.cross[v], other.cross[v] @ turn
-                side.low[v] = side.low[v] @ turn
-                for e in side.out[v]:
-                    past[e] = past[e] @ turn if end == 0 else turn.T @ past[e]
-                    side.sent[e] = turn.T.astype(side.sent[e].dtype) @ side.sent[e]
-                    for products in (side.kept, side.met, side.heard):
-                        if e in products:
-                            products[e] = products[e] @ turn
-                    other.met[e] = turn.T @ other.met[e]
-                for e in other.out[v]:
-                    side.kept[e] = turn.T @ side.kept[e]
-        self._products()
-        self.restate(past)
-
     def _products(self) -> None:
         """Bring products of frames up to date with their rows."""
-        for side, other in (self.sides, self.sides[::-1]):
+        for end, (side, other) in enumerate((self.sides, self.sides[::-1])):
             for v, q in side.frames.items():
-                side.cross[v] = _product(side.cross.get(v), q, other.frames[v])
-                side.low[v] = _product(side.low.get(v), self.omega[v], q)
+                known = other.cross[v].T if end else _product(side.cross.get(v), q, other.frames[v])
+                side.cross[v], side.low[v] = known, _product(side.low.get(v), self.omega[v], q)
             for e, (_, t) in side.ends.items():
-                q = side.frames.get(t)
-                side.kept[e] = _product(side.kept.get(e), q, side.sent[e])
+                q, sent = side.frames.get(t), side.sent[e]
+                side.kept[e] = _product(side.kept.get(e), q, sent)
                 if q is not None:
-                    side.met[e] = _product(side.met.get(e), other.frames[t], side.sent[e])
-                    side.heard[e] = _product(side.heard.get(e), self.omega[t], side.sent[e])
+                    side.heard[e] = _product(side.heard.get(e), self.omega[t], sent)
+                    if end:
+                        side.met[e] = other.met.get(e, other.kept[e]).T
+                    else:
+                        side.met[e] = _product(side.met.get(e), other.frames[t], sent)
 
     def restate(self, past: Rows) -> None:
         """Lay the small weights out anew, with those given in their first rows and columns."""
@@ -294,8 +312,7 @@ class Wide:
         w, error = self.views(moved), np.zeros((self.starts[-1], self.n_outputs))
         out, turned = State([], [], error), {e: m.T for e, m in w.items()}
         for k, c in enumerate(self.contexts):
-            start = c.inputs if c.ones is None else {**c.inputs, "": np.asarray(c.ones, float)[:, None]}
-            out.ahead.append(self._sweep(self.ahead, k, start, turned))
+            out.ahead.append(self._sweep(self.ahead, k, self.inputs[k], turned))
             for o, target in c.targets.items():
                 self._rows(error, k)[:, self.output[o]] = target - out.ahead[k].seen.get(o, 0.0)
             start = {o: self.eye[:, at] for o, at in self.output.items() if o in c.targets}
@@ -327,15 +344,42 @@ class Wide:
     def _rows(self, error: np.ndarray, k: int) -> np.ndarray:
         return error[self.starts[k] : self.starts[k + 1]]
 
-    def velocity(self, s: State, error: np.ndarray, edges: list[dict[str, Any]] | None = None) -> np.ndarray:
-        out = np.zeros(self.at[-1])
-        views = self.views(out)
+    def velocity(self, s: State, error: np.ndarray) -> np.ndarray:
+        out = np.empty(self.at[-1])
+        views, unset = self.views(out), set(self.ends)
         for k, (ahead, behind) in enumerate(zip(s.ahead, s.behind, strict=True)):
             rows = self._rows(error, k)
-            for e, gate in (edges or self.open)[k].items():
+            for e, gate in self.open[k].items():
                 source, target = self.ends[e]
                 f, b = ahead.seen[source], _times(gate, rows @ behind.seen[target])
-                views[e][...] += (b * f).sum(0) if views[e].ndim == 1 else b.T @ f
+                if views[e].ndim == 1:
+                    part = (b * f).sum(0)
+                    views[e][...] = part if e in unset else views[e] + part
+                elif e in unset:
+                    np.matmul(b.T, f, out=views[e])
+                else:
+                    views[e][...] += b.T @ f
+                unset.discard(e)
+        for e in unset:
+            views[e][...] = 0.0
+        return out
+
+    def _speeds(self, signals: tuple[list[Signals], list[Signals]]) -> np.ndarray:
+        """Sizes of the velocities of edges; a frozen one counts as if it learned."""
+        out = np.zeros(len(self.ends))
+        for n, (e, (source, target)) in enumerate(self.ends.items()):
+            on = [(*x, edges[e]) for *x, edges in zip(*signals, self.every, strict=True) if e in edges]
+            if on:
+                f = (
+                    np.concatenate([a.seen[source] for a, _, _ in on])
+                    if len(on) > 1
+                    else on[0][0].seen[source]
+                )
+                b = np.concatenate([_times(gate, b.seen[target]) for _, b, gate in on])
+                square = (
+                    ((b * f).sum(0) ** 2).sum() if self.weights[e].ndim == 1 else np.vdot(f @ f.T, b @ b.T)
+                )
+                out[n] = max(float(square), 0.0) ** 0.5
         return out
 
     def pushed(self, s: State, moved: np.ndarray) -> np.ndarray:
@@ -384,11 +428,9 @@ class Wide:
             return _conjugate_gradients(spread, error, s.error)
         a = h * self.kernel(s)
         a.flat[:: len(a) + 1] += 1.0
-        try:
-            factor = cho_factor(a, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:  # weights too large for numbers: the step is to be refused
-            return np.full_like(s.error, np.nan)
-        return cho_solve(factor, error.ravel(), check_finite=False).reshape(error.shape)
+        _, x, failed = _posv(a, error.ravel())
+        # Where weights are too large for numbers, the step is to be refused.
+        return np.full_like(error, np.nan) if failed else x.reshape(error.shape)
 
     # -- what leaves the frames ----------------------------------------------------------------
 
@@ -400,16 +442,16 @@ class Wide:
         larger. A frozen edge counts as if it learned, since what it carries moves others.
         """
         s = self.state(y)
-        speed = self.velocity(s, s.error)
-        whole = self.velocity(s, s.error, self.every) if self.frozen else speed
-        scale = np.maximum(self.norms(whole), slow * self.norms(y))
-        scale = np.maximum(scale, max(1e-12 * scale.max(), 1e-140))
         errors = [self._rows(s.error, k) for k in range(len(self.contexts))]
         weighed = [
             Signals(*({v: rows @ x for v, x in part.items()} for part in behind))
             for rows, behind in zip(errors, s.behind, strict=True)
         ]
-        return View(s, speed, (s.ahead, weighed), dict(zip(self.ends, scale.tolist(), strict=True)))
+        signals = s.ahead, weighed
+        size = np.maximum(self.norms(y), self.unit)
+        speed = np.maximum(self._speeds(signals), slow * size)
+        speed = np.maximum(speed, max(1e-12 * speed.max(), 1e-140))
+        return View(s, signals, size, speed, dict(zip(self.ends, speed.tolist(), strict=True)))
 
     def leaving(self, view: View) -> float:
         """How much leaves the frames: the sum of what does on the way to a node, over contexts, at most."""
@@ -498,8 +540,13 @@ def _times(gate: Any, v: Any) -> Any:
     return v if isinstance(gate, float) and gate == 1.0 else gate * v
 
 
-def _both(a: Signals, b: Signals) -> Signals:
-    return Signals(*({v: np.concatenate([x, y[v]]) for v, x in p.items()} for p, y in zip(a, b, strict=True)))
+def _all(parts: list[Signals]) -> Signals:
+    return Signals(*({v: np.concatenate([p[v] for p in x]) for v in x[0]} for x in zip(*parts, strict=True)))
+
+
+def _each(x: np.ndarray, n: int) -> np.ndarray:
+    """Rows of n parts, one after another, as parts."""
+    return x.reshape(n, len(x) // n, x.shape[1])
 
 
 def _norm(x: np.ndarray) -> float:

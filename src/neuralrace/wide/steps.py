@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from neuralrace.task import Task
-from neuralrace.wide.network import Rows, Wide
+from neuralrace.wide.network import Rows, State, View, Wide
 
 _ORDER = 6  # highest of the formulas
-_RESIDUAL = 1000.0  # tolerated residual, in tolerances of the steps
+_RESIDUAL = 100.0  # tolerated residual, for tolerances of the steps to the power of
+_POWER = 0.8
 _SLOW = 0.1  # velocities count at least as much as takes weights so far, in the time left
-_REST = ((0.4, 3), (0.75, 1))  # shares of the tolerated residual, and steps without a look at it below
-_FORGET = 0.1  # tolerances of the steps down to which directions are kept
-_OLD = 3.0  # growth of the small weights at which frames forget
+_REST = (
+    (0.1, 8),
+    (0.3, 5),
+    (0.6, 2),
+)  # shares of the tolerated residual, and steps without a look at it below
+_FORGET = 3.0  # tolerances of the steps down to which directions are kept
+_OLD = 1.6  # growth of the small weights at which frames forget
+_MOST = 0.3  # largest residual
+# Frames grow by what leaves them at some states to come, found in the frames that are.
+_FAR = 20.0  # residual up to which they tell these, in tolerated ones
+_LOOSE = 1e5  # tolerance of the steps there,
+_ROUGH = 3  # their highest order at first,
+_STRIDE = 5.0  # their length at first, in usual ones,
+_TRIES = 8  # and most of them
+_VIEWS = 3  # most states
 _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
-_FIRST = 0.02  # first tolerance of the steps, in tolerances of the result, for a path of one edge
+_SINGLE = 3e-7  # tolerance above which frames are in single precision
+_FIRST = 0.14  # first tolerance of the steps, in tolerances of the result, for a path of one edge
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
-_LOCAL = 0.5
-_LEFT = 0.4
+_LOCAL = 1.0
+_LEFT = 0.06
 
 
 class Solution(NamedTuple):
@@ -35,6 +51,97 @@ class Solution(NamedTuple):
     error: float
 
 
+class Past:
+    """Formulas of backward differentiation, of orders 1 to 6 and on any past times, of which `net.past` has
+    the small weights.
+
+    Newton's method takes one step from where the past points to; its Jacobian has what is stiff, the errors of
+    outputs that relax.
+    """
+
+    def __init__(self, net: Wide, h: float) -> None:
+        self.net, self.h = net, h
+        self.times, self.rows = [0.0], [0]  # the last one first
+        self.order, self.same = 1, 0
+        net.past = np.concatenate([net.past, np.zeros((_ORDER + 2, net.past.shape[1]))])
+
+    def _mix(self, *weights: list[float]) -> np.ndarray:
+        """Sums of the past."""
+        every = np.zeros((len(weights), len(self.net.past)))
+        for row, w in zip(every, weights, strict=True):
+            row[self.rows[: len(w)]] = w
+        return every @ self.net.past
+
+    def at(self, t: float) -> np.ndarray:
+        return self._mix(_through(self.times[: self.order + 1], t))[0]
+
+    def last(self) -> np.ndarray:
+        return self.net.past[self.rows[0]]
+
+    def point(self, t1: float) -> np.ndarray:
+        """Where the past points to, by polynomials of some orders; also the formula's part that is known."""
+        times, order = self.times, self.order
+        self.h = t1 - times[0] if times[0] + 1.001 * self.h > t1 else self.h
+        self.t = t = times[0] + self.h
+        near = self.same >= order  # time to choose anew
+        self.orders = list(range(max(1, order - near), min(_ORDER, order + near, len(times) - 1) + 1)) or [0]
+        known, self.step = _formula(times[:order], t)
+        *self.guesses, self.known = self._mix(*(_through(times[: k + 1], t) for k in self.orders), known)
+        self.guess = self.guesses[self.orders.index(min(order, len(times) - 1))]
+        return self.guess
+
+    def take(self, view: View, ahead: State, tolerance: float) -> bool:
+        """Take the step, if its relative local error is less than the tolerance, else a smaller one next."""
+        net, times, t, known = self.net, self.times, self.t, self.known
+        error = net.lag(ahead, self.step, ahead.error - net.pushed(ahead, known - self.guess))
+        new = known + self.step * net.velocity(ahead, error)
+        self.wrong = {}  # local errors, in tolerances
+        for k, guess in zip(self.orders, self.guesses, strict=True):
+            part = 1 / (sum(1 / (t - x) for x in times[:k]) * (t - times[k])) if k else 0.5
+            self.wrong[max(k, 1)] = part * (net.norms(new - guess) / view.size).max() / tolerance
+        wrong = self.wrong[self.order]
+        if not wrong < 1:
+            self.same = 0
+            self.h *= np.clip(0.8 * wrong ** (-1 / (self.order + 1)), 0.2, 0.8) if np.isfinite(wrong) else 0.1
+            return False
+        slot = next(k for k in range(len(net.past)) if k not in self.rows)
+        net.past[slot], self.rows, self.times = new, [slot, *self.rows], [t, *times]
+        self.same += 1
+        return True
+
+    def choose(self) -> None:
+        """The order and length of the next step."""
+        if self.same > self.order:
+            wrong = {k: max(x, 1e-10) ** (-1 / (k + 1)) for k, x in self.wrong.items()}
+            self.order = max(wrong, key=wrong.__getitem__)
+            factor = 0.8 * wrong[self.order]
+            if not 0.9 < factor < 1.1:
+                self.h, self.same = self.h * min(factor, 2.0), 0
+        self.times, self.rows = self.times[: self.order + 2], self.rows[: self.order + 2]
+
+    def far(
+        self, t1: float, tolerance: float, most: float, slow: float
+    ) -> tuple[list[np.ndarray], list[View]]:
+        """States to come, and views of them, as far as the frames are good enough to tell: some, of loose
+        steps."""
+        net, kept, found = self.net, self.net.past, []
+        net.past, ahead = kept.copy(), copy(self)
+        ahead.order, ahead.same, ahead.h = min(self.order, _ROUGH), 0, _STRIDE * self.h
+        for _ in range(_TRIES):
+            if ahead.times[0] >= t1:
+                break
+            guess = ahead.point(t1)
+            view = net.view(guess, slow)
+            if ahead.take(view, view.state, min(_LOOSE * tolerance, 1e-2)):
+                found.append((guess, view))
+                ahead.choose()
+                if net.leaving(view) > min(_FAR * most, _MOST):
+                    break
+        net.past = kept
+        some = sorted({round(k) for k in np.linspace(0, len(found) - 1, _VIEWS)}) if found else []
+        return [found[k][0] for k in some], [found[k][1] for k in some]
+
+
 def solve(
     net: Wide,
     ts: np.ndarray,
@@ -46,9 +153,6 @@ def solve(
 ) -> Solution:
     """The flow to time t1, or until the loss falls to `stop`; relative local errors of `tolerance`.
 
-    Formulas of backward differentiation, of orders 1 to 6 and on any past times. Newton's method takes one
-    step from where the past points to; its Jacobian has what is stiff, the errors of outputs that relax.
-
     Early errors grow with what is learned: tolerances are less by the share of that in the first errors.
 
     The stated error is that at the times asked for. Local errors and what left the frames add up, each
@@ -58,120 +162,85 @@ def solve(
     """
     view = net.view(net.past[0], 0.0)
     s, size, most = view.state, net.past.shape[1], tolerance
-    with np.errstate(divide="ignore"):
-        h = min(t1, 0.1 * (_EARLY * most) ** 0.5 * np.min(net.unit / net.norms(view.speed)))
     first = float(np.linalg.norm(s.error))
-    settled = 0.1 * most * first
-    kept, change, check = [(keep(net, net.past[0]), net.loss(s))], 0.0, 0
-    net.past = np.concatenate([net.past, np.zeros((_ORDER + 2, net.past.shape[1]))])
-    rows = [0]  # of the past, the last one first
-    times, order, same, steps, outcome = np.zeros(1), 1, 0, 0, "finished"
+    settled = most * first
+    largest = min(_RESIDUAL * most**_POWER, _MOST)
+    kept, change, check, steps, outcome = [(keep(net, net.past[0]), net.loss(s))], 0.0, 0, 0, "finished"
+    with np.errstate(divide="ignore"):
+        h = min(
+            t1, 0.1 * (_EARLY * most) ** 0.5 * np.min((net.unit / view.speed)[net.learning], initial=np.inf)
+        )
+    past = Past(net, h)
     error = stated = local = leaks = leak = left = 0.0
 
-    def mix(*weights: np.ndarray) -> np.ndarray:
-        """Sums of the past."""
-        every = np.zeros((len(weights), len(net.past)))
-        for row, w in zip(every, weights, strict=True):
-            row[rows[: len(w)]] = w
-        return every @ net.past
-
-    def at(t: float) -> np.ndarray:
-        return mix(_through(times[: order + 1], t))[0]
-
     def above(t: float) -> float:
-        return np.log(net.loss(net.state(at(t))) / stop)
+        return np.log(net.loss(net.state(past.at(t))) / stop)
 
-    while outcome == "finished" and times[0] < t1 and np.linalg.norm(s.error) > settled:
+    while outcome == "finished" and past.times[0] < t1 and np.linalg.norm(s.error) > settled:
         share = max(1 - float(np.linalg.norm(s.error)) / first, _EARLY)
-        tolerance, residual = share * most, min(_RESIDUAL * share * most, 0.3)
-        h = t1 - times[0] if times[0] + 1.001 * h > t1 else h
-        t = times[0] + h
+        tolerance, residual = share * most, share * largest
+        guess, t = past.point(t1), past.t
         slow = _SLOW / max(t1 - t, 1e-3 * t1)
-        # Where the past points to, by polynomials of some orders, and the formula's part that is known.
-        near = same >= order  # time to choose anew
-        orders = list(range(max(1, order - near), min(_ORDER, order + near, len(times) - 1) + 1)) or [0]
-        known, step = _formula(times[:order], t)
-        place = orders.index(min(order, len(times) - 1))
-        slot = next(k for k in range(len(net.past)) if k not in rows)
-        net.past[slot] = mix(_through(times[: orders[place] + 1], t))[0]
         if check:
-            ahead = net.state(net.past[slot])
+            ahead = net.state(guess)
         else:
-            view = net.view(net.past[slot], slow)
+            view = net.view(guess, slow)
             left = net.leaving(view)
             if left > residual:
                 leaks, leak, change = leaks + (leak + left * change) ** 2, 0.0, 0.0
-                net.grow(slot, view, slow, residual)
-                view = net.view(net.past[slot], slow)
+                states, views = past.far(t1, tolerance, residual, slow)
+                states, views = [guess, *states], [view, *views]
+                if net.past.shape[1] > _OLD * size:
+                    states = net.forget(np.stack(states), slow, _FORGET * tolerance)
+                    views, size = [net.view(y, slow) for y in states], net.past.shape[1]
+                net.grow(views, residual)
+                view = net.view(past.point(t1), slow)
                 left = net.leaving(view)
             ahead = view.state
-        *others, known = mix(*(_through(times[: k + 1], t) for k in orders if k != orders[place]), known)
-        guesses = [*others[:place], net.past[slot], *others[place:]]
-        # One step of Newton's method.
-        new = net.lag(ahead, step, ahead.error - net.pushed(ahead, known - guesses[place]))
-        new = known + step * net.velocity(ahead, new)
-        scale = np.maximum(net.norms(new), net.unit)
-        wrong = {}  # local errors, in tolerances
-        for k, guess in zip(orders, guesses, strict=True):
-            part = 1 / (np.sum(1 / (t - times[:k])) * (t - times[k])) if k else 0.5
-            wrong[max(k, 1)] = part * (net.norms(new - guess) / scale).max() / tolerance
-        steps += 1
+        h, steps = past.h, steps + 1
         if steps == max_steps:
             outcome = "step limit"
-        if not wrong[order] < 1:
-            same = 0
-            finite = np.isfinite(wrong[order])
-            h *= np.clip(0.8 * wrong[order] ** (-1 / (order + 1)), 0.2, 0.8) if finite else 0.1
-            outcome = "failed" if h < 1e-14 * t1 else outcome
+        if not past.take(view, ahead, tolerance):
+            outcome = "failed" if past.h < 1e-14 * t1 else outcome
             continue
-        # What leaves is in units of the velocity, or of a least one.
-        moved = np.maximum(net.norms(new - net.past[rows[0]]), h * np.array(list(view.scale.values())))
-        change += (moved / scale).max()
-        local += wrong[order] * tolerance
+        change += h * (view.speed / view.size)[net.learning].max(initial=0.0)
+        local += past.wrong[past.order] * tolerance
         if check:
             check -= 1
         else:
             leak, change = leak + left * change, 0.0
             check = next((rest for below, rest in _REST if left < below * residual), 0)
-        net.past[slot], rows, times = new, [slot, *rows], np.concatenate([[t], times])
-        rate = t * np.linalg.norm(ahead.error - s.error) / (t - times[1]) / net.whole
+        rate = t * np.linalg.norm(ahead.error - s.error) / h / net.whole
         stated = (1 + rate) * (_LOCAL * local + _LEFT * (leaks + (leak + left * change) ** 2) ** 0.5)
-        s, same = ahead, same + 1
+        s = ahead
         if net.loss(s) <= stop and above(t) <= 0:
-            end: Any = brentq(above, times[1], t, xtol=1e-12 * t) if above(times[1]) > 0 else times[1]
-            net.past[slot], times[0], outcome = at(end), end, "stopped"
-        while len(kept) < len(ts) and ts[len(kept)] <= times[0]:
-            y = at(ts[len(kept)])
+            before = past.times[1]
+            end: Any = brentq(above, before, t, xtol=1e-12 * t) if above(before) > 0 else before
+            past.last()[...], past.times[0], outcome = past.at(end), end, "stopped"
+        while len(kept) < len(ts) and ts[len(kept)] <= past.times[0]:
+            y = past.at(ts[len(kept)])
             now = net.state(y)
             kept.append((keep(net, y), net.loss(now)))
             error = max(error, stated + net.unseen(now))
-        if same > order:
-            order = max(wrong, key=lambda k: max(wrong[k], 1e-10) ** (-1 / (k + 1)))
-            factor = 0.8 * max(wrong[order], 1e-10) ** (-1 / (order + 1))
-            h, same = (h * min(factor, 2.0), 0) if not 0.9 < factor < 1.1 else (h, same)
-        times, rows = times[: order + 2], rows[: order + 2]
-        if net.past.shape[1] > _OLD * size:
-            net.forget(slot, slow, _FORGET * tolerance)
-            size, check = net.past.shape[1], 0
-    last = net.past[rows[0]]
+        past.choose()
+    last = past.last()
     s = net.state(last)
     error = max(error, stated + net.unseen(s))
     kept += [(keep(net, last), net.loss(s))] * (len(ts) - len(kept))
-    end = t1 if outcome == "finished" else times[0]
+    end = t1 if outcome == "finished" else past.times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
     return Solution(states, np.array(losses), end, steps, outcome, error)
 
 
-def _formula(times: np.ndarray, t: float) -> tuple[np.ndarray, float]:
+def _formula(times: list[float], t: float) -> tuple[list[float], float]:
     """Backward differentiation at time t: weights of the past, and of the velocity."""
-    step = 1 / np.sum(1 / (t - times))
-    return step * _through(times, t) / (t - times), step
+    step = 1 / sum(1 / (t - x) for x in times)
+    return [step * w / (t - x) for w, x in zip(_through(times, t), times, strict=True)], step
 
 
-def _through(nodes: np.ndarray, t: float) -> np.ndarray:
+def _through(nodes: list[float], t: float) -> list[float]:
     """The value at t of the polynomial through some nodes: weights of its values there."""
-    apart = nodes[:, None] - nodes + np.eye(len(nodes))
-    return np.where(np.eye(len(nodes), dtype=bool), 1.0, t - nodes).prod(axis=1) / apart.prod(axis=1)
+    return [prod((t - y) / (x - y) for y in nodes if y != x) for x in nodes]
 
 
 def follow(
@@ -184,10 +253,10 @@ def follow(
     def keep(net: Wide, y: np.ndarray) -> tuple[Rows, Rows]:
         return net.small(y), {e: net.gain(e, y) for e in net.ends} if full else {}
 
-    # The steeper the curves, and the longer before, the more an error grows: both as the depth.
-    tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 2
+    # The more modes are learned one after another, the steeper, and the longer before, the more an error grows.
+    tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 3
     while True:
-        net = Wide(task, weights, frozen, np.float32 if width_error >= 1e-3 else np.float64)
+        net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
         if found.error <= width_error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
             return found, net.spaces
