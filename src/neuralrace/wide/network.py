@@ -161,13 +161,13 @@ class Wide:
     # -- frames ------------------------------------------------------------------------------
 
     def forget(self, states: np.ndarray, slow: float, least: float) -> np.ndarray:
-        """Keep of the frames what the weights gained at the first of some states, rows, and of the signals what
-        moves them or reaches the outputs at all of these, down to a share of each; the states as they are then
-        told."""
+        """Keep of the frames what the weights gained at the first of some states, rows, and of the signals
+        what moves them or reaches the outputs at all of these, down to a share of each.
+
+        The same states in the frames that are kept.
+        """
         views, n = [self.view(y, slow) for y in states], len(self.past)
-        every = [
-            [_all([x.signals[end][k] for x in views]) for k in range(len(self.contexts))] for end in (0, 1)
-        ]
+        every = _signals(views)
         self.past = np.concatenate([self.past, states])
         past, turns = self.views(self.past), [{}, {}]
         for end, side in enumerate(self.sides):
@@ -190,10 +190,9 @@ class Wide:
         return states
 
     def _turn(self, past: Rows, ahead: Rows, behind: Rows) -> None:
-        """Go over to other frames, rows of which are told in those that are."""
-        for end, (side, turns, others) in enumerate(
-            ((self.ahead, ahead, behind), (self.behind, behind, ahead))
-        ):
+        """Go over to frames whose rows are given in those that are."""
+        both = zip(self.sides, (ahead, behind), (behind, ahead), strict=True)
+        for end, (side, turns, others) in enumerate(both):
             for v, turn in turns.items():
                 few = turn.astype(side.frames[v].dtype)
                 side.frames[v], side.low[v] = few @ side.frames[v], side.low[v] @ turn.T
@@ -212,12 +211,9 @@ class Wide:
         self.restate(past)
 
     def grow(self, views: list[View], most: float) -> None:
-        """Take into the frames what leaves them at some states, down to a share of `most`, and what of it reaches
-        other nodes."""
-        least, n = _SPARE * most, len(views)
-        every = [
-            [_all([x.signals[end][k] for x in views]) for k in range(len(self.contexts))] for end in (0, 1)
-        ]
+        """Take into the frames what leaves them at some states, down to a share of `most`, and what of it
+        reaches other nodes."""
+        least, n, every = _SPARE * most, len(views), _signals(views)
         for end, side in enumerate(self.sides):
             news: list[Rows] = [{} for _ in self.contexts]
             for v in (v for v in side.order if v in side.frames):
@@ -540,8 +536,17 @@ def _times(gate: Any, v: Any) -> Any:
     return v if isinstance(gate, float) and gate == 1.0 else gate * v
 
 
-def _all(parts: list[Signals]) -> Signals:
-    return Signals(*({v: np.concatenate([p[v] for p in x]) for v in x[0]} for x in zip(*parts, strict=True)))
+def _signals(views: list[View]) -> list[list[Signals]]:
+    """Signals forwards and backwards per context, those of the views one after another."""
+
+    def join(parts: Iterable[Signals]) -> Signals:
+        return Signals(
+            *({v: np.concatenate([p[v] for p in x]) for v in x[0]} for x in zip(*parts, strict=True))
+        )
+
+    return [
+        [join(parts) for parts in zip(*(view.signals[end] for view in views), strict=True)] for end in (0, 1)
+    ]
 
 
 def _each(x: np.ndarray, n: int) -> np.ndarray:

@@ -55,8 +55,8 @@ class Past:
     """Formulas of backward differentiation, of orders 1 to 6 and on any past times, of which `net.past` has
     the small weights.
 
-    Newton's method takes one step from where the past points to; its Jacobian has what is stiff, the errors of
-    outputs that relax.
+    Newton's method takes one step from where the past points to; its Jacobian has what is stiff, the errors
+    of outputs that relax.
     """
 
     def __init__(self, net: Wide, h: float) -> None:
@@ -253,7 +253,7 @@ def follow(
     def keep(net: Wide, y: np.ndarray) -> tuple[Rows, Rows]:
         return net.small(y), {e: net.gain(e, y) for e in net.ends} if full else {}
 
-    # The more modes are learned one after another, the steeper, and the longer before, the more an error grows.
+    # Deeper networks learn later and faster: the more an error grows.
     tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 3
     while True:
         net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
