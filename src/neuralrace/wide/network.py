@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,7 +123,7 @@ class Wide:
             for e, (s, t) in side.ends.items():
                 none = np.zeros((0, self.sizes[t]), dtype)
                 side.sent[e] = none if s in side.frames else side.weights[e].T
-        self.at, self.past = np.zeros(1, int), np.zeros((1, 0))
+        self.at, self.past = [0], np.zeros((1, 0))
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._products()
         self.restate({})
@@ -285,7 +286,7 @@ class Wide:
             else self.weights[e].shape
             for e, (s, t) in self.ends.items()
         }
-        self.at = np.cumsum([0, *(int(np.prod(s)) for s in self.shapes.values())])
+        self.at = [0, *accumulate(prod(s) for s in self.shapes.values())]
         self.past = np.zeros((len(self.past), self.at[-1]))
         for e, m in self.views(self.past).items():
             if e in past:
@@ -296,11 +297,8 @@ class Wide:
         return np.array([_norm(flat[a:b]) for a, b in pairwise(self.at)])
 
     def views(self, flat: np.ndarray) -> Rows:
-        lead = flat.shape[:-1]
-        return {
-            e: flat[..., self.at[k] : self.at[k + 1]].reshape(lead + s)
-            for k, (e, s) in enumerate(self.shapes.items())
-        }
+        lead, parts = flat.shape[:-1], zip(self.shapes.items(), pairwise(self.at), strict=True)
+        return {e: flat[..., a:b].reshape(lead + shape) for (e, shape), (a, b) in parts}
 
     # -- learning ----------------------------------------------------------------------------
 
@@ -424,7 +422,7 @@ class Wide:
             return _conjugate_gradients(spread, error, s.error)
         a = h * self.kernel(s)
         a.flat[:: len(a) + 1] += 1.0
-        _, x, failed = _posv(a, error.ravel())
+        _, x, failed = _posv(a.T, error.ravel(), overwrite_a=True)
         # Where weights are too large for numbers, the step is to be refused.
         return np.full_like(error, np.nan) if failed else x.reshape(error.shape)
 
@@ -515,7 +513,8 @@ class Wide:
 
         All products along paths from inputs are those of the network.
         """
-        n, out, spaces = self.views(moved), {}, {}
+        dtype = self.weights[next(iter(self.ends))].dtype
+        n, out, spaces = self.views(moved.astype(dtype)), {}, {}
         for v in self.ahead.order:
             arriving = {}
             for e in self.behind.out[v]:
@@ -527,7 +526,7 @@ class Wide:
             if v in self.spaces:
                 q = np.linalg.qr(np.concatenate(list(arriving.values()), axis=1))[0]
                 arriving = {e: q.T @ a for e, a in arriving.items()}
-                spaces[v] = np.ascontiguousarray(q.T, self.weights[next(iter(arriving))].dtype)
+                spaces[v] = np.ascontiguousarray(q.T)
             out |= {e: a if self.ends[e][0] else a[:, 0] for e, a in arriving.items()}
         return out
 
