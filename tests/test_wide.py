@@ -267,14 +267,39 @@ def test_forgetting_changes_nothing():
         assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
 
 
-def test_frames_end_at_the_size_of_their_nodes():
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_frames_end_at_the_size_of_their_nodes(dtype):
     task, weights = case(1, 8)
-    net = Wide(task, weights)
+    net = Wide(task, weights, dtype=dtype)
     for _ in range(9):
         net.grow([net.view(net.past[0], 0.0)], 1e-30)  # rounding is more than that
+        for q in (q for side in net.sides for q in side.frames.values()):
+            assert np.abs(q @ q.T - np.eye(len(q))).max() < 10 * np.finfo(dtype).eps
     view = net.view(net.past[0], 0.0)
     assert all(q.shape == (task.graph.nodes[v],) * 2 for side in net.sides for v, q in side.frames.items())
     assert np.isclose(net.loss(view.state), nr.loss(task, weights))
+
+
+@pytest.mark.parametrize(
+    ("scale", "t1", "width_error"),
+    [(0.09, 4.0, 1e-2), (1e-6, 1.0, 1e-3), (1.0, 0.3, 1e-2), (1.0, 40.0, 1e-8), (3.0, 5.0, 1e-6)],
+    ids=["on a plateau", "below rounding", "early", "small", "large weights"],
+)
+def test_stated_error_of_chains(scale, t1, width_error):
+    """Where outputs are small, an error of them is; a small first step is no failure."""
+    graph, rng = nr.Graph.chain([3, 30, 40, 30, 2]), np.random.default_rng(0)
+    task = nr.Task(graph, rng.normal(size=(12, 3)), rng.normal(size=(12, 2)))
+    weights = {e: w[None] for e, w in nr.init.xavier(graph, scale, seed=382).items()}
+    wide, true = errors(task, weights, width_error, t1)
+    assert wide.outcome == f"finished at t = {t1:g}"
+    assert true[0] < wide.settings["width_error_estimate"][0] < width_error
+
+
+def test_a_loss_that_is_below_where_to_stop_from_the_start():
+    task, weights = case(1, 20)
+    above = 2 * float(nr.loss(task, weights))
+    runs = [nr.flow(task, weights, 1.0, 3, stop_loss=above, width_error=e) for e in (None, 1e-2)]
+    assert [run.outcome for run in runs] == ["finished at t = 1"] * 2
 
 
 def test_bad_arguments():

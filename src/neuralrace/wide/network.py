@@ -254,8 +254,10 @@ class Wide:
     def _take(self, side: Side, v: str, u: np.ndarray, outside: list[tuple[Rows, np.ndarray]]) -> None:
         """Take directions, rows of u, into a frame; note the signals outside it that they hold."""
         q = side.frames[v]
-        u = u - (u @ q.T) @ q
-        u = np.ascontiguousarray(np.linalg.qr(u.T)[0].T[: q.shape[1] - len(q)], q.dtype)
+        u = u[: q.shape[1] - len(q)]
+        for _ in range(2):  # the first may leave little but rounding
+            u = np.linalg.qr((u - (u @ q.T) @ q).T)[0].T
+        u = np.ascontiguousarray(u, q.dtype)
         side.frames[v] = _append(q, u)
         for e in side.out[v]:
             side.sent[e] = _append(side.sent[e], _images(side.weights[e], u))
@@ -331,6 +333,13 @@ class Wide:
                 added[v] = _times(gates.get(v, 1.0), gained)
             seen[v] = _times(gates.get(v, 1.0), total)
         return Signals(seen, added)
+
+    def outputs(self, s: State) -> np.ndarray:
+        """All outputs that have targets."""
+        each = zip(self.contexts, s.ahead, strict=True)
+        return np.concatenate(
+            [x.seen[o].ravel() for c, x in each for o in c.targets if o in x.seen] or [np.zeros(0)]
+        )
 
     def loss(self, s: State) -> float:
         return 0.5 * float(np.vdot(s.error, s.error)) + sum(c.rest for c in self.contexts)
@@ -496,9 +505,9 @@ class Wide:
         return (met - signals.seen[v] @ side.cross[v]) @ s.behind[k].seen[v].T
 
     def unseen(self, s: State) -> float:
-        """What the outputs miss of what leaves the forward frames, relative to their size."""
+        """What the outputs miss of what leaves the forward frames."""
         nodes = ((k, v) for k, routes in enumerate(self.ahead.routes) for v in routes if v in self.spaces)
-        return sum(_norm(self._effect(k, v, s)) for k, v in nodes) / self.whole
+        return sum(_norm(self._effect(k, v, s)) for k, v in nodes)
 
     # -- the network at saved times ----------------------------------------------------------
 

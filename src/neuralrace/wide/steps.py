@@ -34,10 +34,11 @@ _TRIES = 8  # and most of them
 _VIEWS = 3  # most states
 _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
 _SINGLE = 3e-7  # tolerance above which frames are in single precision
-_FIRST = 0.14  # first tolerance of the steps, in tolerances of the result, for a path of one edge
+_FIRST = 0.08  # first tolerance of the steps, in tolerances of the result, for a path of one edge
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
 _LOCAL = 1.0
-_LEFT = 0.06
+_LEFT = 0.3
+_ROUNDING = 10.0
 
 
 class Solution(NamedTuple):
@@ -97,8 +98,10 @@ class Past:
         new = known + self.step * net.velocity(ahead, error)
         self.wrong = {}  # local errors, in tolerances
         for k, guess in zip(self.orders, self.guesses, strict=True):
-            part = 1 / (sum(1 / (t - x) for x in times[:k]) * (t - times[k])) if k else 0.5
-            self.wrong[max(k, 1)] = part * (net.norms(new - guess) / view.size).max() / tolerance
+            off = (net.norms(new - guess) / view.size).max()
+            # At first there is no other to compare with: the velocity may change as much as the weights do.
+            part = 1 / (sum(1 / (t - x) for x in times[:k]) * (t - times[k])) if k else 0.5 * off
+            self.wrong[max(k, 1)] = part * off / tolerance
         wrong = self.wrong[self.order]
         if not wrong < 1:
             self.same = 0
@@ -157,28 +160,35 @@ def solve(
 
     The stated error is that at the times asked for. Local errors and what left the frames add up, each
     relative to the weights. (What leaves before frames grow is orthogonal to what leaves later: there squares
-    add up.) Where outputs change fast, an error of the velocity is one of time, and counts by time times
-    their rate of change. What of the outputs the frames do not see comes on top.
+    add up.) So far outputs may be off, relative to their size; and where they change fast, an error of the
+    velocity is one of time, and counts by time times their rate of change. What of the outputs the frames do
+    not see comes on top. All this is relative to the largest outputs.
     """
     view = net.view(net.past[0], 0.0)
     s, size, most = view.state, net.past.shape[1], tolerance
     first = float(np.linalg.norm(s.error))
     settled = most * first
-    largest = min(_RESIDUAL * most**_POWER, _MOST)
+    leaving = min(_RESIDUAL * most**_POWER, _MOST)
     kept, change, check, steps, outcome = [(keep(net, net.past[0]), net.loss(s))], 0.0, 0, 0, "finished"
-    with np.errstate(divide="ignore"):
-        h = min(
-            t1, 0.1 * (_EARLY * most) ** 0.5 * np.min((net.unit / view.speed)[net.learning], initial=np.inf)
-        )
-    past = Past(net, h)
-    error = stated = local = leaks = leak = left = 0.0
+    fast = (view.speed / net.unit)[net.learning].max(initial=1e-300)
+    start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / fast)
+    past = Past(net, start)
+    error = stated = rate = local = leaks = leak = left = 0.0
+    largest = max(float(np.linalg.norm(net.outputs(s))), 1e-300)
+    stop = stop if net.loss(s) > stop else -np.inf
+
+    def note(now: State) -> None:
+        """What outputs are off by, of which time is a part where they change fast; and how large they are."""
+        nonlocal error, largest
+        largest = max(largest, float(np.linalg.norm(net.outputs(now))))
+        error = max(error, stated * (largest + rate) + net.unseen(now))
 
     def above(t: float) -> float:
         return np.log(net.loss(net.state(past.at(t))) / stop)
 
     while outcome == "finished" and past.times[0] < t1 and np.linalg.norm(s.error) > settled:
         share = max(1 - float(np.linalg.norm(s.error)) / first, _EARLY)
-        tolerance, residual = share * most, share * largest
+        tolerance, residual = share * most, share * leaving
         guess, t = past.point(t1), past.t
         slow = _SLOW / max(t1 - t, 1e-3 * t1)
         if check:
@@ -201,7 +211,7 @@ def solve(
         if steps == max_steps:
             outcome = "step limit"
         if not past.take(view, ahead, tolerance):
-            outcome = "failed" if past.h < 1e-14 * t1 else outcome
+            outcome = "failed" if past.h < 1e-14 * max(past.times[0], start) else outcome
             continue
         change += h * (view.speed / view.size)[net.learning].max(initial=0.0)
         local += past.wrong[past.order] * tolerance
@@ -210,9 +220,8 @@ def solve(
         else:
             leak, change = leak + left * change, 0.0
             check = next((rest for below, rest in _REST if left < below * residual), 0)
-        rate = t * np.linalg.norm(ahead.error - s.error) / h / net.whole
-        stated = (1 + rate) * (_LOCAL * local + _LEFT * (leaks + (leak + left * change) ** 2) ** 0.5)
-        s = ahead
+        stated = _LOCAL * local + _LEFT * (leaks + (leak + left * change) ** 2) ** 0.5
+        rate, s = t * float(np.linalg.norm(net.outputs(ahead) - net.outputs(s))) / h, ahead
         if net.loss(s) <= stop and above(t) <= 0:
             before = past.times[1]
             end: Any = brentq(above, before, t, xtol=1e-12 * t) if above(before) > 0 else before
@@ -221,14 +230,15 @@ def solve(
             y = past.at(ts[len(kept)])
             now = net.state(y)
             kept.append((keep(net, y), net.loss(now)))
-            error = max(error, stated + net.unseen(now))
+            note(now)
         past.choose()
     last = past.last()
     s = net.state(last)
-    error = max(error, stated + net.unseen(s))
+    note(s)
     kept += [(keep(net, last), net.loss(s))] * (len(ts) - len(kept))
     end = t1 if outcome == "finished" else past.times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
+    error = error / largest + _ROUNDING * float(np.finfo(net.weights[next(iter(net.ends))].dtype).eps)
     return Solution(states, np.array(losses), end, steps, outcome, error)
 
 
@@ -256,7 +266,9 @@ def follow(
     # Deeper networks learn later and faster: the more an error grows.
     tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 3
     while True:
-        net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
+        net = Wide(
+            task, weights, frozen, np.float32 if tolerance > _SINGLE and width_error >= 1e-3 else np.float64
+        )
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
         if found.error <= width_error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
             return found, net.spaces
