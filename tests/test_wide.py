@@ -9,6 +9,7 @@ import pytest
 import neuralrace as nr
 from neuralrace.errors import InputError
 from neuralrace.wide import Wide, network, solve
+from neuralrace.wide.steps import Past
 
 
 def case(seed: int, width: int = 50):
@@ -261,10 +262,23 @@ def test_forgetting_changes_nothing():
         return weights, net.kernel(view.state), view.state.error, np.array(net.leaving(view))
 
     before, size = state(), net.past.shape[1]
-    net.forget(net.past[[row]], 0.0, 1e-8)
+    net.forget(net.past[[row]], [net.view(net.past[row], 0.0)], 1e-8)
     assert net.past.shape[1] < 0.9 * size
     for old, new in zip(before, state(), strict=True):
         assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
+
+
+def test_states_to_come_spare_growths(monkeypatch):
+    graph = nr.Graph.pathways(4, 4, [[50] * 4] * 2)
+    task = nr.Task(graph, np.eye(4), np.diag([3.0, 2.0, 1.0, 0.5]))
+    weights, grow, found = nr.init.gaussian(graph, 0.07, 0), Wide.grow, []
+    for far in (Past.far, lambda *_: ([], [])):
+        growths: list[int] = []
+        monkeypatch.setattr(Past, "far", far)
+        monkeypatch.setattr(Wide, "grow", lambda net, *a, n=growths: n.append(1) or grow(net, *a))
+        solve(Wide(task, weights), np.array([0.0, 200.0]), 200.0, 1e-7, lambda net, y: None)
+        found.append(len(growths))
+    assert 0 < 2 * found[0] < found[1]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -61,14 +61,14 @@ class State(NamedTuple):
 
 
 class View(NamedTuple):
-    """Signals forwards, and backwards of the errors, per context, at some small weights; sizes of these, and
-    units of what leaves the frames."""
+    """Signals forwards, and backwards of the errors, per context, at some small weights; sizes of these,
+    units of what leaves the frames, and how fast the fastest edge that learns moves, relative to its size."""
 
     state: State
     signals: tuple[list[Signals], list[Signals]]
     size: np.ndarray
-    speed: np.ndarray
     scale: dict[str, float]
+    pace: float
 
 
 class Wide:
@@ -78,9 +78,9 @@ class Wide:
     def __init__(
         self, task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str] = (), dtype: Any = float
     ) -> None:
-        g, self.frozen = task.graph, set(frozen)
+        g, frozen, self.dtype = task.graph, set(frozen), np.dtype(dtype)
         self.contexts = task.moment_contexts
-        self.learning = np.array([e not in self.frozen for e in g.shapes])
+        self.learning = np.array([e not in frozen for e in g.shapes])
         self.ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}  # a bias is an edge from a constant
         self.weights = {e: np.asarray(w if e in g.edges else w[:, None], dtype) for e, w in weights.items()}
         unit = np.array([np.sqrt(np.mean(w**2)) for w in self.weights.values()])
@@ -104,7 +104,7 @@ class Wide:
             edges = self._edges(c, order)
             nodes = {n for e in edges for n in self.ends[e]}
             self.every.append(edges)
-            self.open.append({e: gate for e, gate in edges.items() if e not in self.frozen})
+            self.open.append({e: gate for e, gate in edges.items() if e not in frozen})
             for side in self.sides:
                 into = {v: [] for v in side.order if v in nodes}
                 for e, gate in edges.items():
@@ -161,14 +161,13 @@ class Wide:
 
     # -- frames ------------------------------------------------------------------------------
 
-    def forget(self, states: np.ndarray, slow: float, least: float) -> np.ndarray:
+    def forget(self, states: np.ndarray, views: list[View], least: float) -> np.ndarray:
         """Keep of the frames what the weights gained at the first of some states, rows, and of the signals
         what moves them or reaches the outputs at all of these, down to a share of each.
 
         The same states in the frames that are kept.
         """
-        views, n = [self.view(y, slow) for y in states], len(self.past)
-        every = _signals(views)
+        every, n = _signals(views), len(self.past)
         self.past = np.concatenate([self.past, states])
         past, turns = self.views(self.past), [{}, {}]
         for end, side in enumerate(self.sides):
@@ -202,7 +201,8 @@ class Wide:
                     side.sent[e] = few @ side.sent[e]
             for e, (s, t) in side.ends.items():
                 there = turns.get(t), others.get(t), None
-                for products, turn in zip((side.kept, side.met, side.heard), there, strict=True):
+                met = side.met if side is self.ahead else {}  # of the other, the same transposed
+                for products, turn in zip((side.kept, met, side.heard), there, strict=True):
                     if e in products:
                         out = products[e] if turn is None else turn @ products[e]
                         products[e] = out @ turns[s].T if s in turns else out
@@ -454,7 +454,8 @@ class Wide:
         size = np.maximum(self.norms(y), self.unit)
         speed = np.maximum(self._speeds(signals), slow * size)
         speed = np.maximum(speed, max(1e-12 * speed.max(), 1e-140))
-        return View(s, signals, size, speed, dict(zip(self.ends, speed.tolist(), strict=True)))
+        pace = float((speed / size)[self.learning].max(initial=0.0))
+        return View(s, signals, size, dict(zip(self.ends, speed.tolist(), strict=True)), pace)
 
     def leaving(self, view: View) -> float:
         """How much leaves the frames: the sum of what does on the way to a node, over contexts, at most."""
@@ -522,8 +523,7 @@ class Wide:
 
         All products along paths from inputs are those of the network.
         """
-        dtype = self.weights[next(iter(self.ends))].dtype
-        n, out, spaces = self.views(moved.astype(dtype)), {}, {}
+        n, out, spaces = self.views(moved.astype(self.dtype)), {}, {}
         for v in self.ahead.order:
             arriving = {}
             for e in self.behind.out[v]:

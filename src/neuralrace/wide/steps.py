@@ -33,12 +33,12 @@ _STRIDE = 5.0  # their length at first, in usual ones,
 _TRIES = 8  # and most of them
 _VIEWS = 3  # most states
 _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
-_SINGLE = 3e-7  # tolerance above which frames are in single precision
+_SINGLE = 1e-6  # tolerance above which frames are in single precision
 _FIRST = 0.08  # first tolerance of the steps, in tolerances of the result, for a path of one edge
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
 _LOCAL = 1.0
 _LEFT = 0.3
-_ROUNDING = 10.0
+_ROUNDING = 10.0  # stated on top, in units of the precision of frames
 
 
 class Solution(NamedTuple):
@@ -170,8 +170,7 @@ def solve(
     settled = most * first
     leaving = min(_RESIDUAL * most**_POWER, _MOST)
     kept, change, check, steps, outcome = [(keep(net, net.past[0]), net.loss(s))], 0.0, 0, 0, "finished"
-    fast = (view.speed / net.unit)[net.learning].max(initial=1e-300)
-    start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / fast)
+    start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / max(view.pace, 1e-300))
     past = Past(net, start)
     error = stated = rate = local = leaks = leak = left = 0.0
     largest = max(float(np.linalg.norm(net.outputs(s))), 1e-300)
@@ -201,7 +200,7 @@ def solve(
                 states, views = past.far(t1, tolerance, residual, slow)
                 states, views = [guess, *states], [view, *views]
                 if net.past.shape[1] > _OLD * size:
-                    states = net.forget(np.stack(states), slow, _FORGET * tolerance)
+                    states = net.forget(np.stack(states), views, _FORGET * tolerance)
                     views, size = [net.view(y, slow) for y in states], net.past.shape[1]
                 net.grow(views, residual)
                 view = net.view(past.point(t1), slow)
@@ -213,7 +212,7 @@ def solve(
         if not past.take(view, ahead, tolerance):
             outcome = "failed" if past.h < 1e-14 * max(past.times[0], start) else outcome
             continue
-        change += h * (view.speed / view.size)[net.learning].max(initial=0.0)
+        change += h * view.pace
         local += past.wrong[past.order] * tolerance
         if check:
             check -= 1
@@ -238,7 +237,7 @@ def solve(
     kept += [(keep(net, last), net.loss(s))] * (len(ts) - len(kept))
     end = t1 if outcome == "finished" else past.times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
-    error = error / largest + _ROUNDING * float(np.finfo(net.weights[next(iter(net.ends))].dtype).eps)
+    error = error / largest + _ROUNDING * float(np.finfo(net.dtype).eps)
     return Solution(states, np.array(losses), end, steps, outcome, error)
 
 
@@ -266,9 +265,7 @@ def follow(
     # Deeper networks learn later and faster: the more an error grows.
     tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 3
     while True:
-        net = Wide(
-            task, weights, frozen, np.float32 if tolerance > _SINGLE and width_error >= 1e-3 else np.float64
-        )
+        net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
         if found.error <= width_error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
             return found, net.spaces
