@@ -253,16 +253,17 @@ def test_forgetting_changes_nothing():
     """Velocities of contexts may cancel where their signals do not: frames must keep all of these."""
     task, weights = case(103, 40)
     net = Wide(task, weights)
-    solve(net, np.array([0.0, 30.0]), 30.0, 1e-6, lambda net, y: None)
+    solve(net, np.array([0.0, 30.0]), 30.0, 1e-6, lambda *_: None)
     row = int(np.argmax(np.abs(net.past).sum(axis=1)))
 
     def state():
-        view = net.view(net.past[row], 0.0)
+        view = net.view(net.past[row], net.state(net.past[row]), 0.0)
         weights = np.concatenate([net.gain(e, net.past[row]).ravel() for e in net.ends])
         return weights, net.kernel(view.state), view.state.error, np.array(net.leaving(view))
 
     before, size = state(), net.past.shape[1]
-    net.forget(net.past[[row]], [net.view(net.past[row], 0.0)], 1e-8)
+    y = net.past[row]
+    net.forget(y[None], [net.view(y, net.state(y), 0.0)], 1e-8)
     assert net.past.shape[1] < 0.9 * size
     for old, new in zip(before, state(), strict=True):
         assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
@@ -276,7 +277,7 @@ def test_states_to_come_spare_growths(monkeypatch):
         growths: list[int] = []
         monkeypatch.setattr(Past, "far", far)
         monkeypatch.setattr(Wide, "grow", lambda net, *a, n=growths: n.append(1) or grow(net, *a))
-        solve(Wide(task, weights), np.array([0.0, 200.0]), 200.0, 1e-7, lambda net, y: None)
+        solve(Wide(task, weights), np.array([0.0, 200.0]), 200.0, 1e-7, lambda *_: None)
         found.append(len(growths))
     assert 0 < 2 * found[0] < found[1]
 
@@ -286,10 +287,10 @@ def test_frames_end_at_the_size_of_their_nodes(dtype):
     task, weights = case(1, 8)
     net = Wide(task, weights, dtype=dtype)
     for _ in range(9):
-        net.grow([net.view(net.past[0], 0.0)], 1e-30)  # rounding is more than that
+        net.grow([net.view(net.past[0], net.state(net.past[0]), 0.0)], 1e-30)  # rounding is more than that
         for q in (q for side in net.sides for q in side.frames.values()):
             assert np.abs(q @ q.T - np.eye(len(q))).max() < 10 * np.finfo(dtype).eps
-    view = net.view(net.past[0], 0.0)
+    view = net.view(net.past[0], net.state(net.past[0]), 0.0)
     assert all(q.shape == (task.graph.nodes[v],) * 2 for side in net.sides for v, q in side.frames.items())
     assert np.isclose(net.loss(view.state), nr.loss(task, weights))
 

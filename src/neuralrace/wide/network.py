@@ -15,11 +15,13 @@ from neuralrace.task import Context, Task
 
 Rows = dict[str, np.ndarray]
 
-(_posv,) = get_lapack_funcs(("posv",))
+_posv, _pstrf = get_lapack_funcs(("posv", "pstrf"))
 
 _DIRECT = 256  # most outputs, over all samples, whose kernel is written down
 _SKETCH = 24  # random directions that estimate the length of what a frame does not hold
 _SPARE = 0.01  # share of the tolerated residual down to which directions are taken in
+_EVEN = 0.1  # least of the inputs, relative to the largest, for which errors of outputs are those of products
+_ROUNDED = 1e-3  # of a new direction, so much outside a frame may be rounding
 _SEEN = 4.0  # what the outputs miss at once weighs so much more than what the weights miss for a while
 
 
@@ -118,6 +120,7 @@ class Wide:
         for v in (v for v in order if v in framed):
             came = [self.spaces.get(s, self.sizes[s]) for s, t in self.ends.values() if t == v]
             self.spaces[v] = min(sum(came), self.sizes[v])
+        self.held = self._held(order)
         for side in self.sides:
             side.frames = {v: np.zeros((0, self.sizes[v]), dtype) for v in framed}
             for e, (s, t) in side.ends.items():
@@ -129,7 +132,8 @@ class Wide:
         self.restate({})
         # The first frames hold the signals at the initial weights; errors need outputs first.
         for end, side in enumerate(self.sides):
-            signals, new = self.view(self.past[0], 0.0).signals[end], [{} for _ in self.contexts]
+            y, new = self.past[0], [{} for _ in self.contexts]
+            signals = self.view(y, self.state(y), 0.0).signals[end]
             for v in (v for v in side.order if v in side.frames):
                 out = {
                     k: self._outside(side, k, v, signals[k], new[k])
@@ -159,6 +163,23 @@ class Wide:
             heard |= {s for s, t in ways if t == v and v in heard}
         return {e: x for e, x in open_.items() if alive & heard >= set(self.ends[e])}
 
+    def _held(self, order: list[str]) -> set[str]:
+        """Nodes with frames that hold all that comes from inputs: one path leads there, and the samples that
+        take it tell the inputs apart."""
+        roots: dict[str, str] = {}
+        for v in order:
+            into = self.behind.out[v]
+            if v in self.spaces and len(into) == 1:
+                source = self.ends[into[0]][0]
+                root = source if not self.behind.out[source] else roots.get(source)
+                here = [k for k, routes in enumerate(self.ahead.routes) if v in routes]
+                if root is not None and here:
+                    x = [_times(self.contexts[k].gates.get(root, 1.0), self.inputs[k][root]) for k in here]
+                    size = np.linalg.svd(np.concatenate(x), compute_uv=False)
+                    if len(size) == self.sizes[root] and size[-1] > _EVEN * size[0]:
+                        roots[v] = root
+        return set(roots)
+
     # -- frames ------------------------------------------------------------------------------
 
     def forget(self, states: np.ndarray, views: list[View], least: float) -> np.ndarray:
@@ -176,13 +197,12 @@ class Wide:
                 parts = [x / max(_norm(x), 1e-300) for x in parts]
                 for k, routes in enumerate(side.routes):
                     if v in routes:
-                        seen = every[end][k].seen[v]
-                        each = _each(seen, len(views))
-                        movers = self._movers(views, every[1 - end][k].seen, end, k, v)
-                        parts.append((movers @ each).reshape(seen.shape))
+                        seen, more = every[end][k].seen[v], 0.0
                         if side is self.ahead:
                             size = np.array([_norm(x.state.behind[k].seen[v]) for x in views]) / self.whole
-                            parts.append((size[:, None, None] * each).reshape(seen.shape))
+                            more = np.eye(len(seen) // len(views)) * size[:, None, None] ** 2
+                        movers = self._movers(views, every[1 - end][k].seen, end, k, v, more)
+                        parts.append((movers @ _each(seen, len(views))).reshape(seen.shape))
                 _, size, turn = np.linalg.svd(np.concatenate(parts), full_matrices=False)
                 turns[end][v] = turn[size > least]
         self._turn(past, *turns)
@@ -225,39 +245,55 @@ class Wide:
                     out = self._outside(side, k, v, every[end][k], new)
                     outside.append((new, out))
                     parts = _each(out, n)
-                    movers = self._movers(views, every[1 - end][k].seen, end, k, v)
+                    more = self._telling(views, k, v, parts, least) if side is self.ahead else 0.0
+                    movers = self._movers(views, every[1 - end][k].seen, end, k, v, more)
                     rows.append((movers.astype(out.dtype) @ parts).reshape(out.shape))
-                    for view, x in zip(views, parts, strict=True) if side is self.ahead else ():
-                        if _norm(effect := self._effect(k, v, view.state)) > least * self.whole:
-                            # Signals of the samples whose outputs it would change.
-                            samples, size, _ = np.linalg.svd(effect, full_matrices=False)
-                            x = samples.T @ x
-                            size = size / self.whole / np.maximum(np.linalg.norm(x, axis=1), 1e-300)
-                            rows.append((size[:, None] * x).astype(out.dtype))
                 u = _directions(np.concatenate(rows), least) if rows else np.zeros((0, 0))
                 if len(u):
                     self._take(side, v, u, outside)
         self._products()
         self.restate(self.views(self.past))
 
-    def _movers(self, views: list[View], others: Rows, end: int, k: int, v: str) -> np.ndarray:
+    def _movers(
+        self, views: list[View], others: Rows, end: int, k: int, v: str, more: np.ndarray | float
+    ) -> np.ndarray:
         """What the signals at a node meet at the edges that move with them, in units of the velocity, in each
-        of some views: a root of the sum of squares. The signals of the other direction are given."""
-        square: Any = 0.0
+        of some views, and more: a root of the sum of squares. The signals of the other direction are given.
+        """
+        square: Any = more
         for e, far, gate in self.sides[1 - end].routes[k][v]:
             x = _each(others[far], len(views))
             unit = np.array([(gate / view.scale[e]) ** 2 for view in views])
             square = square + unit[:, None, None] * (x @ x.transpose(0, 2, 1))
-        size, u = np.linalg.eigh(square)
-        return np.sqrt(np.maximum(size, 0.0))[:, :, None] * u.transpose(0, 2, 1)
+        small = np.finfo(float).eps * len(square[0]) * np.trace(square, axis1=1, axis2=2) + 1e-300
+        root = np.linalg.cholesky(square + small[:, None, None] * np.eye(len(square[0])))
+        return root.transpose(0, 2, 1)
+
+    def _telling(
+        self, views: list[View], k: int, v: str, outside: np.ndarray, least: float
+    ) -> np.ndarray | float:
+        """How much what is outside a frame would change outputs, in each of some views: the square of that,
+        by samples whose outputs it would change."""
+        effects = np.stack([self._effect(k, v, view.state) for view in views])
+        if _norm(effects) < least * self.whole:
+            return 0.0
+        square, samples = np.linalg.eigh(effects @ effects.transpose(0, 2, 1))
+        size = np.sqrt(np.maximum(square, 0.0))
+        far = np.linalg.norm(samples.transpose(0, 2, 1).astype(outside.dtype) @ outside, axis=2)
+        root = samples * (size / self.whole / np.maximum(far, 1e-6 * far.max() + 1e-300))[:, None, :]
+        return root @ root.transpose(0, 2, 1)
 
     def _take(self, side: Side, v: str, u: np.ndarray, outside: list[tuple[Rows, np.ndarray]]) -> None:
         """Take directions, rows of u, into a frame; note the signals outside it that they hold."""
         q = side.frames[v]
         u = u[: q.shape[1] - len(q)]
-        for _ in range(2):  # the first may leave little but rounding
-            u = np.linalg.qr((u - (u @ q.T) @ q).T)[0].T
-        u = np.ascontiguousarray(u, q.dtype)
+        for _ in range(4):
+            u = u.astype(q.dtype, copy=False)
+            along = u @ q.T
+            u = _directions(u - along @ q, _ROUNDED)
+            if np.abs(along).max(initial=0.0) < np.finfo(q.dtype).eps ** 0.5:
+                break
+        u = u.astype(q.dtype, copy=False)
         side.frames[v] = _append(q, u)
         for e in side.out[v]:
             side.sent[e] = _append(side.sent[e], _images(side.weights[e], u))
@@ -289,6 +325,8 @@ class Wide:
             for e, (s, t) in self.ends.items()
         }
         self.at = [0, *accumulate(prod(s) for s in self.shapes.values())]
+        at = [slice(*ends) for ends in pairwise(self.at)]
+        self.parts = list(zip(self.shapes, at, self.shapes.values(), strict=True))
         self.past = np.zeros((len(self.past), self.at[-1]))
         for e, m in self.views(self.past).items():
             if e in past:
@@ -296,11 +334,12 @@ class Wide:
 
     def norms(self, flat: np.ndarray) -> np.ndarray:
         """Sizes of what is that of each edge."""
-        return np.array([_norm(flat[a:b]) for a, b in pairwise(self.at)])
+        return np.array([_norm(flat[at]) for _, at, _ in self.parts])
 
     def views(self, flat: np.ndarray) -> Rows:
-        lead, parts = flat.shape[:-1], zip(self.shapes.items(), pairwise(self.at), strict=True)
-        return {e: flat[..., a:b].reshape(lead + shape) for (e, shape), (a, b) in parts}
+        if flat.ndim == 1:
+            return {e: flat[at].reshape(shape) for e, at, shape in self.parts}
+        return {e: flat[:, at].reshape(len(flat), *shape) for e, at, shape in self.parts}
 
     # -- learning ----------------------------------------------------------------------------
 
@@ -393,7 +432,7 @@ class Wide:
             for e, gate in self.open[k].items():
                 source, target = self.ends[e]
                 f, b = ahead.seen[source], _times(gate, behind.seen[target])
-                rows += (f * views[e]) @ b.T if views[e].ndim == 1 else f @ (b @ views[e]).T
+                rows += (f * views[e] if views[e].ndim == 1 else f @ views[e].T) @ b.T
         return out
 
     def kernel(self, s: State) -> np.ndarray:
@@ -403,21 +442,20 @@ class Wide:
         for k, edges in enumerate(self.open):
             for other in range(k + 1):
                 here, there = (slice(*self.starts[c : c + 2]) for c in (k, other))
-                gates, ff, bb, block = self.open[other], [], [], 0.0
-                for e, gate in edges.items():
-                    if e in gates:
-                        source, target = self.ends[e]
-                        f, f2 = s.ahead[k].seen[source], s.ahead[other].seen[source]
-                        b = _times(gate, s.behind[k].seen[target])
-                        b2 = _times(gates[e], s.behind[other].seen[target])
-                        if self.weights[e].ndim == 1:
-                            block = block + np.einsum("ni,oi,mi,pi->nmop", f, b, f2, b2)
-                        else:
-                            ff.append((f @ f2.T).ravel())
-                            bb.append((b @ b2.T).ravel())
+                both, block = [e for e in edges if e in self.open[other]], 0.0
                 shape = here.stop - here.start, there.stop - there.start, o, o
-                if ff:
-                    block = block + (np.array(ff).T @ np.array(bb)).reshape(shape)
+                ff, bb = np.zeros((len(both), *shape[:2])), np.zeros((len(both), *shape[2:]))
+                for e, f_f, b_b in zip(both, ff, bb, strict=True):
+                    source, target = self.ends[e]
+                    f, f2 = s.ahead[k].seen[source], s.ahead[other].seen[source]
+                    b = _times(edges[e], s.behind[k].seen[target])
+                    b2 = _times(self.open[other][e], s.behind[other].seen[target])
+                    if self.weights[e].ndim == 1:
+                        block = block + np.einsum("ni,oi,mi,pi->nmop", f, b, f2, b2)
+                    else:
+                        np.matmul(f, f2.T, out=f_f)
+                        np.matmul(b, b2.T, out=b_b)
+                block = block + (_flat(ff).T @ _flat(bb)).reshape(shape)
                 block = np.broadcast_to(block, shape)
                 total[here, :, there] = block.transpose(0, 2, 1, 3)
                 if other < k:
@@ -437,14 +475,13 @@ class Wide:
 
     # -- what leaves the frames ----------------------------------------------------------------
 
-    def view(self, y: np.ndarray, slow: float) -> View:
-        """Signals at some small weights.
+    def view(self, y: np.ndarray, s: State, slow: float) -> View:
+        """Signals at some small weights, of which the state is given.
 
         What leaves the frames counts by the velocity that it would add to an edge, in units of what it has,
         or of that which would take it as far as it has come in the time `1/slow` that is left, whichever is
         larger. A frozen edge counts as if it learned, since what it carries moves others.
         """
-        s = self.state(y)
         errors = [self._rows(s.error, k) for k in range(len(self.contexts))]
         weighed = [
             Signals(*({v: rows @ x for v, x in part.items()} for part in behind))
@@ -518,22 +555,35 @@ class Wide:
         n = n if t not in self.behind.frames else self.behind.frames[t].T @ n
         return n if s not in self.ahead.frames else n @ self.ahead.frames[s]
 
-    def small(self, moved: np.ndarray) -> Rows:
+    def small(self, moved: np.ndarray, inside: bool = False) -> Rows:
         """Weights in the spaces that hold what comes from the inputs, along every path.
 
-        All products along paths from inputs are those of the network.
+        All products along paths from inputs are those of the network, or `inside` those that frames see,
+        where these hold all that comes.
         """
-        n, out, spaces = self.views(moved.astype(self.dtype)), {}, {}
-        for v in self.ahead.order:
-            arriving = {}
-            for e in self.behind.out[v]:
+        held = self.held if inside else set()
+        ahead, behind, out, spaces = self.ahead, self.behind, {}, {}
+        small, full = self.views(moved), self.views(moved.astype(self.dtype))
+        for v in ahead.order:
+            arriving, framed = {}, v in self.spaces
+            for e in behind.out[v]:
                 s = self.ends[e][0]
-                w, gained = self.weights[e], n[e]
-                if s in spaces:
-                    w, gained = _images(w, spaces[s]).T, gained @ (self.ahead.frames[s] @ spaces[s].T)
-                arriving[e] = w + (self.behind.frames[v].T @ gained if v in self.spaces else gained)
-            if v in self.spaces:
-                q = np.linalg.qr(np.concatenate(list(arriving.values()), axis=1))[0]
+                if s in self.spaces and s not in held:
+                    w, gained = (
+                        _images(self.weights[e], spaces[s]).T,
+                        full[e] @ (ahead.frames[s] @ spaces[s].T),
+                    )
+                    arriving[e] = w + (behind.frames[v].T @ gained if framed else gained)
+                    continue
+                if framed and v not in held:
+                    w = ahead.sent[e].T + behind.frames[v].T @ full[e]
+                else:
+                    w = ahead.kept[e] + (ahead.cross[v] @ small[e] if framed else small[e])
+                arriving[e] = w @ spaces[s].T if s in spaces else w
+            if framed:
+                rows = np.concatenate(list(arriving.values()), axis=1)
+                k = len(rows), self.spaces[v]
+                q = np.linalg.qr(rows)[0] if k[0] > k[1] else np.eye(*k)
                 arriving = {e: q.T @ a for e, a in arriving.items()}
                 spaces[v] = np.ascontiguousarray(q.T)
             out |= {e: a if self.ends[e][0] else a[:, 0] for e, a in arriving.items()}
@@ -560,6 +610,10 @@ def _signals(views: list[View]) -> list[list[Signals]]:
 def _each(x: np.ndarray, n: int) -> np.ndarray:
     """Rows of n parts, one after another, as parts."""
     return x.reshape(n, len(x) // n, x.shape[1])
+
+
+def _flat(x: np.ndarray) -> np.ndarray:
+    return x.reshape(len(x), x[0].size if len(x) else 0)
 
 
 def _norm(x: np.ndarray) -> float:
@@ -614,10 +668,12 @@ def _conjugate_gradients(product: Any, b: np.ndarray, x: np.ndarray) -> np.ndarr
 
 
 def _directions(rows: np.ndarray, least: float) -> np.ndarray:
-    """Right singular vectors of a few long rows whose singular values exceed `least`."""
-    square, u = np.linalg.eigh((rows @ rows.T).astype(float))
-    keep = square > max(least, 1e-7 * square[-1] ** 0.5) ** 2
-    return ((u[:, keep] / np.sqrt(square[keep])).T.astype(rows.dtype) @ rows)[::-1]
+    """Orthonormal directions, in double precision, that leave less than `least` of each of a few long rows:
+    by Cholesky's method, the longest first."""
+    rows = rows.astype(float)
+    square = rows @ rows.T
+    low, order, rank, _ = _pstrf(square, tol=max(least**2, 1e-14 * square.trace()), lower=1)
+    return np.linalg.inv(np.tril(low[:rank, :rank])) @ rows[order[:rank] - 1]
 
 
 def first_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:

@@ -14,30 +14,28 @@ from neuralrace.task import Task
 from neuralrace.wide.network import Rows, State, View, Wide
 
 _ORDER = 6  # highest of the formulas
+_SAME = 0.9  # lengths of steps that differ less are not changed
 _RESIDUAL = 100.0  # tolerated residual, for tolerances of the steps to the power of
 _POWER = 0.8
 _SLOW = 0.1  # velocities count at least as much as takes weights so far, in the time left
-_REST = (
-    (0.1, 8),
-    (0.3, 5),
-    (0.6, 2),
-)  # shares of the tolerated residual, and steps without a look at it below
+_REST = 8  # most steps without a look at the residual
 _FORGET = 3.0  # tolerances of the steps down to which directions are kept
-_OLD = 1.6  # growth of the small weights at which frames forget
+_OLD = 2.0  # growth of the small weights at which frames forget
 _MOST = 0.3  # largest residual
 # Frames grow by what leaves them at some states to come, found in the frames that are.
 _FAR = 20.0  # residual up to which they tell these, in tolerated ones
 _LOOSE = 1e5  # tolerance of the steps there,
 _ROUGH = 3  # their highest order at first,
 _STRIDE = 5.0  # their length at first, in usual ones,
-_TRIES = 8  # and most of them
-_VIEWS = 3  # most states
+_TRIES = 12  # and most of them
+_VIEWS = 3  # of the states, most that are taken
 _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
 _SINGLE = 1e-6  # tolerance above which frames are in single precision
 _FIRST = 0.08  # first tolerance of the steps, in tolerances of the result, for a path of one edge
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
 _LOCAL = 1.0
 _LEFT = 0.3
+_INSIDE = 0.1  # what outputs may miss, in units of their error, where they are taken as frames see them
 _ROUNDING = 10.0  # stated on top, in units of the precision of frames
 
 
@@ -91,14 +89,14 @@ class Past:
         self.guess = self.guesses[self.orders.index(min(order, len(times) - 1))]
         return self.guess
 
-    def take(self, view: View, ahead: State, tolerance: float) -> bool:
+    def take(self, size: np.ndarray, ahead: State, tolerance: float) -> bool:
         """Take the step, if its relative local error is less than the tolerance, else a smaller one next."""
         net, times, t, known = self.net, self.times, self.t, self.known
         error = net.lag(ahead, self.step, ahead.error - net.pushed(ahead, known - self.guess))
         new = known + self.step * net.velocity(ahead, error)
         self.wrong = {}  # local errors, in tolerances
         for k, guess in zip(self.orders, self.guesses, strict=True):
-            off = (net.norms(new - guess) / view.size).max()
+            off = (net.norms(new - guess) / size).max()
             # At first there is no other to compare with: the velocity may change as much as the weights do.
             part = 1 / (sum(1 / (t - x) for x in times[:k]) * (t - times[k])) if k else 0.5 * off
             self.wrong[max(k, 1)] = part * off / tolerance
@@ -114,16 +112,16 @@ class Past:
 
     def choose(self) -> None:
         """The order and length of the next step."""
-        if self.same > self.order:
-            wrong = {k: max(x, 1e-10) ** (-1 / (k + 1)) for k, x in self.wrong.items()}
-            self.order = max(wrong, key=wrong.__getitem__)
-            factor = 0.8 * wrong[self.order]
-            if not 0.9 < factor < 1.1:
-                self.h, self.same = self.h * min(factor, 2.0), 0
+        wrong = {k: max(x, 1e-10) ** (-1 / (k + 1)) for k, x in self.wrong.items()}
+        near = self.same > self.order
+        self.order = max(wrong, key=wrong.__getitem__) if near else self.order
+        factor = 0.8 * wrong[self.order]
+        if factor < _SAME or (near and factor * _SAME > 1):
+            self.h, self.same = self.h * min(factor, 2.0), 0 if near else self.same
         self.times, self.rows = self.times[: self.order + 2], self.rows[: self.order + 2]
 
     def far(
-        self, t1: float, tolerance: float, most: float, slow: float
+        self, t1: float, size: np.ndarray, tolerance: float, most: float, slow: float
     ) -> tuple[list[np.ndarray], list[View]]:
         """States to come, and views of them, as far as the frames are good enough to tell: some, of loose
         steps."""
@@ -134,15 +132,15 @@ class Past:
             if ahead.times[0] >= t1:
                 break
             guess = ahead.point(t1)
-            view = net.view(guess, slow)
-            if ahead.take(view, view.state, min(_LOOSE * tolerance, 1e-2)):
-                found.append((guess, view))
+            s = net.state(guess)
+            if ahead.take(size, s, min(_LOOSE * tolerance, 1e-2)):
                 ahead.choose()
-                if net.leaving(view) > min(_FAR * most, _MOST):
+                found.append((guess, s))
+                if len(found) % 2 == 0 and net.leaving(net.view(guess, s, slow)) > min(_FAR * most, _MOST):
                     break
         net.past = kept
         some = sorted({round(k) for k in np.linspace(0, len(found) - 1, _VIEWS)}) if found else []
-        return [found[k][0] for k in some], [found[k][1] for k in some]
+        return [found[k][0] for k in some], [net.view(y, s, slow) for y, s in (found[k] for k in some)]
 
 
 def solve(
@@ -150,7 +148,7 @@ def solve(
     ts: np.ndarray,
     t1: float,
     tolerance: float,
-    keep: Callable[[Wide, np.ndarray], Any],
+    keep: Callable[[Wide, np.ndarray, bool], Any],
     stop: float = -np.inf,
     max_steps: int = 100_000,
 ) -> Solution:
@@ -164,23 +162,31 @@ def solve(
     velocity is one of time, and counts by time times their rate of change. What of the outputs the frames do
     not see comes on top. All this is relative to the largest outputs.
     """
-    view = net.view(net.past[0], 0.0)
-    s, size, most = view.state, net.past.shape[1], tolerance
+    s, size, most = net.state(net.past[0]), net.past.shape[1], tolerance
+    view = net.view(net.past[0], s, 0.0)
     first = float(np.linalg.norm(s.error))
     settled = most * first
     leaving = min(_RESIDUAL * most**_POWER, _MOST)
-    kept, change, check, steps, outcome = [(keep(net, net.past[0]), net.loss(s))], 0.0, 0, 0, "finished"
+    kept, change, check, steps, outcome = (
+        [(keep(net, net.past[0], False), net.loss(s))],
+        0.0,
+        0,
+        0,
+        "finished",
+    )
     start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / max(view.pace, 1e-300))
     past = Past(net, start)
-    error = stated = rate = local = leaks = leak = left = 0.0
+    error = stated = rate = local = leaks = leak = left = change = low = looked = 0.0
     largest = max(float(np.linalg.norm(net.outputs(s))), 1e-300)
     stop = stop if net.loss(s) > stop else -np.inf
 
-    def note(now: State) -> None:
-        """What outputs are off by, of which time is a part where they change fast; and how large they are."""
+    def save(y: np.ndarray, n: int) -> None:
+        """Keep the network. Of what outputs are off by, time is a part where they change fast."""
         nonlocal error, largest
-        largest = max(largest, float(np.linalg.norm(net.outputs(now))))
-        error = max(error, stated * (largest + rate) + net.unseen(now))
+        now = net.state(y)
+        unseen, largest = net.unseen(now), max(largest, float(np.linalg.norm(net.outputs(now))))
+        error = max(error, stated * (largest + rate) + unseen)
+        kept.extend([(keep(net, y, unseen < _INSIDE * stated * largest), net.loss(now))] * n)
 
     def above(t: float) -> float:
         return np.log(net.loss(net.state(past.at(t))) / stop)
@@ -190,26 +196,27 @@ def solve(
         tolerance, residual = share * most, share * leaving
         guess, t = past.point(t1), past.t
         slow = _SLOW / max(t1 - t, 1e-3 * t1)
-        if check:
-            ahead = net.state(guess)
-        else:
-            view = net.view(guess, slow)
+        ahead = net.state(guess)
+        if not check:
+            view = net.view(guess, ahead, slow)
             left = net.leaving(view)
             if left > residual:
                 leaks, leak, change = leaks + (leak + left * change) ** 2, 0.0, 0.0
-                states, views = past.far(t1, tolerance, residual, slow)
+                states, views = past.far(t1, view.size, tolerance, residual, slow)
                 states, views = [guess, *states], [view, *views]
                 if net.past.shape[1] > _OLD * size:
                     states = net.forget(np.stack(states), views, _FORGET * tolerance)
-                    views, size = [net.view(y, slow) for y in states], net.past.shape[1]
+                    views, size = [net.view(y, net.state(y), slow) for y in states], net.past.shape[1]
                 net.grow(views, residual)
-                view = net.view(past.point(t1), slow)
+                looked = t
+                guess = past.point(t1)
+                ahead = net.state(guess)
+                view = net.view(guess, ahead, slow)
                 left = net.leaving(view)
-            ahead = view.state
         h, steps = past.h, steps + 1
         if steps == max_steps:
             outcome = "step limit"
-        if not past.take(view, ahead, tolerance):
+        if not past.take(view.size, ahead, tolerance):
             outcome = "failed" if past.h < 1e-14 * max(past.times[0], start) else outcome
             continue
         change += h * view.pace
@@ -218,7 +225,10 @@ def solve(
             check -= 1
         else:
             leak, change = leak + left * change, 0.0
-            check = next((rest for below, rest in _REST if left < below * residual), 0)
+            # Look again after half of the time in which it would become too large.
+            now = np.log(max(left, 1e-300) / residual)
+            rise = (now - low) / (t - looked) * h if t > looked else np.inf
+            check, low, looked = int(min(-0.5 * now / max(rise, 1e-3), _REST)), now, t
         stated = _LOCAL * local + _LEFT * (leaks + (leak + left * change) ** 2) ** 0.5
         rate, s = t * float(np.linalg.norm(net.outputs(ahead) - net.outputs(s))) / h, ahead
         if net.loss(s) <= stop and above(t) <= 0:
@@ -226,15 +236,9 @@ def solve(
             end: Any = brentq(above, before, t, xtol=1e-12 * t) if above(before) > 0 else before
             past.last()[...], past.times[0], outcome = past.at(end), end, "stopped"
         while len(kept) < len(ts) and ts[len(kept)] <= past.times[0]:
-            y = past.at(ts[len(kept)])
-            now = net.state(y)
-            kept.append((keep(net, y), net.loss(now)))
-            note(now)
+            save(past.at(ts[len(kept)]), 1)
         past.choose()
-    last = past.last()
-    s = net.state(last)
-    note(s)
-    kept += [(keep(net, last), net.loss(s))] * (len(ts) - len(kept))
+    save(past.last(), len(ts) - len(kept))
     end = t1 if outcome == "finished" else past.times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
     error = error / largest + _ROUNDING * float(np.finfo(net.dtype).eps)
@@ -259,8 +263,8 @@ def follow(
     """Solve, and again with a smaller tolerance while the stated error is too large; kept are weights in
     small spaces, of the sizes returned, and what full ones gained."""
 
-    def keep(net: Wide, y: np.ndarray) -> tuple[Rows, Rows]:
-        return net.small(y), {e: net.gain(e, y) for e in net.ends} if full else {}
+    def keep(net: Wide, y: np.ndarray, inside: bool) -> tuple[Rows, Rows]:
+        return net.small(y, inside), {e: net.gain(e, y) for e in net.ends} if full else {}
 
     # Deeper networks learn later and faster: the more an error grows.
     tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 3
