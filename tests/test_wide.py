@@ -49,7 +49,7 @@ def flowing(task, weights):
 def errors(task, many, width_error, t1=40.0):
     """The grown flow, and the true errors of every run, the larger of its small and its full weights."""
     wide = nr.flow(task, many, t1, 9, width_error=width_error, record=lambda v: v)
-    true = nr.flow(task, many, t1, 9, rtol=1e-9, atol=1e-11)
+    true = nr.flow(task, many, t1, 9, rtol=min(1e-9, 1e-3 * width_error), atol=1e-11)
     small = task.on(task.graph.resized(wide.settings["dimensions"]))
     size = lambda v: np.linalg.norm(v, axis=2).max()  # noqa: E731
     worst = np.zeros(len(true.loss))
@@ -267,6 +267,44 @@ def test_forgetting_changes_nothing():
     assert net.past.shape[1] < 0.9 * size
     for old, new in zip(before, state(), strict=True):
         assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
+
+
+@pytest.mark.parametrize("scales", [(1.0, 1.0, 0.5), (1.0, 1.0, 1e-3), (1.0, 1.0, 0.0)])
+def test_saved_networks_are_those_of_all_inputs(scales):
+    """Frames hold what samples send, and tell the network by that where samples tell all inputs apart."""
+    graph, rng = nr.Graph.chain([3, 40, 50, 40, 2]), np.random.default_rng(1)
+    inputs = np.linalg.qr(rng.normal(size=(12, 3)))[0] * scales
+    task = nr.Task(graph, inputs, inputs @ rng.normal(size=(3, 2)))
+    net = Wide(task, nr.init.xavier(graph, 0.5, seed=1))
+    ends: list[Any] = []
+    solve(net, np.array([0.0, 60.0]), 60.0, 1e-4, lambda *x: ends.append(x))
+    net, y, inside = ends[-1]
+    assert inside
+    assert len(net.held) == (3 if scales[2] == 0.5 else 0)
+
+    def product(w):
+        return np.linalg.multi_dot([w[e] for e in reversed(graph.edges)])
+
+    whole = product({e: net.weights[e] + net.gain(e, y) for e in graph.edges})
+    off = {inside: np.linalg.norm(product(net.small(y, inside)) - whole) for inside in (True, False)}
+    assert off[False] < 1e-12 * np.linalg.norm(whole)
+    if net.held:
+        unseen = net.unseen(net.state(y))
+        assert 1e-12 < off[True] / np.linalg.norm(whole) < 1e-2
+        assert off[True] < unseen * 12**0.5 / 0.5  # the mean of 12 samples; the least of their lengths
+    else:
+        assert off[True] == off[False]
+
+
+def test_directions_hold_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(6, 4)) @ (np.array([1.0, 0.3, 1e-3, 1e-5])[:, None] * rng.normal(size=(4, 50)))
+    for least, most in ((1e-1, 2), (1e-4, 3), (1e-7, 4), (0.0, 4)):
+        u = network._directions(rows, least)
+        assert len(u) <= most
+        assert np.allclose(u @ u.T, np.eye(len(u)), atol=1e-6)
+        assert np.linalg.norm(rows - (rows @ u.T) @ u, axis=1).max() < max(least, 1e-7 * np.linalg.norm(rows))
+    assert network._directions(0 * rows, 0.0).shape == (0, 50)
 
 
 def test_states_to_come_spare_growths(monkeypatch):

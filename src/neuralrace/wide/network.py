@@ -15,7 +15,7 @@ from neuralrace.task import Context, Task
 
 Rows = dict[str, np.ndarray]
 
-_posv, _pstrf = get_lapack_funcs(("posv", "pstrf"))
+_posv, _pstrf, _trtri = get_lapack_funcs(("posv", "pstrf", "trtri"))
 
 _DIRECT = 256  # most outputs, over all samples, whose kernel is written down
 _SKETCH = 24  # random directions that estimate the length of what a frame does not hold
@@ -673,7 +673,8 @@ def _directions(rows: np.ndarray, least: float) -> np.ndarray:
     rows = rows.astype(float)
     square = rows @ rows.T
     low, order, rank, _ = _pstrf(square, tol=max(least**2, 1e-14 * square.trace()), lower=1)
-    return np.linalg.inv(np.tril(low[:rank, :rank])) @ rows[order[:rank] - 1]
+    inverse, _ = _trtri(np.tril(low[:rank, :rank]), lower=1)
+    return inverse @ rows[order[:rank] - 1]
 
 
 def first_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:

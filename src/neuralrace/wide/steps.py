@@ -28,10 +28,12 @@ _LOOSE = 1e5  # tolerance of the steps there,
 _ROUGH = 3  # their highest order at first,
 _STRIDE = 5.0  # their length at first, in usual ones,
 _TRIES = 12  # and most of them
+_EVERY = 3  # after so many of them, a look at what leaves
 _VIEWS = 3  # of the states, most that are taken
 _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
 _SINGLE = 1e-6  # tolerance above which frames are in single precision
-_FIRST = 0.08  # first tolerance of the steps, in tolerances of the result, for a path of one edge
+_FIRST = 0.1  # first tolerance of the steps, for a path of one edge, in errors asked for to the power of
+_STATED = 1.1
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
 _LOCAL = 1.0
 _LEFT = 0.3
@@ -136,7 +138,9 @@ class Past:
             if ahead.take(size, s, min(_LOOSE * tolerance, 1e-2)):
                 ahead.choose()
                 found.append((guess, s))
-                if len(found) % 2 == 0 and net.leaving(net.view(guess, s, slow)) > min(_FAR * most, _MOST):
+                if len(found) % _EVERY == 0 and net.leaving(net.view(guess, s, slow)) > min(
+                    _FAR * most, _MOST
+                ):
                     break
         net.past = kept
         some = sorted({round(k) for k in np.linspace(0, len(found) - 1, _VIEWS)}) if found else []
@@ -267,7 +271,7 @@ def follow(
         return net.small(y, inside), {e: net.gain(e, y) for e in net.ends} if full else {}
 
     # Deeper networks learn later and faster: the more an error grows.
-    tolerance = _FIRST * width_error / max(task.graph.levels.values()) ** 3
+    tolerance = _FIRST * width_error**_STATED / max(task.graph.levels.values()) ** 3
     while True:
         net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
