@@ -115,7 +115,7 @@ def full(width: int, narrow: int) -> dict[str, float]:
 
 def run(quick: bool) -> list[Row]:
     width, depth, steps, rows = (60, 3, 20, []) if quick else (1000, 7, 300, [])
-    asked = {1e-2: (), 1e-3: ()} if quick else {7e-2: ("warm >= 150",), 1e-3: (), 1e-4: ("warm >= 30",)}
+    asked = {1e-2: (), 1e-3: ()} if quick else {1e-1: ("warm >= 150",), 2e-3: (), 1.5e-4: ("warm >= 30",)}
     before = fresh(torch_loop, width, depth, steps)
     flows = fresh(ours, width, depth, list(asked))
     base = {"warm": min(before, fresh(torch_loop, width, depth, steps))}  # other work on the machine slows it

@@ -444,7 +444,7 @@ class Wide:
                 here, there = (slice(*self.starts[c : c + 2]) for c in (k, other))
                 both, block = [e for e in edges if e in self.open[other]], 0.0
                 shape = here.stop - here.start, there.stop - there.start, o, o
-                ff, bb = np.zeros((len(both), *shape[:2])), np.zeros((len(both), *shape[2:]))
+                ff, bb = (np.zeros((len(both), prod(part))) for part in (shape[:2], shape[2:]))
                 for e, f_f, b_b in zip(both, ff, bb, strict=True):
                     source, target = self.ends[e]
                     f, f2 = s.ahead[k].seen[source], s.ahead[other].seen[source]
@@ -453,9 +453,9 @@ class Wide:
                     if self.weights[e].ndim == 1:
                         block = block + np.einsum("ni,oi,mi,pi->nmop", f, b, f2, b2)
                     else:
-                        np.matmul(f, f2.T, out=f_f)
-                        np.matmul(b, b2.T, out=b_b)
-                block = block + (_flat(ff).T @ _flat(bb)).reshape(shape)
+                        np.matmul(f, f2.T, out=f_f.reshape(shape[:2]))
+                        np.matmul(b, b2.T, out=b_b.reshape(o, o))
+                block = block + (ff.T @ bb).reshape(shape)
                 block = np.broadcast_to(block, shape)
                 total[here, :, there] = block.transpose(0, 2, 1, 3)
                 if other < k:
@@ -612,10 +612,6 @@ def _each(x: np.ndarray, n: int) -> np.ndarray:
     return x.reshape(n, len(x) // n, x.shape[1])
 
 
-def _flat(x: np.ndarray) -> np.ndarray:
-    return x.reshape(len(x), x[0].size if len(x) else 0)
-
-
 def _norm(x: np.ndarray) -> float:
     x = x.ravel()
     return float(x @ x) ** 0.5
@@ -673,6 +669,8 @@ def _directions(rows: np.ndarray, least: float) -> np.ndarray:
     rows = rows.astype(float)
     square = rows @ rows.T
     low, order, rank, _ = _pstrf(square, tol=max(least**2, 1e-14 * square.trace()), lower=1)
+    if not rank:
+        return rows[:0]
     inverse, _ = _trtri(np.tril(low[:rank, :rank]), lower=1)
     return inverse @ rows[order[:rank] - 1]
 

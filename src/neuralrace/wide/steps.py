@@ -32,10 +32,11 @@ _EVERY = 3  # after so many of them, a look at what leaves
 _VIEWS = 3  # of the states, most that are taken
 _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
 _SINGLE = 1e-6  # tolerance above which frames are in single precision
-_FIRST = 0.1  # first tolerance of the steps, for a path of one edge, in errors asked for to the power of
+_FIRST = 0.07  # first tolerance of the steps, for a path of one edge, in errors asked for to the power of
 _STATED = 1.1
+_AT_LEAST = 0.1  # of the error asked for, so much is stated
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
-_LOCAL = 1.0
+_LOCAL = 4.0
 _LEFT = 0.3
 _INSIDE = 0.1  # what outputs may miss, in units of their error, where they are taken as frames see them
 _ROUNDING = 10.0  # stated on top, in units of the precision of frames
@@ -275,6 +276,7 @@ def follow(
     while True:
         net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
+        found = found._replace(error=max(found.error, _AT_LEAST * width_error))
         if found.error <= width_error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
             return found, net.spaces
         tolerance *= 0.8 * width_error / found.error
