@@ -569,11 +569,9 @@ class Wide:
             for e in behind.out[v]:
                 s = self.ends[e][0]
                 if s in self.spaces and s not in held:
-                    w, gained = (
-                        _images(self.weights[e], spaces[s]).T,
-                        full[e] @ (ahead.frames[s] @ spaces[s].T),
-                    )
-                    arriving[e] = w + (behind.frames[v].T @ gained if framed else gained)
+                    gained = full[e] @ (ahead.frames[s] @ spaces[s].T)
+                    gained = behind.frames[v].T @ gained if framed else gained
+                    arriving[e] = _images(self.weights[e], spaces[s]).T + gained
                     continue
                 if framed and v not in held:
                     w = ahead.sent[e].T + behind.frames[v].T @ full[e]

@@ -139,9 +139,8 @@ class Past:
             if ahead.take(size, s, min(_LOOSE * tolerance, 1e-2)):
                 ahead.choose()
                 found.append((guess, s))
-                if len(found) % _EVERY == 0 and net.leaving(net.view(guess, s, slow)) > min(
-                    _FAR * most, _MOST
-                ):
+                look = len(found) % _EVERY == 0
+                if look and net.leaving(net.view(guess, s, slow)) > min(_FAR * most, _MOST):
                     break
         net.past = kept
         some = sorted({round(k) for k in np.linspace(0, len(found) - 1, _VIEWS)}) if found else []
@@ -172,13 +171,8 @@ def solve(
     first = float(np.linalg.norm(s.error))
     settled = most * first
     leaving = min(_RESIDUAL * most**_POWER, _MOST)
-    kept, change, check, steps, outcome = (
-        [(keep(net, net.past[0], False), net.loss(s))],
-        0.0,
-        0,
-        0,
-        "finished",
-    )
+    kept, outcome = [(keep(net, net.past[0], False), net.loss(s))], "finished"
+    check = steps = 0
     start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / max(view.pace, 1e-300))
     past = Past(net, start)
     error = stated = rate = local = leaks = leak = left = change = low = looked = 0.0
@@ -233,7 +227,7 @@ def solve(
             # Look again after half of the time in which it would become too large.
             now = np.log(max(left, 1e-300) / residual)
             rise = (now - low) / (t - looked) * h if t > looked else np.inf
-            check, low, looked = int(min(-0.5 * now / max(rise, 1e-3), _REST)), now, t
+            check, low, looked = int(np.clip(-0.5 * now / max(rise, 1e-3), 0, _REST)), now, t
         stated = _LOCAL * local + _LEFT * (leaks + (leak + left * change) ** 2) ** 0.5
         rate, s = t * float(np.linalg.norm(net.outputs(ahead) - net.outputs(s))) / h, ahead
         if net.loss(s) <= stop and above(t) <= 0:
