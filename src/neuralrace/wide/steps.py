@@ -32,7 +32,7 @@ _EVERY = 3  # after so many of them, a look at what leaves
 _VIEWS = 3  # of the states, most that are taken
 _EARLY = 0.04  # least share of the tolerances, while nothing has been learned: early errors grow
 _SINGLE = 1e-6  # tolerance above which frames are in single precision
-_FIRST = 0.07  # first tolerance of the steps, for a path of one edge, in errors asked for to the power of
+_FIRST = 0.05  # first tolerance of the steps, for a path of one edge, in errors asked for to the power of
 _STATED = 1.1
 _AT_LEAST = 0.1  # of the error asked for, so much is stated
 # Of errors, as they add up: how much they may change the result, relative to time times its rate of change.
