@@ -294,6 +294,12 @@ def test_progress_bars_show_on_request_only(capfd):
     assert "100" in capfd.readouterr().err
     nr.descend(task, w, lr=0.1, steps=20, progress=True)
     assert "100%" in capfd.readouterr().err
+    wide = nr.tasks.hierarchy(2, graph=nr.Graph.pathways(2, 3, [[30, 30]]))
+    w = nr.init.gaussian(wide.graph, 0.1, seed=range(2))
+    nr.flow(wide, w, t1=1.0, width_error=1e-2)
+    assert capfd.readouterr().err == ""
+    nr.flow(wide, w, t1=1.0, width_error=1e-2, progress=True)
+    assert "2/2" in capfd.readouterr().err
 
 
 TASK = nr.tasks.hierarchy(3)

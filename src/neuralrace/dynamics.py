@@ -86,7 +86,7 @@ def flow(
     else:
         run = replace(run, task=task, start=run.full, frames={})
         end, states, kept, status, error, grown = _wide(
-            run, recorder, frozen, ts, t1, width_error, stop, max_steps
+            run, recorder, frozen, ts, t1, width_error, stop, max_steps, bool(progress)
         )
     if width_error is not None:
         stated = error.tolist() if run.many else float(error[0])
@@ -441,13 +441,15 @@ def _save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
 
 def _wide(
     run: _Run, recorder: Recorder, frozen: Any, ts: np.ndarray, t1: float, width_error: float, stop: float,
-    max_steps: int,
+    max_steps: int, progress: bool,
 ) -> Any:  # fmt: skip
     """Every run by what its weights gain; `recorder` sees them in small spaces."""
+    from tqdm import tqdm
+
     found, flat, shapes, spaces = [], np.zeros((len(run.full), len(ts), 0)), run.graph.shapes, {}
     if recorder.save_weights:
         flat = np.repeat(run.full[:, None], len(ts), axis=1)
-    for k, start in enumerate(run.full):
+    for k, start in enumerate(tqdm(run.full, "flow", disable=not progress)):
         weights = run.graph.unflatten(start.astype(float, copy=False))
         f, spaces = follow(
             run.whole, weights, frozen, ts, t1, width_error, stop, max_steps, recorder.save_weights
