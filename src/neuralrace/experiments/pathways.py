@@ -46,7 +46,7 @@ class Pathways(Parameters):
     depths: tuple[int, ...] = option((2, 3, 4, 7), least=2)
     epochs: tuple[int, ...] = (1000, 10_000, 10_000, 20_000)
     mixed: tuple[int, ...] = option((3, 4, 5), least=2)  # depths in one network; a single one: none
-    method: str = option("descent", choices=("flow", "descent"))  # of linear networks; descent as published
+    method: str = option("flow", choices=("flow", "descent"))  # of linear networks; descent as published
     error: float = 0.01
     widths: tuple[int, ...] = option((100, 300, 1000, 3000), least=8)
     width_depth: int = option(3, least=2)
@@ -600,10 +600,9 @@ EXPERIMENT = Experiment(
         mixed=(2,),
         widths=(12, 32),
         bent_width=24,
-        method="flow",
     ),
     compute,
     figures,
     claims,
-    (0.7, 200.0),
+    (0.7, 8.0),
 )
