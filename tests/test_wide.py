@@ -378,9 +378,66 @@ def test_a_loss_that_is_below_where_to_stop_from_the_start():
     assert [run.outcome for run in runs] == ["finished at t = 1"] * 2
 
 
+@pytest.mark.parametrize("save", [[2.0], [1.0, 2.0], [0.0, 1.0, 2.0]])
+def test_saved_times_need_not_start_at_zero(save):
+    task, weights = case(0, 20)
+    wide, true = (nr.flow(task, weights, 2.0, save, width_error=e) for e in (1e-4, None))
+    assert np.array_equal(wide.t, true.t)
+    assert wide.loss == pytest.approx(true.loss, rel=1e-3)
+    off = np.linalg.norm(flowing(task, wide.weights) - flowing(task, true.weights), axis=2).max()
+    whole = np.linalg.norm(flowing(task, true.weights), axis=2).max()
+    assert off / whole < wide.settings["width_error_estimate"] < 1e-4
+
+
+def test_frozen_as_text_or_generator():
+    task, weights = case(0, 20)
+    many = {e: np.stack([w, w]) for e, w in weights.items()}
+    for frozen in ("x->a", ["x->a"], (e for e in ["x->a"])):
+        wide = nr.flow(task, many, 1.0, 3, width_error=1e-2, frozen=frozen)
+        moved = {e: np.abs(w[:, -1] - many[e]).max(axis=(1, 2)) for e, w in wide.weights.items()}
+        assert (moved["x->a"] == 0).all()
+        assert (moved["a->b"] > 1e-3).all()
+
+
+def test_single_precision_and_a_missed_error_are_stated():
+    task, weights = case(0, 20)
+    many = {e: np.stack([w, w]) for e, w in weights.items()}
+    single = nr.flow(task, many, 1.0, 3, width_error=1e-7, dtype="float32")
+    double = nr.flow(task, many, 1.0, 3, width_error=1e-7)
+    assert double.outcome == "finished in all 2 runs"
+    assert single.settings["width_error_estimate"][0] > 1e-6
+    assert single.outcome == "finished in all 2 runs; width error 1.2e-06, above 1e-07 (2 of 2 runs)"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shapes_that_record_sees(seed):
+    task, weights = case(seed, 20)
+    biased = nr.Graph(task.graph.nodes, task.graph.edges, biases=["a", "c", "y"])
+    s = task.samples
+    made = nr.Task(biased, s.inputs, s.targets, s.gates)
+    weights = {**weights, **{n: np.full(biased.nodes[n], 0.1) for n in ("a", "c", "y")}}
+    for t, w in ((task, {e: weights[e] for e in task.graph.shapes}), (made, weights)):
+        run = nr.flow(t, w, 0.5, 2, width_error=1e-2, save_weights=False, record=lambda v: v)
+        assert {e: v.shape[1:] for e, v in run.recorded.items()} == network.small_shapes(t)
+
+
+def test_a_wrong_record_is_refused_before_solving(monkeypatch):
+    task, weights = case(0)
+    monkeypatch.setattr("neuralrace.dynamics.follow", None)
+    bad: Any = lambda w: 1  # noqa: E731
+    with pytest.raises(InputError, match="record must return a dict of arrays, got int"):
+        nr.flow(task, weights, 1.0, width_error=1e-3, record=bad)
+    with pytest.raises(InputError, match=r"record must take weights in small spaces.*KeyError"):
+        nr.flow(task, weights, 1.0, width_error=1e-3, record=lambda w: {"k": w["zz"]})
+    with pytest.raises(InputError, match="record must return a dict of arrays, got int"):
+        nr.flow(task, weights, 1.0, record=bad)
+
+
 def test_bad_arguments():
     task, weights = case(0)
-    bads: list[Any] = [0, -1e-3, "small", np.nan]
+    bads: list[Any] = [0, -1e-3, 1e-12, "small", np.nan]
+    with pytest.raises(InputError, match="dtype must be float64 or float32, got 'junk'"):
+        nr.flow(task, weights, 1.0, dtype="junk")
     for bad in bads:
         with pytest.raises(InputError, match="width_error"):
             nr.flow(task, weights, 1.0, width_error=bad)

@@ -22,7 +22,7 @@ from neuralrace.strides import follow as follow_strides
 from neuralrace.subspace import Frames, closed_frames, expand, shrink, turnable
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
-from neuralrace.wide import follow
+from neuralrace.wide import ROUNDING, follow, small_shapes
 
 Record = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -64,7 +64,7 @@ def flow(
     'finished at t = 40'
     """
     if width_error is not None:
-        width_error = number("width_error", width_error, above=0)
+        width_error = number("width_error", width_error, least=1e-10)
         if isinstance(task, Task) and not is_linear(task, loss):
             raise InputError("width_error needs a network without activations and loss='squared'")
     run = _Run.prepare(task, weights, loss, frozen, dtype, compress=True)
@@ -86,7 +86,7 @@ def flow(
     else:
         run = replace(run, task=task, start=run.full, frames={})
         end, states, kept, status, error, grown = _wide(
-            run, recorder, frozen, ts, t1, width_error, stop, max_steps, bool(progress)
+            run, recorder, ts, t1, width_error, stop, max_steps, bool(progress)
         )
     if width_error is not None:
         stated = error.tolist() if run.many else float(error[0])
@@ -249,7 +249,13 @@ class Recorder:
 
     def __call__(self, flat: Any, lift: Any) -> tuple[Any, dict[str, Any]]:
         kept = flat if self.save_weights else flat[:0]
-        return kept, {} if self.record is None else dict(self.record(self.lift(flat, lift)))
+        return kept, {} if self.record is None else self.made(self.lift(flat, lift))
+
+    def made(self, weights: dict[str, Any]) -> dict[str, Any]:
+        found = {} if self.record is None else self.record(weights)
+        if not isinstance(found, Mapping):
+            raise InputError(f"record must return a dict of arrays, got {type(found).__name__}")
+        return dict(found)
 
     def lift(self, flat: Any, lift: Any) -> dict[str, Any]:
         """Full weights `W(0) + Q_t (B - B(0)) Q_s^T`."""
@@ -273,6 +279,7 @@ class _Run:
     full: np.ndarray  # (runs, N) all weights
     frames: Frames
     graph: Graph
+    frozen: tuple[str, ...]
     mask: np.ndarray | None
     origin: dict[str, Any] | None
     dtype: Any
@@ -289,8 +296,12 @@ class _Run:
         frames: Frames | None = None,
     ) -> _Run:
         arrays = check(task, weights, kind)
-        if np.dtype(dtype) not in (np.float64, np.float32):
-            raise InputError(f"dtype must be float64 or float32, got {dtype}")
+        try:
+            fits = np.dtype(dtype) in (np.float64, np.float32)
+        except TypeError:
+            fits = False
+        if not fits:
+            raise InputError(f"dtype must be float64 or float32, got {dtype!r}")
         frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
         known("frozen", frozen, task.graph.shapes, "edge or bias")
         flat = task.graph.flatten(arrays)
@@ -322,6 +333,7 @@ class _Run:
             flat.astype(dtype, copy=False),
             frames,
             graph,
+            frozen,
             mask,
             origin,
             dtype,
@@ -440,19 +452,30 @@ def _save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
 
 
 def _wide(
-    run: _Run, recorder: Recorder, frozen: Any, ts: np.ndarray, t1: float, width_error: float, stop: float,
-    max_steps: int, progress: bool,
+    run: _Run, recorder: Recorder, ts: np.ndarray, t1: float, width_error: float, stop: float, max_steps: int,
+    progress: bool,
 ) -> Any:  # fmt: skip
     """Every run by what its weights gain; `recorder` sees them in small spaces."""
     from tqdm import tqdm
 
+    if recorder.record is not None:
+        seen = {e: jax.ShapeDtypeStruct(s, run.dtype) for e, s in small_shapes(run.whole).items()}
+        try:
+            with precision(run.dtype):
+                jax.eval_shape(recorder.made, seen)
+        except InputError:
+            raise
+        except Exception as fault:
+            shapes = ", ".join(f"{e} {s.shape}" for e, s in list(seen.items())[:8])
+            text = f"record must take weights in small spaces ({shapes})"
+            raise InputError(f"{text}, but failed with {type(fault).__name__}: {fault}") from fault
     found, flat, shapes, spaces = [], np.zeros((len(run.full), len(ts), 0)), run.graph.shapes, {}
     if recorder.save_weights:
         flat = np.repeat(run.full[:, None], len(ts), axis=1)
     for k, start in enumerate(tqdm(run.full, "flow", disable=not progress)):
         weights = run.graph.unflatten(start.astype(float, copy=False))
         f, spaces = follow(
-            run.whole, weights, frozen, ts, t1, width_error, stop, max_steps, recorder.save_weights
+            run.whole, weights, run.frozen, ts, t1, width_error, stop, max_steps, recorder.save_weights
         )
         small = {e: np.stack([w[e] for w, _ in f.kept]) for e in weights}
         if recorder.save_weights:
@@ -466,6 +489,8 @@ def _wide(
             recorded = _mapped(recorder.record, every)
     outcome = np.array([f.outcome for f, _ in found])
     end, losses, error = (np.array([getattr(f, name) for f, _ in found]) for name in ("end", "loss", "error"))
+    if np.dtype(run.dtype) == np.float32:
+        error += ROUNDING * np.finfo(np.float32).eps
     status = {
         "event": outcome == "stopped",
         "step_limit": outcome == "step limit",

@@ -47,9 +47,11 @@ class Trajectory:
         worst = min(self.outcomes, key=lambda o: next(k for k, r in enumerate(ranks) if o.startswith(r)))
         kind = next(r for r in ranks if worst.startswith(r))
         same = [k for k, o in enumerate(self.outcomes) if o.startswith(kind)]
-        if len(same) == len(self.outcomes):
-            return f"{kind} in all {len(same)} runs"
-        return f"{kind} in {len(same)} of {len(self.outcomes)} runs ({', '.join(map(str, same[:8]))})"
+        n, missed = len(self.outcomes), [x for o in self.outcomes if " error " in (x := o.partition("; ")[2])]
+        end = f"; {missed[0]} ({len(missed)} of {n} runs)" if missed else ""
+        if len(same) == n:
+            return f"{kind} in all {n} runs{end}"
+        return f"{kind} in {len(same)} of {n} runs ({', '.join(map(str, same[:8]))}){end}"
 
     @property
     def many(self) -> bool:

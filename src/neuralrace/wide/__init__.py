@@ -7,7 +7,7 @@ in; what is no longer of use they forget. Steps are those of backward differenti
 alone: what has been learned holds still, however fast it would relax.
 """
 
-from neuralrace.wide.network import Wide, first_frames
-from neuralrace.wide.steps import follow, solve
+from neuralrace.wide.network import Wide, first_frames, small_shapes
+from neuralrace.wide.steps import ROUNDING, follow, solve
 
-__all__ = ["Wide", "first_frames", "follow", "solve"]
+__all__ = ["ROUNDING", "Wide", "first_frames", "follow", "small_shapes", "solve"]

@@ -117,10 +117,7 @@ class Wide:
         self.omega = {
             v: (rng.standard_normal((_SKETCH, self.sizes[v])) / _SKETCH**0.5).astype(dtype) for v in framed
         }
-        self.spaces: dict[str, int] = {}  # dimensions of what comes from the inputs, along every path
-        for v in (v for v in order if v in framed):
-            came = [self.spaces.get(s, self.sizes[s]) for s, t in self.ends.values() if t == v]
-            self.spaces[v] = min(sum(came), self.sizes[v])
+        self.spaces = _spaces(task)
         self.held = self._held(order)
         for side in self.sides:
             side.frames = {v: np.zeros((0, self.sizes[v]), dtype) for v in framed}
@@ -669,6 +666,22 @@ def _directions(rows: np.ndarray, least: float) -> np.ndarray:
         return rows[:0]
     inverse, _ = _trtri(np.tril(low[:rank, :rank]), lower=1)
     return inverse @ rows[order[:rank] - 1]
+
+
+def _spaces(task: Task) -> dict[str, int]:
+    """Dimensions of what comes to the nodes that may have frames from the inputs, along every path."""
+    g, found = task.graph, {}
+    for v in (v for v in g.order if v in turnable(task)):
+        came = [found.get(s, g.nodes[s]) for s, t in g.edges.values() if t == v]
+        found[v] = min(sum(came) + (v in g.shapes), g.nodes[v])  # a bias comes from a constant
+    return found
+
+
+def small_shapes(task: Task) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights in these spaces."""
+    sizes = {**task.graph.nodes, **_spaces(task)}
+    ends = {e: task.graph.edges.get(e, (e,))[::-1] for e in task.graph.shapes}
+    return {e: tuple(sizes[n] for n in ends[e][: len(shape)]) for e, shape in task.graph.shapes.items()}
 
 
 def first_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:

@@ -39,7 +39,7 @@ _AT_LEAST = 0.1  # of the error asked for, so much is stated
 _LOCAL = 4.0
 _LEFT = 0.3
 _INSIDE = 0.1  # what outputs may miss, in units of their error, where they are taken as frames see them
-_ROUNDING = 10.0  # stated on top, in units of the precision of frames
+ROUNDING = 10.0  # stated on top, in units of the precision of frames
 
 
 class Solution(NamedTuple):
@@ -171,7 +171,7 @@ def solve(
     first = float(np.linalg.norm(s.error))
     settled = most * first
     leaving = min(_RESIDUAL * most**_POWER, _MOST)
-    kept, outcome = [(keep(net, net.past[0], False), net.loss(s))], "finished"
+    kept, outcome = [(keep(net, net.past[0], False), net.loss(s))] if ts[0] <= 0 else [], "finished"
     check = steps = 0
     start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / max(view.pace, 1e-300))
     past = Past(net, start)
@@ -240,7 +240,7 @@ def solve(
     save(past.last(), len(ts) - len(kept))
     end = t1 if outcome == "finished" else past.times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
-    error = error / largest + _ROUNDING * float(np.finfo(net.dtype).eps)
+    error = error / largest + ROUNDING * float(np.finfo(net.dtype).eps)
     return Solution(states, np.array(losses), end, steps, outcome, error)
 
 
