@@ -148,7 +148,7 @@ def modes(p: Chains, depth: int) -> dict[str, Any]:
 
 
 def surface(p: Chains) -> dict[str, Any]:
-    """Paths of descent on the error of two weights, and the time to leave the saddle."""
+    """Paths of the flow on the error of two weights, and the time to leave the saddle."""
     task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
 
     angles = np.radians([100, 120, 130, 134.99, 135.01, 140, 150, 170])
@@ -321,10 +321,12 @@ def error_surface(p: Chains, r: Results) -> tuple[Figure, str]:
     distance = np.array(p.offsets) * np.sqrt(2)
     plot.points(c, distance, found["leave"], plot.BLUE, "flow")
     plot.theory(c, distance, [logistic_time(v**2) for v in p.offsets], plot.BLACK, "closed form, depth 2")
-    c.set(xscale="log", xlabel="initial distance from the saddle", ylabel="time to half", ylim=(0, None))
+    c.set(
+        xscale="log", xlabel="initial distance from the saddle", ylabel="time to half (τ = 1)", ylim=(0, None)
+    )
     c.legend()
     caption = (
-        "Left: error of a chain of two weights, (1 - w1 w2)²/2, dark where large; paths of descent (blue, "
+        "Left: error of a chain of two weights, (1 - w1 w2)²/2, dark where large; paths of the flow (blue, "
         "from dots) keep the difference of squares, so those that start near the other diagonal pass the "
         "saddle. Dashed: the saddle's level. Middle: loss along the paths that start from above; it waits "
         "at the saddle. Right: time until half is learned from a start at a distance from the saddle on the"
@@ -356,7 +358,9 @@ def learning_time(p: Chains, r: Results) -> tuple[Figure, str]:
           f"({p.before:g} before pretraining)")  # fmt: skip
     b.set(yscale="log", xlabel="initial gain of a layer", title=f"depth {p.deep}")
     plot.logarithmic(b.xaxis)
-    a.legend(loc="upper left")
+    a.plot([], color=plot.BLACK, lw=1, label="theory")
+    a.plot([], "o", mec=plot.BLACK, mfc="white", ms=4, label="aligned weights")
+    fig.legend(*a.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     caption = (
         f"Epochs of gradient descent with a learning rate of {p.rate:g} / depth until {p.level:.0%} of the "
         "error is left, against depth and against the gain (root mean square singular value) of the initial"
@@ -397,7 +401,7 @@ def claims(p: Chains, r: Results) -> list[Claim]:
         "and less so the more layers there are. Growth is exponential, faster than the formula's."
     )
     limit = (
-        f"Chains of depth D take D/(D-2) / (s b0^(D-2)): the exponent is {p.deep - 2}, and the printed one "
+        f"Chains of depth D take D/(D-2) / (s b0^(D-2)): the exponent is {2 - p.deep}, and the printed one "
         "its limit for great depth."
     )
     sign = (
@@ -416,7 +420,7 @@ def claims(p: Chains, r: Results) -> list[Claim]:
                    (ahead / behind - 1).mean(axis=1), 0.01, shared),
         Claim.near("least curvature at the origin / s", SURFACE, -1, saddle["curvature"][0], 1e-5),
         Claim.near("largest curvature at the origin / s", SURFACE, 1, saddle["curvature"][1], 1e-5),
-        Claim.below("drift of w2^2 - w1^2 along descent", "theory", 1e-8, saddle["drift"]),
+        Claim.below("drift of w2^2 - w1^2 along the flow", "theory", 1e-8, saddle["drift"]),
         Claim.near("time at the saddle, slope in log(1/distance)", "theory: 1/s", 1,
                    -np.polyfit(np.log(p.offsets), saddle["leave"], 1)[0], 0.02),
         Claim.near("infinite depth, exponent of time in s", SPEED, -1, power(strengths, waits), 0.01),

@@ -366,6 +366,7 @@ def _diagonal_figure(p: Pathways, r: Results) -> tuple[Figure, str]:
     for n, i in enumerate(at):
         ax = fig.add_subplot(grid[0, n])
         plot.matrix(ax, k[i], f"epoch {found['t'][i] / p.epoch:.0f}" if n < 3 else "end")
+        ax.set(xlabel="input modes", ylabel=f"output modes, depth {shown}" if n == 0 else None)
     a, b = fig.add_subplot(grid[1, :2]), fig.add_subplot(grid[1, 2:])
     for d, colour in zip(p.depths, plot.COLOURS, strict=False):
         found = r["linear"][d]
@@ -491,15 +492,15 @@ def claims(p: Pathways, r: Results) -> list[Claim]:
     if "published" in r:
         off = r["published"]["off"]
         found.append(Claim.near("K at the end, published steps - flow, over S1", PAPER, 0, off, 0.01))
+    few = f"{p.seeds} networks each." + " Few for a test of significance." * (p.seeds < 20)
     for g, group in enumerate(GROUPS):
         value = trend(p.depths, [c[:, g] for c in final.values()], "greater")
-        found.append(
-            Claim.below(f"{group} more on one pathway with depth, linear: p", f"{PAPER} Fig. 5", 0.01, value)
-        )
+        name = f"{group} more on one pathway with depth, linear: p"
+        found.append(Claim.below(name, f"{PAPER} Fig. 5", 0.01, value, few))
     for shallow, deep in zip(p.depths, p.depths[1:], strict=False):
         value = mannwhitneyu(lead[deep], lead[shallow], alternative="greater").pvalue
         name = f"modes 1-2, depth {deep} more than {shallow}, linear: p"
-        found.append(Claim.below(name, f"{PAPER} Fig. 5", 0.01, value))
+        found.append(Claim.below(name, f"{PAPER} Fig. 5", 0.01, value, few))
     deepest = p.depths[-1]
     found += [
         Claim.near(f"concentration at depth {d}, modes 1-2", f"{PAPER} Fig. 5", expected, lead[d], 0.25)
@@ -528,11 +529,8 @@ def claims(p: Pathways, r: Results) -> list[Claim]:
             )
     for kind, name in (("fixed", "sigma fixed"), ("scaled", "sigma / sqrt(N)")):
         value = trend(p.widths, [_leading(r["width"][f"{n}-{kind}"]["final"]) for n in p.widths], "less")
-        found.append(
-            Claim.below(
-                f"modes 1-2 less on one pathway with width, {name}: p", f"{PAPER} section 3.2", 0.01, value
-            )
-        )
+        name = f"modes 1-2 less on one pathway with width, {name}: p"
+        found.append(Claim.below(name, f"{PAPER} section 3.2", 0.01, value, few))
     return [*found, *_diagonal_claims(p, r), *_prediction_claims(p, r)]
 
 

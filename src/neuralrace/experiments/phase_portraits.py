@@ -25,6 +25,7 @@ from neuralrace.measure import crossing
 
 FIG, PAPER = "multipathway Fig. 3", "multipathway "
 COLOURS = (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK, plot.SKY, plot.RED)
+WINNERS = {1: plot.BLUE, 2: plot.ORANGE}
 MIXED = ((2, 5), (2, 3, 6), (2, 2, 4, 7), (2, 3, 4, 5, 6))
 
 
@@ -182,7 +183,8 @@ def figures(p: PhasePortraits, r: Results) -> dict[str, tuple[Figure, str]]:
 def portraits(p: PhasePortraits, r: Results) -> tuple[Figure, str]:
     rows = len(p.sigmas)
     share: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
-    fig, axes = plot.figure(rows, len(p.depths), plot.PAGE, 1.75 * rows + 0.4, **share)
+    width = min(plot.PAGE, 1.6 * len(p.depths) + 0.6)
+    fig, axes = plot.figure(rows, len(p.depths), width, 1.75 * rows + 0.6, **share)
     low, high = -0.25 * p.strength, 1.25 * p.strength
     for j, depth in enumerate(p.depths):
         table = np.linspace(-1, 1, 4001) * last_layer(2 * high, depth)
@@ -201,7 +203,7 @@ def portraits(p: PhasePortraits, r: Results) -> tuple[Figure, str]:
             ax.contour(fine, fine, level[None] - level[:, None], sorted({*spaced, *-spaced}), **line)
             ax.plot([low, high], [p.strength - low, p.strength - high], color=plot.BLACK, lw=1, zorder=3)
             for path in np.moveaxis(r["portraits"]["k"][j, :, i], 0, 1):
-                winner = plot.BLUE if path[0, -1] > path[1, -1] else plot.ORANGE
+                winner = WINNERS[1 if path[0, -1] > path[1, -1] else 2]
                 ax.plot(*path, color=winner, lw=0.5, alpha=0.6, zorder=4)
                 ax.plot(*path[:, -1], "o", color=winner, ms=1.5, zorder=5)
             ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
@@ -211,6 +213,8 @@ def portraits(p: PhasePortraits, r: Results) -> tuple[Figure, str]:
                 ax.set_xlabel("pathway 1")
             if j == 0:
                 ax.set_ylabel(rf"pathway 2, $\sigma$ = {sigma:g}")
+    winners = [axes[0, 0].plot([], color=c, label=f"pathway {a} wins")[0] for a, c in WINNERS.items()]
+    fig.legend(handles=winners, loc="outside lower center", ncols=2)
     caption = (
         f"Contributions of two pathways to a mode of strength {p.strength:g}, from {p.seeds} starts (the "
         "same in a row) with last layers of standard deviation sigma; coloured by the pathway that ends "
@@ -271,6 +275,8 @@ def claims(p: PhasePortraits, r: Results) -> list[Claim]:
     end = last_layer(p.strength, deepest)
     what = f"depth {deepest}, s = {p.strength:g}"
     small = "p is not far above 1 at the end: the strength of a mode would have to be far above p^depth."
+    worst = {form: v[:, at].max() for form, v in off.items()}
+    why = {form: f"{small} " if v > 0.1 else "" for form, v in worst.items()}
     needed = [strength_at(0.9 / np.sqrt(1 - 0.81), d)[0] for d in p.depths]
     mixed = f"{'2 to ' * (p.cases > 1)}{len(MIXED[p.cases - 1])} pathways of mixed depths"
     return [
@@ -295,8 +301,8 @@ def claims(p: PhasePortraits, r: Results) -> list[Claim]:
         Claim.near("p from which Eq. 25 is within 1%: log of p / sqrt(50 (D-1)(D-2)/D)", PAPER + "Eq. 25", 0,
                    reach, 0.05),
         Claim.below(f"Eq. 26, relative error of the weaker pathway's share, s = {p.strengths[at]:.3g}, most",
-                    PAPER + "Eq. 26", 0.1, off["finite"][:, at].max(), small + " " + valid(p, "finite", r)),
-        Claim.below("Eq. 30, the same", PAPER + "Eq. 30", 0.1, off["infinite"][:, at].max(), small),
+                    PAPER + "Eq. 26", 0.1, worst["finite"], why["finite"] + valid(p, "finite", r)),
+        Claim.below("Eq. 30, the same", PAPER + "Eq. 30", 0.1, worst["infinite"], why["infinite"]),
         Claim.below("Eq. 30, the same, all strengths", PAPER + "Eq. 30", 0.1, off["infinite"].max(),
                     f"The power is 1 - 2/depth, not 1. {valid(p, 'infinite', r)}"),
     ]  # fmt: skip
