@@ -88,7 +88,7 @@ def test_chains(tmp_path):
         "closed form - flow, depths as drawn and infinite",
         "distance from infinite depth, exponent in depth",
         "least curvature at the origin / s",
-        "drift of w2^2 - w1^2 along descent",
+        "drift of w2^2 - w1^2 along the flow",
         "time at the saddle, slope in log(1/distance)",
         "small random, theory: growth of log epochs per layer / log(1/b0)",
         "stuck exactly where the determinant's sign is wrong, share",
