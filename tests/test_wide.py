@@ -330,6 +330,14 @@ def test_directions_hold_rows():
     assert network._directions(0 * rows, 0.0).shape == (0, 50)
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 70])
+def test_images_by_parts_are_those_at_once(count):
+    rng = np.random.default_rng(0)
+    w, u = rng.normal(size=(700, 900)), rng.normal(size=(count, 900))
+    for weights in (w, w.astype(np.float32), np.asfortranarray(w)):
+        assert np.allclose(network._images(weights, u.astype(weights.dtype)), u @ w.T, atol=1e-3)
+
+
 def test_states_to_come_spare_growths(monkeypatch):
     graph = nr.Graph.pathways(4, 4, [[50] * 4] * 2)
     task = nr.Task(graph, np.eye(4), np.diag([3.0, 2.0, 1.0, 0.5]))

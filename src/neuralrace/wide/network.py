@@ -670,8 +670,8 @@ def _directions(rows: np.ndarray, least: float) -> np.ndarray:
 
 def _spaces(task: Task) -> dict[str, int]:
     """Dimensions of what comes to the nodes that may have frames from the inputs, along every path."""
-    g, found = task.graph, {}
-    for v in (v for v in g.order if v in turnable(task)):
+    g, framed, found = task.graph, set(turnable(task)), {}
+    for v in (v for v in g.order if v in framed):
         came = [found.get(s, g.nodes[s]) for s, t in g.edges.values() if t == v]
         found[v] = min(sum(came) + (v in g.shapes), g.nodes[v])  # a bias comes from a constant
     return found

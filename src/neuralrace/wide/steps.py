@@ -39,7 +39,7 @@ _AT_LEAST = 0.1  # of the error asked for, so much is stated
 _LOCAL = 4.0
 _LEFT = 0.3
 _INSIDE = 0.1  # what outputs may miss, in units of their error, where they are taken as frames see them
-ROUNDING = 10.0  # stated on top, in units of the precision of frames
+ROUNDING = 10.0  # stated on top, in units of the precision of frames, and of weights in single precision
 
 
 class Solution(NamedTuple):
