@@ -4,7 +4,7 @@ from neuralrace import errors, exact, experiments, init, landscape, plot, relu, 
 from neuralrace.dynamics import descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time, tangent_kernel
-from neuralrace.network import error_rate, gradient, loss, predict
+from neuralrace.network import activity, error_rate, gradient, loss, predict
 from neuralrace.reduction import Reduction, reduce
 from neuralrace.relu.race import race
 from neuralrace.task import Task
@@ -17,6 +17,7 @@ __all__ = [
     "Reduction",
     "Task",
     "Trajectory",
+    "activity",
     "conserved",
     "descend",
     "error_rate",

@@ -16,8 +16,17 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, integer, known, number
 from neuralrace.graph import Graph
-from neuralrace.network import cast, check, is_linear, precision, program
-from neuralrace.stack import Program, Stack, row_blocks, some_rows
+from neuralrace.network import (
+    Program,
+    Stack,
+    cast,
+    check,
+    is_linear,
+    precision,
+    program,
+    row_blocks,
+    some_rows,
+)
 from neuralrace.strides import follow as follow_strides
 from neuralrace.subspace import Frames, closed_frames, expand, shrink, turnable
 from neuralrace.task import Task

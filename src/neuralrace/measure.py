@@ -11,8 +11,7 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, number
 from neuralrace.graph import Graph
-from neuralrace.network import check, precision, program
-from neuralrace.stack import Stack, take
+from neuralrace.network import Stack, check, precision, program, take
 from neuralrace.task import Task
 
 

@@ -379,7 +379,7 @@ class Wide:
         )
 
     def loss(self, s: State) -> float:
-        return 0.5 * float(np.vdot(s.error, s.error)) + sum(c.rest for c in self.contexts)
+        return 0.5 * float(np.vdot(s.error, s.error)) + sum(c.irreducible_loss for c in self.contexts)
 
     def _rows(self, error: np.ndarray, k: int) -> np.ndarray:
         return error[self.starts[k] : self.starts[k + 1]]
