@@ -13,7 +13,7 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, integer, number
 from neuralrace.graph import Graph
-from neuralrace.stack import ACTIVATE
+from neuralrace.network import ACTIVATE
 from neuralrace.universality.fit import Interval
 from neuralrace.universality.record import samples
 from neuralrace.universality.theory import final_distance
