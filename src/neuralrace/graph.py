@@ -10,10 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import GraphError, InputError, array, choice, integer, known
+from neuralrace.errors import (
+    GraphError,
+    InputError,
+    array,
+    choice,
+    distinct_names,
+    integer,
+    known,
+    listable,
+    sequence,
+    short,
+)
 
 ACTIVATIONS = ("linear", "relu", "leaky_relu", "elu", "tanh", "swish")
 MOST_LISTED_PATHS = 1_000_000
+LARGEST_NODE = 2**31 - 1  # neurons
+MOST_DOMAINS = 100_000
 
 
 class Graph:
@@ -40,8 +53,10 @@ class Graph:
         diagonal: Iterable[str] = (),
     ):
         if not isinstance(nodes, Mapping) or not nodes:
-            raise GraphError(f"nodes must be a dict from names to sizes, got {nodes!r}")
-        self.nodes = {_name("nodes", n): integer(f"size of node {n!r}", s) for n, s in nodes.items()}
+            raise GraphError(f"nodes must be a dict from names to sizes, got {short(nodes)}")
+        self.nodes = {
+            _name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE) for n, s in nodes.items()
+        }
         self.edges = _named_edges(edges)
         for name, (source, target) in self.edges.items():
             known(f"edge {name!r}", (source, target), self.nodes, "node")
@@ -66,25 +81,30 @@ class Graph:
         }
         self.hidden = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
 
-        known("activations", activations or {}, self.nodes, "node")
-        self.activations = {
-            n: choice(f"activations[{n!r}]", a, ACTIVATIONS)
-            for n, a in (activations or {}).items()
-            if a != "linear"
-        }
-        if biases is True or biases is False:
+        self.activations = self._check_activations(activations)
+        if isinstance(biases, (bool, np.bool_)):
             biases = [n for n in self.order if self.incoming[n]] if biases else []
-        known("biases", biases := tuple(biases), self.nodes, "node")
+        biases = distinct_names("biases", biases, self.nodes, "node")
         for node in (*self.activations, *biases):
             if node in self.inputs:
                 raise GraphError(f"{node!r} is an input: it has no activation and no bias")
         self.biases = biases
-        known("diagonal", diagonal := frozenset(diagonal), self.edges, "edge")
+        diagonal = frozenset(distinct_names("diagonal", diagonal, self.edges, "edge"))
         for edge in diagonal:
             source, target = self.edges[edge]
             if self.nodes[source] != self.nodes[target]:
                 raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
         self.diagonal = diagonal
+
+    def _check_activations(self, given: Any) -> dict[str, str]:
+        """Activations of the nodes that are not linear."""
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
+            raise GraphError(f"activations must be a dict from nodes to names, got {short(given)}")
+        known("activations", given, self.nodes, "node")
+        checked = {n: choice(f"activations[{n!r}]", a, ACTIVATIONS) for n, a in given.items()}
+        return {n: a for n, a in checked.items() if a != "linear"}
 
     def _levels(self) -> dict[str, int]:
         """Longest distance of each node from an input."""
@@ -107,8 +127,19 @@ class Graph:
     def __repr__(self) -> str:
         return (
             f"Graph({len(self.nodes)} nodes, {len(self.edges)} edges, {self.n_paths} paths, "
-            f"inputs {_some(self.inputs)}, outputs {_some(self.outputs)})"
+            f"inputs {some(self.inputs)}, outputs {some(self.outputs)})"
         )
+
+    def _repr_html_(self) -> str:
+        from neuralrace.drawing import graph_svg, table_html
+
+        rows = [
+            ("inputs", some(self.inputs)),
+            ("outputs", some(self.outputs)),
+            ("edges, paths", f"{len(self.edges):,}, {self.n_paths:,}"),
+            ("weights", f"{self.n_weights:,}"),
+        ]
+        return table_html("Graph", rows, graph_svg(self))
 
     def _content(self) -> tuple[Any, ...]:
         parts = (self.nodes, self.edges, self.activations)
@@ -174,7 +205,7 @@ class Graph:
 
     def check_path(self, name: str, path: Any) -> tuple[str, ...]:
         """`path` as a tuple of edge names that follow one another from an input to an output."""
-        path = (path,) if isinstance(path, str) else tuple(path)
+        path = (path,) if isinstance(path, str) else tuple(sequence(name, path, "edges"))
         known(name, path, self.edges, "edge")
         ends = [self.edges[e] for e in path]
         if (
@@ -228,7 +259,7 @@ class Graph:
         known("weights", weights, self.shapes, "edge or bias of the graph")
         missing = [n for n in self.shapes if n not in weights]
         if missing:
-            raise InputError(f"weights lack {_some(missing)}")
+            raise InputError(f"weights lack {some(missing)}")
         out, leading = {}, None
         for name, shape in self.shapes.items():
             value = convert(f"weights[{name!r}]", weights[name])
@@ -267,6 +298,9 @@ class Graph:
 
     def resized(self, sizes: Mapping[str, int]) -> Graph:
         """The same graph with other numbers of neurons at some nodes."""
+        if not isinstance(sizes, Mapping):
+            raise GraphError(f"sizes must be a dict from nodes to sizes, got {short(sizes)}")
+        known("sizes", sizes, self.nodes, "node")
         return Graph({**self.nodes, **sizes}, self.edges, self.activations, self.biases, self.diagonal)
 
     # -- common graphs -----------------------------------------------------------------------
@@ -274,15 +308,20 @@ class Graph:
     @classmethod
     def chain(cls, sizes: Sequence[int], **keywords: Any) -> Graph:
         """Nodes x, h1, ..., y in a row."""
-        if not isinstance(sizes, Sequence) or len(sizes) < 2:
-            raise GraphError(f"sizes must list at least an input and an output layer, got {sizes!r}")
-        names = ["x", *(f"h{k}" for k in range(1, len(sizes) - 1)), "y"]
-        return cls(dict(zip(names, sizes, strict=True)), list(pairwise(names)), **keywords)
+        sizes = sequence("sizes", sizes, "layer sizes")
+        if len(sizes) < 2:
+            raise GraphError(f"sizes must list at least an input and an output layer, got {short(sizes)}")
+        row = ["x", *(f"h{k}" for k in range(1, len(sizes) - 1)), "y"]
+        return cls(dict(zip(row, sizes, strict=True)), list(pairwise(row)), **keywords)
 
     @classmethod
     def pathways(cls, size_in: int, size_out: int, hidden: Sequence[Sequence[int]], **keywords: Any) -> Graph:
         """Parallel pathways from x to y; `hidden[a]` lists the hidden sizes of pathway a: p0h1, ..."""
-        if not hidden or any(not sizes for sizes in hidden):
+        hidden = [
+            sequence(f"hidden[{a}]", sizes, "layer sizes")
+            for a, sizes in enumerate(sequence("hidden", hidden, "pathways"))
+        ]
+        if not hidden or not all(hidden):
             raise GraphError("hidden must list the hidden sizes of each pathway, at least one in each")
         nodes, edges = {"x": size_in}, []
         for a, sizes in enumerate(hidden):
@@ -301,7 +340,8 @@ class Graph:
         **keywords: Any,
     ) -> Graph:
         """Inputs x0.. and outputs y0.., one per domain, around a shared chain h1, h2, ..."""
-        integer("domains", domains)
+        integer("domains", domains, most=MOST_DOMAINS)
+        hidden = sequence("hidden", hidden, "layer sizes")
         if not hidden:
             raise GraphError("hidden must list at least one hidden size")
         middle = [f"h{k + 1}" for k in range(len(hidden))]
@@ -321,21 +361,21 @@ class Graph:
 
 def _name(where: str, name: Any) -> str:
     if not isinstance(name, str) or not name or "/" in name:
-        raise GraphError(f"{where} must be named by text without '/', got {name!r}")
+        raise GraphError(f"{where} must be named by text without '/', got {short(name)}")
     return name
 
 
 def _named_edges(edges: Any) -> dict[str, tuple[str, str]]:
     if isinstance(edges, Mapping):
         pairs = [(_name("edges", name), ends) for name, ends in edges.items()]
-    elif isinstance(edges, Iterable) and not isinstance(edges, (str, bytes)):
+    elif listable(edges):
         pairs = [(None, ends) for ends in edges]
     else:
-        raise GraphError(f"edges must be a list of pairs or a dict from names to pairs, got {edges!r}")
+        raise GraphError(f"edges must be a list of pairs or a dict from names to pairs, got {short(edges)}")
     named: dict[str, tuple[str, str]] = {}
     for name, ends in pairs:
         if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-            raise GraphError(f"edges must be (source, target) pairs, got {ends!r}")
+            raise GraphError(f"edges must be (source, target) pairs, got {short(ends)}")
         name = name if name is not None else f"{ends[0]}->{ends[1]}"
         if name in named:
             raise GraphError(f"parallel edges need names (a dict): {name!r} stands twice")
@@ -352,5 +392,6 @@ def _collect(nodes: Mapping[str, int], edges: Mapping[str, tuple[str, str]], end
     return {n: tuple(e) for n, e in found.items()}
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first of many names, as text."""
     return ", ".join(names[:6]) + (f", ... ({len(names)} in all)" if len(names) > 6 else "")
