@@ -28,7 +28,7 @@ from neuralrace.network import (
     some_rows,
 )
 from neuralrace.strides import follow as follow_strides
-from neuralrace.subspace import Frames, closed_frames, expand, shrink, turnable
+from neuralrace.subspace import Frames, closed_frames, expand, rotation_invariant_nodes, shrink
 from neuralrace.task import Task
 from neuralrace.trajectory import Trajectory
 from neuralrace.wide import ROUNDING, follow, small_shapes
@@ -84,7 +84,7 @@ def flow(
     recorder = run.recorder(record, save_weights)
     grown: dict[str, Any] = {}
     error = np.zeros(len(run.start))
-    if width_error is None or run.frames.keys() == set(turnable(task)):
+    if width_error is None or run.frames.keys() == set(rotation_invariant_nodes(task)):
         with precision(dtype):
             end, states, kept, status = _solve(
                 run.program.stack, loss, recorder, max_steps, bool(progress), stop_loss is not None,

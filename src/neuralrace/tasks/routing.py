@@ -37,7 +37,7 @@ def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = Non
 def trained_pairs(domains: int, trained: Any) -> list[tuple[int, int]]:
     """Pairs of input and output domain, from their number per input or from a matrix of booleans."""
     if trained is None or isinstance(trained, (str, bytes, int, np.integer)):
-        trained = circulant(domains, trained)
+        trained = circulant(domains, integer("trained", trained))
     size = integer("domains", domains)
     pairs = array("trained", trained, (size, size))
     if not pairs.any():

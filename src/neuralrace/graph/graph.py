@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import (
-    GraphError,
-    InputError,
-    array,
-    choice,
-    distinct_names,
-    integer,
-    known,
-    listable,
-    sequence,
-    short,
-)
+from neuralrace.errors import GraphError, InputError, distinct_names, integer, known, sequence, short
+from neuralrace.graph.checks import check_activations, check_name, edges_by_node, levels, named_edges, some
+from neuralrace.graph.weights import WeightLayout
 
-ACTIVATIONS = ("linear", "relu", "leaky_relu", "elu", "tanh", "swish")
 MOST_LISTED_PATHS = 1_000_000
 LARGEST_NODE = 2**31 - 1  # neurons
 MOST_DOMAINS = 100_000
 
 
-class Graph:
+class Graph(WeightLayout):
     """A directed acyclic graph of layers.
 
-    `nodes` maps a name to its number of neurons. `edges` is a list of `(source, target)` pairs,
-    named `"source->target"`, or a dict from names to such pairs; parallel edges need names.
-    Nodes without incoming edges are inputs, nodes without outgoing edges outputs. `activations`
-    maps nodes to one of linear (the default), relu, leaky_relu (slope .01), elu, tanh, swish.
-    `biases` is True for a bias on every node but the inputs, or a list of nodes. Edges in `diagonal` join
-    neuron k with neuron k only: their weights are vectors.
+    Nodes without incoming edges are inputs, nodes without outgoing edges outputs.
 
+    Parameters
+    ----------
+    nodes : dict of str to int
+        Number of neurons of each node.
+    edges : list of (str, str) or dict of str to (str, str)
+        `(source, target)` pairs, named `"source->target"`, or a dict from names to such pairs; parallel
+        edges need names.
+    activations : dict of str to str, optional
+        Of nodes: linear (the default), relu, leaky_relu (slope .01), elu, tanh or swish.
+    biases : bool or list of str
+        True for a bias on every node but the inputs, or a list of nodes. A bias is named after its node.
+    diagonal : list of str
+        Edges that join neuron k with neuron k only: their weights are vectors.
+
+    Attributes
+    ----------
+    nodes : dict of str to int
+        Name -> size.
+    edges : dict of str to (str, str)
+        Name -> (source, target).
+    inputs, outputs, hidden : tuple of str
+        Names of nodes.
+
+    Examples
+    --------
     >>> g = Graph({"x": 3, "h": 128, "y": 1}, [("x", "h"), ("h", "y")])
     >>> g.inputs, g.outputs, g.n_paths
     (('x',), ('y',), 1)
@@ -55,23 +64,24 @@ class Graph:
         if not isinstance(nodes, Mapping) or not nodes:
             raise GraphError(f"nodes must be a dict from names to sizes, got {short(nodes)}")
         self.nodes = {
-            _name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE) for n, s in nodes.items()
+            check_name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE)
+            for n, s in nodes.items()
         }
-        self.edges = _named_edges(edges)
+        self.edges = named_edges(edges)
         for name, (source, target) in self.edges.items():
             known(f"edge {name!r}", (source, target), self.nodes, "node")
         both = set(self.nodes) & set(self.edges)
         if both:
             raise GraphError(f"nodes and edges need different names; both have {sorted(both)}")
 
-        self.incoming: dict[str, tuple[str, ...]] = _collect(self.nodes, self.edges, 1)
-        self.outgoing: dict[str, tuple[str, ...]] = _collect(self.nodes, self.edges, 0)
+        self.incoming: dict[str, tuple[str, ...]] = edges_by_node(self.nodes, self.edges, 1)
+        self.outgoing: dict[str, tuple[str, ...]] = edges_by_node(self.nodes, self.edges, 0)
         for node in self.nodes:
             if not self.incoming[node] and not self.outgoing[node]:
                 raise GraphError(f"node {node!r} has no edges: an output that no input reaches")
         self.inputs = tuple(n for n in self.nodes if not self.incoming[n])
         self.outputs = tuple(n for n in self.nodes if not self.outgoing[n])
-        self.levels = self._levels()
+        self.levels = levels(self.edges, self.incoming, self.outgoing)
         self.order = tuple(sorted(self.nodes, key=self.levels.__getitem__))
         self.rank = {node: k for k, node in enumerate(self.order)}
         self.names = {**self.nodes, **self.edges}
@@ -81,7 +91,7 @@ class Graph:
         }
         self.hidden = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
 
-        self.activations = self._check_activations(activations)
+        self.activations = check_activations(activations, self.nodes)
         if isinstance(biases, (bool, np.bool_)):
             biases = [n for n in self.order if self.incoming[n]] if biases else []
         biases = distinct_names("biases", biases, self.nodes, "node")
@@ -95,34 +105,6 @@ class Graph:
             if self.nodes[source] != self.nodes[target]:
                 raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
         self.diagonal = diagonal
-
-    def _check_activations(self, given: Any) -> dict[str, str]:
-        """Activations of the nodes that are not linear."""
-        if given is None:
-            return {}
-        if not isinstance(given, Mapping):
-            raise GraphError(f"activations must be a dict from nodes to names, got {short(given)}")
-        known("activations", given, self.nodes, "node")
-        checked = {n: choice(f"activations[{n!r}]", a, ACTIVATIONS) for n, a in given.items()}
-        return {n: a for n, a in checked.items() if a != "linear"}
-
-    def _levels(self) -> dict[str, int]:
-        """Longest distance of each node from an input."""
-        levels = dict.fromkeys(self.inputs, 0)
-        waiting = {n: len(self.incoming[n]) for n in self.nodes}
-        ready = list(self.inputs)
-        while ready:
-            node = ready.pop()
-            for edge in self.outgoing[node]:
-                target = self.edges[edge][1]
-                levels[target] = max(levels.get(target, 0), levels[node] + 1)
-                waiting[target] -= 1
-                if waiting[target] == 0:
-                    ready.append(target)
-        cyclic = [n for n, count in waiting.items() if count > 0]
-        if cyclic:
-            raise GraphError(f"edges must not form a cycle; one runs through {cyclic}")
-        return levels
 
     def __repr__(self) -> str:
         return (
@@ -153,6 +135,7 @@ class Graph:
 
     @property
     def is_linear(self) -> bool:
+        """Whether no node has an activation."""
         return not self.activations
 
     # -- paths -------------------------------------------------------------------------------
@@ -167,16 +150,59 @@ class Graph:
         return sum(count[o] for o in self.outputs)
 
     def paths(self) -> list[tuple[str, ...]]:
-        """All paths from an input to an output, each a tuple of edge names."""
+        """All paths from an input to an output.
+
+        Returns
+        -------
+        list of tuple of str
+            Edge names of each path. More than a million paths are refused; `n_paths` counts any number.
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).paths()
+        [('x->h1', 'h1->y')]
+        """
         return [path for output in self.outputs for path in self.paths_into(output)]
 
     def paths_into(self, node: str) -> list[tuple[str, ...]]:
-        """All paths from an input to `node`, the T(v) of neural_race section 3."""
+        """All paths from an input to a node, the T(v) of neural_race section 3.
+
+        Parameters
+        ----------
+        node : str
+            Any node.
+
+        Returns
+        -------
+        list of tuple of str
+            Edge names of each path.
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).paths_into("h1")
+        [('x->h1',)]
+        """
         known("node", [node], self.nodes, "node")
         return self._walk(node, 0)
 
     def paths_through(self, edge: str) -> list[tuple[str, ...]]:
-        """All paths from an input to an output through `edge`, the P(e) of neural_race section 3."""
+        """All paths from an input to an output through an edge, the P(e) of neural_race section 3.
+
+        Parameters
+        ----------
+        edge : str
+            Any edge.
+
+        Returns
+        -------
+        list of tuple of str
+            Edge names of each path.
+
+        Examples
+        --------
+        >>> len(Graph.routing(domains=3, size_in=4).paths_through("x0->h1"))
+        3
+        """
         known("edge", [edge], self.edges, "edge")
         source, target = self.edges[edge]
         before, after = self._walk(source, 0), self._walk(target, 1)
@@ -217,87 +243,23 @@ class Graph:
             raise InputError(f"{name} must run from an input to an output, got {path}")
         return path
 
-    # -- weights as one flat vector ----------------------------------------------------------
-
-    @cached_property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes: (target size, source size) for edges, (size,) for diagonal ones and for biases.
-
-        A bias is named after its node.
-        """
-        shapes: dict[str, tuple[int, ...]] = {}
-        for edge, (source, target) in self.edges.items():
-            size = self.nodes[target]
-            shapes[edge] = (size,) if edge in self.diagonal else (size, self.nodes[source])
-        return {**shapes, **{n: (self.nodes[n],) for n in self.biases}}
-
-    @cached_property
-    def stacks(self) -> dict[tuple[int, ...], tuple[int, tuple[str, ...]]]:
-        """Weights of equal shape lie side by side in the flat vector: shape -> (offset, names)."""
-        names: dict[tuple[int, ...], list[str]] = {}
-        for name, shape in self.shapes.items():
-            names.setdefault(shape, []).append(name)
-        stacks, offset = {}, 0
-        for shape, members in names.items():
-            stacks[shape] = (offset, tuple(members))
-            offset += len(members) * prod(shape)
-        return stacks
-
-    @cached_property
-    def n_weights(self) -> int:
-        return sum(prod(shape) for shape in self.shapes.values())
-
-    def check_weights(
-        self, weights: Any, convert: Callable[[str, Any], Any] = array, most_axes: int = 1
-    ) -> dict[str, Any]:
-        """The weights as arrays that fit this graph, all with the same leading axes.
-
-        `convert(name, value)` makes an array of each, by default a finite one of float64.
-        """
-        if not isinstance(weights, Mapping):
-            raise InputError(f"weights must be a dict from edge names to arrays, got {type(weights)}")
-        known("weights", weights, self.shapes, "edge or bias of the graph")
-        missing = [n for n in self.shapes if n not in weights]
-        if missing:
-            raise InputError(f"weights lack {some(missing)}")
-        out, leading = {}, None
-        for name, shape in self.shapes.items():
-            value = convert(f"weights[{name!r}]", weights[name])
-            lead = value.shape[: max(value.ndim - len(shape), 0)]
-            if value.shape[len(lead) :] != shape or len(lead) > most_axes:
-                raise InputError(
-                    f"weights[{name!r}] must have shape {shape}, or that with a leading axis of "
-                    f"seeds, got {value.shape}"
-                )
-            if leading is not None and lead != leading:
-                raise InputError(
-                    f"weights must all have the same leading axis: {name!r} has {lead}, "
-                    f"those before it {leading}"
-                )
-            out[name], leading = value, lead
-        return out
-
-    def flatten(self, weights: Mapping[str, Any], xp: Any = np) -> Any:
-        """Weights as one vector (..., n_weights) in the order of `stacks`."""
-        parts = []
-        for shape, (_, names) in self.stacks.items():
-            for name in names:
-                value = weights[name]
-                parts.append(value.reshape(*value.shape[: value.ndim - len(shape)], -1))
-        return xp.concatenate(parts, axis=-1)
-
-    def unflatten(self, flat: Any) -> dict[str, Any]:
-        """The inverse of `flatten`: views of a vector (..., n_weights)."""
-        found = {}
-        for shape, (offset, names) in self.stacks.items():
-            size = prod(shape)
-            for k, name in enumerate(names):
-                start = offset + k * size
-                found[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)
-        return {name: found[name] for name in self.shapes}
-
     def resized(self, sizes: Mapping[str, int]) -> Graph:
-        """The same graph with other numbers of neurons at some nodes."""
+        """The same graph with other numbers of neurons at some nodes.
+
+        Parameters
+        ----------
+        sizes : dict of str to int
+            New sizes of some nodes.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).resized({"h1": 4}).nodes
+        {'x': 3, 'h1': 4, 'y': 1}
+        """
         if not isinstance(sizes, Mapping):
             raise GraphError(f"sizes must be a dict from nodes to sizes, got {short(sizes)}")
         known("sizes", sizes, self.nodes, "node")
@@ -307,7 +269,24 @@ class Graph:
 
     @classmethod
     def chain(cls, sizes: Sequence[int], **keywords: Any) -> Graph:
-        """Nodes x, h1, ..., y in a row."""
+        """Nodes x, h1, ..., y in a row.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Neurons of each node, input first.
+        **keywords
+            As in `Graph`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).nodes
+        {'x': 3, 'h1': 128, 'y': 1}
+        """
         sizes = sequence("sizes", sizes, "layer sizes")
         if len(sizes) < 2:
             raise GraphError(f"sizes must list at least an input and an output layer, got {short(sizes)}")
@@ -316,7 +295,26 @@ class Graph:
 
     @classmethod
     def pathways(cls, size_in: int, size_out: int, hidden: Sequence[Sequence[int]], **keywords: Any) -> Graph:
-        """Parallel pathways from x to y; `hidden[a]` lists the hidden sizes of pathway a: p0h1, ..."""
+        """Parallel pathways from x to y.
+
+        Parameters
+        ----------
+        size_in, size_out : int
+            Neurons of x and y.
+        hidden : sequence of sequence of int
+            `hidden[a]` lists the hidden sizes of pathway a, whose nodes are p0h1, p0h2, ...
+        **keywords
+            As in `Graph`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.pathways(8, 15, [[100], [100, 50]]).hidden
+        ('p0h1', 'p1h1', 'p1h2')
+        """
         hidden = [
             sequence(f"hidden[{a}]", sizes, "layer sizes")
             for a, sizes in enumerate(sequence("hidden", hidden, "pathways"))
@@ -339,7 +337,28 @@ class Graph:
         size_out: int = 7,
         **keywords: Any,
     ) -> Graph:
-        """Inputs x0.. and outputs y0.., one per domain, around a shared chain h1, h2, ..."""
+        """Inputs x0.. and outputs y0.., one per domain, around a shared chain h1, h2, ...
+
+        Parameters
+        ----------
+        domains : int
+            Number of inputs, and of outputs.
+        size_in, size_out : int
+            Neurons of each input and output.
+        hidden : sequence of int
+            Neurons of the shared layers.
+        **keywords
+            As in `Graph`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.routing(domains=7, size_in=4).n_paths
+        49
+        """
         integer("domains", domains, most=MOST_DOMAINS)
         hidden = sequence("hidden", hidden, "layer sizes")
         if not hidden:
@@ -357,41 +376,3 @@ class Graph:
             *((middle[-1], y) for y in ys),
         ]
         return cls(nodes, edges, **keywords)
-
-
-def _name(where: str, name: Any) -> str:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise GraphError(f"{where} must be named by text without '/', got {short(name)}")
-    return name
-
-
-def _named_edges(edges: Any) -> dict[str, tuple[str, str]]:
-    if isinstance(edges, Mapping):
-        pairs = [(_name("edges", name), ends) for name, ends in edges.items()]
-    elif listable(edges):
-        pairs = [(None, ends) for ends in edges]
-    else:
-        raise GraphError(f"edges must be a list of pairs or a dict from names to pairs, got {short(edges)}")
-    named: dict[str, tuple[str, str]] = {}
-    for name, ends in pairs:
-        if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-            raise GraphError(f"edges must be (source, target) pairs, got {short(ends)}")
-        name = name if name is not None else f"{ends[0]}->{ends[1]}"
-        if name in named:
-            raise GraphError(f"parallel edges need names (a dict): {name!r} stands twice")
-        named[name] = (ends[0], ends[1])
-    if not named:
-        raise GraphError("edges must not be empty")
-    return named
-
-
-def _collect(nodes: Mapping[str, int], edges: Mapping[str, tuple[str, str]], end: int):
-    found: dict[str, list[str]] = {n: [] for n in nodes}
-    for edge, ends in edges.items():
-        found[ends[end]].append(edge)
-    return {n: tuple(e) for n, e in found.items()}
-
-
-def some(names: Sequence[str]) -> str:
-    """The first of many names, as text."""
-    return ", ".join(names[:6]) + (f", ... ({len(names)} in all)" if len(names) > 6 else "")
