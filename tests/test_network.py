@@ -338,7 +338,7 @@ def test_wrong_weights_are_refused_under_jit(function, change, message):
 
 def test_unknown_losses_and_tasks_are_refused_under_jit():
     task = nr.tasks.routing(3, 2)
-    w = nr.init.gaussian(task.graph, 1.0)
+    w = dict(nr.init.gaussian(task.graph, 1.0))
     for function in (nr.loss, nr.gradient):
         with pytest.raises(ValueError, match="loss must be one of"):
             jax.jit(lambda w: function(task, w, "cubic"))(w)
