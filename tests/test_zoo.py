@@ -199,7 +199,7 @@ def test_adam_is_that_of_optax():
     import optax
 
     x, y = two_points()
-    run = train(SMALL, x, y, 0.01, 4, optimiser="adam", dtype=np.float64)
+    run = train(SMALL, x, y, 0.01, 4, optimizer="adam", dtype=np.float64)
     with jax.enable_x64(True):
         params = [jnp.asarray(v) for group in start(SMALL, 0) for v in group]
         n = len(params) // 2
@@ -315,7 +315,7 @@ def test_wrong_networks(change, message):
         ({"seeds": 2**40}, "seeds must be below"),
         ({"seeds": []}, "seeds must name at least one seed"),
         ({"seeds": range(3), "x": np.arange(4.0).reshape(2, 2, 1)}, "x has 2 runs where others have 3"),
-        ({"optimiser": "lion"}, "optimiser must be one of sgd, adam"),
+        ({"optimizer": "lion"}, "optimizer must be one of sgd, adam"),
         ({"dtype": np.int32}, "dtype must be one of float32, float64"),
     ],
 )

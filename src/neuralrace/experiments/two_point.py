@@ -88,7 +88,7 @@ def network(name: str, p: TwoPoint, grid: bool = True) -> dict[str, Any]:
 
 def adam(p: TwoPoint) -> dict[str, Any]:
     run = train(
-        p.network("default")[0], *two_points(), p.adam, p.adam_steps, range(p.seeds), optimiser="adam"
+        p.network("default")[0], *two_points(), p.adam, p.adam_steps, range(p.seeds), optimizer="adam"
     )
     return fitted(run, p.seeds)
 

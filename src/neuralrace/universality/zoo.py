@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "tanh": jnp.tanh,
     "swish": jax.nn.swish,
 }
-OPTIMISERS = ("sgd", "adam")
+OPTIMIZERS = ("sgd", "adam")
 BLOCK = 16  # steps between two changes of the stored weights
 LARGE = 200  # units
 # Sums in any order, or the one pass of `_back` would go number by number; for a CPU.
@@ -183,7 +183,7 @@ class Training:
 
 def train(
     network: Network, x: Any, y: Any, lr: float, steps: int, seeds: int | Iterable[int] = 0, *,
-    optimiser: str = "sgd", dtype: Any = np.float32,
+    optimizer: str = "sgd", dtype: Any = np.float32,
 ) -> Training:  # fmt: skip
     """Train on two samples, inputs `x` (2, in) and targets `y` (2, out), by full steps on half the mean
     squared error (representations_align Eq. 1).
@@ -201,7 +201,7 @@ def train(
     if not isinstance(network, Network):
         raise InputError(f"network must be a universality.Network, got {network!r}")
     lr, steps = number("lr", lr, above=0), integer("steps", steps)
-    choice("optimiser", optimiser, OPTIMISERS)
+    choice("optimizer", optimizer, OPTIMIZERS)
     seeds = [integer("seeds", s, 0) for s in (seeds if isinstance(seeds, Iterable) else [seeds])]
     if not seeds:
         raise InputError("seeds must name at least one seed, got none")
@@ -227,14 +227,14 @@ def train(
         keys = jnp.asarray(np.broadcast_to(seeds, runs), jnp.uint32)
         given = keys, jnp.asarray(x, dtype), jnp.asarray(y, dtype)
         # Networks that differ in their gain share a compiled function.
-        found = _train(replace(network, gain=1.0), optimiser, steps, given, network.gain, lr)
+        found = _train(replace(network, gain=1.0), optimizer, steps, given, network.gain, lr)
         dh2, dy2, w, loss = (np.asarray(v, np.float64) for v in found)
     return Training(network, lr * np.arange(steps + 1), dh2.swapaxes(1, 2), dy2, w, loss, dx, dy)
 
 
-def _train(network: Network, optimiser: str, steps: int, runs: Any, gain: Any, lr: Any) -> Any:
-    if optimiser == "adam" or network.channels or jax.default_backend() != "cpu":
-        return _compiled(network, optimiser, steps, runs, gain, lr)
+def _train(network: Network, optimizer: str, steps: int, runs: Any, gain: Any, lr: Any) -> Any:
+    if optimizer == "adam" or network.channels or jax.default_backend() != "cpu":
+        return _compiled(network, optimizer, steps, runs, gain, lr)
     found = []
     for run in zip(*runs, strict=True):
         start = _start(network, gain, *run)
@@ -244,9 +244,9 @@ def _train(network: Network, optimiser: str, steps: int, runs: Any, gain: Any, l
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _compiled(network: Network, optimiser: str, steps: int, runs: Any, gain: Any, lr: Any) -> Any:
-    rule = _plain if optimiser == "adam" or network.channels else _low_rank
-    one = partial(rule, network, optimiser, steps, gain, lr)
+def _compiled(network: Network, optimizer: str, steps: int, runs: Any, gain: Any, lr: Any) -> Any:
+    rule = _plain if optimizer == "adam" or network.channels else _low_rank
+    one = partial(rule, network, optimizer, steps, gain, lr)
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda run: one(*run), runs)
     return jax.vmap(one)(*runs)
@@ -276,12 +276,12 @@ def _loss(layers: list[Any], y: Any) -> Any:
 
 
 def _plain(
-    network: Network, optimiser: str, steps: int, gain: Any, lr: Any, seed: Any, x: Any, y: Any
+    network: Network, optimizer: str, steps: int, gain: Any, lr: Any, seed: Any, x: Any, y: Any
 ) -> Any:
     import optax
 
     first, noise = jax.random.split(jax.random.key(seed))
-    rule = optax.adam(lr) if optimiser == "adam" else optax.sgd(lr)
+    rule = optax.adam(lr) if optimizer == "adam" else optax.sgd(lr)
 
     def step(carry: Any, k: Any) -> Any:
         weights, state = carry
