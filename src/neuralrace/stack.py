@@ -19,16 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.activations import ACTIVATIONS
 from neuralrace.graph import Graph
 from neuralrace.task import Context, Gate, aligned_zeros
-
-ACTIVATE = {
-    "relu": jax.nn.relu,
-    "leaky_relu": jax.nn.leaky_relu,
-    "elu": jax.nn.elu,
-    "tanh": jnp.tanh,
-    "swish": jax.nn.swish,
-}
 
 
 @dataclass(frozen=True)
@@ -103,7 +96,7 @@ class Stack:
                 bias = take(weights[(group.size,)], group.bias)
                 total = total + bias[:, None, :] * d["ones"][:, :, None]
             if group.activation:
-                total = ACTIVATE[group.activation](total)
+                total = ACTIVATIONS[group.activation](total)
             found.append(total if d["gate"] is None else total * d["gate"])
         return found
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError, array, integer, number
 from neuralrace.graph import Graph
-from neuralrace.stack import ACTIVATE
 from neuralrace.universality.fit import Interval
 from neuralrace.universality.record import samples
 from neuralrace.universality.theory import final_distance
@@ -175,7 +175,7 @@ def watch(graph: Graph, x: Any, node: str) -> Callable[[dict[str, Any]], dict[st
         kept, h = {}, jnp.asarray(rows, weights[steps[0][1]].dtype)
         for n, edge in steps:
             h = h @ weights[edge].T + weights.get(n, 0.0)
-            h = ACTIVATE[graph.activations[n]](h) if n in graph.activations else h
+            h = ACTIVATIONS[graph.activations[n]](h) if n in graph.activations else h
             if n == node:
                 kept["hidden"] = h
         return {**kept, "output": h}
