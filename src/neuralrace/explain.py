@@ -22,7 +22,7 @@ from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, reduce
 from neuralrace.reduction.family import Strengths
 from neuralrace.reduction.reduction import Solution
-from neuralrace.trajectory import Trajectory
+from neuralrace.dynamics.trajectory import Trajectory
 
 LEARNED = 1e-3  # of the loss that can be learned, what may be left at a chosen end
 MOST_DOUBLINGS = 40

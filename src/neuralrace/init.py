@@ -1,4 +1,8 @@
-"""Initial weights. Every draw takes `seed`, an int or several (then a leading axis), or a JAX `key`."""
+"""Initial weights. Every draw takes `seed`, an int or several, or a JAX `key`.
+
+Sizes such as `std` may be arrays too. They broadcast with the seeds as in NumPy, and the result is a leading axis (or
+several) on every weight; the same seed gives the same draw, scaled.
+"""
 
 from __future__ import annotations
 
@@ -8,70 +12,99 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from neuralrace.errors import InputError, integer, number
+from neuralrace.errors import InputError, array, number
 from neuralrace.graph import Graph
 
 if TYPE_CHECKING:
     from neuralrace.reduction import Reduction
 
-
-class Weights(dict[str, np.ndarray]):
-    """Weights by edge name that remember how they were drawn, so that results can say it."""
-
-    origin: dict[str, Any]
-
-    def __init__(self, values: dict[str, np.ndarray], origin: dict[str, Any]):
-        super().__init__(values)
-        self.origin = origin
+Weights = dict[str, np.ndarray]
+Seed = int | Iterable[int]
 
 
-def gaussian(graph: Graph, std: float, seed: int | Iterable[int] = 0, key: Any = None) -> Weights:
-    """Independent normal entries of standard deviation `std`; biases zero.
+def gaussian(graph: Graph, std: Any, seed: Seed = 0, key: Any = None) -> Weights:
+    """Independent normal entries; biases zero.
 
+    Parameters
+    ----------
+    graph : Graph
+    std : float or array
+        Standard deviation.
+    seed : int or several
+    key : JAX key, optional
+        Instead of seeds.
+
+    Returns
+    -------
+    dict
+        Edge name -> (out, in), with leading axes where `std` or `seed` has any.
+
+    Examples
+    --------
     >>> w = gaussian(Graph.chain([3, 128, 1]), std=1e-3, seed=range(10))
     >>> w["x->h1"].shape
     (10, 128, 3)
+    >>> small, large = gaussian(Graph.chain([1, 1]), std=[1e-3, 1.0], seed=4)["x->y"].ravel()
+    >>> round(large / small)
+    1000
     """
-    std = number("std", std, above=0)
-    return _draw(graph, lambda rng, out, size: std * rng.standard_normal((out, size)), seed, key, std=std)
+    return _draw(graph, lambda rng, out, size: rng.standard_normal((out, size)), "std", std, seed, key)
 
 
-def xavier(graph: Graph, gain: float = 1.0, seed: int | Iterable[int] = 0, key: Any = None) -> Weights:
-    """Normal entries of standard deviation `gain sqrt(2 / (inputs + outputs))`; biases zero."""
-    gain = number("gain", gain, above=0)
+def xavier(graph: Graph, gain: Any = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
+    """Normal entries of standard deviation `gain sqrt(2 / (inputs + outputs))`; biases zero.
+
+    Parameters and result are those of `gaussian`, with `gain` in place of `std`.
+    """
 
     def layer(rng: np.random.Generator, out: int, size: int) -> np.ndarray:
-        return gain * np.sqrt(2 / (out + size)) * rng.standard_normal((out, size))
+        return np.sqrt(2 / (out + size)) * rng.standard_normal((out, size))
 
-    return _draw(graph, layer, seed, key, gain=gain)
-
-
-def orthogonal(graph: Graph, scale: float = 1.0, seed: int | Iterable[int] = 0, key: Any = None) -> Weights:
-    """All singular values equal to `scale`, directions uniform; biases zero."""
-    scale = number("scale", scale, above=0)
-    return _draw(graph, lambda rng, out, size: scale * random_frame(rng, out, size), seed, key, scale=scale)
+    return _draw(graph, layer, "gain", gain, seed, key)
 
 
-def balanced(
-    graph: Graph, lam: float, scale: float = 1.0, seed: int | Iterable[int] = 0, key: Any = None
-) -> Weights:
-    """Two-layer chains with `W2^T W2 - W1 W1^T = lam I`; `scale` is the std of the freely drawn layer."""
-    lam, scale = number("lam", lam), number("scale", scale, above=0)
+def orthogonal(graph: Graph, scale: Any = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
+    """All singular values equal to `scale`, directions uniform; biases zero.
+
+    Parameters and result are those of `gaussian`, with `scale` in place of `std`.
+    """
+    return _draw(graph, random_frame, "scale", scale, seed, key)
+
+
+def balanced(graph: Graph, lam: float, scale: Any = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
+    """Two-layer chains with `W2^T W2 - W1 W1^T = lam I`.
+
+    Parameters
+    ----------
+    graph : Graph
+        A linear chain of two layers without biases.
+    lam : float
+        Above 0 it needs at most as many hidden neurons as outputs, below 0 as inputs.
+    scale : float or array
+        Standard deviation of the layer that is drawn freely; the other layer follows from it.
+    seed, key
+        As in `gaussian`.
+
+    Returns
+    -------
+    dict
+        Edge name -> (out, in), with leading axes where `scale` or `seed` has any.
+    """
+    _check_graph(graph)
+    lam = number("lam", lam)
     if len(graph.hidden) != 1 or len(graph.edges) != 2 or graph.biases or not graph.is_linear:
         raise InputError("graph must be a linear chain of two layers without biases for balanced weights")
     n_in, n_hidden, n_out = (graph.nodes[n] for n in (*graph.inputs, *graph.hidden, *graph.outputs))
-    if lam > 0 and n_hidden > n_out:
-        raise InputError(
-            f"lam = {lam:g} > 0 needs W2^T W2 of full rank, so at most {n_out} hidden neurons; got {n_hidden}"
-        )
-    if lam < 0 and n_hidden > n_in:
-        raise InputError(
-            f"lam = {lam:g} < 0 needs W1 W1^T of full rank, so at most {n_in} hidden neurons; got {n_hidden}"
-        )
+    for sign, size, which in ((1, n_out, "W2^T W2"), (-1, n_in, "W1 W1^T")):
+        if sign * lam > 0 and n_hidden > size:
+            bound = "> 0" if sign > 0 else "< 0"
+            raise InputError(
+                f"lam = {lam:g} {bound} needs {which} of full rank, so at most {size} hidden neurons; got {n_hidden}"
+            )
     # Draw the layer that may have any rank; the other follows from it.
     first = lam > 0 or (lam == 0 and n_in <= n_out)
 
-    def chain(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def chain(rng: np.random.Generator, scale: float) -> Weights:
         free = scale * rng.standard_normal((n_hidden, n_in if first else n_out))
         hidden, s, _ = np.linalg.svd(free)
         s = np.append(s, np.zeros(n_hidden - len(s)))
@@ -81,14 +114,29 @@ def balanced(
         w1, w2 = (free, other) if first else (other.T, free.T)
         return {graph.incoming[graph.hidden[0]][0]: w1, graph.outgoing[graph.hidden[0]][0]: w2}
 
-    return _seeded(graph, chain, seed, key, {"init": "balanced", "lam": lam, "scale": scale})
+    return _seeded(chain, _sizes("scale", scale), seed, key)
 
 
-def decoupled(reduction: Reduction, strength: float) -> Weights:
-    """Weights in the frames of a reduction, all strengths equal: its solution is then the true flow."""
-    value = number("strength", strength, above=0)
-    b = {e: value * (np.eye(*s) if len(s) == 2 else np.ones(s)) for e, s in reduction.family.shape.items()}
-    return Weights(reduction.lift(b), {"init": "decoupled", "strength": value})
+def decoupled(reduction: Reduction, strength: Any) -> Weights:
+    """Weights in the basis of a reduction, all strengths equal: its solution is then the true flow.
+
+    Parameters
+    ----------
+    reduction : Reduction
+    strength : float or array
+        Of every mode in every layer.
+
+    Returns
+    -------
+    dict
+        Edge name -> (out, in), with the axes of `strength` in front.
+    """
+    value = _sizes("strength", strength)
+
+    def start(shape: tuple[int, ...]) -> np.ndarray:
+        return value[(...,) + (None,) * len(shape)] * (np.eye(*shape) if len(shape) == 2 else np.ones(shape))
+
+    return reduction.lift({e: start(s) for e, s in reduction.family.shape.items()})
 
 
 def random_frame(rng: np.random.Generator, out: int, size: int) -> np.ndarray:
@@ -101,37 +149,71 @@ def random_frame(rng: np.random.Generator, out: int, size: int) -> np.ndarray:
 Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
-def _draw(graph: Graph, layer: Layer, seed: Any, key: Any, **settings: float) -> Weights:
-    def network(rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _check_graph(graph: Any) -> None:
+    if not isinstance(graph, Graph):
+        raise InputError(f"graph must be a Graph, got {type(graph)}")
+
+
+def _sizes(name: str, value: Any) -> np.ndarray:
+    sizes = array(name, value)
+    if sizes.size == 0 or (sizes <= 0).any():
+        raise InputError(f"{name} must be greater than 0, got {value!r}")
+    return sizes
+
+
+def _draw(graph: Graph, layer: Layer, name: str, size: Any, seed: Any, key: Any) -> Weights:
+    _check_graph(graph)
+
+    def network(rng: np.random.Generator, size: float) -> Weights:
         return {
-            name: np.zeros(shape)
-            if name in graph.biases
-            else layer(rng, *shape, *(1,) * (2 - len(shape))).reshape(shape)
-            for name, shape in graph.shapes.items()
+            n: np.zeros(shape)
+            if n in graph.biases
+            else size * layer(rng, *shape, *(1,) * (2 - len(shape))).reshape(shape)
+            for n, shape in graph.shapes.items()
         }
 
-    name = {"std": "gaussian", "gain": "xavier", "scale": "orthogonal"}[next(iter(settings))]
-    return _seeded(graph, network, seed, key, {"init": name, **settings})
+    return _seeded(network, _sizes(name, size), seed, key)
 
 
 def _seeded(
-    graph: Graph,
-    network: Callable[[np.random.Generator], dict[str, np.ndarray]],
-    seed: Any,
-    key: Any,
-    origin: dict[str, Any],
+    network: Callable[[np.random.Generator, float], Weights], sizes: np.ndarray, seed: Any, key: Any
 ) -> Weights:
-    if not isinstance(graph, Graph):
-        raise InputError(f"graph must be a Graph, got {type(graph)}")
+    """One network for every seed and size, as they broadcast."""
     if key is not None:
-        key = key if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
-        entropy = [int(k) for k in np.asarray(jax.random.key_data(key)).ravel()]
-        return Weights(network(np.random.default_rng(entropy)), {**origin, "key": entropy})
-    if isinstance(seed, Iterable):
-        seeds = [integer("seed", s, least=0) for s in seed]
-        if not seeds:
-            raise InputError("seed must name at least one seed, got none")
-        drawn = [network(np.random.default_rng(s)) for s in seeds]
-        return Weights({n: np.stack([d[n] for d in drawn]) for n in drawn[0]}, {**origin, "seed": seeds})
-    seed = integer("seed", seed, least=0)
-    return Weights(network(np.random.default_rng(seed)), {**origin, "seed": seed})
+        try:
+            key = (
+                key if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
+            )
+            entropy: Any = [int(k) for k in np.asarray(jax.random.key_data(key)).ravel()]
+        except (AttributeError, TypeError, ValueError) as fault:
+            raise InputError(f"key must be a JAX random key, got {key!r}") from fault
+        seeds = np.empty((), object)
+        seeds[()] = entropy
+    else:
+        seeds = _seeds(seed)
+    try:
+        both = np.broadcast(seeds, sizes)
+    except ValueError:
+        raise InputError(
+            f"seed of shape {seeds.shape} and sizes of shape {sizes.shape} do not broadcast"
+        ) from None
+    drawn = [network(np.random.default_rng(s), float(x)) for s, x in both]
+    return {n: np.stack([d[n] for d in drawn]).reshape(*both.shape, *v.shape) for n, v in drawn[0].items()}
+
+
+def _seeds(seed: Any) -> np.ndarray:
+    """Seeds as an array of Python ints, which may be of any size."""
+    try:
+        given = np.array(list(seed) if isinstance(seed, (range, set, map, filter)) else seed, dtype=object)
+    except (TypeError, ValueError):
+        given = np.empty(0, object)
+    if given.ndim == 0 and isinstance(seed, Iterable) and not isinstance(seed, (str, bytes, np.ndarray)):
+        given = np.array(list(seed), dtype=object)  # a generator
+    for s in given.ravel():
+        if isinstance(s, (bool, np.bool_)) or not isinstance(s, (int, np.integer)):
+            raise InputError(f"seed must be a whole number, or several; got {seed!r}")
+        if s < 0:
+            raise InputError(f"seed must be at least 0, got {s}")
+    if not given.size:
+        raise InputError(f"seed must name at least one seed, got {seed!r}")
+    return given

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.dynamics.history import History
+from neuralrace.dynamics.history import crossing as first_below
 from neuralrace.errors import InputError, array, number
 from neuralrace.graph import Graph
 from neuralrace.network import check, precision, program
@@ -16,16 +18,43 @@ from neuralrace.stack import Stack, take
 from neuralrace.task import Task
 
 
-def learning_time(trajectory: Any, loss: float) -> Any:
-    """First time at which the loss is at or below `loss`, linear between saved times; nan if never.
+def learning_time(trajectory: Any, level: float) -> Any:
+    """First time at which the loss falls to `level`.
 
-    A float, or an array `(runs,)`; any object with `t` and `loss` will do.
+    Interpolates with the loss and its slope at the solver's own steps, so the result does not depend on
+    which times were saved. For descent it is linear between steps; with mini-batches between saved steps.
+
+    Parameters
+    ----------
+    trajectory : Trajectory
+        One run or several. Anything with `t` and `loss` will do; it is then linear between these times.
+    level : float
+        Loss to reach, in the units of ``trajectory.loss``.
+
+    Returns
+    -------
+    float or ndarray, shape (runs,)
+        Flow time (tau = 1, mean loss); nan where the level is never reached.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> start = nr.init.decoupled(nr.reduce(task), 0.1)
+    >>> few, many = (nr.flow(task, start, t1=100.0, save=n) for n in (2, 500))
+    >>> bool(abs(learning_time(few, 0.1) / learning_time(many, 0.1) - 1) < 1e-3)
+    True
     """
-    level = number("loss", loss)
-    t, values = np.asarray(trajectory.t, float), np.asarray(trajectory.loss, float)
-    if values.ndim == 1:
-        return crossing(t, values, level)
-    return np.array([crossing(t, v, level) for v in values])
+    level = number("level", level)
+    history = getattr(trajectory, "history", None)
+    if history is None:
+        try:
+            history = History(np.asarray(trajectory.t, float), np.asarray(trajectory.loss, float), None)
+        except (AttributeError, TypeError, ValueError):
+            raise InputError(f"trajectory must be a Trajectory, got {type(trajectory).__name__}") from None
+    if history.loss.ndim == 1:
+        return first_below(history, level)
+    return np.array([first_below(history.run(k), level) for k in range(len(history.loss))])
 
 
 def crossing(x: Any, y: Any, level: float) -> float:

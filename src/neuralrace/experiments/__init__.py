@@ -16,7 +16,7 @@ from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters
 from neuralrace.experiments.store import Parts, key_of
 from neuralrace.files import writable, write_text
-from neuralrace.trajectory import versions
+from neuralrace.dynamics.trajectory import versions
 
 NAMES = (
     "xor", "contextual", "routing", "sharing", "initialisation", "images",

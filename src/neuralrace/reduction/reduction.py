@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from neuralrace.dynamics import flow, save_times
+from neuralrace.dynamics.flow import flow
+from neuralrace.dynamics.methods import Adaptive
+from neuralrace.dynamics.times import save_times
 from neuralrace.errors import InputError, array, choice, known, number
 from neuralrace.network import precision, predict
 from neuralrace.reduction.certificate import leaving, random_points
@@ -283,7 +285,7 @@ class Reduction:
             return _solve_tied(self, start, many, ts, t1, rtol, atol)
         lead = next(iter(b.values())).shape[:1] if many else ()
         fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in self.family.fixed.items()}
-        run = flow(self.family.small, {**b, **fixed}, t1, ts, frozen=fixed, rtol=rtol, atol=atol)
+        run = flow(self.family.small, {**b, **fixed}, t1, ts, frozen=fixed, method=Adaptive(rtol, atol))
         path = {e: run.weights[e] for e in self.task.graph.edges}
         return Solution(self, run.t, run.loss, path, run.outcome)
 

@@ -13,7 +13,7 @@ from neuralrace.graph import Graph
 from neuralrace.network import predict
 from neuralrace.relu.training import ReluNetwork, relu_chain, step_gates
 from neuralrace.task import Task
-from neuralrace.trajectory import Trajectory
+from neuralrace.dynamics.trajectory import Trajectory
 
 Layer = tuple[np.ndarray, np.ndarray | None]
 

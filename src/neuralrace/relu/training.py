@@ -15,7 +15,7 @@ from neuralrace.graph import Graph
 from neuralrace.init import gaussian
 from neuralrace.network import predict
 from neuralrace.task import Task
-from neuralrace.trajectory import Trajectory
+from neuralrace.dynamics.trajectory import Trajectory
 
 
 @dataclass(frozen=True, eq=False)

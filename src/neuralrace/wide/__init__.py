@@ -8,6 +8,6 @@ alone: what has been learned holds still, however fast it would relax.
 """
 
 from neuralrace.wide.network import Wide, first_frames, small_shapes
-from neuralrace.wide.steps import ROUNDING, follow, solve
+from neuralrace.wide.steps import ROUNDING, Saved, follow, solve
 
-__all__ = ["ROUNDING", "Wide", "first_frames", "follow", "small_shapes", "solve"]
+__all__ = ["ROUNDING", "Saved", "Wide", "first_frames", "follow", "small_shapes", "solve"]

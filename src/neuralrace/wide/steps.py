@@ -42,8 +42,28 @@ _INSIDE = 0.1  # what outputs may miss, in units of their error, where they are 
 ROUNDING = 10.0  # stated on top, in units of the precision of frames, and of weights in single precision
 
 
+class Saved(NamedTuple):
+    """The network at a time asked for; its weights are computed when they are."""
+
+    t: float
+    net: Wide
+    y: np.ndarray
+    inside: bool
+
+    def small(self) -> Rows:
+        """Weights in small spaces, whose products along paths from inputs are those of the network."""
+        return self.net.small(self.y, self.inside)
+
+    def gained(self) -> Rows:
+        """The change of the full weights since the start."""
+        return {e: self.net.gain(e, self.y) for e in self.net.ends}
+
+
 class Solution(NamedTuple):
-    """What was kept at the times asked for, and the losses there; its error as it is stated."""
+    """What was kept at the times asked for, and the losses there; its error as it is stated.
+
+    `curve` has time and loss at the solver's own steps.
+    """
 
     kept: list[Any]
     loss: np.ndarray
@@ -51,6 +71,7 @@ class Solution(NamedTuple):
     steps: int
     outcome: str  # finished, stopped, step limit or failed
     error: float
+    curve: list[tuple[float, float]]
 
 
 class Past:
@@ -152,7 +173,7 @@ def solve(
     ts: np.ndarray,
     t1: float,
     tolerance: float,
-    keep: Callable[[Wide, np.ndarray, bool], Any],
+    keep: Callable[[Saved], Any],
     stop: float = -np.inf,
     max_steps: int = 100_000,
 ) -> Solution:
@@ -171,7 +192,8 @@ def solve(
     first = float(np.linalg.norm(s.error))
     settled = most * first
     leaving = min(_RESIDUAL * most**_POWER, _MOST)
-    kept, outcome = [(keep(net, net.past[0], False), net.loss(s))] if ts[0] <= 0 else [], "finished"
+    kept, outcome = [(keep(Saved(0.0, net, net.past[0], False)), net.loss(s))] if ts[0] <= 0 else [], "finished"
+    curve = [(0.0, net.loss(s))]
     check = steps = 0
     start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / max(view.pace, 1e-300))
     past = Past(net, start)
@@ -179,13 +201,14 @@ def solve(
     largest = max(float(np.linalg.norm(net.outputs(s))), 1e-300)
     stop = stop if net.loss(s) > stop else -np.inf
 
-    def save(y: np.ndarray, n: int) -> None:
+    def save(t: float, y: np.ndarray, n: int) -> None:
         """Keep the network. Of what outputs are off by, time is a part where they change fast."""
         nonlocal error, largest
         now = net.state(y)
         unseen, largest = net.unseen(now), max(largest, float(np.linalg.norm(net.outputs(now))))
         error = max(error, stated * (largest + rate) + unseen)
-        kept.extend([(keep(net, y, unseen < _INSIDE * stated * largest), net.loss(now))] * n)
+        saved = Saved(t, net, y, unseen < _INSIDE * stated * largest)
+        kept.extend([(keep(saved), net.loss(now))] * n)
 
     def above(t: float) -> float:
         return np.log(net.loss(net.state(past.at(t))) / stop)
@@ -235,13 +258,15 @@ def solve(
             end: Any = brentq(above, before, t, xtol=1e-12 * t) if above(before) > 0 else before
             past.last()[...], past.times[0], outcome = past.at(end), end, "stopped"
         while len(kept) < len(ts) and ts[len(kept)] <= past.times[0]:
-            save(past.at(ts[len(kept)]), 1)
+            save(ts[len(kept)], past.at(ts[len(kept)]), 1)
+        curve.append((past.times[0], net.loss(net.state(past.last())) if outcome == "stopped" else net.loss(s)))
         past.choose()
-    save(past.last(), len(ts) - len(kept))
+    if len(kept) < len(ts):
+        save(past.times[0], past.last(), len(ts) - len(kept))
     end = t1 if outcome == "finished" else past.times[0]
     states, losses = ([k[i] for k in kept] for i in (0, 1))
     error = error / largest + ROUNDING * float(np.finfo(net.dtype).eps)
-    return Solution(states, np.array(losses), end, steps, outcome, error)
+    return Solution(states, np.array(losses), end, steps, outcome, error, curve)
 
 
 def _formula(times: list[float], t: float) -> tuple[list[float], float]:
@@ -257,20 +282,16 @@ def _through(nodes: list[float], t: float) -> list[float]:
 
 def follow(
     task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str], ts: np.ndarray, t1: float,
-    width_error: float, stop: float, max_steps: int, full: bool,
+    error: float, stop: float, max_steps: int, keep: Callable[[Saved], Any],
 ) -> tuple[Solution, dict[str, int]]:  # fmt: skip
-    """Solve, and again with a smaller tolerance while the stated error is too large; kept are weights in
-    small spaces, of the sizes returned, and what full ones gained."""
-
-    def keep(net: Wide, y: np.ndarray, inside: bool) -> tuple[Rows, Rows]:
-        return net.small(y, inside), {e: net.gain(e, y) for e in net.ends} if full else {}
-
+    """Solve, and again with a smaller tolerance while the stated error is too large; also the sizes of the
+    small spaces."""
     # Deeper networks learn later and faster: the more an error grows.
-    tolerance = _FIRST * width_error**_STATED / max(task.graph.levels.values()) ** 3
+    tolerance = _FIRST * error**_STATED / max(task.graph.levels.values()) ** 3
     while True:
         net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
-        found = found._replace(error=max(found.error, _AT_LEAST * width_error))
-        if found.error <= width_error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
+        found = found._replace(error=max(found.error, _AT_LEAST * error))
+        if found.error <= error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
             return found, net.spaces
-        tolerance *= 0.8 * width_error / found.error
+        tolerance *= 0.8 * error / found.error

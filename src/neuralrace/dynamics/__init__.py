@@ -1,0 +1,12 @@
+"""Learning: gradient flow and gradient descent, and the trajectories they return.
+
+Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr k` (theory section 6).
+"""
+
+from neuralrace.dynamics.descent import descend
+from neuralrace.dynamics.flow import flow
+from neuralrace.dynamics.methods import Adaptive, LowRank
+from neuralrace.dynamics.record import State
+from neuralrace.dynamics.trajectory import Status, Trajectory
+
+__all__ = ["Adaptive", "LowRank", "State", "Status", "Trajectory", "descend", "flow"]

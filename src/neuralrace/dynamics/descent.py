@@ -1,0 +1,324 @@
+"""Gradient descent on the weights of a task's network, in one compiled loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.dynamics.flow import each_run
+from neuralrace.dynamics.history import History
+from neuralrace.dynamics.methods import check_steps
+from neuralrace.dynamics.progress import Bar
+from neuralrace.dynamics.record import Record, Recorder
+from neuralrace.dynamics.setup import Setup, Solved, finish
+from neuralrace.dynamics.times import DEFAULT, save_steps, telling_times
+from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.errors import InputError, integer, number
+from neuralrace.network import program
+from neuralrace.stack import Program, row_blocks, some_rows
+from neuralrace.task import Task
+
+
+def descend(
+    task: Task,
+    weights: Mapping[str, Any],
+    lr: float,
+    steps: int,
+    save: int | Iterable[float] | None = None,
+    *,
+    optimizer: Any = "sgd",
+    momentum: float = 0.0,
+    batch_size: int | None = None,
+    loss: str = "squared",
+    stop_loss: float | None = None,
+    weight_decay: float | Mapping[str, float] = 0.0,
+    lr_scale: Mapping[str, float] | None = None,
+    frozen: Iterable[str] = (),
+    runs: Mapping[str, Any] | None = None,
+    record: Record | None = None,
+    save_weights: bool = True,
+    progress: bool = False,
+    dtype: Any = np.float64,
+    seed: int = 0,
+) -> Trajectory:
+    """Gradient descent on the mean loss.
+
+    Parameters
+    ----------
+    task, weights, loss, stop_loss, frozen, runs, record, save_weights, progress, dtype
+        As in `flow`.
+    lr : float
+        Learning rate; step k is at flow time `lr k`.
+    steps : int
+    save : int or times, optional
+        Number of times, evenly spaced, or times in units of flow time. By default 200 steps, evenly spaced, or half
+        of them where the loss falls if even ones would skip that; descent then runs twice.
+    optimizer : {"sgd", "adam"} or optax transformation
+        With a transformation, `lr` only sets the time axis.
+    momentum : float
+        Of "sgd".
+    batch_size : int, optional
+        Samples per step, drawn without replacement in an order that `seed` shuffles anew each epoch (those that do
+        not fill a batch are left out of that epoch). A task that holds its samples context by context takes the same
+        rows from every context. The loss at the saved times is always that of all samples.
+    weight_decay : float or dict, optional
+        Adds `weight_decay W` to the gradient, before the optimizer sees it.
+    lr_scale : dict, optional
+        Learning rates of some edges or biases, relative to `lr`: what the optimizer does is multiplied by them.
+    seed : int
+        Of the order of samples.
+
+    Returns
+    -------
+    Trajectory
+        `step_loss` has the loss before every step (of the batch, where there are batches).
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> nr.descend(task, nr.init.gaussian(task.graph, std=0.1), lr=0.1, steps=300).outcome
+    'finished after 300 steps, t = 30'
+    """
+    lr, steps = number("lr", lr, above=0), check_steps("steps", steps)
+    rule = _check_optimizer(optimizer, momentum)
+    saves = save_steps(steps, save, lr)
+    stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
+    if integer("seed", seed, least=0) >= 2**63:
+        raise InputError(f"seed must be below 2^63, got {seed}")
+    rates = (weight_decay, lr_scale, frozen)
+    compress = rule[0] == "sgd" and batch_size is None
+    setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress)
+    batches = _Batches.of(setup, batch_size)
+    run = partial(_descended, setup, rule, batches, lr, steps, stop, seed, progress=bool(progress))
+    solved, losses = run(saves)
+    history = History(lr * np.arange(steps + 1), losses, None) if batches is None else None
+    if save is None and history is not None and steps >= DEFAULT:
+        better = _telling_steps(history, steps, lr)
+        if better is not None:
+            solved, losses = run(better)
+    settings = {
+        "process": "descend", "lr": lr, "steps": steps, "batch_size": batch_size, "momentum": momentum,
+        "optimizer": optimizer if isinstance(optimizer, str) else "optax", "stop_loss": stop_loss, "seed": seed,
+    }  # fmt: skip
+    step_loss, ends = losses, np.round(solved.end / lr).astype(int)
+    if not setup.many:
+        step_loss = losses[0, : ends[0] + 1]
+        history = (
+            None if history is None else History(history.t[: ends[0] + 1], losses[:, : ends[0] + 1], None)
+        )
+    return finish(setup, solved, settings, {"steps": ends}, history, step_loss)
+
+
+def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
+    named = isinstance(optimizer, str) and optimizer in ("sgd", "adam")
+    if not named and (isinstance(optimizer, str) or not hasattr(optimizer, "update")):
+        raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
+    momentum = number("momentum", momentum, least=0)
+    if momentum and optimizer != "sgd":
+        raise InputError("momentum goes with optimizer='sgd'")
+    return optimizer, momentum
+
+
+def _telling_steps(history: History, steps: int, lr: float) -> np.ndarray | None:
+    """Steps at which losses change, as many as by default."""
+    ts = telling_times([history.run(k) for k in range(len(history.loss))], lr * steps)
+    if ts is None:
+        return None
+    chosen = np.unique(np.round(ts / lr).astype(int).clip(max=steps))
+    others = np.setdiff1d(np.round(np.linspace(0, steps, 2 * DEFAULT)).astype(int), chosen)
+    fill = others[np.unique(np.linspace(0, len(others) - 1, max(DEFAULT - len(chosen), 0)).astype(int))]
+    return np.unique(np.concatenate([chosen, fill]))
+
+
+class _Batches(NamedTuple):
+    """What mini-batches are drawn from."""
+
+    stack: Any
+    size: int
+    n: int
+    data: Any
+
+    @classmethod
+    def of(cls, setup: Setup, batch_size: Any) -> _Batches | None:
+        if batch_size is None:
+            return None
+        made, n = _sampled(setup.given, setup.kind)
+        size = integer("batch_size", batch_size)
+        if size > n:
+            raise InputError(f"batch_size must be at most the number of samples, {n}; got {size}")
+        return cls(made.stack, size, n, setup.typed(made.data))
+
+
+def _sampled(task: Task, loss: str) -> tuple[Program, int]:
+    if task.n_samples is not None:
+        return program(task, loss, "merged"), task.n_samples
+    rows = {c.rows for c in task.sample_contexts}
+    if len(rows) > 1:
+        raise InputError(f"batch_size needs contexts with equally many samples, got {sorted(rows)[:6]}")
+    return program(task, loss, "samples"), rows.pop()
+
+
+def _descended(
+    setup: Setup, rule: Any, batches: _Batches | None, lr: float, steps: int, stop: float | None, seed: int,
+    saves: np.ndarray, progress: bool,
+) -> tuple[Solved, np.ndarray]:  # fmt: skip
+    bar = Bar(len(saves) * len(setup.start), "descend") if progress else None
+    batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
+    with setup.precision():
+        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, steps)
+        given = (
+            jnp.asarray(setup.start), setup.data, samples, jnp.asarray(saves, jnp.int32), lr,
+            -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
+        )  # fmt: skip
+        if bar is None:
+            found = _loop(*call, *given)
+        else:
+            with bar:
+                found = jax.block_until_ready(_loop(*call, *given))
+        end, values, kept, losses = jax.tree.map(np.asarray, found)
+    losses = np.array(losses, float)
+    statuses, outcomes = [], []
+    for k, at in enumerate(end):
+        final = losses[k, at]
+        if not np.isfinite(final):
+            statuses.append(Status.DIVERGED)
+            outcomes.append(f"diverged at step {at}: loss {final}; try a smaller lr than {lr:g}")
+        elif stop is not None and final <= stop:
+            statuses.append(Status.REACHED_LOSS)
+            outcomes.append(f"reached loss {stop:g} at step {at}, t = {lr * at:g}")
+        else:
+            statuses.append(Status.FINISHED)
+            outcomes.append(f"finished after {at} steps, t = {lr * at:g}")
+        losses[k, at + 1 :] = final
+        good = np.flatnonzero(np.isfinite(losses[k]))
+        losses[k, good[-1] + 1 if len(good) else 0 :] = losses[k, good[-1]] if len(good) else np.nan
+    last = np.searchsorted(saves, end).clip(max=len(saves) - 1)
+    return Solved(lr * saves, lr * end, last, values, kept, statuses, outcomes), losses
+
+
+class _Carry(NamedTuple):
+    """A run on its way. The count of steps is one for all runs that go side by side, and so is the order of
+    samples: else every run would shuffle for itself, at every step."""
+
+    step: Any
+    taken: Any  # steps of this run
+    w: Any
+    state: Any
+    going: Any
+    losses: Any
+    order: Any
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
+def _loop(
+    stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, steps: int,
+    start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,
+) -> Any:  # fmt: skip
+    optimizer = _optimizer(*rule, lr)
+    if batch is None:
+        order, full = None, lambda w: stack.loss(w, data, kind)
+        slope = lambda w, k, order: (*jax.value_and_grad(full)(w), order)  # noqa: E731
+    else:
+        order = jnp.arange(batch[2])
+        slope, full = _batch_slope(*batch, kind, samples, key), _full_loss(batch[0], batch[2], kind, samples)
+    step = _step(optimizer, slope, vectors, stop, stops=batch is None)
+    until = lambda c, k: jax.lax.while_loop(lambda c: (c.step < k) & _any_run(c.going), step, c)  # noqa: E731
+
+    def one(start: Any, lift: Any) -> Any:
+        def interval(c: _Carry, k: Any) -> Any:
+            c = until(c, k)
+            value = jnp.zeros(())
+            if batch is not None:
+                value = full(c.w)
+                c = c._replace(going=c.going & jnp.isfinite(value) & (value > stop))
+            if bar is not None:
+                jax.debug.callback(bar.step)
+            return c, (value, recorder(lr * c.taken, c.w, lift))
+
+        losses = jnp.full(steps + 1, jnp.nan, start.dtype)
+        zero = jnp.int32(0)
+        c = _Carry(zero, zero, start, optimizer.init(start), jnp.array(True), losses, order)
+        c, (values, kept) = jax.lax.scan(interval, c, saves)
+        c = until(c, steps)
+        final = full(c.w)
+        losses = c.losses.at[c.taken].set(final)
+        if batch is None:
+            # A run that ended keeps the loss it ended with.
+            values = jnp.where(saves < c.taken, losses[saves], final)
+        return c.taken, values, kept, losses
+
+    return each_run(one, start, lift)
+
+
+def _optimizer(optimizer: Any, momentum: float, lr: Any) -> Any:
+    import optax
+
+    if optimizer == "sgd":
+        return optax.sgd(lr, momentum or None)
+    return optax.adam(lr) if optimizer == "adam" else optimizer
+
+
+def _step(
+    optimizer: Any, slope: Callable[..., Any], vectors: Any, stop: Any, stops: bool
+) -> Callable[[_Carry], _Carry]:
+    """One step of descent; where `stops`, a loss at or below `stop` ends the run."""
+    import optax
+
+    scale, decay = vectors
+
+    def step(c: _Carry) -> _Carry:
+        value, g, order = slope(c.w, c.step, c.order)
+        going = c.going & jnp.isfinite(value)
+        if stops:
+            going = going & (value > stop)
+        losses = c.losses.at[c.taken].set(jnp.where(c.taken == c.step, value, c.losses[c.taken]))
+        g = g if decay is None else g + decay * c.w
+        g = g if scale is None else jnp.where(scale > 0, g, 0)
+        change, state = optimizer.update(g, c.state, c.w)
+        change = change if scale is None else change * scale
+        keep = lambda new, old: jnp.where(going, new, old)  # noqa: E731
+        w, state = jax.tree.map(keep, (optax.apply_updates(c.w, change), state), (c.w, c.state))
+        return _Carry(c.step + 1, c.taken + going, w, state, going, losses, order)
+
+    return step
+
+
+def _batch_slope(stack: Any, size: int, n: int, kind: str, samples: Any, key: Any) -> Callable[..., Any]:
+    """Loss and gradient of the batch of step k."""
+    per_epoch = n // size
+
+    def slope(w: Any, k: Any, order: Any) -> Any:
+        place = k % per_epoch
+        shuffle = lambda: jax.random.permutation(jax.random.fold_in(key, k // per_epoch), n)  # noqa: E731
+        order = jax.lax.cond(place == 0, shuffle, lambda: order)
+        index = jax.lax.dynamic_slice(order, (place * size,), (size,))
+        rows = some_rows(samples, index, n, n / size)
+        return *jax.value_and_grad(lambda w: stack.loss(w, rows, kind))(w), order
+
+    return slope
+
+
+def _full_loss(stack: Any, n: int, kind: str, samples: Any) -> Callable[[Any], Any]:
+    """The loss of all samples, block by block: all at once may not fit."""
+
+    def full(w: Any) -> Any:
+        blocks, weight = row_blocks(n)
+        constant = samples["constant"]
+
+        def block(one: Any) -> Any:
+            return stack.loss(w, some_rows(samples, one[0], n, one[1]), kind) - constant
+
+        return constant + jax.lax.map(block, (blocks, weight)).sum()
+
+    return full
+
+
+def _any_run(going: Any) -> Any:
+    """Whether any of the runs that `each_run` has side by side is still going."""
+    return going if jax.default_backend() == "cpu" else jax.lax.psum(going.astype(int), "runs") > 0

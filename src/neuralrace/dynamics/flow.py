@@ -1,0 +1,210 @@
+"""Gradient flow on the weights of a task's network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.dynamics.history import History, collect
+from neuralrace.dynamics.integrate import Observed, Path, integrate
+from neuralrace.dynamics.lowrank import low_rank_flow
+from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
+from neuralrace.dynamics.progress import Bar
+from neuralrace.dynamics.record import Record, Recorder
+from neuralrace.dynamics.setup import Setup, Solved, finish
+from neuralrace.dynamics.times import save_times, telling_times
+from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.errors import InputError, number
+from neuralrace.network import is_linear
+from neuralrace.subspace import turnable
+from neuralrace.task import Task
+
+
+def flow(
+    task: Task,
+    weights: Mapping[str, Any],
+    t1: float | None = None,
+    save: int | Iterable[float] | None = None,
+    *,
+    method: Adaptive | LowRank | None = None,
+    loss: str = "squared",
+    stop_loss: float | None = None,
+    weight_decay: float | Mapping[str, float] = 0.0,
+    lr_scale: Mapping[str, float] | None = None,
+    frozen: Iterable[str] = (),
+    runs: Mapping[str, Any] | None = None,
+    record: Record | None = None,
+    save_weights: bool = True,
+    progress: bool = False,
+    dtype: Any = np.float64,
+) -> Trajectory:
+    """Gradient flow `dW/dt = -dL/dW` from `weights` to time `t1`.
+
+    Parameters
+    ----------
+    task : Task
+    weights : dict
+        Edge name -> (out, in). A leading axis on every weight runs all those starts.
+    t1 : float
+        The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times.
+    save : int or times, optional
+        Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
+        spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved twice.
+    method : Adaptive or LowRank, optional
+        How to solve; `Adaptive()` by default.
+    loss : {"squared", "cross_entropy"}
+    stop_loss : float, optional
+        Stop where the loss falls to this level.
+    weight_decay : float or dict, optional
+        `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The loss that is
+        returned has no penalty in it.
+    lr_scale : dict, optional
+        Learning rates of some edges or biases, relative to the others.
+    frozen : names, optional
+        Edges and biases that do not learn.
+    runs : dict, optional
+        Coordinates of the runs, such as ``{"seed": range(5)}``; their places if not given.
+    record : callable, optional
+        `record(state)` returns a dict of what else to keep at the saved times, written with `jax.numpy`. It sees
+        `state.t`, `state.weights`, `state.outputs` and `state.activity(node, inputs=None, gates=None)`.
+    save_weights : bool
+        Whether to keep the weights at the saved times.
+    progress : bool
+        Show a progress bar.
+    dtype : float64 or float32
+
+    Returns
+    -------
+    Trajectory
+        `loss` of shape (save,), or (runs, save) where the weights have a leading axis.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> nr.flow(task, nr.init.gaussian(task.graph, std=1e-2), t1=40.0).outcome
+    'finished at t = 40'
+    """
+    chosen = check_method(method)
+    if isinstance(chosen, LowRank) and isinstance(task, Task) and not is_linear(task, loss):
+        raise InputError("method=LowRank needs a network without activations and loss='squared'")
+    end, ts = save_times(t1, save)
+    stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
+    rates = (weight_decay, lr_scale, frozen)
+    setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
+    if isinstance(chosen, LowRank) and setup.frames.keys() != set(turnable(task)):
+        setup = replace(setup, task=task, start=setup.full, frames={})
+    solve = partial(_solved, setup, chosen, end, stop, progress=bool(progress))
+    found, history, stats, settings = solve(ts)
+    if save is None and history is not None:
+        better = telling_times([history.run(k) for k in range(len(history.loss))], end)
+        if better is not None:
+            found, history, stats, settings = solve(better)
+    settings = {
+        "process": "flow",
+        "method": type(chosen).__name__,
+        "t1": end,
+        "stop_loss": stop_loss,
+    } | settings
+    return finish(setup, found, settings, stats, history)
+
+
+def _solved(
+    setup: Setup, method: Adaptive | LowRank, t1: float, stop: float | None, ts: np.ndarray, progress: bool
+) -> tuple[Solved, History | None, dict[str, Any], dict[str, Any]]:
+    exact = False
+    if isinstance(method, LowRank):
+        if not setup.frames:
+            return low_rank_flow(setup, method, ts, t1, stop, progress)
+        method, exact = (
+            Adaptive(max_steps=method.max_steps),
+            True,
+        )  # the flow closes in small spaces: nothing is neglected
+    bar = Bar(100 * len(setup.start), "flow") if progress else None
+    with setup.precision():
+        given = (
+            setup.start, setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol,
+            method.atol * np.minimum(1.0, np.abs(setup.full).max(axis=-1)), setup.vectors, setup.lift,
+        )  # fmt: skip
+        call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, bar)
+        if bar is None:
+            path = _integrated(*call, *given)
+        else:
+            with bar:
+                path = jax.block_until_ready(_integrated(*call, *given))
+    path: Path = jax.tree.map(np.asarray, path)
+    (losses, kept), end = path.kept, np.asarray(path.t, float)
+    statuses, outcomes = _endings(path, losses, end, t1, stop, method.max_steps)
+    # A run that ended between two times is shown at its end, not at the time it never reached.
+    last = np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
+    solved = Solved(ts, end, last, losses, kept, statuses, outcomes)
+    settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
+    stats = {"steps": path.steps, "error": np.zeros(len(end))} if exact else {"steps": path.steps}
+    return solved, collect(path.history), stats, settings
+
+
+def _endings(
+    path: Path, losses: np.ndarray, end: np.ndarray, t1: float, stop: float | None, max_steps: int
+) -> tuple[list[Status], list[str]]:
+    statuses, outcomes = [], []
+    for k, at in enumerate(end):
+        if path.stopped[k]:
+            statuses.append(Status.REACHED_LOSS)
+            outcomes.append(f"reached loss {stop:g} at t = {at:g}")
+        elif path.limited[k]:
+            statuses.append(Status.STEP_LIMIT)
+            outcomes.append(f"step limit of {max_steps} at t = {at:g}: try increasing max_steps")
+        elif path.failed[k] or not np.isfinite(losses[k, -1]):
+            statuses.append(Status.DIVERGED)
+            outcomes.append(f"diverged at t = {at:g}: the solver found no step with finite weights")
+        else:
+            statuses.append(Status.FINISHED)
+            outcomes.append(f"finished at t = {t1:g}")
+    return statuses, outcomes
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def _integrated(
+    stack: Any, kind: str, recorder: Recorder, max_steps: int, bar: Bar | None,
+    start: Any, data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, atol: Any, vectors: Any, lift: Any,
+) -> Path:  # fmt: skip
+    scale, decay = vectors
+
+    def loss(w: Any) -> Any:
+        return stack.loss(w, data, kind)
+
+    def velocity(t: Any, w: Any) -> Any:
+        g = -jax.grad(loss)(w)
+        g = g if decay is None else g - decay * w
+        return g if scale is None else g * scale
+
+    def slope(w: Any, v: Any) -> Any:
+        if scale is not None:
+            v = jnp.where(scale > 0, v / jnp.where(scale > 0, scale, 1), 0)
+        g = -v if decay is None else -v - decay * w
+        return jnp.vdot(g, v if scale is None else v * scale)
+
+    def one(w0: Any, atol: Any, lift: Any) -> Path:
+        return integrate(
+            velocity, w0, ts, t1, rtol, atol,
+            keep=lambda t, w: (loss(w), recorder(t, w, lift)),
+            observed=Observed(loss, slope),
+            stop=stop,
+            max_steps=max_steps,
+            progress=None if bar is None else bar.percent(t1),
+        )  # fmt: skip
+
+    return each_run(one, start, atol, lift)
+
+
+def each_run(one: Any, *runs: Any) -> Any:
+    """All runs: one after the other on a CPU, where that is faster, side by side elsewhere."""
+    if jax.default_backend() == "cpu":
+        return jax.lax.map(lambda run: one(*run), runs)
+    return jax.vmap(one, axis_name="runs")(*runs)

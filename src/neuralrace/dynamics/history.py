@@ -1,0 +1,150 @@
+"""The loss at a solver's own steps, and learning times read off it.
+
+A solver knows the loss and its slope in time at every step it takes. They are few numbers, and a cubic through
+both ends of a step tells the loss in between, so a learning time need not depend on which times were saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.interpolate import KroghInterpolator
+
+SIZE = 4096  # steps kept per run
+_CLOSE = 1e-8  # relative error of the loss up to which a step is dropped because its neighbours predict it
+_FLOOR = 1e-12  # share of the first loss below which losses need not be told apart
+
+
+class History(NamedTuple):
+    """Loss and slope `dL/dt` at a solver's own steps, `(steps,)` or `(runs, steps)`.
+
+    At most 4096 steps are kept per run. Steps whose loss the steps around them predict to 1e-8 are not kept,
+    and every other step is dropped whenever there are more. Runs with fewer steps than others repeat their last one. `slope` is None where it is not known
+    (descent): then the loss is linear from step to step.
+    """
+
+    t: np.ndarray
+    loss: np.ndarray
+    slope: np.ndarray | None
+
+    def run(self, k: Any) -> History:
+        """The history of one run, or of some of them."""
+        t = self.t if self.t.ndim == 1 else self.t[k]  # steps of descent are the same in all runs
+        return History(t, self.loss[k], None if self.slope is None else self.slope[k])
+
+    def scaled(self, factor: float) -> History:
+        """The same for a loss that is `factor` times as large."""
+        return History(self.t, factor * self.loss, None if self.slope is None else factor * self.slope)
+
+
+# -- while a solver runs (JAX) ---------------------------------------------------------------
+
+
+class Buffer(NamedTuple):
+    """Rows t, loss and slope of the steps so far, of which `count` are filled."""
+
+    rows: Any  # (3, SIZE)
+    count: Any
+
+
+def empty(dtype: Any) -> Buffer:
+    """A buffer without steps."""
+    return Buffer(jnp.zeros((3, SIZE), dtype), jnp.int32(0))
+
+
+def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
+    """Append a step where `wanted`.
+
+    It takes the place of the step before it where the cubic past that one predicts its loss to 1e-8. A full
+    buffer drops every other step.
+    """
+    rows, count = jax.lax.cond(buffer.count == SIZE, _halved, lambda b: b, buffer)
+    new = jnp.stack([jnp.asarray(v, rows.dtype) for v in (t, loss, slope)])
+    (t_a, a, slope_a), (t_b, b, _) = (rows[:, jnp.maximum(count - k, 0)] for k in (2, 1))
+    width = jnp.where(new[0] > t_a, new[0] - t_a, 1)
+    x = (t_b - t_a) / width
+    # The error of a cubic is largest half way, and proportional to the square of x (1 - x).
+    error = jnp.abs(cubic(x, width, a, slope_a, new[1], new[2]) - b)
+    close = error <= _CLOSE * (jnp.abs(b) + _FLOOR * jnp.abs(rows[1, 0])) * (4 * x * (1 - x)) ** 2
+    at = count - ((count > 1) & close)
+    place = jnp.where(wanted, at, SIZE)  # out of bounds: not written
+    return Buffer(rows.at[:, place].set(new, mode="drop"), jnp.where(wanted, at + 1, count))
+
+
+def _halved(buffer: Buffer) -> Buffer:
+    half = buffer.rows[:, ::2]
+    return Buffer(buffer.rows.at[:, : SIZE // 2].set(half), jnp.int32(SIZE // 2))
+
+
+def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any:
+    """The cubic with values a, b and slopes (per time) at x = 0 and 1, for steps of length `width`."""
+    bend = width * x * (1 - x) * ((1 - x) * slope_a - x * slope_b)
+    return (1 + 2 * x) * (1 - x) ** 2 * a + x**2 * (3 - 2 * x) * b + bend
+
+
+# -- afterwards (NumPy) ----------------------------------------------------------------------
+
+
+def collect(buffer: Any) -> History:
+    """The histories of all runs `(runs, steps)` from the buffers `(runs, ...)` of a solver."""
+    rows, count = np.asarray(buffer.rows, float), np.asarray(buffer.count)
+    n = int(count.max(initial=1))
+    index = np.minimum(np.arange(n), np.maximum(count[:, None] - 1, 0))
+    t, loss, slope = (np.take_along_axis(rows[:, k], index, axis=1) for k in range(3))
+    slope = np.where(np.arange(n) < count[:, None], slope, 0.0)
+    return History(t, loss, slope)
+
+
+def curve(history: History, t: np.ndarray) -> np.ndarray:
+    """The loss of one run at any times, by the cubics between its steps."""
+    k = np.clip(np.searchsorted(history.t, t, side="right"), 1, max(len(history.t) - 1, 1))
+    if len(history.t) == 1:
+        return np.full(np.shape(t), history.loss[0])
+    a, b = history.t[k - 1], history.t[k]
+    width = np.where(b > a, b - a, 1.0)
+    x = np.clip((t - a) / width, 0.0, 1.0)
+    if history.slope is None:
+        return (1 - x) * history.loss[k - 1] + x * history.loss[k]
+    return cubic(x, width, history.loss[k - 1], history.slope[k - 1], history.loss[k], history.slope[k])
+
+
+def crossing(history: History, level: float) -> float:
+    """The first time at which the loss of one run is at or below `level`; nan if never."""
+    below = np.flatnonzero(history.loss <= level)
+    if not len(below):
+        return float("nan")
+    k = int(below[0])
+    if k == 0 or history.t[k] <= history.t[k - 1]:
+        return float(history.t[k])
+    inside = _between(history, k)
+    low, high = 0.0, 1.0
+    for _ in range(60):  # halving: the ends lie on either side of the level
+        middle = (low + high) / 2
+        low, high = (low, middle) if inside(middle) <= level else (middle, high)
+    return float(history.t[k - 1] + high * (history.t[k] - history.t[k - 1]))
+
+
+def _between(history: History, k: int) -> Callable[[float], float]:
+    """The loss between steps k - 1 and k, as a function of the share of the way.
+
+    The polynomial through values and slopes of four steps; the cubic of the two, where that leaves their values, as
+    it may where the loss has a kink.
+    """
+    t, loss, slope = history
+    a, width = t[k - 1], t[k] - t[k - 1]
+    if slope is None:
+        return lambda x: loss[k - 1] + x * (loss[k] - loss[k - 1])
+    near = [
+        i for i in range(max(k - 2, 0), min(k + 2, len(t))) if i in (k - 1, k) or t[i] != t[max(i - 1, 0)]
+    ]
+    points = np.repeat([(t[i] - a) / width for i in near], 2)
+    values = np.ravel([(loss[i], width * slope[i]) for i in near])
+    through = KroghInterpolator(points, values)
+    seen = through(np.linspace(0, 1, 9))
+    if loss[k] <= seen.min() and seen.max() <= loss[k - 1]:
+        return lambda x: float(through(x))
+    return lambda x: float(cubic(x, width, loss[k - 1], slope[k - 1], loss[k], slope[k]))

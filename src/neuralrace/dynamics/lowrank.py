@@ -1,0 +1,169 @@
+"""Flows of wide linear networks in low-rank bases, in the terms of `flow`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+
+from neuralrace.dynamics.history import SIZE, History
+from neuralrace.dynamics.methods import LowRank
+from neuralrace.dynamics.record import Recorder, State
+from neuralrace.dynamics.setup import Setup, Solved
+from neuralrace.dynamics.trajectory import Status
+from neuralrace.errors import InputError
+from neuralrace.task import Task
+from neuralrace.wide import ROUNDING, Saved, follow, small_shapes
+
+_STATUS = {
+    "finished": Status.FINISHED,
+    "stopped": Status.REACHED_LOSS,
+    "step limit": Status.STEP_LIMIT,
+    "failed": Status.DIVERGED,
+}
+
+
+def low_rank_flow(
+    setup: Setup, method: LowRank, ts: np.ndarray, t1: float, stop: float | None, progress: bool
+) -> tuple[Solved, History, dict[str, Any], dict[str, Any]]:
+    """Every run by the change of its weights; see `flow` and `LowRank`."""
+    from tqdm import tqdm
+
+    task, graph = setup.given, setup.given.graph
+    if any(s not in (0.0, 1.0) for s in setup.rates.scale.values()) or setup.rates.decays:
+        raise InputError("method=LowRank takes no lr_scale and no weight_decay: use method=Adaptive")
+    frozen = [e for e, s in setup.rates.scale.items() if s == 0]
+    keep_weights = setup.recorder.save_weights
+    recording = _Recording(setup)
+    flat = (
+        np.repeat(setup.full[:, None], len(ts), axis=1)
+        if keep_weights
+        else np.zeros((len(setup.full), len(ts), 0))
+    )
+    found, spaces, kept = [], {}, []
+    for k, start in enumerate(tqdm(setup.full, "flow", disable=not progress)):
+        first = graph.unflatten(start.astype(float, copy=False))
+
+        def keep(saved: Saved, first: Any = first) -> Any:
+            gained = saved.gained() if keep_weights else {}
+            return gained, recording(saved, first)
+
+        f, spaces = follow(
+            task,
+            first,
+            frozen,
+            ts,
+            t1,
+            method.error,
+            -np.inf if stop is None else stop,
+            method.max_steps,
+            keep,
+        )
+        if keep_weights:
+            gained = {e: np.stack([g[e].reshape(s) for g, _ in f.kept]) for e, s in graph.shapes.items()}
+            flat[k] += graph.flatten(gained)
+        kept.append({n: np.stack([r[n] for _, r in f.kept]) for n in f.kept[0][1]})
+        found.append(f._replace(kept=[]))
+    recorded = {n: np.stack([r[n] for r in kept]) for n in kept[0]}
+    end, losses, error = (np.array([getattr(f, name) for f in found]) for name in ("end", "loss", "error"))
+    if np.dtype(setup.dtype) == np.float32:
+        error += ROUNDING * np.finfo(np.float32).eps
+    statuses, outcomes = _endings(found, losses, end, error, t1, stop, method)
+    last = np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
+    solved = Solved(ts, end, last, losses, (flat, recorded), statuses, outcomes)
+    stats = {"steps": np.array([f.steps for f in found]), "error": error}
+    settings = {"error": method.error, "max_steps": method.max_steps, "dimensions": spaces}
+    return solved, _history(found), stats, settings
+
+
+def _endings(
+    found: list[Any], losses: np.ndarray, end: np.ndarray, error: np.ndarray, t1: float, stop: float | None,
+    method: LowRank,
+) -> tuple[list[Status], list[str]]:  # fmt: skip
+    statuses, outcomes = [], []
+    for k, (f, at) in enumerate(zip(found, end, strict=True)):
+        status = _STATUS[f.outcome] if np.isfinite(losses[k]).all() else Status.DIVERGED
+        text = {
+            Status.FINISHED: f"finished at t = {t1:g}",
+            Status.REACHED_LOSS: f"reached loss {stop or 0:g} at t = {at:g}",
+            Status.STEP_LIMIT: f"step limit of {method.max_steps} at t = {at:g}: try increasing max_steps",
+            Status.DIVERGED: f"diverged at t = {at:g}: the solver found no step with finite weights",
+        }[status]
+        if not error[k] <= method.error:
+            text += f"; stated error {error[k]:.2g}, above {method.error:g}"
+            if status in (Status.FINISHED, Status.REACHED_LOSS):
+                status, text = Status.MISSED_ERROR, f"{Status.MISSED_ERROR.value}: {text}"
+        statuses.append(status)
+        outcomes.append(text)
+    return statuses, outcomes
+
+
+def _history(found: list[Any]) -> History:
+    """Losses at the solver's own steps, with slopes of the monotone cubics through them."""
+    n = min(max(len(f.curve) for f in found), SIZE)
+    rows = np.zeros((3, len(found), n))
+    for k, f in enumerate(found):
+        t, loss = np.array(f.curve).T
+        some = np.unique(np.linspace(0, len(t) - 1, n).round().astype(int))
+        t, loss = t[some], loss[some]
+        slope = PchipInterpolator(t, loss).derivative()(t) if len(t) > 1 else np.zeros(1)
+        pad = n - len(t)
+        rows[:, k] = np.pad(t, (0, pad), "edge"), np.pad(loss, (0, pad), "edge"), np.pad(slope, (0, pad))
+    return History(rows[0], rows[1], rows[2])
+
+
+class _Recording:
+    """Calls `record` at a saved time, with full weights only if it asks for them."""
+
+    def __init__(self, setup: Setup):
+        self.recorder, self.task, self.setup = setup.recorder, setup.given, setup
+        self.full = False
+        if self.recorder.record is not None:
+            self.small = self.task.on(self.task.graph.resized(_sizes(self.task)))
+            self._look()
+
+    def _look(self) -> None:
+        """Find out whether full weights are asked for."""
+
+        def asked() -> dict[str, Any]:
+            self.full = True
+            return {e: jnp.zeros(s, self.setup.dtype) for e, s in self.task.graph.shapes.items()}
+
+        def once() -> dict[str, Any]:
+            small = {e: jnp.zeros(s, self.setup.dtype) for e, s in self.small.graph.shapes.items()}
+            return self.recorder.recorded(State(jnp.zeros(()), self.task, asked, (self.small, small)))
+
+        with self.setup.precision():
+            jax.eval_shape(once)
+
+    def __call__(self, saved: Saved, first: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if self.recorder.record is None:
+            return {}
+        dtype, full = self.setup.dtype, None
+        if self.full:
+            gained = saved.gained()
+            full = {e: np.asarray(w + gained[e].reshape(w.shape), dtype) for e, w in first.items()}
+        small = {e: np.asarray(w, dtype) for e, w in saved.small().items()}
+        with self.setup.precision():
+            given = np.asarray(saved.t, dtype), small, full
+            out = _record(self.recorder, self.small, *given)
+        return {n: np.asarray(v) for n, v in out.items()}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _record(recorder: Recorder, small: Task, t: Any, weights: Any, full: Any) -> Any:
+    return recorder.recorded(State(t, recorder.task, lambda: dict(full), (small, weights)))
+
+
+def _sizes(task: Task) -> dict[str, int]:
+    """Sizes of nodes in the small network whose outputs are those of the wide one."""
+    shapes, g = small_shapes(task), task.graph
+    sizes = {}
+    for e, (source, target) in g.edges.items():
+        if len(shapes[e]) == 2:
+            sizes[target], sizes[source] = shapes[e]
+    return {n: s for n, s in sizes.items() if n in g.hidden}

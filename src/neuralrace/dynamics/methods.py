@@ -1,0 +1,70 @@
+"""How a flow is solved: each method is a small value that holds its own options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neuralrace.errors import InputError, integer, number
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """All weights by an adaptive solver of order 8.
+
+    Parameters
+    ----------
+    rtol, atol : float
+        Local errors allowed, relative and absolute. `atol` counts in units of the largest initial weight
+        where that is below 1, so that tiny starts are followed as closely as large ones.
+    max_steps : int
+        Steps, refused ones included, after which a run gives up.
+    """
+
+    rtol: float = 1e-8
+    atol: float = 1e-10
+    max_steps: int = 100_000
+
+    def __post_init__(self) -> None:
+        number("rtol", self.rtol, above=0)
+        number("atol", self.atol, above=0)
+        check_steps("max_steps", self.max_steps)
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """Wide linear layers by the change of their weights, in a basis of low rank.
+
+    Represents the change of each wide weight matrix in a low-rank basis, enlarged until the estimated error of
+    the network's output is below `error`. `stats["error"]` of the result states the estimate for each run.
+
+    Parameters
+    ----------
+    error : float
+        Error allowed, relative to the largest output; at least 1e-10.
+    max_steps : int
+        Steps after which a run gives up.
+    """
+
+    error: float
+    max_steps: int = 100_000
+
+    def __post_init__(self) -> None:
+        number("error", self.error, least=1e-10)
+        check_steps("max_steps", self.max_steps)
+
+
+def check_steps(name: str, value: Any) -> int:
+    """A number of steps that 32 bits can count."""
+    if integer(name, value) >= 2**31 - 1:
+        raise InputError(f"{name} must be below 2^31 - 1, got {value}")
+    return int(value)
+
+
+def check_method(method: Any) -> Adaptive | LowRank:
+    """The method to use; Adaptive by default."""
+    if method is None:
+        return Adaptive()
+    if not isinstance(method, (Adaptive, LowRank)):
+        raise InputError(f"method must be nr.Adaptive(...) or nr.LowRank(...), got {method!r}")
+    return method

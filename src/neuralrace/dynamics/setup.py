@@ -1,0 +1,252 @@
+"""Checked arguments of `flow` and `descend` in the arrays that solvers run on, and the trajectory made of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuralrace.dynamics.history import History
+from neuralrace.dynamics.record import Record, Recorder
+from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.errors import InputError, known, number
+from neuralrace.graph import Graph
+from neuralrace.network import cast, check, is_linear, precision, program
+from neuralrace.subspace import Frames, closed_frames, expand, shrink
+from neuralrace.task import Task
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Learning rates and weight decay: `dW/dt = -scale (dL/dW + decay W)`, one number per edge or bias."""
+
+    scale: Mapping[str, float]
+    decay: Mapping[str, float]
+
+    @classmethod
+    def of(cls, graph: Graph, weight_decay: Any, lr_scale: Any, frozen: Any) -> Rates:
+        """From the arguments of `flow`, checked."""
+        if isinstance(frozen, str):
+            frozen = (frozen,)
+        try:
+            frozen = tuple(frozen)
+        except TypeError:
+            raise InputError(f"frozen must list edges, got {frozen!r}") from None
+        known("frozen", frozen, graph.shapes, "edge or bias")
+        scale = _per_edge("lr_scale", {} if lr_scale is None else lr_scale, graph, 1.0)
+        decay = _per_edge("weight_decay", weight_decay, graph, 0.0)
+        return cls({e: 0.0 if e in frozen else s for e, s in scale.items()}, decay)
+
+    @property
+    def decays(self) -> bool:
+        return any(d > 0 and self.scale[e] > 0 for e, d in self.decay.items())
+
+    @property
+    def plain(self) -> bool:
+        """Whether all edges learn alike, without decay."""
+        return not self.decays and all(s == 1 for s in self.scale.values())
+
+    def vectors(self, graph: Graph, dtype: Any) -> tuple[Any, Any]:
+        """Both as vectors over the flat weights of a graph with these edges; None where they change nothing."""
+
+        def flat(values: Mapping[str, float], usual: float) -> np.ndarray | None:
+            if all(v == usual for v in values.values()):
+                return None
+            return graph.flatten({e: np.full(s, values[e]) for e, s in graph.shapes.items()}).astype(dtype)
+
+        return flat(self.scale, 1.0), flat(self.decay, 0.0)
+
+
+def _per_edge(name: str, value: Any, graph: Graph, usual: float) -> dict[str, float]:
+    if isinstance(value, Mapping):
+        known(name, value, graph.shapes, "edge or bias")
+        given = {e: number(f"{name}[{e!r}]", v, least=0) for e, v in value.items()}
+        return {e: given.get(e, usual) for e in graph.shapes}
+    return dict.fromkeys(graph.shapes, number(name, value, least=0))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is integrated; runs are the leading axis."""
+
+    task: Task  # in small spaces where the flow closes in them
+    given: Task
+    many: bool
+    kind: str
+    start: np.ndarray  # (runs, n) weights that are integrated
+    full: np.ndarray  # (runs, N) all weights
+    frames: Frames
+    rates: Rates
+    runs: dict[str, np.ndarray]
+    recorder: Recorder
+    dtype: Any
+
+    @classmethod
+    def prepare(
+        cls, task: Any, weights: Any, kind: str, rates: tuple[Any, Any, Any], runs: Any, dtype: Any,
+        record: Record | None, save_weights: bool, compress: bool,
+    ) -> Setup:  # fmt: skip
+        arrays = check(task, weights, kind)
+        _check_dtype(dtype)
+        if record is not None and not callable(record):
+            raise InputError(f"record must be a function of the state, got {record!r}")
+        graph = task.graph
+        found = Rates.of(graph, *rates)
+        flat = graph.flatten(arrays)
+        many = flat.ndim == 2
+        if not many:
+            arrays, flat = {n: w[None] for n, w in arrays.items()}, flat[None]
+        coordinates = _coordinates(runs, len(flat), many)
+        frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
+        small, start = task, flat
+        if frames:
+            sizes = tuple((n, q.shape[-1]) for n, q in frames.items())
+            if sizes not in task.programs:
+                task.programs[sizes] = task.on(graph.resized(dict(sizes)))
+            small = task.programs[sizes]
+            start = small.graph.flatten(shrink(graph, arrays, frames))
+        recorder = Recorder(small.graph, task, record, bool(save_weights))
+        recorder.check(dtype)
+        start, flat = (v.astype(dtype, copy=False) for v in (start, flat))
+        return cls(small, task, many, kind, start, flat, frames, found, coordinates, recorder, dtype)
+
+    @property
+    def program(self) -> Any:
+        return program(self.task, self.kind)
+
+    def typed(self, data: Any) -> Any:
+        return data if np.dtype(self.dtype) == np.float64 else cast(data, self.dtype)
+
+    @property
+    def data(self) -> Any:
+        return self.typed(self.program.data)
+
+    @property
+    def lift(self) -> Any:
+        """What takes weights in small spaces back to full ones; None where they are full."""
+        if not self.frames:
+            return None
+        return {n: q.astype(self.dtype) for n, q in self.frames.items()}, self.start, self.full
+
+    @property
+    def vectors(self) -> tuple[Any, Any]:
+        return self.rates.vectors(self.task.graph, self.dtype)
+
+    def precision(self) -> Any:
+        return precision(self.dtype)
+
+
+def _check_dtype(dtype: Any) -> None:
+    try:
+        fits = np.dtype(dtype) in (np.float64, np.float32)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise InputError(f"dtype must be float64 or float32, got {dtype!r}")
+
+
+def _coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
+    if runs is None:
+        return {"run": np.arange(n)} if many else {}
+    if not isinstance(runs, Mapping):
+        raise InputError(f"runs must be a dict from names to a value for each run, got {runs!r}")
+    found = {}
+    for name, value in runs.items():
+        if not isinstance(name, str) or not name or name in ("t", "step"):
+            raise InputError(f"runs must be named by text other than t and step, got {name!r}")
+        values = np.asarray(list(value) if isinstance(value, range) else value)
+        if values.dtype.kind not in "biufSU" or values.shape != ((n,) if many else ()):
+            wanted = f"one value for each of {n} runs" if many else "a single value, as there is one run"
+            raise InputError(f"runs[{name!r}] must be {wanted}; got shape {values.shape}")
+        found[name] = values
+    return found
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What a solver gives back for each run."""
+
+    ts: np.ndarray
+    end: np.ndarray  # (runs,) times
+    last: np.ndarray  # (runs,) index of the last saved time that was reached
+    losses: np.ndarray  # (runs, save)
+    kept: tuple[np.ndarray, dict[str, Any]]  # flat weights (runs, save, n) and what was recorded
+    statuses: list[Status]
+    outcomes: list[str]
+
+
+def finish(
+    setup: Setup, solved: Solved, settings: dict[str, Any], stats: dict[str, Any],
+    history: History | None, step_loss: np.ndarray | None = None,
+) -> Trajectory:  # fmt: skip
+    """A trajectory, cut where no run went; a run that ended early keeps its last finite state."""
+    flat, recorded = solved.kept
+    losses = np.array(solved.losses, float)
+    index = np.zeros(losses.shape, int)
+    cut = 0
+    for k, row in enumerate(np.isfinite(losses)):
+        bad = np.flatnonzero(~row[: solved.last[k] + 1])
+        stop = max(0, bad[0] - 1) if len(bad) else solved.last[k]
+        index[k] = np.minimum(np.arange(losses.shape[1]), stop)
+        cut = max(cut, stop + 1)
+    index, many = index[:, :cut], setup.many
+    t = np.array(solved.ts[:cut], float)
+    if not many:
+        t[-1] = min(t[-1], solved.end[0])
+    weights = _weights(setup, np.asarray(flat, float), index) if flat.shape[-1] else {}
+    pick = lambda v: _pick(np.asarray(v), index, many)  # noqa: E731
+    recorded = {n: pick(v) for n, v in recorded.items()}
+    settings |= {
+        "loss": setup.kind, "dtype": str(np.dtype(setup.dtype)),
+        "lr_scale": {e: s for e, s in setup.rates.scale.items() if s != 1},
+        "weight_decay": {e: d for e, d in setup.rates.decay.items() if d},
+        "time": "flow time: tau = 1 on the mean loss",
+    }  # fmt: skip
+    settings.setdefault("dimensions", {n: q.shape[-1] for n, q in setup.frames.items()})
+    if not many:
+        history = None if history is None else history.run(0)
+        stats = {n: v[0] if np.ndim(v) else v for n, v in stats.items()}
+    return Trajectory(
+        t=t,
+        loss=pick(losses),
+        weights=weights,
+        statuses=tuple(solved.statuses),
+        outcomes=tuple(solved.outcomes),
+        end=solved.end if many else solved.end[0],
+        recorded=recorded,
+        step_loss=step_loss,
+        history=history,
+        stats=stats,
+        settings=settings,
+        runs=setup.runs,
+        dims=weight_dims(setup.given.graph) if weights else {},
+    )
+
+
+def weight_dims(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The axes of the weights of a graph, named by nodes."""
+    dims = {f"weights:{n}": (n,) for n in graph.biases}
+    for edge, (source, target) in graph.edges.items():
+        dims[f"weights:{edge}"] = (target,) if edge in graph.diagonal else (target, source)
+    return dims
+
+
+def _weights(setup: Setup, flat: np.ndarray, index: np.ndarray) -> dict[str, np.ndarray]:
+    flat, graph = _pick(flat, index, many=True), setup.given.graph
+    if not setup.frames:
+        found = graph.unflatten(flat)
+    else:
+        found = expand(graph, setup.task.graph.unflatten(flat - setup.start[:, None]), setup.frames)
+        for n, w in graph.unflatten(setup.full).items():
+            found[n] += w[:, None]
+    return found if setup.many else {n: w[0] for n, w in found.items()}
+
+
+def _pick(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
+    if (index == np.arange(index.shape[1])).all():
+        out = values[:, : index.shape[1]]
+    else:
+        out = np.take_along_axis(values, index.reshape(index.shape + (1,) * (values.ndim - 2)), axis=1)
+    return out if many else out[0]

@@ -1,0 +1,79 @@
+"""Which times are saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neuralrace.dynamics.history import History, curve
+from neuralrace.errors import InputError, array, integer, number
+
+DEFAULT = 200  # times, where they are not given
+_RESOLVED = 0.05  # share of a run's fall of the loss that evenly spaced times may skip at once
+_FINE = 20_001  # points on which times are chosen
+_MOST = 10_000_000
+
+
+def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
+    """The end, and the times to save: `save` of them, or those given; evenly spaced by default."""
+    if save is not None and not isinstance(save, (str, bytes, int, np.integer)):
+        try:
+            given = save if np.ndim(save) else list(save)
+        except (TypeError, ValueError):
+            raise InputError(f"save must be a number of times, or the times; got {save!r}") from None
+        ts = array("save", given, (None,))
+        end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
+        if not len(ts) or (np.diff(ts) <= 0).any() or ts[0] < 0 or ts[-1] > end:
+            raise InputError(f"save must be increasing times between 0 and t1 = {end:g}")
+        return end, ts
+    end = number("t1", t1, above=0)
+    n = DEFAULT if save is None else integer("save", save, least=2)
+    if n > _MOST:
+        raise InputError(f"save must be at most {_MOST:,} times, got {n}")
+    return end, np.linspace(0, end, n)
+
+
+def save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
+    """The steps of descent to save."""
+    if save is not None and not isinstance(save, (int, np.integer)):
+        end = lr * steps
+        _, ts = save_times(end, save)
+        return np.unique(np.round(ts / lr).astype(int)).clip(max=steps)
+    _, ts = save_times(float(steps), save)
+    return np.unique(np.round(ts).astype(int))
+
+
+def telling_times(histories: list[History], t1: float) -> np.ndarray | None:
+    """As many times as by default, half of them where losses fall; None where even ones show that already.
+
+    The times are the same for all runs: each run has its share of them.
+    """
+    fine = _fine(histories, t1)
+    falls = [f for f in (_fall(h, fine) for h in histories) if f is not None]
+    if not falls:
+        return None
+    even = np.linspace(0, t1, DEFAULT)
+    if max(np.diff(np.interp(even, fine, f)).max() for f in falls) <= _RESOLVED:
+        return None
+    # Time and the loss that has been learned count alike.
+    travelled = fine / t1 + np.mean(falls, axis=0)
+    ts = np.interp(np.linspace(0, travelled[-1], DEFAULT), travelled, fine)
+    ts[0], ts[-1] = 0.0, t1
+    return ts if (np.diff(ts) > 0).all() else np.unique(ts)
+
+
+def _fine(histories: list[History], t1: float) -> np.ndarray:
+    own = [
+        np.linspace(a, b, 5)[:-1] for h in histories for a, b in zip(h.t[:-1], h.t[1:], strict=True) if b > a
+    ]
+    points = np.concatenate([np.linspace(0, t1, 1001), *own])
+    points = np.unique(points[(points >= 0) & (points <= t1)])
+    return points[np.unique(np.linspace(0, len(points) - 1, _FINE).round().astype(int))]
+
+
+def _fall(history: History, ts: np.ndarray) -> np.ndarray | None:
+    """The share of a run's whole fall of the loss that has happened by each time; None where it never falls."""
+    losses = np.minimum.accumulate(curve(history, ts))
+    whole = losses[0] - losses[-1]
+    return (losses[0] - losses) / whole if np.isfinite(whole) and whole > 0 else None

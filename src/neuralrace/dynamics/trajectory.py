@@ -1,0 +1,292 @@
+"""What everything that learns over time returns: times, losses, weights, and how each run ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from neuralrace.dynamics.history import History
+from neuralrace.errors import InputError, choice, integer, known, number
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
+
+
+class Status(enum.Enum):
+    """How a run ended; values are the words with which `Trajectory.outcome` starts."""
+
+    FINISHED = "finished"
+    REACHED_LOSS = "reached loss"
+    DIVERGED = "diverged"
+    STEP_LIMIT = "step limit"
+    MISSED_ERROR = "missed error"
+
+
+_WORST_FIRST = (Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.FINISHED, Status.REACHED_LOSS)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory:
+    """A learning trajectory, or several from different initial weights.
+
+    Several runs share the times `t`; all else then has a leading axis of runs, and a run that ended early keeps
+    its last state.
+
+    Attributes
+    ----------
+    t : ndarray, shape (save,)
+        Flow time, tau = 1 on the mean loss.
+    loss : ndarray, shape (save,) or (runs, save)
+        Mean over samples, times `loss_scale`.
+    weights : mapping
+        Edge name -> (save, out, in); empty if weights were not saved.
+    statuses : tuple of Status
+        How each run ended.
+    outcomes : tuple of str
+        The same in words.
+    end : float or ndarray, shape (runs,)
+        Time at which each run ended.
+    recorded : dict
+        What the `record` function returned at the saved times.
+    step_loss : ndarray, shape (steps + 1,) or (runs, steps + 1), optional
+        Descent: the loss before every step, of the batch if there are batches.
+    history : History, optional
+        Loss and slope at the solver's own steps, from which learning times are read.
+    stats : dict
+        What a method reports: steps, and stated errors under "error" (one per run).
+    settings, versions : dict
+        How it was made, and by which versions.
+    runs : dict
+        Coordinates of the runs, name -> (runs,).
+    dims : dict
+        Names of the axes of weights and recorded values, run and time aside.
+    loss_scale : float
+        1 for the mean loss, the number of samples for the summed loss.
+    """
+
+    t: np.ndarray
+    loss: np.ndarray
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    statuses: tuple[Status, ...] = (Status.FINISHED,)
+    outcomes: tuple[str, ...] = ("finished",)
+    end: Any = np.nan
+    recorded: dict[str, np.ndarray] = field(default_factory=dict)
+    step_loss: np.ndarray | None = None
+    history: History | None = None
+    stats: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=lambda: dict(versions()))
+    runs: dict[str, np.ndarray] = field(default_factory=dict)
+    dims: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    loss_scale: float = 1.0
+
+    @property
+    def many(self) -> bool:
+        """Whether there is a leading axis of runs."""
+        return self.loss.ndim == 2
+
+    @property
+    def status(self) -> Status | tuple[Status, ...]:
+        """How the run ended; one per run where there are several."""
+        return self.statuses if self.many else self.statuses[0]
+
+    @property
+    def outcome(self) -> str:
+        """How the run ended, or the worst of several: text that starts with the words of its `Status`."""
+        if not self.many:
+            return self.outcomes[0]
+        worst = next(s for s in _WORST_FIRST if s in self.statuses)
+        same = [k for k, s in enumerate(self.statuses) if s is worst]
+        n = len(self.outcomes)
+        missed = [x for o in self.outcomes if " error " in (x := o.partition("; ")[2])]
+        end = f"; {missed[0]} ({len(missed)} of {n} runs)" if missed else ""
+        if len(same) == n:
+            return f"{worst.value} in all {n} runs{end}"
+        return f"{worst.value} in {len(same)} of {n} runs ({', '.join(map(str, same[:8]))}){end}"
+
+    def __repr__(self) -> str:
+        runs = f"{len(self.loss)} runs, " if self.many else ""
+        return f"{type(self).__name__}({runs}{len(self.t)} times to t = {self.t[-1]:g}, {self.outcome})"
+
+    def __len__(self) -> int:
+        if not self.many:
+            raise TypeError("a single run has no length; len counts the runs of a trajectory with several")
+        return len(self.loss)
+
+    def __getitem__(self, k: Any) -> Self:
+        """One run of several, by its place; or some of them, by a slice or a list of places.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> many = nr.flow(task, nr.init.gaussian(task.graph, 0.1, seed=range(3)), t1=5.0)
+        >>> many[1].loss.shape, many[:2].loss.shape
+        ((200,), (2, 200))
+        """
+        if not self.many:
+            raise InputError("this trajectory is a single run; only one with several can be indexed")
+        n = len(self.loss)
+        if isinstance(k, (int, np.integer)) and not isinstance(k, bool):
+            if not -n <= k < n:
+                raise InputError(f"run must be between {-n} and {n - 1}, got {k}")
+            k, places = int(k), [int(k)]
+        else:
+            try:
+                places = np.arange(n)[k].tolist()
+            except (IndexError, TypeError) as fault:
+                raise InputError(f"run must be a place among {n}, a slice or a list; got {k!r}") from fault
+            if not isinstance(places, list) or not places:
+                raise InputError(f"run must name at least one of the {n} runs, got {k!r}")
+            k = np.asarray(places)
+        return self._picked(k, places)
+
+    def _picked(self, k: Any, places: list[int]) -> Self:
+        pick = lambda table: {n: np.asarray(v)[k] for n, v in table.items()}  # noqa: E731
+        return dataclasses.replace(
+            self,
+            loss=self.loss[k],
+            weights=pick(self.weights),
+            statuses=tuple(self.statuses[i] for i in places),
+            outcomes=tuple(self.outcomes[i] for i in places),
+            end=np.asarray(self.end)[k],
+            recorded=pick(self.recorded),
+            step_loss=None if self.step_loss is None else self.step_loss[k],
+            history=None if self.history is None else self.history.run(k),
+            stats={n: _of_run(v, k, len(self.loss)) for n, v in self.stats.items()},
+            runs=pick(self.runs),
+        )
+
+    def rescaled(self, loss_scale: float) -> Self:
+        """The same with the loss on another scale: 1 for the mean over samples, their number for the sum.
+
+        Times do not change: they are those of the mean loss (see `time`).
+        """
+        factor = number("loss_scale", loss_scale, above=0) / self.loss_scale
+        return dataclasses.replace(
+            self,
+            loss=factor * self.loss,
+            step_loss=None if self.step_loss is None else factor * self.step_loss,
+            history=None if self.history is None else self.history.scaled(factor),
+            loss_scale=float(loss_scale),
+        )
+
+    def singular_values(self, edge: str) -> np.ndarray:
+        """Singular values of a weight matrix over time, `(save, r)`, largest first."""
+        known("edge", [edge], self.weights, "saved edge")
+        if np.ndim(self.weights[edge]) - self.many != 3:
+            raise InputError(f"edge must name a weight matrix; the weights of {edge!r} are a vector")
+        return np.linalg.svd(self.weights[edge], compute_uv=False)
+
+    def time(
+        self,
+        unit: str = "flow",
+        *,
+        lr: float | None = None,
+        tau: float = 1.0,
+        loss: str = "mean",
+        n: int | None = None,
+    ) -> np.ndarray:
+        """The time axis in other units.
+
+        Parameters
+        ----------
+        unit : {"flow", "steps"}
+            Time of `tau dW/dt = -dL/dW`, or the number of steps of descent with learning rate `lr`.
+        lr : float
+            Learning rate, for steps.
+        tau : float
+            Time constant, for flow time.
+        loss : {"mean", "sum"}
+            The loss that the flow or the descent runs on; the sum needs `n`.
+        n : int
+            Number of samples.
+
+        Returns
+        -------
+        ndarray, shape (save,)
+        """
+        choice("unit", unit, ("flow", "steps"))
+        choice("loss", loss, ("mean", "sum"))
+        if loss == "sum" and n is None:
+            raise InputError("n, the number of samples, is needed for loss='sum'")
+        speed = integer("n", n) if loss == "sum" else 1
+        if unit == "steps":
+            if lr is None:
+                raise InputError("lr, the learning rate, is needed for unit='steps'")
+            return self.t / (number("lr", lr, above=0) * speed)
+        return self.t * number("tau", tau, above=0) / speed
+
+    # -- showing and storing -----------------------------------------------------------------
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time."""
+        from neuralrace.plot import trajectory
+
+        return trajectory(self)
+
+    def _repr_html_(self) -> str:
+        from neuralrace.dynamics.show import trajectory_html
+
+        return trajectory_html(self)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """All that is here as an `xarray.Dataset`.
+
+        Axes have shared names: `run`, `t`, nodes of the graph (`weights:x->h1` has axes `h1` and `x`), `step`. The
+        coordinates of runs are coordinates; settings, outcomes, stats and versions are attributes.
+        """
+        from neuralrace.dynamics.storage import to_xarray
+
+        return to_xarray(self)
+
+    @classmethod
+    def from_xarray(cls, ds: xarray.Dataset) -> Trajectory:
+        """The inverse of `to_xarray`."""
+        from neuralrace.dynamics.storage import from_xarray
+
+        return from_xarray(ds)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a zarr folder at `path`, which `xarray.open_zarr` opens too.
+
+        Replaces a trajectory that is there; a folder that holds anything else is refused.
+        """
+        from neuralrace.dynamics.storage import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trajectory:
+        """Read what `save` wrote."""
+        from neuralrace.dynamics.storage import load
+
+        return load(path)
+
+
+def _of_run(value: Any, k: Any, n: int) -> Any:
+    """What a method reports of run k, where it reports one value per run."""
+    array = np.asarray(value)
+    return array[k] if array.ndim and len(array) == n else value
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what computed a result."""
+    found = {"python": platform.python_version()}
+    for package in ("neuralrace", "jax", "diffrax", "optax", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
