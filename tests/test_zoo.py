@@ -91,10 +91,10 @@ def test_training_is_descent_on_half_the_mean_squared_error(network):
     x, y = two_points(0.7, 0.8)
     run = train(network, x, y, 0.1, 5, 3, dtype=np.float64)
     dh2, dy2, w, loss = plain(network, 3, x, y, 0.1, 5)
-    assert np.allclose(run.dh2[0].T, dh2, rtol=1e-7, atol=1e-12)
-    for found, expected in ((run.dy2, dy2), (run.w, w), (run.loss, loss)):
+    assert np.allclose(run.recorded["dh2"][0], dh2, rtol=1e-7, atol=1e-12)
+    for found, expected in ((run.recorded["dy2"], dy2), (run.recorded["w"], w), (run.loss, loss)):
         assert np.allclose(found[0], expected, rtol=1e-7, atol=1e-12)
-    assert np.allclose([run.dx[0], run.dy[0]], [0.7, 0.8])
+    assert np.allclose([run.runs["dx"][0], run.runs["dy"][0]], [0.7, 0.8])
     assert np.allclose(run.t, 0.1 * np.arange(6))
 
 
@@ -120,8 +120,8 @@ def test_factors_of_updates_equal_updates():
         given = jnp.asarray(x), jnp.asarray(y)
         one = lambda seed: descent._plain(network, "sgd", steps, 1.0, 0.2, seed, *given)  # noqa: E731
         dh2, dy2, w, loss = jax.vmap(one)(jnp.array([0, 7], jnp.uint32))
-    assert np.allclose(run.dh2, np.swapaxes(dh2, 1, 2), rtol=1e-10, atol=1e-14)
-    for found, expected in ((run.dy2, dy2), (run.w, w), (run.loss, loss)):
+    assert np.allclose(run.recorded["dh2"], dh2, rtol=1e-10, atol=1e-14)
+    for found, expected in ((run.recorded["dy2"], dy2), (run.recorded["w"], w), (run.loss, loss)):
         assert np.allclose(found, expected, rtol=1e-9, atol=1e-13)
     assert not np.allclose(run.loss[0], run.loss[1])
 
@@ -135,14 +135,19 @@ def test_steps_at_rest_change_nothing(dropout):
     with jax.enable_x64(False):
         given = jnp.uint32(0), jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
         dh2, dy2, w, loss = jax.jit(partial(descent._plain, network, "sgd", steps, 1.0, 0.1))(*given)
-    for found, expected in ((run.dh2[0].T, dh2), (run.dy2[0], dy2), (run.w[0], w), (run.loss[0], loss)):
+    for found, expected in (
+        (run.recorded["dh2"][0], dh2),
+        (run.recorded["dy2"][0], dy2),
+        (run.recorded["w"][0], w),
+        (run.loss[0], loss),
+    ):
         assert np.allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
 def test_a_small_difference_of_large_targets_is_learned_to_the_end():
     x, _ = two_points()
     run = train(Network(2, 60, "tanh"), x, np.array([[10.0], [10.01]]), 0.03, 6000)
-    assert np.isclose(run.dy2[0, -1], 1e-4, rtol=2e-3)  # rounding of 10, twice, over .01
+    assert np.isclose(run.recorded["dy2"][0, -1], 1e-4, rtol=2e-3)  # rounding of 10, twice, over .01
 
 
 @pytest.mark.parametrize("activation", ACTIVATE)
@@ -154,7 +159,7 @@ def test_sums_in_any_order_are_as_exact(activation):
     with jax.enable_x64(True):
         given = jnp.uint32(3), jnp.asarray(x), jnp.asarray(y)
         dh2, _, _, loss = jax.jit(partial(descent._plain, network, "sgd", 20, 1.0, 0.05))(*given)
-    assert np.allclose(run.dh2[0].T, dh2, rtol=1e-11)
+    assert np.allclose(run.recorded["dh2"][0], dh2, rtol=1e-11)
     assert np.allclose(run.loss[0], loss, rtol=1e-11)
 
 
@@ -198,7 +203,7 @@ def test_initial_weights_are_those_of_the_network():
     with jax.enable_x64(False):
         weights, biases = network.start(jax.random.split(jax.random.key(0))[0], 1, 1)
     groups = ([np.asarray(v, float) for v in group] for group in (weights, biases))
-    assert np.allclose(run.dh2[0, :, 0], measures(network, *groups, x, y)[0], rtol=3e-6)
+    assert np.allclose(run.recorded["dh2"][0, 0], measures(network, *groups, x, y)[0], rtol=3e-6)
 
 
 @pytest.mark.parametrize("rows", [3, descent.LARGE])
@@ -217,7 +222,7 @@ def test_wide_networks_that_diverge_are_not_finite():
     run = train(Network(3, descent.LARGE, gain=3.0), *two_points(), 10.0, 40)
     assert np.isfinite(run.loss[0, 0])
     assert not np.isfinite(run.loss[0, -1])
-    assert not np.isfinite(run.dh2[0, :, -1]).any()
+    assert not np.isfinite(run.recorded["dh2"][0, -1]).any()
 
 
 def test_runs_side_by_side_as_on_a_gpu():
@@ -226,10 +231,10 @@ def test_runs_side_by_side_as_on_a_gpu():
     with jax.enable_x64(True):
         one = lambda *given: descent._low_rank(SMALL, "sgd", 20, 1.0, 0.1, *given)  # noqa: E731
         many = jax.vmap(one)(jnp.arange(3, dtype=jnp.uint32), jnp.asarray(x), jnp.asarray(y))
-    assert np.allclose(run.dh2, np.swapaxes(many[0], 1, 2), rtol=1e-10)
+    assert np.allclose(run.recorded["dh2"], many[0], rtol=1e-10)
     assert np.allclose(run.loss, many[3], rtol=1e-10)
-    assert np.allclose(run.dx, [0.5, 1.0, 1.5])
-    assert np.allclose(run.dy, [1.0, 0.5, 0.0])
+    assert np.allclose(run.runs["dx"], [0.5, 1.0, 1.5])
+    assert np.allclose(run.runs["dy"], [1.0, 0.5, 0.0])
 
 
 def test_adam_is_that_of_optax():
@@ -314,10 +319,10 @@ def test_fit_of_a_run():
     assert run.converged().all()
     found = run.fit(1, loss=True)
     keep = np.unique(np.linspace(0, 1500, 300).round().astype(int))
-    series = (v[keep] for v in (run.dh2[1, 1], run.dy2[1], run.w[1]))
+    series = (v[keep] for v in (run.recorded["dh2"][1, :, 1], run.recorded["dy2"][1], run.recorded["w"][1]))
     again = nr.universality.fit(run.t[keep], *series, 0.5, 1.0, loss=run.loss[1, keep])
     assert found.rate_h == again.rate_h
-    assert np.isclose(found.final, run.dh2[1, 1, -1], rtol=0.05)
+    assert np.isclose(found.final, run.recorded["dh2"][1, -1, 1], rtol=0.05)
 
 
 @pytest.mark.parametrize(
