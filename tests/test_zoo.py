@@ -325,6 +325,29 @@ def test_fit_of_a_run():
     assert np.isclose(found.final, run.recorded["dh2"][1, -1, 1], rtol=0.05)
 
 
+def test_training_is_a_trajectory(tmp_path):
+    x, y = two_points([0.5, 1.0])
+    run = train(replace(SMALL, gain=3.0), x, y, 0.5, 40, range(2))
+    assert isinstance(run, nr.Trajectory)
+    assert run.loss.shape == run.recorded["dy2"].shape == (2, 41)
+    assert run.weights == {}
+    assert set(run.status) <= {nr.Status.FINISHED, nr.Status.DIVERGED}
+    for k, ok in enumerate(np.isfinite(run.loss).all(axis=1)):
+        assert (run.status[k] is nr.Status.FINISHED) == ok
+        assert run.outcomes[k].startswith(run.status[k].value)
+    one = run[1]
+    assert one.recorded["dh2"].shape == (41, 3)
+    assert (one.runs["seed"], one.runs["dx"]) == (1, 1.0)
+    assert one.network == run.network == replace(SMALL, gain=3.0)
+    run.save(tmp_path / "run")
+    again = nr.universality.Training.load(tmp_path / "run")
+    assert again.network == run.network
+    assert np.array_equal(again.recorded["dh2"], run.recorded["dh2"], equal_nan=True)
+    assert run.to_xarray()["recorded:dh2"].dims == ("run", "t", "layer")
+    with pytest.raises(InputError, match=r"must be one of universality\.train"):
+        nr.universality.Training._of(nr.Trajectory(run.t, run.loss))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
