@@ -209,7 +209,7 @@ def test_large_outputs_are_computed_block_by_block(monkeypatch):
     task = nr.tasks.routing(6, 3, hidden=(5, 5))
     w = random_weights(task.graph, rng)
     plain = nr.loss(task, w), nr.gradient(task, w)
-    monkeypatch.setattr("neuralrace.stack._BULK", 1)
+    monkeypatch.setattr("neuralrace.network.plan._BULK", 1)
     jax.clear_caches()
     blocked = nr.loss(task, w), nr.gradient(task, w)
     jax.clear_caches()

@@ -89,13 +89,15 @@ def relu_task():
     graph = nr.Graph(
         {"x": 3, "h": 6, "y": 2}, [("x", "h"), ("h", "y")], activations={"h": "relu"}, biases=True
     )
-    task = nr.Task(graph, rng.normal(size=(5, 3)), rng.normal(size=(5, 2)), weights=rng.uniform(1, 2, 5))
+    task = nr.Task(
+        graph, rng.normal(size=(5, 3)), rng.normal(size=(5, 2)), sample_weight=rng.uniform(1, 2, 5)
+    )
     return task, nr.init.gaussian(graph, 1.0, seed=1)
 
 
 def test_kernel_of_samples_against_differences():
     task, w = relu_task()
-    scale = np.sqrt(task.samples.weights / task.samples.weights.sum())[:, None]
+    scale = np.sqrt(task.samples.share)[:, None]
 
     def outputs(flat):
         return (nr.predict(task, task.graph.unflatten(flat))["y"] * scale).ravel()

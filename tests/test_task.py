@@ -81,9 +81,9 @@ def test_equal_moments_are_stored_once():
 
     task = nr.Task.from_batches(graph, batches())
     assert task.n_contexts == domains * trained
-    inputs = {id(v): v for c in task.moment_contexts for v in c.inputs.values()}
+    inputs = {block for c in task.moment_contexts for block in c.input_blocks.values()}
     assert len(inputs) == domains
-    assert all(v.shape == (size, size) for v in inputs.values())
+    assert all(block.shape == (size, size) for block in inputs)
 
 
 def test_inputs_and_outputs_left_out_are_off():
@@ -202,9 +202,9 @@ TWO = nr.Graph({"a": 1, "b": 1, "y": 1}, [("a", "y"), ("b", "y")])
         (lambda: nr.Task(GRAPH, [[1, 2], [3]], Y), r"inputs\['x'\]"),
         (lambda: nr.Task(GRAPH, X * 1j, Y), "real numbers"),
         (lambda: nr.Task(GRAPH, np.zeros((0, 2)), np.zeros((0, 1))), "at least one sample"),
-        (lambda: nr.Task(GRAPH, X, Y, weights=[1, -1]), "weights must be non-negative"),
-        (lambda: nr.Task(GRAPH, X, Y, weights=[0, 0]), "not all zero"),
-        (lambda: nr.Task(GRAPH, X, Y, weights=[1, 1, 1]), r"weights must have shape \(2,\)"),
+        (lambda: nr.Task(GRAPH, X, Y, sample_weight=[1, -1]), "sample_weight must be non-negative"),
+        (lambda: nr.Task(GRAPH, X, Y, sample_weight=[0, 0]), "not all zero"),
+        (lambda: nr.Task(GRAPH, X, Y, sample_weight=[1, 1, 1]), r"sample_weight must have shape \(2,\)"),
         (lambda: nr.Task(TWO, X, Y), "inputs must be a dict"),
         (lambda: nr.Task(TWO, {"a": Y}, Y), "'b' is missing"),
         (lambda: nr.Task.from_batches(GRAPH, []), "at least one context"),

@@ -4,7 +4,7 @@ from neuralrace import errors, exact, experiments, init, landscape, plot, relu, 
 from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time, tangent_kernel
-from neuralrace.network import error_rate, gradient, loss, predict
+from neuralrace.network import activity, error_rate, gradient, loss, predict
 from neuralrace.reduction import Reduction, reduce
 from neuralrace.relu.race import race
 from neuralrace.task import Task
@@ -20,6 +20,7 @@ __all__ = [
     "Status",
     "Task",
     "Trajectory",
+    "activity",
     "conserved",
     "descend",
     "error_rate",

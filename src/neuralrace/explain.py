@@ -182,7 +182,9 @@ def _long_enough(
 ) -> tuple[float, bool]:
     """A time by which the reduced system has learned what it can, and whether there is one."""
     contexts = r.task.moment_contexts
-    untrained = sum(c.rest + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values()) for c in contexts)
+    untrained = sum(
+        c.irreducible_loss + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values()) for c in contexts
+    )
     unit = 1 / max(
         float(np.linalg.norm(y.T @ x))
         for c in contexts

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -209,15 +210,20 @@ class Graph:
         stacks, offset = {}, 0
         for shape, members in names.items():
             stacks[shape] = (offset, tuple(members))
-            offset += len(members) * int(np.prod(shape))
+            offset += len(members) * prod(shape)
         return stacks
 
     @cached_property
     def n_weights(self) -> int:
-        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+        return sum(prod(shape) for shape in self.shapes.values())
 
-    def check_weights(self, weights: Any) -> dict[str, np.ndarray]:
-        """The weights as finite arrays that fit this graph, all with the same leading axes."""
+    def check_weights(
+        self, weights: Any, convert: Callable[[str, Any], Any] = array, most_axes: int = 1
+    ) -> dict[str, Any]:
+        """The weights as arrays that fit this graph, all with the same leading axes.
+
+        `convert(name, value)` makes an array of each, by default a finite one of float64.
+        """
         if not isinstance(weights, Mapping):
             raise InputError(f"weights must be a dict from edge names to arrays, got {type(weights)}")
         known("weights", weights, self.shapes, "edge or bias of the graph")
@@ -226,9 +232,9 @@ class Graph:
             raise InputError(f"weights lack {_some(missing)}")
         out, leading = {}, None
         for name, shape in self.shapes.items():
-            value = array(f"weights[{name!r}]", weights[name])
-            lead = value.shape[: value.ndim - len(shape)]
-            if value.shape[len(lead) :] != shape or len(lead) > 1:
+            value = convert(f"weights[{name!r}]", weights[name])
+            lead = value.shape[: max(value.ndim - len(shape), 0)]
+            if value.shape[len(lead) :] != shape or len(lead) > most_axes:
                 raise InputError(
                     f"weights[{name!r}] must have shape {shape}, or that with a leading axis of "
                     f"seeds, got {value.shape}"
@@ -254,7 +260,7 @@ class Graph:
         """The inverse of `flatten`: views of a vector (..., n_weights)."""
         found = {}
         for shape, (offset, names) in self.stacks.items():
-            size = int(np.prod(shape))
+            size = prod(shape)
             for k, name in enumerate(names):
                 start = offset + k * size
                 found[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)

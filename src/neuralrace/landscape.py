@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.errors import InputError, array, integer, number
-from neuralrace.network import check, precision, program
-from neuralrace.stack import Stack
+from neuralrace.network import Stack, check, precision, program
 from neuralrace.task import Task
 
 Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient

@@ -13,8 +13,7 @@ from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
 from neuralrace.errors import InputError, array, number
 from neuralrace.graph import Graph
-from neuralrace.network import check, precision, program
-from neuralrace.stack import Stack, take
+from neuralrace.network import Stack, check, precision, program, take
 from neuralrace.task import Task
 
 

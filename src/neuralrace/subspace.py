@@ -22,7 +22,7 @@ Frames = dict[str, np.ndarray]  # node -> (..., size, dimension), orthonormal co
 def closed_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
     """Frames of the hidden nodes whose flow closes exactly in fewer dimensions than they have neurons."""
     g, frames = task.graph, {}
-    for node in turnable(task):
+    for node in rotation_invariant_nodes(task):
         neighbours = {g.edges[e][0] for e in g.incoming[node]} | {g.edges[e][1] for e in g.outgoing[node]}
         if any(n in g.hidden for n in neighbours):
             continue
@@ -35,7 +35,7 @@ def closed_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
     return frames
 
 
-def turnable(task: Task) -> list[str]:
+def rotation_invariant_nodes(task: Task) -> list[str]:
     """Hidden nodes whose neurons may be mixed: linear, gated together, without diagonal edges."""
     g = task.graph
     split = {name for c in task.moment_contexts for name, gate in c.gates.items() if np.ndim(gate)}

@@ -19,8 +19,7 @@ from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import DEFAULT, save_steps, telling_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, integer, number
-from neuralrace.network import program
-from neuralrace.stack import Program, row_blocks, some_rows
+from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
 
 

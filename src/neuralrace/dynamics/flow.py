@@ -22,7 +22,7 @@ from neuralrace.dynamics.times import save_times, telling_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
 from neuralrace.network import is_linear
-from neuralrace.subspace import turnable
+from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
 
@@ -98,7 +98,7 @@ def flow(
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     rates = (weight_decay, lr_scale, frozen)
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
-    if isinstance(chosen, LowRank) and setup.frames.keys() != set(turnable(task)):
+    if isinstance(chosen, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(task)):
         setup = replace(setup, task=task, start=setup.full, frames={})
     solve = partial(_solved, setup, chosen, end, stop, progress=bool(progress))
     found, history, stats, settings = solve(ts)

@@ -13,7 +13,7 @@ import numpy as np
 
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
-from neuralrace.network import precision
+from neuralrace.network import activity, precision
 from neuralrace.subspace import expand
 from neuralrace.task import Task
 
@@ -67,8 +67,6 @@ class State:
         -------
         array, shape (n, size)
         """
-        from neuralrace.network import activity
-
         if self._outputs is not None and node in self._task.graph.outputs:
             small, weights = self._outputs
             return activity(small, weights, node, inputs, gates)

@@ -84,7 +84,7 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, n
     task = routes(p, "train", pairs, kind, samples=kind != "squared")
     starts = nr.init.xavier(task.graph, gain, seed=range(p.seeds))
     if kind == "squared":
-        least = sum(c.rest for c in task.moment_contexts)  # of any linear maps, one per route
+        least = sum(c.irreducible_loss for c in task.moment_contexts)  # of any linear maps, one per route
         goal = least + 0.05 * (0.5 - least)  # the loss of silence is 1/2
         run = nr.flow(task, starts, 1e9, save=2, rtol=1e-4, atol=1e-6, stop_loss=goal, max_steps=5000)
     else:

@@ -15,7 +15,7 @@ import numpy as np
 
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
-from neuralrace.task import Context, Task
+from neuralrace.task import Block, Context, Task
 
 Frames = dict[str, np.ndarray]
 NEGLIGIBLE = 1e-9
@@ -40,20 +40,20 @@ class Links:
         rho = dict(zip(g.outputs, rng.uniform(0.5, 1.5, len(g.outputs)), strict=True))
         syx: dict[tuple[str, str], np.ndarray] = {}
         sxx: dict[tuple[str, str], np.ndarray] = {}
-        products: dict[tuple[int, int], np.ndarray] = {}
+        products: dict[tuple[Block, Block], np.ndarray] = {}
         hidden: dict[Any, dict[str, dict[str, float]]] = {}
 
-        def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            if (id(a), id(b)) not in products:
-                products[id(a), id(b)] = a.T @ b
-            return products[id(a), id(b)]
+        def product(a: Block, b: Block) -> np.ndarray:
+            if (a, b) not in products:
+                products[a, b] = a.array.T @ b.array
+            return products[a, b]
 
         for c in task.moment_contexts:
             early = tuple((n, _scalar(c, n)) for n in c.gates if g.outgoing.get(n, True))
-            key = (tuple(c.inputs), early)
+            key = (tuple(c.input_blocks), early)
             if key not in hidden:
                 hidden[key] = _walk(g, c, w, edges)
-            for o, y in c.targets.items():
+            for o, y in c.target_blocks.items():
                 gain: dict[str, float] = {}
                 for e in g.incoming[o]:
                     if e in edges:
@@ -61,17 +61,19 @@ class Links:
                             gain[x] = gain.get(x, 0.0) + value * w[e] * _scalar(c, e) * _scalar(c, o)
                 for x, a in gain.items():
                     if a:
-                        _add(syx, (o, x), a, product(y, c.inputs[x]))
+                        _add(syx, (o, x), a, product(y, c.input_blocks[x]))
                         for z, b in gain.items():
                             if b:
-                                _add(sxx, (x, z), rho[o] * a * b, product(c.inputs[x], c.inputs[z]))
+                                _add(
+                                    sxx, (x, z), rho[o] * a * b, product(c.input_blocks[x], c.input_blocks[z])
+                                )
         return cls(syx, sxx)
 
 
 def _walk(g: Graph, c: Context, w: dict[str, float], edges: frozenset[str]) -> dict[str, dict[str, float]]:
     """Gated weight of all paths from each active input to each input and hidden node."""
-    found: dict[str, dict[str, float]] = {x: {x: _scalar(c, x)} for x in c.inputs}
-    ready = set(c.inputs)
+    found: dict[str, dict[str, float]] = {x: {x: _scalar(c, x)} for x in c.input_blocks}
+    ready = set(c.input_blocks)
     for level in range(max(g.levels.values())):
         for node in [n for n in ready if g.levels[n] == level]:
             if level:
@@ -267,13 +269,13 @@ def components(graph: Graph) -> list[frozenset[str]]:
 
 def spans(graph: Graph, task: Task) -> Frames:
     """Orthonormal bases of what inputs and targets span at each input and output node."""
-    grams: dict[str, dict[int, np.ndarray]] = {}
+    blocks: dict[str, dict[Block, None]] = {}  # distinct ones, in order
     for c in task.moment_contexts:
-        for n, rows in (*c.inputs.items(), *c.targets.items()):
-            grams.setdefault(n, {})[id(rows)] = rows
+        for n, rows in (*c.input_blocks.items(), *c.target_blocks.items()):
+            blocks.setdefault(n, {})[rows] = None
     found = {}
     for n in (*graph.inputs, *graph.outputs):
-        total = sum((r.T @ r for r in grams.get(n, {}).values()), np.zeros((graph.nodes[n],) * 2))
+        total = sum((r.array.T @ r.array for r in blocks.get(n, {})), np.zeros((graph.nodes[n],) * 2))
         values, vectors = np.linalg.eigh(total)
         found[n] = vectors[:, values > 1e-13 * max(values.max(), 1e-300)][:, ::-1]
     return found

@@ -97,10 +97,10 @@ class _Expansion:
     def hidden(self, c: Context) -> dict[str, int]:
         one = (0,) * len(self.classes)
         here: dict[str, int] = {}
-        for x, rows in c.inputs.items():
-            key = (id(rows), np.asarray(c.gate(x)).tobytes())
-            here[x] = self.held(key, lambda rows=rows, x=x: {one: rows * c.gate(x)})
-        reached, stack = set(), list(c.inputs)
+        for x, rows in c.input_blocks.items():
+            key = (rows, np.asarray(c.gate(x)).tobytes())
+            here[x] = self.held(key, lambda rows=rows, x=x: {one: rows.array * c.gate(x)})
+        reached, stack = set(), list(c.input_blocks)
         while stack:
             for e in self.graph.onward[stack.pop()]:
                 t = self.graph.edges[e][1]
@@ -114,16 +114,15 @@ class _Expansion:
     def collect(self) -> TiedLoss | None:
         g, family = self.graph, self.family
         terms: Counter[Any] = Counter()
-        targets: dict[int, np.ndarray] = {}
         memo: dict[Any, dict[str, int]] = {}
         constant = 0.0
         for c in family.small.moment_contexts:
             early = tuple((n, np.asarray(v).tobytes()) for n, v in c.gates.items() if g.outgoing.get(n, True))
-            key = (tuple((n, id(v)) for n, v in c.inputs.items()), early)
+            key = (tuple(c.input_blocks.items()), early)
             if key not in memo:
                 memo[key] = self.hidden(c)
-            constant += c.rest
-            for o, y in c.targets.items():
+            constant += c.irreducible_loss
+            for o, y in c.target_blocks.items():
                 here = memo[key]
                 if family.overlap:  # an output sums the pathways' own outputs through fixed frames
                     ends = [
@@ -133,13 +132,12 @@ class _Expansion:
                     here = dict(here)
                     self.enter(c, o, here)
                     ends = [("", here[o])] if o in here else []
-                targets[id(y)] = y
-                terms[tuple(ends), id(y), float(c.gate(o)) if family.overlap else 1.0] += 1
-        return _collect(family, self.classes, self.polynomials, terms, targets, constant)
+                terms[tuple(ends), y, float(c.gate(o)) if family.overlap else 1.0] += 1
+        return _collect(family, self.classes, self.polynomials, terms, constant)
 
 
 def _collect(
-    family: Family, classes: Classes, polynomials: list[Polynomial], terms: Any, targets: Any, constant: float
+    family: Family, classes: Classes, polynomials: list[Polynomial], terms: Any, constant: float
 ) -> TiedLoss | None:
     index: dict[tuple[int, ...], int] = {}
     for (ends, _, _), _n in terms.items():
@@ -151,8 +149,8 @@ def _collect(
     modes = family.modes
     s, d = np.zeros((len(index), modes)), np.zeros((len(index), len(index), modes))
     crossing = 0.0
-    for (ends, y_id, gate), count in terms.items():
-        y = targets[y_id]
+    for (ends, target, gate), count in terms.items():
+        y = target.array
         constant += 0.5 * count * float(np.vdot(y, y))
         flat = [(n, powers, rows) for n, p in ends for powers, rows in polynomials[p].items()]
         for n, powers, rows in flat:

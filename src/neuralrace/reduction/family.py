@@ -16,7 +16,7 @@ import numpy as np
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.reduction.basis import Frames, Links, components, hidden_frames, mode_frames, spans
-from neuralrace.task import Context, Task
+from neuralrace.task import Block, Blocks, Context, Task
 
 Strengths = dict[str, np.ndarray]
 
@@ -63,36 +63,38 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
     small = Graph(dict.fromkeys(g.nodes, int(modes)), g.edges, diagonal=g.edges)
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
-    held = _Rounded()
+    block_of = _RoundingInterner()
     done: dict[Any, Any] = {}
     contexts = []
     for c in task.moment_contexts:
-        key = (*((n, id(v)) for n, v in (*c.inputs.items(), *c.targets.items())),)
+        key = (*c.input_blocks.items(), *c.target_blocks.items())
         if key not in done:
-            done[key] = _by_mode(c, frames, held)
-        inputs, targets, rest = done[key]
+            done[key] = _by_mode(c, frames, block_of)
+        inputs, targets, lost = done[key]
         gates = {**c.gates, **{n: m * c.gate(n) for n, m in narrow.items() if n in g.hidden or n in targets}}
-        contexts.append(Context(gates, inputs, targets, rest=c.rest + rest))
+        contexts.append(Context(gates, inputs, targets, irreducible_loss=c.irreducible_loss + lost))
     left = {e: frames[t] for e, (_, t) in g.edges.items()}
     right = {e: frames[s] for e, (s, _) in g.edges.items()}
     reduced = Task.from_contexts(small, contexts)
     return Family("shared", g, left, right, reduced, {}, modes, dict.fromkeys(g.edges, (modes,)), {})
 
 
-def _by_mode(c: Context, frames: Frames, held: Any) -> tuple[Any, Any, float]:
+def _by_mode(
+    c: Context, frames: Frames, block_of: _RoundingInterner
+) -> tuple[dict[str, Block], dict[str, Block], float]:
     """Each mode's own rows, as many as there are active inputs."""
     xs, ys = list(c.inputs), list(c.targets)
     y = {o: c.targets[o] @ frames[o] for o in ys}  # (rows, modes)
     total = sum(float(np.vdot(v, v)) for v in c.targets.values())
     if not xs:
-        return {}, {o: held(v[:1] * 0) for o, v in y.items()}, 0.5 * total
+        return {}, {o: block_of(v[:1] * 0) for o, v in y.items()}, 0.5 * total
     if len(xs) == 1:
         rows = c.inputs[xs[0]] @ frames[xs[0]]
         size = np.sqrt((rows**2).sum(axis=0, keepdims=True))
         unit = rows / np.where(size > 0, size, 1.0)
-        targets = {o: held((unit * v).sum(axis=0, keepdims=True)) for o, v in y.items()}
+        targets = {o: block_of((unit * v).sum(axis=0, keepdims=True)) for o, v in y.items()}
         kept = sum(float(np.vdot(v, v)) for v in targets.values())
-        return {xs[0]: held(size)}, targets, 0.5 * (total - kept)
+        return {xs[0]: block_of(size)}, targets, 0.5 * (total - kept)
     a = np.stack([c.inputs[x] @ frames[x] for x in xs], axis=-1).transpose(1, 0, 2)  # (modes, rows, inputs)
     if a.shape[1] < a.shape[2]:
         a = np.pad(a, ((0, 0), (0, a.shape[2] - a.shape[1]), (0, 0)))
@@ -100,25 +102,28 @@ def _by_mode(c: Context, frames: Frames, held: Any) -> tuple[Any, Any, float]:
     q, r = np.linalg.qr(a)
     sign = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
     q, r = q * sign[:, None, :], r * sign[:, :, None]
-    inputs = {x: held(r[:, :, k].T) for k, x in enumerate(xs)}
-    targets = {o: held(np.einsum("mrk,rm->km", q, v)) for o, v in y.items()}
+    inputs = {x: block_of(r[:, :, k].T) for k, x in enumerate(xs)}
+    targets = {o: block_of(np.einsum("mrk,rm->km", q, v)) for o, v in y.items()}
     kept = sum(float(np.vdot(v, v)) for v in targets.values())
     return inputs, targets, 0.5 * (total - kept)
 
 
-class _Rounded:
-    """Arrays that agree to rounding become one array."""
+class _RoundingInterner:
+    """Turns arrays into blocks; arrays that agree to rounding become one block."""
 
     def __init__(self):
-        self.arrays: dict[bytes, np.ndarray] = {}
+        self.blocks = Blocks()
+        self.known: dict[bytes, Block] = {}
 
-    def __call__(self, value: np.ndarray) -> np.ndarray:
+    def __call__(self, value: np.ndarray) -> Block:
         value = np.ascontiguousarray(value)
         size = np.abs(value).max(initial=1e-300)
         key = (
             str(value.shape).encode() + (np.round(value / size, 10) + 0.0).tobytes() + f"{size:.10e}".encode()
         )
-        return self.arrays.setdefault(key, value)
+        if key not in self.known:
+            self.known[key] = self.blocks.add(value)
+        return self.known[key]
 
 
 def pathwise(task: Task, rng: np.random.Generator) -> Family:
@@ -157,17 +162,17 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
         if x in g.inputs:
             by_input.setdefault(x, []).append(n)
     narrow = {n: np.eye(g.nodes[n], modes).any(axis=0).astype(float) for n in g.hidden if g.nodes[n] < modes}
-    contexts = []
+    contexts, blocks = [], Blocks()
     for c in task.moment_contexts:
-        inputs = {n: c.inputs[x] @ origin[n][1] for x in c.inputs for n in by_input.get(x, [])}
+        inputs = {n: blocks.add(v @ origin[n][1]) for x, v in c.inputs.items() for n in by_input.get(x, [])}
         gates = {n: v for n, v in c.gates.items() if n not in g.inputs}
-        gates |= {n: c.gate(x) for x in c.inputs if x in c.gates for n in by_input.get(x, [])}
+        gates |= {n: c.gate(x) for x in c.input_blocks if x in c.gates for n in by_input.get(x, [])}
         gates |= {n: m * c.gate(n) for n, m in narrow.items()}
         targets = {
-            o: np.pad(y @ outputs[o], ((0, 0), (0, nodes[o] - outputs[o].shape[1])))
+            o: blocks.add(np.pad(y @ outputs[o], ((0, 0), (0, nodes[o] - outputs[o].shape[1]))))
             for o, y in c.targets.items()
         }
-        contexts.append(replace(c, gates=gates, inputs=inputs, targets=targets))
+        contexts.append(replace(c, gates=gates, input_blocks=inputs, target_blocks=targets))
     small_task = Task.from_contexts(small, contexts)
     shape = dict.fromkeys(g.edges, (modes,))
     return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)
@@ -198,12 +203,16 @@ def block(task: Task, rng: np.random.Generator) -> Family:
     frames = ends | {n: np.eye(g.nodes[n], min(width, g.nodes[n])) for n in g.hidden}
     frames = {n: q if q.shape[1] else np.zeros((g.nodes[n], 1)) for n, q in frames.items()}
     small = g.resized({n: q.shape[1] for n, q in frames.items()})
-    contexts = []
+    contexts, blocks = [], Blocks()
     for c in task.moment_contexts:
-        inputs = {x: v @ frames[x] for x, v in c.inputs.items()}
-        targets = {o: v @ frames[o] for o, v in c.targets.items()}
-        lost = sum(float(np.vdot(c.targets[o], c.targets[o]) - np.vdot(v, v)) for o, v in targets.items())
-        contexts.append(Context(c.gates, inputs, targets, rest=c.rest + 0.5 * lost))
+        inputs = {x: blocks.add(v @ frames[x]) for x, v in c.inputs.items()}
+        whole = c.targets
+        targets = {o: v @ frames[o] for o, v in whole.items()}
+        lost = sum(float(np.vdot(whole[o], whole[o]) - np.vdot(v, v)) for o, v in targets.items())
+        blocks_of_targets = {o: blocks.add(v) for o, v in targets.items()}
+        contexts.append(
+            Context(c.gates, inputs, blocks_of_targets, irreducible_loss=c.irreducible_loss + 0.5 * lost)
+        )
     left = {e: frames[t] for e, (_, t) in g.edges.items()}
     right = {e: frames[s] for e, (s, _) in g.edges.items()}
     shape = {e: (left[e].shape[1], right[e].shape[1]) for e in g.edges}

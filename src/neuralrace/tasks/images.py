@@ -13,7 +13,7 @@ import numpy as np
 from neuralrace.errors import InputError, choice, integer
 from neuralrace.files import read_npz
 from neuralrace.graph import Graph
-from neuralrace.task import Context, Task
+from neuralrace.task import Blocks, Context, Task
 from neuralrace.tasks.routing import trained_pairs
 
 CLASSES = 10
@@ -201,19 +201,30 @@ def transformed(
     if len(xs) != domains or any(np.shape(x)[0] != len(y) for x in xs):
         raise InputError(f"inputs must hold {domains} arrays of {len(y)} rows, got {len(xs)}")
     graph = graph or Graph.routing(domains, xs[0].shape[1], hidden, y.shape[1])
+    distinct: list[np.ndarray] = []  # domains may share one array
+    which = []
+    for x in xs:
+        same = next((k for k, other in enumerate(distinct) if other is x), len(distinct))
+        distinct += [x] * (same == len(distinct))
+        which.append(same)
     if samples:
-        ys, n = [np.ascontiguousarray(y[:, order]) for order in orders], len(y)
-        weight, ones = np.full(n, 1 / (n * len(pairs))), np.ones(n) if graph.biases else None
-        contexts = [Context({}, {f"x{i}": xs[i]}, {f"y{j}": ys[j]}, ones, weight) for i, j in pairs]
+        blocks, targets, n = Blocks(), Blocks(), len(y)
+        x_blocks = [blocks.add(x) for x in distinct]
+        y_blocks = [targets.add(y[:, order]) for order in orders]
+        weight = blocks.add(np.full(n, 1 / (n * len(pairs))))
+        ones = blocks.add(np.ones(n)) if graph.biases else None
+        contexts = [
+            Context({}, {f"x{i}": x_blocks[which[i]]}, {f"y{j}": y_blocks[j]}, ones, weight) for i, j in pairs
+        ]
         return Task.from_contexts(graph, contexts)
-    given = {id(v): (v.T @ v / len(v), y.T @ v / len(v)) for v in {id(v): v for v in xs}.values()}
-    joint = {(key, j): syx[order] for key, (_, syx) in given.items() for j, order in enumerate(orders)}
+    given = [(v.T @ v / len(v), y.T @ v / len(v)) for v in distinct]
+    joint = {(k, j): syx[order] for k, (_, syx) in enumerate(given) for j, order in enumerate(orders)}
     return Task.from_moments(
         graph,
         (
             {
-                "sxx": {f"x{i}": given[id(xs[i])][0]},
-                "syx": {(f"y{j}", f"x{i}"): joint[id(xs[i]), j]},
+                "sxx": {f"x{i}": given[which[i]][0]},
+                "syx": {(f"y{j}", f"x{i}"): joint[which[i], j]},
                 "syy": {f"y{j}": 1.0},
                 "probability": 1 / len(pairs),
             }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from neuralrace.subspace import Frames, turnable
+from neuralrace.subspace import Frames, rotation_invariant_nodes
 from neuralrace.task import Context, Task
 
 Rows = dict[str, np.ndarray]
@@ -113,7 +113,7 @@ class Wide:
                 for e, gate in edges.items():
                     into[side.ends[e][1]].append((e, side.ends[e][0], gate))
                 side.routes.append(into)
-        rng, framed = np.random.default_rng(0), turnable(task)
+        rng, framed = np.random.default_rng(0), rotation_invariant_nodes(task)
         self.omega = {
             v: (rng.standard_normal((_SKETCH, self.sizes[v])) / _SKETCH**0.5).astype(dtype) for v in framed
         }
@@ -379,7 +379,7 @@ class Wide:
         )
 
     def loss(self, s: State) -> float:
-        return 0.5 * float(np.vdot(s.error, s.error)) + sum(c.rest for c in self.contexts)
+        return 0.5 * float(np.vdot(s.error, s.error)) + sum(c.irreducible_loss for c in self.contexts)
 
     def _rows(self, error: np.ndarray, k: int) -> np.ndarray:
         return error[self.starts[k] : self.starts[k + 1]]
@@ -670,7 +670,7 @@ def _directions(rows: np.ndarray, least: float) -> np.ndarray:
 
 def _spaces(task: Task) -> dict[str, int]:
     """Dimensions of what comes to the nodes that may have frames from the inputs, along every path."""
-    g, framed, found = task.graph, set(turnable(task)), {}
+    g, framed, found = task.graph, set(rotation_invariant_nodes(task)), {}
     for v in (v for v in g.order if v in framed):
         came = [found.get(s, g.nodes[s]) for s, t in g.edges.values() if t == v]
         found[v] = min(sum(came) + (v in g.shapes), g.nodes[v])  # a bias comes from a constant

@@ -1,0 +1,228 @@
+"""What compiles: the network of a task becomes a program.
+
+Every context is visited once, and each node is given one *item* per distinct way its activity can come about.
+Neither the number of domains nor that of contexts changes the program that is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from neuralrace.graph import Graph
+from neuralrace.network.layout import buckets, common_gate, distinct, is_plain, layout, runs, width_of
+from neuralrace.network.plan import Group, Product, Program, Readout, Stack
+from neuralrace.task.blocks import Block, digest, stacked
+from neuralrace.task.context import Context, Gate, is_open
+
+
+def compile_program(graph: Graph, contexts: Sequence[Context], kind: str = "squared") -> Program:
+    """The network as it acts on these contexts; `kind` is the loss, squared or cross_entropy."""
+    return _Builder(graph, contexts).build(kind)
+
+
+@dataclass
+class _Item:
+    group: int
+    place: int  # within its group
+    products: tuple[tuple[str, int, Any], ...] = ()  # edge, source item, gate
+    gate: Gate = 1.0
+    rows: Block | None = None  # inputs only
+    ones: Block | None = None
+    bias: int = 0
+
+
+class _Builder:
+    def __init__(self, graph: Graph, contexts: Sequence[Context]):
+        self.graph, self.contexts = graph, contexts
+        self.widths = buckets({width_of(c) for c in contexts})
+        self.mixed_widths = buckets({c.rows for c in contexts if c.mix_block is not None})
+        self.items: list[_Item] = []
+        self.ids: dict[Any, int] = {}
+        self.groups: dict[Any, list[int]] = {}  # key -> items
+        self.group_keys: list[Any] = []
+        self.gates: dict[Any, Gate] = {}
+        # A weight's place among those of its shape.
+        self.place = {name: k for _, names in graph.stacks.values() for k, name in enumerate(names)}
+
+    def gate_key(self, g: Gate) -> Any:
+        """A hashable stand-in for a gate."""
+        if isinstance(g, float):
+            key = g
+        else:
+            key = digest(np.asarray(g)) if np.ndim(g) == 2 else np.asarray(g).tobytes()
+        self.gates.setdefault(key, g)
+        return key
+
+    def item(self, key: Any, node: str, width: int, **fields: Any) -> int:
+        if key not in self.ids:
+            g = self.graph
+            group = (g.levels[node], g.nodes[node], width, g.activations.get(node), node in g.biases)
+            if group not in self.groups:
+                self.groups[group] = []
+                self.group_keys.append(group)
+            members = self.groups[group]
+            self.ids[key] = len(self.items)
+            members.append(len(self.items))
+            self.items.append(_Item(-1, len(members) - 1, **fields))
+        return self.ids[key]
+
+    def visit(self, c: Context) -> dict[str, int]:
+        """Items of all nodes that are active in a context; what is zero has none."""
+        g, width = self.graph, self.widths[width_of(c)]
+        here: dict[str, int] = {}
+        waiting: dict[str, list[tuple[str, int, Any]]] = {n: [] for n in g.biases if g.outgoing[n]}
+        ready = [g.rank[n] for n in waiting]
+        heapify(ready)
+
+        def push(node: str) -> None:
+            for edge in g.onward[node]:  # outputs take from their sources below
+                target = g.edges[edge][1]
+                if is_open(gate := c.gate(edge)):
+                    if target not in waiting:
+                        waiting[target] = []
+                        heappush(ready, g.rank[target])
+                    waiting[target].append((edge, here[node], self.gate_key(gate)))
+
+        def settle(node: str, products: list[tuple[str, int, Any]]) -> None:
+            gate = c.gate(node)
+            if not is_open(gate) or (not products and node not in g.biases):
+                return
+            biased = node in g.biases
+            key = (node, tuple(products), self.gate_key(gate), c.ones_block if biased else None, width)
+            here[node] = self.item(
+                key,
+                node,
+                width,
+                products=tuple(products),
+                gate=gate,
+                ones=c.ones_block if biased else None,
+                bias=self.place.get(node, 0),
+            )
+
+        for x, rows in c.input_blocks.items():
+            gate = c.gate(x)
+            if is_open(gate):
+                key = (rows, self.gate_key(gate), width)  # equal inputs are one item
+                here[x] = self.item(key, x, width, rows=rows, gate=gate)
+                push(x)
+        while ready:
+            node = g.order[heappop(ready)]
+            settle(node, waiting[node])
+            if node in here:
+                push(node)
+        for o in c.target_blocks:
+            products = [
+                (e, here[g.edges[e][0]], self.gate_key(c.gate(e)))
+                for e in g.incoming[o]
+                if g.edges[e][0] in here and is_open(c.gate(e))
+            ]
+            settle(o, products)
+        return here
+
+    def build(self, kind: str) -> Program:
+        active = [self.visit(c) for c in self.contexts]
+        # Sources come first: groups are computed in the order of their levels.
+        self.group_keys.sort(key=lambda key: key[0])
+        for number, key in enumerate(self.group_keys):
+            for i in self.groups[key]:
+                self.items[i].group = number
+        groups, data = [], []
+        for key in self.group_keys:
+            group, d = self.group(key)
+            groups.append(group)
+            data.append(d)
+        readouts, readout_data, names, constant = self.readouts(active, kind)
+        weights = tuple((shape, len(names)) for shape, (_, names) in self.graph.stacks.items())
+        stack = Stack(weights, tuple(groups), tuple(readouts))
+        numbers = {"groups": data, "readouts": readout_data, "constant": np.float64(constant)}
+        places = [{n: (self.items[i].group, self.items[i].place) for n, i in here.items()} for here in active]
+        return Program(stack, numbers, names, places, [c.rows for c in self.contexts])
+
+    def group(self, key: Any) -> tuple[Group, dict[str, Any]]:
+        level, size, width, activation, biased = key
+        members = [self.items[i] for i in self.groups[key]]
+        gate = common_gate([m.gate for m in members], width)
+        if level == 0:
+            rows = stacked([m.rows for m in members if m.rows is not None], width)
+            rows = rows if gate is None else rows * gate
+            return Group(size, width, len(members), None, None, ()), {"rows": rows}
+        by_source: dict[Any, list[tuple[int, int, int, Any]]] = {}
+        for k, m in enumerate(members):
+            for edge, source, edge_gate in m.products:
+                item = self.items[source]
+                key = (item.group, self.graph.shapes[edge])
+                by_source.setdefault(key, []).append((self.place[edge], item.place, k, edge_gate))
+        products, gates = [], []
+        for (source, shape), found in sorted(by_source.items()):
+            product, edge_gates = self.product(source, shape, width, len(members), found)
+            products.append(product)
+            gates.append(edge_gates)
+        d = {"edge_gates": gates, "gate": gate}
+        bias = None
+        if biased:
+            bias = np.array([m.bias for m in members], np.int32)
+            d["ones"] = stacked([m.ones for m in members if m.ones is not None], width)
+        return Group(size, width, len(members), activation, bias, tuple(products)), d
+
+    def product(
+        self, source: int, shape: tuple[int, ...], width: int, n_items: int, found: list[Any]
+    ) -> tuple[Product, np.ndarray | None]:
+        edge, place, target = (np.array([f[k] for f in found], np.int32) for k in range(3))
+        n_edges = len(self.graph.stacks[shape][1])
+        n_places = len(self.groups[self.group_keys[source]])
+        w, a, order = layout(edge, place, n_edges, n_places, shape, width)
+        targets = np.append(target, np.int32(n_items))[order]  # order is -1 where a product only pads
+        gate = common_gate([1.0 if i < 0 else self.gates[found[i][3]] for i in order], width)
+        blocks = (len(w), w.shape[1], a.shape[1])
+        product = Product(
+            source,
+            shape,
+            None if is_plain(w, n_edges) else w,
+            None if is_plain(a, n_places) else a,
+            blocks,
+            runs(targets, n_items),
+        )
+        return product, gate
+
+    def readouts(
+        self, active: list[dict[str, int]], kind: str
+    ) -> tuple[list[Readout], list[Any], Any, float]:
+        constant = sum(c.irreducible_loss for c in self.contexts)
+        found: dict[Any, list[tuple[int, Block, Any, Any, tuple[int, str]]]] = {}
+        for k, (c, here) in enumerate(zip(self.contexts, active, strict=True)):
+            for o, target in c.target_blocks.items():
+                if o in here:
+                    item = self.items[here[o]]
+                    width = (self.widths if c.mix_block is None else self.mixed_widths)[target.shape[0]]
+                    key = (item.group, width, c.mix_block is None, c.weight_block is None)
+                    row = (item.place, target, c.weight_block, c.mix_block, (k, o))
+                    found.setdefault(key, []).append(row)
+                else:
+                    constant += _loss_of_silence(target.array, c.weight, kind)
+        readouts, data = [], []
+        for (group, width, unmixed, unweighted), rows in found.items():
+            place = np.array([r[0] for r in rows], np.int32)
+            n_places = len(self.groups[self.group_keys[group]])
+            target, targets = distinct([r[1] for r in rows], width)
+            weight, weights = (None, None) if unweighted else distinct([r[2] for r in rows], width)
+            mix, mixes = (None, None) if unmixed else distinct([r[3] for r in rows], width)
+            if mixes is not None:
+                extra = self.group_keys[group][2] - mixes.shape[2]
+                mixes = np.pad(mixes, ((0, 0), (0, 0), (0, extra)))
+            item = None if is_plain(place, n_places) else place
+            readouts.append(Readout(group, item, target, weight, mix))
+            data.append({"target": targets, "weight": weights, "mix": mixes})
+        return readouts, data, [[r[4] for r in rows] for rows in found.values()], constant
+
+
+def _loss_of_silence(target: np.ndarray, weight: np.ndarray | None, kind: str) -> float:
+    """Loss of an output whose activity is zero whatever the weights."""
+    w = np.ones(len(target)) if weight is None else weight
+    if kind == "squared":
+        return 0.5 * float(w @ (target**2).sum(axis=1))
+    return float(w @ target.sum(axis=1)) * float(np.log(target.shape[1]))

@@ -1,0 +1,290 @@
+"""Predictions, loss, gradient, errors and activity of the network of a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.errors import InputError, known
+from neuralrace.network.compiler import compile_program
+from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
+from neuralrace.network.programs import check_task, on_device, program, run
+from neuralrace.task import Context, Task
+from neuralrace.task.blocks import Blocks
+from neuralrace.task.samples import check_gates, check_rows, common_length, gates_by_row
+
+
+def loss(task: Task, weights: Any, loss: str = "squared") -> Any:
+    """Mean loss over samples, summed over outputs.
+
+    Parameters
+    ----------
+    task : Task
+        Graph and data.
+    weights : dict of str to array_like
+        Weights of every edge `(target size, source size)` (diagonal edges and biases `(size,)`), all or none
+        with a leading axis of runs.
+    loss : {"squared", "cross_entropy"}
+        One half of the squared error, or the cross-entropy of the softmax of each output.
+
+    Returns
+    -------
+    float or ndarray, shape (runs,)
+        A JAX scalar under a JAX transformation of the weights, in their precision.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [1.0], [1.0])
+    >>> loss(task, {"x->h1": [[1.0]], "h1->y": [[0.0]]})
+    0.5
+    """
+    check_task(task, loss)
+    return run(Stack.loss, task, weights, loss, lambda: program(task, loss))
+
+
+_GRADIENT = jax.grad(Stack.loss, argnums=1)
+
+
+def gradient(task: Task, weights: Any, loss: str = "squared") -> dict[str, Any]:
+    """Gradient of the mean loss with respect to every weight.
+
+    Parameters
+    ----------
+    task : Task
+        Graph and data.
+    weights : dict of str to array_like
+        As in `loss`.
+    loss : {"squared", "cross_entropy"}
+        As in `loss`.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Shapes of the weights.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [1.0], [1.0])
+    >>> gradient(task, {"x->h1": [[2.0]], "h1->y": [[1.0]]})["h1->y"]
+    array([[2.]])
+    """
+    check_task(task, loss)
+    found = run(_GRADIENT, task, weights, loss, lambda: program(task, loss))
+    return task.graph.unflatten(found)
+
+
+def predict(task: Task, weights: Any) -> dict[str, Any]:
+    """Activity of every output for every sample.
+
+    Parameters
+    ----------
+    task : Task
+        Graph and samples.
+    weights : dict of str to array_like
+        As in `loss`.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Output -> `(n, size)`, with the leading axis of the weights; zeros where an output is gated off.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [1.0, 3.0], [1.0, 0.0])
+    >>> predict(task, {"x->h1": [[2.0]], "h1->y": [[1.0]]})["y"]
+    array([[2.],
+           [6.]])
+    """
+    check_task(task)
+    task.samples  # noqa: B018 - refuses a task that does not hold them
+    outputs = task.graph.outputs
+    made = program(task, "squared", "merged")
+    found = run(_read(made, task, outputs), task, weights, "squared", lambda: made)
+    return dict(zip(outputs, found, strict=True))
+
+
+def activity(task: Task, weights: Any, node: str, inputs: Any = None, gates: Any = None) -> Any:
+    """Activity of a node, after its gate and activation.
+
+    Parameters
+    ----------
+    task : Task
+        Graph and samples.
+    weights : dict of str to array_like
+        As in `loss`; JAX may trace them.
+    node : str
+        Any node; an input gives the input times its gate.
+    inputs : array_like or dict of str to array_like, optional
+        What to show to the network instead of the task's samples, as in `Task`; inputs that a dict leaves
+        out are off. A task without samples needs them.
+    gates : dict of str to array_like, optional
+        Gates for these inputs, as in `Task`; 1 where not given.
+
+    Returns
+    -------
+    ndarray, shape (..., n, size)
+        Rows in the order of the samples (context by context where the task holds them so), with the leading
+        axis of the weights; zeros where the node is gated off.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 2, 1]), [1.0, 3.0], [1.0, 0.0], gates={"h1": [1, 0]})
+    >>> weights = {"x->h1": [[2.0], [1.0]], "h1->y": [[1.0, 1.0]]}
+    >>> activity(task, weights, "h1")
+    array([[2., 1.],
+           [0., 0.]])
+    >>> activity(task, weights, "h1", inputs=[5.0])
+    array([[10.,  5.]])
+    """
+    if not isinstance(task, Task):
+        raise InputError(f"task must be a Task, got {type(task)}")
+    known("node", [node], task.graph.nodes, "node")
+    if inputs is not None:
+        made = on_device(compile_program(task.graph, [_shown(task, inputs, gates)]))
+    elif gates is not None:
+        raise InputError("gates must come with inputs; the task's samples have their own")
+    elif not task.sampled:
+        raise InputError("inputs must be given: this task was built from moments and holds no samples")
+    else:
+        made = program(task, "squared", "samples" if task.n_samples is None else "merged")
+    return run(_read(made, task, (node,)), task, weights, "squared", lambda: made)[0]
+
+
+def _shown(task: Task, inputs: Any, gates: Any) -> Context:
+    """Rows that are shown to the network, as one context."""
+    graph, blocks = task.graph, Blocks()
+    xs = check_rows("inputs", inputs, graph, graph.inputs, partial=True)
+    n = common_length({"inputs": xs})
+    gs = check_gates(graph, gates, n)
+    return Context(
+        gates_by_row(gs, n),
+        {x: blocks.add(v) for x, v in xs.items()},
+        {o: blocks.add(np.zeros((n, graph.nodes[o]))) for o in graph.outputs},
+        blocks.add(np.ones(n)) if graph.biases else None,
+        blocks.add(np.full(n, 1 / n)),
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Activities of nodes, rows of one context after the other: a static argument of compiled functions."""
+
+    places: tuple[tuple[tuple[int, int] | None, ...], ...]  # node, context -> group and place in it
+    sizes: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    def __call__(self, stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
+        found = stack.activities(flat, data)
+        return [
+            jnp.concatenate(
+                [
+                    jnp.zeros((n, size), flat.dtype) if at is None else found[at[0]][at[1], :n]
+                    for at, n in zip(places, self.rows, strict=True)
+                ]
+            )
+            for places, size in zip(self.places, self.sizes, strict=True)
+        ]
+
+
+def _read(made: Program, task: Task, nodes: tuple[str, ...]) -> _Reader:
+    places = tuple(tuple(here.get(n) for here in made.nodes) for n in nodes)
+    return _Reader(places, tuple(task.graph.nodes[n] for n in nodes), tuple(made.rows))
+
+
+def error_rate(task: Task, weights: Any) -> np.ndarray:
+    """Share of samples that are classified wrongly, in each context.
+
+    An output of several neurons is wrong where its largest neuron is not that of the target. An output of one
+    neuron is wrong where it lies on the other side of a threshold than its target: the midpoint of the least
+    and the greatest target of that output in the task (0 for targets of +-1, 0.5 for 0 and 1), or half the
+    target where all are equal.
+
+    Parameters
+    ----------
+    task : Task
+        Graph and samples.
+    weights : dict of str to array_like
+        As in `loss`.
+
+    Returns
+    -------
+    ndarray, shape (..., contexts)
+        With the leading axis of the weights. Where a context has several outputs, the mean over them; nan
+        where all are off.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1]), [1.0, 2.0, 3.0, 4.0], [1, 1, 1, -1])
+    >>> error_rate(task, {"x->y": [[1.0]]})
+    array([0.25])
+    """
+    check_task(task)
+    if not task.sampled:
+        raise InputError("task must be a Task that holds samples")
+    made = program(task, "squared", "samples")
+    thresholds = _thresholds(task)
+    middle = [np.array([thresholds.get(o, 0.0) for _, o in here]) for here in made.outputs]
+    with_middle = made._replace(data={**made.data, "thresholds": middle})
+    wrong = run(_wrong, task, weights, "squared", lambda: with_middle)
+    places = [c for here in made.outputs for c, _ in here]
+    found = np.concatenate([np.asarray(w) for w in wrong], axis=-1) if wrong else _nothing(task, weights)
+    total = np.zeros((*found.shape[:-1], task.n_contexts))
+    for k, c in enumerate(places):
+        total[..., c] += found[..., k]
+    with np.errstate(invalid="ignore"):
+        return total / np.bincount(places, minlength=task.n_contexts)
+
+
+def _nothing(task: Task, weights: Any) -> np.ndarray:
+    """No errors of no outputs, with the leading axis of the weights."""
+    return task.graph.flatten(task.graph.check_weights(weights))[..., :0]
+
+
+def _thresholds(task: Task) -> dict[str, float]:
+    """What separates the two classes of each output of one neuron."""
+    if "thresholds" not in task.programs:
+        ends: dict[str, tuple[float, float]] = {}
+        for c in task.sample_contexts:
+            for o, y in c.targets.items():
+                if y.shape[1] == 1 and len(y):
+                    least, most = ends.get(o, (np.inf, -np.inf))
+                    ends[o] = min(least, float(y.min())), max(most, float(y.max()))
+        task.programs["thresholds"] = {o: a / 2 + b / 2 if a < b else a / 2 for o, (a, b) in ends.items()}
+    return task.programs["thresholds"]
+
+
+def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
+    def missed(h: Any, y: Any, threshold: Any) -> Any:
+        if h.shape[-1] > 1:
+            return h.argmax(axis=-1) != y.argmax(axis=-1)
+        middle = threshold[:, None]
+        return jnp.sign(h[..., 0] - middle) != jnp.sign(y[..., 0] - middle)
+
+    def weighted(rows: Any) -> list[Any]:
+        outputs = zip(
+            stack.outputs(flat, rows), stack.readouts, rows["readouts"], rows["thresholds"], strict=True
+        )
+        found = []
+        for h, r, d, threshold in outputs:
+            weight = take(d["weight"], r.weight)
+            wrong = missed(h, take(d["target"], r.target), threshold)
+            found.append(jnp.stack([(wrong * weight).sum(axis=-1), weight.sum(axis=-1)]))
+        return found
+
+    sizes = {g["rows"].shape[1] for g in data["groups"] if "rows" in g}
+    if len(sizes) == 1:  # block by block: all samples at once may not fit
+        n = sizes.pop()
+        blocks = jax.lax.map(lambda one: weighted(some_rows(data, one[0], n, one[1])), row_blocks(n))
+        sums = [b.sum(axis=0) for b in blocks]
+    else:
+        sums = weighted(data)
+    return [wrong / total for wrong, total in sums]

@@ -1,0 +1,245 @@
+"""What runs: the network of a task as a few large array operations (theory section 3).
+
+Each node has one *item* per distinct way its activity can come about: the same edges, gates and upstream items.
+Items of equal level and shape are rows of one array, and the products that feed them are one batched matrix
+product.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.activations import ACTIVATIONS
+
+
+@dataclass(frozen=True)
+class Product:
+    """`weights[w] @ items[a]` for all pairs within a block; `w` (blocks, k) and `a` (blocks, j)."""
+
+    source: int  # group of the source items
+    shape: tuple[int, ...]  # (target size, source size), or (size,) for diagonal edges
+    w: np.ndarray | None  # None: all weights of that shape, in order
+    a: np.ndarray | None
+    blocks: tuple[int, int, int]  # blocks, k, j
+    target: np.ndarray | int | None  # item of each product; m: m in a row feed one item; None: one each
+
+
+@dataclass(frozen=True)
+class Group:
+    """Items of equal level, size, rows and activation."""
+
+    size: int
+    rows: int
+    items: int
+    activation: str | None
+    bias: np.ndarray | None  # which bias each item has
+    products: tuple[Product, ...]  # none for inputs
+
+
+@dataclass(frozen=True)
+class Readout:
+    """Outputs of one group that are compared with targets; None where an index is plain order."""
+
+    group: int
+    item: np.ndarray | None
+    target: np.ndarray | None
+    weight: np.ndarray | None
+    mix: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What is computed, without the numbers: a static argument of compiled functions."""
+
+    weights: tuple[tuple[tuple[int, ...], int], ...]  # shape and number, as they lie in the flat vector
+    groups: tuple[Group, ...]
+    readouts: tuple[Readout, ...]
+    digest: bytes = field(init=False)
+
+    def __post_init__(self):
+        content = pickle.dumps((self.weights, self.groups, self.readouts), protocol=4)
+        object.__setattr__(self, "digest", hashlib.blake2b(content, digest_size=16).digest())
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stack) and self.digest == other.digest
+
+    # -- what compiled functions call --------------------------------------------------------
+
+    def activities(self, flat: Any, data: Any) -> list[Any]:
+        """Activity of every group, `(items, rows, size)` each, from flat weights `(n_weights,)`."""
+        weights = self._weights(flat)
+        found: list[Any] = []
+        for group, d in zip(self.groups, data["groups"], strict=True):
+            if "rows" in d:
+                found.append(d["rows"])
+                continue
+            total = 0.0
+            for product, gate in zip(group.products, d["edge_gates"], strict=True):
+                out = _multiply(product, weights[product.shape], found[product.source])
+                total = total + _gather(out if gate is None else out * gate, product.target, group.items)
+            if group.bias is not None:
+                bias = take(weights[(group.size,)], group.bias)
+                total = total + bias[:, None, :] * d["ones"][:, :, None]
+            if group.activation:
+                total = ACTIVATIONS[group.activation](total)
+            found.append(total if d["gate"] is None else total * d["gate"])
+        return found
+
+    def _weights(self, flat: Any) -> dict[tuple[int, ...], Any]:
+        parts = jax.lax.split(flat, [n * prod(shape) for shape, n in self.weights])
+        return {shape: p.reshape(n, *shape) for (shape, n), p in zip(self.weights, parts, strict=True)}
+
+    def outputs(self, flat: Any, data: Any) -> list[Any]:
+        """Activity at each readout, `(outputs, rows, size)`."""
+        found = self.activities(flat, data)
+        return [_read(r, d, found) for r, d in zip(self.readouts, data["readouts"], strict=True)]
+
+    def loss(self, flat: Any, data: Any, kind: str = "squared") -> Any:
+        """Loss of flat weights `(n_weights,)`."""
+        found, total = self.activities(flat, data), jnp.asarray(data["constant"])
+        for r, d in zip(self.readouts, data["readouts"], strict=True):
+            product = self._bulky(r, d, data["groups"][r.group], kind)
+            if product is not None:
+                weights = self._weights(flat)[product.shape]
+                total = total + _blockwise(product, weights, found[product.source], r.target, d["target"])
+                continue
+            h, y = _read(r, d, found), take(d["target"], r.target)
+            if kind == "squared":
+                each = 0.5 * jnp.sum((y - h) ** 2, axis=-1)
+            else:
+                each = -jnp.sum(y * jax.nn.log_softmax(h), axis=-1)
+            total = total + jnp.sum(each if d["weight"] is None else each * take(d["weight"], r.weight))
+        return total
+
+    def _bulky(self, r: Readout, d: Any, numbers: Any, kind: str) -> Product | None:
+        """The one product that makes these outputs, where they are too large to hold all at once."""
+        group = self.groups[r.group]
+        plain = (
+            kind == "squared"
+            and len(group.products) == 1
+            and group.activation is None
+            and group.bias is None
+            and numbers["gate"] is None
+            and numbers["edge_gates"] == [None]
+            and r.item is None
+            and d["mix"] is None
+            and d["weight"] is None
+        )
+        p = group.products[0] if plain else None
+        large = group.items * group.rows * group.size >= _BULK
+        fits = p is not None and len(p.shape) == 2 and p.target is None and p.blocks[2] == 1
+        return p if fits and large else None
+
+
+_BULK = 4_000_000  # numbers: 32 MB
+
+
+def _read(r: Readout, d: Any, found: list[Any]) -> Any:
+    h = take(found[r.group], r.item)
+    return h if d["mix"] is None else jnp.einsum("nrm,nms->nrs", take(d["mix"], r.mix), h)
+
+
+def _blockwise(p: Product, weights: Any, items: Any, index: np.ndarray | None, targets: Any) -> Any:
+    """Squared loss of the outputs of one product, block by block, so that they never exist together."""
+    n, k, _ = p.blocks
+    t, s = p.shape
+    index = np.arange(n * k, dtype=np.int32) if index is None else index
+    w = take(weights, p.w).reshape(n, k * t, s)
+    a = take(items, p.a).reshape(n, -1, s)
+    return _block_loss(a, w, targets, index.reshape(n, k))
+
+
+@jax.custom_vjp
+def _block_loss(a: Any, w: Any, targets: Any, index: Any) -> Any:
+    return jnp.sum(jax.lax.map(lambda b: 0.5 * jnp.sum(_block_error(b, targets) ** 2), (a, w, index)))
+
+
+def _block_error(block: Any, targets: Any) -> Any:
+    a, w, index = block
+    y = take(targets, index)  # (k, rows, t)
+    return a @ w.T - jnp.moveaxis(y, 0, 1).reshape(a.shape[0], -1)
+
+
+def _block_forward(a: Any, w: Any, targets: Any, index: Any) -> Any:
+    def one(block: Any) -> Any:
+        error = _block_error(block, targets)
+        return 0.5 * jnp.sum(error**2), error @ block[1], error.T @ block[0]
+
+    losses, da, dw = jax.lax.map(one, (a, w, index))
+    return jnp.sum(losses), (da, dw)
+
+
+def _block_backward(saved: Any, g: Any) -> Any:
+    return g * saved[0], g * saved[1], None, None
+
+
+_block_loss.defvjp(_block_forward, _block_backward)
+
+
+class Program(NamedTuple):
+    """What is computed, and the numbers it runs on."""
+
+    stack: Stack
+    data: Any
+    outputs: list[list[tuple[int, str]]]  # context and output of each row of each readout
+    nodes: list[dict[str, tuple[int, int]]]  # of each context: group and place of each active node
+    rows: list[int]  # of each context
+
+
+def some_rows(data: Any, index: Any, n: int, weight: Any) -> Any:
+    """Numbers of a program of samples with `n` rows, for the rows `index`; their weights times `weight`."""
+
+    def chosen(v: Any) -> Any:
+        return jnp.take(v, index, axis=1) if jnp.ndim(v) > 1 and v.shape[1] == n else v
+
+    part = jax.tree.map(chosen, data)
+    return {**part, "readouts": [{**r, "weight": r["weight"] * weight} for r in part["readouts"]]}
+
+
+def row_blocks(n: int, size: int = 512) -> tuple[np.ndarray, np.ndarray]:
+    """All `n` rows in blocks of equal size, and weights that are 0 where a block only repeats row 0."""
+    size = min(n, size)
+    index = np.arange(-(-n // size) * size).reshape(-1, size)
+    return np.where(index < n, index, 0), np.where(index < n, 1.0, 0.0)
+
+
+def take(values: Any, index: np.ndarray | None) -> Any:
+    """Some of the values; all where the index is None."""
+    if index is None:
+        return values
+    return jnp.asarray(values).at[index].get(mode="promise_in_bounds")
+
+
+def _multiply(p: Product, weights: Any, items: Any) -> Any:
+    n, k, j = p.blocks
+    rows = items.shape[1]
+    if len(p.shape) == 1:
+        w, a = take(weights, p.w).reshape(n, k, 1, 1, -1), take(items, p.a).reshape(n, 1, j, rows, -1)
+        return (w * a).reshape(n * k * j, rows, -1)
+    t, s = p.shape
+    w = take(weights, p.w).reshape(n, k * t, s)
+    a = take(items, p.a).reshape(n, j * rows, s)
+    out = jnp.einsum("bcs,bts->bct", a, w)
+    if k == 1:
+        return out.reshape(n * j, rows, t)
+    return jnp.moveaxis(out.reshape(n, j, rows, k, t), 3, 1).reshape(n * k * j, rows, t)
+
+
+def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
+    """Sum products into the items they feed; products that only pad have target `items`."""
+    if target is None:
+        return out
+    if isinstance(target, int):
+        return out.reshape(items, target, *out.shape[1:]).sum(axis=1)
+    return jax.ops.segment_sum(out, target, num_segments=items + 1)[:items]

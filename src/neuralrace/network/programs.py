@@ -1,0 +1,115 @@
+"""Programs of a task, made once and kept; checks and precision of what runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.errors import InputError, array, choice
+from neuralrace.network.compiler import compile_program
+from neuralrace.network.maps import shared_maps
+from neuralrace.network.plan import Program, Stack
+from neuralrace.task import Task
+
+LOSSES = ("squared", "cross_entropy")
+
+
+def program(task: Task, kind: str, mode: str | None = None) -> Program:
+    """The network of a task with its numbers as float64 JAX arrays, made once per task.
+
+    `mode` is moments, samples or merged (every sample a row with its own gates); by default moments
+    where they say all, which is for linear networks with squared error.
+    """
+    mode = mode or ("moments" if is_linear(task, kind) else "samples")
+    if (mode, kind) not in task.programs:
+        if mode == "moments":
+            contexts = shared_maps(task.graph, task.moment_contexts)
+        else:
+            contexts = task.sample_contexts if mode == "samples" else [task.merged_context]
+        task.programs[mode, kind] = on_device(compile_program(task.graph, contexts, kind))
+    return task.programs[mode, kind]
+
+
+def on_device(made: Program) -> Program:
+    """A program with its numbers as float64 JAX arrays."""
+    with precision(np.float64), jax.ensure_compile_time_eval():
+        return made._replace(data=jax.device_put(made.data))
+
+
+def is_linear(task: Task, kind: str) -> bool:
+    """Whether moments say all that this network sees."""
+    return task.graph.is_linear and kind == "squared"
+
+
+def precision(dtype: Any) -> Any:
+    """Context manager under which JAX computes in float64, unless `dtype` is single precision."""
+    return jax.enable_x64(np.dtype(dtype) == np.float64)
+
+
+def cast(data: Any, dtype: Any) -> Any:
+    """The numbers of a program in another precision, as NumPy arrays."""
+    return jax.tree.map(lambda v: np.asarray(v, dtype), data)
+
+
+def check(task: Any, weights: Any, kind: str = "squared") -> dict[str, np.ndarray]:
+    """Refuse what cannot be computed; the weights as arrays."""
+    check_task(task, kind)
+    return task.graph.check_weights(weights)
+
+
+def check_task(task: Any, kind: str = "squared") -> None:
+    """Refuse a task without the samples that its network needs, and an unknown loss."""
+    if not isinstance(task, Task):
+        raise InputError(f"task must be a Task, got {type(task)}")
+    choice("loss", kind, LOSSES)
+    if not is_linear(task, kind) and not task.sampled:
+        raise InputError("this task was built from moments and holds no samples, which this network needs")
+
+
+def run(
+    function: Callable[..., Any], task: Task, weights: Any, kind: str, made: Callable[[], Program]
+) -> Any:
+    """`function(stack, flat weights, numbers, kind)` on the program that `made` gives.
+
+    NumPy float64 comes back; under a JAX transformation of the weights, JAX arrays in their precision.
+    """
+    if _traced(weights):
+        flat = task.graph.flatten(_check_traced(task, weights), jnp)
+        found = made()
+        data = cast(found.data, flat.dtype)
+        one = lambda w: function(found.stack, w, data, kind)  # noqa: E731
+        return jax.vmap(one)(flat) if flat.ndim == 2 else one(flat)
+    flat = task.graph.flatten(task.graph.check_weights(weights))
+    found = made()
+    with precision(np.float64):
+        values = _compiled(function, found.stack, kind, flat.ndim == 2, jnp.asarray(flat), found.data)
+    return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), values)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _compiled(function: Any, stack: Stack, kind: str, many: bool, flat: Any, data: Any) -> Any:
+    one = lambda w: function(stack, w, data, kind)  # noqa: E731
+    return jax.vmap(one)(flat) if many else one(flat)
+
+
+def _traced(weights: Any) -> bool:
+    return isinstance(weights, Mapping) and any(isinstance(w, jax.core.Tracer) for w in weights.values())
+
+
+def _check_traced(task: Task, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Weights of a JAX transformation: names, shapes and types are known, values are not."""
+
+    def checked(name: str, w: Any) -> Any:
+        if not isinstance(w, jax.core.Tracer):
+            return jnp.asarray(array(name, w))
+        if not jnp.issubdtype(w.dtype, jnp.floating):
+            raise InputError(f"{name} must hold real numbers as floats under JAX, got {w.dtype}")
+        return w
+
+    return task.graph.check_weights(weights, checked)

@@ -1,0 +1,382 @@
+"""The task: a graph with its data.
+
+Inside a context a linear network sees its samples only through second moments. The moments are kept as
+*pseudo-samples*: rows X, Y with `X^T X = Sxx`, `Y^T X = Syx`, never more rows than inputs, plus the part of the
+loss that no weights can remove. Training on them is training on all samples, so one forward pass serves moments
+and samples alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError
+from neuralrace.graph import Graph
+from neuralrace.task.accumulate import Accumulator
+from neuralrace.task.blocks import ArrayInterner, Blocks
+from neuralrace.task.context import Context, is_open
+from neuralrace.task.given import given_contexts
+from neuralrace.task.samples import Samples, check_samples, gates_by_row
+
+
+class Task:
+    """A graph with data: inputs, targets and gates per sample.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network.
+    inputs, targets : dict of str to array_like, or array_like
+        Samples of each input and output node, `(n, size)`; `(n,)` is one column. Bare arrays where there is
+        one input or output.
+    gates : dict of str to array_like, optional
+        Gates of nodes and edges, `(n,)`, for nodes also `(n, size)`, or a number for all samples. A gate on
+        an input multiplies that input, on an output that output; 1 where not given.
+    sample_weight : array_like, optional
+        Relative weights of the samples, `(n,)`; they are divided by their sum. Equal if not given.
+
+    Examples
+    --------
+    >>> g = Graph.chain([2, 4, 1])
+    >>> task = Task(g, inputs=[[1, 0], [0, 1]], targets=[1, -1], gates={"h1": [1, 0]})
+    >>> task.n_contexts
+    2
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Any,
+        targets: Any,
+        gates: Mapping[str, Any] | None = None,
+        sample_weight: Any = None,
+    ):
+        self.graph = _check_graph(graph)
+        self._samples: Samples | None = check_samples(graph, inputs, targets, gates, sample_weight)
+        self._contexts: list[Context] | None = None
+
+    @classmethod
+    def from_batches(cls, graph: Graph, batches: Iterable[Any]) -> Task:
+        """A task whose samples arrive in batches and are never held together.
+
+        Memory does not grow with the number of samples. Only moments are kept, so the network must be linear.
+
+        Parameters
+        ----------
+        graph : Graph
+            The network.
+        batches : iterable of tuple
+            Each `(inputs, targets)`, `(inputs, targets, gates)` or `(inputs, targets, gates, sample_weight)`,
+            as in `Task`. An input or output that a batch leaves out is off in it.
+
+        Returns
+        -------
+        Task
+
+        Examples
+        --------
+        >>> batches = (([[1.0, k]], [[k]]) for k in range(5))
+        >>> Task.from_batches(Graph.chain([2, 3, 1]), batches).n_contexts
+        1
+        """
+        moments = Accumulator(_check_graph(graph))
+        if isinstance(batches, (str, bytes, Mapping)) or not isinstance(batches, Iterable):
+            raise InputError(f"batches must be an iterable of batches, got {type(batches)}")
+        for k, batch in enumerate(batches):
+            if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 4:
+                raise InputError(
+                    f"batches[{k}] must be (inputs, targets, gates, sample_weight), got {type(batch)}"
+                )
+            try:
+                moments.add(check_samples(graph, *batch, partial=True))
+            except InputError as error:
+                raise InputError(f"batches[{k}]: {error}") from error
+        return cls.from_contexts(graph, moments.finish())
+
+    @classmethod
+    def from_moments(cls, graph: Graph, contexts: Iterable[Mapping[str, Any]]) -> Task:
+        """A task given by population moments, context by context.
+
+        Moments left out are zero, and inputs and outputs that no moment names are off. Graphs with biases
+        need means, hence samples.
+
+        Parameters
+        ----------
+        graph : Graph
+            The network, linear and without biases.
+        contexts : iterable of dict
+            Each with some of these keys; bare arrays where there is one input and one output.
+
+            - ``sxx``: input or pair of inputs -> `<x x'^T>`, `(size, size')`
+            - ``syx``: (output, input) -> `<y x^T>`, `(output size, input size)`
+            - ``syy``: output -> `<|y|^2>`, a number; if left out, the least that agrees with the others:
+              targets without noise
+            - ``gates``: node or edge -> number or, for nodes, `(size,)`
+            - ``default_gate``: of hidden nodes without a gate (1)
+            - ``probability``: multiplies the context's moments (1)
+
+        Returns
+        -------
+        Task
+
+        Examples
+        --------
+        >>> moments = {"sxx": [[1, 0], [0, 1]], "syx": [[1.0, 0.5]]}
+        >>> Task.from_moments(Graph.chain([2, 3, 1]), [moments]).syx(["x->h1", "h1->y"])
+        array([[1. , 0.5]])
+        """
+        if _check_graph(graph).biases:
+            raise InputError("graph must have no biases for from_moments: biases also see the means")
+        if isinstance(contexts, (str, bytes, Mapping)) or not isinstance(contexts, Iterable):
+            raise InputError(f"contexts must be a list of dicts, got {type(contexts)}")
+        return cls.from_contexts(graph, given_contexts(graph, contexts))
+
+    @classmethod
+    def from_contexts(cls, graph: Graph, contexts: Sequence[Context]) -> Task:
+        """A task whose contexts are already at hand: pseudo-samples, or samples if they have weights.
+
+        Contexts hold their data as blocks (`ArrayInterner`, `Blocks`), so that many contexts with the same
+        inputs need little memory.
+
+        Parameters
+        ----------
+        graph : Graph
+            The network.
+        contexts : sequence of Context
+            At least one.
+
+        Returns
+        -------
+        Task
+        """
+        _check_graph(graph)
+        if not isinstance(contexts, (list, tuple)) or not all(isinstance(c, Context) for c in contexts):
+            raise InputError(f"contexts must be a list of Context, got {type(contexts)}")
+        if not contexts:
+            raise InputError("a task needs at least one context, got none")
+        task = cls.__new__(cls)
+        task.graph, task._samples, task._contexts = graph, None, list(contexts)
+        return task
+
+    def __repr__(self) -> str:
+        return f"Task({self._held()}, {self.n_contexts} contexts, {self.graph!r})"
+
+    def _held(self) -> str:
+        """What the task holds, in words."""
+        if self._samples is not None:
+            return f"{self._samples.n} samples"
+        return "samples by context" if self.sampled else "moments"
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of distinct gate patterns."""
+        return len(self.samples.patterns if self._contexts is None else self._contexts)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether samples are at hand, not only moments."""
+        return self._contexts is None or self._contexts[0].weight_block is not None
+
+    @property
+    def n_samples(self) -> int | None:
+        """Number of samples; None where they are not held as one list."""
+        return None if self._samples is None else self._samples.n
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs `(n, size)` and targets `(n, size)` where there is one input and one output."""
+        s = self.samples
+        if len(s.inputs) != 1 or len(s.targets) != 1:
+            raise InputError("arrays needs a graph with one input and one output")
+        return next(iter(s.inputs.values())), next(iter(s.targets.values()))
+
+    @property
+    def samples(self) -> Samples:
+        """The samples with their gates and weights."""
+        if self._samples is None:
+            if self.sampled:
+                raise InputError("this task holds its samples context by context, not as one list")
+            raise InputError("this task was built from moments and holds no samples")
+        return self._samples
+
+    def on(self, graph: Graph) -> Task:
+        """The same data and gates on a graph that differs in hidden sizes or activations only.
+
+        Parameters
+        ----------
+        graph : Graph
+            With the same edges and biases, and the same sizes of inputs and outputs.
+
+        Returns
+        -------
+        Task
+
+        Examples
+        --------
+        >>> task = Task(Graph.chain([2, 4, 1]), [[1, 0], [0, 1]], [1, -1])
+        >>> task.on(Graph.chain([2, 8, 1])).graph.nodes["h1"]
+        8
+        """
+        own = self.graph
+        if _check_graph(graph).edges != own.edges or graph.biases != own.biases:
+            raise InputError("graph must have the same edges and biases as the task's own")
+        for n in (*own.inputs, *own.outputs):
+            if graph.nodes[n] != own.nodes[n]:
+                raise InputError(
+                    f"graph must keep the size {own.nodes[n]} of {n!r}, an input or output, got {graph.nodes[n]}"
+                )
+        self._check_neuron_gates(graph)
+        task = Task.__new__(Task)
+        task.graph, task._samples, task._contexts = graph, self._samples, self._contexts
+        task.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_contexts")})
+        return task
+
+    def _check_neuron_gates(self, graph: Graph) -> None:
+        """Gates of single neurons must still fit their node."""
+        tables = [c.gates for c in self._contexts] if self._samples is None else [self._samples.gates]  # type: ignore[union-attr]
+        for gates in tables:
+            for n, g in gates.items():
+                size = np.shape(g)[-1:] if np.ndim(g) > (self._samples is not None) else ()
+                if size and n in graph.nodes and size != (graph.nodes[n],):
+                    raise InputError(
+                        f"graph must keep the size of {n!r}, whose neurons have gates of their own"
+                    )
+
+    @cached_property
+    def programs(self) -> dict[Any, Any]:
+        """What has been prepared for computing with this task."""
+        return {}
+
+    # -- the data as contexts ----------------------------------------------------------------
+
+    @cached_property
+    def moment_contexts(self) -> list[Context]:
+        """Contexts of pseudo-samples: all that a linear network with squared error sees."""
+        if self._contexts is not None and not self.sampled:
+            return self._contexts
+        moments = Accumulator(self.graph)
+        if self._contexts is None:
+            moments.add(self.samples)
+        for c in self._contexts or ():
+            moments.add(Samples(c.inputs, c.targets, c.gates, np.asarray(c.weight)))
+        return moments.finish()
+
+    @cached_property
+    def sample_contexts(self) -> list[Context]:
+        """Contexts of the samples themselves."""
+        if self._contexts is not None and self.sampled:
+            return self._contexts
+        s, share = self.samples, self.samples.share
+        inputs, targets = ArrayInterner(), ArrayInterner()
+        contexts = []
+        for gates, index in s.patterns:
+            contexts.append(
+                Context(
+                    gates,
+                    {x: inputs(v[index]) for x, v in s.inputs.items() if is_open(gates.get(x, 1.0))},
+                    {y: targets(v[index]) for y, v in s.targets.items()},
+                    inputs(np.ones(s.n)[index]) if self.graph.biases else None,
+                    targets(share[index]),
+                )
+            )
+        inputs.blocks.consolidate()
+        targets.blocks.consolidate()
+        return contexts
+
+    @cached_property
+    def merged_context(self) -> Context:
+        """All samples in their order as one context, each row with its own gates."""
+        s, blocks = self.samples, Blocks()
+        return Context(
+            gates_by_row(s.gates, s.n),
+            {x: blocks.add(v) for x, v in s.inputs.items()},
+            {y: blocks.add(v) for y, v in s.targets.items()},
+            blocks.add(np.ones(s.n)) if self.graph.biases else None,
+            blocks.add(s.share),
+        )
+
+    # -- path statistics ---------------------------------------------------------------------
+
+    def syx(self, path: Sequence[str]) -> np.ndarray:
+        """Input-output correlation of a path, `Sigma^yx(p) = <g_p y x^T>` (neural_race Eq. 5).
+
+        Parameters
+        ----------
+        path : sequence of str
+            Edges that follow one another from an input to an output.
+
+        Returns
+        -------
+        ndarray, shape (output size, input size)
+            Weighted mean over samples.
+
+        Examples
+        --------
+        >>> task = Task(Graph.chain([2, 4, 1]), [[1, 0], [0, 1]], [1, -1])
+        >>> task.syx(["x->h1", "h1->y"])
+        array([[ 0.5, -0.5]])
+        """
+        path = self.graph.check_path("path", path)
+        x, y = self.graph.edges[path[0]][0], self.graph.edges[path[-1]][1]
+        total = np.zeros((self.graph.nodes[y], self.graph.nodes[x]))
+        for c in self.moment_contexts:
+            g = self._path_gate(c, path)
+            if g and y in c.target_blocks:
+                total += g * (c.targets[y].T @ c.inputs[x])
+        return total
+
+    def sxx(self, path_j: Sequence[str], path_p: Sequence[str]) -> np.ndarray:
+        """Input correlation of two paths, `Sigma^x(j, p) = <g_j x_j x_p^T g_p>` (neural_race Eq. 6).
+
+        Parameters
+        ----------
+        path_j, path_p : sequence of str
+            Edges that follow one another from an input to an output, the same output for both.
+
+        Returns
+        -------
+        ndarray, shape (size of input of path_j, size of input of path_p)
+            Weighted mean over samples.
+
+        Examples
+        --------
+        >>> task = Task(Graph.chain([2, 4, 1]), [[1, 0], [0, 1]], [1, -1])
+        >>> path = ["x->h1", "h1->y"]
+        >>> task.sxx(path, path)
+        array([[0.5, 0. ],
+               [0. , 0.5]])
+        """
+        j, p = self.graph.check_path("path_j", path_j), self.graph.check_path("path_p", path_p)
+        if self.graph.edges[j[-1]][1] != self.graph.edges[p[-1]][1]:
+            raise InputError(f"path_j and path_p must end at the same output, got {j} and {p}")
+        xj, xp = self.graph.edges[j[0]][0], self.graph.edges[p[0]][0]
+        total = np.zeros((self.graph.nodes[xj], self.graph.nodes[xp]))
+        for c in self.moment_contexts:
+            g = self._path_gate(c, j) * self._path_gate(c, p)
+            if g:
+                total += g * (c.inputs[xj].T @ c.inputs[xp])
+        return total
+
+    def _path_gate(self, context: Context, path: tuple[str, ...]) -> float:
+        source, output = self.graph.edges[path[0]][0], self.graph.edges[path[-1]][1]
+        if source not in context.input_blocks or output not in context.target_blocks:
+            return 0.0
+        g = context.gate(source)
+        for edge in path:
+            node = self.graph.edges[edge][1]
+            g = g * context.gate(edge) * context.gate(node)
+            if np.ndim(g):
+                raise InputError(
+                    f"path statistics need scalar gates; {node!r} or {source!r} has one per neuron"
+                )
+        return float(g)
+
+
+def _check_graph(graph: Any) -> Graph:
+    if not isinstance(graph, Graph):
+        raise InputError(f"graph must be a Graph, got {type(graph)}")
+    return graph
