@@ -355,12 +355,7 @@ def _values(path: Path, table: Any) -> np.ndarray:
         raise InputError(f"{path} holds no numbers")
     found = np.empty(table.shape)
     for k, (line, cells) in enumerate(zip(table.index, table.to_numpy(object), strict=True)):
-        given = [c for c in cells if isinstance(c, str)]  # cells that a line does not have are nan
-        if len(given) != len(cells):
-            raise InputError(
-                f"{path}, line {line}: must have {len(cells)} columns as the others, got {len(given)}"
-            )
-        for j, cell in enumerate(given):
+        for j, cell in enumerate(cells):
             value = _cell(cell)
             if value is None or not np.isfinite(value):
                 raise InputError(f"{path}, line {line}: column {j + 1} must be a number, got {cell!r}")
