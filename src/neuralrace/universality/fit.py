@@ -125,20 +125,24 @@ def fit(
     out = max(series[:, 1].max(), dy**2, np.abs(series[:, 2]).max())
     unit, target = np.array([high, out, out, out])[: series.shape[1]], dy / np.sqrt(out)
     theta, residual, jacobian = best_fit((t - t[0]) / span, series / unit, target)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         width = _quantile(level, residual.size - len(theta)) * _deviation(residual, jacobian)
     units = {"rate_h": (0, out * dx**2 / high), "rate_y": (1, high), "rate_mean": (6, 1.0)}
     names = list(units)[: 2 if loss is None else 3]
-    rates = {name: float(np.exp(theta[units[name][0]]) / span / units[name][1]) for name in names}
+    with np.errstate(all="ignore"):
+        rates = {name: float(np.exp(theta[units[name][0]]) / span / units[name][1]) for name in names}
     widths = {name: float(width[units[name][0]]) for name in names}
     problems = tuple(p for n in names[:2] if (p := _problem(n, rates[n], widths[n], level)))
     if strict and problems:
         raise InputError(problems[0])
+    start = _state(theta, target) * unit[:3]
+    if not (np.isfinite(start).all() and all(0 < r < np.inf for r in rates.values())):
+        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
     errors = np.sqrt((residual**2).sum(0))
     return Fit(
         **rates,
         **{f"{n}_interval": _interval(rates[n], widths[n]) for n in names},
-        start=State(*(_state(theta, target) * unit[:3]).tolist()),
+        start=State(*start.tolist()),
         error=float(np.sqrt((errors**2).mean())),
         errors=tuple(errors.tolist()),
         dx=dx,
@@ -168,9 +172,10 @@ def _interval(value: float, width: float) -> Interval | None:
 
 def _state(theta: np.ndarray, target: float) -> np.ndarray:
     """dh2, dy2 and w at the first time."""
-    r, along, across, a, b = initial_state(theta, target, np)
-    y = r**2 * (along**2 + across) / (a * b)
-    state = np.array([r**2 / b, y, y - r * along * target / np.sqrt(a * b)])
+    with np.errstate(all="ignore"):
+        r, along, across, a, b = initial_state(theta, target, np)
+        y = r**2 * (along**2 + across) / (a * b)
+        state = np.array([r**2 / b, y, y - r * along * target / np.sqrt(a * b)])
     return np.maximum(state, [np.finfo(float).tiny, 0, -np.inf])
 
 
@@ -212,9 +217,10 @@ def _deviation(residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     later = np.clip(later, 0, 1 - 1 / n)
     bread = np.einsum("njp,njq->pq", jacobian, jacobian)
     size = np.sqrt(np.maximum(np.diag(bread), 1e-300))
+    unseen = np.diag(bread) <= 1e-300  # nothing depends on these, so that they may be anything
     inverse = np.linalg.pinv(bread / size / size[:, None], rcond=1e-12, hermitian=True) / size / size[:, None]
     meat = np.einsum("njp,njq,j->pq", jacobian, jacobian, variance * (1 + later) / (1 - later))
-    return np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0))
+    return np.where(unseen, np.inf, np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0)))
 
 
 def _quantile(level: float, freedom: int) -> float:
