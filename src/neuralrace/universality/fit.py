@@ -127,28 +127,31 @@ def fit(
     theta, residual, jacobian = best_fit((t - t[0]) / span, series / unit, target)
     with np.errstate(all="ignore"):
         width = _quantile(level, residual.size - len(theta)) * _deviation(residual, jacobian)
-    units = {"rate_h": (0, out * dx**2 / high), "rate_y": (1, high), "rate_mean": (6, 1.0)}
-    names = list(units)[: 2 if loss is None else 3]
-    with np.errstate(all="ignore"):
-        rates = {name: float(np.exp(theta[units[name][0]]) / span / units[name][1]) for name in names}
-    widths = {name: float(width[units[name][0]]) for name in names}
-    problems = tuple(p for n in names[:2] if (p := _problem(n, rates[n], widths[n], level)))
+        speed = np.exp(theta) / span
+    rate_h, rate_y = float(speed[0] * high / out / dx**2), float(speed[1] / high)
+    start = _state(theta, target) * unit[:3]
+    found = (("rate_h", rate_h, width[0]), ("rate_y", rate_y, width[1]))
+    problems = tuple(p for given in found if (p := _problem(*given, level)))
     if strict and problems:
         raise InputError(problems[0])
-    start = _state(theta, target) * unit[:3]
-    if not (np.isfinite(start).all() and all(0 < r < np.inf for r in rates.values())):
+    if not (np.isfinite(start).all() and 0 < rate_h < np.inf and 0 < rate_y < np.inf):
         raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
     errors = np.sqrt((residual**2).sum(0))
+    both = loss is not None
     return Fit(
-        **rates,
-        **{f"{n}_interval": _interval(rates[n], widths[n]) for n in names},
-        start=State(*start.tolist()),
+        rate_h,
+        rate_y,
+        _interval(rate_h, width[0]),
+        _interval(rate_y, width[1]),
+        State(*start.tolist()),
         error=float(np.sqrt((errors**2).mean())),
         errors=tuple(errors.tolist()),
         dx=dx,
         dy=dy,
         t0=float(t[0]),
-        offset=None if loss is None else float(np.exp(theta[5]) * np.sqrt(out)),
+        rate_mean=float(speed[6]) if both else None,
+        rate_mean_interval=_interval(float(speed[6]), width[6]) if both else None,
+        offset=float(np.exp(theta[5]) * np.sqrt(out)) if both else None,
         problems=problems,
     )
 
