@@ -59,8 +59,10 @@ def number(name: str, value: Any, *, above: float | None = None, least: float | 
         raise InputError(f"{name} must be a number, got {short(value)}")
     try:
         out = float(value)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a number, got {short(value)}") from error
+    except OverflowError as error:
+        raise InputError(f"{name} must be finite, but is too large for a float") from error
     if not math.isfinite(out):
         raise InputError(f"{name} must be finite, got {out}")
     if above is not None and out <= above:

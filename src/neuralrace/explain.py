@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +13,7 @@ import numpy as np
 from neuralrace import init, plot
 from neuralrace.description import Description, read_description
 from neuralrace.dynamics import flow
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
 from neuralrace.files import writable, write_text
 from neuralrace.graph import Graph
@@ -22,7 +21,6 @@ from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, reduce
 from neuralrace.reduction.family import Strengths
 from neuralrace.reduction.reduction import Solution
-from neuralrace.dynamics.trajectory import Trajectory
 
 LEARNED = 1e-3  # of the loss that can be learned, what may be left at a chosen end
 MOST_DOUBLINGS = 40
@@ -362,6 +360,8 @@ def _latex(x: Explanation) -> str:
 
 def _table(x: Explanation) -> str:
     """Columns t, losses of theory and flow, and strengths of each class and mode; of each seed."""
+    import pandas  # takes a quarter of a second
+
     n, many = x.reached, x.theory.loss.ndim == 2
     columns: dict[str, np.ndarray] = {"t": x.theory.t}
     for name, losses in (("theory", x.theory.loss), ("flow", x.flow.loss)):
@@ -372,11 +372,8 @@ def _table(x: Explanation) -> str:
         for c in range(run.shape[-1]):
             for m in range(run.shape[-2]):
                 columns[f"B{c + 1} mode {m + 1}{f' seed {k}' if many else ''}"] = run[:, m, c]
-    text = io.StringIO()
-    write = csv.writer(text, lineterminator="\n")
-    write.writerow(columns)
-    write.writerows(zip(*(v[:n].tolist() for v in columns.values()), strict=True))
-    return text.getvalue()
+    table = pandas.DataFrame({name: values[:n] for name, values in columns.items()})
+    return table.to_csv(index=False, na_rep="nan", lineterminator="\n")
 
 
 def _figure(x: Explanation) -> Any:

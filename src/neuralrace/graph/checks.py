@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import GraphError, choice, known, listable, short
-
-ACTIVATIONS = ("linear", "relu", "leaky_relu", "elu", "tanh", "swish")
 
 
 def check_name(where: str, name: Any) -> str:
