@@ -90,7 +90,7 @@ def sequence(seed: int, p: Continual) -> dict[str, Any]:
     w = {e: np.stack(v) for e, v in zip(p.graph.edges, zip(*starts, strict=True), strict=True)}
     white, maps = np.sqrt(p.size) * np.eye(p.size), []
     for target in syx:
-        run = nr.flow(nr.Task(p.graph, white, white @ target.T), w, save=t, rtol=1e-11, atol=1e-13)
+        run = nr.flow(nr.Task(p.graph, white, white @ target.T), w, save=t, method=nr.Adaptive(1e-11, 1e-13))
         w = {e: v[:, -1] for e, v in run.weights.items()}
         maps.append(run.weights["h1->y"] @ run.weights["x->h1"])
     w1, w2 = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later

@@ -97,15 +97,12 @@ def _relu(p: Depth, hidden: list[int], std: float, epochs: int, record: Any) -> 
     return {"epoch": net.steps, "loss": net.loss, **net.trajectory.recorded}
 
 
-def relu_state(w: dict[str, Any]) -> dict[str, Any]:
+def relu_state(state: nr.State) -> dict[str, Any]:
     """Gates of both layers, each unit counted by its size: norm of its weights in times norm out."""
-    w1, w2, w3 = (w[e] for e in ("x->h1", "h1->h2", "h2->y"))
-    x = data()[0].astype(w1.dtype)
-    a1 = x @ w1.T
-    g1 = a1 > 0
-    a2 = (a1 * g1) @ w2.T
-    g2 = a2 > 0
-    y = (a2 * g2) @ w3.T
+    w1, w2, w3 = (state.weights[e] for e in ("x->h1", "h1->h2", "h2->y"))
+    h1, y = state.activity("h1"), state.activity("y")
+    g1, g2 = h1 > 0, state.activity("h2") > 0
+    cut = data()[0].astype(w1.dtype) @ w1.T - h1  # what the first layer rectifies away
     first, second = _share(w1, w2), _share(w2, w3)
     by_context = g2.reshape(CONTEXTS, -1, len(w2)).mean(axis=1)
     pattern = (2 ** np.arange(CONTEXTS)) @ (by_context > 0.5)
@@ -115,7 +112,7 @@ def relu_state(w: dict[str, Any]) -> dict[str, Any]:
         "far": _far(y),
         "open": g1.mean(axis=0) @ first,
         "always": g1.all(axis=0) @ first,
-        "nonlinear": _size(y - ((a1 @ w2.T) * g2) @ w3.T),  # if the first layer did not rectify
+        "nonlinear": _size(((cut @ w2.T) * g2) @ w3.T),  # with the gates that layer 2 has
         "majority": second @ kinds,
         "pure": second @ (kinds & pure[:, None]),
     }
@@ -140,12 +137,15 @@ def gated(hidden: int) -> nr.Task:
     return nr.Task(nr.Graph(nodes, edges), x, y, dict(zip(_names(), GATES, strict=True)))
 
 
-def gated_state(w: dict[str, Any]) -> dict[str, Any]:
+def gated_state(state: nr.State) -> dict[str, Any]:
     """Size of what each pathway says, and how far its map is along the first mode of its own data."""
     x, y = data()
-    maps = jnp.stack([w[f"{n}->y"] @ w[f"h1->{n}"] @ w["x->h1"] for n in _names()])
-    seen = (GATES[:, :, None] * x).astype(maps.dtype)
-    said = seen @ jnp.swapaxes(maps, 1, 2)
+    alone = [{other: 0.0 for other in _names() if other != n} for n in _names()]
+    shown = np.eye(x.shape[1])
+    maps = jnp.stack([state.activity("y", shown, off).T for off in alone])
+    said = jnp.stack(
+        [state.activity("y", x, off | {n: g}) for n, off, g in zip(_names(), alone, GATES, strict=True)]
+    )
     u, _, v = np.linalg.svd(y.T @ (GATES[:, :, None] * x), full_matrices=False)
     along = jnp.einsum("poi,po,pi->p", maps, *(m.astype(maps.dtype) for m in (u[:, :, 0], v[:, 0])))
     return {

@@ -85,7 +85,7 @@ def decoupled(p: Routing) -> dict[str, Any]:
     task = p.task(p.pairs(p.trained))
     r = nr.reduce(task)
     b0 = r.strengths(nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds)))
-    run = nr.flow(task, r.lift(b0), p.t1, p.epochs // 2 + 1, rtol=1e-11, atol=1e-12)
+    run = nr.flow(task, r.lift(b0), p.t1, p.epochs // 2 + 1, method=nr.Adaptive(1e-11, 1e-12))
     outer, hidden, _ = layers(r.family.project(run.weights), p)
     equal, small = r.solve(p.scale, p.t1, run.t), r.solve(p.small, p.t1 * p.scale / p.small, len(run.t))
     return {

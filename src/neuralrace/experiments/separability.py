@@ -76,7 +76,7 @@ def gap(p: Separability) -> dict[str, Any]:
                 continue
             task = nr.tasks.separability(margin, gating, hidden=4)
             r = nr.reduce(task)
-            run = nr.flow(task, nr.init.decoupled(r, 0.1), 40.0, rtol=1e-11, atol=1e-13)
+            run = nr.flow(task, nr.init.decoupled(r, 0.1), 40.0, 200, method=nr.Adaptive(1e-11, 1e-13))
             found.append(np.abs(run.loss - nr.exact.separability_loss(run.t, margin, gating, 0.01)).max())
         worst[gating] = max(found)
     return worst

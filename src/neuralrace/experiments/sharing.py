@@ -90,7 +90,7 @@ def shared(group: int, p: Sharing) -> dict[str, Any]:
 
     b, loss = theory(p.scale)
     starts = {e: np.concatenate([w[None], start[e]]) for e, w in nr.init.decoupled(r, p.scale).items()}
-    run = nr.flow(task, starts, save=t / clock, rtol=1e-10, atol=1e-12)
+    run = nr.flow(task, starts, save=t / clock, method=nr.Adaptive(1e-10, 1e-12))
     values = np.stack([run.singular_values(e)[..., :ITEMS] for e in ("x0->h1", "h1->h2")])
     return {
         "t": t,
@@ -145,7 +145,7 @@ def half_time(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, A
     wide = np.append(0, np.geomspace(1e-2, 1e6, 2000))
     t = np.linspace(0, 1.5 * crossing(wide, balanced(wide), s**2 / 8), 1001)
     theory = balanced(t) if len(set(b)) == 1 else r.solve(b0=b0, save=t).loss
-    network = nr.flow(task, r.lift(b0), save=t, save_weights=False, rtol=1e-10, atol=1e-12)
+    network = nr.flow(task, r.lift(b0), save=t, save_weights=False, method=nr.Adaptive(1e-10, 1e-12))
     found = {"theory": crossing(t, theory, s**2 / 8), "network": nr.learning_time(network, s**2 / 8)}
     if random:
         std = float(2 * np.prod(b) / p.hidden) ** 0.5

@@ -50,7 +50,7 @@ def compute(p: Xor, parts: Parts) -> Results:
 def gated(p: Xor) -> dict[str, np.ndarray]:
     """The gated network's flow from decoupled weights, beside the closed form."""
     task = nr.tasks.xor(p.hidden // 4)
-    run = nr.flow(task, nr.init.decoupled(nr.reduce(task), p.std), p.t1 / p.tau)
+    run = nr.flow(task, nr.init.decoupled(nr.reduce(task), p.std), p.t1 / p.tau, save=200)
     t = run.time(tau=p.tau)
     return {"t": t, "loss": run.loss, "theory": nr.exact.xor_loss(t, p.std**2, p.tau)}
 

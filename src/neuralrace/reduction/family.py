@@ -93,7 +93,7 @@ def _by_mode(
         size = np.sqrt((rows**2).sum(axis=0, keepdims=True))
         unit = rows / np.where(size > 0, size, 1.0)
         targets = {o: block_of((unit * v).sum(axis=0, keepdims=True)) for o, v in y.items()}
-        kept = sum(float(np.vdot(v, v)) for v in targets.values())
+        kept = sum(float(np.vdot(b.array, b.array)) for b in targets.values())
         return {xs[0]: block_of(size)}, targets, 0.5 * (total - kept)
     a = np.stack([c.inputs[x] @ frames[x] for x in xs], axis=-1).transpose(1, 0, 2)  # (modes, rows, inputs)
     if a.shape[1] < a.shape[2]:
@@ -104,7 +104,7 @@ def _by_mode(
     q, r = q * sign[:, None, :], r * sign[:, :, None]
     inputs = {x: block_of(r[:, :, k].T) for k, x in enumerate(xs)}
     targets = {o: block_of(np.einsum("mrk,rm->km", q, v)) for o, v in y.items()}
-    kept = sum(float(np.vdot(v, v)) for v in targets.values())
+    kept = sum(float(np.vdot(b.array, b.array)) for b in targets.values())
     return inputs, targets, 0.5 * (total - kept)
 
 

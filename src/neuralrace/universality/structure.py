@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace.dynamics import State
 from neuralrace.errors import InputError, array, integer, number
 from neuralrace.graph import Graph
-from neuralrace.network import ACTIVATE
 from neuralrace.universality.fit import Interval
 from neuralrace.universality.record import samples
 from neuralrace.universality.theory import final_distance
@@ -157,28 +157,39 @@ def _interval(draws: np.ndarray, level: float) -> Interval:
     return float(low), float(high)
 
 
-def watch(graph: Graph, x: Any, node: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A `record` function for `nr.descend` and `nr.flow`: representation and output of samples x in a chain.
+def watch(graph: Graph, x: Any, node: str) -> Callable[[State], dict[str, Any]]:
+    """A `record` function for `nr.descend` and `nr.flow`: representation and output of samples.
 
-    It keeps `hidden` (samples, size of `node`) and `output` (samples, outputs) at the saved times.
+    Parameters
+    ----------
+    graph : Graph
+        With one input and one output.
+    x : array_like, shape (n, inputs)
+    node : str
+        A hidden layer.
+
+    Returns
+    -------
+    callable
+        Keeps `hidden` (n, size of `node`) and `output` (n, outputs) at the saved times.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.hierarchy(3)
+    >>> record = watch(task.graph, np.eye(4), "h1")
+    >>> run = nr.flow(task, nr.init.gaussian(task.graph, 0.1), 10.0, record=record)
+    >>> run.recorded["output"].shape
+    (200, 4, 7)
     """
-    import jax.numpy as jnp
-
-    steps = [(n, graph.incoming[n][0]) for n in graph.order[1:]]
-    if len(graph.edges) != len(steps) or graph.diagonal or any(len(graph.incoming[n]) != 1 for n, _ in steps):
-        raise InputError("graph must be a chain of layers")
+    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+        raise InputError("graph must have one input and one output")
     if node not in graph.hidden:
         raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {node!r}")
-    rows = array("x", x, (None, graph.nodes[graph.order[0]]))
+    rows, (output,) = array("x", x, (None, graph.nodes[graph.inputs[0]])), graph.outputs
 
-    def record(weights: dict[str, Any]) -> dict[str, Any]:
-        kept, h = {}, jnp.asarray(rows, weights[steps[0][1]].dtype)
-        for n, edge in steps:
-            h = h @ weights[edge].T + weights.get(n, 0.0)
-            h = ACTIVATE[graph.activations[n]](h) if n in graph.activations else h
-            if n == node:
-                kept["hidden"] = h
-        return {**kept, "output": h}
+    def record(state: State) -> dict[str, Any]:
+        return {"hidden": state.activity(node, rows), "output": state.activity(output, rows)}
 
     return record
 
