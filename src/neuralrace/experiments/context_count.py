@@ -66,15 +66,15 @@ def theory(c: int, p: ContextCount) -> dict[str, Any]:
     s = np.linalg.svd(alone.syx(path), compute_uv=False)
     s = s[s > 1e-10 * s[0]]
     closed = np.stack([strengths(t, v, c, p) for v in s], axis=1)
-    run = nr.flow(alone, nr.init.decoupled(nr.reduce(alone, "pathwise"), p.strength), p.t1, t)
+    begin = nr.init.decoupled(nr.reduce(alone, "pathwise"), p.strength)
+    run = nr.flow(alone, begin, p.t1, t, record=pathway_maps, save_weights=False)
     both = nr.tasks.contexts(c, gating="shared", hidden=8 * c)
     block = nr.reduce(both, "block")
     start = nr.init.decoupled(nr.reduce(both, "pathwise"), p.strength)
-    together = nr.flow(both, start, p.t1, t)
+    together = nr.flow(both, start, p.t1, t, record=pathway_maps, save_weights=False)
     solved = block.solve(weights=start, t1=p.t1, save=t)
     return {
-        "t": t, "closed": closed, "alone": _values(alone, run, path)[:, : len(s)],
-        "together": _values(both, together, both.graph.paths()[1])[:, : len(s)],
+        "t": t, "closed": closed, "alone": _values(run, 0)[:, : len(s)], "together": _values(together, 1)[:, : len(s)],
         "joint loss": n * together.loss, "block loss": n * solved.loss,
         "closed loss": _closed_loss(x, y, left, patterns, t, p.strength**2, c),
     }  # fmt: skip
@@ -85,8 +85,8 @@ def strengths(t: np.ndarray, s: float, c: int, p: ContextCount) -> np.ndarray:
     return nr.exact.context_strength(t, s, (c - 1) / (8 * c), c, p.strength**2)
 
 
-def _values(task: nr.Task, run: nr.Trajectory, path: Any) -> np.ndarray:
-    return np.linalg.svd(run.weights[path[1]] @ run.weights[path[0]], compute_uv=False)
+def _values(run: nr.Trajectory, pathway: int) -> np.ndarray:
+    return np.linalg.svd(run.recorded["maps"][:, pathway], compute_uv=False)
 
 
 def _closed_loss(x: Any, y: Any, left: Any, patterns: Any, t: Any, b0: float, c: int) -> np.ndarray:

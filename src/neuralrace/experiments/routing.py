@@ -118,9 +118,9 @@ def train(p: Routing, trained: int, scale: float, t1: float, descent: bool = Fal
     end = {e: w[:, -1] for e, w in run.weights.items()}
     kept = nr.conserved(task, {e: w[:, :: save // 10] for e, w in run.weights.items()})
     values = [np.linalg.svd(w, compute_uv=False)[..., : ITEMS + 1] for w in layers(run.weights, p)]
-    inputs, hidden, outputs = (w[:, -1] for w in layers(run.weights, p))
-    shown = np.swapaxes(inputs, -1, -2).reshape(p.seeds, -1, p.hidden)  # each item on each domain
-    answers = np.einsum("sjfh,shg,siga->siajf", outputs, hidden[:, 0], inputs)
+    every = each_item(p.domains)
+    shown = nr.activity(task, end, "h1", every)
+    answers = [nr.activity(task, end, y, every) for y in task.graph.outputs]
     found = {
         "t": run.t,
         "loss": run.loss,
@@ -129,13 +129,18 @@ def train(p: Routing, trained: int, scale: float, t1: float, descent: bool = Fal
         "conserved": max(np.abs(v - v[:, :1]).max() / np.abs(v[:, 0]).max() for v in kept.values()),
         "untrained": nr.loss(untrained, end) / nr.loss(untrained, start),
         "gram": shown @ np.swapaxes(shown, -1, -2),
-        "answers": answers.reshape(p.seeds, p.domains * ITEMS, p.domains * FEATURES),
+        "answers": np.concatenate(answers, axis=-1),
     }
     if trained == p.trained:
         theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t)
         found["theory"] = theory.loss
         found["theory_values"] = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p)]
     return found
+
+
+def each_item(domains: int) -> dict[str, np.ndarray]:
+    """Inputs that show each item on each domain in turn, all outputs open."""
+    return {f"x{i}": np.kron(np.eye(domains)[:, i : i + 1], np.eye(ITEMS)) for i in range(domains)}
 
 
 def layers(values: Mapping[str, np.ndarray], p: Routing) -> list[np.ndarray]:
