@@ -15,6 +15,7 @@ import numpy as np
 from neuralrace import init, plot
 from neuralrace.description import Description, read_description
 from neuralrace.dynamics import flow
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
 from neuralrace.files import writable, write_text
 from neuralrace.graph import Graph
@@ -22,7 +23,6 @@ from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, reduce
 from neuralrace.reduction.family import Strengths
 from neuralrace.reduction.reduction import Solution
-from neuralrace.dynamics.trajectory import Trajectory
 
 LEARNED = 1e-3  # of the loss that can be learned, what may be left at a chosen end
 MOST_DOUBLINGS = 40

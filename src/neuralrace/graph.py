@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import GraphError, InputError, array, choice, integer, known
 
-ACTIVATIONS = ("linear", "relu", "leaky_relu", "elu", "tanh", "swish")
 MOST_LISTED_PATHS = 1_000_000
 
 
@@ -22,7 +22,8 @@ class Graph:
     `nodes` maps a name to its number of neurons. `edges` is a list of `(source, target)` pairs,
     named `"source->target"`, or a dict from names to such pairs; parallel edges need names.
     Nodes without incoming edges are inputs, nodes without outgoing edges outputs. `activations`
-    maps nodes to one of linear (the default), relu, leaky_relu (slope .01), elu, tanh, swish.
+    maps nodes to one of linear (the default), relu, leaky_relu (slope .01), leaky_relu_torch
+    (the same with PyTorch's slope of .01 at exactly 0), elu, tanh, swish.
     `biases` is True for a bias on every node but the inputs, or a list of nodes. Edges in `diagonal` join
     neuron k with neuron k only: their weights are vectors.
 

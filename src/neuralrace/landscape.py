@@ -130,23 +130,14 @@ def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _roots(field: Field, max_steps: int, starts: Any, data: Any, tol: float) -> Any:
-    eye = jnp.eye(starts.shape[-1])
+    import optimistix  # takes part of a second
 
-    def step(state: Any) -> Any:
-        w, f, slope, damping, count = state
-        new = w - jnp.linalg.solve(slope.T @ slope + damping * eye, slope.T @ f)
-        g = field(new, data)
-        better = g @ g < f @ f  # False for nan
-        # Damping in units of the squared field keeps steps quadratic near a manifold of roots.
-        damping = jnp.where(better, jnp.minimum(damping / 3, g @ g), damping * 4)
-        w, f = jnp.where(better, new, w), jnp.where(better, g, f)
-        return w, f, jax.jacfwd(field)(w, data), jnp.clip(damping, 1e-15, 1e15), count + 1
+    # Near a root steps shrink at once, so that the field is below tol where they are a tenth of it.
+    solver = optimistix.LevenbergMarquardt(rtol=tol / 10, atol=tol / 10, norm=optimistix.two_norm)
 
-    def one(w: Any) -> Any:
-        f = field(w, data)
-        go = lambda state: (state[1] @ state[1] > (tol / 2) ** 2) & (state[-1] < max_steps)  # noqa: E731
-        w, f, *_ = jax.lax.while_loop(go, step, (w, f, jax.jacfwd(field)(w, data), f @ f, 0))
-        return w, jnp.linalg.norm(f)
+    def one(start: Any) -> Any:
+        w = optimistix.least_squares(field, solver, start, data, max_steps=max_steps, throw=False).value
+        return w, jnp.linalg.norm(field(w, data))
 
     return jax.lax.map(one, starts)
 

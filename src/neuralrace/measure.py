@@ -132,7 +132,7 @@ def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
     contexts = task.sample_contexts if task.n_samples is not None else task.moment_contexts
     for node in g.hidden:
         activation = g.activations.get(node, "linear")
-        if activation not in ("linear", "relu", "leaky_relu"):
+        if activation not in ("linear", "relu", "leaky_relu", "leaky_relu_torch"):
             continue
         holds = np.eye(g.nodes[node], dtype=bool)
         if activation == "linear":

@@ -17,13 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-ACTIVATE = {
-    "relu": jax.nn.relu,
-    "leaky_relu": jax.nn.leaky_relu,
-    "elu": jax.nn.elu,
-    "tanh": jnp.tanh,
-    "swish": jax.nn.swish,
-}
+from neuralrace.activations import ACTIVATIONS
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class Stack:
                 bias = take(weights[(group.size,)], group.bias)
                 total = total + bias[:, None, :] * d["ones"][:, :, None]
             if group.activation:
-                total = ACTIVATE[group.activation](total)
+                total = ACTIVATIONS[group.activation](total)
             found.append(total if d["gate"] is None else total * d["gate"])
         return found
 

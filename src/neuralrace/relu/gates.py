@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, choice
 from neuralrace.graph import Graph
 from neuralrace.network import predict
 from neuralrace.relu.training import ReluNetwork, relu_chain, step_gates
 from neuralrace.task import Task
-from neuralrace.dynamics.trajectory import Trajectory
 
 Layer = tuple[np.ndarray, np.ndarray | None]
 

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics import descend, flow
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.init import gaussian
 from neuralrace.network import predict
 from neuralrace.task import Task
-from neuralrace.dynamics.trajectory import Trajectory
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.dynamics import State
 from neuralrace.errors import InputError, array, integer, number
 from neuralrace.graph import Graph
 from neuralrace.universality.fit import Interval
@@ -157,39 +156,42 @@ def _interval(draws: np.ndarray, level: float) -> Interval:
     return float(low), float(high)
 
 
-def watch(graph: Graph, x: Any, node: str) -> Callable[[State], dict[str, Any]]:
-    """A `record` function for `nr.descend` and `nr.flow`: representation and output of samples.
+def watch(graph: Graph, x: Any, node: str) -> Callable[[Any], dict[str, Any]]:
+    """A `record` function for `nr.descend` and `nr.flow` that keeps the representation and output of samples.
 
     Parameters
     ----------
     graph : Graph
-        With one input and one output.
-    x : array_like, shape (n, inputs)
+        A network with one input and one output.
+    x : array_like, shape (samples, size)
+        Inputs; all gates are 1 for them.
     node : str
-        A hidden layer.
+        The hidden layer to look at.
 
     Returns
     -------
     callable
-        Keeps `hidden` (n, size of `node`) and `output` (n, outputs) at the saved times.
+        `record(state)`, which keeps `hidden` (samples, size of `node`) and `output` (samples, outputs) at the
+        saved times.
 
     Examples
     --------
     >>> import neuralrace as nr
-    >>> task = nr.tasks.hierarchy(3)
-    >>> record = watch(task.graph, np.eye(4), "h1")
-    >>> run = nr.flow(task, nr.init.gaussian(task.graph, 0.1), 10.0, record=record)
-    >>> run.recorded["output"].shape
-    (200, 4, 7)
+    >>> task = nr.Task(nr.Graph.chain([2, 3, 1]), [[0.0, 1.0], [1.0, 0.0]], [[1.0], [2.0]])
+    >>> start = nr.init.gaussian(task.graph, 0.1)
+    >>> run = nr.flow(task, start, 1.0, 5, record=watch(task.graph, np.eye(2), "h1"))
+    >>> run.recorded["hidden"].shape, run.recorded["output"].shape
+    ((5, 2, 3), (5, 2, 1))
     """
-    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-        raise InputError("graph must have one input and one output")
+    if not isinstance(graph, Graph) or len(graph.inputs) != 1 or len(graph.outputs) != 1:
+        raise InputError("graph must be a Graph with one input and one output")
     if node not in graph.hidden:
         raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {node!r}")
-    rows, (output,) = array("x", x, (None, graph.nodes[graph.inputs[0]])), graph.outputs
+    (first,), (last,) = graph.inputs, graph.outputs
+    rows = array("x", x, (None, graph.nodes[first]))
 
-    def record(state: State) -> dict[str, Any]:
-        return {"hidden": state.activity(node, rows), "output": state.activity(output, rows)}
+    def record(state: Any) -> dict[str, Any]:
+        return {"hidden": state.activity(node, rows), "output": state.activity(last, rows)}
 
     return record
 
