@@ -4,15 +4,17 @@ learn what is left over; pathways that learn together are faster, and their bloc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.contexts import SOURCE, factor
+from neuralrace.experiments.contexts import SOURCE, factor, pathway_maps
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 
@@ -67,14 +69,14 @@ def theory(c: int, p: ContextCount) -> dict[str, Any]:
     s = s[s > 1e-10 * s[0]]
     closed = np.stack([strengths(t, v, c, p) for v in s], axis=1)
     begin = nr.init.decoupled(nr.reduce(alone, "pathwise"), p.strength)
-    run = nr.flow(alone, begin, p.t1, t, record=pathway_maps, save_weights=False)
+    run = nr.flow(alone, begin, p.t1, t, record=recorded(alone), save_weights=False)
     both = nr.tasks.contexts(c, gating="shared", hidden=8 * c)
     block = nr.reduce(both, "block")
     start = nr.init.decoupled(nr.reduce(both, "pathwise"), p.strength)
-    together = nr.flow(both, start, p.t1, t, record=pathway_maps, save_weights=False)
+    together = nr.flow(both, start, p.t1, t, record=recorded(both), save_weights=False)
     solved = block.solve(weights=start, t1=p.t1, save=t)
     return {
-        "t": t, "closed": closed, "alone": _values(run, 0)[:, : len(s)], "together": _values(together, 1)[:, : len(s)],
+        "t": t, "closed": closed, "alone": run.recorded["p0"][:, : len(s)], "together": together.recorded["p1"][:, : len(s)],
         "joint loss": n * together.loss, "block loss": n * solved.loss,
         "closed loss": _closed_loss(x, y, left, patterns, t, p.strength**2, c),
     }  # fmt: skip
@@ -85,8 +87,14 @@ def strengths(t: np.ndarray, s: float, c: int, p: ContextCount) -> np.ndarray:
     return nr.exact.context_strength(t, s, (c - 1) / (8 * c), c, p.strength**2)
 
 
-def _values(run: nr.Trajectory, pathway: int) -> np.ndarray:
-    return np.linalg.svd(run.recorded["maps"][:, pathway], compute_uv=False)
+def recorded(task: nr.Task) -> Callable[[nr.State], dict[str, Any]]:
+    """What to record: singular values of the map of each pathway, by its hidden node."""
+
+    def values(state: nr.State) -> dict[str, Any]:
+        maps = pathway_maps(task.graph, state.activity)
+        return {n: jnp.linalg.svd(m, compute_uv=False) for n, m in maps.items()}
+
+    return values
 
 
 def _closed_loss(x: Any, y: Any, left: Any, patterns: Any, t: Any, b0: float, c: int) -> np.ndarray:

@@ -6,7 +6,9 @@ contexts later, and in the end most of them are open for part of the items only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,10 +140,20 @@ def pictures(p: Contexts) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def pathway_maps(graph: nr.Graph, activity: Callable[..., Any]) -> dict[str, Any]:
+    """The map `(..., out, in)` of each pathway of one hidden node, by that node: all others are closed."""
+    found = {}
+    for first, _ in graph.paths():
+        source, node = graph.edges[first]
+        closed = {n: 0.0 for n in graph.hidden if n != node}
+        found[node] = activity("y", {source: np.eye(graph.nodes[source])}, closed).swapaxes(-1, -2)
+    return found
+
+
 def singular_values(task: nr.Task, weights: Any) -> np.ndarray:
-    """Those of the product of each pathway, `(pathways, save, 10)`."""
-    products = [weights[last] @ weights[first] for first, last in task.graph.paths()]
-    values = [np.linalg.svd(m, compute_uv=False)[:, :10] for m in products]
+    """Those of the map of each pathway, `(pathways, save, 10)`."""
+    maps = pathway_maps(task.graph, partial(nr.activity, task, weights))
+    values = [np.linalg.svd(m, compute_uv=False)[:, :10] for m in maps.values()]
     return np.stack([np.pad(v, ((0, 0), (0, 10 - v.shape[1]))) for v in values])
 
 

@@ -8,16 +8,19 @@ decoupled; networks from small random weights start with none of the three."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, permutations, product
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.experiments.contexts import pathway_maps
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.measure import crossing
@@ -79,20 +82,21 @@ def train(kind: str, p: Uniqueness) -> dict[str, Any]:
     for gating in GATINGS:
         task = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind], gating, hidden=p.hidden // len(PATTERNS))
         start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
-        run = nr.descend(task, start, p.lr * net.scale, p.steps, net.t)
-        found |= {gating: net.scale * run.loss, **(sizes(task, run) if gating == "both" else {})}
+        record = sizes(task) if gating == "both" else None
+        run = nr.descend(task, start, p.lr * net.scale, p.steps, net.t, record=record, save_weights=False)
+        found |= {gating: net.scale * run.loss, **run.recorded}
     return found
 
 
-def sizes(task: nr.Task, run: nr.Trajectory) -> dict[str, np.ndarray]:
-    """Frobenius norm of the map of every pathway `(seeds, save)`, by the contexts in which it is open."""
-    g, found = task.graph, {}
-    for node in g.hidden:
-        name = "".join(f"{gate:.0f}" for gate in np.asarray(task.samples.gates[node])[::ITEMS])
-        found[name] = np.linalg.norm(
-            run.weights[g.outgoing[node][0]] @ run.weights[g.incoming[node][0]], axis=(-2, -1)
-        )
-    return found
+def sizes(task: nr.Task) -> Callable[[nr.State], dict[str, Any]]:
+    """What to record: Frobenius norm of the map of every pathway, by the contexts in which it is open."""
+    gates = {n: np.asarray(task.samples.gates[n])[::ITEMS] for n in task.graph.hidden}
+
+    def record(state: nr.State) -> dict[str, Any]:
+        maps = pathway_maps(task.graph, state.activity)
+        return {"".join(f"{g:.0f}" for g in gates[n]): jnp.linalg.norm(m) for n, m in maps.items()}
+
+    return record
 
 
 def conditions(net: nr.relu.ReluNetwork) -> dict[str, np.ndarray]:
@@ -178,7 +182,8 @@ def late(kind: str, p: Uniqueness) -> dict[str, Any]:
     width = p.hidden // len(PATTERNS)
     task = nr.tasks.gated(x, residual(x, y), gates, width, dict.fromkeys(range(len(gates)), range(ITEMS)))
     start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
-    return sizes(task, nr.descend(task, start, p.lr * len(x), p.steps, 2))
+    record = sizes(task)
+    return nr.descend(task, start, p.lr * len(x), p.steps, 2, record=record, save_weights=False).recorded
 
 
 def by_kind(r: Results) -> dict[str, np.ndarray]:
