@@ -76,7 +76,8 @@ def theory(c: int, p: ContextCount) -> dict[str, Any]:
     together = nr.flow(both, start, p.t1, t, record=recorded(both), save_weights=False)
     solved = block.solve(weights=start, t1=p.t1, save=t)
     return {
-        "t": t, "closed": closed, "alone": run.recorded["p0"][:, : len(s)], "together": together.recorded["p1"][:, : len(s)],
+        "t": t, "closed": closed, "alone": run.recorded["p0h1"][:, : len(s)],
+        "together": together.recorded["p1h1"][:, : len(s)],
         "joint loss": n * together.loss, "block loss": n * solved.loss,
         "closed loss": _closed_loss(x, y, left, patterns, t, p.strength**2, c),
     }  # fmt: skip
