@@ -123,7 +123,9 @@ def write(stored: Mapping[str, Any], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None, path: Path = STORE) -> int:
     """The command; returns its exit status."""
-    parser = argparse.ArgumentParser("python -m benchmarks.guard", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.guard", description="Compare claims with stored ones."
+    )
     parser.add_argument("action", choices=("store", "compare"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--form", choices=FORMS, required=True)

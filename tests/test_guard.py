@@ -1,13 +1,14 @@
 """The guard: claims stored at one commit, and compared with those of another run."""
 
 import json
+from typing import Any
 
 import pytest
 
 from benchmarks import guard
 
 
-def claim(name, measured, expected=1.0, spread=None, tolerance=0.1, holds=True):
+def claim(name, measured, expected: Any = 1.0, spread=None, tolerance: Any = 0.1, holds=True):
     return {
         "name": name,
         "measured": measured,

@@ -87,9 +87,9 @@ def exact(p: Balanced) -> dict[str, Any]:
         starts = [nr.init.balanced(graph, lam, 0.3, seed=1) for lam in p.checked if feasible(sizes, lam)]
         many = {e: np.stack([w[e] for w in starts]) for e in graph.edges}
         run = nr.flow(nr.Task(graph, white, white @ syx.T), many, save=t, method=nr.Adaptive(1e-12, 1e-14))
-        integrated = squared(*run.weights.values())
+        integrated = squared(run.weights["x->h1"], run.weights["h1->y"])
         for start, qq in zip(starts, integrated, strict=True):
-            off.append(np.abs(nr.exact.balanced_qq(t, *start.values(), syx) - qq).max())
+            off.append(np.abs(nr.exact.balanced_qq(t, start["x->h1"], start["h1->y"], syx) - qq).max())
     wrong = [
         refused(sizes, lam) == feasible(sizes, lam)
         for sizes in np.ndindex(5, 5, 5) if min(sizes) > 0 for lam in (-1.0, 0.0, 1.0)

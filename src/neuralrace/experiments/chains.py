@@ -257,7 +257,9 @@ def reached(s: np.ndarray, depth: int, first: float, last: float, level: float) 
         return float(((s - a) ** 2).sum() / (s**2).sum() - level)
 
     low, high = -20.0, 70.0
-    return math.exp(brentq(error, low, high, xtol=1e-12)) if error(low) > 0 > error(high) else math.nan
+    if not error(low) > 0 > error(high):
+        return math.nan
+    return math.exp(np.asarray(brentq(error, low, high, xtol=1e-12)).item())
 
 
 @jax.jit
