@@ -55,15 +55,16 @@ def flow(
         The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times.
     save : int or times, optional
         Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
-        spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved twice.
+        spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved
+        twice.
     method : Adaptive or LowRank, optional
         How to solve; `Adaptive()` by default.
     loss : {"squared", "cross_entropy"}
     stop_loss : float, optional
         Stop where the loss falls to this level.
     weight_decay : float or dict, optional
-        `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The loss that is
-        returned has no penalty in it.
+        `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The
+        loss that is returned has no penalty in it.
     lr_scale : dict, optional
         Learning rates of some edges or biases, relative to the others.
     frozen : names, optional
@@ -71,8 +72,9 @@ def flow(
     runs : dict, optional
         Coordinates of the runs, such as ``{"seed": range(5)}``; their places if not given.
     record : callable, optional
-        `record(state)` returns a dict of what else to keep at the saved times, written with `jax.numpy`. It sees
-        `state.t`, `state.weights`, `state.outputs` and `state.activity(node, inputs=None, gates=None)`.
+        `record(state)` returns a dict of what else to keep at the saved times, written with `jax.numpy`. It
+        sees `state.t`, `state.weights`, `state.outputs` and `state.activity(node, inputs=None,
+        gates=None)`.
     save_weights : bool
         Whether to keep the weights at the saved times.
     progress : bool

@@ -1,7 +1,8 @@
 """The loss at a solver's own steps, and learning times read off it.
 
-A solver knows the loss and its slope in time at every step it takes. They are few numbers, and a cubic through
-both ends of a step tells the loss in between, so a learning time need not depend on which times were saved.
+A solver knows the loss and its slope in time at every step it takes. They are few numbers, and a cubic
+through both ends of a step tells the loss in between, so a learning time need not depend on which times
+were saved.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class History(NamedTuple):
     """Loss and slope `dL/dt` at a solver's own steps, `(steps,)` or `(runs, steps)`.
 
     At most 4096 steps are kept per run. Steps whose loss the steps around them predict to 1e-8 are not kept,
-    and every other step is dropped whenever there are more. Runs with fewer steps than others repeat their last one. `slope` is None where it is not known
-    (descent): then the loss is linear from step to step.
+    and every other step is dropped whenever there are more. Runs with fewer steps than others repeat their
+    last one. `slope` is None where it is not known (descent): then the loss is linear from step to step.
     """
 
     t: np.ndarray
@@ -131,8 +132,8 @@ def crossing(history: History, level: float) -> float:
 def _between(history: History, k: int) -> Callable[[float], float]:
     """The loss between steps k - 1 and k, as a function of the share of the way.
 
-    The polynomial through values and slopes of four steps; the cubic of the two, where that leaves their values, as
-    it may where the loss has a kink.
+    The polynomial through values and slopes of four steps; the cubic of the two, where that leaves their
+    values, as it may where the loss has a kink.
     """
     t, loss, slope = history
     a, width = t[k - 1], t[k] - t[k - 1]

@@ -1,4 +1,4 @@
-"""Checked arguments of `flow` and `descend` in the arrays that solvers run on, and the trajectory made of theirs."""
+"""From checked arguments to the arrays that solvers run on, and from theirs to a trajectory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Rates:
         return not self.decays and all(s == 1 for s in self.scale.values())
 
     def vectors(self, graph: Graph, dtype: Any) -> tuple[Any, Any]:
-        """Both as vectors over the flat weights of a graph with these edges; None where they change nothing."""
+        """Both as vectors over the flat weights of a graph; None where they change nothing."""
 
         def flat(values: Mapping[str, float], usual: float) -> np.ndarray | None:
             if all(v == usual for v in values.values()):
@@ -227,7 +227,7 @@ def finish(
 
 def weight_dims(graph: Graph) -> dict[str, tuple[str, ...]]:
     """The axes of the weights of a graph, named by nodes."""
-    dims = {f"weights:{n}": (n,) for n in graph.biases}
+    dims: dict[str, tuple[str, ...]] = {f"weights:{n}": (n,) for n in graph.biases}
     for edge, (source, target) in graph.edges.items():
         dims[f"weights:{edge}"] = (target,) if edge in graph.diagonal else (target, source)
     return dims

@@ -73,7 +73,7 @@ def _fine(histories: list[History], t1: float) -> np.ndarray:
 
 
 def _fall(history: History, ts: np.ndarray) -> np.ndarray | None:
-    """The share of a run's whole fall of the loss that has happened by each time; None where it never falls."""
+    """The share of a run's fall of the loss that has happened by each time; None where it never falls."""
     losses = np.minimum.accumulate(curve(history, ts))
     whole = losses[0] - losses[-1]
     return (losses[0] - losses) / whole if np.isfinite(whole) and whole > 0 else None
