@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
 from neuralrace.agent import Agent, learn, live
@@ -200,7 +200,8 @@ def early_and_late(p: Decisions, path: Results) -> tuple[np.ndarray, np.ndarray,
 
 
 def rank_correlation(x: Any, y: Any) -> float:
-    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+    found: Any = spearmanr(x, y)
+    return float(found.statistic)
 
 
 # -- figures ---------------------------------------------------------------------------------
