@@ -52,8 +52,8 @@ def networks(seed: int, c: int, p: ContextCount) -> dict[str, Any]:
     size = np.linalg.norm(net.at(-1)["x->h1"], axis=1) * np.linalg.norm(net.at(-1)["h1->y"], axis=0)
     share = np.array([size[gates.sum(axis=0) == k].sum() for k in range(c + 1)]) / size.sum()
     return {
-        "epoch": net.steps, "relu": net.loss, "pathways": same.loss, "predicted": net.scale * solved.loss,
-        "distance": same.distance, "share": share,
+        "epoch": net.steps, "relu": net.loss, "pathways": same.loss,
+        "predicted": net.loss_scale * solved.loss, "distance": same.distance, "share": share,
     }  # fmt: skip
 
 

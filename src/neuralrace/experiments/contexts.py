@@ -60,12 +60,13 @@ def losses(seed: int, p: Contexts) -> dict[str, Any]:
     gated = {}
     for kind in KINDS:
         task = p.pathways(kind)
-        gated[kind] = net.scale * net.beside(task, nr.init.gaussian(task.graph, std=p.std, seed=seed)).loss
+        start = nr.init.gaussian(task.graph, std=p.std, seed=seed)
+        gated[kind] = nr.relu.train_like(net, task, start).loss
     same = nr.relu.imitate(net, p.pathways("shared"))
     own, _ = nr.relu.as_gdln(net, -1)
     return {
         "epoch": net.steps, "relu": net.loss, **gated, "imitation": same.loss, "distance": same.distance,
-        "staged": staged(net), "own": net.scale * net.beside(own, net.at(0)).loss,
+        "staged": staged(net), "own": nr.relu.train_like(net, own, net.at(0)).loss,
         "narrow": p.train(max(1, p.hidden // 7), seed).loss,
         "mixed": nr.relu.mixed_share(net, np.repeat(np.arange(3), 8)),
     }  # fmt: skip
@@ -81,26 +82,27 @@ def staged(net: nr.relu.ReluNetwork) -> np.ndarray:
     x, y, graph = net.X, net.Y, nr.Graph.chain(list(net.task.graph.nodes.values()))
     units = graph.nodes["h1"]
     plain = nr.Task(graph, x, y)
-    linear = net.beside(plain, net.at(0))
+    linear = nr.relu.train_like(net, plain, net.at(0))
     on, off, size = _signs(plain, linear, x)
     aligned = np.flatnonzero(((on | off) * size).sum(axis=1) >= 0.99 * size.sum(axis=1))
     if not len(aligned):
         raise nr.errors.InputError("std must be smaller: no time at which all units are open or closed")
     live = on[aligned[-1]]
     open_ = np.repeat(live[None], len(x), axis=0)
-    linear = net.beside(nr.Task(graph, x, y, gates={"h1": open_.astype(float)}), net.at(0))
+    pathway = nr.Task(graph, x, y, gates={"h1": open_.astype(float)})
+    linear = nr.relu.train_like(net, pathway, net.at(0))
     on, _, size = _signs(plain, linear, x)
     first = np.flatnonzero((on * size * live).sum(axis=1) >= 0.99 * (size * live).sum(axis=1))[-1]
     left = round(net.steps[-1] - net.steps[first])
     if not left:
-        return net.scale * linear.loss
+        return linear.loss
     end = {e: w[-1] for e, w in linear.weights.items()}
     by_context = nr.activity(plain, end, "h1").reshape(-1, 8, units).mean(axis=1) > 0
     gates = np.repeat(by_context, 8, axis=0) & open_
     task = nr.Task(graph, x, y, gates={"h1": gates.astype(float)})
     start = {e: w[first] for e, w in linear.weights.items()}
-    rest = nr.descend(task, start, net.scale * net.lr, left, net.t[: len(net.t) - first])
-    return net.scale * np.append(linear.loss[:first], rest.loss)
+    rest = nr.descend(task, start, net.loss_scale * net.lr, left, net.t[: len(net.t) - first])
+    return np.append(linear.loss[:first], net.loss_scale * rest.loss)
 
 
 def _signs(task: nr.Task, path: nr.Trajectory, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

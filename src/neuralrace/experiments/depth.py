@@ -86,15 +86,23 @@ def train_relu(p: Depth) -> dict[str, Any]:
 
 def train_shallow(p: Depth) -> dict[str, Any]:
     """Networks with one hidden layer, as published in section 5."""
-    return _relu(p, [p.shallow], 7e-6, 8000, lambda w: {})
+    return _relu(p, [p.shallow], 7e-6, 8000, None)
 
 
 def _relu(p: Depth, hidden: list[int], std: float, epochs: int, record: Any) -> dict[str, Any]:
-    net = nr.relu.train(
-        *data(), hidden, std, p.lr, epochs, p.save, range(p.seeds), save_weights=False, record=record,
-        dtype=np.dtype(p.dtype),
-    )  # fmt: skip
-    return {"epoch": net.steps, "loss": net.loss, **net.trajectory.recorded}
+    x, y = data()
+    names = [f"h{k + 1}" for k in range(len(hidden))]
+    graph = nr.Graph.chain([x.shape[1], *hidden, y.shape[1]], activations=dict.fromkeys(names, "relu"))
+    return _descended(p, nr.Task(graph, x, y), std, epochs, record)
+
+
+def _descended(p: Depth, task: nr.Task, std: float, epochs: int, record: Any) -> dict[str, Any]:
+    """Networks from small random weights, on the loss summed over samples."""
+    weights, n = nr.init.gaussian(task.graph, std, range(p.seeds)), len(data()[0])
+    run = nr.descend(
+        task, weights, p.lr * n, epochs, p.save, save_weights=False, record=record, dtype=np.dtype(p.dtype)
+    )
+    return {"epoch": run.t / (p.lr * n), "loss": n * run.loss, **run.recorded}
 
 
 def relu_state(state: nr.State) -> dict[str, Any]:
@@ -120,13 +128,7 @@ def relu_state(state: nr.State) -> dict[str, Any]:
 
 def train_gated(p: Depth) -> dict[str, Any]:
     """The gated linear network."""
-    task = gated(p.hidden)
-    weights = nr.init.gaussian(task.graph, p.std, range(p.seeds))
-    n, dtype = len(data()[0]), np.dtype(p.dtype)
-    run = nr.descend(
-        task, weights, p.lr * n, p.epochs, p.save, save_weights=False, record=gated_state, dtype=dtype
-    )
-    return {"epoch": run.t / (p.lr * n), "loss": n * run.loss, **run.recorded}
+    return _descended(p, gated(p.hidden), p.std, p.epochs, gated_state)
 
 
 def gated(hidden: int) -> nr.Task:

@@ -57,13 +57,13 @@ def train(margin: float, p: Separability, lr: float) -> dict[str, Any]:
     x, y = nr.tasks.separability(margin, graph=nr.Graph.chain([3, p.hidden, 1])).arrays
     steps = round(p.t1 / lr)
     net = nr.relu.train(
-        x, y, [p.hidden], p.variance**0.5, lr, steps, min(steps, 200) + 1, range(p.seeds), reduction="mean"
+        x, y, [p.hidden], p.variance**0.5, lr, steps, min(steps, 200) + 1, range(p.seeds), objective="mean"
     )
     gates = net.gates(-1)[0].astype(bool)
     size = np.linalg.norm(net.at(-1)["x->h1"], axis=-1) * np.abs(net.at(-1)["h1->y"][:, 0])
     same = (gates == (y > 0)).all(axis=1) | (gates == (y < 0)).all(axis=1)
     share = [(size * kind).sum(axis=1) / size.sum(axis=1) for kind in (same, gates.sum(axis=1) == 1)]
-    time = nr.learning_time(net.trajectory, LEVEL)
+    time = nr.learning_time(net, LEVEL)
     return {"t": net.t, "loss": net.loss, "time": time, **dict(zip(GATINGS, share, strict=True))}
 
 

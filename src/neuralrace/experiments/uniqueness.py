@@ -83,8 +83,10 @@ def train(kind: str, p: Uniqueness) -> dict[str, Any]:
         task = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind], gating, hidden=p.hidden // len(PATTERNS))
         start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
         record = sizes(task) if gating == "both" else None
-        run = nr.descend(task, start, p.lr * net.scale, p.steps, net.t, record=record, save_weights=False)
-        found |= {gating: net.scale * run.loss, **run.recorded}
+        run = nr.descend(
+            task, start, p.lr * net.loss_scale, p.steps, net.t, record=record, save_weights=False
+        )
+        found |= {gating: net.loss_scale * run.loss, **run.recorded}
     return found
 
 
@@ -111,7 +113,7 @@ def conditions(net: nr.relu.ReluNetwork) -> dict[str, np.ndarray]:
     """
     alone = nr.reduce(nr.Task(nr.Graph.chain(list(net.task.graph.nodes.values())), net.X, net.Y), "pathwise")
     found = []
-    for one in (net.run(k) for k in range(len(net.loss))):
+    for one in (net[k] for k in range(len(net))):
         w1, w2 = one.weights.values()
         gates = np.stack([one.gates(k)[0] for k in range(len(one.t))])  # (save, samples, units)
         size = np.linalg.norm(w1, axis=-1) * np.linalg.norm(w2, axis=-2)
