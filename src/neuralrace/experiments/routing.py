@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -95,7 +94,7 @@ def decoupled(p: Routing) -> dict[str, Any]:
         "residual": r.residual,
         "printed": as_printed(p, r),
         "kept": (outer**2).sum(axis=2) - hidden[:, :, 0] ** 2,  # M B1^2 - B2^2, with a B1 for each domain
-        "equal": equal.loss,
+        "equal_times": times(p, equal),
         "own": np.divide(*(equal.strengths[-1, 0, ::-1] - p.scale)),  # ratio of changes, leading mode
         "ratio": small.strengths[-1, :, 1] / small.strengths[-1, :, 0],
     }
@@ -124,6 +123,7 @@ def train(p: Routing, trained: int, scale: float, t1: float, descent: bool = Fal
     found = {
         "t": run.t,
         "loss": run.loss,
+        "times": times(p, run),
         "values": [v[..., :ITEMS].mean(axis=2) for v in values],
         "hidden": values[1][:, -1, 0],
         "conserved": max(np.abs(v - v[:, :1]).max() / np.abs(v[:, 0]).max() for v in kept.values()),
@@ -133,7 +133,7 @@ def train(p: Routing, trained: int, scale: float, t1: float, descent: bool = Fal
     }
     if trained == p.trained:
         theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t)
-        found["theory"] = theory.loss
+        found["theory"], found["theory_times"] = theory.loss, times(p, theory)
         found["theory_values"] = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p)]
     return found
 
@@ -150,13 +150,14 @@ def layers(values: Mapping[str, np.ndarray], p: Routing) -> list[np.ndarray]:
     return [np.stack([values[n] for n in layer], axis=2) for layer in names]
 
 
-def reached(p: Routing, found: Results, level: float, key: str = "loss") -> Any:
-    """Time to reach a published loss."""
-    return nr.learning_time(SimpleNamespace(t=found["t"], loss=found[key] * p.published), level)
+def times(p: Routing, run: Any) -> np.ndarray:
+    """Times to reach the levels of the published loss, `(levels, ...)`."""
+    return np.stack([nr.learning_time(run, level / p.published) for level in LEVELS])
 
 
-def deviation(p: Routing, found: Results, level: float) -> np.ndarray:
-    return reached(p, found, level, "theory") / reached(p, found, level) - 1
+def deviation(found: Results, k: int) -> np.ndarray:
+    """By how much the theory is late at level k, relative."""
+    return found["theory_times"][k] / found["times"][k] - 1
 
 
 def ratio(found: Results, layer: str) -> np.ndarray:
@@ -272,11 +273,11 @@ def start_claims(p: Routing, r: Results, name: str, bounds: tuple[float, float, 
     for layer in ("input", "output"):
         near = (root, ratio(run, layer), bounds[0] * root, limit if published else "")
         found.append(Claim.near(f"{change} / {layer}, {start}", f"{RACE} Eq. 51, Fig. 4f", *near))
-    for level in LEVELS:
-        early = 1 - reached(p, d, level, "equal") / reached(p, run, level).mean()
-        flow = f"Against gradient flow {deviation(p, r['flow'], level).mean():+.1%}; strengths"
+    for k, level in enumerate(LEVELS):
+        early = 1 - d["equal_times"][k] / run["times"][k].mean()
+        flow = f"Against gradient flow {deviation(r['flow'], k).mean():+.1%}; strengths"
         note = f"{flow} of {p.scale:g} in all modes would be {early:.0%} early." if published else scale
-        near = (0, deviation(p, run, level), 0.05, note)
+        near = (0, deviation(run, k), 0.05, note)
         found.append(Claim.near(f"{time} {level}, {start}", f"{FIG}e", *near))
     cosine, off = shared(p, run)
     same = cosine[..., *np.triu_indices(p.domains, 1)].mean(axis=(1, 2))
