@@ -42,12 +42,14 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
 
 def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
     """`value` as a finite float, greater than `above` and at least `least`."""
-    if isinstance(value, (str, bytes, bool)) or (not np.isscalar(value) and np.ndim(value) != 0):
-        raise InputError(f"{name} must be a number, got {_short(value)}")
     try:
+        if isinstance(value, (str, bytes, bool)) or (not np.isscalar(value) and np.ndim(value) != 0):
+            raise TypeError("no number")
         out = float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a number, got {_short(value)}") from error
+    except OverflowError as error:
+        raise InputError(f"{name} must be finite, but is too large for a float") from error
     if not math.isfinite(out):
         raise InputError(f"{name} must be finite, got {out}")
     if above is not None and out <= above:
@@ -57,13 +59,22 @@ def number(name: str, value: Any, *, above: float | None = None, least: float | 
     return out
 
 
-def integer(name: str, value: Any, least: int = 1) -> int:
-    """`value` as an int of at least `least`."""
+def integer(name: str, value: Any, least: int = 1, most: int = 2**63 - 1) -> int:
+    """`value` as an int from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InputError(f"{name} must be a whole number, got {_short(value)}")
     if value < least:
-        raise InputError(f"{name} must be at least {least}, got {value}")
+        raise InputError(f"{name} must be at least {least}, got {_short(value)}")
+    if value > most:
+        raise InputError(f"{name} must be at most {most}, got {_short(value)}")
     return int(value)
+
+
+def boolean(name: str, value: Any) -> bool:
+    """`value` as True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} must be true or false, got {_short(value)}")
+    return bool(value)
 
 
 def choice(name: str, value: Any, options: Any) -> Any:
@@ -83,5 +94,8 @@ def known(name: str, given: Any, options: Any, what: str) -> None:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of thousands of digits
+        return f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= 60 else text[:57] + "..."

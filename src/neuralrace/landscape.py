@@ -88,7 +88,8 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
     >>> np.unique(nr.loss(task, found.weights).round(9))
     array([0. , 0.5])
     """
-    flat = task.graph.flatten(check(task, starts, "squared"))
+    checked = check(task, starts, "squared")
+    flat = task.graph.flatten(checked)
     if flat.ndim != 2:
         raise InputError("starts must have a leading axis on every weight")
     made = program(task, "squared")
@@ -151,7 +152,8 @@ def hessian_eigenvalues(task: Task, weights: Any) -> np.ndarray:
     >>> hessian_eigenvalues(task, {"x->h1": [[0.0]], "h1->y": [[0.0]]})
     array([-1.,  1.])
     """
-    w = task.graph.flatten(check(task, weights, "squared"))
+    checked = check(task, weights, "squared")
+    w = task.graph.flatten(checked)
     made = program(task, "squared")
     matrix = jacobian(_Gradient(made.stack), np.atleast_2d(w), made.data)
     values = np.linalg.eigvalsh((matrix + matrix.swapaxes(-1, -2)) / 2)
@@ -190,7 +192,7 @@ def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
         raise InputError(f"strengths must be positive and all different, got {s.tolist()}")
     if len(s) > MOST_MODES:
         raise InputError(
-            f"strengths has {len(s)} modes, which have 2^{len(s)} subsets; at most {MOST_MODES} modes are listed"
+            f"strengths must be at most {MOST_MODES}, whose 2^{MOST_MODES} subsets are listed; got {len(s)}"
         )
     if hidden < len(s):
         raise InputError(f"hidden must be at least {len(s)}, a neuron for each mode; got {hidden}")
@@ -235,7 +237,7 @@ def roots(
     >>> w.round(6).tolist(), bool(norm.max() < 1e-11)
     ([[1.414214], [-1.414214]], True)
     """
-    tol, max_steps = number("tol", tol, above=0), _steps("max_steps", max_steps)
+    tol, max_steps = number("tol", tol, above=0), integer("max_steps", max_steps, most=2**31 - 1)
     rows = array("starts", starts, (None, None))
     with precision(np.float64):
         _check_field(field, rows, data)
@@ -269,12 +271,6 @@ def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:
     with precision(np.float64):
         _check_field(field, rows, data)
         return np.asarray(_jacobian(field, jnp.asarray(rows), data))
-
-
-def _steps(name: str, value: Any) -> int:
-    if integer(name, value) >= 2**31:
-        raise InputError(f"{name} must be below 2^31, got {value}")
-    return int(value)
 
 
 def _check_field(field: Any, rows: np.ndarray, data: Any) -> None:

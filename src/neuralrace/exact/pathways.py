@@ -13,8 +13,14 @@ from neuralrace.dynamics.integrate import integrate_differentiable
 from neuralrace.errors import InputError, array, integer
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive, real
 
+DEEPEST = 1000  # layers
 
-@closed_form(static=["depth"], p=real, depth=integer, sigma=positive)
+
+def _finite(name: str, value: Any) -> int:
+    return integer(name, value, most=DEEPEST)
+
+
+@closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
 def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """`sigma^(2-D) p 2F1(1/2, (D-1)/2; 3/2; -p^2)`, whose differences between pathways are constant.
 
@@ -31,7 +37,7 @@ def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     return sigma ** (2 - depth) * value
 
 
-@closed_form(static=["depth"], p=positive, depth=integer, sigma=positive)
+@closed_form(static=["depth"], p=positive, depth=_finite, sigma=positive)
 def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """The invariant for p far above 1, `sigma^(2-D) p^(2-D)/(2-D)` and a constant (multipathway Eq. 25).
 
@@ -49,7 +55,7 @@ def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     return sigma ** (2 - n) * (end - p ** (2 - n) / (n - 2))
 
 
-@closed_form(static=["depth"], p=real, depth=integer, sigma=positive)
+@closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
 def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """The invariant at great depth, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
 
@@ -62,7 +68,11 @@ def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
 
 
 def _deep(name: str, value: Any) -> float:
-    return math.inf if isinstance(value, float) and value == math.inf else integer(name, value, least=3)
+    return (
+        math.inf
+        if isinstance(value, float) and value == math.inf
+        else integer(name, value, least=3, most=DEEPEST)
+    )
 
 
 @closed_form(static=["depth"], s=positive, c=real, depth=_deep)
@@ -90,12 +100,19 @@ def pathway_split(s: Any, c: Any, depth: float = math.inf) -> Any:
 
 def _depths(name: str, value: Any) -> tuple[int, ...]:
     try:
-        depths = tuple(integer(name, int(d) if isinstance(d, jnp.ndarray) else d) for d in value)
+        depths = tuple(_finite(name, int(d) if isinstance(d, jnp.ndarray) else d) for d in value)
     except TypeError as error:
         raise InputError(f"{name} must be a list with the depth of every pathway, got {value!r}") from error
     if not depths:
         raise InputError(f"{name} must name at least one pathway, got none")
     return depths
+
+
+def _times(name: str, value: Any) -> Any:
+    out = nonnegative(name, value)
+    if not out.size:
+        raise InputError(f"{name} must hold at least one time, got none")
+    return out
 
 
 def _scalar(name: str, value: Any) -> Any:
@@ -131,7 +148,7 @@ def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
 @closed_form(
     static=["depths"],
     apart=["p0"],
-    t=nonnegative,
+    t=_times,
     s=_scalar,
     depths=_depths,
     p0=real,

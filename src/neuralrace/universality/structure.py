@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import InputError, array, boolean, integer, number
 from neuralrace.graph import Graph
 from neuralrace.universality.fit import Interval
 from neuralrace.universality.record import samples
 from neuralrace.universality.theory import final_distance
 
 FEWEST = 8
+MOST_DRAWS = 1_000_000
 
 
 def squared_distances(rows: Any) -> np.ndarray:
@@ -78,7 +79,7 @@ def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.n
     """
     values, unit = _matrix("distances", distances), number("unit", unit, above=0)
     near = np.exp(-values / unit)
-    if normalised:
+    if boolean("normalised", normalised):
         near /= near.sum(axis=1, keepdims=True)
     return near @ values @ near.T
 
@@ -134,7 +135,9 @@ def compare(
         np.fill_diagonal(off, 0)
         centred.append(off)
     rng = np.random.default_rng(integer("seed", seed, least=0))
-    counts = rng.multinomial(n, np.full(n, 1 / n), size=integer("draws", draws, least=100)).astype(float)
+    counts = rng.multinomial(
+        n, np.full(n, 1 / n), size=integer("draws", draws, least=100, most=MOST_DRAWS)
+    ).astype(float)
     found = _correlations(np.vstack([np.ones(n), counts]), *centred)
     # A draw of few different samples, all pairs of which are alike, says nothing.
     usable = np.where(np.isfinite(found), found, np.nan)
@@ -185,7 +188,7 @@ def watch(graph: Graph, x: Any, node: str) -> Callable[[Any], dict[str, Any]]:
     """
     if not isinstance(graph, Graph) or len(graph.inputs) != 1 or len(graph.outputs) != 1:
         raise InputError("graph must be a Graph with one input and one output")
-    if node not in graph.hidden:
+    if not isinstance(node, str) or node not in graph.hidden:
         raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {node!r}")
     (first,), (last,) = graph.inputs, graph.outputs
     rows = array("x", x, (None, graph.nodes[first]))

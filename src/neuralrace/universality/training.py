@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, array, choice, integer, number
+from neuralrace.errors import InputError, array, boolean, choice, integer, number
 from neuralrace.network import precision
 from neuralrace.universality.descent import run_descent
 from neuralrace.universality.fit import Fit, fit
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import xarray
 
 OPTIMIZERS = ("sgd", "adam")
-MOST_STEPS = 2**31 - 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,10 +76,12 @@ class Training(Trajectory):
             raise InputError(f"layer must be at most {network.depth}, the hidden layers; got {layer}")
         if one.status is Status.DIVERGED:
             raise InputError(f"run {run} {one.outcome}; there is nothing to fit")
-        keep = np.unique(np.linspace(0, len(one.t) - 1, integer("times", times)).round().astype(int))
+        keep = np.unique(
+            np.linspace(0, len(one.t) - 1, min(integer("times", times), len(one.t))).round().astype(int)
+        )
         series = one.recorded["dh2"][:, layer - 1], one.recorded["dy2"], one.recorded["w"]
         dx, dy = float(one.runs["dx"]), float(one.runs["dy"])
-        extra = one.loss[keep] if loss else None
+        extra = one.loss[keep] if boolean("loss", loss) else None
         return fit(one.t[keep], *(v[keep] for v in series), dx, dy, loss=extra, level=level, strict=strict)
 
     @classmethod
@@ -191,8 +192,7 @@ def _checked(
     if not isinstance(network, Network):
         raise InputError(f"network must be a universality.Network, got {network!r}")
     lr = number("lr", lr, above=0)
-    if integer("steps", steps) > MOST_STEPS:
-        raise InputError(f"steps must be at most {MOST_STEPS}, got {steps}")
+    integer("steps", steps, most=2**31 - 2)
     choice("optimizer", optimizer, OPTIMIZERS)
     name = dtype.name if isinstance(dtype, np.dtype) else getattr(dtype, "__name__", dtype)
     dtype = np.dtype(choice("dtype", name, ("float32", "float64")))
