@@ -133,7 +133,7 @@ def pictures(p: Contexts) -> dict[str, Any]:
     return {
         "epoch": net.steps, "targets": net.Y, "at": net.steps[at], "every": net.steps[every],
         "relu outputs": np.stack([net.predict(i) for i in at]), "imitation outputs": outputs,
-        "values": singular_values(task, path.weights), "theory": singular_values(task, solved.weights()),
+        "values": singular_values(task, path.weights), "theory": singular_values(task, solved.weights),
         "theory loss": solved.loss, "flow": nr.flow(task, start, net.t[-1], net.t).loss,
         "scaled": np.stack([scaled(h) for h in hidden.values()]),
         "similar": np.array(

@@ -97,7 +97,7 @@ def signs(p: Initialisation, task: nr.Task, run: nr.Trajectory) -> dict[str, Any
         kernels = nr.tangent_kernel(task, w)
         norm = np.linalg.norm(kernels, axis=(1, 2))
         turn = 1 - np.einsum("tij,ij->t", kernels, kernels[0]) / (norm * norm[0])
-        misfit = r.misfit({e: v - v[0] for e, v in w.items()})
+        misfit = r.off_manifold_fraction({e: v - v[0] for e, v in w.items()})
         found.append(np.stack([run.t[at] / done[k], turn, norm / norm[0], misfit]))
     return dict(zip(("progress", "turn", "growth", "misfit"), np.stack(found, axis=1), strict=True))
 

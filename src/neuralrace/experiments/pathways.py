@@ -180,7 +180,7 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     blocks = nr.flow(small, b, ts[-1], ts, save_weights=False, record=record, method=METHOD).recorded["map"]
 
     reduced = nr.reduce(small, "shared")
-    solved = reduced.solve(t1=ts[-1], save=ts, weights=b, rtol=METHOD.rtol)
+    solved = reduced.solve(t1=ts[-1], save=ts, weights=b, method=nr.Adaptive(1e-6, 1e-11))
     right = np.abs(reduced.family.right[g.paths()[0][0]].T @ V[:, :2]).argmax(axis=0)
     modes = np.stack([np.prod([np.asarray(solved.b[e]) for e in p], axis=0) for p in g.paths()], axis=-2)
 

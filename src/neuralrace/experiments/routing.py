@@ -84,13 +84,14 @@ def decoupled(p: Routing) -> dict[str, Any]:
     task = p.task(p.pairs(p.trained))
     r = nr.reduce(task)
     b0 = r.strengths(nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds)))
-    run = nr.flow(task, r.lift(b0), p.t1, p.epochs // 2 + 1, method=nr.Adaptive(1e-11, 1e-12))
+    fine = nr.Adaptive(1e-11, 1e-12)
+    run = nr.flow(task, r.lift(b0), p.t1, p.epochs // 2 + 1, method=fine)
     outer, hidden, _ = layers(r.family.project(run.weights), p)
     equal, small = r.solve(p.scale, p.t1, run.t), r.solve(p.small, p.t1 * p.scale / p.small, len(run.t))
     return {
         "t": run.t,
         "loss": run.loss,
-        "theory": r.solve(b0=b0, t1=p.t1, save=run.t, rtol=1e-11, atol=1e-12).loss,
+        "theory": r.solve(b0=b0, t1=p.t1, save=run.t, method=fine).loss,
         "residual": r.residual,
         "printed": as_printed(p, r),
         "kept": (outer**2).sum(axis=2) - hidden[:, :, 0] ** 2,  # M B1^2 - B2^2, with a B1 for each domain

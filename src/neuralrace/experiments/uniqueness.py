@@ -109,7 +109,8 @@ def conditions(net: nr.relu.ReluNetwork) -> dict[str, np.ndarray]:
     match: share of all gates, one per unit and sample, that are those of the unit's pathway.
     moved: share of all gates that are not what they were at the start.
     coupled: share of the squared weights outside the modes of the always-open network, in whichever hidden
-    directions fit best (`Reduction.misfit`): 0 if layers are aligned, one hidden direction for each mode.
+    directions fit best (`Reduction.off_manifold_fraction`): 0 if layers are aligned, one hidden direction for
+    each mode.
     """
     alone = nr.reduce(nr.Task(nr.Graph.chain(list(net.task.graph.nodes.values())), net.X, net.Y), "pathwise")
     found = []
@@ -120,7 +121,7 @@ def conditions(net: nr.relu.ReluNetwork) -> dict[str, np.ndarray]:
         size /= size.sum(axis=-1, keepdims=True)
         own = PATTERNS[np.abs(gates[-1].T[:, None] - PATTERNS).sum(axis=-1).argmin(axis=1)].T
         share = [(size * mean.mean(axis=1)).sum(axis=-1) for mean in (gates == own, gates != gates[0])]
-        found.append([*share, alone.misfit(dict(one.weights))])
+        found.append([*share, alone.off_manifold_fraction(dict(one.weights))])
     return dict(zip(CONDITIONS, np.stack(found, axis=1), strict=True))
 
 
