@@ -158,7 +158,7 @@ def test_shown_as_a_figure_and_in_a_notebook():
     for traj in (nr.flow(TASK, w, t1=5.0, save=4), nr.flow(TASK, {n: v[0] for n, v in w.items()}, t1=5.0)):
         figure = traj.plot()
         assert figure.axes[0].get_ylabel() == "loss"
-        assert figure.axes[1].get_title() == "x->p0h1"
+        assert figure.axes[1].get_title("left") == "x->p0h1"
         page = traj._repr_html_()
         assert "<svg" in page
         assert "finished" in page
