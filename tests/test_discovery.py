@@ -10,7 +10,7 @@ import pytest
 import neuralrace as nr
 from neuralrace import cli
 from neuralrace.errors import InputError
-from neuralrace.relu import discovery
+from neuralrace.relu import clustering
 from neuralrace.relu.discovery import discover, mixed_share
 from neuralrace.tasks.contexts import gated
 
@@ -35,14 +35,14 @@ def contexts():
 
 @pytest.fixture(scope="module")
 def found(contexts):
-    return discover(net=contexts, most=5)
+    return discover(net=contexts, max_clusters=5)
 
 
 # -- patterns --------------------------------------------------------------------------------
 
 
 def test_two_patterns(signs):
-    found = discover(*signs, **QUICK, most=3)
+    found = discover(*signs, **QUICK, max_clusters=3)
     assert found.patterns.tolist() == [[1, 1, 0, 0], [0, 0, 1, 1]]
     assert found.by_context("aabb") == ["10", "01"]
     assert found.by_context("abab") == ["??", "??"]
@@ -81,7 +81,7 @@ def test_distance_is_that_of_all_units_with_constant_gates(contexts, found):
     gates = found.patterns[nearest].T * own.any(axis=1)
     graph = contexts.task.graph
     task = nr.Task(nr.Graph(graph.nodes, graph.edges), x, y, {"h1": gates})
-    settings = contexts.trajectory.settings
+    settings = contexts.settings
     path = nr.descend(task, contexts.at(0), settings["lr"], settings["steps"], contexts.t)
     outputs = np.stack([contexts.predict(i) for i in range(len(contexts.t))])
     apart = ((nr.predict(task, path.weights)["y"] - outputs) ** 2).sum(axis=(1, 2)) / (y**2).sum()
@@ -91,11 +91,11 @@ def test_distance_is_that_of_all_units_with_constant_gates(contexts, found):
 
 
 def test_swapped_gates(contexts, signs):
-    found = discover(net=contexts, follow="swapped", most=6)
+    found = discover(net=contexts, follow="swapped", max_clusters=6)
     assert found.by_context(CONTEXT) == FOUR
     # With a pattern for every unit nothing is swapped.
     net = nr.relu.train(*signs, hidden=[5], std=0.5, lr=0.1, steps=100, save=2)
-    few = discover(*signs, net=net.at(-1), most=5)
+    few = discover(*signs, net=net.at(-1), max_clusters=5)
     own = {tuple(g) for g in net.gates(-1)[0].T if g.any()}
     assert few.elbow[len(own)] == pytest.approx(0, abs=1e-12)
 
@@ -108,14 +108,16 @@ def test_given_k(contexts):
 
 def test_biases_and_flow(signs):
     x, y = signs
-    found = discover(x, y, **QUICK, runs=1, bias=True, most=2)
+    found = discover(x, y, **QUICK, runs=1, bias=True, max_clusters=2)
     assert max(found.elbow.values()) < 0.2  # the bias of the output does much of it
-    net = nr.relu.train(x, y, [30], 1e-3, 0.1, 100, save=21, method="flow")
+    net = nr.relu.train(x, y, [30], 1e-3, 0.1, 100, save=21, method=nr.Adaptive(1e-3, 1e-2))
     assert discover(net=net, k=2).elbow[2] < 0.2
 
 
 def test_deeper_layers(signs):
-    found = discover(*signs, hidden=[20, 10], std=0.2, lr=0.05, steps=400, every=40, runs=2, layer=2, most=4)
+    found = discover(
+        *signs, hidden=[20, 10], std=0.2, lr=0.05, steps=400, every=40, runs=2, layer=2, max_clusters=4
+    )
     assert found.layer == 2
     assert "swapped" in found.rule
     assert found.patterns.shape == (found.k, 4)
@@ -127,10 +129,10 @@ def test_deeper_layers(signs):
 def test_own_weights(signs):
     x, y = signs
     net = nr.relu.train(x, y, [100], 1e-3, 0.1, 200, save=11)
-    want = discover(net=net, follow="swapped", most=3)
+    want = discover(net=net, follow="swapped", max_clusters=3)
     series = list(net.weights.values())
     for own in (series, dict(net.weights), [net.at(i) for i in range(11)], [(w, None) for w in series]):
-        found = discover(x, y, net=own, most=3)
+        found = discover(x, y, net=own, max_clusters=3)
         assert np.array_equal(found.centres, want.centres)
         assert found.elbow == want.elbow
     last = discover(x, y, net=[w[-1] for w in series])
@@ -158,8 +160,8 @@ def test_torch(signs):
     with torch.no_grad():
         for p, w in zip(module.parameters(), net.at(-1).values(), strict=True):
             p.copy_(torch.tensor(w))
-    want = discover(x, y, net=net.at(-1), most=3)
-    assert np.array_equal(discover(x, y, net=module, most=3).centres, want.centres)
+    want = discover(x, y, net=net.at(-1), max_clusters=3)
+    assert np.array_equal(discover(x, y, net=module, max_clusters=3).centres, want.centres)
     assert discover(x, y, net=[module, module], k=2).moments == 2
 
 
@@ -223,7 +225,7 @@ def test_refused_networks(signs):
 
 
 def test_not_converged_is_a_warning(signs):
-    found = discover(*signs, **{**QUICK, "steps": 45, "every": 5}, runs=1, most=2)
+    found = discover(*signs, **{**QUICK, "steps": 45, "every": 5}, runs=1, max_clusters=2)
     assert 0.01 < found.loss[0] < 0.9
     assert len(found.warnings) == 1
     assert "not converged: last loss" in found.warnings[0]
@@ -232,7 +234,7 @@ def test_not_converged_is_a_warning(signs):
 
 
 def test_many_patterns_are_cut(signs, monkeypatch):
-    monkeypatch.setattr(discovery, "MOST_NUMBERS", 12)
+    monkeypatch.setattr(clustering, "MAX_NUMBERS", 12)
     found = discover(*signs, **QUICK, runs=1)
     assert "left out for their number" in found.warnings[0]
     assert max(found.elbow) <= 3

@@ -57,7 +57,7 @@ def test_separability_flow_is_the_closed_form(gating):
             w = nr.init.gaussian(task.graph, 1e-6)
         else:
             w = nr.init.decoupled(nr.reduce(task), np.sqrt(a0))
-        traj = nr.flow(task, w, t1=40.0, save=50, rtol=1e-10, atol=1e-12)
+        traj = nr.flow(task, w, t1=40.0, save=50, method=nr.Adaptive(1e-10, 1e-12))
         exact = nr.exact.separability_loss(traj.t, delta, gating, a0)
         assert np.abs(traj.loss - exact).max() < 1e-8
     x, y = nr.tasks.separability(2.0, graph=nr.Graph.chain([3, 4, 1])).arrays
@@ -115,7 +115,7 @@ def test_train_is_descent_on_the_stated_loss(small):
         for gate, h in zip(net.gates(k), ("h1", "h2"), strict=True):
             assert np.array_equal(gate, out[h] > 0)
 
-    mean = relu.train(x, y, [6, 5], 0.5, 12e-3, 30, 4, seed=3, reduction="mean")
+    mean = relu.train(x, y, [6, 5], 0.5, 12e-3, 30, 4, seed=3, objective="mean")
     assert np.allclose(mean.loss, net.loss / 12, rtol=1e-12)
     assert np.allclose(mean.t, net.t)
 
@@ -127,15 +127,15 @@ def test_train_many_seeds_gates_only_and_flow(small):
     assert many.loss.shape == (2, 3)
     assert many.gates(1)[0].shape == (2, 12, 5)
     one = relu.train(x, y, seed=7, **keep)
-    assert np.allclose(many.run(1).weights["x->h1"], one.weights["x->h1"], atol=1e-13)
-    assert many.run(1).outcome == one.outcome
+    assert np.allclose(many[1].weights["x->h1"], one.weights["x->h1"], atol=1e-13)
+    assert many[1].outcome == one.outcome
     assert one.weights["h1"].shape == (3, 5)
     light = relu.train(x, y, seed=7, save_weights=False, **keep)
     assert light.weights == {}
     assert all(np.array_equal(light.gates(k)[0], one.gates(k)[0]) for k in range(3))
     with pytest.raises(ValueError, match="weights were not saved"):
         light.at(0)
-    flow = relu.train(x, y, seed=7, method="flow", rtol=1e-6, atol=1e-4, **keep)
+    flow = relu.train(x, y, seed=7, method=nr.Adaptive(1e-6, 1e-4), **keep)
     assert np.allclose(flow.loss, one.loss, rtol=0.01)
     assert flow.step_loss is None
     ends = relu.train(x, y, [5], 0.5, 1e-3, 500, 3, stop_loss=10.0)
@@ -182,7 +182,7 @@ def test_as_gdln_has_the_same_outputs_and_gradients(small, hidden):
         if i >= 0:
             for e, g in nr.gradient(task, w).items():
                 step = net.weights[e][i + 1] - net.weights[e][i]
-                assert np.abs(step + 1e-3 * net.scale * g).max() < 1e-12
+                assert np.abs(step + 1e-3 * net.loss_scale * g).max() < 1e-12
 
 
 def test_as_gdln_of_your_own_weights(small):
@@ -370,6 +370,7 @@ def test_predicted_pathways():
         gating = "xor" if delta < crossover else "linear"
         expected = [g for _, g in nr.tasks.separability(delta, gating).samples.gates.items()]
         assert {tuple(g) for g in found.patterns} == {tuple(g) for g in np.array(expected, float)}, delta
+        assert found.status is nr.Status.FINISHED
         assert found.outcome.startswith("finished")
         assert found.loss[-1] < 1e-12
     for n in (3, 4):
@@ -410,7 +411,7 @@ def test_race_over_unions_of_contexts():
     candidates = relu.context_candidates(x, y, [0, 0, 1, 1, 2, 2], columns=range(2), hidden=4)
     assert list(candidates) == ["1", "2", "1+2"]
     assert len(candidates["1+2"].graph.hidden) == 7
-    result = nr.race({k: candidates[k] for k in ("1", "2")}, loss=0.3, t1=500.0)
+    result = nr.race({k: candidates[k] for k in ("1", "2")}, level=0.3, t1=500.0)
     assert result.winner == "2"
     assert not result.reduced["2"]
     task = candidates["2"]
@@ -448,8 +449,8 @@ def test_wrong_input_says_what_is_wrong(small):
         (lambda: relu.train(x, y[:5]), "Y must have as many rows"),
         (lambda: relu.train(x, y, hidden=[]), "hidden must list"),
         (lambda: relu.train(x, y, hidden=700), "hidden must list"),
-        (lambda: relu.train(x, y, reduction="total"), "reduction must be one of"),
-        (lambda: relu.train(x, y, method="adam"), "method must be one of"),
+        (lambda: relu.train(x, y, objective="total"), "objective must be one of"),
+        (lambda: relu.train(x, y, method="flow"), "method must be 'descend' or nr.Adaptive"),
         (lambda: relu.train(x, y, lr=0.0), "lr must be greater"),
         (lambda: relu.train(x, y, std=-1.0), "std must be greater"),
         (lambda: relu.implementable([1, 0], x), r"shape \(12,\); got \(2,\)"),
@@ -458,12 +459,12 @@ def test_wrong_input_says_what_is_wrong(small):
         (lambda: relu.self_consistent(x, y[:5]), "residual must have shape"),
         (lambda: relu.self_consistent(x, y, starts=0), "starts must be at least 1"),
         (lambda: relu.predict_pathways(x, y[:5]), "Y must have as many rows"),
-        (lambda: relu.predict_pathways(x, y, most=0), "most must be at least 1"),
+        (lambda: relu.predict_pathways(x, y, max_rounds=0), "max_rounds must be at least 1"),
         (lambda: nr.race({}), "candidates must be a dict"),
         (lambda: nr.race({"a": 3}), r"candidates\['a'\] must be a Task"),
-        (lambda: nr.race({"a": plain}, loss=-1.0), "loss must be greater"),
+        (lambda: nr.race({"a": plain}, level=-1.0), "level must be greater"),
         (lambda: relu.context_candidates(x, y, [0, 1]), "context must have one label per sample"),
-        (lambda: relu.context_candidates(x, y, [0] * 12), "two different labels"),
+        (lambda: relu.context_candidates(x, y, [0] * 12), "2 to 10 different labels, got 1"),
         (lambda: relu.pattern_candidates(x, y, np.ones((2, 3))), "patterns must have shape"),
         (lambda: relu.pattern_candidates(x, y, np.ones((1, 12)), symmetries=[[0, 1]]), "permutations of 12"),
     ):
@@ -484,7 +485,7 @@ def test_readout_in_the_span_of_the_targets_is_the_network_that_starts_there(bia
     assert np.allclose(net.loss, plain.loss, rtol=1e-10)
     for e, w in net.weights.items():
         assert np.allclose(w, plain.weights[e], atol=1e-10)
-    assert net.run(0).predict(-1).shape == (5, 7)
+    assert net[0].predict(-1).shape == (5, 7)
     gates = nr.relu.train(x, y, seed=range(2), readout="targets", save_weights=False, **settings)
     assert np.array_equal(gates.gates(-1)[0], net.gates(-1)[0])
     with pytest.raises(ValueError, match="readout must be one of all, targets"):

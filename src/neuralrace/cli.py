@@ -179,7 +179,7 @@ def _changes(given: Any, name: str, names: list[str]) -> dict[str, str]:
 def _reduce(given: Any) -> int:
     from neuralrace.explain import reduce_file
 
-    found = reduce_file(given.file, given.out)
+    found = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
     print(json.dumps(found.to_dict()) if given.json else found)
     return 0
 
@@ -192,7 +192,8 @@ def _discover(given: Any) -> int:
     except ValueError:
         raise InputError(f"--hidden must be sizes such as 700 or 420,420; got {given.hidden!r}") from None
     chosen = {name: getattr(given, name) for name in ("k", "runs", "std", "lr", "steps", "seed")}
-    found, files = discover_file(given.file, given.out, hidden=hidden, **chosen)
+    progress = sys.stderr.isatty()
+    found, files = discover_file(given.file, given.out, hidden=hidden, progress=progress, **chosen)
     if given.json:
         print(json.dumps({**found.to_dict(), "files": [str(f) for f in files]}))
     else:

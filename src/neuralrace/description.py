@@ -28,7 +28,7 @@ class Description:
     """What a file says: the task, and how to reduce and solve it.
 
     The start is a common `strength`, or gaussian weights of standard deviation `std` from `seeds` seeds.
-    `time` is None where it is to be chosen.
+    `time` and `save`, the number of times, are None where they are to be chosen.
     """
 
     path: Path
@@ -38,7 +38,7 @@ class Description:
     std: float | None = None
     seeds: int = 1
     time: float | None = None
-    save: int = 200
+    save: int | None = None
 
 
 def read_description(path: str | Path) -> Description:

@@ -17,7 +17,7 @@ from neuralrace.dynamics.lowrank import low_rank_flow
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.setup import Setup, Solved, finish
+from neuralrace.dynamics.setup import Setup, Solved, finish, last_reached
 from neuralrace.dynamics.times import save_times, telling_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
@@ -142,18 +142,17 @@ def _solved(
                 path = jax.block_until_ready(_integrated(*call, *given))
     path: Path = jax.tree.map(np.asarray, path)
     (losses, kept), end = path.kept, np.asarray(path.t, float)
-    statuses, outcomes = _endings(path, losses, end, t1, stop, method.max_steps)
-    # A run that ended between two times is shown at its end, not at the time it never reached.
-    last = np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
-    solved = Solved(ts, end, last, losses, kept, statuses, outcomes)
+    statuses, outcomes = endings(path, losses, end, t1, stop, method.max_steps)
+    solved = Solved(ts, end, last_reached(ts, end), losses, kept, statuses, outcomes)
     settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
     stats = {"steps": path.steps, "error": np.zeros(len(end))} if exact else {"steps": path.steps}
     return solved, collect(path.history), stats, settings
 
 
-def _endings(
+def endings(
     path: Path, losses: np.ndarray, end: np.ndarray, t1: float, stop: float | None, max_steps: int
 ) -> tuple[list[Status], list[str]]:
+    """How each run ended, and the same in words."""
     statuses, outcomes = [], []
     for k, at in enumerate(end):
         if path.stopped[k]:

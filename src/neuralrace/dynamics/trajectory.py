@@ -231,9 +231,9 @@ class Trajectory:
 
     def plot(self) -> Figure:
         """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time."""
-        from neuralrace.plot import trajectory
+        from neuralrace.dynamics.show import trajectory_figure
 
-        return trajectory(self)
+        return trajectory_figure(self)
 
     def _repr_html_(self) -> str:
         from neuralrace.dynamics.show import trajectory_html

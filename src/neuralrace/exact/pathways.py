@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
 
+from neuralrace.dynamics.integrate import integrate_differentiable
 from neuralrace.errors import InputError, array, integer
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive, real
 
@@ -166,8 +167,6 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
     >>> k.shape, round(float(k[:, 1].sum()), 6)
     ((2, 2), 10.0)
     """
-    import diffrax
-
     depths = _depths("depths", depths)
     t, s, p0, sigma, tau = floats(t, s, p0, sigma, tau)
     if p0.shape not in ((), (len(depths),)):
@@ -183,21 +182,10 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
         return duration * speed, duration * _rate(p, n, sigma).sum()
 
     double = p0.dtype == jnp.float64
-    controller = diffrax.PIDController(rtol=1e-11 if double else 1e-5, atol=1e-13 if double else 1e-7)
+    rtol, atol = (1e-11, 1e-13) if double else (1e-5, 1e-7)
 
     def at(duration: Any) -> Any:
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(velocity),
-            diffrax.Dopri8(),
-            t0=0.0,
-            t1=1.0,
-            dt0=None,
-            y0=(p0, jnp.zeros_like(s)),
-            args=duration,
-            stepsize_controller=controller,
-            max_steps=16384,
-        )
-        assert solution.ys is not None
-        return _strength(solution.ys[0][0], n, sigma)
+        p, _ = integrate_differentiable(velocity, (p0, jnp.zeros_like(s)), duration, rtol, atol)
+        return _strength(p, n, sigma)
 
     return jax.vmap(at, out_axes=1)((t / tau).ravel()).reshape(len(depths), *t.shape)

@@ -1,18 +1,13 @@
 """ReLU networks: which gated linear network is this one? (theory section 8)"""
 
+from neuralrace.relu.candidates import context_candidates, pattern_candidates
 from neuralrace.relu.discovery import Discovery, discover, mixed_share
 from neuralrace.relu.gates import Imitation, as_gdln, imitate
-from neuralrace.relu.patterns import (
-    Maxima,
-    Pathways,
-    implementable,
-    implementable_patterns,
-    pattern_text,
-    predict_pathways,
-    self_consistent,
-)
-from neuralrace.relu.race import Race, context_candidates, pattern_candidates, race
-from neuralrace.relu.training import ReluNetwork, train
+from neuralrace.relu.maxima import Maxima, self_consistent
+from neuralrace.relu.pathways import Pathways, predict_pathways
+from neuralrace.relu.patterns import implementable, implementable_patterns, pattern_text
+from neuralrace.relu.race import Race, race
+from neuralrace.relu.training import ReluNetwork, train, train_like
 
 __all__ = [
     "Discovery",
@@ -34,4 +29,5 @@ __all__ = [
     "race",
     "self_consistent",
     "train",
+    "train_like",
 ]

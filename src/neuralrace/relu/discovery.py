@@ -7,39 +7,62 @@ these constant gates follows the ReLU network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, choice, integer, number
-from neuralrace.graph import Graph
-from neuralrace.network import predict
-from neuralrace.relu.gates import own_network
-from neuralrace.relu.patterns import pattern_text
-from neuralrace.relu.training import ReluNetwork, relu_chain, step_gates, train
-from neuralrace.task import Task
+from neuralrace.errors import InputError, choice, integer, number
+from neuralrace.relu.cluster_count import (
+    WORSE_IN_A_ROW,
+    choose_count,
+    root_mean_square,
+    swapped_distance,
+    trained_distance,
+)
+from neuralrace.relu.clustering import (
+    cluster,
+    distinct_patterns,
+    has_equal_patterns,
+    open_patterns,
+    unit_size,
+)
+from neuralrace.relu.gates import network_at
+from neuralrace.relu.observed import ObservedNetwork, convergence_warnings, observe_given, observe_training
+from neuralrace.relu.patterns import context_labels, pattern_text
+from neuralrace.relu.training import unit_gates
 
-LEARNED = 0.01  # of the initial loss, what a run that has converged may leave
-STARTED = 0.9  # a run that leaves more than this has learned nothing
-CLOSE = 0.005  # distances, relative to the targets, that count as equal
-MOST_NUMBERS = 20_000_000  # in the patterns that are clustered
-WORSE_IN_A_ROW = 2
+FOLLOW = ("trained", "swapped")
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """Gating patterns of a ReLU network: `patterns` `(k, n)` of 0 and 1, those open on most samples first.
+    """Gating patterns of a ReLU network, k of them, those open on most samples first.
 
-    `centres` `(k, n)` are the mean gates of each cluster, weighted by the size of the units; `patterns` are 1
-    where these are above one half, `ambiguity` `(k,)` is their mean distance from that, times two: 0 for
-    centres of 0 and 1, 1 for centres of one half. `shares` `(k,)`: weight in each cluster. `elbow`: number of
-    clusters -> distance between the outputs of the network and of the gated one, root mean square over saved
-    times and runs, relative to the targets. `rule` says how it was measured and k chosen, `loss` `(runs,)`
-    the last loss relative to that of a silent network, `warnings` what to beware of. `candidates` has the
-    centres for every k that was tried.
+    Attributes
+    ----------
+    patterns : ndarray, shape (k, n)
+        0 and 1: where the centres are above one half.
+    centres : ndarray, shape (k, n)
+        Mean gates of each cluster, weighted by the size of the units.
+    shares : ndarray, shape (k,)
+        Weight in each cluster.
+    elbow : dict
+        Number of clusters -> distance between the outputs of the network and of the gated one, root mean
+        square over saved times and runs, relative to the targets.
+    rule : str
+        How the distance was measured and k chosen.
+    loss : ndarray, shape (runs,)
+        Last loss relative to that of a silent network.
+    candidates : dict
+        Number of clusters -> centres, for all that were tried.
+    layer : int
+        The hidden layer; 1 is the first.
+    moments : int
+        Number of times at which gates were taken.
+    warnings : tuple of str
+        What to beware of.
     """
 
     patterns: np.ndarray
@@ -55,19 +78,33 @@ class Discovery:
 
     @property
     def k(self) -> int:
+        """Number of patterns."""
         return len(self.patterns)
 
     @property
     def ambiguity(self) -> np.ndarray:
+        """Twice the mean distance of each centre from its pattern, `(k,)`: 0 if all gates are 0 or 1."""
         return 2 * np.abs(self.centres - self.patterns).mean(axis=1)
 
     def by_context(self, context: Any) -> list[str]:
-        """Each pattern with one digit per context, in the order of the labels `(n,)`; ? where it is mixed."""
-        labels = _labels(context, self.patterns.shape[1])
+        """Each pattern with one digit per context.
+
+        Parameters
+        ----------
+        context : array, shape (n,)
+            Label of each sample.
+
+        Returns
+        -------
+        list of str
+            Digits in the order of the labels; ? where a pattern is mixed.
+        """
+        labels = context_labels(context, self.patterns.shape[1])
         mean = np.stack([self.patterns[:, labels == c].mean(axis=1) for c in np.unique(labels)], axis=1)
         return ["".join("0" if m == 0 else "1" if m == 1 else "?" for m in row) for row in mean]
 
     def table(self) -> str:
+        """Patterns, the distance for each number of clusters, and warnings, as text."""
         lines = [
             f"{self.k} patterns of layer {self.layer} on {self.patterns.shape[1]} samples, "
             f"from {len(self.loss)} run{'s' * (len(self.loss) > 1)} at {self.moments} times",
@@ -84,7 +121,7 @@ class Discovery:
     __repr__ = table
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain lists and numbers."""
+        """Everything as plain lists and numbers, for JSON."""
         return {
             "k": self.k,
             "patterns": self.patterns.astype(int).tolist(),
@@ -113,81 +150,113 @@ def discover(
     *,
     net: Any = None,
     layer: int = 1,
-    most: int = 8,
+    max_clusters: int = 8,
     tolerance: float = 0.05,
     follow: str | None = None,
     weighted: bool = True,
+    progress: bool = False,
     **keywords: Any,
 ) -> Discovery:
-    """The few gating patterns of ReLU networks on inputs `X` `(n, in)` and targets `Y` `(n, out)`.
+    """The few gating patterns of ReLU networks on some data.
 
-    Trains `runs` networks (see `train`; further `keywords` go there) and takes the gates of their units every
-    `every` steps, or takes those of `net`: what `train` returned (X and Y are then known), or your own
-    weights as matrices `(out, in)`, or `(times, out, in)`, in layer order in a list or dict, pairs of matrix
-    and bias, a torch `Sequential` of `Linear` and `ReLU` layers, or a list of such dicts or modules, one per
-    time. Runs of other `seed` share no initial weights.
+    Trains `runs` networks and takes the gates of their units every `every` steps, or takes those of `net`.
+    Patterns of a layer that are not silent are clustered by k-means.
 
-    The patterns of hidden layer `layer` (1 is the first) that are not silent are clustered by k-means. A
-    unit counts by the size of its weights at that time, the geometric mean of the lengths of incoming and
-    outgoing ones (`weighted=False`: all units alike), so those that have not grown count little.
+    Parameters
+    ----------
+    X : array, shape (n, in)
+        Inputs; known where `net` is what `train` returned.
+    Y : array, shape (n, out)
+        Targets, likewise.
+    hidden, std, lr, steps
+        As in `train`.
+    k : int, optional
+        Number of patterns; chosen by default.
+    runs : int
+        Networks to train. Those of another `seed` share no initial weights.
+    every : int
+        Steps from one look at the gates to the next.
+    seed : int
+        Of initial weights and clustering, below 2^32.
+    net : ReluNetwork, or weights of your own, optional
+        What `train` returned; or matrices (out, in) or (times, out, in) in layer order in a list or dict;
+        pairs of matrix and bias; a torch `Sequential` of `Linear` and `ReLU` layers; or a list of such dicts
+        or modules, one per time.
+    layer : int
+        The hidden layer; 1 is the first.
+    max_clusters : int
+        Largest number of patterns that is tried.
+    tolerance : float
+        Share of the best gain that may be missed, with ``follow="trained"``.
+    follow : {"trained", "swapped"}, optional
+        How the distance to a network with constant gates is measured. "trained": that network is trained
+        beside each run from the run's own initial weights, each unit with the pattern nearest to its last
+        gates. k is the smallest that gains, over one cluster, all but `tolerance` of what the best k does (or
+        comes within .005 of it); larger k are tried until two in a row are no better. "swapped": the weights
+        are those of the network at each time and only the gates of the layer are swapped for the nearest
+        pattern, which needs no training; this distance tends to fall with every k, and k is where it lies
+        farthest below the line from the first to the last. By default "trained" for networks with one hidden
+        layer that `train` trained, else "swapped".
+    weighted : bool
+        Whether a unit counts by the size of its weights at that time (the geometric mean of the lengths of
+        incoming and outgoing ones), so that those that have not grown count little; or all alike.
+    progress : bool
+        Show progress bars on stderr.
+    **keywords
+        Those of `train`.
 
-    `k` is chosen among 1 to `most` clusters if not given. With `follow="trained"` the network with constant
-    gates is trained beside each run from the run's own initial weights, each unit with the pattern nearest to
-    its last gates; k is the smallest that gains, over one cluster, all but `tolerance` of what the best k
-    does (or comes within .005 of it); larger k are tried until two in a row are no better. With
-    `follow="swapped"` the weights are those of the network at each time and only the gates of the layer are
-    swapped for the nearest pattern, which needs no training; this distance tends to fall with every k, and k
-    is where it lies farthest below the line from the first to the last. If not given, it is "trained" for
-    networks with one hidden layer that `train` trained, else "swapped". Clusterings with two equal patterns
-    are never chosen.
+    Returns
+    -------
+    Discovery
+        Clusterings with two equal patterns are never chosen.
 
+    Examples
+    --------
     >>> x, y = np.eye(4), np.array([[1.0], [1.0], [-1.0], [-1.0]])
     >>> discover(x, y, [100], std=1e-3, lr=0.1, steps=200, every=10).patterns.tolist()
     [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]
     """
-    tolerance, most = number("tolerance", tolerance, least=0), integer("most", most)
+    tolerance, max_clusters = number("tolerance", tolerance, least=0), integer("max_clusters", max_clusters)
     k = None if k is None else integer("k", k)
-    seen, warnings = _networks(X, Y, net, hidden, runs, std, lr, steps, every, seed, keywords)
-    layer = integer("layer", layer)
-    if layer > seen[0].depth:
-        raise InputError(f"layer must be at most the number of ReLU layers, {seen[0].depth}; got {layer}")
-    can = seen[0].trained is not None and seen[0].depth == 1
-    if follow is None:
-        follow = "trained" if can else "swapped"
-    follow = str(choice("follow", follow, FOLLOW))
-    if follow == "trained" and not can:
-        raise InputError("follow='trained' needs networks with one hidden layer, trained by nr.relu.train")
-
-    patterns, weights, left_out = _distinct(seen, layer, weighted)
+    layer, seed = integer("layer", layer), integer("seed", seed, least=0)
+    if seed >= 2**32:
+        raise InputError(f"seed must be below 2^32, got {seed}")
+    if follow is not None:
+        choice("follow", follow, FOLLOW)
+    if net is not None and keywords:
+        raise InputError(f"{next(iter(keywords))} is for training, and net is trained already")
+    if net is not None:
+        networks = observe_given(X, Y, net)
+    else:
+        setting = (hidden, runs, std, lr, steps, every, seed)
+        networks = observe_training(X, Y, *setting, progress=bool(progress), **keywords)
+    warnings = convergence_warnings(networks)
+    follow = _follow(networks[0], layer, follow)
+    patterns, weights, left_out = distinct_patterns(networks, layer, bool(weighted))
     if left_out:
         warnings.append(f"{left_out:.1%} of the weight is in rare patterns, left out for their number")
     if k is not None and k > len(patterns):
         raise InputError(f"k must be at most the number of distinct patterns, {len(patterns)}; got {k}")
-    score = _trained if follow == "trained" else _swapped
-    elbow, found, worse = {}, {}, 0
-    for m in range(1, min(most, len(patterns)) + 1) if k is None else [k]:
-        found[m] = _cluster(patterns, weights, m, seed)
-        distances = [score(one, _open(found[m][0]), layer - 1) for one in seen]
-        worse = worse + 1 if elbow and min(elbow.values()) <= _rms(distances) else 0
-        elbow[m] = _rms(distances)
-        if follow == "trained" and worse == WORSE_IN_A_ROW:
-            break
-    chosen, rule = (
-        (k, "number of clusters given") if k is not None else _choose(elbow, found, follow, tolerance)
-    )
-    centres, shares = found[chosen]
-    if _repeats(centres):
+    counts = range(1, min(max_clusters, len(patterns)) + 1) if k is None else [k]
+    clusters = lambda m: cluster(patterns, weights, m, seed)  # noqa: E731
+    elbow, tried = _elbow(networks, counts, clusters, follow, layer, progress)
+    centres = {m: c for m, (c, _) in tried.items()}
+    rule = "number of clusters given"
+    if k is None:
+        k, rule = choose_count(elbow, centres, follow, tolerance)
+    shares = tried[k][1]
+    if has_equal_patterns(centres[k]):
         warnings.append("two clusters have the same pattern: fewer clusters say as much")
     return Discovery(
-        _open(centres),
-        centres,
+        open_patterns(centres[k]),
+        centres[k],
         shares,
         elbow,
         rule,
-        np.array([one.loss for one in seen]),
-        {m: c for m, (c, _) in found.items()},
+        np.array([one.loss for one in networks]),
+        centres,
         layer,
-        len(seen[0].moments),
+        networks[0].times,
         tuple(warnings),
     )
 
@@ -195,26 +264,38 @@ def discover(
 def mixed_share(net: Any, context: Any, i: int = -1, layer: int = 1, X: Any = None) -> float:
     """The share of a layer's weight in units that are open for some samples of a context and not for others.
 
-    `context` `(n,)` labels the samples, `net` is what `train` returned, at save index `i`, or weights of your
-    own with inputs `X`, as for `as_gdln`. Lemma 4.1 of make_haste_slowly has it zero. Silent units do not
-    count; weight is the product of the lengths of incoming and outgoing weights.
+    Lemma 4.1 of make_haste_slowly has it zero. Silent units do not count; weight is the product of the
+    lengths of incoming and outgoing weights.
 
+    Parameters
+    ----------
+    net : ReluNetwork, or weights of your own
+        As in `as_gdln`.
+    context : array, shape (n,)
+        Label of each sample.
+    i : int
+        Index of the saved time, of what `train` returned; -1 is the last.
+    layer : int
+        The hidden layer; 1 is the first.
+    X : array, shape (n, in), optional
+        Inputs; needed with weights of your own.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
     >>> mixed_share([[[3.0, -4.0], [4.0, 3.0]], [[1.0, 1.0]]], [0, 0], X=[[1.0, 0.0], [0.0, 1.0]])
     0.5
     """
-    if isinstance(net, ReluNetwork):
-        if net.many:
-            raise InputError("net holds several seeds; choose one, as in net.run(0)")
-        weights, graph, x = net.at(i), net.task.graph, net.X
-    else:
-        if X is None:
-            raise InputError("X, the inputs, is needed with weights or a torch module")
-        weights, graph = own_network(net)
-        x = array("X", X, (None, graph.nodes["x"]))
-    labels = _labels(context, len(x))
-    if not 1 <= integer("layer", layer) <= len(graph.hidden):
+    task, weights = network_at(net, i, X, None, need_targets=False)
+    graph = task.graph
+    labels = context_labels(context, len(task.arrays[0]))
+    if integer("layer", layer) > len(graph.hidden):
         raise InputError(f"layer must be at most the number of ReLU layers, {len(graph.hidden)}; got {layer}")
-    gates, size = step_gates(graph, weights, x)[layer - 1], _size(graph, weights, layer - 1)
+    gates, size = unit_gates(task, weights)[layer - 1], unit_size(graph, weights, layer)
     mean = np.stack([gates[labels == c].mean(axis=0) for c in np.unique(labels)])
     mixed, alive = ((mean > 0) & (mean < 1)).any(axis=0), gates.any(axis=0)
     if not size[alive].sum():
@@ -222,296 +303,39 @@ def mixed_share(net: Any, context: Any, i: int = -1, layer: int = 1, X: Any = No
     return float(size[mixed].sum() / size[alive].sum())
 
 
-# -- networks and their gates ----------------------------------------------------------------
-
-FOLLOW = ("trained", "swapped")
-Moment = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """One run: weights at several times, and the network that was trained if it was here."""
-
-    graph: Graph
-    x: np.ndarray
-    y: np.ndarray
-    moments: Sequence[Moment]
-    trained: ReluNetwork | None = None
-
-    @property
-    def depth(self) -> int:
-        return len(self.graph.hidden)
-
-    @cached_property
-    def outputs(self) -> np.ndarray:
-        """`(times, n, out)`"""
-        return np.stack([_forward(self.graph, w, self.x) for w in self.moments])
-
-    @property
-    def loss(self) -> float:
-        """Last loss, relative to that of a silent network."""
-        return float(((self.outputs[-1] - self.y) ** 2).sum() / (self.y**2).sum())
+def _follow(network: ObservedNetwork, layer: int, follow: str | None) -> str:
+    """How the distance is measured, where the networks allow it."""
+    if layer > network.depth:
+        raise InputError(f"layer must be at most the number of ReLU layers, {network.depth}; got {layer}")
+    possible = network.trained is not None and network.depth == 1
+    if follow == "trained" and not possible:
+        raise InputError("follow='trained' needs networks with one hidden layer, trained by nr.relu.train")
+    return follow or ("trained" if possible else "swapped")
 
 
-def _networks(
-    X: Any,
-    Y: Any,
-    net: Any,
-    hidden: Any,
-    runs: int,
-    std: float,
-    lr: float,
-    steps: int,
-    every: int,
-    seed: int,
-    keywords: dict[str, Any],
-) -> tuple[list[_Seen], list[str]]:
-    if net is not None and keywords:
-        raise InputError(f"{next(iter(keywords))} is for training, and net is trained already")
-    if isinstance(net, ReluNetwork):
-        return _checked([_of(net.run(r)) for r in range(len(net.loss))] if net.many else [_of(net)])
-    if X is None or Y is None:
-        raise InputError("X and Y, the inputs and targets, are needed")
-    x, y = checked_data(X, Y)
-    if net is not None:
-        moments = [own_network(w) for w in _times(net)]
-        graph = moments[0][1]
-        if any(g != graph for _, g in moments):
-            raise InputError("net must have the same layers at all times")
-        sizes = graph.nodes["x"], graph.nodes["y"]
-        if sizes != (x.shape[1], y.shape[1]):
-            raise InputError(
-                f"X and Y must have the {sizes[0]} inputs and {sizes[1]} outputs of net, got "
-                f"{x.shape[1]} and {y.shape[1]}"
-            )
-        return _checked([_Seen(graph, x, y, [w for w, _ in moments])])
-    runs, steps, every = integer("runs", runs), integer("steps", steps), integer("every", every)
-    if every > steps:
-        raise InputError(f"every must be at most steps, {steps}; got {every}")
-    seeds = [1000 * integer("seed", seed, least=0) + r for r in range(runs)]
-    unit = number("lr", lr, above=0) * (1 if keywords.get("reduction") == "mean" else len(x))
-    save = unit * np.union1d(np.arange(0, steps + 1, every), [steps])
-    made = train(x, y, hidden, std, lr, steps, save, seeds, **keywords)
-    return _checked([_of(made.run(r)) for r in range(runs)])
+def _elbow(
+    networks: Sequence[ObservedNetwork],
+    counts: Sequence[int],
+    clusters: Any,
+    follow: str,
+    layer: int,
+    progress: bool,
+) -> tuple[dict[int, float], dict[int, Any]]:
+    """For each number of clusters the distance, and centres and shares; until more are no better."""
+    from tqdm import tqdm
 
-
-def checked_data(X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
-    x, y = array("X", X, (None, None)), array("Y", Y, (None, None))
-    if len(x) != len(y):
-        raise InputError(f"Y must have as many rows as X, {len(x)}; got {len(y)}")
-    if not x.any() or not y.any():
-        raise InputError(f"X and Y must not be empty or zero everywhere, got shapes {x.shape} and {y.shape}")
-    return x, y
-
-
-def _of(net: ReluNetwork) -> _Seen:
-    if not net.weights:
-        raise InputError("net must have its weights saved: train with save_weights=True")
-    moments = [net.at(i) for i in range(len(net.t))]
-    return _Seen(net.task.graph, net.X, net.Y, moments, net)
-
-
-def _times(net: Any) -> list[Any]:
-    """The weights of a network at each time that it holds."""
-    if isinstance(net, Mapping):
-        series = {n: array(f"net[{n!r}]", w) for n, w in net.items()}
-        if not any(w.ndim == 3 for w in series.values()):
-            return [net]
-        return [{n: w[t] for n, w in series.items()} for t in range(_length(series.values()))]
-    if isinstance(net, Sequence) and not isinstance(net, str) and len(net):
-        if all(isinstance(w, Mapping) or hasattr(w, "named_parameters") for w in net):
-            return list(net)
-        pairs = [
-            w if isinstance(w, (tuple, list)) and len(w) == 2 and np.ndim(w[0]) == 3 else (w,) for w in net
-        ]
-        if all(np.ndim(p[0]) == 3 for p in pairs):
-            flat = [[array(f"net[{k}]", a) for a in p if a is not None] for k, p in enumerate(pairs)]
-            length = _length([a for p in flat for a in p])
-            return [[p[0][t] if len(p) == 1 else (p[0][t], p[1][t]) for p in flat] for t in range(length)]
-    return [net]
-
-
-def _length(series: Any) -> int:
-    lengths = {len(w) for w in series}
-    if len(lengths) != 1 or not min(lengths):
-        raise InputError(f"net must have its weights at the same times, got {sorted(lengths)} of them")
-    return lengths.pop()
-
-
-def _checked(seen: list[_Seen]) -> tuple[list[_Seen], list[str]]:
-    """Networks with warnings about those that have not converged."""
-    with np.errstate(all="ignore"):
-        losses = np.array([one.loss for one in seen])
-    here = seen[0].trained is not None
-    if not np.isfinite(losses).all():
-        raise InputError(
-            f"run {np.flatnonzero(~np.isfinite(losses))[0]} diverged: try a smaller lr"
-            if here
-            else "net must have finite outputs"
-        )
-    if here and (losses > STARTED).any():
-        r = int(losses.argmax())
-        raise InputError(
-            f"run {r} has not learned: its last loss is {losses[r]:.3g} of that of a silent network; "
-            "try more steps, another lr or a larger std"
-        )
-    warnings = []
-    if (losses > LEARNED).any():
-        which = ", ".join(str(r) for r in np.flatnonzero(losses > LEARNED))
-        cure = "more steps or another lr" if here else "a network that was trained longer on these X and Y"
-        warnings.append(
-            f"not converged: last loss {losses.max():.3g} of that of a silent network (run {which}); "
-            f"these are the patterns so far, try {cure}"
-        )
-    return seen, warnings
-
-
-def _size(graph: Graph, weights: Moment, layer: int) -> np.ndarray:
-    """Product of the lengths of incoming and outgoing weights `(units,)`."""
-    edges = list(graph.edges)
-    return np.linalg.norm(weights[edges[layer]], axis=1) * np.linalg.norm(weights[edges[layer + 1]], axis=0)
-
-
-def _distinct(seen: list[_Seen], layer: int, weighted: bool) -> tuple[np.ndarray, np.ndarray, float]:
-    """Distinct patterns `(m, n)`, how much each counts `(m,)`, and the share of those left out."""
-    n = len(seen[0].x)
-    count: dict[bytes, float] = {}
-    for one in seen:
-        for w in one.moments:
-            gates = step_gates(one.graph, w, one.x)[layer - 1].T
-            size = np.sqrt(_size(one.graph, w, layer - 1))
-            alive = gates.any(axis=1) & (size > 0)
-            size = size[alive] if weighted else np.ones(alive.sum())
-            for key, s in zip(np.packbits(gates[alive], axis=1), size, strict=True):
-                count[key.tobytes()] = count.get(key.tobytes(), 0.0) + s
-    if not count:
-        raise InputError(f"no unit of layer {layer} is active on a sample: there is no pattern to find")
-    weights = np.array(list(count.values()))
-    order = np.argsort(-weights, kind="stable")[: max(1, MOST_NUMBERS // n)]
-    keys = list(count)
-    packed = np.stack([np.frombuffer(keys[i], np.uint8) for i in order])
-    patterns = np.unpackbits(packed, axis=1)[:, :n].astype(float)
-    left_out = 1 - weights[order].sum() / weights.sum() if len(order) < len(keys) else 0.0
-    return patterns, weights[order] / weights[order].sum(), float(left_out)
-
-
-def _cluster(patterns: np.ndarray, weights: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Centres `(k, n)` and shares `(k,)`, those open on most samples first."""
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
-
-    means: Any = KMeans  # its annotations are not those of its documentation
-    with threadpool_limits(1):  # sums in the same order every time, and threads are slow at this size
-        made = means(k, n_init=10, random_state=seed).fit(patterns, sample_weight=weights * len(weights))
-    centres = made.cluster_centers_.clip(0.0, 1.0)
-    shares = np.bincount(made.labels_, weights, minlength=k)
-    order = sorted(range(k), key=lambda c: (-_open(centres[c]).sum(), tuple(-_open(centres[c])), -shares[c]))
-    return centres[order], shares[order]
-
-
-def _open(centres: np.ndarray) -> np.ndarray:
-    return (centres > 0.5).astype(float)
-
-
-def _repeats(centres: np.ndarray) -> bool:
-    return len(np.unique(_open(centres), axis=0)) < len(centres)
-
-
-# -- the elbow -------------------------------------------------------------------------------
-
-
-def _choose(
-    elbow: dict[int, float], found: dict[int, tuple[np.ndarray, np.ndarray]], follow: str, tolerance: float
-) -> tuple[int, str]:
-    good = {m: d for m, d in elbow.items() if not _repeats(found[m][0])}
-    if follow == "trained":
-        least = min(good.values())
-        most = least + max(CLOSE, tolerance * (elbow[1] - least))
-        rule = f"the fewest clusters with {1 - tolerance:.0%} of the best gain over one"
-        return min(m for m, d in good.items() if d <= most), f"trained beside the network: {rule}"
-    first, last = min(elbow), max(elbow)
-    slope = (elbow[last] - elbow[first]) / max(1, last - first)
-    below = {m: elbow[first] + slope * (m - first) - d for m, d in good.items()}
-    chosen = max(below, key=lambda m: (below[m] + 1e-12 * (last - m), -m))
-    rule = "where the distance lies farthest below the line from end to end"
-    return chosen, f"gates swapped for patterns: {rule}"
-
-
-def _rms(values: Sequence[Any]) -> float:
-    return float(np.sqrt(np.mean([np.mean(np.square(v)) for v in values])))
-
-
-def _swapped(one: _Seen, patterns: np.ndarray, layer: int) -> np.ndarray:
-    """Distance of outputs at each time, with each unit's gates swapped for the nearest pattern."""
-    found = []
-    for w, outputs in zip(one.moments, one.outputs, strict=True):
-        own = step_gates(one.graph, w, one.x)[layer]
-        other = patterns[_nearest(own.T, patterns)].T * own.any(axis=0)
-        apart = _forward(one.graph, w, one.x, {layer: other}) - outputs
-        found.append(np.sqrt((apart**2).sum() / (one.y**2).sum()))
-    return np.array(found)
-
-
-def _forward(
-    graph: Graph, weights: Moment, x: np.ndarray, gates: Mapping[int, np.ndarray] | None = None
-) -> Any:
-    h = x
-    for k, (e, (_, node)) in enumerate(graph.edges.items()):
-        h = h @ weights[e].T
-        if node in graph.biases:
-            h = h + weights[node]
-        if node in graph.hidden:
-            h = h * gates[k] if gates and k in gates else np.maximum(h, 0)
-    return h
-
-
-def _nearest(gates: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """The pattern on which each row of 0 and 1 differs for the fewest samples."""
-    g = np.asarray(gates, float)
-    apart = g.sum(axis=1)[:, None] + patterns.sum(axis=1)[None] - 2 * g @ patterns.T
-    return apart.argmin(axis=1)
-
-
-def _trained(one: _Seen, patterns: np.ndarray, layer: int) -> np.ndarray:
-    """Distance of outputs at each time from a linear network with constant gates, trained as this one was.
-
-    Units with the same gates are a linear pathway. Rotating them changes nothing, so no pathway needs more
-    units than it has inputs and outputs.
-    """
-    net = one.trained
-    assert net is not None
-    x, y, (first, second) = one.x, one.y, one.graph.edges
-    start, outputs = one.moments[0], one.outputs
-    # Outputs outside the span of the targets stay what they are at the start: nothing, if that is small.
-    _, s, vt = np.linalg.svd(y, full_matrices=False)
-    q = vt[s > 1e-9 * s[0]]
-    if ((outputs - outputs @ q.T @ q) ** 2).sum(axis=(1, 2)).max() > 1e-8 * (y**2).sum():
-        q = np.eye(y.shape[1])
-    bias = one.graph.biases
-    inward = np.column_stack([start[first], *([start["h1"]] if bias else [])])
-    outward = q @ start[second]
-    own = step_gates(one.graph, one.moments[-1], x)[layer].T
-    member = np.where(own.any(axis=1), _nearest(own, patterns), -1)
-    size = min(inward.shape[1] + len(q), len(own))
-    w1, w2 = np.zeros((len(patterns), size, inward.shape[1])), np.zeros((len(patterns), len(q), size))
-    for c in range(len(patterns)):
-        both = np.concatenate([inward[member == c], outward[:, member == c].T], axis=1)
-        r = np.linalg.qr(both)[1] if len(both) > size else both
-        w1[c, : len(r)], w2[c, :, : len(r)] = r[:, : inward.shape[1]], r[:, inward.shape[1] :].T
-    w1, w2 = w1.reshape(-1, inward.shape[1]), np.concatenate(list(w2), axis=1)
-    chain = relu_chain([x.shape[1], len(w1), len(q)], bool(bias))
-    graph = Graph(chain.nodes, chain.edges, biases=chain.biases)
-    task = Task(graph, x, y @ q.T, {"h1": np.repeat(patterns, size, axis=0).T})
-    weights = {first: w1[:, : x.shape[1]], second: w2}
-    if bias:
-        weights |= {"h1": w1[:, -1], "y": q @ start["y"]}
-    path = net.beside(task, weights)
-    apart = predict(task, path.weights)["y"] - outputs[: len(path.t)] @ q.T
-    return np.sqrt((apart**2).sum(axis=(1, 2)) / (y**2).sum())
-
-
-def _labels(context: Any, n: int) -> np.ndarray:
-    labels = np.asarray(list(context))
-    if labels.shape != (n,):
-        raise InputError(f"context must have one label per sample, shape ({n},); got {labels.shape}")
-    return labels
+    distance = trained_distance if follow == "trained" else swapped_distance
+    elbow, tried, worse = {}, {}, 0
+    with tqdm(total=len(counts) * len(networks), desc="clusters", disable=not progress) as bar:
+        for m in counts:
+            tried[m] = clusters(m)
+            distances = []
+            for one in networks:
+                distances.append(distance(one, open_patterns(tried[m][0]), layer))
+                bar.update()
+            apart = root_mean_square(distances)
+            worse = worse + 1 if elbow and min(elbow.values()) <= apart else 0
+            elbow[m] = apart
+            if follow == "trained" and worse == WORSE_IN_A_ROW:
+                break
+    return elbow, tried

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,8 @@ import numpy as np
 from neuralrace import plot
 from neuralrace.errors import InputError
 from neuralrace.files import read_npz, writable, write_text
-from neuralrace.relu.discovery import Discovery, checked_data, discover
+from neuralrace.relu.discovery import Discovery, discover
+from neuralrace.relu.training import checked_data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +20,23 @@ if TYPE_CHECKING:
 def discover_file(
     path: str | Path, out: str | Path = "results", **keywords: Any
 ) -> tuple[Discovery, tuple[Path, ...]]:
-    """`discover` on the arrays X and Y of an npz file; table and figure go to `out/discover/<its name>`."""
+    """`discover` on the data of a file, with a table and a figure.
+
+    Parameters
+    ----------
+    path : path
+        An npz file with inputs X (n, in) and targets Y (n, out).
+    out : path
+        Files go to `out/discover/<name of the file>`.
+    **keywords
+        Those of `discover`.
+
+    Returns
+    -------
+    found : Discovery
+    files : tuple of Path
+        What was written.
+    """
     given = Path(path)
     arrays = read_npz(given)
     missing = [name for name in ("X", "Y") if name not in arrays]
@@ -68,12 +83,9 @@ def draw(found: Discovery) -> Figure:
 
 def _csv(found: Discovery) -> str:
     """One row per pattern: share, ambiguity, then gate and mean gate on every sample."""
-    text = io.StringIO()
-    n = found.patterns.shape[1]
-    write = csv.writer(text, lineterminator="\n")
-    write.writerow(["share", "ambiguity", *(f"gate{i}" for i in range(n)), *(f"mean{i}" for i in range(n))])
-    for g, c, share, unclear in zip(
-        found.patterns, found.centres, found.shares, found.ambiguity, strict=True
-    ):
-        write.writerow([f"{share:.6g}", f"{unclear:.6g}", *map(int, g), *(f"{v:.6g}" for v in c)])
-    return text.getvalue()
+    import pandas as pd
+
+    columns = {"share": found.shares, "ambiguity": found.ambiguity}
+    columns |= {f"gate{i}": gate.astype(int) for i, gate in enumerate(found.patterns.T)}
+    columns |= {f"mean{i}": mean for i, mean in enumerate(found.centres.T)}
+    return pd.DataFrame(columns).to_csv(index=False, float_format="%.6g", lineterminator="\n")

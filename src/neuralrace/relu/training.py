@@ -2,131 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.dynamics import descend, flow
-from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.dynamics import Adaptive, Trajectory, descend, flow
+from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, array, choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.init import gaussian
-from neuralrace.network import predict
+from neuralrace.network import activity, predict
 from neuralrace.task import Task
 
 
-@dataclass(frozen=True, eq=False)
-class ReluNetwork:
-    """A trained ReLU network, or several from different seeds (then a leading axis on all but `t`).
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ReluNetwork(Trajectory):
+    """A trained ReLU network, or several from different seeds: a `Trajectory` with gates.
 
-    `trajectory` has everything on the mean loss, the scale of tasks and reductions; the properties here have
-    the loss on the scale it was trained on, one half of the squared error summed (`reduction="sum"`) or
-    averaged over samples. `t` is always flow time with tau = 1 on the mean loss, `steps` the epochs.
+    `net[k]` is one of several networks. Losses are on the scale that was trained: one half of the squared
+    error, summed over samples (``loss_scale`` is then their number) or averaged (1); ``net.rescaled(1)`` has
+    them averaged. Times are flow time with tau = 1 on the mean loss, as everywhere.
+
+    Attributes
+    ----------
+    task : Task
+        The network as a graph, with inputs and targets.
+    objective : {"sum", "mean"}
+        What was minimised.
+    lr : float
+        Learning rate on that loss.
+    weights : dict
+        Edge name -> (save, out, in) in layer order, then biases (save, out); runs are a leading axis.
+
+    Examples
+    --------
+    >>> net = train([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 200, save=5, seed=range(3))
+    >>> net.loss.shape, net[1].loss.shape, net.loss_scale
+    ((3, 5), (5,), 2.0)
     """
 
     task: Task
-    trajectory: Trajectory
-    reduction: str
+    objective: str
     lr: float
 
     @property
     def X(self) -> np.ndarray:
+        """Inputs, `(n, in)`."""
         return self.task.arrays[0]
 
     @property
     def Y(self) -> np.ndarray:
+        """Targets, `(n, out)`."""
         return self.task.arrays[1]
 
     @property
-    def scale(self) -> int:
-        """Number of samples for `reduction="sum"`, else 1: what the mean loss is multiplied by."""
-        return len(self.X) if self.reduction == "sum" else 1
-
-    @property
-    def t(self) -> np.ndarray:
-        """Flow time with tau = 1 on the mean loss `(save,)`: `scale * lr` times the step."""
-        return self.trajectory.t
-
-    @property
     def steps(self) -> np.ndarray:
-        """The saved steps, or epochs, `(save,)`; for `method="flow"` the steps that take as long."""
-        return self.trajectory.t / (self.lr * self.scale)
-
-    @property
-    def loss(self) -> np.ndarray:
-        return self.scale * self.trajectory.loss
-
-    @property
-    def step_loss(self) -> np.ndarray | None:
-        """Loss before every step `(steps + 1,)`, None for `method="flow"`."""
-        losses = self.trajectory.step_loss
-        return None if losses is None else self.scale * losses
-
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        """Edge -> `(save, out, in)` in layer order, then biases `(save, out)`."""
-        return self.trajectory.weights
-
-    @property
-    def outcome(self) -> str:
-        """How training ended, as in `Trajectory`, with losses on the scale that is trained."""
-        stop = self.trajectory.settings.get("stop_loss")
-        text = self.trajectory.outcome
-        return text if stop is None else text.replace(f"loss {stop:g}", f"loss {self.scale * stop:g}")
-
-    @property
-    def many(self) -> bool:
-        return self.trajectory.many
+        """The saved steps, or epochs, `(save,)`; for a flow the steps that take as long."""
+        return self.t / (self.lr * _speed(self.objective, self.X))
 
     def __repr__(self) -> str:
         sizes = " ".join(str(n) for n in self.task.graph.nodes.values())
-        return f"ReluNetwork({sizes}, {self.trajectory!r})"
+        return f"ReluNetwork({sizes}; {super().__repr__().partition('(')[2]}"
 
     def at(self, i: int) -> dict[str, np.ndarray]:
-        """Weights at save index i."""
+        """Weights at one saved time.
+
+        Parameters
+        ----------
+        i : int
+            Index of the saved time; -1 is the last.
+
+        Returns
+        -------
+        dict
+            Edge name -> (out, in), with a leading axis of runs where there are several.
+        """
         if not self.weights:
             raise InputError("weights were not saved: train with save_weights=True")
         return {n: _at(w, i, self.many) for n, w in self.weights.items()}
 
     def gates(self, i: int) -> list[np.ndarray]:
-        """Which units are active at save index i: for each hidden layer `(n, size)`, 1 where so, else 0."""
+        """Which units are active at one saved time.
+
+        Parameters
+        ----------
+        i : int
+            Index of the saved time; -1 is the last.
+
+        Returns
+        -------
+        list of ndarray, each of shape (n, size)
+            1 where a unit is active and 0 elsewhere, for each hidden layer; runs are a leading axis.
+        """
         if self.weights:
-            found = step_gates(self.task.graph, self.at(i), self.X)
-        else:
-            found = [_at(g, i, self.many) for g in self.trajectory.recorded.values()]
-        return [np.asarray(g, float) for g in found]
+            return unit_gates(self.task, self.at(i))
+        kept = [_at(self.recorded[_RECORDED + h], i, self.many) for h in self.task.graph.hidden]
+        return [np.asarray(g, float) for g in kept]
 
     def predict(self, i: int) -> np.ndarray:
-        """Outputs at save index i, `(n, size)`."""
+        """Outputs at one saved time.
+
+        Parameters
+        ----------
+        i : int
+            Index of the saved time; -1 is the last.
+
+        Returns
+        -------
+        ndarray, shape (n, out)
+            With a leading axis of runs where there are several.
+        """
         return predict(self.task, self.at(i))["y"]
-
-    def beside(self, task: Task, weights: Mapping[str, Any]) -> Trajectory:
-        """Another network, trained as this one was and saved at the same times."""
-        s = self.trajectory.settings
-        if s["method"] == "flow":
-            return flow(task, weights, s["t1"], self.t)
-        names = ("batch_size", "momentum", "optimizer", "seed")
-        return descend(task, weights, s["lr"], s["steps"], self.t, **{n: s[n] for n in names})
-
-    def run(self, k: int) -> ReluNetwork:
-        """One of several seeds, by its place."""
-        if not self.many:
-            raise InputError("run needs a network trained from several seeds; this has one")
-        t = self.trajectory
-        pick = lambda values: {n: v[k] for n, v in values.items()}  # noqa: E731
-        one = replace(
-            t,
-            loss=t.loss[k],
-            weights=pick(t.weights),
-            outcomes=(t.outcomes[k],),
-            end=t.end[k],
-            recorded=pick(t.recorded),
-            step_loss=None if t.step_loss is None else t.step_loss[k],
-        )
-        return replace(self, trajectory=one)
 
 
 def train(
@@ -136,73 +124,225 @@ def train(
     std: float = 7e-6,
     lr: float = 1e-3,
     steps: int = 8000,
-    save: int | Iterable[float] = 200,
+    save: int | Iterable[float] | None = 200,
     seed: int | Iterable[int] = 0,
     *,
-    reduction: str = "sum",
+    objective: str = "sum",
     bias: bool = False,
-    method: str = "descend",
+    method: str | Adaptive = "descend",
     save_weights: bool = True,
-    weights: Any = None,
+    weights: Mapping[str, Any] | None = None,
     readout: str = "all",
     **keywords: Any,
 ) -> ReluNetwork:
-    """Train a ReLU network with `hidden` layers on inputs `X` `(n, in)` and targets `Y` `(n, out)`.
+    """Train a ReLU network on one half of the squared error; the output is linear.
 
-    Full-batch descent on one half of the squared error, summed over samples (`reduction="mean"`: averaged),
-    from normal weights of standard deviation `std`, or from `weights`; the output is linear. Several seeds
-    are trained in one call. `save` is a number of times, or times in the units of `net.t`. With
-    `save_weights=False` only gates are kept, a byte per unit and sample.
+    Parameters
+    ----------
+    X : array, shape (n, in)
+        Inputs.
+    Y : array, shape (n, out)
+        Targets.
+    hidden : list of int
+        Sizes of the ReLU layers.
+    std : float
+        Standard deviation of the initial weights, which are normal.
+    lr : float
+        Learning rate on the objective.
+    steps : int
+        Steps of full-batch descent.
+    save : int or times, optional
+        Number of times to save, evenly spaced; or the times in the units of `net.t`; None chooses 200 where
+        something happens.
+    seed : int or several
+        Of the initial weights. Several are trained in one call and are a leading axis of the result.
+    objective : {"sum", "mean"}
+        Whether the squared error is summed or averaged over samples.
+    bias : bool
+        Whether units have biases.
+    method : "descend" or nr.Adaptive
+        Descent, or the gradient flow for as long as the steps would take. Flow is the faster the fewer units
+        switch. Where many slide along a kink tight tolerances cost many steps: ``nr.Adaptive(rtol=1e-3,
+        atol=1e-2)`` is enough.
+    save_weights : bool
+        If not, only gates are kept, a byte per unit and sample.
+    weights : dict, optional
+        Initial weights, instead of `std` and `seed`.
+    readout : {"all", "targets"}
+        With "targets" the readout starts in the span of the targets (the random one, projected on it), where
+        it then stays by itself, so that only so many outputs need be computed. From small weights nothing
+        that is learned differs: the part left out would only decay.
+    **keywords
+        Those of `nr.descend` or `nr.flow`; `stop_loss` in units of the objective.
 
-    `readout="targets"` starts the readout in the span of the targets (the random one, projected on it), where
-    it then stays by itself, so that only so many outputs need be computed. From small weights nothing that
-    is learned differs: the part left out would only decay.
+    Returns
+    -------
+    ReluNetwork
+        A `Trajectory`, its loss in units of the objective.
 
-    `method="flow"` follows the gradient flow for as long as `steps` steps would take, by an adaptive solver,
-    the faster the fewer units switch (rtol 1e-3 and atol 1e-2 by default: where many units slide along a
-    kink, tight tolerances cost many steps). Further keywords are those of `nr.descend` or `nr.flow`
-    (`stop_loss` on the scale of the loss that is trained).
-
+    Examples
+    --------
     >>> x, y = [[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]]
     >>> net = train(x, y, hidden=[4], std=0.1, lr=0.1, steps=200, save=5)
     >>> net.outcome, net.gates(-1)[0].shape
     ('finished after 200 steps, t = 40', (2, 4))
     """
+    x, y = checked_data(X, Y)
+    sizes = hidden_sizes(hidden)
+    speed = _speed(choice("objective", objective, ("sum", "mean")), x)
+    choice("readout", readout, ("all", "targets"))
+    if method != "descend" and not isinstance(method, Adaptive):
+        raise InputError(f"method must be 'descend' or nr.Adaptive(...), got {method!r}")
+    lr, steps = number("lr", lr, above=0), check_steps("steps", steps)
+    graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bool(bias))
+    full = Task(graph, x, y)
+    if weights is None:
+        seed = list(seed) if isinstance(seed, Iterator) else seed
+        start = gaussian(graph, std, seed)
+        keywords.setdefault("runs", _seed_coordinate(seed, start))
+    else:
+        start = graph.check_weights(weights)
+    task, start, span = _in_span_of_targets(full, start) if readout == "targets" else (full, start, None)
+    stop = keywords.get("stop_loss")
+    if stop is not None:
+        keywords["stop_loss"] = number("stop_loss", stop, above=0) / speed
+    if not save_weights:
+        keywords["record"] = _RecordGates(graph.hidden, keywords.get("record"))
+    saved = _with_exact_end(save, lr * speed * steps)
+    if isinstance(method, Adaptive):
+        path = flow(
+            task, start, lr * speed * steps, saved, method=method, save_weights=save_weights, **keywords
+        )
+    else:
+        path = descend(task, start, lr * speed, steps, saved, save_weights=save_weights, **keywords)
+    return _in_units_of_objective(path, full, objective, lr, stop, span)
+
+
+def train_like(net: ReluNetwork, task: Task, weights: Mapping[str, Any]) -> Trajectory:
+    """Train another network as `net` was trained, saved at the same times.
+
+    Parameters
+    ----------
+    net : ReluNetwork
+        What `train` returned. A network that followed the flow is followed by the flow, to the tolerances
+        that `nr.flow` has by default.
+    task : Task
+        The other network and its data.
+    weights : dict
+        Its initial weights, edge name -> (out, in); a leading axis for several runs.
+
+    Returns
+    -------
+    Trajectory
+        Its loss on the scale of `net.loss`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> net = train([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 200, save=5)
+    >>> linear = nr.Task(nr.Graph.chain([2, 4, 1]), net.X, net.Y)
+    >>> train_like(net, linear, net.at(0)).t.tolist() == net.t.tolist()
+    True
+    """
+    if not isinstance(net, ReluNetwork):
+        raise InputError(f"net must be a network as nr.relu.train returns, got {type(net).__name__}")
+    s = net.settings
+    if s.get("optimizer") == "optax":
+        raise InputError("net must be trained by sgd or adam: an optax transformation is not kept")
+    decay = set(s["weight_decay"].values()) or {0.0}
+    if s["lr_scale"] or len(decay) > 1:
+        raise InputError("net must have the same learning rate and weight decay in all layers")
+    common = {"loss": s["loss"], "weight_decay": decay.pop()}
+    if s["process"] == "flow":
+        path = flow(task, weights, s["t1"], net.t, **common)
+    else:
+        names = ("batch_size", "momentum", "optimizer", "seed")
+        path = descend(task, weights, s["lr"], s["steps"], net.t, **common, **{n: s[n] for n in names})
+    return path.rescaled(net.loss_scale)
+
+
+def relu_chain(sizes: Sequence[int], bias: bool = False) -> Graph:
+    """A chain x, h1, ..., y whose hidden layers are rectified."""
+    hidden = [f"h{k}" for k in range(1, len(sizes) - 1)]
+    return Graph.chain(list(sizes), activations=dict.fromkeys(hidden, "relu"), biases=bias)
+
+
+def unit_gates(task: Task, weights: Mapping[str, Any]) -> list[np.ndarray]:
+    """For each hidden layer, 1 where a unit is active and 0 elsewhere, `(..., n, size)`."""
+    return [np.asarray(activity(task, weights, h) > 0, float) for h in task.graph.hidden]
+
+
+def checked_data(X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets as arrays with the same number of rows."""
     x, y = array("X", X, (None, None)), array("Y", Y, (None, None))
     if len(x) != len(y):
         raise InputError(f"Y must have as many rows as X, {len(x)}; got {len(y)}")
-    if isinstance(hidden, (int, np.integer)) or not len(hidden):
+    if not x.size or not y.size:
+        raise InputError(f"X and Y must not be empty, got shapes {x.shape} and {y.shape}")
+    return x, y
+
+
+def hidden_sizes(hidden: Any) -> tuple[int, ...]:
+    """The sizes of ReLU layers, at least one."""
+    listed = isinstance(hidden, Iterable) and not isinstance(hidden, (str, bytes, Mapping))
+    sizes = tuple(hidden) if listed else ()
+    if not sizes:
         raise InputError(f"hidden must list the sizes of the ReLU layers, at least one; got {hidden!r}")
-    choice("reduction", reduction, ("sum", "mean"))
-    choice("method", method, ("descend", "flow"))
-    choice("readout", readout, ("all", "targets"))
-    lr, steps = number("lr", lr, above=0), integer("steps", steps)
-    graph = relu_chain([x.shape[1], *hidden, y.shape[1]], bool(bias))
-    task = Task(graph, x, y)
-    w = gaussian(graph, std, seed) if weights is None else weights
-    scale = len(x) if reduction == "sum" else 1
-    full, span = task, None
-    if readout == "targets":
-        _, sizes, v = np.linalg.svd(y, full_matrices=False)
-        span = v[sizes > 1e-12 * sizes[0]].T if sizes[0] else v[:1].T  # (out, k)
-        w = _readout(graph, graph.check_weights(w), span.T)
-        graph = relu_chain([x.shape[1], *hidden, span.shape[1]], bool(bias))
-        task = Task(graph, x, y @ span)
-    if keywords.get("stop_loss") is not None:
-        keywords["stop_loss"] = number("stop_loss", keywords["stop_loss"], above=0) / scale
-    if not save_weights:
-        keywords.setdefault("record", _Gates(graph, x))
-    if not isinstance(save, (int, np.integer)):
-        times, end = array("save", list(save), (None,)), lr * scale * steps
-        save = np.where(np.abs(times - end) < 1e-9 * end, end, times)  # the end, up to rounding
-    if method == "descend":
-        path = descend(task, w, lr * scale, steps, save, save_weights=save_weights, **keywords)
-    else:
-        keywords = {"rtol": 1e-3, "atol": 1e-2, **keywords}
-        path = flow(task, w, lr * scale * steps, save, save_weights=save_weights, **keywords)
-    if span is not None:
-        path = replace(path, weights=_readout(graph, path.weights, span))
-    return ReluNetwork(full, path, reduction, lr)
+    return tuple(integer(f"hidden[{k}]", size) for k, size in enumerate(sizes))
+
+
+# -- private ---------------------------------------------------------------------------------
+
+_RECORDED = "gates:"
+
+
+@dataclass(frozen=True)
+class _RecordGates:
+    """Which units are active, and what else is recorded; a value: equal ones share a compilation."""
+
+    hidden: tuple[str, ...]
+    other: Callable[[Any], Any] | None = None
+
+    def __call__(self, state: Any) -> Any:
+        gates = {_RECORDED + h: state.activity(h) > 0 for h in self.hidden}
+        if self.other is None:
+            return gates
+        more = self.other(state)
+        return {**gates, **more} if isinstance(more, Mapping) else more
+
+
+def _speed(objective: str, x: np.ndarray) -> int:
+    """How much faster than the mean loss the objective learns at the same learning rate."""
+    return len(x) if objective == "sum" else 1
+
+
+def _seed_coordinate(seed: Any, start: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+    """Seeds as coordinates of the runs, where there is one for each."""
+    many = next(iter(start.values())).ndim == 3
+    seeds = np.asarray(seed)
+    if not many or seeds.shape != next(iter(start.values())).shape[:1] or seeds.dtype.kind not in "iu":
+        return None
+    return {"seed": seeds}
+
+
+def _with_exact_end(save: Any, end: float) -> Any:
+    """Times to save; one that is the end up to rounding is the end."""
+    if save is None or isinstance(save, (str, bytes, int, np.integer)):
+        return save
+    if not isinstance(save, Iterable) or isinstance(save, Mapping):
+        raise InputError(f"save must be a number of times, or the times; got {save!r}")
+    times = array("save", list(save), (None,))
+    return np.where(np.abs(times - end) < 1e-9 * end, end, times)
+
+
+def _in_span_of_targets(task: Task, start: Mapping[str, Any]) -> tuple[Task, dict[str, Any], np.ndarray]:
+    """The network with outputs in the span of the targets alone, its weights, and that span `(out, k)`."""
+    x, y = task.arrays
+    _, sizes, v = np.linalg.svd(y, full_matrices=False)
+    span = v[sizes > 1e-12 * sizes[0]].T if sizes[0] else v[:1].T
+    nodes = task.graph.nodes | {"y": span.shape[1]}
+    graph = relu_chain(list(nodes.values()), bool(task.graph.biases))
+    return Task(graph, x, y @ span), _readout(graph, start, span.T), span
 
 
 def _readout(graph: Graph, weights: Mapping[str, Any], turn: np.ndarray) -> dict[str, Any]:
@@ -217,39 +357,24 @@ def _readout(graph: Graph, weights: Mapping[str, Any], turn: np.ndarray) -> dict
     return w
 
 
-def relu_chain(sizes: Sequence[int], bias: bool = False) -> Graph:
-    """A chain x, h1, ..., y whose hidden layers are rectified."""
-    hidden = [f"h{k}" for k in range(1, len(sizes) - 1)]
-    return Graph.chain(list(sizes), activations=dict.fromkeys(hidden, "relu"), biases=bias)
-
-
-def step_gates(graph: Graph, weights: Any, x: Any, xp: Any = np) -> list[Any]:
-    """`step(pre-activation)` of every hidden layer, `(..., n, size)` booleans."""
-    h, found = xp.asarray(x), []
-    for node in graph.hidden:
-        a = h @ xp.swapaxes(weights[graph.incoming[node][0]], -1, -2)
-        if node in graph.biases:
-            a = a + weights[node][..., None, :]
-        found.append(a > 0)
-        h = a * found[-1]
-    return found
-
-
-class _Gates:
-    """Gates at saved times; two for the same network and inputs are equal, so that nothing compiles twice."""
-
-    def __init__(self, graph: Graph, x: np.ndarray):
-        self.graph, self.x = graph, x
-
-    def __call__(self, weights: dict[str, Any]) -> dict[str, Any]:
-        x = self.x.astype(next(iter(weights.values())).dtype)
-        return dict(zip(self.graph.hidden, step_gates(self.graph, weights, x, jnp), strict=True))
-
-    def __hash__(self) -> int:
-        return hash((self.graph, self.x.shape))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Gates) and self.graph == other.graph and np.array_equal(self.x, other.x)
+def _in_units_of_objective(
+    path: Trajectory, task: Task, objective: str, lr: float, stop: Any, span: np.ndarray | None
+) -> ReluNetwork:
+    """The network of a trajectory, with losses and the words of its outcome in units of the objective."""
+    told = path.settings
+    outcomes = [o.replace(f"lr than {told.get('lr', lr):g}", f"lr than {lr:g}") for o in path.outcomes]
+    if stop is not None:
+        outcomes = [o.replace(f"loss {told['stop_loss']:g}", f"loss {float(stop):g}") for o in outcomes]
+    values = {f.name: getattr(path, f.name) for f in fields(Trajectory)}
+    values |= {
+        "outcomes": tuple(outcomes),
+        "settings": told | {"objective": objective, "stop_loss": stop},
+    }
+    if span is not None:
+        values["weights"] = _readout(task.graph, path.weights, span)
+    return ReluNetwork(**values, task=task, objective=objective, lr=lr).rescaled(
+        _speed(objective, task.arrays[0])
+    )
 
 
 def _at(values: np.ndarray, i: int, many: bool) -> np.ndarray:

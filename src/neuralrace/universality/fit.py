@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, boolean, number
+from neuralrace.errors import InputError, array, flag, number
 from neuralrace.universality.model import best_fit, initial_state
 from neuralrace.universality.theory import State, final_distance, loss, solve
 
@@ -193,7 +193,7 @@ def _checked(
     named = {"dh2": dh2, "dy2": dy2, "w": w} | ({} if loss is None else {"loss": loss})
     series = {n: array(n, v, (len(t),)) for n, v in named.items()}
     dx, dy = number("dx", dx, above=0), number("dy", dy, least=0)
-    level, strict = number("level", level, above=0), boolean("strict", strict)
+    level, strict = number("level", level, above=0), flag("strict", strict)
     if level >= 1:
         raise InputError(f"level must be less than 1, got {level:g}")
     for name in series.keys() - {"w"}:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, array, boolean, choice, integer, number
+from neuralrace.errors import InputError, array, choice, flag, integer, number
 from neuralrace.network import precision
 from neuralrace.universality.descent import run_descent
 from neuralrace.universality.fit import Fit, fit
@@ -81,7 +81,7 @@ class Training(Trajectory):
         )
         series = one.recorded["dh2"][:, layer - 1], one.recorded["dy2"], one.recorded["w"]
         dx, dy = float(one.runs["dx"]), float(one.runs["dy"])
-        extra = one.loss[keep] if boolean("loss", loss) else None
+        extra = one.loss[keep] if flag("loss", loss) else None
         dh2, dy2, w = (v[keep] for v in series)
         return fit(one.t[keep], dh2, dy2, w, dx, dy, loss=extra, level=level, strict=strict)
 

@@ -1,0 +1,111 @@
+"""How many clusters: how closely networks with constant gates follow a ReLU network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuralrace.graph import Graph
+from neuralrace.network import activity, predict
+from neuralrace.relu.clustering import has_equal_patterns, nearest_pattern
+from neuralrace.relu.observed import ObservedNetwork
+from neuralrace.relu.training import relu_chain, train_like
+from neuralrace.task import Task
+
+CLOSE = 0.005  # distances, relative to the targets, that count as equal
+WORSE_IN_A_ROW = 2  # numbers of clusters without a gain after which no more are tried
+
+
+def choose_count(
+    elbow: Mapping[int, float], centres: Mapping[int, np.ndarray], follow: str, tolerance: float
+) -> tuple[int, str]:
+    """The number of clusters, and the rule by which it was chosen."""
+    good = {m: d for m, d in elbow.items() if not has_equal_patterns(centres[m])}
+    if follow == "trained":
+        least = min(good.values())
+        enough = least + max(CLOSE, tolerance * (elbow[1] - least))
+        rule = f"the fewest clusters with {1 - tolerance:.0%} of the best gain over one"
+        return min(m for m, d in good.items() if d <= enough), f"trained beside the network: {rule}"
+    first, last = min(elbow), max(elbow)
+    slope = (elbow[last] - elbow[first]) / max(1, last - first)
+    below = {m: elbow[first] + slope * (m - first) - d for m, d in good.items()}
+    chosen = max(below, key=lambda m: (below[m] + 1e-12 * (last - m), -m))
+    rule = "where the distance lies farthest below the line from end to end"
+    return chosen, f"gates swapped for patterns: {rule}"
+
+
+def root_mean_square(values: Sequence[Any]) -> float:
+    """Root of the mean over runs of the mean square of each."""
+    return float(np.sqrt(np.mean([np.mean(np.square(v)) for v in values])))
+
+
+def swapped_distance(network: ObservedNetwork, patterns: np.ndarray, layer: int) -> np.ndarray:
+    """Distance of outputs at each time, with each unit's gates swapped for the nearest pattern."""
+    x, y = network.task.arrays
+    g = network.task.graph
+    node = g.hidden[layer - 1]
+    others = {h: a for h, a in g.activations.items() if h != node}
+    swapped = Task(Graph(g.nodes, g.edges, others, g.biases), x, y)
+    distances = []
+    for i, outputs in enumerate(network.outputs):
+        own = network.gates(i, layer)
+        gates = patterns[nearest_pattern(own.T, patterns)].T * own.any(axis=0)
+        apart = activity(swapped, network.at(i), "y", inputs=x, gates={node: gates}) - outputs
+        distances.append(np.sqrt((apart**2).sum() / (y**2).sum()))
+    return np.array(distances)
+
+
+def trained_distance(network: ObservedNetwork, patterns: np.ndarray, layer: int) -> np.ndarray:
+    """Distance of outputs at each time from a linear network with constant gates, trained as this one was."""
+    assert network.trained is not None
+    y, outputs = network.task.arrays[1], network.outputs
+    span = _span_of_outputs(y, outputs)
+    task, weights = _pathways(network, patterns, layer, span)
+    path = train_like(network.trained, task, weights)
+    apart = predict(task, path.weights)["y"] - outputs[: len(path.t)] @ span.T
+    return np.sqrt((apart**2).sum(axis=(1, 2)) / (y**2).sum())
+
+
+def _span_of_outputs(y: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """Directions `(k, out)` in which outputs move.
+
+    Outside the span of the targets they stay what they are at the start: nothing, if that is small.
+    """
+    _, s, vt = np.linalg.svd(y, full_matrices=False)
+    span = vt[s > 1e-9 * s[0]]
+    if ((outputs - outputs @ span.T @ span) ** 2).sum(axis=(1, 2)).max() > 1e-8 * (y**2).sum():
+        return np.eye(y.shape[1])
+    return span
+
+
+def _pathways(
+    network: ObservedNetwork, patterns: np.ndarray, layer: int, span: np.ndarray
+) -> tuple[Task, dict[str, np.ndarray]]:
+    """The network with each unit at the pattern nearest to its last gates, and its initial weights.
+
+    Units with the same gates are a linear pathway. Rotating them changes nothing, so no pathway needs more
+    units than it has inputs and outputs.
+    """
+    (x, y), start = network.task.arrays, network.at(0)
+    first, second = network.task.graph.edges
+    bias = network.task.graph.biases
+    inward = np.column_stack([start[first], *([start["h1"]] if bias else [])])
+    outward = span @ start[second]
+    own = network.gates(network.times - 1, layer).T
+    member = np.where(own.any(axis=1), nearest_pattern(own, patterns), -1)
+    size = min(inward.shape[1] + len(span), len(own))
+    w1, w2 = np.zeros((len(patterns), size, inward.shape[1])), np.zeros((len(patterns), len(span), size))
+    for c in range(len(patterns)):
+        both = np.concatenate([inward[member == c], outward[:, member == c].T], axis=1)
+        r = np.linalg.qr(both)[1] if len(both) > size else both
+        w1[c, : len(r)], w2[c, :, : len(r)] = r[:, : inward.shape[1]], r[:, inward.shape[1] :].T
+    w1, w2 = w1.reshape(-1, inward.shape[1]), np.concatenate(list(w2), axis=1)
+    chain = relu_chain([x.shape[1], len(w1), len(span)], bool(bias))
+    graph = Graph(chain.nodes, chain.edges, biases=chain.biases)
+    task = Task(graph, x, y @ span.T, {"h1": np.repeat(patterns, size, axis=0).T})
+    weights = {first: w1[:, : x.shape[1]], second: w2}
+    if bias:
+        weights |= {"h1": w1[:, -1], "y": span @ start["y"]}
+    return task, weights
