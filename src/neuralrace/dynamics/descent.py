@@ -227,8 +227,9 @@ def _loop(
         order, full = None, lambda w: stack.loss(w, data, kind)
         slope = lambda w, k, order: (*jax.value_and_grad(full)(w), order)  # noqa: E731
     else:
-        order = jnp.arange(batch[2])
-        slope, full = _batch_slope(*batch, kind, samples, key), _full_loss(batch[0], batch[2], kind, samples)
+        batch_stack, size, n = batch
+        order, full = jnp.arange(n), _full_loss(batch_stack, n, kind, samples)
+        slope = _batch_slope(batch_stack, size, n, kind, samples, key)
     step = _step(optimizer, slope, vectors, stop, stops=batch is None)
     until = lambda c, k: jax.lax.while_loop(lambda c: (c.step < k) & _any_run(c.going), step, c)  # noqa: E731
 
