@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
+from neuralrace.dynamics.setup import Rates
 from neuralrace.errors import InputError, array, number
 from neuralrace.graph import Graph
 from neuralrace.network import Stack, check, precision, program, take
@@ -119,20 +121,29 @@ def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
     return jax.lax.map(one, flat) if many else one(flat)
 
 
-def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
+def conserved(
+    task: Task, weights: Any, lr_scale: Mapping[str, float] | None = None
+) -> dict[str, np.ndarray]:
     """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
 
     The law holds between neurons that are gated alike in every sample, for linear nodes; with relu and
     leaky_relu only for each neuron with itself. Entries where it does not hold are zero, and nodes with
     other activations are left out (theory section 5). Shapes `(size, size)`, with the weights' leading axes.
+
+    With learning rates `lr_scale` each term is divided by the rate of its edge or bias; nodes with a rate of
+    0 are left out. Weight decay lets it shrink: by `exp(-2 lr_scale weight_decay t)`, where that product is
+    the same for all edges at the node; where it differs there is no such law.
     """
     if not isinstance(task, Task):
         raise InputError(f"task must be a Task, got {type(task)}")
     g, found = task.graph, {}
+    rate = Rates.of(g, 0.0, lr_scale, ()).scale
     contexts = task.sample_contexts if task.n_samples is not None else task.moment_contexts
     for node in g.hidden:
         activation = g.activations.get(node, "linear")
         if activation not in ("linear", "relu", "leaky_relu"):
+            continue
+        if not all(rate[e] for e in (*g.outgoing[node], *g.incoming[node], *({node} & set(g.biases)))):
             continue
         holds = np.eye(g.nodes[node], dtype=bool)
         if activation == "linear":
@@ -140,10 +151,11 @@ def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
             single = np.array([gate for gate in gates if np.ndim(gate)]).reshape(-1, g.nodes[node])
             holds = (single[:, :, None] == single[:, None, :]).all(axis=0)
         full = {e: _matrix(g, e, np.asarray(weights[e])) for e in (*g.outgoing[node], *g.incoming[node])}
-        out = sum(np.swapaxes(full[e], -1, -2) @ full[e] for e in g.outgoing[node])
-        into = sum(full[e] @ np.swapaxes(full[e], -1, -2) for e in g.incoming[node])
+        out = sum(np.swapaxes(full[e], -1, -2) @ full[e] / rate[e] for e in g.outgoing[node])
+        into = sum(full[e] @ np.swapaxes(full[e], -1, -2) / rate[e] for e in g.incoming[node])
         if node in g.biases:
-            into = into + np.asarray(weights[node])[..., :, None] * np.asarray(weights[node])[..., None, :]
+            bias = np.asarray(weights[node])
+            into = into + bias[..., :, None] * bias[..., None, :] / rate[node]
         found[node] = np.where(holds, out - into, 0.0)
     return found
 
