@@ -28,7 +28,7 @@ def agrees_with_flow(task, r, b, rates, t1=3.0):
     assert np.abs(sol.loss - true.loss).max() < 1e-6 * (1 + true.loss.max())
     # The slope in the history has the decay in it, which the loss has not.
     level = 0.7 * true.loss[0] + 0.3 * true.loss.min()
-    np.testing.assert_allclose(nr.learning_time(sol, level), nr.learning_time(true, level), rtol=1e-4)
+    np.testing.assert_allclose(nr.learning_time(sol, level), nr.learning_time(true, level), rtol=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -121,9 +121,7 @@ def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
     return jax.lax.map(one, flat) if many else one(flat)
 
 
-def conserved(
-    task: Task, weights: Any, lr_scale: Mapping[str, float] | None = None
-) -> dict[str, np.ndarray]:
+def conserved(task: Task, weights: Any, lr_scale: Mapping[str, float] | None = None) -> dict[str, np.ndarray]:
     """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
 
     The law holds between neurons that are gated alike in every sample, for linear nodes; with relu and
