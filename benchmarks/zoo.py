@@ -34,15 +34,15 @@ def measure(steps: int) -> dict[str, Any]:
                     torch.nn.init.xavier_normal_(module.weight, network.gain)
                     torch.nn.init.zeros_(module.bias)
             encoder, decoder = model[: network.half], model[network.half :]
-            optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+            optimizer = torch.optim.SGD(model.parameters(), lr=lr)
             rows = []
             for _ in range(steps + 1):
                 hidden = encoder(inputs)
                 output = decoder(hidden)
                 loss = ((output - targets) ** 2).sum(1).mean() / 2
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 loss.backward()
-                optimiser.step()
+                optimizer.step()
                 with torch.no_grad():
                     dh, dy = hidden[1] - hidden[0], output[1] - output[0]
                     w = dy @ (dy - targets[1] + targets[0])

@@ -10,7 +10,8 @@ from scipy.integrate import solve_ivp
 ACTIVATIONS = {
     "linear": lambda a: a,
     "relu": lambda a: jnp.maximum(a, 0),
-    "leaky_relu": lambda a: jnp.where(a > 0, a, 0.01 * a),
+    "leaky_relu": lambda a: jnp.where(a >= 0, a, 0.01 * a),
+    "leaky_relu_torch": lambda a: jnp.where(a > 0, a, 0.01 * a),
     "elu": lambda a: jnp.where(a > 0, a, jnp.expm1(jnp.minimum(a, 0))),
     "tanh": jnp.tanh,
     "swish": lambda a: a / (1 + jnp.exp(-a)),

@@ -6,6 +6,7 @@ import time
 import numpy as np
 
 from neuralrace import universality
+from neuralrace.errors import InputError
 
 
 def case(rng, outputs=3, spread=0.5):
@@ -42,7 +43,7 @@ def recover(cases, seed=0, noise=0.01, spread=0.5):
         began = time.perf_counter()
         try:
             found = universality.fit(t, *series, *given[3:5])
-        except ValueError as error:
+        except InputError as error:
             out.append((given, str(error), None, time.perf_counter() - began))
             continue
         took = time.perf_counter() - began

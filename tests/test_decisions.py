@@ -60,7 +60,7 @@ def test_agents_that_draw_trials_follow_the_mean():
     agent = Agent(beta=4.0)
     start = np.tile(0.3 * np.random.default_rng(2).standard_normal(9), (200, 1))
     drawn = live(agent, start, rate=0.01, trials=1000, save=10)
-    mean = learn(agent, start[:1], np.linspace(0, 10, 11))[0, 1:]
+    mean = learn(agent, start[:1], np.linspace(0, 10, 11)).weights["w"][0, 1:]
     error = drawn.std(axis=0) / np.sqrt(200)
     assert np.abs(drawn.mean(axis=0) - mean)[error > 0].max() < 0.02
     assert (error[-1] > 0).all()

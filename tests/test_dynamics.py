@@ -40,7 +40,7 @@ def test_flow_agrees_with_scipy_and_descent_with_numpy(graph, seed):
 def test_descent_converges_to_flow_at_first_order():
     task = nr.tasks.hierarchy(3)
     w = nr.init.gaussian(task.graph, 0.1, seed=1)
-    end = nr.flow(task, w, t1=20.0, save=2, rtol=1e-10, atol=1e-12).weights
+    end = nr.flow(task, w, t1=20.0, save=2, method=nr.Adaptive(1e-10, 1e-12)).weights
     errors = []
     for steps in (1000, 2000, 4000, 8000):
         run = nr.descend(task, w, lr=20 / steps, steps=steps, save=2).weights
@@ -131,7 +131,7 @@ def test_wide_layers_are_exact_in_few_dimensions(width):
     gates = {n: g for n, g in gates.items() if np.ndim(g) == 1}
     task = nr.Task(graph, inputs, targets, gates, weights)
     w = random_weights(graph, rng, scale=1 / np.sqrt(width))
-    traj = nr.flow(task, w, t1=6.0, save=5, record=lambda v: {"map": v["a->y"] @ v["x->a"]})
+    traj = nr.flow(task, w, t1=6.0, save=5, record=lambda s: {"map": s.weights["a->y"] @ s.weights["x->a"]})
     dims = traj.settings["dimensions"]
     assert all(d <= 3 + 2 + 2 + 1 for d in dims.values())
     assert ("a" in dims) == (width > 8)
@@ -184,7 +184,7 @@ def test_outcomes():
     assert stopped.outcome.startswith("reached loss 0.5 at t = ")
     assert stopped.loss[-1] == pytest.approx(0.5, rel=1e-6)
     assert stopped.t[-1] == stopped.end < 1e4
-    limited = nr.flow(task, w, t1=1e4, max_steps=5)
+    limited = nr.flow(task, w, t1=1e4, method=nr.Adaptive(max_steps=5))
     assert limited.outcome.startswith("step limit of 5")
     assert "max_steps" in limited.outcome
     assert np.isfinite(limited.loss).all()
@@ -261,12 +261,12 @@ def test_frozen_edges_record_and_precision():
         assert np.array_equal(run.weights["x->h1"][-1], w["x->h1"])
         assert np.abs(run.weights["h1->y"][-1] - w["h1->y"]).max() > 1e-3
     kept = nr.flow(
-        task, w, t1=5.0, save=3, record=lambda v: {"n": jnp.sum(v["x->h1"] ** 2)}, save_weights=False
+        task, w, t1=5.0, save=3, record=lambda s: {"n": jnp.sum(s.weights["x->h1"] ** 2)}, save_weights=False
     )
     assert kept.weights == {}
     full = nr.flow(task, w, t1=5.0, save=3)
     assert np.allclose(kept.recorded["n"], (full.weights["x->h1"] ** 2).sum(axis=(1, 2)))
-    single = nr.flow(task, w, t1=5.0, save=3, dtype=np.float32, rtol=1e-5, atol=1e-6)
+    single = nr.flow(task, w, t1=5.0, save=3, dtype=np.float32, method=nr.Adaptive(1e-5, 1e-6))
     assert single.loss.dtype == np.float64
     assert 0 < np.abs(single.loss - full.loss).max() < 1e-4
 
@@ -296,9 +296,9 @@ def test_progress_bars_show_on_request_only(capfd):
     assert "100%" in capfd.readouterr().err
     wide = nr.tasks.hierarchy(2, graph=nr.Graph.pathways(2, 3, [[30, 30]]))
     w = nr.init.gaussian(wide.graph, 0.1, seed=range(2))
-    nr.flow(wide, w, t1=1.0, width_error=1e-2)
+    nr.flow(wide, w, t1=1.0, method=nr.LowRank(1e-2))
     assert capfd.readouterr().err == ""
-    nr.flow(wide, w, t1=1.0, width_error=1e-2, progress=True)
+    nr.flow(wide, w, t1=1.0, method=nr.LowRank(1e-2), progress=True)
     assert "2/2" in capfd.readouterr().err
 
 
@@ -318,9 +318,26 @@ W = nr.init.gaussian(TASK.graph, 0.1)
         (lambda: nr.flow(TASK, W, t1=1.0, save=[0, 2]), "save must be increasing"),
         (lambda: nr.flow(TASK, W, t1=1.0, save=[0.5, 0.2]), "save must be increasing"),
         (lambda: nr.flow(TASK, W, t1=1.0, save=[]), "save|t1"),
-        (lambda: nr.flow(TASK, W, t1=1.0, rtol=0), "rtol"),
-        (lambda: nr.flow(TASK, W, t1=1.0, atol=-1), "atol"),
-        (lambda: nr.flow(TASK, W, t1=1.0, max_steps=0), "max_steps"),
+        (lambda: nr.flow(TASK, W, t1=1.0, save="many"), "save"),
+        (lambda: nr.flow(TASK, W, t1=1.0, save=10**12), "save must be at most"),
+        (lambda: nr.flow(TASK, W, t1=1.0, method="rk"), "method must be nr.Adaptive"),
+        (lambda: nr.Adaptive(rtol=0), "rtol"),
+        (lambda: nr.Adaptive(atol=-1), "atol"),
+        (lambda: nr.Adaptive(max_steps=0), "max_steps"),
+        (lambda: nr.Adaptive(max_steps=2**31), "max_steps must be below"),
+        (lambda: nr.LowRank(error=1e-12), "error must be at least"),
+        (lambda: nr.flow(TASK, W, t1=1.0, weight_decay=-1), "weight_decay"),
+        (lambda: nr.flow(TASK, W, t1=1.0, weight_decay={"q": 1.0}), "weight_decay names 'q'"),
+        (lambda: nr.flow(TASK, W, t1=1.0, lr_scale={"q": 1.0}), "lr_scale names 'q'"),
+        (lambda: nr.flow(TASK, W, t1=1.0, lr_scale=None, frozen=3), "frozen must list edges"),
+        (lambda: nr.flow(TASK, W, t1=1.0, runs={"seed": [1, 2]}), r"runs\['seed'\] must be a single value"),
+        (lambda: nr.flow(TASK, W, t1=1.0, runs=[1]), "runs must be a dict"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: 2.0), "record must return a dict"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": "text"}), "record must return arrays"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": {"b": 1}}), "record must return arrays"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": s.weights["q"]}), "record failed with KeyError"),
+        (lambda: nr.descend(TASK, W, lr=0.1, steps=2**31), "steps must be below"),
+        (lambda: nr.descend(TASK, W, lr=0.1, steps=5, seed=2**63), "seed must be below"),
         (lambda: nr.flow(TASK, W, t1=1.0, stop_loss=0), "stop_loss"),
         (lambda: nr.flow(TASK, W, t1=1.0, loss="hinge"), "loss must be one of"),
         (lambda: nr.flow(TASK, W, t1=1.0, frozen=["q"]), "frozen names 'q'"),

@@ -143,7 +143,7 @@ def full_flow_agrees(task, r, t1=3.0):
     b = {e: 0.4 * rng.uniform(0.5, 1, s) for e, s in r.family.shape.items()}
     sol = r.solve(b0=b, t1=t1, save=7)
     true = nr.flow(task, r.lift(b), t1=t1, save=7)
-    lifted = sol.weights()
+    lifted = sol.weights
     scale = 1 + max(np.abs(v).max() for v in true.weights.values())
     assert max(np.abs(lifted[e] - true.weights[e]).max() for e in lifted) < 1e-6 * scale
     assert np.abs(sol.loss - true.loss).max() < 1e-6 * (1 + true.loss.max())
@@ -294,7 +294,7 @@ def test_random_starts_of_two_layers_without_a_free_constant():
 def test_learning_time_of_a_solution():
     r = nr.reduce(nr.tasks.xor(hidden=5))
     sol = r.solve(strength=0.03, t1=60.0, save=2000)
-    t = nr.learning_time(sol, loss=0.2)
+    t = nr.learning_time(sol, 0.2)
     assert np.interp(t, sol.t, sol.loss) == pytest.approx(0.2, abs=1e-4)
 
 

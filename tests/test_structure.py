@@ -186,9 +186,9 @@ def test_watch_sees_what_the_network_computes():
     w = {n: v[1, -1] for n, v in run.weights.items()}
     assert np.allclose(run.recorded["hidden"][1, -1], np.tanh(X @ w["x->h1"].T + w["h1"]))
     assert np.allclose(run.recorded["output"][1, -1], nr.predict(task, w)["y"])
-    branched = nr.Graph({"x": 3, "a": 2, "b": 2, "y": 1}, [("x", "a"), ("x", "b"), ("a", "y"), ("b", "y")])
+    branched = nr.Graph({"x": 3, "a": 2, "y": 1, "z": 1}, [("x", "a"), ("a", "y"), ("a", "z")])
     for wrong, message in (
-        (lambda: watch(branched, X, "a"), "graph must be a chain"),
+        (lambda: watch(branched, X, "a"), "graph must be a Graph with one input and one output"),
         (lambda: watch(graph, X, "y"), r"node must be a hidden layer \(h1, h2\), got 'y'"),
         (lambda: watch(graph, X[:, :2], "h1"), r"x must have shape \(any, 3\)"),
     ):

@@ -1,5 +1,6 @@
 """Two points in any network: the closed form, what the paper prints, fits and records."""
 
+import contextlib
 import itertools
 import sys
 
@@ -335,7 +336,9 @@ def test_fit_says_when_it_cannot():
     with pytest.raises(InputError, match="do not tell rate_"):
         universality.fit(t / 100, *plateau, 0.7, 1.1)
     loose = universality.fit(t / 100, *plateau, 0.7, 1.1, strict=False)
-    assert not max(v[1] / v[0] for v in (loose.rate_h_interval, loose.rate_y_interval)) <= 4
+    assert "do not tell rate_" in loose.problems[0]
+    for interval in (loose.rate_h_interval, loose.rate_y_interval):
+        assert interval is None or interval[1] <= 1e6 * interval[0]
     assert loose.error < 0.1
     with pytest.raises(InputError, match="t must increase"):
         universality.fit(t[::-1], *curves, 0.7, 1.1)
@@ -343,6 +346,19 @@ def test_fit_says_when_it_cannot():
         universality.fit(t, curves[0], curves[1] * np.nan, curves[2], 0.7, 1.1)
     with pytest.raises(InputError, match="w must have shape"):
         universality.fit(t, *curves[:2], curves[2][:5], 0.7, 1.1)
+
+
+def test_a_rate_that_is_not_identified_has_no_interval():
+    # A representation that falls while the outputs part, as with cross-entropy: nothing that Eq. 7 can do.
+    t = np.linspace(0, 1, 100)
+    curves = np.exp(-5 * t), 1e-3 + t**4, -0.2 + 0.3 * t
+    with pytest.raises(InputError, match="do not tell rate_"):
+        universality.fit(t, *curves, 1.0, 1.0)
+    found = universality.fit(t, *curves, 1.0, 1.0, strict=False)
+    assert None in (found.rate_h_interval, found.rate_y_interval)
+    assert found.problems
+    assert found.error > 0.1
+    assert not universality.fit(*(lambda s: (s, *series(s)))(np.linspace(0, 60, 100)), 0.7, 1.1).problems
 
 
 def linear_net(params, x):
@@ -466,13 +482,57 @@ def test_rates_of_a_deep_network():
     network = torch.nn.Sequential(*layers[:-1])
     x, y = torch.tensor([[-1.0], [-0.5]]), torch.tensor([[0.6], [1.6]])
     rec = nr.universality.record(network, x, y)
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.02)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.02)
     for step in range(1200):
         if step % 8 == 0:
             rec(step)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (((network(x) - y) ** 2).sum(1).mean() / 2).backward()
-        optimiser.step()
+        optimizer.step()
     found = rec.fit()
     assert found.error < 0.06
     np.testing.assert_allclose(found.final, rec.dh2[-1, 0], rtol=0.05)
+
+
+WRONG = (None, "a", ["a"], [[1, 2], [3]], {"a": 1}, object(), 1j, 10**400, np.array([None]))
+WILD = (True, [], -1, 2**70, float("inf"))  # some of which some arguments may be
+U = universality
+T = np.linspace(0, 40, 30)
+PATH = U.solve(T, 1e-4, 1e-4, -5e-3, 1, 1, 2, 0.5)
+ROWS = np.random.default_rng(0).normal(size=(9, 2))
+CALLS = {
+    "fit": (U.fit, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
+    "train": (
+        U.train,
+        {"network": U.Network(2, 4), "x": [[0.0], [1.0]], "y": [[0.0], [1.0]], "lr": 0.1, "steps": 2},
+        "optimizer", "dtype",
+    ),
+    "Network": (U.Network, {}, "depth", "width", "activation", "gain", "dropout", "kernel"),
+    "two_points": (U.two_points, {"dx": 1.0, "dy": 1.0}),
+    "structure": (U.structure, {"x": ROWS, "y": ROWS, "rate_h": 1.0, "rate_y": 1.0}),
+    "weigh": (U.weigh, {"distances": U.squared_distances(ROWS), "unit": 1.0}),
+    "compare": (U.compare, dict.fromkeys(("predicted", "measured"), U.squared_distances(ROWS)), "draws"),
+    "watch": (U.watch, {"graph": nr.Graph.chain([2, 3, 1]), "x": ROWS, "node": "h1"}),
+    "record": (U.record, {"model": linear_net, "x": ROWS[:2], "y": ROWS[:2]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_odd_inputs_are_refused_or_welcome(name):
+    call, given, *more = CALLS[name]
+    for argument in (*given, *more):
+        for odd in WRONG:
+            with pytest.raises(InputError):
+                call(**{**given, argument: odd})
+        for odd in WILD:
+            with contextlib.suppress(InputError):
+                call(**{**given, argument: odd})
+
+
+@pytest.mark.parametrize("flag", [(U.fit, "strict"), (U.weigh, "normalised"), (U.Network, "skip")])
+def test_flags_are_true_or_false(flag):
+    call, name = flag
+    given = CALLS[call.__name__][1]
+    for odd in (None, 1, "yes", np.zeros((0, 2))):
+        with pytest.raises(InputError, match=f"{name} must be true or false"):
+            call(**{**given, name: odd})

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
+from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError
 from neuralrace.experiments import layers, two_point
-from neuralrace.universality import ZOO, Network, train, two_points, zoo
+from neuralrace.universality import ZOO, Network, descent, train, two_points
 
 SMALL = Network(depth=3, width=12, gain=0.9)
 ACTIVATE = {
     "linear": lambda a: a,
     "relu": lambda a: np.maximum(a, 0),
     "leaky_relu": lambda a: np.where(a > 0, a, 0.01 * a),
+    "leaky_relu_torch": lambda a: np.where(a > 0, a, 0.01 * a),
     "elu": lambda a: np.where(a > 0, a, np.expm1(np.minimum(a, 0))),
     "tanh": np.tanh,
     "swish": lambda a: a / (1 + np.exp(-a)),
@@ -89,10 +91,10 @@ def test_training_is_descent_on_half_the_mean_squared_error(network):
     x, y = two_points(0.7, 0.8)
     run = train(network, x, y, 0.1, 5, 3, dtype=np.float64)
     dh2, dy2, w, loss = plain(network, 3, x, y, 0.1, 5)
-    assert np.allclose(run.dh2[0].T, dh2, rtol=1e-7, atol=1e-12)
-    for found, expected in ((run.dy2, dy2), (run.w, w), (run.loss, loss)):
+    assert np.allclose(run.recorded["dh2"][0], dh2, rtol=1e-7, atol=1e-12)
+    for found, expected in ((run.recorded["dy2"], dy2), (run.recorded["w"], w), (run.loss, loss)):
         assert np.allclose(found[0], expected, rtol=1e-7, atol=1e-12)
-    assert np.allclose([run.dx[0], run.dy[0]], [0.7, 0.8])
+    assert np.allclose([run.runs["dx"][0], run.runs["dy"][0]], [0.7, 0.8])
     assert np.allclose(run.t, 0.1 * np.arange(6))
 
 
@@ -110,15 +112,16 @@ def test_activations(activation):
 
 def test_factors_of_updates_equal_updates():
     # More steps than a block, and not a multiple of it; layers so wide that products are taken row by row.
-    network = Network(3, zoo.LARGE, skip=True, dropout=0.2)
+    network = Network(3, descent.LARGE, skip=True, dropout=0.2)
     x, y = two_points()
-    steps = 2 * zoo.BLOCK + 5
+    steps = 2 * descent.BLOCK + 5
     run = train(network, x, y, 0.2, steps, [0, 7], dtype=np.float64)
     with jax.enable_x64(True):
-        one = lambda seed: zoo._plain(network, "sgd", steps, 1.0, 0.2, seed, jnp.asarray(x), jnp.asarray(y))  # noqa: E731
+        given = jnp.asarray(x), jnp.asarray(y)
+        one = lambda seed: descent._plain(network, "sgd", steps, 1.0, 0.2, seed, *given)  # noqa: E731
         dh2, dy2, w, loss = jax.vmap(one)(jnp.array([0, 7], jnp.uint32))
-    assert np.allclose(run.dh2, np.swapaxes(dh2, 1, 2), rtol=1e-10, atol=1e-14)
-    for found, expected in ((run.dy2, dy2), (run.w, w), (run.loss, loss)):
+    assert np.allclose(run.recorded["dh2"], dh2, rtol=1e-10, atol=1e-14)
+    for found, expected in ((run.recorded["dy2"], dy2), (run.recorded["w"], w), (run.loss, loss)):
         assert np.allclose(found, expected, rtol=1e-9, atol=1e-13)
     assert not np.allclose(run.loss[0], run.loss[1])
 
@@ -131,44 +134,83 @@ def test_steps_at_rest_change_nothing(dropout):
     assert (rests[-200:].all() and not rests[:100].any()) == (dropout == 0)  # dropout does not rest
     with jax.enable_x64(False):
         given = jnp.uint32(0), jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
-        dh2, dy2, w, loss = jax.jit(partial(zoo._plain, network, "sgd", steps, 1.0, 0.1))(*given)
-    for found, expected in ((run.dh2[0].T, dh2), (run.dy2[0], dy2), (run.w[0], w), (run.loss[0], loss)):
+        dh2, dy2, w, loss = jax.jit(partial(descent._plain, network, "sgd", steps, 1.0, 0.1))(*given)
+    for found, expected in (
+        (run.recorded["dh2"][0], dh2),
+        (run.recorded["dy2"][0], dy2),
+        (run.recorded["w"][0], w),
+        (run.loss[0], loss),
+    ):
         assert np.allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
 def test_a_small_difference_of_large_targets_is_learned_to_the_end():
     x, _ = two_points()
     run = train(Network(2, 60, "tanh"), x, np.array([[10.0], [10.01]]), 0.03, 6000)
-    assert np.isclose(run.dy2[0, -1], 1e-4, rtol=2e-3)  # rounding of 10, twice, over .01
+    assert np.isclose(run.recorded["dy2"][0, -1], 1e-4, rtol=2e-3)  # rounding of 10, twice, over .01
 
 
 @pytest.mark.parametrize("activation", ACTIVATE)
 def test_sums_in_any_order_are_as_exact(activation):
     # What lets the compiler order sums must take no digits from activations.
-    network = Network(2, zoo.LARGE, activation)
+    network = Network(2, descent.LARGE, activation)
     x, y = two_points()
     run = train(network, x, y, 0.05, 20, 3, dtype=np.float64)
     with jax.enable_x64(True):
         given = jnp.uint32(3), jnp.asarray(x), jnp.asarray(y)
-        dh2, _, _, loss = jax.jit(partial(zoo._plain, network, "sgd", 20, 1.0, 0.05))(*given)
-    assert np.allclose(run.dh2[0].T, dh2, rtol=1e-11)
+        dh2, _, _, loss = jax.jit(partial(descent._plain, network, "sgd", 20, 1.0, 0.05))(*given)
+    assert np.allclose(run.recorded["dh2"][0], dh2, rtol=1e-11)
     assert np.allclose(run.loss[0], loss, rtol=1e-11)
 
 
+def test_an_option_that_the_compiler_does_not_know_changes_no_result(monkeypatch):
+    network, (x, y) = Network(2, descent.LARGE, "tanh"), two_points()
+    known = train(network, x, y, 0.05, 20, dtype=np.float64)
+    monkeypatch.setattr(descent, "COMPILER", descent.COMPILER | {"xla_cpu_of_a_later_version": True})
+    without = train(network, x, y, 0.05, 20, dtype=np.float64)
+    for name in ("dh2", "dy2", "w"):
+        assert np.allclose(known.recorded[name], without.recorded[name], rtol=1e-11, atol=1e-15)
+    assert np.allclose(known.loss, without.loss, rtol=1e-12)
+
+
+def test_slope_of_leaky_relu_at_zero_can_be_that_of_torch():
+    torch = pytest.importorskip("torch")
+    at = torch.zeros(1, requires_grad=True)
+    torch.nn.functional.leaky_relu(at).backward()
+    # The first sample is zero and biases start at zero, so all its units are exactly at the kink.
+    x, y, runs = np.array([[0.0], [1.0]]), np.array([[1.0], [2.0]]), {}
+    for activation in ("leaky_relu", "leaky_relu_torch"):
+        network = Network(2, 10, activation)
+        runs[activation] = train(network, x, y, 0.1, 3, dtype=np.float64).loss[0]
+        slope = jax.grad(ACTIVATIONS[activation])(0.0)
+        assert np.isclose(slope, at.grad.item()) == (activation == "leaky_relu_torch")
+    weights, biases = start(Network(2, 10), 0)
+    params = [torch.tensor(v, requires_grad=True) for v in (*weights, *biases)]
+    for wanted in runs["leaky_relu_torch"]:
+        h = torch.tensor(x)
+        for k in range(2):
+            h = torch.nn.functional.leaky_relu(h @ params[k] + params[3 + k])
+        loss = ((h @ params[2] + params[5] - torch.tensor(y)) ** 2).sum() / 4
+        assert np.isclose(loss.item(), wanted, rtol=1e-12)
+        slopes = torch.autograd.grad(loss, params)
+        params = [(p - 0.1 * s).detach().requires_grad_() for p, s in zip(params, slopes, strict=True)]
+    assert not np.allclose(runs["leaky_relu"], runs["leaky_relu_torch"], rtol=1e-6)
+
+
 def test_initial_weights_are_those_of_the_network():
-    network, (x, y) = Network(10, zoo.LARGE), two_points()
+    network, (x, y) = Network(10, descent.LARGE), two_points()
     run = train(network, x, y, 0.01, 1)
     with jax.enable_x64(False):
         weights, biases = network.start(jax.random.split(jax.random.key(0))[0], 1, 1)
     groups = ([np.asarray(v, float) for v in group] for group in (weights, biases))
-    assert np.allclose(run.dh2[0, :, 0], measures(network, *groups, x, y)[0], rtol=3e-6)
+    assert np.allclose(run.recorded["dh2"][0, 0], measures(network, *groups, x, y)[0], rtol=3e-6)
 
 
-@pytest.mark.parametrize("rows", [3, zoo.LARGE])
+@pytest.mark.parametrize("rows", [3, descent.LARGE])
 def test_rows_times_a_transpose(rows):
     draw = np.random.default_rng(0)
     g, w = (draw.normal(size=(n, 70)).astype(np.float32) for n in (2, rows))
-    back = jax.jit(zoo._back, compiler_options=zoo.COMPILER)
+    back = jax.jit(descent._back, compiler_options=descent.COMPILER)
     assert np.allclose(back(g, w), g @ w.T, rtol=1e-5, atol=1e-5)
     for wrong in (np.nan, np.inf):
         g[1, 5] = wrong
@@ -177,29 +219,29 @@ def test_rows_times_a_transpose(rows):
 
 
 def test_wide_networks_that_diverge_are_not_finite():
-    run = train(Network(3, zoo.LARGE, gain=3.0), *two_points(), 10.0, 40)
+    run = train(Network(3, descent.LARGE, gain=3.0), *two_points(), 10.0, 40)
     assert np.isfinite(run.loss[0, 0])
     assert not np.isfinite(run.loss[0, -1])
-    assert not np.isfinite(run.dh2[0, :, -1]).any()
+    assert not np.isfinite(run.recorded["dh2"][0, -1]).any()
 
 
 def test_runs_side_by_side_as_on_a_gpu():
     x, y = two_points([0.5, 1.0, 1.5], [1.0, 0.5, 0.0])
     run = train(SMALL, x, y, 0.1, 20, range(3), dtype=np.float64)
     with jax.enable_x64(True):
-        one = lambda *given: zoo._low_rank(SMALL, "sgd", 20, 1.0, 0.1, *given)  # noqa: E731
+        one = lambda *given: descent._low_rank(SMALL, "sgd", 20, 1.0, 0.1, *given)  # noqa: E731
         many = jax.vmap(one)(jnp.arange(3, dtype=jnp.uint32), jnp.asarray(x), jnp.asarray(y))
-    assert np.allclose(run.dh2, np.swapaxes(many[0], 1, 2), rtol=1e-10)
+    assert np.allclose(run.recorded["dh2"], many[0], rtol=1e-10)
     assert np.allclose(run.loss, many[3], rtol=1e-10)
-    assert np.allclose(run.dx, [0.5, 1.0, 1.5])
-    assert np.allclose(run.dy, [1.0, 0.5, 0.0])
+    assert np.allclose(run.runs["dx"], [0.5, 1.0, 1.5])
+    assert np.allclose(run.runs["dy"], [1.0, 0.5, 0.0])
 
 
 def test_adam_is_that_of_optax():
     import optax
 
     x, y = two_points()
-    run = train(SMALL, x, y, 0.01, 4, optimiser="adam", dtype=np.float64)
+    run = train(SMALL, x, y, 0.01, 4, optimizer="adam", dtype=np.float64)
     with jax.enable_x64(True):
         params = [jnp.asarray(v) for group in start(SMALL, 0) for v in group]
         n = len(params) // 2
@@ -277,10 +319,33 @@ def test_fit_of_a_run():
     assert run.converged().all()
     found = run.fit(1, loss=True)
     keep = np.unique(np.linspace(0, 1500, 300).round().astype(int))
-    series = (v[keep] for v in (run.dh2[1, 1], run.dy2[1], run.w[1]))
+    series = (v[keep] for v in (run.recorded["dh2"][1, :, 1], run.recorded["dy2"][1], run.recorded["w"][1]))
     again = nr.universality.fit(run.t[keep], *series, 0.5, 1.0, loss=run.loss[1, keep])
     assert found.rate_h == again.rate_h
-    assert np.isclose(found.final, run.dh2[1, 1, -1], rtol=0.05)
+    assert np.isclose(found.final, run.recorded["dh2"][1, -1, 1], rtol=0.05)
+
+
+def test_training_is_a_trajectory(tmp_path):
+    x, y = two_points([0.5, 1.0])
+    run = train(replace(SMALL, gain=3.0), x, y, 0.5, 40, range(2))
+    assert isinstance(run, nr.Trajectory)
+    assert run.loss.shape == run.recorded["dy2"].shape == (2, 41)
+    assert run.weights == {}
+    assert set(run.status) <= {nr.Status.FINISHED, nr.Status.DIVERGED}
+    for k, ok in enumerate(np.isfinite(run.loss).all(axis=1)):
+        assert (run.status[k] is nr.Status.FINISHED) == ok
+        assert run.outcomes[k].startswith(run.status[k].value)
+    one = run[1]
+    assert one.recorded["dh2"].shape == (41, 3)
+    assert (one.runs["seed"], one.runs["dx"]) == (1, 1.0)
+    assert one.network == run.network == replace(SMALL, gain=3.0)
+    run.save(tmp_path / "run")
+    again = nr.universality.Training.load(tmp_path / "run")
+    assert again.network == run.network
+    assert np.array_equal(again.recorded["dh2"], run.recorded["dh2"], equal_nan=True)
+    assert run.to_xarray()["recorded:dh2"].dims == ("run", "t", "layer")
+    with pytest.raises(InputError, match=r"must be one of universality\.train"):
+        nr.universality.Training._of(nr.Trajectory(run.t, run.loss))
 
 
 @pytest.mark.parametrize(
@@ -315,7 +380,7 @@ def test_wrong_networks(change, message):
         ({"seeds": 2**40}, "seeds must be below"),
         ({"seeds": []}, "seeds must name at least one seed"),
         ({"seeds": range(3), "x": np.arange(4.0).reshape(2, 2, 1)}, "x has 2 runs where others have 3"),
-        ({"optimiser": "lion"}, "optimiser must be one of sgd, adam"),
+        ({"optimizer": "lion"}, "optimizer must be one of sgd, adam"),
         ({"dtype": np.int32}, "dtype must be one of float32, float64"),
     ],
 )

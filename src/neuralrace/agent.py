@@ -16,10 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.dynamics import Adaptive, Trajectory
+from neuralrace.dynamics.flow import endings
+from neuralrace.dynamics.history import collect
+from neuralrace.dynamics.integrate import Observed, Path, integrate
+from neuralrace.dynamics.setup import last_reached, pick_times, shown
 from neuralrace.errors import InputError, array, choice, integer, number
 from neuralrace.network import precision
 
 INPUTS = ("left", "right", "constant")
+_METHOD = Adaptive(rtol=1e-8, atol=1e-10, max_steps=200_000)
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,17 @@ class Agent:
         likely = jax.nn.softmax(self.beta * (x @ self.associations(w)), axis=-1)
         return jax.vmap(self.update, (None, 0, 0, 0))(w, x, rewards, likely).mean(axis=0)
 
+    def loss(self, w: Any) -> Any:
+        """Half the squared total error of the choice that is made, in the mean over trials and choices.
+
+        What the velocity descends only where `signals` is "total", and then with the probabilities of the
+        choices held: what is chosen changes too, so it may rise.
+        """
+        x, rewards = (jnp.asarray(v, w.dtype) for v in self.trials)
+        values = x @ self.associations(w)
+        likely = jax.nn.softmax(self.beta * values, axis=-1)
+        return 0.5 * (likely * (rewards - values) ** 2).sum(axis=-1).mean()
+
     def update(self, w: Any, x: Any, reward: Any, chosen: Any) -> Any:
         """What one trial teaches: `chosen` `(2,)` is 1 for the choice, or the probability of each."""
         part = x[:, None] * self.associations(w)
@@ -97,31 +114,68 @@ class Agent:
         return taught - self.forgetting * w
 
 
-def learn(agent: Agent, starts: Any, t: Any) -> np.ndarray:
-    """Mean over trials: weights `(n, times, size)` from each of `starts` `(n, size)`, at rising times."""
+def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> Trajectory:
+    """Learning by the mean over trials.
+
+    Parameters
+    ----------
+    agent : Agent
+    starts : array, shape (n, size)
+        Initial weights of each run.
+    t : array, shape (times,)
+        Rising times to save, in units of trials times learning rate.
+    method : Adaptive
+
+    Returns
+    -------
+    Trajectory
+        `weights["w"]` of shape (n, times, size); `loss` (n, times) is `Agent.loss`.
+
+    Examples
+    --------
+    >>> traj = learn(Agent(), np.full((2, 9), 0.1), [0.0, 5.0])
+    >>> traj.weights["w"].shape, traj.outcome
+    ((2, 2, 9), 'finished in all 2 runs')
+    """
+    if not isinstance(agent, Agent):
+        raise InputError(f"agent must be an Agent, got {type(agent).__name__}")
+    if not isinstance(method, Adaptive):
+        raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
     w, t = array("starts", starts, (None, agent.size)), array("t", t, (None,))
     if len(t) < 2 or t[0] < 0 or (np.diff(t) <= 0).any():
         raise InputError("t must hold at least two rising times, none negative")
     with precision(np.float64):
-        return np.asarray(_learn(agent, jnp.asarray(w), jnp.asarray(t)))
+        path = jax.device_get(
+            _learn(agent, method.max_steps, jnp.asarray(w), jnp.asarray(t), method.rtol, method.atol)
+        )
+    losses, weights = path.kept
+    end = np.asarray(path.t, float)
+    statuses, outcomes = endings(path, losses, end, float(t[-1]), None, method.max_steps)
+    index = shown(losses, last_reached(t, end))
+    return Trajectory(
+        t=t[: index.shape[1]],
+        loss=pick_times(losses, index, many=True),
+        weights={"w": pick_times(weights, index, many=True)},
+        statuses=tuple(statuses),
+        outcomes=tuple(outcomes),
+        end=end,
+        history=collect(path.history),
+        stats={"steps": path.steps},
+        settings={"process": "agent", "t1": float(t[-1]), "rtol": method.rtol, "atol": method.atol},
+        runs={"run": np.arange(len(w))},
+        dims={"weights:w": ("weight",)},
+    )
 
 
-@partial(jax.jit, static_argnums=0)
-def _learn(agent: Agent, starts: Any, t: Any) -> Any:
-    import diffrax
+@partial(jax.jit, static_argnums=(0, 1))
+def _learn(agent: Agent, max_steps: int, starts: Any, t: Any, rtol: Any, atol: Any) -> Path:
+    observed = Observed(agent.loss, lambda w, v: jax.jvp(agent.loss, (w,), (v,))[1])
 
-    def one(w: Any) -> Any:
-        return diffrax.diffeqsolve(
-            diffrax.ODETerm(lambda _, y, args: agent(y)),
-            diffrax.Tsit5(),
-            t0=0.0,
-            t1=t[-1],
-            dt0=None,
-            y0=w,
-            saveat=diffrax.SaveAt(ts=t),
-            stepsize_controller=diffrax.PIDController(rtol=1e-8, atol=1e-10),
-            max_steps=200_000,
-        ).ys
+    def one(w: Any) -> Path:
+        return integrate(
+            lambda _, y: agent(y), w, t, t[-1], rtol, atol,
+            keep=lambda _, y: (agent.loss(y), y), observed=observed, max_steps=max_steps,
+        )  # fmt: skip
 
     return jax.lax.map(one, starts)
 

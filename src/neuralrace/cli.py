@@ -179,7 +179,7 @@ def _changes(given: Any, name: str, names: list[str]) -> dict[str, str]:
 def _reduce(given: Any) -> int:
     from neuralrace.explain import reduce_file
 
-    found = reduce_file(given.file, given.out)
+    found = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
     print(json.dumps(found.to_dict()) if given.json else found)
     return 0
 

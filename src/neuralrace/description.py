@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Description:
     """What a file says: the task, and how to reduce and solve it.
 
     The start is a common `strength`, or gaussian weights of standard deviation `std` from `seeds` seeds.
-    `time` is None where it is to be chosen.
+    `time` and `save`, the number of times, are None where they are to be chosen.
     """
 
     path: Path
@@ -38,7 +38,7 @@ class Description:
     std: float | None = None
     seeds: int = 1
     time: float | None = None
-    save: int = 200
+    save: int | None = None
 
 
 def read_description(path: str | Path) -> Description:
@@ -314,45 +314,47 @@ def _listed(names: Any) -> str:
 
 def _matrix(path: Path) -> np.ndarray:
     """The numbers of a csv file, (rows, columns); a first line without any number is a header."""
-    rows = _rows(path)
-    if all(_cell(c) is None for c in rows[0][1]):
-        rows = rows[1:]
-    return _values(path, rows)
+    table = _table(path)
+    header = all(_cell(c) is None for c in table.iloc[0])
+    return _values(path, table.iloc[1:] if header else table)
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
     """The columns of a csv file by the names in its first line."""
-    (_, names), *rows = _rows(path)
-    names = [n.strip() for n in names]
+    table = _table(path)
+    names = [n.strip() for n in table.iloc[0]]
     if any(_cell(n) is not None for n in names) or not all(names) or len(set(names)) < len(names):
         raise InputError(f"{path}, line 1: must name the columns, each differently")
-    return dict(zip(names, _values(path, rows, len(names)).T, strict=True))
+    return dict(zip(names, _values(path, table.iloc[1:]).T, strict=True))
 
 
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
+def _table(path: Path) -> Any:
+    """Cells of a csv file as text, a frame indexed by line; lines without any text are left out."""
+    import pandas  # takes a quarter of a second
+
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.reader(file)
-            rows = [(lines.line_num, cells) for cells in lines if any(c.strip() for c in cells)]
+        text = path.read_text(encoding="utf-8-sig")
+        table = pandas.read_csv(io.StringIO(text), header=None, dtype=str, keep_default_na=False)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+    except pandas.errors.EmptyDataError:
+        raise InputError(f"{path} is empty") from None
+    except (pandas.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
-    if not rows:
+    lines = [k for k, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if len(lines) == len(table):  # else a cell has several lines
+        table.index = lines
+    table = table[table.map(lambda cell: bool(str(cell).strip())).any(axis=1)]
+    if table.empty:
         raise InputError(f"{path} is empty")
-    return rows
+    return table
 
 
-def _values(path: Path, rows: list[tuple[int, list[str]]], width: int | None = None) -> np.ndarray:
-    if not rows:
+def _values(path: Path, table: Any) -> np.ndarray:
+    if table.empty:
         raise InputError(f"{path} holds no numbers")
-    width = width or len(rows[0][1])
-    found = np.empty((len(rows), width))
-    for k, (line, cells) in enumerate(rows):
-        if len(cells) != width:
-            raise InputError(
-                f"{path}, line {line}: must have {width} columns as the others, got {len(cells)}"
-            )
+    found = np.empty(table.shape)
+    for k, (line, cells) in enumerate(zip(table.index, table.to_numpy(object), strict=True)):
         for j, cell in enumerate(cells):
             value = _cell(cell)
             if value is None or not np.isfinite(value):

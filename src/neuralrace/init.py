@@ -1,7 +1,7 @@
 """Initial weights. Every draw takes `seed`, an int or several, or a JAX `key`.
 
-Sizes such as `std` may be arrays too. They broadcast with the seeds as in NumPy, and the result is a leading axis (or
-several) on every weight; the same seed gives the same draw, scaled.
+Sizes such as `std` may be arrays too. They broadcast with the seeds as in NumPy, and the result is a
+leading axis (or several) on every weight; the same seed gives the same draw, scaled.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def balanced(graph: Graph, lam: float, scale: Any = 1.0, seed: Seed = 0, key: An
         if sign * lam > 0 and n_hidden > size:
             bound = "> 0" if sign > 0 else "< 0"
             raise InputError(
-                f"lam = {lam:g} {bound} needs {which} of full rank, so at most {size} hidden neurons; got {n_hidden}"
+                f"lam = {lam:g} {bound} needs {which} of full rank, so at most {size} hidden neurons; "
+                f"got {n_hidden}"
             )
     # Draw the layer that may have any rank; the other follows from it.
     first = lam > 0 or (lam == 0 and n_in <= n_out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -17,11 +17,21 @@ from neuralrace.network import Stack, check, precision, program
 from neuralrace.task import Task
 
 Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient
+MOST_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
 
 
 class FixedPoints(NamedTuple):
-    """Weights with a leading axis, one entry per point found; `norm` of the gradient there, `start` it came
-    from."""
+    """Fixed points of gradient flow, as `fixed_points` finds them.
+
+    Attributes
+    ----------
+    weights : dict of str to ndarray
+        With a leading axis, one entry per point.
+    norm : ndarray, shape (points,)
+        Norm of the gradient there.
+    start : ndarray of int, shape (points,)
+        Place among the starts of the one that led there.
+    """
 
     weights: dict[str, np.ndarray]
     norm: np.ndarray
@@ -30,28 +40,56 @@ class FixedPoints(NamedTuple):
 
 @dataclass(frozen=True)
 class Saddle:
-    """Critical points of a two-layer linear network that have learned the modes `learned`."""
+    """Critical points of a two-layer linear network that have learned the same modes.
+
+    Attributes
+    ----------
+    learned : tuple of int
+        The modes that are learned.
+    loss : float
+        Above that of the minimum.
+    index, flat : int
+        Number of directions in which the loss falls, and in which it is flat.
+    """
 
     learned: tuple[int, ...]
-    loss: float  # above that of the minimum
+    loss: float
     index: int
     flat: int
 
 
 def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2000) -> FixedPoints:
-    """Fixed points of gradient flow, saddles as well as minima, sought from each of `starts`.
+    """Fixed points of gradient flow, saddles as well as minima.
 
-    Levenberg-Marquardt steps solve `dL/dW = 0`; a start that does not get the norm of the gradient below
-    `tol` is left out. Deep networks have manifolds of fixed points, so tell them apart by their loss or their
-    end-to-end map. `starts` are weights with a leading axis.
+    Levenberg-Marquardt steps (optimistix) solve `dL/dW = 0`. Deep networks have manifolds of fixed points, so
+    tell them apart by their loss or their end-to-end map.
 
+    Parameters
+    ----------
+    task : Task
+        Network and data; the loss is the squared one.
+    starts : dict of str to array_like
+        Weights with a leading axis: where to search from.
+    tol : float, default 1e-11
+        Norm of the gradient at a fixed point; starts that do not get below it are left out.
+    max_steps : int, default 2000
+        Most steps from each start.
+
+    Returns
+    -------
+    FixedPoints
+        Weights with a leading axis, the norm of the gradient, and the start of each.
+
+    Examples
+    --------
     >>> import neuralrace as nr
     >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
     >>> found = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(20)))
     >>> np.unique(nr.loss(task, found.weights).round(9))
     array([0. , 0.5])
     """
-    flat = task.graph.flatten(check(task, starts, "squared"))
+    checked = check(task, starts, "squared")
+    flat = task.graph.flatten(checked)
     if flat.ndim != 2:
         raise InputError("starts must have a leading axis on every weight")
     made = program(task, "squared")
@@ -61,10 +99,29 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
 
 
 def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:
-    """Number of negative and of flat directions of the loss: eigenvalues of its Hessian at `weights`.
+    """Number of negative and of flat directions of the loss, by the eigenvalues of its Hessian.
 
-    Eigenvalues within `flat` times the largest (and times 1) of zero count as flat, among them directions
-    along a manifold of fixed points. Numbers, or arrays where the weights have a leading axis.
+    Parameters
+    ----------
+    task : Task
+        Network and data.
+    weights : dict of str to array_like
+        Where to look; may have a leading axis.
+    flat : float, default 1e-7
+        Eigenvalues within so much of zero, times the largest (and times 1), count as flat, among them
+        directions along a manifold of fixed points.
+
+    Returns
+    -------
+    tuple of int, or of ndarray of int, shape (points,)
+        Negative and flat directions.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
+    >>> index(task, {"x->h1": [[0.0]], "h1->y": [[0.0]]})
+    (1, 0)
     """
     tol = number("flat", flat, above=0)
     values = hessian_eigenvalues(task, weights)
@@ -74,8 +131,29 @@ def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:
 
 
 def hessian_eigenvalues(task: Task, weights: Any) -> np.ndarray:
-    """Eigenvalues of the Hessian of the loss in all weights, in rising order: `(..., n)`."""
-    w = task.graph.flatten(check(task, weights, "squared"))
+    """Eigenvalues of the Hessian of the loss in all weights.
+
+    Parameters
+    ----------
+    task : Task
+        Network and data.
+    weights : dict of str to array_like
+        Where to look; may have a leading axis.
+
+    Returns
+    -------
+    ndarray, shape (..., n)
+        In rising order, as many as there are weights.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
+    >>> hessian_eigenvalues(task, {"x->h1": [[0.0]], "h1->y": [[0.0]]})
+    array([-1.,  1.])
+    """
+    checked = check(task, weights, "squared")
+    w = task.graph.flatten(checked)
     made = program(task, "squared")
     matrix = jacobian(_Gradient(made.stack), np.atleast_2d(w), made.data)
     values = np.linalg.eigvalsh((matrix + matrix.swapaxes(-1, -2)) / 2)
@@ -85,12 +163,26 @@ def hessian_eigenvalues(task: Task, weights: Any) -> np.ndarray:
 def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
     """All critical points of a two-layer linear network: one manifold for every subset of its modes.
 
-    `strengths` are the singular values of `Syx Sxx^(-1/2)`, all different and none zero, with as many inputs
-    and outputs as there are modes and at least as many hidden neurons (Baldi & Hornik 1989). Where r modes
-    are learned the layers are any factors of that map, a manifold of `r (2 hidden - r)` dimensions. The
-    Hessian splits by pairs: a mode that is not learned falls along the `hidden - r` free hidden directions,
-    and can take over those of every weaker mode that is learned.
+    It has as many inputs and outputs as there are modes (Baldi & Hornik 1989). Where r modes are learned the
+    layers are any factors of that map, a manifold of `r (2 hidden - r)` dimensions. The Hessian splits by
+    pairs: a mode that is not learned falls along the `hidden - r` free hidden directions, and can take over
+    those of every weaker mode that is learned.
 
+    Parameters
+    ----------
+    strengths : array_like, shape (modes,)
+        Singular values of `Syx Sxx^(-1/2)`, all different and none zero; at most 16, which have 65,536
+        subsets.
+    hidden : int
+        Number of hidden neurons, at least that of modes.
+
+    Returns
+    -------
+    list of Saddle
+        One for each subset of the modes, those with fewest modes first.
+
+    Examples
+    --------
     >>> [(s.learned, s.index, s.flat) for s in two_layer_saddles([2.0, 1.0], hidden=3)]
     [((), 6, 0), ((0,), 2, 5), ((1,), 3, 5), ((0, 1), 0, 8)]
     """
@@ -98,6 +190,10 @@ def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
     hidden = integer("hidden", hidden)
     if len(s) == 0 or s.min() <= 0 or len(set(s.tolist())) < len(s):
         raise InputError(f"strengths must be positive and all different, got {s.tolist()}")
+    if len(s) > MOST_MODES:
+        raise InputError(
+            f"strengths must be at most {MOST_MODES}, whose 2^{MOST_MODES} subsets are listed; got {len(s)}"
+        )
     if hidden < len(s):
         raise InputError(f"hidden must be at least {len(s)}, a neuron for each mode; got {hidden}")
     found = []
@@ -112,41 +208,94 @@ def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
 def roots(
     field: Field, starts: Any, data: Any = None, tol: float = 1e-11, max_steps: int = 2000
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where Levenberg-Marquardt steps on `field(w, data) = 0` end from each row of `starts` `(n, size)`.
+    """Roots of a field by Levenberg-Marquardt steps (optimistix).
 
-    Also the norm of the field there `(n,)`. Written with `jax.numpy`; the same function compiles once.
+    Parameters
+    ----------
+    field : callable
+        `field(w, data)` of w (size,) returns as many numbers, written with `jax.numpy`; hashable. The same
+        function compiles once.
+    starts : array_like, shape (n, size)
+        Where to search from.
+    data : pytree of arrays, optional
+        Second argument of the field.
+    tol : float, default 1e-11
+        Norm of the field to reach.
+    max_steps : int, default 2000
+        Most steps from each start.
+
+    Returns
+    -------
+    w : ndarray, shape (n, size)
+        Where the searches ended.
+    norm : ndarray, shape (n,)
+        Norm of the field there: a root where it is below `tol`.
+
+    Examples
+    --------
+    >>> w, norm = roots(lambda w, _: w**2 - 2, [[1.0], [-3.0]])
+    >>> w.round(6).tolist(), bool(norm.max() < 1e-11)
+    ([[1.414214], [-1.414214]], True)
     """
-    tol, max_steps = number("tol", tol, above=0), integer("max_steps", max_steps)
+    tol, max_steps = number("tol", tol, above=0), integer("max_steps", max_steps, most=2**31 - 1)
+    rows = array("starts", starts, (None, None))
     with precision(np.float64):
-        found = _roots(field, max_steps, jnp.asarray(array("starts", starts, (None, None))), data, tol)
+        _check_field(field, rows, data)
+        found = _roots(field, max_steps, jnp.asarray(rows), data, tol)
     return np.asarray(found[0]), np.asarray(found[1])
 
 
 def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:
-    """Slopes of a field at each row of `w` `(n, size)`: `(n, size, size)`."""
+    """Slopes of a field.
+
+    Parameters
+    ----------
+    field : callable
+        As in `roots`.
+    w : array_like, shape (n, size)
+        Where to look.
+    data : pytree of arrays, optional
+        Second argument of the field.
+
+    Returns
+    -------
+    ndarray, shape (n, size, size)
+        Derivatives of the field, second axis, by w, last axis.
+
+    Examples
+    --------
+    >>> jacobian(lambda w, _: w**2, [[3.0]])
+    array([[[6.]]])
+    """
+    rows = array("w", w, (None, None))
     with precision(np.float64):
-        return np.asarray(_jacobian(field, jnp.asarray(w), data))
+        _check_field(field, rows, data)
+        return np.asarray(_jacobian(field, jnp.asarray(rows), data))
+
+
+def _check_field(field: Any, rows: np.ndarray, data: Any) -> None:
+    """Refuse what is no field on rows of this size, by its shapes alone."""
+    if not callable(field) or not isinstance(field, Hashable):
+        raise InputError(f"field must be a hashable function of (w, data), got {field!r}")
+    try:
+        given: Any = jax.eval_shape(field, jax.ShapeDtypeStruct(rows.shape[1:], np.float64), data)
+        shape = given.shape
+    except Exception as fault:
+        raise InputError(f"field failed with {type(fault).__name__}: {fault}") from fault
+    if shape != rows.shape[1:]:
+        raise InputError(f"field must return {rows.shape[1]} numbers as it takes, got shape {shape}")
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _roots(field: Field, max_steps: int, starts: Any, data: Any, tol: float) -> Any:
-    eye = jnp.eye(starts.shape[-1])
+    import optimistix  # takes part of a second
 
-    def step(state: Any) -> Any:
-        w, f, slope, damping, count = state
-        new = w - jnp.linalg.solve(slope.T @ slope + damping * eye, slope.T @ f)
-        g = field(new, data)
-        better = g @ g < f @ f  # False for nan
-        # Damping in units of the squared field keeps steps quadratic near a manifold of roots.
-        damping = jnp.where(better, jnp.minimum(damping / 3, g @ g), damping * 4)
-        w, f = jnp.where(better, new, w), jnp.where(better, g, f)
-        return w, f, jax.jacfwd(field)(w, data), jnp.clip(damping, 1e-15, 1e15), count + 1
+    # Near a root steps shrink at once, so that the field is below tol where they are a tenth of it.
+    solver = optimistix.LevenbergMarquardt(rtol=tol / 10, atol=tol / 10, norm=optimistix.two_norm)
 
-    def one(w: Any) -> Any:
-        f = field(w, data)
-        go = lambda state: (state[1] @ state[1] > (tol / 2) ** 2) & (state[-1] < max_steps)  # noqa: E731
-        w, f, *_ = jax.lax.while_loop(go, step, (w, f, jax.jacfwd(field)(w, data), f @ f, 0))
-        return w, jnp.linalg.norm(f)
+    def one(start: Any) -> Any:
+        w = optimistix.least_squares(field, solver, start, data, max_steps=max_steps, throw=False).value
+        return w, jnp.linalg.norm(field(w, data))
 
     return jax.lax.map(one, starts)
 

@@ -55,20 +55,22 @@ def descend(
         Learning rate; step k is at flow time `lr k`.
     steps : int
     save : int or times, optional
-        Number of times, evenly spaced, or times in units of flow time. By default 200 steps, evenly spaced, or half
-        of them where the loss falls if even ones would skip that; descent then runs twice.
+        Number of times, evenly spaced, or times in units of flow time. By default 200 steps, evenly spaced,
+        or half of them where the loss falls if even ones would skip that; descent then runs twice.
     optimizer : {"sgd", "adam"} or optax transformation
         With a transformation, `lr` only sets the time axis.
     momentum : float
         Of "sgd".
     batch_size : int, optional
-        Samples per step, drawn without replacement in an order that `seed` shuffles anew each epoch (those that do
-        not fill a batch are left out of that epoch). A task that holds its samples context by context takes the same
-        rows from every context. The loss at the saved times is always that of all samples.
+        Samples per step, drawn without replacement in an order that `seed` shuffles anew each epoch (those
+        that do not fill a batch are left out of that epoch). A task that holds its samples context by
+        context takes the same rows from every context. The loss at the saved times is always that of all
+        samples.
     weight_decay : float or dict, optional
         Adds `weight_decay W` to the gradient, before the optimizer sees it.
     lr_scale : dict, optional
-        Learning rates of some edges or biases, relative to `lr`: what the optimizer does is multiplied by them.
+        Learning rates of some edges or biases, relative to `lr`: what the optimizer does is multiplied by
+        them.
     seed : int
         Of the order of samples.
 
@@ -103,7 +105,8 @@ def descend(
             solved, losses = run(better)
     settings = {
         "process": "descend", "lr": lr, "steps": steps, "batch_size": batch_size, "momentum": momentum,
-        "optimizer": optimizer if isinstance(optimizer, str) else "optax", "stop_loss": stop_loss, "seed": seed,
+        "optimizer": optimizer if isinstance(optimizer, str) else "optax", "stop_loss": stop_loss,
+        "seed": seed,
     }  # fmt: skip
     step_loss, ends = losses, np.round(solved.end / lr).astype(int)
     if not setup.many:

@@ -17,7 +17,7 @@ from neuralrace.dynamics.lowrank import low_rank_flow
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.setup import Setup, Solved, finish
+from neuralrace.dynamics.setup import Setup, Solved, finish, last_reached
 from neuralrace.dynamics.times import save_times, telling_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
@@ -55,15 +55,16 @@ def flow(
         The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times.
     save : int or times, optional
         Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
-        spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved twice.
+        spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved
+        twice.
     method : Adaptive or LowRank, optional
         How to solve; `Adaptive()` by default.
     loss : {"squared", "cross_entropy"}
     stop_loss : float, optional
         Stop where the loss falls to this level.
     weight_decay : float or dict, optional
-        `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The loss that is
-        returned has no penalty in it.
+        `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The
+        loss that is returned has no penalty in it.
     lr_scale : dict, optional
         Learning rates of some edges or biases, relative to the others.
     frozen : names, optional
@@ -71,8 +72,9 @@ def flow(
     runs : dict, optional
         Coordinates of the runs, such as ``{"seed": range(5)}``; their places if not given.
     record : callable, optional
-        `record(state)` returns a dict of what else to keep at the saved times, written with `jax.numpy`. It sees
-        `state.t`, `state.weights`, `state.outputs` and `state.activity(node, inputs=None, gates=None)`.
+        `record(state)` returns a dict of what else to keep at the saved times, written with `jax.numpy`. It
+        sees `state.t`, `state.weights`, `state.outputs` and `state.activity(node, inputs=None,
+        gates=None)`.
     save_weights : bool
         Whether to keep the weights at the saved times.
     progress : bool
@@ -140,18 +142,17 @@ def _solved(
                 path = jax.block_until_ready(_integrated(*call, *given))
     path: Path = jax.tree.map(np.asarray, path)
     (losses, kept), end = path.kept, np.asarray(path.t, float)
-    statuses, outcomes = _endings(path, losses, end, t1, stop, method.max_steps)
-    # A run that ended between two times is shown at its end, not at the time it never reached.
-    last = np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
-    solved = Solved(ts, end, last, losses, kept, statuses, outcomes)
+    statuses, outcomes = endings(path, losses, end, t1, stop, method.max_steps)
+    solved = Solved(ts, end, last_reached(ts, end), losses, kept, statuses, outcomes)
     settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
     stats = {"steps": path.steps, "error": np.zeros(len(end))} if exact else {"steps": path.steps}
     return solved, collect(path.history), stats, settings
 
 
-def _endings(
+def endings(
     path: Path, losses: np.ndarray, end: np.ndarray, t1: float, stop: float | None, max_steps: int
 ) -> tuple[list[Status], list[str]]:
+    """How each run ended, and the same in words."""
     statuses, outcomes = [], []
     for k, at in enumerate(end):
         if path.stopped[k]:

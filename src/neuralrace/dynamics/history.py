@@ -1,7 +1,8 @@
 """The loss at a solver's own steps, and learning times read off it.
 
-A solver knows the loss and its slope in time at every step it takes. They are few numbers, and a cubic through
-both ends of a step tells the loss in between, so a learning time need not depend on which times were saved.
+A solver knows the loss and its slope in time at every step it takes. They are few numbers, and a cubic
+through both ends of a step tells the loss in between, so a learning time need not depend on which times
+were saved.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class History(NamedTuple):
     """Loss and slope `dL/dt` at a solver's own steps, `(steps,)` or `(runs, steps)`.
 
     At most 4096 steps are kept per run. Steps whose loss the steps around them predict to 1e-8 are not kept,
-    and every other step is dropped whenever there are more. Runs with fewer steps than others repeat their last one. `slope` is None where it is not known
-    (descent): then the loss is linear from step to step.
+    and every other step is dropped whenever there are more. Runs with fewer steps than others repeat their
+    last one. `slope` is None where it is not known (descent): then the loss is linear from step to step.
     """
 
     t: np.ndarray
@@ -45,15 +46,23 @@ class History(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """Rows t, loss and slope of the steps so far, of which `count` are filled."""
+    """Rows t, loss and slope of the steps so far, of which `count` are filled.
+
+    What a new step is compared with is held apart: the rows are only written to, so that the compiler leaves
+    them in their place in memory.
+    """
 
     rows: Any  # (3, SIZE)
     count: Any
+    before: Any  # (3,) the last step but one
+    last: Any  # (3,)
+    first: Any  # () the first loss
 
 
 def empty(dtype: Any) -> Buffer:
     """A buffer without steps."""
-    return Buffer(jnp.zeros((3, SIZE), dtype), jnp.int32(0))
+    none = jnp.zeros(3, dtype)
+    return Buffer(jnp.zeros((3, SIZE), dtype), jnp.int32(0), none, none, jnp.zeros((), dtype))
 
 
 def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
@@ -62,22 +71,32 @@ def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
     It takes the place of the step before it where the cubic past that one predicts its loss to 1e-8. A full
     buffer drops every other step.
     """
-    rows, count = jax.lax.cond(buffer.count == SIZE, _halved, lambda b: b, buffer)
+    # A loop of one round at most: both branches of a condition would be copied.
+    rows, count, before, last, first = jax.lax.while_loop(lambda b: b.count == SIZE, _halved, buffer)
     new = jnp.stack([jnp.asarray(v, rows.dtype) for v in (t, loss, slope)])
-    (t_a, a, slope_a), (t_b, b, _) = (rows[:, jnp.maximum(count - k, 0)] for k in (2, 1))
+    (t_a, a, slope_a), (t_b, b, _) = before, last
     width = jnp.where(new[0] > t_a, new[0] - t_a, 1)
     x = (t_b - t_a) / width
     # The error of a cubic is largest half way, and proportional to the square of x (1 - x).
     error = jnp.abs(cubic(x, width, a, slope_a, new[1], new[2]) - b)
-    close = error <= _CLOSE * (jnp.abs(b) + _FLOOR * jnp.abs(rows[1, 0])) * (4 * x * (1 - x)) ** 2
-    at = count - ((count > 1) & close)
-    place = jnp.where(wanted, at, SIZE)  # out of bounds: not written
-    return Buffer(rows.at[:, place].set(new, mode="drop"), jnp.where(wanted, at + 1, count))
+    close = error <= _CLOSE * (jnp.abs(b) + _FLOOR * jnp.abs(first)) * (4 * x * (1 - x)) ** 2
+    merge = (count > 1) & close
+    at = count - merge
+    # A step that is not wanted is written where the next one will be.
+    rows = jax.lax.dynamic_update_slice_in_dim(rows, new[:, None], jnp.where(wanted, at, count), axis=1)
+    return Buffer(
+        rows,
+        jnp.where(wanted, at + 1, count),
+        jnp.where(wanted & ~merge, last, before),
+        jnp.where(wanted, new, last),
+        jnp.where(wanted & (count == 0), new[1], first),
+    )
 
 
 def _halved(buffer: Buffer) -> Buffer:
     half = buffer.rows[:, ::2]
-    return Buffer(buffer.rows.at[:, : SIZE // 2].set(half), jnp.int32(SIZE // 2))
+    rows = buffer.rows.at[:, : SIZE // 2].set(half)
+    return Buffer(rows, jnp.int32(SIZE // 2), half[:, -2], half[:, -1], buffer.first)
 
 
 def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any:
@@ -131,8 +150,8 @@ def crossing(history: History, level: float) -> float:
 def _between(history: History, k: int) -> Callable[[float], float]:
     """The loss between steps k - 1 and k, as a function of the share of the way.
 
-    The polynomial through values and slopes of four steps; the cubic of the two, where that leaves their values, as
-    it may where the loss has a kink.
+    The polynomial through values and slopes of four steps; the cubic of the two, where that leaves their
+    values, as it may where the loss has a kink.
     """
     t, loss, slope = history
     a, width = t[k - 1], t[k] - t[k - 1]

@@ -1,15 +1,16 @@
 """Ordinary differential equations, integrated in one place.
 
-`integrate` is the method of Dormand and Prince of order 8 with its dense output (Hairer, Norsett and Wanner 1993; the
-coefficients come with SciPy, whose DOP853 is its twin in the tests). A loop over its stages keeps the
-program small: it compiles in tenths of a second where a general solver takes seconds. It keeps the history of an
-observed value at its own steps, and stops where that value falls to a level. Derivatives in forward mode only;
-where reverse mode is wanted, `integrate_differentiable` calls diffrax.
+`integrate` is the method of Dormand and Prince of order 8 with its dense output (Hairer, Norsett and Wanner
+1993; the coefficients come with SciPy, whose DOP853 is its twin in the tests). A loop over its stages keeps
+the program small: it compiles in tenths of a second where a general solver takes seconds. It keeps the
+history of an observed value at its own steps, and stops where that value falls to a level. Derivatives in
+forward mode only; where reverse mode is wanted, `integrate_differentiable` calls diffrax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -52,9 +53,9 @@ class Observed(NamedTuple):
 
 class _Step(NamedTuple):
     t: Any
-    h: Any
+    h: Any  # length of the next step
     y: Any
-    velocity: Any
+    k: Any  # velocities at the stages of a step, the first of them at t
     value: Any
     kept: Any
     saved: Any  # how many of the times
@@ -103,100 +104,143 @@ def integrate(
     -------
     Path
     """
-    dtype = y0.dtype
-    followed = observed or Observed(lambda y: jnp.zeros((), dtype), lambda y, v: jnp.zeros((), dtype))
-    a, c = jnp.asarray(_A, dtype), jnp.asarray(_C, dtype)
-    y0, ts, t1 = jnp.asarray(y0), jnp.asarray(ts, dtype), jnp.asarray(t1, dtype)
-
-    def norm(v: Any, size: Any) -> Any:
-        return jnp.sqrt(jnp.mean((v / (atol + rtol * size)) ** 2))
-
-    def stages(k: Any, first: int, last: int, t: Any, h: Any, y: Any) -> Any:
-        def one(i: Any, k: Any) -> Any:
-            return k.at[i].set(velocity(t + c[i] * h, y + h * jnp.tensordot(a[i], k, 1)))
-
-        return jax.lax.fori_loop(first, last, one, k)
-
-    def advance(s: _Step) -> _Step:
-        h = jnp.minimum(s.h, t1 - s.t)
-        k = jnp.zeros((len(_A), *y0.shape), dtype).at[0].set(s.velocity)
-        k = stages(k, 1, _STAGES + 1, s.t, h, s.y)
-        y = s.y + h * jnp.tensordot(a[_STAGES], k, 1)
-        error = _error(k, h, lambda v: norm(v, jnp.maximum(jnp.abs(s.y), jnp.abs(y))))
-        fine = jnp.isfinite(error) & jnp.isfinite(y).all()
-        accept = fine & (error <= 1)
-        factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / 8)
-        factor = jnp.where(fine, jnp.clip(factor, _SHORTEST, jnp.where(accept, _LONGEST, 1.0)), _SHORTEST)
-        after = jnp.where(h >= t1 - s.t, t1, s.t + h)
-        value = jnp.where(accept, followed.value(y), s.value)
-        reached = jnp.zeros((), bool) if stop is None else accept & (value <= stop)
-        due = accept & (s.saved < len(ts)) & (ts[jnp.minimum(s.saved, len(ts) - 1)] <= after)
-
-        def dense(k: Any) -> Any:
-            k = stages(k, _STAGES + 1, len(_A), s.t, h, s.y)
-            return jnp.concatenate([_ends(y - s.y, h, k), h * jnp.tensordot(jnp.asarray(_D, dtype), k, 1)])
-
-        nothing = lambda k: jnp.zeros((3 + len(_D), *y0.shape), dtype)  # noqa: E731
-        curve = jax.lax.cond(due | reached, dense, nothing, k)
-        inside = lambda x: s.y + _interpolate(curve, x)  # noqa: E731
-        if stop is not None:
-            x = jax.lax.cond(reached, lambda: _first_below(inside, followed.value, stop, dtype), lambda: 1.0)
-            after, y = jnp.where(reached, s.t + x * h, after), jnp.where(reached, inside(x), y)
-            value = jnp.where(reached, followed.value(y), value)
-
-        def save(saving: Any) -> Any:
-            kept, i = saving
-            new = keep(ts[i], inside((ts[i] - s.t) / h))
-            return jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, new), i + 1
-
-        def more(saving: Any) -> Any:
-            i = saving[1]
-            return accept & (i < len(ts)) & (ts[jnp.minimum(i, len(ts) - 1)] <= after)
-
-        kept, saved = jax.lax.while_loop(more, save, (s.kept, s.saved))
-        last = jnp.where(reached, velocity(after, y), k[_STAGES]) if stop is not None else k[_STAGES]
-        history = push(s.history, after, value, followed.slope(y, last), accept)
-        if progress is not None:
-            progress(s.t, jnp.where(accept, after, s.t))
-        stuck = ~accept & (s.t + 0.1 * h * factor <= s.t)
-        move = lambda new, old: jnp.where(accept, new, old)  # noqa: E731
-        return _Step(
-            move(after, s.t), h * factor, move(y, s.y), move(last, s.velocity), value,
-            kept, saved, s.steps + 1, reached, stuck, history,
-        )  # fmt: skip
+    y0 = jnp.asarray(y0)
+    nothing = lambda y: jnp.zeros((), y0.dtype)  # noqa: E731
+    followed = observed or Observed(nothing, lambda y, v: nothing(y))
+    ts, t1 = jnp.asarray(ts, y0.dtype), jnp.asarray(t1, y0.dtype)
+    problem = _Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, progress)
 
     def going(s: _Step) -> Any:
         return (s.t < t1) & (s.steps < max_steps) & ~s.stopped & ~s.stuck
 
-    end = jax.lax.while_loop(going, advance, _first(velocity, y0, ts, t1, norm, keep, followed, stop))
+    end = jax.lax.while_loop(going, problem.advance, problem.start(y0))
     final, n = keep(end.t, end.y), end.saved
     kept = jax.tree.map(lambda rows, row: jnp.where(_before(rows, n), rows, row), end.kept, final)
     limited = (end.t < t1) & ~end.stopped & ~end.stuck
     return Path(kept, end.t, end.stopped, limited, end.stuck, end.steps, end.history)
 
 
-def _first(
-    velocity: Any, y0: Any, ts: Any, t1: Any, norm: Any, keep: Any, followed: Observed, stop: Any
-) -> _Step:
-    """The state before the first step; its length changes y by a hundredth of itself."""
-    zero = jnp.zeros((), y0.dtype)
-    v = velocity(zero, y0)
-    size, speed = norm(y0, jnp.abs(y0)), norm(v, jnp.abs(y0))
-    h = jnp.where(speed > 0, 0.01 * jnp.maximum(size, 1.0) / jnp.where(speed > 0, speed, 1.0), t1)
-    row, value = keep(zero, y0), followed.value(y0)
-    kept = jax.tree.map(lambda v: jnp.broadcast_to(v, (len(ts), *jnp.shape(v))), row)
-    saved = jnp.where(ts[0] <= 0, 1, 0).astype(jnp.int32)
-    stopped = jnp.zeros((), bool) if stop is None else value <= stop
-    history = push(empty(y0.dtype), zero, value, followed.slope(y0, v), jnp.ones((), bool))
-    stuck = ~jnp.isfinite(v).all() | ~jnp.isfinite(y0).all()
-    return _Step(
-        zero, jnp.minimum(h, t1), y0, v, value, kept, saved, jnp.int32(0), stopped, stuck, history
-    )  # fmt: skip
+class _Problem(NamedTuple):
+    velocity: Callable[[Any, Any], Any]
+    keep: Callable[[Any, Any], Any]
+    followed: Observed
+    stop: Any
+    ts: Any
+    t1: Any
+    rtol: Any
+    atol: Any
+    progress: Callable[[Any, Any], None] | None
+
+    def norm(self, v: Any, size: Any) -> Any:
+        """Root mean square in units of the tolerances."""
+        return jnp.sqrt(jnp.mean((v / (self.atol + self.rtol * size)) ** 2))
+
+    def due(self, saved: Any, until: Any) -> Any:
+        """Whether the next of the times lies before `until`."""
+        return (saved < len(self.ts)) & (self.ts[jnp.minimum(saved, len(self.ts) - 1)] <= until)
+
+    def start(self, y: Any) -> _Step:
+        """The state before the first step; its length changes y by a hundredth of itself."""
+        zero = jnp.zeros((), y.dtype)
+        v = self.velocity(zero, y)
+        size, speed = self.norm(y, jnp.abs(y)), self.norm(v, jnp.abs(y))
+        h = jnp.where(speed > 0, 0.01 * jnp.maximum(size, 1.0) / jnp.where(speed > 0, speed, 1.0), self.t1)
+        row, value = self.keep(zero, y), self.followed.value(y)
+        kept = jax.tree.map(lambda v: jnp.broadcast_to(v, (len(self.ts), *jnp.shape(v))), row)
+        saved = jnp.where(self.ts[0] <= 0, 1, 0).astype(jnp.int32)
+        stopped = jnp.zeros((), bool) if self.stop is None else value <= self.stop
+        history = push(empty(y.dtype), zero, value, self.followed.slope(y, v), jnp.ones((), bool))
+        stuck = ~jnp.isfinite(v).all() | ~jnp.isfinite(y).all()
+        k = jnp.zeros((len(_A), *y.shape), y.dtype).at[0].set(v)
+        h = jnp.minimum(h, self.t1)
+        return _Step(zero, h, y, k, value, kept, saved, jnp.int32(0), stopped, stuck, history)
+
+    def stages(self, s: _Step, k: Any, h: Any, first: int, last: int) -> Any:
+        """Velocities at some stages of a step. Only they are in the loop's body, the sums differ by stage."""
+        points = [partial(_point, row, s.y) for row in _A[first:last]]
+        times = s.t + jnp.asarray(_C, s.y.dtype) * h
+
+        def one(i: Any, k: Any) -> Any:
+            return k.at[i].set(self.velocity(times[i], jax.lax.switch(i - first, points, k, h)))
+
+        return jax.lax.fori_loop(first, last, one, k)
+
+    def advance(self, s: _Step) -> _Step:
+        """One step, accepted or refused."""
+        h = jnp.minimum(s.h, self.t1 - s.t)
+        k = self.stages(s, s.k, h, 1, _STAGES + 1)
+        y = _point(_A[_STAGES], s.y, k, h)
+        error = _error(k, h, lambda v: self.norm(v, jnp.maximum(jnp.abs(s.y), jnp.abs(y))))
+        fine = jnp.isfinite(error) & jnp.isfinite(y).all()
+        accept = fine & (error <= 1)
+        factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / 8)
+        factor = jnp.where(fine, jnp.clip(factor, _SHORTEST, jnp.where(accept, _LONGEST, 1.0)), _SHORTEST)
+        after = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
+        value = jnp.where(accept, self.followed.value(y), s.value)
+        reached = jnp.zeros((), bool) if self.stop is None else accept & (value <= self.stop)
+        needed = (accept & self.due(s.saved, after)) | reached
+        inside = self.dense(s, k, h, y, needed)
+        last = k[_STAGES]
+        if self.stop is not None:
+            x = jax.lax.cond(reached, lambda: self.crossing(inside, y.dtype), lambda: jnp.ones((), y.dtype))
+            after, y = jnp.where(reached, s.t + x * h, after), jnp.where(reached, inside(x), y)
+            value = jnp.where(reached, self.followed.value(y), value)
+            last = jnp.where(reached, self.velocity(after, y), last)
+        kept, saved = self.save(s, inside, h, jnp.where(accept, after, -1.0))
+        history = push(s.history, after, value, self.followed.slope(y, last), accept)
+        if self.progress is not None:
+            self.progress(s.t, jnp.where(accept, after, s.t))
+        stuck = ~accept & (s.t + 0.1 * h * factor <= s.t)
+        t, y, first = (jnp.where(accept, *v) for v in ((after, s.t), (y, s.y), (last, k[0])))
+        return _Step(
+            t, h * factor, y, k.at[0].set(first), value, kept, saved, s.steps + 1, reached, stuck, history
+        )
+
+    def dense(self, s: _Step, k: Any, h: Any, y: Any, needed: Any) -> Callable[[Any], Any]:
+        """y as a function of the share of a step, where that is needed."""
+
+        def curve(k: Any) -> Any:
+            k = self.stages(s, k, h, _STAGES + 1, len(_A))
+            bends = jnp.stack([h * _sum(row, k) for row in _D])
+            return jnp.concatenate([_ends(y - s.y, h, k), bends])
+
+        nothing = lambda k: jnp.zeros((3 + len(_D), *y.shape), y.dtype)  # noqa: E731
+        found = jax.lax.cond(needed, curve, nothing, k)
+        return lambda x: s.y + _interpolate(found, x)
+
+    def save(self, s: _Step, inside: Callable[[Any], Any], h: Any, until: Any) -> Any:
+        """Keep what is due in this step."""
+
+        def one(saving: Any) -> Any:
+            kept, i = saving
+            new = self.keep(self.ts[i], inside((self.ts[i] - s.t) / h))
+            return jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, new), i + 1
+
+        return jax.lax.while_loop(lambda saving: self.due(saving[1], until), one, (s.kept, s.saved))
+
+    def crossing(self, inside: Callable[[Any], Any], dtype: Any) -> Any:
+        """The share of a step at which the observed value falls to the level, by halving."""
+
+        def halve(_: Any, ends: Any) -> Any:
+            middle = (ends[0] + ends[1]) / 2
+            below = self.followed.value(inside(middle)) <= self.stop
+            return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
+
+        return jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros((), dtype), jnp.ones((), dtype)))[1]
+
+
+def _sum(row: np.ndarray, k: Any) -> Any:
+    """The sum of velocities with these coefficients."""
+    return sum(float(c) * k[j] for j, c in enumerate(row) if c)
+
+
+def _point(row: np.ndarray, y: Any, k: Any, h: Any) -> Any:
+    return y + h * _sum(row, k)
 
 
 def _error(k: Any, h: Any, norm: Callable[[Any], Any]) -> Any:
     """The estimate of the local error in units of the tolerances, as in SciPy's DOP853."""
-    five, three = (norm(jnp.tensordot(jnp.asarray(e, k.dtype), k[: _STAGES + 1], 1)) for e in (_E5, _E3))
+    five, three = norm(_sum(_E5, k)), norm(_sum(_E3, k))
     both = five**2 + 0.01 * three**2
     return jnp.where(both > 0, h * five**2 / jnp.sqrt(jnp.where(both > 0, both, 1.0)), 0.0)
 
@@ -212,17 +256,6 @@ def _interpolate(curve: Any, x: Any) -> Any:
     for i, row in enumerate(reversed(list(curve))):
         total = (total + row) * (x if i % 2 == 0 else 1 - x)
     return total
-
-
-def _first_below(inside: Any, value: Any, stop: Any, dtype: Any) -> Any:
-    """The share of a step at which the observed value falls to the level, by halving."""
-
-    def halve(_: Any, ends: Any) -> Any:
-        middle = (ends[0] + ends[1]) / 2
-        below = value(inside(middle)) <= stop
-        return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
-
-    return jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros((), dtype), jnp.ones((), dtype)))[1]
 
 
 def _before(rows: Any, n: Any) -> Any:

@@ -35,8 +35,9 @@ class Adaptive:
 class LowRank:
     """Wide linear layers by the change of their weights, in a basis of low rank.
 
-    Represents the change of each wide weight matrix in a low-rank basis, enlarged until the estimated error of
-    the network's output is below `error`. `stats["error"]` of the result states the estimate for each run.
+    Represents the change of each wide weight matrix in a low-rank basis, enlarged until the estimated error
+    of the network's output is below `error`. `stats["error"]` of the result states the estimate for each
+    run.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Recorder:
-    """What to keep at a saved time, a static argument of compiled functions; equal ones share a compilation."""
+    """What to keep at a saved time: a static argument of compiled functions, shared by equal ones."""
 
     graph: Graph  # of the weights that are integrated
     task: Task  # as given
@@ -108,7 +108,7 @@ class Recorder:
         return out
 
     def full_weights(self, flat: Any, lift: Any) -> dict[str, Any]:
-        """Full weights `W(0) + Q_t (B - B(0)) Q_s^T`, Q the bases of layers that are integrated in small spaces."""
+        """Full weights `W(0) + Q_t (B - B(0)) Q_s^T`, Q the bases of layers integrated in small spaces."""
         if lift is None:
             return self.graph.unflatten(flat)
         frames, start, full = lift

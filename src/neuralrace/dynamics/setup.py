@@ -1,4 +1,4 @@
-"""Checked arguments of `flow` and `descend` in the arrays that solvers run on, and the trajectory made of theirs."""
+"""From checked arguments to the arrays that solvers run on, and from theirs to a trajectory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Rates:
         return not self.decays and all(s == 1 for s in self.scale.values())
 
     def vectors(self, graph: Graph, dtype: Any) -> tuple[Any, Any]:
-        """Both as vectors over the flat weights of a graph with these edges; None where they change nothing."""
+        """Both as vectors over the flat weights of a graph; None where they change nothing."""
 
         def flat(values: Mapping[str, float], usual: float) -> np.ndarray | None:
             if all(v == usual for v in values.values()):
@@ -98,7 +98,7 @@ class Setup:
         many = flat.ndim == 2
         if not many:
             arrays, flat = {n: w[None] for n, w in arrays.items()}, flat[None]
-        coordinates = _coordinates(runs, len(flat), many)
+        given = coordinates(runs, len(flat), many)
         frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
         small, start = task, flat
         if frames:
@@ -110,7 +110,7 @@ class Setup:
         recorder = Recorder(small.graph, task, record, bool(save_weights))
         recorder.check(dtype)
         start, flat = (v.astype(dtype, copy=False) for v in (start, flat))
-        return cls(small, task, many, kind, start, flat, frames, found, coordinates, recorder, dtype)
+        return cls(small, task, many, kind, start, flat, frames, found, given, recorder, dtype)
 
     @property
     def program(self) -> Any:
@@ -147,7 +147,8 @@ def _check_dtype(dtype: Any) -> None:
         raise InputError(f"dtype must be float64 or float32, got {dtype!r}")
 
 
-def _coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
+def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
+    """The coordinates of n runs, checked; their places if none are given."""
     if runs is None:
         return {"run": np.arange(n)} if many else {}
     if not isinstance(runs, Mapping):
@@ -183,20 +184,13 @@ def finish(
 ) -> Trajectory:  # fmt: skip
     """A trajectory, cut where no run went; a run that ended early keeps its last finite state."""
     flat, recorded = solved.kept
-    losses = np.array(solved.losses, float)
-    index = np.zeros(losses.shape, int)
-    cut = 0
-    for k, row in enumerate(np.isfinite(losses)):
-        bad = np.flatnonzero(~row[: solved.last[k] + 1])
-        stop = max(0, bad[0] - 1) if len(bad) else solved.last[k]
-        index[k] = np.minimum(np.arange(losses.shape[1]), stop)
-        cut = max(cut, stop + 1)
-    index, many = index[:, :cut], setup.many
-    t = np.array(solved.ts[:cut], float)
+    losses, many = np.array(solved.losses, float), setup.many
+    index = shown(losses, solved.last)
+    t = np.array(solved.ts[: index.shape[1]], float)
     if not many:
         t[-1] = min(t[-1], solved.end[0])
     weights = _weights(setup, np.asarray(flat, float), index) if flat.shape[-1] else {}
-    pick = lambda v: _pick(np.asarray(v), index, many)  # noqa: E731
+    pick = lambda v: pick_times(np.asarray(v), index, many)  # noqa: E731
     recorded = {n: pick(v) for n, v in recorded.items()}
     settings |= {
         "loss": setup.kind, "dtype": str(np.dtype(setup.dtype)),
@@ -227,14 +221,14 @@ def finish(
 
 def weight_dims(graph: Graph) -> dict[str, tuple[str, ...]]:
     """The axes of the weights of a graph, named by nodes."""
-    dims = {f"weights:{n}": (n,) for n in graph.biases}
+    dims: dict[str, tuple[str, ...]] = {f"weights:{n}": (n,) for n in graph.biases}
     for edge, (source, target) in graph.edges.items():
         dims[f"weights:{edge}"] = (target,) if edge in graph.diagonal else (target, source)
     return dims
 
 
 def _weights(setup: Setup, flat: np.ndarray, index: np.ndarray) -> dict[str, np.ndarray]:
-    flat, graph = _pick(flat, index, many=True), setup.given.graph
+    flat, graph = pick_times(flat, index, many=True), setup.given.graph
     if not setup.frames:
         found = graph.unflatten(flat)
     else:
@@ -244,7 +238,25 @@ def _weights(setup: Setup, flat: np.ndarray, index: np.ndarray) -> dict[str, np.
     return found if setup.many else {n: w[0] for n, w in found.items()}
 
 
-def _pick(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
+def last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Index of the time at which the end of each run is shown: not one that it never reached."""
+    return np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
+
+
+def shown(losses: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Index of what is shown at each time (runs, times), cut where no run went: runs keep their last finite state."""
+    index = np.zeros(losses.shape, int)
+    cut = 0
+    for k, row in enumerate(np.isfinite(losses)):
+        bad = np.flatnonzero(~row[: last[k] + 1])
+        stop = max(0, bad[0] - 1) if len(bad) else last[k]
+        index[k] = np.minimum(np.arange(losses.shape[1]), stop)
+        cut = max(cut, stop + 1)
+    return index[:, :cut]
+
+
+def pick_times(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
+    """Values (runs, times, ...) at the indices of `shown`; without the axis of runs where there is one run."""
     if (index == np.arange(index.shape[1])).all():
         out = values[:, : index.shape[1]]
     else:

@@ -112,7 +112,7 @@ def save(traj: Trajectory, path: str | Path) -> None:
     new = path.with_name(f"{path.name}.partial")
     if new.exists():
         shutil.rmtree(new)
-    to_xarray(traj).to_zarr(new, mode="w", zarr_format=2, consolidated=True)
+    traj.to_xarray().to_zarr(new, mode="w", zarr_format=2, consolidated=True)
     if path.exists():
         shutil.rmtree(path)
     new.rename(path)

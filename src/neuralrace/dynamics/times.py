@@ -10,8 +10,9 @@ from neuralrace.dynamics.history import History, curve
 from neuralrace.errors import InputError, array, integer, number
 
 DEFAULT = 200  # times, where they are not given
-_RESOLVED = 0.05  # share of a run's fall of the loss that evenly spaced times may skip at once
+_RESOLVED = 0.1  # share of a run's fall of the loss that evenly spaced times may skip at once
 _FINE = 20_001  # points on which times are chosen
+_ROUNDING = 1e-12  # share of the loss below which a fall is none
 _MOST = 10_000_000
 
 
@@ -73,7 +74,8 @@ def _fine(histories: list[History], t1: float) -> np.ndarray:
 
 
 def _fall(history: History, ts: np.ndarray) -> np.ndarray | None:
-    """The share of a run's whole fall of the loss that has happened by each time; None where it never falls."""
+    """The share of a run's fall of the loss that has happened by each time; None where it never falls."""
     losses = np.minimum.accumulate(curve(history, ts))
     whole = losses[0] - losses[-1]
-    return (losses[0] - losses) / whole if np.isfinite(whole) and whole > 0 else None
+    falls = np.isfinite(whole) and whole > _ROUNDING * abs(losses[0])
+    return (losses[0] - losses) / whole if falls else None

@@ -39,8 +39,8 @@ _WORST_FIRST = (Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.
 class Trajectory:
     """A learning trajectory, or several from different initial weights.
 
-    Several runs share the times `t`; all else then has a leading axis of runs, and a run that ended early keeps
-    its last state.
+    Several runs share the times `t`; all else then has a leading axis of runs, and a run that ended early
+    keeps its last state.
 
     Attributes
     ----------
@@ -231,9 +231,9 @@ class Trajectory:
 
     def plot(self) -> Figure:
         """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time."""
-        from neuralrace.plot import trajectory
+        from neuralrace.dynamics.show import trajectory_figure
 
-        return trajectory(self)
+        return trajectory_figure(self)
 
     def _repr_html_(self) -> str:
         from neuralrace.dynamics.show import trajectory_html
@@ -243,8 +243,9 @@ class Trajectory:
     def to_xarray(self) -> xarray.Dataset:
         """All that is here as an `xarray.Dataset`.
 
-        Axes have shared names: `run`, `t`, nodes of the graph (`weights:x->h1` has axes `h1` and `x`), `step`. The
-        coordinates of runs are coordinates; settings, outcomes, stats and versions are attributes.
+        Axes have shared names: `run`, `t`, nodes of the graph (`weights:x->h1` has axes `h1` and `x`),
+        `step`. The coordinates of runs are coordinates; settings, outcomes, stats and versions are
+        attributes.
         """
         from neuralrace.dynamics.storage import to_xarray
 

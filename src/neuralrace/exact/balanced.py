@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import qr
 
+from neuralrace.dynamics.integrate import integrate_differentiable
 from neuralrace.errors import InputError, array, number
 from neuralrace.exact.formula import floats, nonnegative, traced
 
@@ -88,8 +89,6 @@ def _white(sxx: Any, syx: Any) -> float:
 
 
 def _integrated(t: Any, w1: Any, w2: Any, syx: Any, tau: Any, root: float) -> Any:
-    import diffrax
-
     t, w1, w2, syx, tau = floats(t, w1, w2, syx, tau)
 
     def velocity(_: Any, w: Any, duration: Any) -> Any:
@@ -97,20 +96,10 @@ def _integrated(t: Any, w1: Any, w2: Any, syx: Any, tau: Any, root: float) -> An
         return w[1].T @ error, error @ w[0].T
 
     double = w1.dtype == jnp.float64
-    controller = diffrax.PIDController(rtol=1e-10 if double else 1e-5, atol=1e-12 if double else 1e-7)
+    rtol, atol = (1e-10, 1e-12) if double else (1e-5, 1e-7)
 
     def at(duration: Any) -> Any:
-        return diffrax.diffeqsolve(
-            diffrax.ODETerm(velocity),
-            diffrax.Dopri8(),
-            t0=0.0,
-            t1=1.0,
-            dt0=None,
-            y0=(root * w1, root * w2),
-            args=duration,
-            stepsize_controller=controller,
-            max_steps=16384,
-        ).ys
+        return integrate_differentiable(velocity, (root * w1, root * w2), duration, rtol, atol)
 
     v1, v2 = jax.vmap(at)((t / tau).ravel())
     return v1.reshape(*t.shape, *w1.shape) / root, v2.reshape(*t.shape, *w2.shape) / root

@@ -17,7 +17,7 @@ from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, p
 
 
 def _depth(name: str, value: Any) -> float:
-    return math.inf if isinstance(value, float) and value == math.inf else integer(name, value)
+    return math.inf if isinstance(value, float) and value == math.inf else integer(name, value, most=2**53)
 
 
 @closed_form(static=["depth"], t=nonnegative, s=positive, d=positive, a0=positive, depth=_depth, tau=positive)

@@ -12,7 +12,7 @@ from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
 
 
 def _contexts(name: str, value: Any) -> int:
-    return integer(name, value, least=2)
+    return integer(name, value, least=2, most=2**53)
 
 
 @closed_form(

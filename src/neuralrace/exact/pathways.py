@@ -9,11 +9,18 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
 
+from neuralrace.dynamics.integrate import integrate_differentiable
 from neuralrace.errors import InputError, array, integer
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive, real
 
+DEEPEST = 1000  # layers
 
-@closed_form(static=["depth"], p=real, depth=integer, sigma=positive)
+
+def _finite(name: str, value: Any) -> int:
+    return integer(name, value, most=DEEPEST)
+
+
+@closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
 def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """`sigma^(2-D) p 2F1(1/2, (D-1)/2; 3/2; -p^2)`, whose differences between pathways are constant.
 
@@ -30,7 +37,7 @@ def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     return sigma ** (2 - depth) * value
 
 
-@closed_form(static=["depth"], p=positive, depth=integer, sigma=positive)
+@closed_form(static=["depth"], p=positive, depth=_finite, sigma=positive)
 def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """The invariant for p far above 1, `sigma^(2-D) p^(2-D)/(2-D)` and a constant (multipathway Eq. 25).
 
@@ -48,7 +55,7 @@ def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     return sigma ** (2 - n) * (end - p ** (2 - n) / (n - 2))
 
 
-@closed_form(static=["depth"], p=real, depth=integer, sigma=positive)
+@closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
 def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """The invariant at great depth, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
 
@@ -61,7 +68,11 @@ def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
 
 
 def _deep(name: str, value: Any) -> float:
-    return math.inf if isinstance(value, float) and value == math.inf else integer(name, value, least=3)
+    return (
+        math.inf
+        if isinstance(value, float) and value == math.inf
+        else integer(name, value, least=3, most=DEEPEST)
+    )
 
 
 @closed_form(static=["depth"], s=positive, c=real, depth=_deep)
@@ -89,12 +100,19 @@ def pathway_split(s: Any, c: Any, depth: float = math.inf) -> Any:
 
 def _depths(name: str, value: Any) -> tuple[int, ...]:
     try:
-        depths = tuple(integer(name, int(d) if isinstance(d, jnp.ndarray) else d) for d in value)
+        depths = tuple(_finite(name, int(d) if isinstance(d, jnp.ndarray) else d) for d in value)
     except TypeError as error:
         raise InputError(f"{name} must be a list with the depth of every pathway, got {value!r}") from error
     if not depths:
         raise InputError(f"{name} must name at least one pathway, got none")
     return depths
+
+
+def _times(name: str, value: Any) -> Any:
+    out = nonnegative(name, value)
+    if not out.size:
+        raise InputError(f"{name} must hold at least one time, got none")
+    return out
 
 
 def _scalar(name: str, value: Any) -> Any:
@@ -130,7 +148,7 @@ def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
 @closed_form(
     static=["depths"],
     apart=["p0"],
-    t=nonnegative,
+    t=_times,
     s=_scalar,
     depths=_depths,
     p0=real,
@@ -149,8 +167,6 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
     >>> k.shape, round(float(k[:, 1].sum()), 6)
     ((2, 2), 10.0)
     """
-    import diffrax
-
     depths = _depths("depths", depths)
     t, s, p0, sigma, tau = floats(t, s, p0, sigma, tau)
     if p0.shape not in ((), (len(depths),)):
@@ -166,21 +182,10 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
         return duration * speed, duration * _rate(p, n, sigma).sum()
 
     double = p0.dtype == jnp.float64
-    controller = diffrax.PIDController(rtol=1e-11 if double else 1e-5, atol=1e-13 if double else 1e-7)
+    rtol, atol = (1e-11, 1e-13) if double else (1e-5, 1e-7)
 
     def at(duration: Any) -> Any:
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(velocity),
-            diffrax.Dopri8(),
-            t0=0.0,
-            t1=1.0,
-            dt0=None,
-            y0=(p0, jnp.zeros_like(s)),
-            args=duration,
-            stepsize_controller=controller,
-            max_steps=16384,
-        )
-        assert solution.ys is not None
-        return _strength(solution.ys[0][0], n, sigma)
+        p, _ = integrate_differentiable(velocity, (p0, jnp.zeros_like(s)), duration, rtol, atol)
+        return _strength(p, n, sigma)
 
     return jax.vmap(at, out_axes=1)((t / tau).ravel()).reshape(len(depths), *t.shape)

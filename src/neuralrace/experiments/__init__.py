@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from neuralrace import plot
+from neuralrace.dynamics.trajectory import versions
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters
 from neuralrace.experiments.store import Parts, key_of
 from neuralrace.files import writable, write_text
-from neuralrace.dynamics.trajectory import versions
 
 NAMES = (
     "xor", "contextual", "routing", "sharing", "initialisation", "images",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
 from neuralrace.agent import Agent, learn, live
@@ -122,7 +122,7 @@ def paths(p: Decisions, name: str) -> dict[str, Any]:
     start = p.start(p.seeds)
     if agent.layers == 1:  # the same initial values
         start = p.agent("deep").associations(start).reshape(-1, 6)
-    w = learn(agent, start, t)
+    w = learn(agent, start, t).weights["w"]
     m = agent.associations(w)
     return {"t": t, "map": m, "accuracy": easy(agent, w), "learned": learned(t, m)}
 
@@ -144,7 +144,7 @@ def trial_by_trial(p: Decisions) -> dict[str, Any]:
 def drift(p: Decisions) -> dict[str, Any]:
     """The three signals without forgetting: cortical weights of the stimuli and easy accuracy over time."""
     agent, t = p.agent("deep", forgetting=0.0), np.append(0, np.geomspace(250, 1000, 5))
-    w = learn(agent, p.start(3), t)
+    w = learn(agent, p.start(3), t).weights["w"]
     return {"t": t[1:], "cortical": np.abs(w[:, 1:, :2]), "accuracy": easy(agent, w[:, -1])}
 
 
@@ -200,7 +200,8 @@ def early_and_late(p: Decisions, path: Results) -> tuple[np.ndarray, np.ndarray,
 
 
 def rank_correlation(x: Any, y: Any) -> float:
-    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+    found: Any = spearmanr(x, y)
+    return float(found.statistic)
 
 
 # -- figures ---------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def fits(p: Layers) -> dict[str, Any]:
     names = ("rate_h", "rate_y", "error", "final")
     return {
         **dict(zip(names, found, strict=True)),
-        "start": run.dh2[..., 0], "end": run.dh2[..., -1], "converged": run.converged(),
+        "start": run.recorded["dh2"][:, 0], "end": run.recorded["dh2"][:, -1], "converged": run.converged(),
     }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from scipy.stats import mannwhitneyu, spearmanr
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
@@ -29,7 +30,7 @@ U, S, _vt = np.linalg.svd(Y.T, full_matrices=False)
 V = _vt.T
 GROUPS = {"mode 1": [0], "mode 2": [1], "modes 3-4": [2, 3], "modes 5-8": [4, 5, 6, 7]}  # of equal strength
 COLOURS = dict(zip(GROUPS, (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK), strict=True))
-BENT = {"relu": jax.nn.relu, "tanh": jnp.tanh}
+BENT = ("relu", "tanh")
 PREDICTIONS = {"Eq. 17": plot.RED, "modes": plot.ORANGE, "signals": plot.BLUE}
 RTOL = 1e-6
 WIDE = 64  # from here on small spaces save time
@@ -87,7 +88,9 @@ class Contributions:
     activation: str = "linear"
 
     def __call__(self, w: Any) -> dict[str, Any]:
-        through = {"map": lambda h: h} | ({"out": BENT[self.activation]} if self.activation in BENT else {})
+        through = {"map": ACTIVATIONS["linear"]}
+        if self.activation in BENT:
+            through["out"] = ACTIVATIONS[self.activation]
         return {n: jnp.stack([self.one(w, p, f) for p in self.graph.paths()], -3) for n, f in through.items()}
 
     def one(self, w: Any, path: tuple[str, ...], f: Any) -> Any:

@@ -100,7 +100,7 @@ def compute(p: RelativeScale, parts: Parts) -> Results:
 
 @cache
 def addition(p: RelativeScale) -> tuple[nr.Task, Any, Any]:
-    """The sums that are shown, how to tell what is known of the shown and of the others, the optimiser."""
+    """The sums that are shown, how to tell what is known of the shown and of the others, the optimizer."""
     import optax
 
     n, m = p.modulus, p.modulus**2
@@ -116,18 +116,18 @@ def addition(p: RelativeScale) -> tuple[nr.Task, Any, Any]:
         return {name: right[rows].mean() for name, rows in parts.items()}
 
     shown = parts["trained"]
-    optimiser = optax.chain(optax.add_decayed_weights(p.decay), optax.sgd(p.lr, momentum=0.9))
-    return nr.Task(graph, x[shown], y[shown]), known, optimiser
+    optimizer = optax.chain(optax.add_decayed_weights(p.decay), optax.sgd(p.lr, momentum=0.9))
+    return nr.Task(graph, x[shown], y[shown]), known, optimizer
 
 
 def grokking(ratio: float, way: str, p: RelativeScale) -> dict[str, Any]:
     """Share of correct sums over steps, of those that were shown and of the others."""
-    task, known, optimiser = addition(p)
+    task, known, optimizer = addition(p)
     w = nr.init.xavier(task.graph, p.gain, seed=range(p.seeds))
     w["x->h1"], w["h1->y"] = p.scaled(w["x->h1"], w["h1->y"], ratio, way)
     run = nr.descend(
         task, w, p.lr, p.steps, min(p.steps, 400) + 1,
-        optimizer=optimiser, record=known, save_weights=False, dtype=np.float32,
+        optimizer=optimizer, record=known, save_weights=False, dtype=np.float32,
     )  # fmt: skip
     step = run.t / p.lr
     reach = lambda name, level: [crossing(step, -v, -level) for v in run.recorded[name]]  # noqa: E731

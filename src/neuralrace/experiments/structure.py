@@ -25,7 +25,7 @@ from neuralrace.experiments.store import Parts
 from neuralrace.universality import compare, squared_distances, structure, watch, weigh
 
 KINDS = ("low", "intermediate", "high", "one-layer")
-OPTIMISERS = {"sgd": "gradient descent", "adam": "Adam"}
+OPTIMIZERS = {"sgd": "gradient descent", "adam": "Adam"}
 CORNERS = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1]])
 XOR = np.array([[0.0], [1], [1], [0]])
 PAIRS = np.triu_indices(4, 1)
@@ -116,7 +116,7 @@ def two_points(p: Structure) -> dict[str, Any]:
     return {"learned": learned, **{n: [getattr(f, n) for f in fits] for n in ("rate_h", "rate_y", "error")}}
 
 
-def xor(kind: str, p: Structure, optimiser: str) -> dict[str, Any]:
+def xor(kind: str, p: Structure, optimizer: str) -> dict[str, Any]:
     """Squared distances of representations and outputs before and after learning, `(runs, 4, 4)`.
 
     Of the runs that learned, as the paper has it for two points.
@@ -125,8 +125,8 @@ def xor(kind: str, p: Structure, optimiser: str) -> dict[str, Any]:
     graph, record = xor_net(1 if kind == "one-layer" else p.depth, p.width)
     start = nr.init.xavier(graph, p.gains[k], seed=range(p.seeds))
     run = nr.descend(
-        nr.Task(graph, CORNERS, XOR), start, (p.rates if optimiser == "sgd" else p.adam_rates)[k], p.steps, 2,
-        optimizer=optimiser, stop_loss=LEARNED, record=record, save_weights=False, dtype=np.float32,
+        nr.Task(graph, CORNERS, XOR), start, (p.rates if optimizer == "sgd" else p.adam_rates)[k], p.steps, 2,
+        optimizer=optimizer, stop_loss=LEARNED, record=record, save_weights=False, dtype=np.float32,
     )  # fmt: skip
     h, out = run.recorded["hidden"], run.recorded["output"]
     far = lambda v: np.stack([squared_distances(one) for one in v])  # noqa: E731
@@ -135,17 +135,17 @@ def xor(kind: str, p: Structure, optimiser: str) -> dict[str, Any]:
     return {"learned": kept, **{n: v[kept] for n, v in found.items()}}
 
 
-def learn(p: Structure, optimiser: str) -> dict[str, Any]:
+def learn(p: Structure, optimizer: str) -> dict[str, Any]:
     """Distances of the shown samples at the end, and the tracked pair over time with its fit."""
     x, y = images(p.data, p.path)
     graph, node = net([x.shape[1], *[p.units] * p.layers, y.shape[1]])
     some = chosen(p, y)
-    lr, epochs = (p.lr, p.epochs) if optimiser == "sgd" else (p.adam_lr, p.adam_epochs)
+    lr, epochs = (p.lr, p.epochs) if optimizer == "sgd" else (p.adam_lr, p.adam_epochs)
     steps = epochs * (len(x) // p.batch_size)
     times = lr * np.unique(np.linspace(0, 1, 101) ** 2 * steps // 1)  # dense while distances grow
     start = nr.init.xavier(graph, p.gain, seed=range(p.trials))
     run = nr.descend(
-        nr.Task(graph, x, y), start, lr, steps, times, batch_size=p.batch_size, optimizer=optimiser,
+        nr.Task(graph, x, y), start, lr, steps, times, batch_size=p.batch_size, optimizer=optimizer,
         record=watch(graph, x[some], node), save_weights=False, dtype=np.float32,
     )  # fmt: skip
     x, y = x[some], y[some]
@@ -183,18 +183,18 @@ def predictions(p: Structure) -> dict[str, Any]:
 
 def compute(p: Structure, parts: Parts) -> Results:
     with jax.default_matmul_precision("highest"):  # else a GPU rounds away the distance of close samples
-        deep = {o: parts.each(f"xor-{o}", xor, KINDS, p, o) for o in OPTIMISERS}
+        deep = {o: parts.each(f"xor-{o}", xor, KINDS, p, o) for o in OPTIMIZERS}
         return {
             "pair": parts("pair", two_points, p),
             "xor": {o: dict(zip(KINDS, found, strict=True)) for o, found in deep.items()},
             "predicted": parts("predicted", predictions, p),
-            **{o: parts(f"learn-{o}", learn, p, o) for o in OPTIMISERS},
+            **{o: parts(f"learn-{o}", learn, p, o) for o in OPTIMIZERS},
         }
 
 
-def xor_theory(r: Results, optimiser: str, kind: str) -> np.ndarray:
+def xor_theory(r: Results, optimizer: str, kind: str) -> np.ndarray:
     """Eq. 10 for the six pairs, `(seeds, 6)`, by the rates from two points and the measured start."""
-    found, pair = r["xor"][optimiser][kind], r["pair"]
+    found, pair = r["xor"][optimizer][kind], r["pair"]
     rates = [float(np.mean(pair[n])) if len(pair[n]) else 1.0 for n in ("rate_h", "rate_y")]
     starts = zip(found["dh2"], found["dy2"], strict=True)
     ends = [structure(CORNERS, XOR, *rates, dh2=h, dy2=y)[PAIRS] for h, y in starts]
@@ -206,9 +206,9 @@ def six(found: Results) -> np.ndarray:
     return found["end"][:, *PAIRS] if len(found["end"]) else np.full((1, 6), np.nan)
 
 
-def correlations(r: Results, optimiser: str, kind: str) -> np.ndarray:
+def correlations(r: Results, optimizer: str, kind: str) -> np.ndarray:
     """Pearson correlation over the six pairs, `(seeds,)`."""
-    theory, end = xor_theory(r, optimiser, kind), six(r["xor"][optimiser][kind])
+    theory, end = xor_theory(r, optimizer, kind), six(r["xor"][optimizer][kind])
     return np.array([np.corrcoef(a, b)[0, 1] for a, b in zip(theory, end, strict=True)])
 
 
@@ -220,15 +220,15 @@ def merged(found: Results) -> np.ndarray:
 
 def figures(p: Structure, r: Results) -> dict[str, tuple[Figure, str]]:
     fig, axes = plot.figure(2, 4, height=3.6, sharex=True)
-    for row, optimiser in zip(axes, OPTIMISERS, strict=True):
+    for row, optimizer in zip(axes, OPTIMIZERS, strict=True):
         for ax, kind in zip(row, KINDS, strict=True):
-            found, theory = six(r["xor"][optimiser][kind]), xor_theory(r, optimiser, kind)
+            found, theory = six(r["xor"][optimizer][kind]), xor_theory(r, optimizer, kind)
             scale = theory.mean()
             ax.bar(range(6), theory.mean(axis=0) / scale, color="0.8", label="theory")
             plot.points(ax, range(6), found / found.mean(), plot.BLUE, "networks")
             ax.set(ylim=(0, None), title=f"{kind.replace('-', ' ')}: size {found.mean() / scale:.2g}")
             ax.set_xticks(range(6), NAMES)
-        row[0].set_ylabel(f"{OPTIMISERS[optimiser]}\nsquared distance / mean")
+        row[0].set_ylabel(f"{OPTIMIZERS[optimizer]}\nsquared distance / mean")
     axes[0, 3].legend(loc="upper left")
     caption = (
         f"Exclusive or: squared distances of the six pairs of samples after learning ({p.seeds} seeds, mean "
@@ -237,8 +237,8 @@ def figures(p: Structure, r: Results) -> dict[str, tuple[Figure, str]]:
         "weights, and mean measured distance over mean prediction."
     )
     tracked, axes = plot.figure(1, 2, height=2.4)
-    for ax, optimiser in zip(axes, OPTIMISERS, strict=True):
-        found = r[optimiser]
+    for ax, optimizer in zip(axes, OPTIMIZERS, strict=True):
+        found = r[optimizer]
         unit = found["series"][0].max() / found["goal"]
         labels = (f"‖dh‖² / {unit:.2g}", "‖dy‖²", "w")
         for k, colour in enumerate((plot.BLUE, plot.ORANGE, plot.GREEN)):
@@ -247,7 +247,7 @@ def figures(p: Structure, r: Results) -> dict[str, tuple[Figure, str]]:
             plot.theory(ax, found["t"], found["theory"][k] / by, colour, labels[k])
         ax.axhline(found["goal"], color="0.6", lw=0.7, ls=":")
         ax.set_xscale("function", functions=(np.sqrt, np.square))
-        title = f"{OPTIMISERS[optimiser]}, error {found['error'][0]:.2f}"
+        title = f"{OPTIMIZERS[optimizer]}, error {found['error'][0]:.2f}"
         ax.set(xlabel="learning rate times steps (root scale)", title=title, xlim=(0, None))
         ax.xaxis.set_major_locator(MaxNLocator(5))
     axes[0].set_ylabel("one pair among all samples")
@@ -273,9 +273,9 @@ LOOKED = {
 
 
 def compared(r: Results) -> dict[str, dict[str, nr.universality.Comparison]]:
-    """Correlation of the measured distances with each prediction, by optimiser."""
+    """Correlation of the measured distances with each prediction, by optimizer."""
     names = ("theory", "weighed", "printed", "inputs", "targets")
-    return {o: {n: compare(r["predicted"][n], r[o]["measured"]) for n in names} for o in OPTIMISERS}
+    return {o: {n: compare(r["predicted"][n], r[o]["measured"]) for n in names} for o in OPTIMIZERS}
 
 
 def matrices(p: Structure, r: Results) -> tuple[Figure, str]:
@@ -293,13 +293,13 @@ def matrices(p: Structure, r: Results) -> tuple[Figure, str]:
         ax.set_xticks(middle, np.unique(digits))
         ax.set_yticks(middle, np.unique(digits))
     ax = axes[3]
-    for shift, (colour, (optimiser, found)) in enumerate(
+    for shift, (colour, (optimizer, found)) in enumerate(
         zip((plot.BLUE, plot.ORANGE), compared(r).items(), strict=True)
     ):
         for k, name in enumerate(LOOKED):
             c = found[name]
             ax.plot(c.interval, [k + 0.25 * shift] * 2, color=colour, lw=1)
-            label = OPTIMISERS[optimiser] if k == 0 else None
+            label = OPTIMIZERS[optimizer] if k == 0 else None
             ax.plot(c.correlation, k + 0.25 * shift, "o", color=colour, ms=3.5, label=label)
     ax.set_yticks(range(len(LOOKED)), list(LOOKED.values()))
     ax.set(xlabel="correlation with networks", xlim=(0, 1), ylim=(len(LOOKED) - 0.3, -1.2))
@@ -330,7 +330,7 @@ def claims(p: Structure, r: Results) -> list[Claim]:
 BETWEEN = "Neither limit: what chance gave and what targets ask for are of one size."
 SIZE = (
     "Rates are those of two samples at dx = .5. The pattern does not depend on them, the size does, and is "
-    "not predicted for another data set or optimiser; the paper's figure has no common scale."
+    "not predicted for another data set or optimizer; the paper's figure has no common scale."
 )
 FAILS = "The theory fails here, as the paper says: one hidden layer is not free to merge both pairs."
 TRACKED = (
@@ -339,39 +339,39 @@ TRACKED = (
 )
 
 
-def xor_claims(r: Results, optimiser: str, fig: str) -> list[Claim]:
-    name, found = OPTIMISERS[optimiser], r["xor"][optimiser]
-    size = six(found["low"]).mean() / xor_theory(r, optimiser, "low").mean()
+def xor_claims(r: Results, optimizer: str, fig: str) -> list[Claim]:
+    name, found = OPTIMIZERS[optimizer], r["xor"][optimizer]
+    size = six(found["low"]).mean() / xor_theory(r, optimizer, "low").mean()
     ends = six(found["one-layer"])
     same, different = ends[:, SAME], ends[:, ~SAME].mean(axis=1)
     ratio, fits = "distance at equal / at different targets", "correlation with Eq. 10"
     single = f"{name}, one hidden layer"
     return [
         *(
-            Claim.above(f"{name}, {kind} weights: {fits}", fig, 0.9, correlations(r, optimiser, kind), note)
+            Claim.above(f"{name}, {kind} weights: {fits}", fig, 0.9, correlations(r, optimizer, kind), note)
             for kind, note in (("low", ""), ("intermediate", BETWEEN), ("high", ""))
         ),
         Claim.below(f"{name}, low weights: {ratio}", fig, 0.05, merged(found["low"])),
         Claim.above(f"{name}, high weights: {ratio}", fig, 0.2, merged(found["high"])),
         Claim.near(f"{name}, low weights: measured / predicted distance", fig, 1, size, 0.25, SIZE),
-        Claim.below(f"{single}: {fits}", fig, 0.5, correlations(r, optimiser, "one-layer"), FAILS),
+        Claim.below(f"{single}: {fits}", fig, 0.5, correlations(r, optimizer, "one-layer"), FAILS),
         Claim.above(f"{single}: the equal pair apart / different", fig, 0.5, same.max(1) / different, FAILS),
         Claim.below(
             f"{single}: the equal pair merged / different",
             fig,
             0.1,
             same.min(1) / different,
-            "" if optimiser == "sgd" else "Adam merges a pair in some networks only.",
+            "" if optimizer == "sgd" else "Adam merges a pair in some networks only.",
         ),
     ]
 
 
-def data_claims(p: Structure, r: Results, optimiser: str, fig: str) -> list[Claim]:
-    name, found = OPTIMISERS[optimiser], compared(r)[optimiser]
+def data_claims(p: Structure, r: Results, optimizer: str, fig: str) -> list[Claim]:
+    name, found = OPTIMIZERS[optimizer], compared(r)[optimizer]
     theory, printed, weighed = (found[n] for n in ("theory", "printed", "weighed"))
     span = "95% interval {:.2f} to {:.2f}.".format
     where = "" if p.data == "mnist" else " On digits; the paper's number is for MNIST."
-    end = f"Loss at the end {np.mean(r[optimiser]['loss']):.2g}, from 0.5."
+    end = f"Loss at the end {np.mean(r[optimizer]['loss']):.2g}, from 0.5."
     note = f"{span(*printed.interval)} Normalised {weighed.correlation:.3f}. {end}{where}"
     out = [
         Claim.near(f"{name}: correlation of weighed theory", fig, 0.703, printed.correlation, 0.1, note),
@@ -385,9 +385,9 @@ def data_claims(p: Structure, r: Results, optimiser: str, fig: str) -> list[Clai
         what = f"{name}: correlation of theory less that of {rival} alone"
         note = f"{span(*interval)} {rival.capitalize()}: {found[rival].correlation:.3f}. {end}"
         out.append(Claim.relation(what, fig, "interval above 0", gain, interval[0] > 0, note))
-    dynamics = "representations_align Fig. 4" if optimiser == "sgd" else "representations_align C.3"
-    note = "Of dh2, dy2 and w: {:.2f}, {:.2f}, {:.2f}. ".format(*np.mean(r[optimiser]["errors"], axis=0))
-    error = r[optimiser]["error"]
+    dynamics = "representations_align Fig. 4" if optimizer == "sgd" else "representations_align C.3"
+    note = "Of dh2, dy2 and w: {:.2f}, {:.2f}, {:.2f}. ".format(*np.mean(r[optimizer]["errors"], axis=0))
+    error = r[optimizer]["error"]
     what = f"{name}: error of the fit to a tracked pair"
     return [*out, Claim.below(what, dynamics, 0.1, error, note + TRACKED)]
 

@@ -73,9 +73,11 @@ def network(name: str, p: TwoPoint, grid: bool = True) -> dict[str, Any]:
     x, y = two_points(np.concatenate([0.5 * first, dx]), np.concatenate([first, dy]))
     run = train(net, x, y, lr, p.steps, range(len(x)))
     found = fitted(run, p.seeds)
-    start, end = (run.dh2[p.seeds :, net.half - 1, k] for k in (0, -1))
+    start, end = (run.recorded["dh2"][p.seeds :, k, net.half - 1] for k in (0, -1))
     rates = found["rates"][np.isfinite(found["rates"][:, 0]), :2].mean(axis=0) if grid else np.ones(2)
-    theory = nr.universality.final_distance(start, run.dy2[p.seeds :, 0], dx, dy, rates[0], rates[1])
+    theory = nr.universality.final_distance(
+        start, run.recorded["dy2"][p.seeds :, 0], dx, dy, rates[0], rates[1]
+    )
     return {
         **found,
         "dx": dx,
@@ -88,7 +90,7 @@ def network(name: str, p: TwoPoint, grid: bool = True) -> dict[str, Any]:
 
 def adam(p: TwoPoint) -> dict[str, Any]:
     run = train(
-        p.network("default")[0], *two_points(), p.adam, p.adam_steps, range(p.seeds), optimiser="adam"
+        p.network("default")[0], *two_points(), p.adam, p.adam_steps, range(p.seeds), optimizer="adam"
     )
     return fitted(run, p.seeds)
 
@@ -98,8 +100,9 @@ def fitted(run: Training, seeds: int) -> dict[str, Any]:
     `(seeds, 3)`, errors of the series, and of the first three where only the two rates are free (`alone`).
     Where the series tell no rates at all, errors are 1."""
     keep = np.unique(np.linspace(0, len(run.t) - 1, TIMES).round().astype(int))
-    t, h = run.t[keep], run.dh2[:, run.network.half - 1]
-    series = np.stack([v[:, keep] for v in (h, run.dy2, run.w, run.loss)], 1)[:seeds]
+    t, h = run.t[keep], run.recorded["dh2"][..., run.network.half - 1]
+    kept = h, run.recorded["dy2"], run.recorded["w"], run.loss
+    series = np.stack([v[:, keep] for v in kept], 1)[:seeds]
     theory, rates = np.full_like(series, np.nan), np.full((seeds, 3), np.nan)
     errors, alone = np.ones((seeds, 4)), np.ones(seeds)
     for k in range(seeds):

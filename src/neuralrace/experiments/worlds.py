@@ -151,12 +151,12 @@ def scaling(hidden: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def majorised(points: np.ndarray, x: np.ndarray, rounds: int) -> np.ndarray:
-    """`x` `(n, 2)` after Guttman transforms, which never raise the squared error of distances (SMACOF)."""
-    wanted = pdist(points)
-    for _ in range(rounds):
-        ratio = squareform(wanted / np.maximum(pdist(x), 1e-9))
-        x = (ratio.sum(axis=1)[:, None] * x - ratio @ x) / len(x)
-    return x
+    """`x` `(n, 2)` after so many rounds of SMACOF, which never raise the squared error of distances."""
+    from sklearn.manifold import smacof
+
+    far = squareform(pdist(points))
+    found: Any = smacof(far, n_components=2, init=x, n_init=1, max_iter=rounds, eps=0)
+    return found[0]
 
 
 def beliefs(name: str, t: np.ndarray, p: Worlds) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """The network of a task: compiled into a program (`compiler`), run (`plan`), and what is asked of it."""
 
 from neuralrace.network.evaluate import activity, error_rate, gradient, loss, predict
-from neuralrace.network.plan import ACTIVATE, Program, Stack, row_blocks, some_rows, take
+from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
 from neuralrace.network.programs import LOSSES, cast, check, is_linear, precision, program
 
 __all__ = [
-    "ACTIVATE",
     "LOSSES",
     "Program",
     "Stack",

@@ -1,8 +1,8 @@
 """What runs: the network of a task as a few large array operations (theory section 3).
 
-Each node has one *item* per distinct way its activity can come about: the same edges, gates and upstream items.
-Items of equal level and shape are rows of one array, and the products that feed them are one batched matrix
-product.
+Each node has one *item* per distinct way its activity can come about: the same edges, gates and upstream
+items. Items of equal level and shape are rows of one array, and the products that feed them are one batched
+matrix product.
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-ACTIVATE = {
-    "relu": jax.nn.relu,
-    "leaky_relu": jax.nn.leaky_relu,
-    "elu": jax.nn.elu,
-    "tanh": jnp.tanh,
-    "swish": jax.nn.swish,
-}
+from neuralrace.activations import ACTIVATIONS
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class Stack:
                 bias = take(weights[(group.size,)], group.bias)
                 total = total + bias[:, None, :] * d["ones"][:, :, None]
             if group.activation:
-                total = ACTIVATE[group.activation](total)
+                total = ACTIVATIONS[group.activation](total)
             found.append(total if d["gate"] is None else total * d["gate"])
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +11,13 @@ from neuralrace.network import gradient
 from neuralrace.reduction.family import Family
 from neuralrace.task import Task
 
+EXACT = 1e-8  # residual below which a reduction is called exact
+MOST_PATHS = 1000
 
-def leaving(task: Task, family: Family, points: Iterable[Mapping[str, np.ndarray]]) -> dict[str, float]:
+
+def gradient_residual(
+    task: Task, family: Family, points: Iterable[Mapping[str, np.ndarray]]
+) -> dict[str, float]:
     """Per edge, the largest entry of `grad - P grad` over the points, relative to the largest gradient."""
     worst = dict.fromkeys(task.graph.edges, 0.0)
     largest = 0.0
@@ -29,3 +35,40 @@ def random_points(family: Family, rng: np.random.Generator, n: int = 2) -> list[
         {e: rng.uniform(0.3, 1.2, s) * rng.choice([-1, 1], s) for e, s in family.shape.items()}
         for _ in range(n)
     ]
+
+
+def share_outside(family: Family, w: Mapping[str, np.ndarray], together: bool = False) -> Any:
+    """Share of the squared norm of weights outside the family, of each run or of all together."""
+    near = family.project(w)
+    axis = None if together else (-1, -2)
+    off = sum(((w[e] - family.lift_edge(e, near[e])) ** 2).sum(axis=axis) for e in w)
+    return off / np.maximum(sum((v**2).sum(axis=axis) for v in w.values()), 1e-300)
+
+
+def left_modes(family: Family) -> int:
+    """How many modes no path can carry to an output, as hidden layers are too narrow."""
+    if family.basis == "block":
+        return 0
+    g = family.graph
+    reached = {n: np.full(family.modes, n in g.inputs) for n in g.nodes}
+    for n in g.order:
+        for e in g.outgoing[n]:
+            lives = (family.right[e] != 0).any(axis=0) & (family.left[e] != 0).any(axis=0)
+            reached[g.edges[e][1]] = reached[g.edges[e][1]] | (reached[n] & lives)
+    return int((~np.any([reached[o] for o in g.outputs], axis=0)).sum())
+
+
+def breaking_paths(task: Task, family: Family, tolerance: float) -> list[str]:
+    """The paths, three at most, whose statistics the frames diagonalise worst; none where paths are many."""
+    worst = {}
+    for p in task.graph.paths() if task.graph.n_paths <= MOST_PATHS else ():
+        u, r = family.left[p[-1]], family.right[p[0]]
+        s, x = task.syx(p), task.sxx(p, p)
+        inside, inner = u.T @ s @ r, r.T @ x @ r
+        if family.basis != "block":
+            inside, inner = (np.diag(np.diagonal(m)) for m in (inside, inner))
+        worst[" ".join(p)] = max(
+            np.abs(s - u @ inside @ r.T).max() / max(np.abs(s).max(), 1e-300),
+            np.abs(x @ r - r @ inner).max() / max(np.abs(x).max(), 1e-300),
+        )
+    return [p for p in sorted(worst, key=lambda p: -worst[p])[:3] if worst[p] > tolerance]

@@ -2,7 +2,8 @@
 
 With the monomials m_k of the path classes (paths whose edges have the same classes), each mode has the loss
 `const - sum_k S_k m_k + 1/2 sum_kl D_kl m_k m_l`; S_k sums `S(p)` and D_kl sums `D(j, p)` over their
-paths. A class of n edges moves with 1/n of the slope of that loss (neural_race Eq. 10).
+paths. A class of n edges moves with 1/n of the slope of that loss (neural_race Eq. 10), less its weight
+decay, times its learning rate.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuralrace.dynamics.setup import Rates
 from neuralrace.errors import InputError
+from neuralrace.graph import Graph
 from neuralrace.reduction.family import Family
 from neuralrace.reduction.ties import Classes
 from neuralrace.task import Context
@@ -28,13 +31,15 @@ Polynomial = dict[tuple[int, ...], np.ndarray]  # exponents of the classes -> ro
 
 @dataclass(frozen=True)
 class TiedLoss:
-    """S (paths, modes), D (paths, paths, modes), exponents (paths, classes), sizes of the classes."""
+    """S (paths, modes), D (paths, paths, modes), exponents (paths, classes), and numbers of the classes."""
 
     exponents: np.ndarray
     s: np.ndarray
     d: np.ndarray
     sizes: np.ndarray
     constant: float
+    rates: np.ndarray  # learning rate of each class
+    decays: np.ndarray  # weight decay of each class
 
     @cached_property
     def powers(self) -> tuple[tuple[int, ...], ...]:
@@ -45,12 +50,12 @@ class _TooMany(Exception):
     pass
 
 
-def tied_loss(family: Family, classes: Classes) -> TiedLoss | None:
+def tied_loss(family: Family, classes: Classes, rates: Rates) -> TiedLoss | None:
     """The polynomial of a diagonal family; None where modes are coupled or terms are too many."""
     if family.basis == "block":
         return None
     try:
-        return _Expansion(family, classes).collect()
+        return _Expansion(family, classes, rates).collect()
     except _TooMany:
         return None
 
@@ -58,8 +63,8 @@ def tied_loss(family: Family, classes: Classes) -> TiedLoss | None:
 class _Expansion:
     """Activities as polynomials; what comes about in the same way is computed once."""
 
-    def __init__(self, family: Family, classes: Classes):
-        self.family, self.classes = family, classes
+    def __init__(self, family: Family, classes: Classes, rates: Rates):
+        self.family, self.classes, self.rates = family, classes, rates
         self.graph = family.small.graph
         self.class_of = {e: k for k, members in enumerate(classes) for e in members}
         self.polynomials: list[Polynomial] = []
@@ -133,11 +138,11 @@ class _Expansion:
                     self.enter(c, o, here)
                     ends = [("", here[o])] if o in here else []
                 terms[tuple(ends), y, float(c.gate(o)) if family.overlap else 1.0] += 1
-        return _collect(family, self.classes, self.polynomials, terms, constant)
+        return _collect(family, self.classes, self.rates, self.polynomials, terms, constant)
 
 
 def _collect(
-    family: Family, classes: Classes, polynomials: list[Polynomial], terms: Any, constant: float
+    family: Family, classes: Classes, rates: Rates, polynomials: list[Polynomial], terms: Any, constant: float
 ) -> TiedLoss | None:
     index: dict[tuple[int, ...], int] = {}
     for (ends, _, _), _n in terms.items():
@@ -166,7 +171,8 @@ def _collect(
     if crossing > 1e-10 * max(np.abs(d).max(initial=0.0), 1e-300):
         return None
     exponents = np.array(list(index), int).reshape(len(index), len(classes))
-    return TiedLoss(exponents, s, d, np.array([len(c) for c in classes]), constant)
+    scale, decay = (np.array([v[c[0]] for c in classes]) for v in (rates.scale, rates.decay))
+    return TiedLoss(exponents, s, d, np.array([len(c) for c in classes]), constant, scale, decay)
 
 
 def write(tied: TiedLoss, mode: int | None) -> list[sympy.Eq]:
@@ -180,11 +186,27 @@ def write(tied: TiedLoss, mode: int | None) -> list[sympy.Eq]:
     s = _symbols("S", {(k,): tied.s[k] for k in range(n)}, mode, n)
     d = _symbols("D", {(j, k): tied.d[j, k] for j in range(n) for k in range(j, n)}, mode, n)
     errors = [s[(k,)] - sum(d[min(j, k), max(j, k)] * monomials[j] for j in range(n)) for k in range(n)]
+    rates, decays = rate_symbols(tied.rates, tied.decays, mode is not None)
     equations = []
-    for x, size in zip(b, tied.sizes, strict=True):
+    for x, size, rate, decay in zip(b, tied.sizes, rates, decays, strict=True):
         rhs = sum(sp.diff(m, x) * e for m, e in zip(monomials, errors, strict=True)) / sp.Integer(int(size))
-        equations.append(sp.Eq(tau * sp.Derivative(x, t), sp.factor_terms(rhs), evaluate=False))
+        rhs = rate * (sp.factor_terms(rhs) - decay * x)
+        equations.append(sp.Eq(tau * sp.Derivative(x, t), rhs, evaluate=False))
     return equations
+
+
+def rate_symbols(rates: np.ndarray, decays: np.ndarray, numbers: bool = False) -> tuple[list[Any], list[Any]]:
+    """Learning rate and weight decay of each class: symbols eta and lambda, numbered where they differ."""
+    import sympy as sp
+
+    def named(letter: str, values: np.ndarray, plain: float) -> list[Any]:
+        distinct = [v for v in dict.fromkeys(values.tolist()) if v != plain]
+        number = {v: "" if len(distinct) == 1 else str(k + 1) for k, v in enumerate(distinct)}
+        special = {v: sp.Float(v) if numbers else sp.Symbol(f"{letter}{number[v]}") for v in distinct}
+        special |= {0.0: sp.Integer(0), plain: sp.Integer(int(plain))}
+        return [special[v] for v in values.tolist()]
+
+    return named("eta", rates, 1.0), named("lambda", decays, 0.0)
 
 
 def _symbols(
@@ -216,3 +238,35 @@ def refuse(family: Family) -> InputError:
         f"equations are scalar only where modes are decoupled and path classes few; the {family.basis} "
         "basis of this task couples modes, or has too many classes of paths. solve() works all the same"
     )
+
+
+def laws(graph: Graph, classes: Classes, rates: Rates) -> list[sympy.Expr]:
+    """What each hidden node conserves, as `Reduction.conserved` describes it; independent ones only."""
+    import sympy as sp
+
+    class_of = {e: k for k, members in enumerate(classes) for e in members}
+    scale, decay = (np.array([v[c[0]] for c in classes]) for v in (rates.scale, rates.decay))
+    etas, lambdas = rate_symbols(scale, decay)
+    t, tau = sp.symbols("t tau")
+    rows: dict[
+        float, list[np.ndarray]
+    ] = {}  # by the rate at which the expression without the exponential decays
+    found = []
+    for node in graph.hidden:
+        counts = np.zeros(len(classes), int)
+        for e in graph.outgoing[node]:
+            counts[class_of[e]] += 1
+        for e in graph.incoming[node]:
+            counts[class_of[e]] -= 1
+        here = [class_of[e] for e in (*graph.outgoing[node], *graph.incoming[node])]
+        speeds = scale[here] * decay[here]
+        if not counts.any() or not scale[here].all() or np.ptp(speeds) > 1e-12 * speeds.max():
+            continue
+        row, others = counts / np.where(scale > 0, scale, 1.0), rows.setdefault(float(speeds[0]), [])
+        if np.linalg.matrix_rank(np.array([*others, row])) <= len(others):
+            continue
+        others.append(row)
+        squares = (int(n) * sp.Symbol(f"B{k + 1}") ** 2 / etas[k] for k, n in enumerate(counts) if n)
+        growth = sp.exp(2 * etas[here[0]] * lambdas[here[0]] * t / tau)
+        found.append(sum(squares, sp.Integer(0)) * growth)
+    return found

@@ -37,11 +37,12 @@ class Family:
 
     def lift(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Weights `(..., out, in)` from coordinates `(..., modes)`."""
-        found = {}
-        for e, left in self.left.items():
-            inner = left * b[e][..., None, :] if self.basis != "block" else left @ b[e]
-            found[e] = inner @ self.right[e].T
-        return found
+        return {e: self.lift_edge(e, b[e]) for e in self.left}
+
+    def lift_edge(self, edge: str, b: np.ndarray) -> np.ndarray:
+        """The weights of one edge."""
+        left = self.left[edge]
+        return (left * b[..., None, :] if self.basis != "block" else left @ b) @ self.right[edge].T
 
     def project(self, w: Mapping[str, np.ndarray]) -> Strengths:
         """Coordinates of the nearest weights in the family."""
@@ -93,7 +94,7 @@ def _by_mode(
         size = np.sqrt((rows**2).sum(axis=0, keepdims=True))
         unit = rows / np.where(size > 0, size, 1.0)
         targets = {o: block_of((unit * v).sum(axis=0, keepdims=True)) for o, v in y.items()}
-        kept = sum(float(np.vdot(v, v)) for v in targets.values())
+        kept = sum(float(np.vdot(b.array, b.array)) for b in targets.values())
         return {xs[0]: block_of(size)}, targets, 0.5 * (total - kept)
     a = np.stack([c.inputs[x] @ frames[x] for x in xs], axis=-1).transpose(1, 0, 2)  # (modes, rows, inputs)
     if a.shape[1] < a.shape[2]:
@@ -104,7 +105,7 @@ def _by_mode(
     q, r = q * sign[:, None, :], r * sign[:, :, None]
     inputs = {x: block_of(r[:, :, k].T) for k, x in enumerate(xs)}
     targets = {o: block_of(np.einsum("mrk,rm->km", q, v)) for o, v in y.items()}
-    kept = sum(float(np.vdot(v, v)) for v in targets.values())
+    kept = sum(float(np.vdot(b.array, b.array)) for b in targets.values())
     return inputs, targets, 0.5 * (total - kept)
 
 
@@ -138,25 +139,46 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
     outputs = spans(g, task)
     nodes: dict[str, int] = dict.fromkeys(g.hidden, modes)
     edges: dict[str, tuple[str, str]] = {}
-    left, right, fixed, overlap, origin = {}, {}, {}, {}, {}
+    joins: dict[str, tuple[str, str]] = {}
+    left, right, overlap, origin = {}, {}, {}, {}
+    mark = _unused_mark(g)
     for k, (part, frames) in enumerate(zip(parts, ends, strict=True)):
+        here = lambda n, k=k: n if n in g.hidden else f"{n}{mark}{k}"  # noqa: E731
         for e in (e for e in g.edges if e in part):
             s, t = g.edges[e]
-            here = lambda n, k=k: n if n in nodes and n in g.hidden else f"{n}@{k}"  # noqa: E731
             edges[e] = (here(s), here(t))
             left[e] = _frame(g, frames, t, modes)
             right[e] = _frame(g, frames, s, modes)
             for n in (s, t):
                 nodes[here(n)] = modes
                 origin[here(n)] = (n, _frame(g, frames, n, modes))
-            if t in g.outputs and f"{t}@{k}->{t}" not in fixed:
-                overlap[f"{t}@{k}"] = outputs[t].T @ left[e]
-                fixed[f"{t}@{k}->{t}"] = overlap[f"{t}@{k}"]
+            if t in g.outputs:
+                joins[f"{here(t)}->{t}"] = (here(t), t)
+                overlap[here(t)] = outputs[t].T @ left[e]
     for o in g.outputs:
         nodes[o] = max(outputs[o].shape[1], 1)
-    fixed = {n: np.pad(f, ((0, nodes[n.split("->")[-1]] - len(f)), (0, 0))) for n, f in fixed.items()}
-    joins = {name: (name.rsplit("->", 1)[0], name.rsplit("->", 1)[1]) for name in fixed}
+    fixed = {}
+    for name, (source, o) in joins.items():
+        fixed[name] = np.pad(overlap[source], ((0, nodes[o] - len(overlap[source])), (0, 0)))
     small = Graph(nodes, {**edges, **joins}, diagonal=edges)
+    small_task = Task.from_contexts(small, _pathwise_contexts(task, small, origin, outputs, modes))
+    shape = dict.fromkeys(g.edges, (modes,))
+    return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)
+
+
+def _unused_mark(g: Graph) -> str:
+    """A text that stands in no name of the graph, so that names made with it are new."""
+    mark = "@"
+    while any(mark in name for name in g.names):
+        mark += "@"
+    return mark
+
+
+def _pathwise_contexts(
+    task: Task, small: Graph, origin: Mapping[str, tuple[str, np.ndarray]], outputs: Frames, modes: int
+) -> list[Context]:
+    """The contexts of a task with the inputs of each pathway in its own frame."""
+    g = task.graph
     by_input: dict[str, list[str]] = {}
     for n, (x, _) in origin.items():
         if x in g.inputs:
@@ -169,13 +191,11 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
         gates |= {n: c.gate(x) for x in c.input_blocks if x in c.gates for n in by_input.get(x, [])}
         gates |= {n: m * c.gate(n) for n, m in narrow.items()}
         targets = {
-            o: blocks.add(np.pad(y @ outputs[o], ((0, 0), (0, nodes[o] - outputs[o].shape[1]))))
+            o: blocks.add(np.pad(y @ outputs[o], ((0, 0), (0, small.nodes[o] - outputs[o].shape[1]))))
             for o, y in c.targets.items()
         }
         contexts.append(replace(c, gates=gates, input_blocks=inputs, target_blocks=targets))
-    small_task = Task.from_contexts(small, contexts)
-    shape = dict.fromkeys(g.edges, (modes,))
-    return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)
+    return contexts
 
 
 def _frame(g: Graph, frames: Frames, node: str, modes: int) -> np.ndarray:

@@ -33,7 +33,7 @@ def growing_blocks(family: Family, modes: Family, w: Mapping[str, np.ndarray]) -
     return {e: np.swapaxes(span(e, 1), -1, -2) @ w[e] @ span(e, 0) for e in g.edges}
 
 
-def outside(family: Family, w: Mapping[str, np.ndarray]) -> np.ndarray:
+def off_manifold_fraction(family: Family, w: Mapping[str, np.ndarray]) -> np.ndarray:
     """Share of the squared norm of weights `(..., out, in)` outside the sums of modes `b_e r_t r_s^T`,
     with the hidden directions r in which the network grows."""
     at = growing_frames(family, w)

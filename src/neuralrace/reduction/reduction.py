@@ -1,4 +1,4 @@
-"""`reduce`: from a task to its equations, certificate and solution."""
+"""A reduction: the equations, certificate and solution of the small system of a task."""
 
 from __future__ import annotations
 
@@ -7,112 +7,99 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
-from neuralrace.dynamics.flow import flow
 from neuralrace.dynamics.methods import Adaptive
+from neuralrace.dynamics.setup import Rates, coordinates
 from neuralrace.dynamics.times import save_times
-from neuralrace.errors import InputError, array, choice, known, number
-from neuralrace.network import precision, predict
-from neuralrace.reduction.certificate import leaving, random_points
-from neuralrace.reduction.equations import TiedLoss, refuse, tied_loss, write
+from neuralrace.errors import InputError, array, integer, known, number
+from neuralrace.reduction.certificate import (
+    EXACT,
+    breaking_paths,
+    left_modes,
+    share_outside,
+)
+from neuralrace.reduction.equations import TiedLoss, laws, rate_symbols, refuse, tied_loss, write
 from neuralrace.reduction.family import FAMILIES, Family
-from neuralrace.reduction.growth import growing_blocks, growing_strengths, outside
-from neuralrace.reduction.integrate import tied_flow
-from neuralrace.reduction.ties import Classes, refine
+from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
+from neuralrace.reduction.solution import Solution
+from neuralrace.reduction.solve import Request, solve_small, solve_tied
+from neuralrace.reduction.ties import Classes
 from neuralrace.task import Task
 
 if TYPE_CHECKING:
     import sympy
 
-EXACT = 1e-8
-
-
-def reduce(
-    task: Task, basis: str = "auto", start: Mapping[str, float] | None = None, seed: int = 0
-) -> Reduction:
-    """The reduction of a linear network with scalar gates.
-
-    `basis` is "shared" (one frame per node for all paths), "pathwise" (frames per pathway), "block" (small
-    full blocks, always exact) or "auto": the first of these whose residual is below 1e-8. `start` says which
-    edges start equal: those with the same number (all edges, if not given).
-
-    >>> import neuralrace as nr
-    >>> r = nr.reduce(nr.tasks.routing(domains=7, trained=7))
-    >>> r.exact, r.n_modes, r.n_classes
-    (True, 4, 2)
-    """
-    if not isinstance(task, Task):
-        raise InputError(f"task must be a Task, got {type(task)}")
-    choice("basis", basis, ("auto", *FAMILIES))
-    g = task.graph
-    if not g.is_linear or g.biases or g.diagonal:
-        raise InputError("task must be on a linear graph without biases to be reduced")
-    start = dict.fromkeys(g.edges, 1.0) if start is None else dict(start)
-    known("start", start, g.edges, "edge")
-    missing = [e for e in g.edges if e not in start]
-    if missing:
-        raise InputError(f"start must name every edge; {missing[0]!r} is missing")
-    found = None
-    for name in FAMILIES if basis == "auto" else (basis,):
-        rng = np.random.default_rng(seed)
-        family = FAMILIES[name](task, rng)
-        left = leaving(task, family, random_points(family, rng))
-        if found is None or max(left.values()) < EXACT:
-            found = (family, left)
-        if max(left.values()) < EXACT:
-            break
-    assert found is not None
-    return Reduction(task, found[0], refine(found[0], start, np.random.default_rng(seed)), found[1])
-
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """The small system of a task.
+    """The small system of a task; made by `reduce`.
 
-    `residual` is the largest part of the full gradient that leaves the family of weights, relative to the
-    largest gradient, at random points of the family; `exact` is `residual < 1e-8`. `classes` are the edges
-    that stay equal in all modes.
+    Attributes
+    ----------
+    task : Task
+    family : Family
+        The frames in which weights are written.
+    classes : tuple of tuples of str
+        Edges that stay equal in all modes.
+    gradient_residual : dict
+        Edge -> largest part of the gradient that leaves the family of weights, relative to the largest
+        gradient, at random points of the family.
+    rates : Rates
+        Learning rate and weight decay of each edge.
     """
 
     task: Task
     family: Family
     classes: Classes
-    leaving: dict[str, float]
+    gradient_residual: dict[str, float]
+    rates: Rates
 
     @property
     def basis(self) -> str:
+        """Which frames: "shared", "pathwise" or "block"."""
         return self.family.basis
 
     @property
     def residual(self) -> float:
-        return max(self.leaving.values())
+        """The certificate: the largest of `gradient_residual`."""
+        return max(self.gradient_residual.values())
 
     @property
     def exact(self) -> bool:
+        """Whether the residual is below 1e-8."""
         return self.residual < EXACT
 
     @property
     def n_modes(self) -> int:
+        """Number of modes; the width of the largest block, for blocks."""
         return self.family.modes
 
     @property
     def n_classes(self) -> int:
+        """Number of classes of edges."""
         return len(self.classes)
+
+    @property
+    def weight_decay(self) -> dict[str, float]:
+        """Edges whose weights decay, and how fast."""
+        return {e: v for e, v in self.rates.decay.items() if v}
+
+    @property
+    def lr_scale(self) -> dict[str, float]:
+        """Edges whose learning rate is not 1."""
+        return {e: v for e, v in self.rates.scale.items() if v != 1}
 
     @cached_property
     def left_modes(self) -> int:
         """Modes that hidden layers are too narrow to carry."""
-        if self.basis == "block":
-            return 0
-        g, f = self.task.graph, self.family
-        reached = {n: np.full(self.n_modes, n in g.inputs) for n in g.nodes}
-        for n in g.order:
-            for e in g.outgoing[n]:
-                lives = (f.right[e] != 0).any(axis=0) & (f.left[e] != 0).any(axis=0)
-                reached[g.edges[e][1]] = reached[g.edges[e][1]] | (reached[n] & lives)
-        return int((~np.any([reached[o] for o in g.outputs], axis=0)).sum())
+        return left_modes(self.family)
+
+    @cached_property
+    def breaking(self) -> list[str]:
+        """Paths (or edges, where paths are many) that most of the residual comes from."""
+        edges = sorted(self.gradient_residual, key=lambda e: -self.gradient_residual[e])[:3]
+        return breaking_paths(self.task, self.family, EXACT) or edges
 
     def __repr__(self) -> str:
         text = (
@@ -125,43 +112,55 @@ class Reduction:
             text += f"; broken by {', '.join(self.breaking)}"
         return text + ")"
 
-    @cached_property
-    def breaking(self) -> list[str]:
-        """Paths (or edges, where paths are many) that most of the residual comes from."""
-        g = self.task.graph
-        edges = sorted(self.leaving, key=lambda e: -self.leaving[e])[:3]
-        worst = {}
-        for p in g.paths() if g.n_paths <= 1000 else ():
-            u, r = self.family.left[p[-1]], self.family.right[p[0]]
-            s = self.task.syx(p)
-            inside = u.T @ s @ r
-            if self.basis != "block":
-                inside = np.diag(np.diagonal(inside))
-            x = self.task.sxx(p, p)
-            inner = r.T @ x @ r if self.basis == "block" else np.diag(np.diagonal(r.T @ x @ r))
-            worst[" ".join(p)] = max(
-                np.abs(s - u @ inside @ r.T).max() / max(np.abs(s).max(), 1e-300),
-                np.abs(x @ r - r @ inner).max() / max(np.abs(x).max(), 1e-300),
-            )
-        return [p for p in sorted(worst, key=lambda p: -worst[p])[:3] if worst[p] > EXACT] or edges
-
     # -- equations ---------------------------------------------------------------------------
 
     @cached_property
     def tied(self) -> TiedLoss | None:
-        return tied_loss(self.family, self.classes)
+        """The loss as a polynomial in the strengths of the classes; None where modes are coupled."""
+        return tied_loss(self.family, self.classes, self.rates)
 
     def equations(self, mode: int | None = None) -> list[sympy.Eq]:
-        """One `sympy.Eq` per class for `tau dB/dt`, in B1, B2, ... by class, with S and D summed over the
-        paths of each class of paths (S1, S2, D1, ... where they differ), or with the numbers of a mode."""
+        """The equations of motion of each class.
+
+        Parameters
+        ----------
+        mode : int, optional
+            Write the numbers of this mode instead of symbols.
+
+        Returns
+        -------
+        list of sympy.Eq
+            `tau dB/dt = ...` in B1, B2, ... by class, with S and D summed over the paths of each class of
+            paths, learning rates eta and weight decays lambda; each numbered where there are several (S1,
+            S2, ...). `parameters` has the numbers of eta and lambda.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.reduce(nr.tasks.xor(), weight_decay=0.1).equations()[0].rhs
+        B1*(-B1**2*D + S)/4 - B1*lambda
+        """
         if self.tied is None:
             raise refuse(self.family)
-        if mode is not None and not 0 <= mode < self.n_modes:
+        if mode is not None and integer("mode", mode, least=0) >= self.n_modes:
             raise InputError(f"mode must be between 0 and {self.n_modes - 1}, got {mode}")
         return write(self.tied, mode)
 
+    def parameters(self) -> dict[sympy.Symbol, float]:
+        """The numbers behind the symbols eta and lambda of `equations` and `conserved`."""
+        values = tuple(
+            np.array([v[c[0]] for c in self.classes]) for v in (self.rates.scale, self.rates.decay)
+        )
+        pairs = zip(rate_symbols(*values), values, strict=True)
+        return {
+            s: v
+            for symbols, given in pairs
+            for s, v in zip(symbols, given.tolist(), strict=True)
+            if s.is_Symbol
+        }
+
     def latex(self, mode: int | None = None) -> str:
-        """The equations as LaTeX, one per line."""
+        """The equations as LaTeX, one per line; `mode` as in `equations`."""
         import sympy as sp
 
         lines = [
@@ -170,51 +169,56 @@ class Reduction:
         ]
         return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
-    def conserved(self) -> list[sympy.Expr]:
-        """Expressions in B1, B2, ... that stay constant along the flow, one per independent hidden node."""
-        import sympy as sp
+    def _repr_latex_(self) -> str | None:
+        """What a notebook shows: the equations, where there are any."""
+        return None if self.tied is None else f"$\\displaystyle {self.latex()}$"
 
-        g, class_of = self.task.graph, {e: k for k, members in enumerate(self.classes) for e in members}
-        rows: list[np.ndarray] = []
-        for node in g.hidden:
-            row = np.zeros(self.n_classes, int)
-            for e in g.outgoing[node]:
-                row[class_of[e]] += 1
-            for e in g.incoming[node]:
-                row[class_of[e]] -= 1
-            if row.any() and np.linalg.matrix_rank(np.array([*rows, row])) > len(rows):
-                rows.append(row)
-        squares = [sp.Symbol(f"B{k + 1}") ** 2 for k in range(self.n_classes)]
-        return [sum((int(n) * b for n, b in zip(row, squares, strict=True)), sp.Integer(0)) for row in rows]
+    def conserved(self) -> list[sympy.Expr]:
+        """What stays constant along the flow, in every mode.
+
+        At each hidden node it is the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
+        learning rates eta. Where the weights decay it shrinks with them: if `eta lambda` is the same for all
+        edges at the node, times `exp(2 eta lambda t/tau)` it is constant; if not, there is no such law, and
+        nothing is listed for the node. Nor is there one at a node with an edge of rate 0.
+
+        Returns
+        -------
+        list of sympy.Expr
+            In B1, B2, ... (and t, tau, eta, lambda), one per independent hidden node.
+        """
+        return laws(self.task.graph, self.classes, self.rates)
 
     # -- to and from weights -----------------------------------------------------------------
 
     def project(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Coordinates of the nearest weights in the family: edge -> (modes,), or small matrices."""
-        return self.family.project(self.task.graph.check_weights(weights))
+        return self.family.project(self._check_weights(weights))
 
     def lift(self, b: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Weights with coordinates b."""
         return self.family.lift(self._check(b))
 
     def distance(self, weights: Mapping[str, Any]) -> float:
-        """How far weights are from the family, relative to their size."""
-        w = self.task.graph.check_weights(weights)
-        near = self.family.lift(self.family.project(w))
-        off = np.sqrt(sum(float(((w[e] - near[e]) ** 2).sum()) for e in w))
-        return float(off / max(np.sqrt(sum(float((v**2).sum()) for v in w.values())), 1e-300))
+        """How far weights are from the family, relative to their size; several runs are taken together."""
+        return float(np.sqrt(share_outside(self.family, self._check_weights(weights), together=True)))
 
-    def misfit(self, weights: Mapping[str, Any]) -> Any:
+    def off_manifold_fraction(self, weights: Mapping[str, Any]) -> Any:
         """Share of the squared norm of weights outside the family, its hidden frames turned to fit them.
 
         0 for decoupled weights with positive strengths in any hidden directions, near 1 for random ones. For
         the change since the start, `W(t) - W(0)`, it says how much of what was learned is not of the kind
-        that the reduction describes; random weights that stay where they were do not count then. A float, or
-        an array where the weights have a leading axis.
+        that the reduction describes; random weights that stay where they were do not count then.
+
+        Returns
+        -------
+        float or ndarray
+            With the leading axes of the weights.
         """
         if self.basis == "block":
-            raise InputError("misfit needs modes: reduce the task in the shared or the pathwise basis")
-        found = outside(self.family, self.task.graph.check_weights(weights))
+            raise InputError(
+                "off_manifold_fraction needs modes: reduce the task in the shared or the pathwise basis"
+            )
+        found = off_manifold_fraction(self.family, self._check_weights(weights))
         return float(found) if found.ndim == 0 else found
 
     def strengths(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -222,14 +226,21 @@ class Reduction:
 
         Coordinates, if the weights lie in the family; else what of them grows: in each mode, or as blocks.
         """
-        w = self.task.graph.check_weights(weights)
-        if self.distance(w) < 1e-6:
+        w = self._check_weights(weights)
+        if np.sqrt(share_outside(self.family, w, together=True)) < 1e-6:
             return self.family.project(w)
         if self.basis == "block":
             return growing_blocks(self.family, FAMILIES["pathwise"](self.task, np.random.default_rng(0)), w)
         return growing_strengths(self.family, w)
 
-    def _check(self, b: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _check_weights(self, weights: Any) -> dict[str, np.ndarray]:
+        if not isinstance(weights, Mapping):
+            raise InputError(
+                f"weights must be a dict from edge names to arrays, got {type(weights).__name__}"
+            )
+        return self.task.graph.check_weights(weights)
+
+    def _check(self, b: Any) -> dict[str, np.ndarray]:
         if not isinstance(b, Mapping):
             raise InputError(f"b must be a dict from edge names to strengths, got {type(b)}")
         known("b", b, self.task.graph.edges, "edge")
@@ -249,120 +260,81 @@ class Reduction:
 
     def solve(
         self,
-        strength: float | None = None,
+        strength: Any = None,
         t1: float | None = None,
-        save: int | Iterable[float] = 200,
+        save: int | Iterable[float] | None = None,
         *,
         b0: Mapping[str, Any] | None = None,
         weights: Mapping[str, Any] | None = None,
-        rtol: float = 1e-9,
-        atol: float = 1e-11,
+        method: Adaptive = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
+        stop_loss: float | None = None,
+        runs: Mapping[str, Any] | None = None,
     ) -> Solution:
-        """The solution of the reduced system from a common strength, from given b0, or from actual weights.
+        """Solve the reduced system.
 
-        `b0` and `weights` may have a leading axis of runs. Time is flow time with tau = 1 on the mean loss.
+        Parameters
+        ----------
+        strength : float or array, shape (runs,), optional
+            Start from this strength in every mode of every edge.
+        t1, save, stop_loss, runs
+            As in `flow`. Flow time, tau = 1 on the mean loss.
+        b0 : dict, optional
+            Start from these strengths: edge -> (modes,), or blocks; a leading axis of runs may be given.
+        weights : dict, optional
+            Start from what of these weights the system follows (see `strengths`).
+        method : Adaptive
+
+        Returns
+        -------
+        Solution
+            A `Trajectory` with `b`, `strengths` and `outside` besides.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=[0.01, 0.1], t1=40.0)
+        >>> sol.loss.shape, sol[1].outcome
+        ((2, 200), 'finished at t = 40')
         """
+        if not isinstance(method, Adaptive):
+            raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
         if sum(v is not None for v in (strength, b0, weights)) != 1:
             raise InputError("give one of strength, b0 and weights")
-        t1, ts = save_times(t1, save)
-        rtol, atol = number("rtol", rtol, above=0), number("atol", atol, above=0)
-        if strength is not None:
-            value = number("strength", strength, above=0)
-            if self.tied is not None:
-                start = np.full((self.n_classes, self.n_modes), value)
-                return _solve_tied(self, start, False, ts, t1, rtol, atol)
-            b = {e: value * (np.eye(*s) if len(s) == 2 else np.ones(s)) for e, s in self.family.shape.items()}
-        elif b0 is not None:
-            b = self._check(b0)
-        else:
-            assert weights is not None
-            b = self.strengths(weights)
-        first = {members[0]: b[members[0]] for members in self.classes}
+        if isinstance(save, Iterable) and np.ndim(save) == 0 and not isinstance(save, (str, bytes)):
+            save = list(save)  # a generator is read twice
+        save_times(t1, save)
+        stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
+        b, outside = self._start(strength, b0, weights)
+        first = next(iter(self.family.shape))
+        lead = b[first].shape[: b[first].ndim - len(self.family.shape[first])]
+        if len(lead) > 1 or any(v.shape != (*lead, *self.family.shape[e]) for e, v in b.items()):
+            raise InputError(
+                "strength, b0 and weights may have one leading axis, of runs, the same for all edges"
+            )
+        many = bool(lead)
+        common = {"runs": coordinates(runs, lead[0] if many else 1, many), "outside": outside}
+        asked = Request(many, t1, save, method, stop, common)
         tied = all(np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
-        many = next(iter(b.values())).ndim > len(next(iter(self.family.shape.values())))
-        if tied and self.tied is not None:
-            start = np.stack(list(first.values()), axis=-2)  # (..., classes, modes)
-            return _solve_tied(self, start, many, ts, t1, rtol, atol)
-        lead = next(iter(b.values())).shape[:1] if many else ()
-        fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in self.family.fixed.items()}
-        run = flow(self.family.small, {**b, **fixed}, t1, ts, frozen=fixed, method=Adaptive(rtol, atol))
-        path = {e: run.weights[e] for e in self.task.graph.edges}
-        return Solution(self, run.t, run.loss, path, run.outcome)
+        if not tied or self.tied is None:
+            return solve_small(self, b, asked)
+        start = np.stack([b[members[0]] for members in self.classes], axis=-2)
+        return solve_tied(self, start if many else start[None], asked)
 
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """A solved reduction: `t` (save,), `loss` (save,), `b` edge -> (save, modes); runs are a leading axis."""
-
-    reduction: Reduction
-    t: np.ndarray
-    loss: np.ndarray
-    b: Mapping[str, np.ndarray]
-    outcome: str
-
-    @cached_property
-    def strengths(self) -> np.ndarray:
-        """Strength of each mode in each class, (save, modes, classes); singular values for blocks."""
-        first = [np.asarray(self.b[members[0]]) for members in self.reduction.classes]
-        if self.reduction.basis == "block":
-            n = self.reduction.n_modes
-            values = [np.linalg.svd(b, compute_uv=False) for b in first]
-            first = [np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, n - v.shape[-1])]) for v in values]
-        return np.stack(first, axis=-1)
-
-    def weights(self) -> dict[str, np.ndarray]:
-        """Full weights along the solution, edge -> (save, out, in)."""
-        return self.reduction.family.lift(self.b)
-
-    def predict(self) -> dict[str, np.ndarray]:
-        """Outputs for every sample along the solution, output -> (save, n, size)."""
-        lead = self.loss.shape
-        flat = {e: w.reshape(-1, *w.shape[len(lead) :]) for e, w in self.weights().items()}
-        found = predict(self.reduction.task, flat)
-        return {o: y.reshape(*lead, *y.shape[1:]) for o, y in found.items()}
-
-    @cached_property
-    def residual(self) -> float:
-        """The certificate along this solution, at ten of its times."""
-        at = np.unique(np.linspace(0, len(self.t) - 1, 10).round().astype(int))
-        flat = {e: np.asarray(v) for e, v in self.b.items()}
-        axis = self.loss.ndim - 1
-        points = [{e: np.take(v, k, axis=axis) for e, v in flat.items()} for k in at]
-        return max(leaving(self.reduction.task, self.reduction.family, points).values())
-
-    def __repr__(self) -> str:
-        return f"Solution({len(self.t)} times to t = {self.t[-1]:g}, {self.outcome}; {self.reduction!r})"
-
-
-class _Tied(Mapping[str, np.ndarray]):
-    """Strengths of all edges, of which each class is held once."""
-
-    def __init__(self, classes: Classes, values: np.ndarray):
-        self.class_of = {e: k for k, members in enumerate(classes) for e in members}
-        self.values_of = values  # (..., save, classes, modes)
-
-    def __getitem__(self, edge: str) -> np.ndarray:
-        return self.values_of[..., self.class_of[edge], :]
-
-    def __iter__(self) -> Any:
-        return iter(self.class_of)
-
-    def __len__(self) -> int:
-        return len(self.class_of)
-
-
-def _solve_tied(
-    r: Reduction, start: np.ndarray, many: bool, ts: np.ndarray, t1: float, rtol: float, atol: float
-) -> Solution:
-    assert r.tied is not None
-    scale = atol * np.minimum(1.0, np.abs(start).max(axis=(-1, -2), initial=0.0))
-    with precision(np.float64):
-        numbers = (r.tied.s, r.tied.d, r.tied.sizes, r.tied.constant, ts, np.float64(t1), rtol)
-        path, loss, good = jax.device_get(tied_flow(r.tied.powers, many, start, scale, *numbers))
-    outcome = (
-        f"finished at t = {t1:g}" if good.all() else "step limit: the reduced system was not solved to t1"
-    )
-    if not good.all():
-        keep = np.isfinite(loss).all(axis=0) if many else np.isfinite(loss)
-        path, loss, ts = path[..., keep, :, :], loss[..., keep], ts[keep]
-    return Solution(r, ts, loss, _Tied(r.classes, path), outcome)
+    def _start(self, strength: Any, b0: Any, weights: Any) -> tuple[dict[str, np.ndarray], Any]:
+        """Strengths to start from, and the share of the given weights outside the family."""
+        shape = self.family.shape
+        if strength is not None:
+            value = array("strength", strength)
+            if value.ndim > 1 or not value.size or (value < 0).any():
+                raise InputError(
+                    f"strength must be at least 0, a number or one for each run; got {strength!r}"
+                )
+            one = {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in set(shape.values())}
+            b = {s: value[(...,) + (None,) * len(s)] * v for s, v in one.items()}
+            return {e: b[s] for e, s in shape.items()}, np.zeros(value.shape)[()]
+        if b0 is not None:
+            b = self._check(b0)
+            many = b[next(iter(b))].ndim > len(shape[next(iter(b))])
+            return b, np.zeros(b[next(iter(b))].shape[:1] if many else ())[()]
+        w = self._check_weights(weights)
+        return self.strengths(w), share_outside(self.family, w)

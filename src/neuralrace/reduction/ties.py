@@ -13,7 +13,9 @@ Classes = tuple[tuple[str, ...], ...]
 
 
 def refine(family: Family, start: Mapping[str, Hashable], rng: np.random.Generator) -> Classes:
-    """The coarsest partition of the edges that the flow keeps, from one class per initial condition.
+    """The coarsest partition of the edges that the flow keeps, from one class per value of `start`.
+
+    The value says what else sets edges apart: initial condition, learning rate, weight decay.
 
     The gradient is a polynomial, so one random tied point tells classes apart with probability one.
     """

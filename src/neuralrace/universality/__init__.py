@@ -25,7 +25,8 @@ from neuralrace.universality.theory import (
     solve,
     velocity,
 )
-from neuralrace.universality.zoo import ZOO, Network, Training, train, two_points
+from neuralrace.universality.training import Training, train
+from neuralrace.universality.zoo import ZOO, Network, two_points
 
 __all__ = [
     "ZOO",

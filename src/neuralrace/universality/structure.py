@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import InputError, array, flag, integer, number
 from neuralrace.graph import Graph
-from neuralrace.network import ACTIVATE
 from neuralrace.universality.fit import Interval
 from neuralrace.universality.record import samples
 from neuralrace.universality.theory import final_distance
 
 FEWEST = 8
+MOST_DRAWS = 1_000_000
 
 
 def squared_distances(rows: Any) -> np.ndarray:
@@ -79,7 +79,7 @@ def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.n
     """
     values, unit = _matrix("distances", distances), number("unit", unit, above=0)
     near = np.exp(-values / unit)
-    if normalised:
+    if flag("normalised", normalised):
         near /= near.sum(axis=1, keepdims=True)
     return near @ values @ near.T
 
@@ -135,7 +135,9 @@ def compare(
         np.fill_diagonal(off, 0)
         centred.append(off)
     rng = np.random.default_rng(integer("seed", seed, least=0))
-    counts = rng.multinomial(n, np.full(n, 1 / n), size=integer("draws", draws, least=100)).astype(float)
+    counts = rng.multinomial(
+        n, np.full(n, 1 / n), size=integer("draws", draws, least=100, most=MOST_DRAWS)
+    ).astype(float)
     found = _correlations(np.vstack([np.ones(n), counts]), *centred)
     # A draw of few different samples, all pairs of which are alike, says nothing.
     usable = np.where(np.isfinite(found), found, np.nan)
@@ -157,28 +159,42 @@ def _interval(draws: np.ndarray, level: float) -> Interval:
     return float(low), float(high)
 
 
-def watch(graph: Graph, x: Any, node: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A `record` function for `nr.descend` and `nr.flow`: representation and output of samples x in a chain.
+def watch(graph: Graph, x: Any, node: str) -> Callable[[Any], dict[str, Any]]:
+    """A `record` function for `nr.descend` and `nr.flow` that keeps the representation and output of samples.
 
-    It keeps `hidden` (samples, size of `node`) and `output` (samples, outputs) at the saved times.
+    Parameters
+    ----------
+    graph : Graph
+        A network with one input and one output.
+    x : array_like, shape (samples, size)
+        Inputs; all gates are 1 for them.
+    node : str
+        The hidden layer to look at.
+
+    Returns
+    -------
+    callable
+        `record(state)`, which keeps `hidden` (samples, size of `node`) and `output` (samples, outputs) at the
+        saved times.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([2, 3, 1]), [[0.0, 1.0], [1.0, 0.0]], [[1.0], [2.0]])
+    >>> start = nr.init.gaussian(task.graph, 0.1)
+    >>> run = nr.flow(task, start, 1.0, 5, record=watch(task.graph, np.eye(2), "h1"))
+    >>> run.recorded["hidden"].shape, run.recorded["output"].shape
+    ((5, 2, 3), (5, 2, 1))
     """
-    import jax.numpy as jnp
-
-    steps = [(n, graph.incoming[n][0]) for n in graph.order[1:]]
-    if len(graph.edges) != len(steps) or graph.diagonal or any(len(graph.incoming[n]) != 1 for n, _ in steps):
-        raise InputError("graph must be a chain of layers")
-    if node not in graph.hidden:
+    if not isinstance(graph, Graph) or len(graph.inputs) != 1 or len(graph.outputs) != 1:
+        raise InputError("graph must be a Graph with one input and one output")
+    if not isinstance(node, str) or node not in graph.hidden:
         raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {node!r}")
-    rows = array("x", x, (None, graph.nodes[graph.order[0]]))
+    (first,), (last,) = graph.inputs, graph.outputs
+    rows = array("x", x, (None, graph.nodes[first]))
 
-    def record(weights: dict[str, Any]) -> dict[str, Any]:
-        kept, h = {}, jnp.asarray(rows, weights[steps[0][1]].dtype)
-        for n, edge in steps:
-            h = h @ weights[edge].T + weights.get(n, 0.0)
-            h = ACTIVATE[graph.activations[n]](h) if n in graph.activations else h
-            if n == node:
-                kept["hidden"] = h
-        return {**kept, "output": h}
+    def record(state: Any) -> dict[str, Any]:
+        return {"hidden": state.activity(node, rows), "output": state.activity(last, rows)}
 
     return record
 

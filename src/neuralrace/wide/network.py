@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import get_lapack_funcs
+from scipy.sparse.linalg import LinearOperator, cg
 
 from neuralrace.subspace import Frames, rotation_invariant_nodes
 from neuralrace.task import Context, Task
@@ -643,17 +644,12 @@ def _product(old: np.ndarray | None, left: np.ndarray | None, right: np.ndarray)
 def _conjugate_gradients(product: Any, b: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Solve for what is near x already, a thousand times better."""
     r = b - product(x)
-    p, square = r, np.vdot(r, r)
-    enough = 1e-6 * square
-    for _ in range(100):
-        if not square > enough:
-            break
-        q = product(p)
-        step = square / np.vdot(p, q)
-        x, r, last = x + step * p, r - step * q, square
-        square = np.vdot(r, r)
-        p = r + square / last * p
-    return x
+    if not np.isfinite(r).all():
+        return x
+    given: Any = {"matvec": lambda v: product(v.reshape(r.shape)).ravel(), "dtype": r.dtype}
+    return x + cg(LinearOperator((r.size, r.size), **given), r.ravel(), rtol=1e-3, maxiter=100)[0].reshape(
+        r.shape
+    )
 
 
 def _directions(rows: np.ndarray, least: float) -> np.ndarray:

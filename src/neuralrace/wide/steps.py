@@ -192,7 +192,10 @@ def solve(
     first = float(np.linalg.norm(s.error))
     settled = most * first
     leaving = min(_RESIDUAL * most**_POWER, _MOST)
-    kept, outcome = [(keep(Saved(0.0, net, net.past[0], False)), net.loss(s))] if ts[0] <= 0 else [], "finished"
+    kept, outcome = (
+        [(keep(Saved(0.0, net, net.past[0], False)), net.loss(s))] if ts[0] <= 0 else [],
+        "finished",
+    )
     curve = [(0.0, net.loss(s))]
     check = steps = 0
     start = min(t1, 0.1 * (_EARLY * most) ** 0.5 / max(view.pace, 1e-300))
@@ -259,7 +262,9 @@ def solve(
             past.last()[...], past.times[0], outcome = past.at(end), end, "stopped"
         while len(kept) < len(ts) and ts[len(kept)] <= past.times[0]:
             save(ts[len(kept)], past.at(ts[len(kept)]), 1)
-        curve.append((past.times[0], net.loss(net.state(past.last())) if outcome == "stopped" else net.loss(s)))
+        curve.append(
+            (past.times[0], net.loss(net.state(past.last())) if outcome == "stopped" else net.loss(s))
+        )
         past.choose()
     if len(kept) < len(ts):
         save(past.times[0], past.last(), len(ts) - len(kept))

@@ -1,0 +1,46 @@
+"""The activations that nodes can have, one table for all of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def leaky_relu_torch(a: Any) -> Any:
+    """Leaky ReLU with PyTorch's slope at exactly 0, which is .01; that of JAX is 1 there.
+
+    Parameters
+    ----------
+    a : array
+        What comes into the units, of any shape.
+
+    Returns
+    -------
+    array
+        `a` where it is positive, else .01 `a`; the shape of `a`.
+
+    Examples
+    --------
+    >>> float(jax.grad(leaky_relu_torch)(0.0)), float(jax.grad(ACTIVATIONS["leaky_relu"])(0.0))
+    (0.009999999776482582, 1.0)
+    """
+    return jnp.where(a > 0, a, 0.01 * a)
+
+
+ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {
+        "linear": lambda a: a,
+        "relu": jax.nn.relu,
+        "leaky_relu": jax.nn.leaky_relu,
+        "leaky_relu_torch": leaky_relu_torch,
+        "elu": jax.nn.elu,
+        "tanh": jnp.tanh,
+        "swish": jax.nn.swish,
+    }
+)
+"""Elementwise functions by name, written with `jax.numpy`. Slopes at 0 are JAX's: 0 for relu, 1 for
+leaky_relu."""

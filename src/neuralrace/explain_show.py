@@ -1,0 +1,215 @@
+"""What `neuralrace reduce` prints, writes and draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuralrace import plot
+from neuralrace.description import Description
+from neuralrace.dynamics import Status
+from neuralrace.graph import Graph
+
+if TYPE_CHECKING:
+    from neuralrace.explain import Explanation
+
+LEARNED = 1e-3  # of what can be learned, what may be left at a chosen end
+MOST_SHOWN = 6  # classes, or edges of one
+MODES_SHOWN = 3
+
+# -- text ------------------------------------------------------------------------------------
+
+
+def lines(x: Explanation) -> list[str]:
+    r, given = x.reduction, x.description
+    lines = [f"graph: {graph_line(r.task.graph)}"]
+    n = r.task.n_samples
+    lines.append(
+        f"data: {n} samples in {r.task.n_contexts} context{'s' * (r.task.n_contexts > 1)} of equal gates"
+    )
+    lines.append(
+        f"basis: {r.basis}, {_count(r.n_modes, 'mode')}, {_count(r.n_classes, 'class', 'es')} of equal edges"
+    )
+    for k, members in enumerate(r.classes[: 2 * MOST_SHOWN]):
+        lines.append(f"  B{k + 1}: {_some(members)}")
+    if r.n_classes > 2 * MOST_SHOWN:
+        lines.append(f"  ... and {r.n_classes - 2 * MOST_SHOWN} more")
+    lines.append(f"residual: {r.residual:.1e}, {'exact' if r.exact else 'NOT exact'}")
+    if not r.exact:
+        lines.append(f"  broken by {'; '.join(r.breaking)}")
+    if r.left_modes:
+        lines.append(f"  {_count(r.left_modes, 'mode')} left out: hidden layers are too narrow")
+    if x.why_no_equations:
+        lines.append(f"equations: none. {x.why_no_equations}")
+    else:
+        kind = "equations" if r.exact else "approximate equations"
+        lines += [f"{kind}, in every mode:", *(f"  {_cut(e)}" for e in x.equations)]
+        shown = min(r.n_modes, MODES_SHOWN)
+        for mode in range(shown):
+            lines.append(f"in mode {mode + 1}:")
+            lines += [f"  {_cut(line(k, _short(eq.rhs)))}" for k, eq in enumerate(r.equations(mode))]
+        if shown < r.n_modes:
+            lines.append(f"({_count(r.n_modes - shown, 'more mode')} in equations.tex)")
+    if x.conserved:
+        lines += ["conserved in every mode:", *(f"  {_cut(e)}" for e in x.conserved)]
+    lines.append(f"start: {_start(given)}")
+    if x.distance > 1e-6:
+        kept = "what lies inside" if r.basis == "block" else "what of it grows in each mode"
+        lines.append(
+            f"  it lies outside the family of the reduction ({x.distance:.0%}); theory follows {kept}"
+        )
+    lines.append(f"time: {_time(x)}")
+    first, last, theory = x.flow.loss[..., 0], x.flow.loss[..., -1], x.theory.loss[..., -1]
+    lines.append(
+        f"loss: {_mean(first)} at the start; at the end {_mean(theory)} in theory, {_mean(last)} in the flow"
+    )
+    half, true = x.half_times
+    if np.isfinite(true).all():
+        missed = "" if np.isfinite(half).all() else " (never, for some)"
+        lines.append(
+            f"half learned: at t = {_mean(half)} in theory{missed}, at t = {_mean(true)} in the flow"
+        )
+    part = x.difference / max(float(np.max(first)), 1e-300)
+    lines.append(
+        f"largest difference of the losses: {x.difference:.2g} ({part:.2g} of the loss at the start)"
+    )
+    lines += [
+        f"{name}: {run.outcome}"
+        for name, run in (("theory", x.theory), ("flow", x.flow))
+        if set(run.statuses) != {Status.FINISHED}
+    ]
+    return [*lines, *(f"written: {f}" for f in x.files)]
+
+
+def graph_line(g: Graph) -> str:
+    nodes = [f"{n} {size}" for n, size in g.nodes.items()]
+    edges = _some([f"{s}->{t}" if e == f"{s}->{t}" else f"{e}: {s}->{t}" for e, (s, t) in g.edges.items()])
+    return f"{_some(nodes)}; {edges}; {_count(g.n_paths, 'path')}"
+
+
+def _start(given: Description) -> str:
+    if given.strength is not None:
+        return f"strength {given.strength:g} in every mode of every edge"
+    return f"gaussian weights of standard deviation {given.std:g}, {_count(given.seeds, 'seed')}"
+
+
+def _time(x: Explanation) -> str:
+    t = f"{x.theory.t[-1]:g}"
+    if x.description.time is not None:
+        return t
+    if x.converged:
+        return f"{t}, chosen: all but {LEARNED:.1%} of what can be learned has then been learned"
+    return f"{t}, chosen; more may be learned later (set time for a longer run)"
+
+
+def _count(n: int, what: str, plural: str = "s") -> str:
+    return f"{n} {what}{plural * (n != 1)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_SHOWN
+    return ", ".join(names[:MOST_SHOWN]) + (f", ... ({len(names)} in all)" if more > 0 else "")
+
+
+def _mean(values: Any) -> str:
+    values = np.ravel(values)
+    text = f"{np.mean(values):.4g}"
+    return text if len(values) == 1 else f"{text} ± {np.std(values, ddof=1):.2g}"
+
+
+def _cut(text: str, most: int = 400) -> str:
+    return text if len(text) <= most else f"{text[:most]} ... (in full in equations.tex)"
+
+
+def line(k: int, rhs: Any) -> str:
+    return f"tau dB{k + 1}/dt = {plain(rhs)}"
+
+
+def plain(expression: Any, order: str = "rev-lex") -> str:
+    import sympy as sp
+
+    return sp.sstr(expression, order=order).replace("**", "^")
+
+
+def _short(expression: Any) -> Any:
+    """The same with numbers of five digits."""
+    import sympy as sp
+
+    return expression.xreplace({f: sp.Float(f"{float(f):.5g}", 5) for f in expression.atoms(sp.Float)})
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def latex(x: Explanation) -> str:
+    r = x.reduction
+    lines = [f"% {r!r}"]
+    lines += [f"% B_{k + 1}: {_some(members)}" for k, members in enumerate(r.classes)]
+    if x.why_no_equations:
+        return "\n".join([*lines, f"% {x.why_no_equations}"]) + "\n"
+    lines += [r"\begin{equation}", r.latex(), r"\end{equation}"]
+    for mode in range(r.n_modes):
+        lines += [f"% mode {mode + 1}", r"\begin{equation}", r.latex(mode), r"\end{equation}"]
+    return "\n".join(lines) + "\n"
+
+
+def table(x: Explanation) -> str:
+    """Columns t, losses of theory and flow, and strengths of each class and mode; of each seed."""
+    n, many = x.reached, x.theory.many
+    columns: dict[str, np.ndarray] = {"t": x.theory.t}
+    for name, losses in (("theory", x.theory.loss), ("flow", x.flow.loss)):
+        for k, values in enumerate(np.atleast_2d(losses)):
+            columns[f"loss {name}{f' seed {k}' if many else ''}"] = values
+    runs = x.theory.strengths if many else x.theory.strengths[None]
+    for k, run in enumerate(runs):
+        for c in range(run.shape[-1]):
+            for m in range(run.shape[-2]):
+                columns[f"B{c + 1} mode {m + 1}{f' seed {k}' if many else ''}"] = run[:, m, c]
+    import pandas as pd
+
+    rows = pd.DataFrame({name: values[:n] for name, values in columns.items()})
+    return rows.to_csv(index=False, lineterminator="\n")
+
+
+def figure(x: Explanation) -> Any:
+    """Left the loss, right the strengths of the classes: theory as lines, networks as points."""
+    fig, (left, right) = plot.figure(1, 2)
+    seeds, t, end = len(np.atleast_2d(x.flow.loss)), x.theory.t, float(x.theory.t[-1])
+    at = np.unique(np.linspace(0, x.reached - 1, 30).round().astype(int))
+    network = "network" if seeds == 1 else f"networks, {seeds} seeds"
+    wide = 1.3 if seeds == 1 else 0.7
+    if seeds > MOST_SHOWN:
+        plot.runs(left, x.flow.t, x.flow.loss, plot.BLUE, network)
+    for k, (theory, true) in enumerate(zip(*map(np.atleast_2d, (x.theory.loss, x.flow.loss)), strict=True)):
+        if seeds <= MOST_SHOWN:
+            plot.points(left, x.flow.t[at], true[at], plot.BLUE, None if k else network, ms=3)
+        plot.theory(left, t, theory, label=None if k else "theory", lw=wide)
+    left.set(xlabel="time (τ = 1)", ylabel="loss", xlim=(0, end))
+    if x.flow.loss[..., -1].max() < x.flow.loss[..., 0].min() / 2:  # else little could be seen
+        left.set_ylim(bottom=0)
+
+    r = x.reduction
+    runs = x.theory.strengths.reshape(seeds, len(t), r.n_modes, r.n_classes)
+    for c, members in enumerate(r.classes[:MOST_SHOWN]):
+        # Classes often move together: later ones are thinner, so that those below can be seen.
+        colour, style, width = plot.COLOURS[c], ("-", "--", ":", "-.")[c % 4], wide * (1.8 - 0.2 * c)
+        for k, mode in np.ndindex(seeds, r.n_modes):
+            label = None if k or mode else _label(c, members)
+            plot.theory(right, t, runs[k, :, mode, c], colour, label, ls=style, lw=width)
+            if x.flow.recorded:
+                plot.points(right, x.flow.t[at], x.flow.recorded[members[0]][at, mode], colour, ms=2.5)
+    what = "singular values" if r.basis == "block" else "strengths"
+    right.set(xlabel="time (τ = 1)", ylabel=f"{what} ({_count(r.n_modes, 'mode')})", xlim=(0, end))
+    title = "" if r.n_classes <= MOST_SHOWN else f"{MOST_SHOWN} of {r.n_classes} classes"
+    with plot.style():
+        left.legend()
+        fig.legend(*right.get_legend_handles_labels(), loc="outside right upper", title=title)
+    return fig
+
+
+def _label(c: int, members: Sequence[str]) -> str:
+    text = ", ".join(members) if len(members) <= 2 else f"{members[0]} and {len(members) - 1} more"
+    text = text if len(text) <= 30 else f"{text[:29]}…"
+    return f"$B_{{{c + 1}}}$: {text.replace('->', '→').replace('$', chr(92) + '$')}"

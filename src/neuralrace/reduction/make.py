@@ -1,0 +1,92 @@
+"""`reduce`: from a task to its reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from neuralrace.dynamics.setup import Rates
+from neuralrace.errors import InputError, choice, integer, known
+from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
+from neuralrace.reduction.family import FAMILIES
+from neuralrace.reduction.reduction import Reduction
+from neuralrace.reduction.ties import refine
+from neuralrace.task import Task
+
+
+def reduce(
+    task: Task,
+    basis: str = "auto",
+    start: Mapping[str, float] | None = None,
+    seed: int = 0,
+    *,
+    weight_decay: float | Mapping[str, float] = 0.0,
+    lr_scale: Mapping[str, float] | None = None,
+) -> Reduction:
+    """The reduction of a linear network with scalar gates: the small system that governs its learning.
+
+    Parameters
+    ----------
+    task : Task
+        On a linear graph without biases.
+    basis : {"auto", "shared", "pathwise", "block"}
+        One frame per node for all paths; frames per pathway; or small full blocks, which are always exact.
+        "auto" takes the first of these whose residual is below 1e-8.
+    start : dict, optional
+        A number for every edge: edges with the same number start equal. All edges, if not given.
+    seed : int
+        Of the random points at which the reduction is tested.
+    weight_decay, lr_scale : optional
+        As in `flow`: `dW/dt = -lr_scale (dL/dW + weight_decay W)`. Edges with another decay or rate are in
+        other classes.
+
+    Returns
+    -------
+    Reduction
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> r = nr.reduce(nr.tasks.routing(domains=7, trained=7))
+    >>> r.exact, r.n_modes, r.n_classes
+    (True, 4, 2)
+    """
+    if not isinstance(task, Task):
+        raise InputError(f"task must be a Task, got {type(task)}")
+    choice("basis", basis, ("auto", *FAMILIES))
+    g = task.graph
+    if not g.is_linear or g.biases or g.diagonal:
+        raise InputError("task must be on a linear graph without biases to be reduced")
+    seed = integer("seed", seed, least=0)
+    rates = Rates.of(g, weight_decay, lr_scale, ())
+    apart = {e: (v, rates.scale[e], rates.decay[e]) for e, v in _check_start(task, start).items()}
+    found = None
+    for name in FAMILIES if basis == "auto" else (basis,):
+        rng = np.random.default_rng(seed)
+        family = FAMILIES[name](task, rng)
+        left = gradient_residual(task, family, random_points(family, rng))
+        if found is None or max(left.values()) < EXACT:
+            found = (family, left)
+        if max(left.values()) < EXACT:
+            break
+    assert found is not None
+    classes = refine(found[0], apart, np.random.default_rng(seed))
+    return Reduction(task, found[0], classes, found[1], rates)
+
+
+def _check_start(task: Task, start: Any) -> dict[str, Hashable]:
+    g = task.graph
+    if start is None:
+        return dict.fromkeys(g.edges, 1.0)
+    if not isinstance(start, Mapping):
+        raise InputError(f"start must be a dict from edges to numbers, got {start!r}")
+    known("start", start, g.edges, "edge")
+    missing = [e for e in g.edges if e not in start]
+    if missing:
+        raise InputError(f"start must name every edge; {missing[0]!r} is missing")
+    for e, v in start.items():
+        if not isinstance(v, Hashable):
+            raise InputError(f"start[{e!r}] must be a number, got {v!r}")
+    return dict(start)

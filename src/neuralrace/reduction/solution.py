@@ -1,0 +1,132 @@
+"""What `Reduction.solve` returns: a trajectory of strengths, whose weights are lifted when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.network import predict
+from neuralrace.reduction.certificate import gradient_residual
+from neuralrace.reduction.ties import Classes
+
+if TYPE_CHECKING:
+    import xarray
+
+    from neuralrace.reduction.family import Family
+    from neuralrace.reduction.reduction import Reduction
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution(Trajectory):
+    """A solved reduction: a `Trajectory` in few numbers.
+
+    Attributes
+    ----------
+    reduction : Reduction
+        What was solved.
+    b : mapping
+        Edge name -> (save, modes), or (save, rows, columns) for blocks; runs are a leading axis.
+    weights : mapping
+        Edge name -> (save, out, in), lifted from `b` when asked for.
+    outside : float or ndarray, shape (runs,)
+        Share of the squared norm of the initial weights that lies outside the family of the reduction and is
+        left out (plain projection: `Reduction.distance` squared); 0 for a start given by strengths.
+
+    See `Trajectory` for the others.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=0.1, t1=20.0, save=5)
+    >>> sol.loss.shape, sol.strengths.shape, sol.weights["x->p0"].shape
+    ((5,), (5, 1, 1), (5, 32, 2))
+    """
+
+    reduction: Reduction = field(kw_only=True)
+    b: Mapping[str, np.ndarray] = field(kw_only=True)
+    outside: Any = 0.0
+
+    @cached_property
+    def strengths(self) -> np.ndarray:
+        """Strength of each mode in each class, (save, modes, classes); singular values for blocks."""
+        first = [np.asarray(self.b[members[0]]) for members in self.reduction.classes]
+        if self.reduction.basis == "block":
+            n = self.reduction.n_modes
+            values = [np.linalg.svd(b, compute_uv=False) for b in first]
+            first = [np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, n - v.shape[-1])]) for v in values]
+        return np.stack(first, axis=-1)
+
+    def predict(self) -> dict[str, np.ndarray]:
+        """Outputs for every sample along the solution, output -> (save, n, size)."""
+        lead = self.loss.shape
+        flat = {e: w.reshape(-1, *w.shape[len(lead) :]) for e, w in self.weights.items()}
+        found = predict(self.reduction.task, flat)
+        return {o: y.reshape(*lead, *y.shape[1:]) for o, y in found.items()}
+
+    @cached_property
+    def residual(self) -> float:
+        """The certificate along this solution, at ten of its times (see `Reduction.residual`)."""
+        at = np.unique(np.linspace(0, len(self.t) - 1, 10).round().astype(int))
+        points = [{e: np.take(v, k, axis=self.loss.ndim - 1) for e, v in self.b.items()} for k in at]
+        return max(gradient_residual(self.reduction.task, self.reduction.family, points).values())
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}; {self.reduction!r})"
+
+    def _picked(self, k: Any, places: list[int]) -> Self:
+        b = (
+            self.b[k]
+            if isinstance(self.b, TiedStrengths)
+            else {e: np.asarray(v)[k] for e, v in self.b.items()}
+        )
+        bare = super(Solution, replace(self, weights={}))._picked(k, places)
+        weights = LiftedWeights(self.reduction.family, b)
+        return replace(bare, b=b, weights=weights, outside=np.asarray(self.outside)[k])
+
+    def to_xarray(self) -> xarray.Dataset:
+        """As `Trajectory.to_xarray`, with `strengths` of axes `mode` and `class`."""
+        axes = (*(("run",) if self.many else ()), "t", "mode", "class")
+        return super().to_xarray().assign(strengths=(axes, self.strengths))
+
+
+class TiedStrengths(Mapping[str, np.ndarray]):
+    """Strengths of all edges, of which each class is held once: `values` (..., save, classes, modes)."""
+
+    def __init__(self, classes: Classes, held: np.ndarray):
+        self.classes, self.held = classes, held
+        self.class_of = {e: k for k, members in enumerate(classes) for e in members}
+
+    def __getitem__(self, edge: Any) -> Any:
+        if isinstance(edge, str):
+            return self.held[..., self.class_of[edge], :]
+        return TiedStrengths(self.classes, self.held[edge])  # some runs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.class_of)
+
+    def __len__(self) -> int:
+        return len(self.class_of)
+
+
+class LiftedWeights(Mapping[str, np.ndarray]):
+    """Weights (..., save, out, in) of each edge, computed from strengths when asked for."""
+
+    def __init__(self, family: Family, b: Mapping[str, np.ndarray]):
+        self.family, self.b = family, b
+
+    def __getitem__(self, edge: str) -> np.ndarray:
+        return self.family.lift_edge(edge, self.b[edge])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.family.graph.edges)
+
+    def __len__(self) -> int:
+        return len(self.family.graph.edges)
+
+    def __contains__(self, edge: object) -> bool:
+        return edge in self.family.graph.edges
