@@ -64,7 +64,7 @@ def test_white_inputs_of_any_variance(variance):
 def test_one_hot_items_are_white():
     world = nr.tasks.tree((2, 2), hidden=4)
     w1, w2 = (w := nr.init.balanced(world.graph, 0.3, 0.2, seed=2)).values()
-    run = nr.flow(world, w, t1=40.0, save=9, rtol=1e-11, atol=1e-13)
+    run = nr.flow(world, w, t1=40.0, save=9, method=nr.Adaptive(1e-11, 1e-13))
     syx = np.diag(world.singular_values) @ world.vectors.T
     v1, v2 = nr.exact.balanced(run.t, w1, w2, syx, sxx=np.eye(4) / 4)
     assert np.abs(v2 @ v1 - run.weights["h1->y"] @ run.weights["x->h1"]).max() < 1e-8

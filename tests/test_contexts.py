@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,12 @@ def test_experiments(tmp_path):
     assert not found["C = 3, trained together: closed form - flow, loss / initial"].holds
     with pytest.raises(ValueError, match="counts must be at least 3, got 2"):
         nr.experiments.run("context-count", out=tmp_path, changes={"counts": (2,)})
+
+
+def test_the_map_of_a_pathway_is_what_the_network_says_with_the_others_closed():
+    task = nr.tasks.contexts(3, gating="both", hidden=4)
+    w = nr.init.gaussian(task.graph, 0.5, seed=range(2))
+    maps = contexts.pathway_maps(task.graph, partial(nr.activity, task, w))
+    assert list(maps) == list(task.graph.hidden)
+    for (first, last), found in zip(task.graph.paths(), maps.values(), strict=True):
+        assert np.allclose(found, w[last] @ w[first], atol=1e-12)

@@ -28,7 +28,7 @@ def test_gated_network_is_a_shared_layer_and_four_pathways():
             if k == 0 or k != context + 1:
                 said[k, i] = w[f"p{k}->y"] @ (w[f"h1->p{k}"] @ (w["x->h1"] @ x[i]))
     assert np.allclose(nr.predict(task, w)["y"], said.sum(axis=0))
-    state = depth.gated_state(w)
+    state = depth.gated_state(nr.State(0.0, task, lambda: w))
     size = np.linalg.norm(y)
     assert np.allclose(state["size"], np.linalg.norm(said, axis=(1, 2)) / size, rtol=1e-5)
     assert np.allclose(
@@ -43,7 +43,7 @@ def test_a_pathway_is_aligned_where_its_map_is_the_first_mode():
     u, _, v = np.linalg.svd(y.T @ x)
     w["x->h1"][0], w["h1->p0"][0, 0], w["p0->y"][:, 0] = v[0], 1, -2 * u[:, 0]
     w["h1->p1"][0, 0], w["p1->y"][:, 0] = 1, u[:, 1]  # a later mode, and of other data
-    cosine = np.asarray(depth.gated_state(w)["cosine"])
+    cosine = np.asarray(depth.gated_state(nr.State(0.0, task, lambda: w))["cosine"])
     assert np.isclose(cosine[0], 1, atol=1e-5)
     assert cosine[1] < 0.9
 
@@ -56,7 +56,9 @@ def test_gates_of_a_network_made_by_hand():
     w2 = np.array([[1.0, 0, 0], [0, 1, 0], [1, -3, 0], [0, 0, 1]])
     w3 = np.zeros((60, 4))
     w3[0], w3[1, 3] = [1, 2, 3, 3], 4
-    state = depth.relu_state({"x->h1": w1, "h1->h2": w2, "h2->y": w3})
+    graph = nr.Graph.chain([11, 3, 4, 60], activations={"h1": "relu", "h2": "relu"})
+    weights = {"x->h1": w1, "h1->h2": w2, "h2->y": w3}
+    state = depth.relu_state(nr.State(0.0, nr.Task(graph, *depth.data()), lambda: weights))
     first = np.sqrt([11 * 2, 3 * 10, 8 * 1])
     second = np.sqrt([1, 1, 10, 1]) * [1, 2, 3, 5]
     assert np.isclose(state["open"], first @ [1, 1 / 3, 3 / 4] / first.sum())

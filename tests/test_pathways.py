@@ -35,7 +35,7 @@ def test_an_epoch_is_a_step_on_the_summed_error_without_half():
 def test_contributions_of_pathways_add_up_to_the_outputs(activation):
     task = pw.network([2, 4, 3], 10, activation)
     w = nr.init.gaussian(task.graph, 0.5, seed=3)
-    k = {n: np.asarray(v) for n, v in pw.Contributions(task.graph, activation)(w).items()}
+    k = {n: np.asarray(v) for n, v in pw.Contributions(task.graph)(nr.State(0.0, task, lambda: w)).items()}
     assert np.allclose(k["out"].sum(axis=0), pw.U.T @ nr.predict(task, w)["y"].T @ pw.V, atol=1e-5)
     product = w["p2h2->y"] @ w["p2h1->p2h2"] @ w["x->p2h1"]
     assert np.allclose(k["map"][2], pw.U.T @ product @ pw.V, atol=1e-5)

@@ -178,3 +178,11 @@ def test_misfit_needs_modes():
     r = nr.reduce(task, basis="block")
     with pytest.raises(ValueError, match="modes"):
         r.misfit(nr.init.gaussian(task.graph, 1.0))
+
+
+def test_the_time_of_a_theory_does_not_depend_on_the_times_that_bracket_it():
+    loss = lambda t: np.exp(-np.asarray(t))  # noqa: E731
+    for t in (np.linspace(0, 5, 4), np.geomspace(0.01, 9, 50)):
+        assert sharing.first_time(loss, t, 0.2) == pytest.approx(np.log(5), rel=1e-9)
+    assert np.isnan(sharing.first_time(loss, np.linspace(0, 1, 5), 0.2))
+    assert sharing.first_time(loss, np.linspace(2, 3, 5), 0.2) == 2

@@ -86,3 +86,12 @@ def test_style_leaves_global_settings_alone():
         plot.theory(ax, [0, 1], [0, 1], label="line")
         assert not ax.legend().get_frame_on()
     assert dict(matplotlib.rcParams) == before
+
+
+def test_each_item_is_shown_on_each_domain():
+    p = routing.Routing(hidden=8)
+    task = p.task(p.pairs(p.trained))
+    w = nr.init.gaussian(task.graph, 0.5, seed=range(2))
+    said = nr.activity(task, w, "y5", routing.each_item(p.domains)).reshape(2, p.domains, routing.ITEMS, -1)
+    maps = [w["h2->y5"] @ w["h1->h2"] @ w[f"x{i}->h1"] for i in range(p.domains)]
+    assert np.allclose(said, np.stack(maps, axis=1).swapaxes(-1, -2), atol=1e-12)

@@ -15,7 +15,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.integrate import solve_ivp
 
 import neuralrace as nr
 from neuralrace import plot
@@ -83,12 +82,14 @@ def exact(p: Balanced) -> dict[str, Any]:
     """Largest difference of `Q Q^T` from the integrated flow; and where lam is refused, by size and sign."""
     t, off = np.append(0.0, np.geomspace(0.01, p.until, 30)), []
     for sizes in (*SIZES.values(), *OTHERS):
-        for lam in p.checked:
-            if feasible(sizes, lam):
-                w1, w2 = nr.init.balanced(nr.Graph.chain(sizes), lam, 0.3, seed=1).values()
-                syx = np.random.default_rng(0).standard_normal((sizes[2], sizes[0]))
-                want = squared(*integrated(t, w1, w2, syx))
-                off.append(np.abs(nr.exact.balanced_qq(t, w1, w2, syx) - want).max())
+        graph, white = nr.Graph.chain(sizes), np.sqrt(sizes[0]) * np.eye(sizes[0])
+        syx = np.random.default_rng(0).standard_normal((sizes[2], sizes[0]))
+        starts = [nr.init.balanced(graph, lam, 0.3, seed=1) for lam in p.checked if feasible(sizes, lam)]
+        many = {e: np.stack([w[e] for w in starts]) for e in graph.edges}
+        run = nr.flow(nr.Task(graph, white, white @ syx.T), many, save=t, method=nr.Adaptive(1e-12, 1e-14))
+        integrated = squared(run.weights["x->h1"], run.weights["h1->y"])
+        for start, qq in zip(starts, integrated, strict=True):
+            off.append(np.abs(nr.exact.balanced_qq(t, start["x->h1"], start["h1->y"], syx) - qq).max())
     wrong = [
         refused(sizes, lam) == feasible(sizes, lam)
         for sizes in np.ndindex(5, 5, 5) if min(sizes) > 0 for lam in (-1.0, 0.0, 1.0)
@@ -113,18 +114,6 @@ def refused(sizes: tuple[int, ...], lam: float) -> bool:
 def squared(w1: np.ndarray, w2: np.ndarray) -> np.ndarray:
     q = np.concatenate([np.swapaxes(w1, -1, -2), w2], axis=-2)
     return q @ np.swapaxes(q, -1, -2)
-
-
-def integrated(
-    t: np.ndarray, w1: np.ndarray, w2: np.ndarray, syx: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    def velocity(_: float, w: np.ndarray) -> np.ndarray:
-        a, b = w[: w1.size].reshape(w1.shape), w[w1.size :].reshape(w2.shape)
-        error = syx - b @ a
-        return np.append(b.T @ error, error @ a.T)
-
-    run = solve_ivp(velocity, (0, t[-1]), np.append(w1, w2), "DOP853", t, rtol=1e-12, atol=1e-14).y.T
-    return run[:, : w1.size].reshape(-1, *w1.shape), run[:, w1.size :].reshape(-1, *w2.shape)
 
 
 # -- from sigmoidal to exponential ------------------------------------------------------

@@ -17,17 +17,20 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing
+from neuralrace.network import precision
 
 TALK, SPEED, EFFECT = "talk: linear chain", "talk: training speed", "talk: effect of initialization"
 SURFACE = "talk: error surface"
@@ -117,16 +120,16 @@ def curves(p: Chains) -> dict[str, Any]:
     for depth in p.curves:
         task = nr.Task(nr.Graph.chain([1] * (depth + 1)), [[1.0]], [[1.0]])
         start = {e: [[p.product ** (1 / depth)]] for e in task.graph.edges}
-        run = nr.flow(task, start, save=t / depth, rtol=1e-11, atol=1e-13)
+        run = nr.flow(task, start, save=t / depth, method=nr.Adaptive(1e-11, 1e-13))
         flow.append(np.prod([w[:, 0, 0] for w in run.weights.values()], axis=0))
         form.append(nr.exact.chain(t / depth, 1.0, a0=p.product, depth=depth))
-    last = solve_ivp(
-        lambda _, a: a**2 * (1 - a), (0, t[-1]), [p.product], "DOP853", t, rtol=1e-12, atol=1e-14
-    )
+    with precision(np.float64):
+        limit_flow = lambda _, a: a**2 * (1 - a)  # noqa: E731
+        last = jax.jit(lambda a, t: integrate(limit_flow, a, t, t[-1], 1e-12, 1e-14).kept)(p.product, t)
     limit = nr.exact.chain(t, 1.0, a0=p.product, depth=math.inf)
     many = np.array([100, 1000])
     gap = [np.abs(nr.exact.chain(t / d, 1.0, a0=p.product, depth=int(d)) - limit).max() for d in many]
-    return {"t": t, "form": [*form, limit], "flow": [*flow, last.y[0]], "many": many, "gap": gap}
+    return {"t": t, "form": [*form, limit], "flow": [*flow, np.asarray(last)], "many": many, "gap": gap}
 
 
 def modes(p: Chains, depth: int) -> dict[str, Any]:
@@ -134,8 +137,8 @@ def modes(p: Chains, depth: int) -> dict[str, Any]:
     task, t = p.task(depth, p.width), np.linspace(0, 8 if depth == 2 else 4, 161)
     start = p.small_random(task.graph, p.small, range(p.seeds))
 
-    def diagonal(w: Any) -> dict[str, Any]:
-        return {"modes": jnp.diagonal(w["x->y"] if depth == 1 else w["h1->y"] @ w["x->h1"])}
+    def diagonal(state: nr.State) -> dict[str, Any]:
+        return {"modes": jnp.diagonal(state.activity("y", np.eye(len(p.s))))}
 
     run = nr.flow(task, start, save=t, record=diagonal, save_weights=False)
     if depth == 1:
@@ -155,7 +158,9 @@ def surface(p: Chains) -> dict[str, Any]:
     ring = 1.6 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     starts = np.array([*ring, *-ring, [0.05, 0], [-0.05, 0], *((v, v) for v in p.offsets)])[..., None, None]
     t = np.append(0, np.geomspace(1e-2, 5 - np.log(min(p.offsets)), 1500))
-    run = nr.flow(task, {"x->h1": starts[:, 0], "h1->y": starts[:, 1]}, save=t, rtol=1e-11, atol=1e-13)
+    run = nr.flow(
+        task, {"x->h1": starts[:, 0], "h1->y": starts[:, 1]}, save=t, method=nr.Adaptive(1e-11, 1e-13)
+    )
     paths = np.stack([w[..., 0, 0] for w in run.weights.values()], axis=-1)
     kept = paths[..., 1] ** 2 - paths[..., 0] ** 2
     step = 1e-3
@@ -167,7 +172,7 @@ def surface(p: Chains) -> dict[str, Any]:
     return {
         "t": t, "paths": paths[:-count, ::5], "loss": run.loss[: len(ring)],
         "drift": np.abs(kept - kept[:, :1]).max(), "curvature": np.linalg.eigvalsh(hessian),
-        "leave": [crossing(t, v, 1 / 8) for v in run.loss[-count:]],
+        "leave": nr.learning_time(run[-count:], 1 / 8),
     }  # fmt: skip
 
 
@@ -197,7 +202,7 @@ def epochs(task: nr.Task, starts: Any, depth: int, loss: float, p: Chains) -> np
     """Steps of descent at `rate / depth` until that loss; nan where it was not reached."""
     lr = p.rate / depth
     run = nr.descend(task, starts, lr, p.epochs, save=2, stop_loss=loss, save_weights=False)
-    return np.where([o.startswith("reached") for o in run.outcomes], np.rint(run.end / lr), np.nan)
+    return np.where([s is nr.Status.REACHED_LOSS for s in run.statuses], np.rint(run.end / lr), np.nan)
 
 
 def pretrain(depth: int, gain: float, p: Chains) -> tuple[list[np.ndarray], np.ndarray]:
@@ -241,20 +246,37 @@ def theory(p: Chains, kind: str, depth: int, gain: float) -> float:
 
 def reached(s: np.ndarray, depth: int, first: float, last: float, level: float) -> float:
     """Depth x time to a share of the error, of modes s with all layers at `first` but the last."""
+    if first != last:
+        with precision(np.float64):
+            start = np.repeat([[first], [last]], len(s), axis=1)
+            path = _integrated(jnp.asarray(s), float(depth), jnp.asarray(start), level)
+        return float(path.t) if path.stopped else math.nan
 
-    def velocity(_: float, state: np.ndarray) -> np.ndarray:  # multipathway Eq. 17, one pathway
-        q, p = state.reshape(2, -1)
+    def error(log_t: float) -> float:
+        a = nr.exact.chain(np.exp(log_t) / depth, s, a0=first**depth, depth=depth)
+        return float(((s - a) ** 2).sum() / (s**2).sum() - level)
+
+    low, high = -20.0, 70.0
+    if not error(low) > 0 > error(high):
+        return math.nan
+    return math.exp(np.asarray(brentq(error, low, high, xtol=1e-12)).item())
+
+
+@jax.jit
+def _integrated(s: Any, depth: Any, start: Any, level: Any) -> Path:
+    """Modes of one pathway (multipathway Eq. 17) until the error is a share `level` of that of silence."""
+
+    def velocity(_: Any, state: Any) -> Any:
+        q, p = state
         error = q ** (depth - 2) * (s - p * q ** (depth - 1)) / depth
-        return np.append(p * error, q * error)
+        return jnp.stack([p * error, q * error])
 
-    def done(_: float, state: np.ndarray) -> float:
-        q, p = state.reshape(2, -1)
-        return float(((s - p * q ** (depth - 1)) ** 2).sum() / (s**2).sum() - level)
+    def share(state: Any) -> Any:
+        q, p = state
+        return ((s - p * q ** (depth - 1)) ** 2).sum() / (s**2).sum()
 
-    done.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
-    start = np.repeat([first, last], len(s))
-    found = solve_ivp(velocity, (0, 1e30), start, "LSODA", events=done, rtol=1e-10, atol=1e-12)
-    return float(found.t[-1]) if found.status == 1 else math.nan
+    followed = Observed(share, lambda state, v: jax.jvp(share, (state,), (v,))[1])
+    return integrate(velocity, start, jnp.zeros(1), 1e30, 1e-10, 1e-12, observed=followed, stop=level)
 
 
 def power(x: Any, y: Any) -> Any:

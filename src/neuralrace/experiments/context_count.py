@@ -4,15 +4,17 @@ learn what is left over; pathways that learn together are faster, and their bloc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.contexts import SOURCE, factor
+from neuralrace.experiments.contexts import SOURCE, factor, pathway_maps
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 
@@ -50,8 +52,8 @@ def networks(seed: int, c: int, p: ContextCount) -> dict[str, Any]:
     size = np.linalg.norm(net.at(-1)["x->h1"], axis=1) * np.linalg.norm(net.at(-1)["h1->y"], axis=0)
     share = np.array([size[gates.sum(axis=0) == k].sum() for k in range(c + 1)]) / size.sum()
     return {
-        "epoch": net.steps, "relu": net.loss, "pathways": same.loss, "predicted": net.scale * solved.loss,
-        "distance": same.distance, "share": share,
+        "epoch": net.steps, "relu": net.loss, "pathways": same.loss,
+        "predicted": net.loss_scale * solved.loss, "distance": same.distance, "share": share,
     }  # fmt: skip
 
 
@@ -66,15 +68,16 @@ def theory(c: int, p: ContextCount) -> dict[str, Any]:
     s = np.linalg.svd(alone.syx(path), compute_uv=False)
     s = s[s > 1e-10 * s[0]]
     closed = np.stack([strengths(t, v, c, p) for v in s], axis=1)
-    run = nr.flow(alone, nr.init.decoupled(nr.reduce(alone, "pathwise"), p.strength), p.t1, t)
+    begin = nr.init.decoupled(nr.reduce(alone, "pathwise"), p.strength)
+    run = nr.flow(alone, begin, p.t1, t, record=recorded(alone), save_weights=False)
     both = nr.tasks.contexts(c, gating="shared", hidden=8 * c)
     block = nr.reduce(both, "block")
     start = nr.init.decoupled(nr.reduce(both, "pathwise"), p.strength)
-    together = nr.flow(both, start, p.t1, t)
+    together = nr.flow(both, start, p.t1, t, record=recorded(both), save_weights=False)
     solved = block.solve(weights=start, t1=p.t1, save=t)
     return {
-        "t": t, "closed": closed, "alone": _values(alone, run, path)[:, : len(s)],
-        "together": _values(both, together, both.graph.paths()[1])[:, : len(s)],
+        "t": t, "closed": closed, "alone": run.recorded["p0h1"][:, : len(s)],
+        "together": together.recorded["p1h1"][:, : len(s)],
         "joint loss": n * together.loss, "block loss": n * solved.loss,
         "closed loss": _closed_loss(x, y, left, patterns, t, p.strength**2, c),
     }  # fmt: skip
@@ -85,8 +88,14 @@ def strengths(t: np.ndarray, s: float, c: int, p: ContextCount) -> np.ndarray:
     return nr.exact.context_strength(t, s, (c - 1) / (8 * c), c, p.strength**2)
 
 
-def _values(task: nr.Task, run: nr.Trajectory, path: Any) -> np.ndarray:
-    return np.linalg.svd(run.weights[path[1]] @ run.weights[path[0]], compute_uv=False)
+def recorded(task: nr.Task) -> Callable[[nr.State], dict[str, Any]]:
+    """What to record: singular values of the map of each pathway, by its hidden node."""
+
+    def values(state: nr.State) -> dict[str, Any]:
+        maps = pathway_maps(task.graph, state.activity)
+        return {n: jnp.linalg.svd(m, compute_uv=False) for n, m in maps.items()}
+
+    return values
 
 
 def _closed_loss(x: Any, y: Any, left: Any, patterns: Any, t: Any, b0: float, c: int) -> np.ndarray:

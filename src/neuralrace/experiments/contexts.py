@@ -6,7 +6,9 @@ contexts later, and in the end most of them are open for part of the items only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,12 +60,13 @@ def losses(seed: int, p: Contexts) -> dict[str, Any]:
     gated = {}
     for kind in KINDS:
         task = p.pathways(kind)
-        gated[kind] = net.scale * net.beside(task, nr.init.gaussian(task.graph, std=p.std, seed=seed)).loss
+        start = nr.init.gaussian(task.graph, std=p.std, seed=seed)
+        gated[kind] = nr.relu.train_like(net, task, start).loss
     same = nr.relu.imitate(net, p.pathways("shared"))
     own, _ = nr.relu.as_gdln(net, -1)
     return {
         "epoch": net.steps, "relu": net.loss, **gated, "imitation": same.loss, "distance": same.distance,
-        "staged": staged(net), "own": net.scale * net.beside(own, net.at(0)).loss,
+        "staged": staged(net), "own": nr.relu.train_like(net, own, net.at(0)).loss,
         "narrow": p.train(max(1, p.hidden // 7), seed).loss,
         "mixed": nr.relu.mixed_share(net, np.repeat(np.arange(3), 8)),
     }  # fmt: skip
@@ -78,51 +81,49 @@ def staged(net: nr.relu.ReluNetwork) -> np.ndarray:
     """
     x, y, graph = net.X, net.Y, nr.Graph.chain(list(net.task.graph.nodes.values()))
     units = graph.nodes["h1"]
-    linear = net.beside(nr.Task(graph, x, y), net.at(0))
-    on, off, size = _signs(linear, x)
+    plain = nr.Task(graph, x, y)
+    linear = nr.relu.train_like(net, plain, net.at(0))
+    on, off, size = _signs(plain, linear, x)
     aligned = np.flatnonzero(((on | off) * size).sum(axis=1) >= 0.99 * size.sum(axis=1))
     if not len(aligned):
         raise nr.errors.InputError("std must be smaller: no time at which all units are open or closed")
     live = on[aligned[-1]]
     open_ = np.repeat(live[None], len(x), axis=0)
-    linear = net.beside(nr.Task(graph, x, y, gates={"h1": open_.astype(float)}), net.at(0))
-    on, _, size = _signs(linear, x)
+    pathway = nr.Task(graph, x, y, gates={"h1": open_.astype(float)})
+    linear = nr.relu.train_like(net, pathway, net.at(0))
+    on, _, size = _signs(plain, linear, x)
     first = np.flatnonzero((on * size * live).sum(axis=1) >= 0.99 * (size * live).sum(axis=1))[-1]
     left = round(net.steps[-1] - net.steps[first])
     if not left:
-        return net.scale * linear.loss
-    by_context = (linear.weights["x->h1"][-1] @ x.T).reshape(units, -1, 8).mean(axis=2) > 0
-    gates = np.repeat(by_context, 8, axis=1).T & open_
+        return linear.loss
+    end = {e: w[-1] for e, w in linear.weights.items()}
+    by_context = nr.activity(plain, end, "h1").reshape(-1, 8, units).mean(axis=1) > 0
+    gates = np.repeat(by_context, 8, axis=0) & open_
     task = nr.Task(graph, x, y, gates={"h1": gates.astype(float)})
     start = {e: w[first] for e, w in linear.weights.items()}
-    rest = nr.descend(task, start, net.scale * net.lr, left, net.t[: len(net.t) - first])
-    return net.scale * np.append(linear.loss[:first], rest.loss)
+    rest = nr.descend(task, start, net.loss_scale * net.lr, left, net.t[: len(net.t) - first])
+    return np.append(linear.loss[:first], net.loss_scale * rest.loss)
 
 
-def _signs(path: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _signs(task: nr.Task, path: nr.Trajectory, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which units are open on all samples, on none, and their size; each `(save, units)`."""
     w, v = path.weights["x->h1"], path.weights["h1->y"]
-    active = w @ x.T > 0
+    active = nr.activity(task, path.weights, "h1", x) > 0
     size = np.linalg.norm(w, axis=-1) * np.linalg.norm(v, axis=-2)
-    return active.all(axis=-1), ~active.any(axis=-1), size
+    return active.all(axis=1), ~active.any(axis=1), size
 
 
 def pictures(p: Contexts) -> dict[str, Any]:
     """Outputs, singular values and hidden representations of a ReLU network and of its imitation."""
     net = p.train(p.hidden, 0)
-    x, same = net.X, nr.relu.imitate(net, p.pathways("shared"))
+    same = nr.relu.imitate(net, p.pathways("shared"))
     task, path = same.task, same.trajectory
     at = [round(share * (len(net.t) - 1)) for share in SHOWN]
     every = np.arange(0, len(net.t), 8)
     hidden = {
-        "relu": np.maximum(net.weights["x->h1"][every] @ x.T, 0).swapaxes(1, 2),
+        "relu": nr.activity(net.task, {e: w[every] for e, w in net.weights.items()}, "h1"),
         "imitation": np.concatenate(
-            [
-                np.broadcast_to(task.samples.gates.get(h, 1.0), len(x))[:, None]
-                * (task.samples.inputs[source] @ path.weights[edge][every].swapaxes(1, 2))
-                for edge, (source, h) in task.graph.edges.items()
-                if h in task.graph.hidden
-            ],
+            [nr.activity(task, {e: w[every] for e, w in path.weights.items()}, h) for h in task.graph.hidden],
             axis=2,
         ),
     }
@@ -132,7 +133,7 @@ def pictures(p: Contexts) -> dict[str, Any]:
     return {
         "epoch": net.steps, "targets": net.Y, "at": net.steps[at], "every": net.steps[every],
         "relu outputs": np.stack([net.predict(i) for i in at]), "imitation outputs": outputs,
-        "values": singular_values(task, path.weights), "theory": singular_values(task, solved.weights()),
+        "values": singular_values(task, path.weights), "theory": singular_values(task, solved.weights),
         "theory loss": solved.loss, "flow": nr.flow(task, start, net.t[-1], net.t).loss,
         "scaled": np.stack([scaled(h) for h in hidden.values()]),
         "similar": np.array(
@@ -141,10 +142,20 @@ def pictures(p: Contexts) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def pathway_maps(graph: nr.Graph, activity: Callable[..., Any]) -> dict[str, Any]:
+    """The map `(..., out, in)` of each pathway of one hidden node, by that node: all others are closed."""
+    found = {}
+    for first, _ in graph.paths():
+        source, node = graph.edges[first]
+        closed = {n: 0.0 for n in graph.hidden if n != node}
+        found[node] = activity("y", {source: np.eye(graph.nodes[source])}, closed).swapaxes(-1, -2)
+    return found
+
+
 def singular_values(task: nr.Task, weights: Any) -> np.ndarray:
-    """Those of the product of each pathway, `(pathways, save, 10)`."""
-    products = [weights[last] @ weights[first] for first, last in task.graph.paths()]
-    values = [np.linalg.svd(m, compute_uv=False)[:, :10] for m in products]
+    """Those of the map of each pathway, `(pathways, save, 10)`."""
+    maps = pathway_maps(task.graph, partial(nr.activity, task, weights))
+    values = [np.linalg.svd(m, compute_uv=False)[:, :10] for m in maps.values()]
     return np.stack([np.pad(v, ((0, 0), (0, 10 - v.shape[1]))) for v in values])
 
 

@@ -5,7 +5,9 @@ the data of its own context alone."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -38,14 +40,19 @@ def train(p: Contextual, kind: str) -> dict[str, np.ndarray]:
     if kind == "sampled":
         starts = [{n: w[k : k + 1] for n, w in weights.items()} for k in range(p.seeds)]
         data = [nr.tasks.contextual_classification(p.samples, k, p.hidden) for k in range(p.seeds)]
-        flows = [nr.flow(task, w, p.t1) for task, w in zip(data, starts, strict=True)]
     else:
-        flows = [nr.flow(population(graph), weights, p.t1)]
-    maps = [
-        np.concatenate([f.weights[f"p{k}h1->y"] @ f.weights[f"x->p{k}h1"] for k in range(paths)], axis=-2)
-        for f in flows
+        starts, data = [weights], [population(graph)]
+
+    def recorded(state: nr.State) -> dict[str, Any]:
+        closed = [{n: 0.0 for n in graph.hidden if n != open_} for open_ in graph.hidden]
+        return {"map": jnp.concatenate([state.activity("y", np.eye(2), g) for g in closed], axis=1).T}
+
+    flows = [
+        nr.flow(task, w, p.t1, 200, record=recorded, save_weights=False)
+        for task, w in zip(data, starts, strict=True)
     ]
-    return {"t": flows[0].t, "loss": np.concatenate([f.loss for f in flows]), "map": np.concatenate(maps)}
+    maps = np.concatenate([f.recorded["map"] for f in flows])
+    return {"t": flows[0].t, "loss": np.concatenate([f.loss for f in flows]), "map": maps}
 
 
 def population(graph: nr.Graph) -> nr.Task:

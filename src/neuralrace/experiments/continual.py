@@ -88,11 +88,13 @@ def sequence(seed: int, p: Continual) -> dict[str, Any]:
     starts = [p.start(lam, seed) for lam in p.lams]
     exact = np.stack([np.matmul(*nr.exact.continual(t, *w, syx)[::-1]) for w in starts])
     w = {e: np.stack(v) for e, v in zip(p.graph.edges, zip(*starts, strict=True), strict=True)}
-    white, maps = np.sqrt(p.size) * np.eye(p.size), []
+    unit, maps = np.eye(p.size), []
+    white = np.sqrt(p.size) * unit
     for target in syx:
-        run = nr.flow(nr.Task(p.graph, white, white @ target.T), w, save=t, rtol=1e-11, atol=1e-13)
+        task, fine = nr.Task(p.graph, white, white @ target.T), nr.Adaptive(1e-11, 1e-13)
+        run = nr.flow(task, w, save=t, method=fine, record=lambda s: {"map": s.activity("y", unit).T})
         w = {e: v[:, -1] for e, v in run.weights.items()}
-        maps.append(run.weights["h1->y"] @ run.weights["x->h1"])
+        maps.append(run.recorded["map"])
     w1, w2 = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
     v1, v2 = nr.exact.balanced([p.duration], w1, w2, syx[0])
     v1, v2 = nr.exact.balanced(LONG, v1[0], v2[0], syx[1])

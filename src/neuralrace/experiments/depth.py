@@ -86,26 +86,31 @@ def train_relu(p: Depth) -> dict[str, Any]:
 
 def train_shallow(p: Depth) -> dict[str, Any]:
     """Networks with one hidden layer, as published in section 5."""
-    return _relu(p, [p.shallow], 7e-6, 8000, lambda w: {})
+    return _relu(p, [p.shallow], 7e-6, 8000, None)
 
 
 def _relu(p: Depth, hidden: list[int], std: float, epochs: int, record: Any) -> dict[str, Any]:
-    net = nr.relu.train(
-        *data(), hidden, std, p.lr, epochs, p.save, range(p.seeds), save_weights=False, record=record,
-        dtype=np.dtype(p.dtype),
-    )  # fmt: skip
-    return {"epoch": net.steps, "loss": net.loss, **net.trajectory.recorded}
+    x, y = data()
+    names = [f"h{k + 1}" for k in range(len(hidden))]
+    graph = nr.Graph.chain([x.shape[1], *hidden, y.shape[1]], activations=dict.fromkeys(names, "relu"))
+    return _descended(p, nr.Task(graph, x, y), std, epochs, record)
 
 
-def relu_state(w: dict[str, Any]) -> dict[str, Any]:
+def _descended(p: Depth, task: nr.Task, std: float, epochs: int, record: Any) -> dict[str, Any]:
+    """Networks from small random weights, on the loss summed over samples."""
+    weights, n = nr.init.gaussian(task.graph, std, range(p.seeds)), len(data()[0])
+    run = nr.descend(
+        task, weights, p.lr * n, epochs, p.save, save_weights=False, record=record, dtype=np.dtype(p.dtype)
+    )
+    return {"epoch": run.t / (p.lr * n), "loss": n * run.loss, **run.recorded}
+
+
+def relu_state(state: nr.State) -> dict[str, Any]:
     """Gates of both layers, each unit counted by its size: norm of its weights in times norm out."""
-    w1, w2, w3 = (w[e] for e in ("x->h1", "h1->h2", "h2->y"))
-    x = data()[0].astype(w1.dtype)
-    a1 = x @ w1.T
-    g1 = a1 > 0
-    a2 = (a1 * g1) @ w2.T
-    g2 = a2 > 0
-    y = (a2 * g2) @ w3.T
+    w1, w2, w3 = (state.weights[e] for e in ("x->h1", "h1->h2", "h2->y"))
+    h1, y = state.activity("h1"), state.activity("y")
+    g1, g2 = h1 > 0, state.activity("h2") > 0
+    cut = data()[0].astype(w1.dtype) @ w1.T - h1  # what the first layer rectifies away
     first, second = _share(w1, w2), _share(w2, w3)
     by_context = g2.reshape(CONTEXTS, -1, len(w2)).mean(axis=1)
     pattern = (2 ** np.arange(CONTEXTS)) @ (by_context > 0.5)
@@ -115,7 +120,7 @@ def relu_state(w: dict[str, Any]) -> dict[str, Any]:
         "far": _far(y),
         "open": g1.mean(axis=0) @ first,
         "always": g1.all(axis=0) @ first,
-        "nonlinear": _size(y - ((a1 @ w2.T) * g2) @ w3.T),  # if the first layer did not rectify
+        "nonlinear": _size(((cut @ w2.T) * g2) @ w3.T),  # with the gates that layer 2 has
         "majority": second @ kinds,
         "pure": second @ (kinds & pure[:, None]),
     }
@@ -123,13 +128,7 @@ def relu_state(w: dict[str, Any]) -> dict[str, Any]:
 
 def train_gated(p: Depth) -> dict[str, Any]:
     """The gated linear network."""
-    task = gated(p.hidden)
-    weights = nr.init.gaussian(task.graph, p.std, range(p.seeds))
-    n, dtype = len(data()[0]), np.dtype(p.dtype)
-    run = nr.descend(
-        task, weights, p.lr * n, p.epochs, p.save, save_weights=False, record=gated_state, dtype=dtype
-    )
-    return {"epoch": run.t / (p.lr * n), "loss": n * run.loss, **run.recorded}
+    return _descended(p, gated(p.hidden), p.std, p.epochs, gated_state)
 
 
 def gated(hidden: int) -> nr.Task:
@@ -140,12 +139,15 @@ def gated(hidden: int) -> nr.Task:
     return nr.Task(nr.Graph(nodes, edges), x, y, dict(zip(_names(), GATES, strict=True)))
 
 
-def gated_state(w: dict[str, Any]) -> dict[str, Any]:
+def gated_state(state: nr.State) -> dict[str, Any]:
     """Size of what each pathway says, and how far its map is along the first mode of its own data."""
     x, y = data()
-    maps = jnp.stack([w[f"{n}->y"] @ w[f"h1->{n}"] @ w["x->h1"] for n in _names()])
-    seen = (GATES[:, :, None] * x).astype(maps.dtype)
-    said = seen @ jnp.swapaxes(maps, 1, 2)
+    alone = [{other: 0.0 for other in _names() if other != n} for n in _names()]
+    shown = np.eye(x.shape[1])
+    maps = jnp.stack([state.activity("y", shown, off).T for off in alone])
+    said = jnp.stack(
+        [state.activity("y", x, off | {n: g}) for n, off, g in zip(_names(), alone, GATES, strict=True)]
+    )
     u, _, v = np.linalg.svd(y.T @ (GATES[:, :, None] * x), full_matrices=False)
     along = jnp.einsum("poi,po,pi->p", maps, *(m.astype(maps.dtype) for m in (u[:, :, 0], v[:, 0])))
     return {

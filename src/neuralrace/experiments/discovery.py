@@ -46,10 +46,10 @@ def find(seed: int, p: Discovery, kind: str) -> dict[str, Any]:
     x, y = nr.tasks.contexts(3, STRUCTURES[kind]).arrays
     starts = range(p.runs * seed, p.runs * (seed + 1))
     net = nr.relu.train(x, y, [p.hidden], p.std, p.lr, p.steps, p.save, starts)
-    found = nr.relu.discover(net=net, most=p.most, seed=seed)
+    found = nr.relu.discover(net=net, max_clusters=p.most, seed=seed)
     elbow = np.full(p.most, np.nan)  # it stops where more clusters are no better
     elbow[: len(found.elbow)] = list(found.elbow.values())
-    runs = [net.run(k) for k in range(p.runs)]
+    runs = [net[k] for k in range(p.runs)]
     return {
         "k": found.k,
         "answer": np.array_equal(found.patterns, ANSWER),

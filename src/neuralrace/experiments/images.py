@@ -86,7 +86,7 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, n
     if kind == "squared":
         least = sum(c.irreducible_loss for c in task.moment_contexts)  # of any linear maps, one per route
         goal = least + 0.05 * (0.5 - least)  # the loss of silence is 1/2
-        run = nr.flow(task, starts, 1e9, save=2, rtol=1e-4, atol=1e-6, stop_loss=goal, max_steps=5000)
+        run = nr.flow(task, starts, 1e9, save=2, method=nr.Adaptive(1e-4, 1e-6, 5000), stop_loss=goal)
     else:
         steps = epochs * (task.sample_contexts[0].rows // p.batch_size)
         run = nr.descend(
@@ -101,7 +101,7 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, n
         "trained": on,
         "untrained": off.mean(axis=1) if off.size else np.full(p.seeds, np.nan),
         "loss": run.loss[:, -1],
-        "failed": np.array([not o.startswith(("finished", "reached")) for o in run.outcomes]),
+        "failed": np.array([s not in (nr.Status.FINISHED, nr.Status.REACHED_LOSS) for s in run.statuses]),
     }
 
 

@@ -18,7 +18,7 @@ import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
-from neuralrace.experiments.routing import TARGETS
+from neuralrace.experiments.routing import TARGETS, each_item
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing, plateau_share
 
@@ -69,10 +69,10 @@ def train(scale: float, p: Initialisation) -> dict[str, Any]:
     save = np.concatenate([[0.0], np.geomspace(1e-6 * p.t1, p.t1, 240)])
     run = nr.flow(task, start, p.t1, save, stop_loss=p.stop * SILENCE)
     end = {e: w[:, -1] for e, w in run.weights.items()}
-    inputs, outputs = (np.stack([w for e, w in end.items() if layer in e], 1) for layer in ("->h1", "->y"))
-    shown = np.swapaxes(inputs, -1, -2).reshape(p.seeds, -1, p.hidden)  # each item on each domain
+    every = each_item(p.domains)
+    shown = nr.activity(task, end, "h1", every)
     shown /= np.linalg.norm(shown, axis=-1, keepdims=True)
-    answers = np.einsum("sjfh,shg,siga->siajf", outputs, end["h1->h2"], inputs)
+    answers = [nr.activity(task, end, y, every) for y in task.graph.outputs]
     loss = np.pad(run.loss, ((0, 0), (0, len(save) - len(run.t))), mode="edge") / SILENCE
     return {
         "t": save,
@@ -81,7 +81,7 @@ def train(scale: float, p: Initialisation) -> dict[str, Any]:
         "trained": nr.loss(task, end) / SILENCE,
         "untrained": nr.loss(untrained, end) / SILENCE,
         "cosine": shown @ np.swapaxes(shown, -1, -2),
-        "answers": answers.reshape(p.seeds, p.domains * ITEMS, -1),
+        "answers": np.concatenate(answers, axis=-1),
         **signs(p, task, run),
     }
 
@@ -97,7 +97,7 @@ def signs(p: Initialisation, task: nr.Task, run: nr.Trajectory) -> dict[str, Any
         kernels = nr.tangent_kernel(task, w)
         norm = np.linalg.norm(kernels, axis=(1, 2))
         turn = 1 - np.einsum("tij,ij->t", kernels, kernels[0]) / (norm * norm[0])
-        misfit = r.misfit({e: v - v[0] for e, v in w.items()})
+        misfit = r.off_manifold_fraction({e: v - v[0] for e, v in w.items()})
         found.append(np.stack([run.t[at] / done[k], turn, norm / norm[0], misfit]))
     return dict(zip(("progress", "turn", "growth", "misfit"), np.stack(found, axis=1), strict=True))
 

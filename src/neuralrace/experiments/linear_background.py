@@ -53,20 +53,27 @@ def compute(p: LinearBackground, parts: Parts) -> Results:
     return {"random": parts("random", train, p), "aligned": parts("aligned", aligned, p)}
 
 
+def recorded(state: nr.State) -> dict[str, Any]:
+    """What of each mode is said to each mode's inputs, `(4, 4)`."""
+    return {"modes": (state.activity("y", V.T) @ U).T}
+
+
 def train(p: LinearBackground) -> dict[str, Any]:
     """Networks from small random weights and what is predicted from these: modes `(seeds, save, 4, 4)`."""
     task = nr.tasks.hierarchy(3, hidden=p.hidden)
     start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
-    run = nr.flow(task, start, p.t1, p.save, rtol=1e-9, atol=1e-12)
-    w1, w2 = run.weights.values()
+    run = nr.flow(
+        task, start, p.t1, p.save, method=nr.Adaptive(1e-9, 1e-12), record=recorded, save_weights=False
+    )
+    w1, w2 = start.values()
     # What grows of a mode is the mean of its weights in both layers; the rest decays (theory section 9).
-    grows = (w1[:, 0] @ V + np.swapaxes(w2[:, 0], -1, -2) @ U) / 2
+    grows = (w1 @ V + np.swapaxes(w2, -1, -2) @ U) / 2
     root = VARIANCE**0.5  # turns inputs white
     layers = [nr.exact.balanced(run.t, root * z, root * z.T, np.diag(S)) for z in grows]
     return {
         "t": run.t,
         "loss": run.loss,
-        "modes": U.T @ w2 @ w1 @ V,
+        "modes": run.recorded["modes"],
         "a0": (grows**2).sum(axis=-2),
         "together": np.stack([b2 @ b1 for b1, b2 in layers]) / VARIANCE,
     }
@@ -81,9 +88,9 @@ def aligned(p: LinearBackground) -> dict[str, Any]:
     times, gap = [], 0.0
     for scale in (1, 2):
         variance = VARIANCE * scale**2
-        run = nr.flow(nr.Task(task.graph, scale * x, y / scale), start, p.t1, p.save, rtol=1e-11, atol=1e-14)
-        w1, w2 = run.weights.values()
-        modes = np.einsum("tii->ti", U.T @ w2 @ w1 @ V)
+        scaled, fine = nr.Task(task.graph, scale * x, y / scale), nr.Adaptive(1e-11, 1e-14)
+        run = nr.flow(scaled, start, p.t1, p.save, method=fine, record=recorded, save_weights=False)
+        modes = np.einsum("tii->ti", run.recorded["modes"])
         gap = max(gap, np.abs(modes - predicted(run.t, np.array(p.strength**2), variance)).max())
         times.append([half_time(run.t, m, final) for m, final in zip(modes.T, S / variance, strict=True)])
     return {"gap": gap, "times": times}

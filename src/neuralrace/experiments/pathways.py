@@ -5,7 +5,9 @@ concentrate on one pathway; the wider, the less. What each carries is predicted 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +18,6 @@ from scipy.stats import mannwhitneyu, spearmanr
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
@@ -32,7 +33,7 @@ GROUPS = {"mode 1": [0], "mode 2": [1], "modes 3-4": [2, 3], "modes 5-8": [4, 5,
 COLOURS = dict(zip(GROUPS, (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK), strict=True))
 BENT = ("relu", "tanh")
 PREDICTIONS = {"Eq. 17": plot.RED, "modes": plot.ORANGE, "signals": plot.BLUE}
-RTOL = 1e-6
+METHOD = nr.Adaptive(rtol=1e-6)
 WIDE = 64  # from here on small spaces save time
 AT_ONCE = 12e7  # as many weights at a time, so that they fit
 
@@ -81,23 +82,24 @@ class Pathways(Parameters):
 
 @dataclass(frozen=True)
 class Contributions:
-    """K_a `(pathways, 8, 8)` of weights: `map` is the product of their matrices, `out` the pathway's output
-    for the unit vectors, which differs where units are not linear. Equal ones share a compilation."""
+    """K_a `(pathways, 8, 8)` to record: `out` is the pathway's output for the unit vectors, `map` the same as
+    if its units were linear. Equal ones share a compilation."""
 
     graph: nr.Graph
-    activation: str = "linear"
 
-    def __call__(self, w: Any) -> dict[str, Any]:
-        through = {"map": ACTIVATIONS["linear"]}
-        if self.activation in BENT:
-            through["out"] = ACTIVATIONS[self.activation]
-        return {n: jnp.stack([self.one(w, p, f) for p in self.graph.paths()], -3) for n, f in through.items()}
+    def __call__(self, state: nr.State) -> dict[str, Any]:
+        if self.graph.is_linear:
+            return {"map": self.through(state.activity)}
+        linear = nr.tasks.hierarchy(4, graph=nr.Graph(self.graph.nodes, self.graph.edges))
+        plain = partial(nr.activity, linear, state.weights)
+        return {"map": self.through(plain), "out": self.through(state.activity)}
 
-    def one(self, w: Any, path: tuple[str, ...], f: Any) -> Any:
-        h = w[path[0]]
-        for e in path[1:]:
-            h = w[e] @ f(h)
-        return U.T @ h @ V
+    def through(self, activity: Callable[..., Any]) -> Any:
+        """What each pathway says to the unit vectors, the others being closed."""
+        doors = [self.graph.edges[path[0]][1] for path in self.graph.paths()]
+        closed = [{other: 0.0 for other in doors if other != door} for door in doors]
+        said = [activity("y", np.eye(len(V)), gates) for gates in closed]
+        return jnp.stack([U.T @ jnp.swapaxes(y, -1, -2) @ V for y in said], -3)
 
 
 def network(depths: Any, width: int, activation: str = "linear") -> nr.Task:
@@ -153,13 +155,12 @@ def linear(
         w = {n: v[k : k + few] for n, v in every.items()}
         keep: dict[str, Any] = {"save_weights": False, "record": Contributions(task.graph)}
         if p.method == "flow":
-            run = nr.flow(task, w, t1, ts, width_error=p.error if wide else None, rtol=RTOL, **keep)
+            run = nr.flow(task, w, t1, ts, method=nr.LowRank(p.error) if wide else METHOD, **keep)
         else:
             run = nr.descend(task, w, p.epoch, round(t1 / p.epoch), ts, **keep)
             ts = run.t
         kept = {"K": run.recorded["map"], "loss": run.loss}
-        estimate = run.settings.get("width_error_estimate") or 0.0
-        found.append({**kept, "error": np.broadcast_to(estimate, len(run.loss))})
+        found.append({**kept, "error": run.stats.get("error", np.zeros(len(run.loss)))})
         if predicted:
             found[-1].update(predict(task, w, std, ts))
     return {"t": ts, **{n: np.concatenate([f[n] for f in found]) for n in found[0]}}
@@ -176,10 +177,10 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     small = task.on(g.resized({n: q.shape[-1] for n, q in frames.items()})) if frames else task
     b = shrink(g, w, frames)
     record = Contributions(small.graph)
-    blocks = nr.flow(small, b, ts[-1], ts, save_weights=False, record=record, rtol=RTOL).recorded["map"]
+    blocks = nr.flow(small, b, ts[-1], ts, save_weights=False, record=record, method=METHOD).recorded["map"]
 
     reduced = nr.reduce(small, "shared")
-    solved = reduced.solve(t1=ts[-1], save=ts, weights=b, rtol=RTOL)
+    solved = reduced.solve(t1=ts[-1], save=ts, weights=b, method=nr.Adaptive(1e-6, 1e-11))
     right = np.abs(reduced.family.right[g.paths()[0][0]].T @ V[:, :2]).argmax(axis=0)
     modes = np.stack([np.prod([np.asarray(solved.b[e]) for e in p], axis=0) for p in g.paths()], axis=-2)
 
@@ -199,9 +200,9 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
 def initial_growth(task: nr.Task, w: dict[str, np.ndarray], sigma: float) -> tuple[np.ndarray, np.ndarray]:
     """K of modes 1-2 and its rate of growth over that of Eq. 17 with p = 0, each `(seeds, pathways, 2)`."""
     depths = np.array([len(p) for p in task.graph.paths()])
-    slope, record = nr.gradient(task, w), Contributions(task.graph)
+    slope, through = nr.gradient(task, w), Contributions(task.graph).through
     with jax.enable_x64(True):
-        along = jax.jit(lambda w, v: jax.jvp(lambda w: record(w)["map"], (w,), (v,)))
+        along = jax.jit(lambda w, v: jax.jvp(lambda w: through(partial(nr.activity, task, w)), (w,), (v,)))
         start, grow = along(w, {n: -v for n, v in slope.items()})
     start, grow = (_diagonal(np.asarray(v))[..., :2] for v in (start, grow))
     return start, grow * len(Y) / (sigma ** (2 * depths[:, None] - 2) * S[:2])
@@ -214,7 +215,7 @@ def train(item: str, p: Pathways, t1: dict[int, float]) -> dict[str, Any]:
     w = draw(task, p.scaled(p.bent_width), p.bent_seeds, depth)
     run = nr.descend(
         task, w, p.epoch, round(t1[depth] / p.epoch), times(t1[depth]), save_weights=False,
-        record=Contributions(task.graph, activation),
+        record=Contributions(task.graph),
     )  # fmt: skip
     return {"t": run.t, "loss": run.loss, **run.recorded}
 

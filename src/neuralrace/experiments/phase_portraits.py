@@ -82,7 +82,9 @@ def portrait(depth: int, p: PhasePortraits) -> dict[str, Any]:
         for e in task.graph.edges
         if f"p{a}h" in e
     }
-    run = nr.flow(task, weights, save=np.append(0, np.geomspace(1e-4, p.t1, 120)), rtol=1e-11, atol=1e-13)
+    run = nr.flow(
+        task, weights, save=np.append(0, np.geomspace(1e-4, p.t1, 120)), method=nr.Adaptive(1e-11, 1e-13)
+    )
     first = np.stack([run.weights[f"x->p{a}h1"][..., 0, 0] for a in (0, 1)])
     last = np.stack([run.weights[f"p{a}h{depth - 1}->y"][..., 0, 0] for a in (0, 1)])
     kept = nr.exact.pathway_invariant(last, depth)
@@ -111,7 +113,7 @@ def mixed(case: int, p: PhasePortraits) -> dict[str, Any]:
                 strength = p0[a] if k == depth - 1 else np.hypot(1, p0[a])
                 weights[f"{nodes[k]}->{nodes[k + 1]}"] = sigma * (frames[k + 1] * strength) @ frames[k].T
             ends.append((f"{nodes[-2]}->y", frames[-2]))
-        run = nr.flow(task, weights, save=t, rtol=1e-12, atol=1e-14)
+        run = nr.flow(task, weights, save=t, method=nr.Adaptive(1e-12, 1e-14))
         kept = nr.conserved(task, run.weights).values()
         last = np.stack([np.diagonal(u.T @ run.weights[e] @ r, axis1=1, axis2=2) for e, r in ends]) / sigma
         first = [np.linalg.norm(run.weights[f"x->p{a}h1"] @ v, axis=1) / sigma for a in range(len(depths))]

@@ -99,10 +99,8 @@ def compute(p: RelativeScale, parts: Parts) -> Results:
 
 
 @cache
-def addition(p: RelativeScale) -> tuple[nr.Task, Any, Any]:
-    """The sums that are shown, how to tell what is known of the shown and of the others, the optimizer."""
-    import optax
-
+def addition(p: RelativeScale) -> tuple[nr.Task, Any]:
+    """The sums that are shown, and how to tell what is known of the shown and of the others."""
     n, m = p.modulus, p.modulus**2
     a, b = np.divmod(np.arange(m), n)
     x, y = np.concatenate([np.eye(n)[a], np.eye(n)[b]], axis=1), np.eye(n)[(a + b) % n]
@@ -110,24 +108,22 @@ def addition(p: RelativeScale) -> tuple[nr.Task, Any, Any]:
     parts = {"trained": order[: int(p.share * m)], "others": order[int(p.share * m) :]}
     graph = nr.Graph.chain([2 * n, p.hidden, n], activations={"h1": "relu"})
 
-    def known(w: dict[str, Any]) -> dict[str, Any]:
-        outputs = jnp.maximum(x @ w["x->h1"].T, 0) @ w["h1->y"].T
-        right = outputs.argmax(axis=1) == y.argmax(axis=1)
+    def known(state: nr.State) -> dict[str, Any]:
+        right = state.activity("y", x).argmax(axis=1) == y.argmax(axis=1)
         return {name: right[rows].mean() for name, rows in parts.items()}
 
     shown = parts["trained"]
-    optimizer = optax.chain(optax.add_decayed_weights(p.decay), optax.sgd(p.lr, momentum=0.9))
-    return nr.Task(graph, x[shown], y[shown]), known, optimizer
+    return nr.Task(graph, x[shown], y[shown]), known
 
 
 def grokking(ratio: float, way: str, p: RelativeScale) -> dict[str, Any]:
     """Share of correct sums over steps, of those that were shown and of the others."""
-    task, known, optimizer = addition(p)
+    task, known = addition(p)
     w = nr.init.xavier(task.graph, p.gain, seed=range(p.seeds))
     w["x->h1"], w["h1->y"] = p.scaled(w["x->h1"], w["h1->y"], ratio, way)
     run = nr.descend(
         task, w, p.lr, p.steps, min(p.steps, 400) + 1,
-        optimizer=optimizer, record=known, save_weights=False, dtype=np.float32,
+        momentum=0.9, weight_decay=p.decay, record=known, save_weights=False, dtype=np.float32,
     )  # fmt: skip
     step = run.t / p.lr
     reach = lambda name, level: [crossing(step, -v, -level) for v in run.recorded[name]]  # noqa: E731
@@ -149,6 +145,7 @@ def convolution(ratio: float, way: str, p: RelativeScale) -> dict[str, Any]:
 
 
 def _outputs(w: Any, x: Any) -> Any:
+    # A convolution is no edge of a graph, so this network has a forward pass and a descent of its own.
     images = x.reshape(-1, 1, 8, 8)
     h = jax.nn.relu(jax.lax.conv_general_dilated(images, w[0][:, None], (1, 1), "VALID"))
     return h.reshape(len(x), -1) @ w[1]

@@ -89,16 +89,14 @@ def compute(p: Saddles, parts: Parts) -> Results:
     }
 
 
-def end_to_end(weights: dict[str, Any]) -> Any:
-    """The map `(..., out, in)` of a chain."""
-    first, *rest = weights.values()
-    for w in rest:
-        first = w @ first
-    return first
+def recorded(state: nr.State) -> dict[str, Any]:
+    """The map `(out, in)` from inputs to outputs."""
+    return {"map": state.activity("y", np.eye(2)).T}
 
 
-def recorded(weights: dict[str, Any]) -> dict[str, Any]:
-    return {"map": end_to_end(weights)}
+def end_to_end(task: nr.Task, weights: dict[str, Any]) -> np.ndarray:
+    """The same of many weights, `(n, out, in)`."""
+    return np.swapaxes(nr.activity(task, weights, "y", np.eye(2)), -1, -2)
 
 
 def nearest(maps: np.ndarray, p: Saddles) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +116,7 @@ def points(depth: int, p: Saddles) -> dict[str, Any]:
         task, {e: np.concatenate([w[e] for w in drawn]) for e in task.graph.shapes}
     )
     negative, flat = landscape.index(task, found.weights)
-    which, off = nearest(end_to_end(found.weights), p)
+    which, off = nearest(end_to_end(task, found.weights), p)
     return {
         "which": which, "off": off, "norm": found.norm, "negative": negative, "flat": flat,
         "loss": nr.loss(task, found.weights), "starts": share * len(p.spreads),
@@ -131,7 +129,7 @@ def paths(depth: int, std: float, p: Saddles) -> dict[str, Any]:
     start = nr.init.gaussian(task.graph, std, seed=range(p.seeds))
     # The time to leave the origin: log(1/std)/s in two layers, about 1/(s std) in three.
     wait = {1: 0.0, 2: np.log(1 / std), 3: 2 / std}[depth] / p.strengths[1]
-    run = nr.flow(task, start, wait + p.t1, save=1001, rtol=1e-10, atol=1e-12, record=recorded)
+    run = nr.flow(task, start, wait + p.t1, save=1001, method=nr.Adaptive(1e-10, 1e-12), record=recorded)
     maps = run.recorded["map"]
     return {"t": run.t, "loss": run.loss, "map": maps, **halves(run.t, maps, p.strengths)} | (
         visits(task, run, p) if depth == 2 else {}
@@ -150,7 +148,7 @@ def visits(task: nr.Task, run: nr.Trajectory, p: Saddles) -> dict[str, Any]:
     found = landscape.fixed_points(task, starts)
     ends = task.graph.flatten(found.weights)
     far = np.linalg.norm(ends - task.graph.flatten(starts)[found.start], axis=-1)
-    which, _ = nearest(end_to_end(found.weights), p)
+    which, _ = nearest(end_to_end(task, found.weights), p)
     when, distance = (np.full((p.seeds, 4), np.nan) for _ in range(2))
     for k, start in enumerate(found.start):
         at = seed[start], which[k]
@@ -185,7 +183,9 @@ def order(ratio: float, p: Saddles) -> dict[str, Any]:
     overlap = (growing[..., 0] * taken[..., 1]).sum(axis=1), (growing[..., 1] * taken[..., 0]).sum(axis=1)
     free = growing - np.stack(overlap, axis=-1)[:, None] * taken[..., ::-1]
     expected = np.where(expected > expected[:, ::-1], time(free), expected)
-    run = nr.flow(task, w, (np.log(1 / p.std) + 4) / s[1], save=1001, rtol=1e-10, atol=1e-12, record=recorded)
+    run = nr.flow(
+        task, w, (np.log(1 / p.std) + 4) / s[1], save=1001, method=nr.Adaptive(1e-10, 1e-12), record=recorded
+    )
     return {**halves(run.t, run.recorded["map"], s), "expected": expected}
 
 

@@ -7,12 +7,13 @@ all K."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
@@ -84,24 +85,37 @@ def shared(group: int, p: Sharing) -> dict[str, Any]:
         for hidden in (False, True)
     ]
 
-    def theory(b0: Any) -> tuple[Any, Any]:
+    def theory(t: np.ndarray, b0: Any) -> tuple[Any, Any]:
         b1, b2 = nr.exact.sharing(t[:, None], s, d, p.domains, group**2, b0)
         return (b1, b2), 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1)
 
-    b, loss = theory(p.scale)
+    def time(b0: Any) -> float:
+        return first_time(lambda t: theory(t, b0)[1], t, LEVEL * SILENCE)
+
+    b, _ = theory(t, p.scale)
     starts = {e: np.concatenate([w[None], start[e]]) for e, w in nr.init.decoupled(r, p.scale).items()}
-    run = nr.flow(task, starts, save=t / clock, rtol=1e-10, atol=1e-12)
+    run = nr.flow(task, starts, save=t / clock, method=nr.Adaptive(1e-10, 1e-12))
+    learned = clock * nr.learning_time(run, LEVEL * SILENCE)
     values = np.stack([run.singular_values(e)[..., :ITEMS] for e in ("x0->h1", "h1->h2")])
     return {
         "t": t,
         "theory": b,
-        "theory_loss": loss,
+        "theory_time": time(p.scale),
         "exact": values[:, 0],
-        "exact_loss": run.loss[0],
+        "exact_time": learned[0],
         "random": values[:, 1:],
-        "random_loss": run.loss[1:],
-        "grown_loss": theory([b[:, None] for b in b0])[1],
+        "random_time": learned[1:],
+        "grown_time": [time([b[k] for b in b0]) for k in range(p.seeds)],
     }
+
+
+def first_time(loss: Callable[[np.ndarray], np.ndarray], t: np.ndarray, level: float) -> float:
+    """When `loss(t)` `(times,)` first is at a level, solved for between the times t; nan if never."""
+    below = np.flatnonzero(loss(t) <= level)
+    if not len(below) or not below[0]:
+        return float(t[0]) if len(below) else np.nan
+    ends = t[below[0] - 1 : below[0] + 1]
+    return np.asarray(brentq(lambda v: loss(np.array([v]))[0] - level, *ends)).item()
 
 
 def trained(count: int, p: Sharing) -> dict[str, Any]:
@@ -144,9 +158,12 @@ def half_time(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, A
 
     wide = np.append(0, np.geomspace(1e-2, 1e6, 2000))
     t = np.linspace(0, 1.5 * crossing(wide, balanced(wide), s**2 / 8), 1001)
-    theory = balanced(t) if len(set(b)) == 1 else r.solve(b0=b0, save=t).loss
-    network = nr.flow(task, r.lift(b0), save=t, save_weights=False, rtol=1e-10, atol=1e-12)
-    found = {"theory": crossing(t, theory, s**2 / 8), "network": nr.learning_time(network, s**2 / 8)}
+    network = nr.flow(task, r.lift(b0), save=t, save_weights=False, method=nr.Adaptive(1e-10, 1e-12))
+    if len(set(b)) == 1:
+        theory = first_time(balanced, t, s**2 / 8)
+    else:
+        theory = nr.learning_time(r.solve(b0=b0, save=t), s**2 / 8)
+    found = {"theory": theory, "network": nr.learning_time(network, s**2 / 8)}
     if random:
         std = float(2 * np.prod(b) / p.hidden) ** 0.5
         runs = nr.flow(
@@ -154,13 +171,6 @@ def half_time(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, A
         )
         found["random"] = nr.learning_time(runs, s**2 / 8)
     return found
-
-
-def times(r: Results, kind: str) -> np.ndarray:
-    """Learning time for each P."""
-    shared = r["shared"]
-    curves = [SimpleNamespace(t=t, loss=v) for t, v in zip(shared["t"], shared[kind], strict=True)]
-    return np.stack([nr.learning_time(c, LEVEL * SILENCE) for c in curves])
 
 
 def threshold(p: Sharing, untrained: np.ndarray, level: float, between: bool = False) -> float:
@@ -248,10 +258,10 @@ def factors(p: Sharing, r: Results) -> tuple[Figure, str]:
         ax.plot(r[name]["x"], r[name]["network"], marker, color=colour, ms=4)
     plot.points(c, r["start"]["x"], r["start"]["random"].T, plot.GREEN, "random starts", fmt="d", mfc="white")
     counts = np.array(p.groups) ** 2
-    plot.theory(d, counts, times(r, "theory_loss"), plot.BLUE, "decoupled start")
-    d.plot(counts, times(r, "exact_loss"), "o", color=plot.BLUE, ms=4)
-    plot.theory(d, counts, times(r, "grown_loss").mean(axis=1), plot.RED, "random starts")
-    plot.points(d, counts, times(r, "random_loss").T, plot.RED, fmt="s")
+    plot.theory(d, counts, r["shared"]["theory_time"], plot.BLUE, "decoupled start")
+    d.plot(counts, r["shared"]["exact_time"], "o", color=plot.BLUE, ms=4)
+    plot.theory(d, counts, r["shared"]["grown_time"].mean(axis=1), plot.RED, "random starts")
+    plot.points(d, counts, r["shared"]["random_time"].T, plot.RED, fmt="s")
     a.set(xlabel="strength of the data s", title="effective data")
     b.set(xlabel="depth (layers)", title="depth", xticks=p.depths)
     c.set(xscale="log", xlabel="initial product of weights a0", title="initial weights", ylim=(0, None))
@@ -279,11 +289,11 @@ def dynamics_claims(p: Sharing, r: Results) -> list[Claim]:
     shared, eq, fig = r["shared"], RACE + "Eq. 16-17", FIG + "b"
     gap = np.abs(np.sort(shared["theory"]) - np.sort(shared["exact"])).max(axis=(1, 2, 3))
     found = [Claim.below("singular values, theory - decoupled start, all P", eq, 1e-5, gap.max())]
-    for name, kind in (("decoupled", "exact_loss"), ("random", "random_loss")):
-        t = times(r, kind).reshape(len(p.groups), -1)
+    for name, kind in (("decoupled", "exact_time"), ("random", "random_time")):
+        t = r["shared"][kind].reshape(len(p.groups), -1)
         slowest = (t[1:] / t[:-1]).max(axis=0)
         found.append(Claim.below(f"learning time, next P / this P, {name} start", fig, 1, slowest))
-    off = times(r, "grown_loss") / times(r, "random_loss") - 1
+    off = r["shared"]["grown_time"] / r["shared"]["random_time"] - 1
     for k, group in enumerate(p.groups):
         name = f"learning time, theory / random start - 1, P = {group**2}"
         found.append(Claim.near(name, fig, 0, off[k], 0.1))
@@ -323,7 +333,7 @@ def factor_claims(p: Sharing, r: Results) -> list[Claim]:
     law = 2 * data["x"] * data["network"] / np.log(data["x"] / p.product - 1)
     per_log = np.polyfit(-np.log(start["x"]), start["network"], 1)[0]
     random = (start["random"].T / start["theory"]).mean(axis=1)
-    gap = np.abs(times(r, "exact_loss") / times(r, "theory_loss") - 1).max()
+    gap = np.abs(r["shared"]["exact_time"] / r["shared"]["theory_time"] - 1).max()
     steps = lambda v: (v["network"][1:] / v["network"][:-1]).min()  # noqa: E731
     almost = "But for a logarithm of s, below."
     deep = "In the theory the order turns at some depth: at 11 layers from a product of 0.001."

@@ -8,16 +8,19 @@ decoupled; networks from small random weights start with none of the three."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, permutations, product
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.experiments.contexts import pathway_maps
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.measure import crossing
@@ -79,20 +82,23 @@ def train(kind: str, p: Uniqueness) -> dict[str, Any]:
     for gating in GATINGS:
         task = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind], gating, hidden=p.hidden // len(PATTERNS))
         start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
-        run = nr.descend(task, start, p.lr * net.scale, p.steps, net.t)
-        found |= {gating: net.scale * run.loss, **(sizes(task, run) if gating == "both" else {})}
-    return found
-
-
-def sizes(task: nr.Task, run: nr.Trajectory) -> dict[str, np.ndarray]:
-    """Frobenius norm of the map of every pathway `(seeds, save)`, by the contexts in which it is open."""
-    g, found = task.graph, {}
-    for node in g.hidden:
-        name = "".join(f"{gate:.0f}" for gate in np.asarray(task.samples.gates[node])[::ITEMS])
-        found[name] = np.linalg.norm(
-            run.weights[g.outgoing[node][0]] @ run.weights[g.incoming[node][0]], axis=(-2, -1)
+        record = sizes(task) if gating == "both" else None
+        run = nr.descend(
+            task, start, p.lr * net.loss_scale, p.steps, net.t, record=record, save_weights=False
         )
+        found |= {gating: net.loss_scale * run.loss, **run.recorded}
     return found
+
+
+def sizes(task: nr.Task) -> Callable[[nr.State], dict[str, Any]]:
+    """What to record: Frobenius norm of the map of every pathway, by the contexts in which it is open."""
+    gates = {n: np.asarray(task.samples.gates[n])[::ITEMS] for n in task.graph.hidden}
+
+    def record(state: nr.State) -> dict[str, Any]:
+        maps = pathway_maps(task.graph, state.activity)
+        return {"".join(f"{g:.0f}" for g in gates[n]): jnp.linalg.norm(m) for n, m in maps.items()}
+
+    return record
 
 
 def conditions(net: nr.relu.ReluNetwork) -> dict[str, np.ndarray]:
@@ -103,18 +109,19 @@ def conditions(net: nr.relu.ReluNetwork) -> dict[str, np.ndarray]:
     match: share of all gates, one per unit and sample, that are those of the unit's pathway.
     moved: share of all gates that are not what they were at the start.
     coupled: share of the squared weights outside the modes of the always-open network, in whichever hidden
-    directions fit best (`Reduction.misfit`): 0 if layers are aligned, one hidden direction for each mode.
+    directions fit best (`Reduction.off_manifold_fraction`): 0 if layers are aligned, one hidden direction for
+    each mode.
     """
     alone = nr.reduce(nr.Task(nr.Graph.chain(list(net.task.graph.nodes.values())), net.X, net.Y), "pathwise")
     found = []
-    for one in (net.run(k) for k in range(len(net.loss))):
+    for one in (net[k] for k in range(len(net))):
         w1, w2 = one.weights.values()
         gates = np.stack([one.gates(k)[0] for k in range(len(one.t))])  # (save, samples, units)
         size = np.linalg.norm(w1, axis=-1) * np.linalg.norm(w2, axis=-2)
         size /= size.sum(axis=-1, keepdims=True)
         own = PATTERNS[np.abs(gates[-1].T[:, None] - PATTERNS).sum(axis=-1).argmin(axis=1)].T
         share = [(size * mean.mean(axis=1)).sum(axis=-1) for mean in (gates == own, gates != gates[0])]
-        found.append([*share, alone.misfit(dict(one.weights))])
+        found.append([*share, alone.off_manifold_fraction(dict(one.weights))])
     return dict(zip(CONDITIONS, np.stack(found, axis=1), strict=True))
 
 
@@ -178,7 +185,8 @@ def late(kind: str, p: Uniqueness) -> dict[str, Any]:
     width = p.hidden // len(PATTERNS)
     task = nr.tasks.gated(x, residual(x, y), gates, width, dict.fromkeys(range(len(gates)), range(ITEMS)))
     start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
-    return sizes(task, nr.descend(task, start, p.lr * len(x), p.steps, 2))
+    record = sizes(task)
+    return nr.descend(task, start, p.lr * len(x), p.steps, 2, record=record, save_weights=False).recorded
 
 
 def by_kind(r: Results) -> dict[str, np.ndarray]:

@@ -7,7 +7,6 @@ fitted."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,7 +16,7 @@ from neuralrace import plot
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
-from neuralrace.measure import xor_strengths
+from neuralrace.measure import crossing, xor_strengths
 
 SOURCE = "neural_race Fig. 3c, Eq. 23"
 HALF = 0.25  # of the initial loss of 1/2
@@ -50,7 +49,7 @@ def compute(p: Xor, parts: Parts) -> Results:
 def gated(p: Xor) -> dict[str, np.ndarray]:
     """The gated network's flow from decoupled weights, beside the closed form."""
     task = nr.tasks.xor(p.hidden // 4)
-    run = nr.flow(task, nr.init.decoupled(nr.reduce(task), p.std), p.t1 / p.tau)
+    run = nr.flow(task, nr.init.decoupled(nr.reduce(task), p.std), p.t1 / p.tau, save=200)
     t = run.time(tau=p.tau)
     return {"t": t, "loss": run.loss, "theory": nr.exact.xor_loss(t, p.std**2, p.tau)}
 
@@ -70,14 +69,18 @@ def relu(p: Xor) -> dict[str, np.ndarray]:
         "gates": (growing**2 * (along > 0)).sum(axis=1),
         "size": np.full((p.seeds, 4), expected_strength(p)),
     }
+    found["half loss"] = p.tau * nr.learning_time(run, HALF)
+    steps_t = p.tau * p.lr * np.arange(steps + 1)
     for name, a0 in strengths.items():
-        found[name] = nr.exact.xor_loss(t, a0[..., None], p.tau).mean(axis=1)
+        theory = lambda t, a0=a0: nr.exact.xor_loss(t, a0[..., None], p.tau).mean(axis=1)  # noqa: E731
+        found[name] = theory(t)
+        found[f"half {name}"] = np.array([crossing(steps_t, v, HALF) for v in theory(steps_t)])
     return found
 
 
 def half_times(r: Results, name: str) -> np.ndarray:
     """Time at which the loss is half of its start, for each network."""
-    return nr.learning_time(SimpleNamespace(t=r["relu"]["t"], loss=r["relu"][name]), HALF)
+    return r["relu"][f"half {name}"]
 
 
 def cell_types(r: Results) -> np.ndarray:
