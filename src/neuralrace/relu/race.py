@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics import flow
-from neuralrace.errors import InputError, number
+from neuralrace.errors import InputError, NothingToReduceError, number
 from neuralrace.init import decoupled
 from neuralrace.measure import learning_time
 from neuralrace.reduction import reduce
@@ -126,7 +126,7 @@ def _learned(task: Task, level: float, strength: float, end: float) -> tuple[Any
     try:
         r = reduce(task, basis="shared")
         r = r if r.exact else reduce(task, basis="pathwise")
-    except InputError:  # nothing correlates with the targets: nothing is learned
+    except NothingToReduceError:
         return None, True
     if not r.exact:
         return flow(task, decoupled(r, strength), end, stop_loss=level), False
