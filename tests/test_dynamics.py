@@ -335,7 +335,7 @@ W = nr.init.gaussian(TASK.graph, 0.1)
         (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: 2.0), "record must return a dict"),
         (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": "text"}), "record must return arrays"),
         (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": {"b": 1}}), "record must return arrays"),
-        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": s.weights["q"]}), "record failed with KeyError"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": s.weights["q"]}), "failed with KeyError"),
         (lambda: nr.descend(TASK, W, lr=0.1, steps=2**31), "steps must be below"),
         (lambda: nr.descend(TASK, W, lr=0.1, steps=5, seed=2**63), "seed must be below"),
         (lambda: nr.flow(TASK, W, t1=1.0, stop_loss=0), "stop_loss"),
@@ -373,3 +373,100 @@ def test_a_steep_loss_after_a_long_plateau_is_reached_not_diverged():
     task = nr.Task(graph, [[1.0]], [[30.0]])
     run = nr.flow(task, {e: np.full((1, 1), 1e-2) for e in graph.edges}, t1=1e6, save=3, stop_loss=100.0)
     assert run.outcome.startswith("reached loss 100 at t = 166.6")
+
+
+def test_a_loss_that_is_reached_at_the_start_stops_both():
+    for run in (nr.flow(TASK, W, t1=5.0, stop_loss=100.0), nr.descend(TASK, W, 0.1, 20, stop_loss=100.0)):
+        assert run.status is nr.Status.REACHED_LOSS
+        assert run.end == 0
+        assert len(run.t) == 1
+
+
+def test_zero_weights_rest():
+    run = nr.flow(TASK, {n: 0 * v for n, v in W.items()}, t1=5.0)
+    assert run.outcome == "finished at t = 5"
+    assert (run.loss == run.loss[0]).all()
+
+
+def test_descent_takes_all_its_steps_whatever_is_saved():
+    run = nr.descend(TASK, W, lr=0.05, steps=20, save=[0.0, 0.5, 0.9])
+    assert run.outcome == "finished after 20 steps, t = 1"
+    assert run.t.tolist() == [0.0, 0.5, 0.9]
+    assert run.step_loss.shape == (21,)
+    assert np.isfinite(run.step_loss).all()
+    assert run.loss[-1] == run.step_loss[18]
+
+
+@few
+@given(graphs(inputs=2, outputs=2, depth=3, biases=True), seeds)
+def test_weight_decay_and_learning_rates_per_edge(graph, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, sample_weight = data(graph, rng)
+    task, w = nr.Task(graph, inputs, targets, gates, sample_weight), random_weights(graph, rng)
+    decay = {n: float(rng.random()) for n in graph.shapes}
+    scale = {n: float(rng.random() + 0.5) for n in graph.shapes}
+
+    def slope(v):
+        g = nr.gradient(task, v)
+        return {n: scale[n] * (g[n] + decay[n] * v[n]) for n in v}
+
+    run = nr.flow(task, w, t1=3.0, save=7, weight_decay=decay, lr_scale=scale)
+    assert distance(run.weights, oracles.scipy_flow(graph, w, run.t, slope)) < 1e-6
+    assert np.allclose(run.loss, nr.loss(task, run.weights), rtol=1e-12, atol=1e-14)
+    # The history has the slope of the loss, not of the loss with its penalty.
+    h = run.history
+    inner = slice(1, -1)
+    rise = (h.loss[2:] - h.loss[:-2])[h.t[2:] - h.t[:-2] < 1e-3]
+    flat = (h.slope[inner] * (h.t[2:] - h.t[:-2]))[h.t[2:] - h.t[:-2] < 1e-3]
+    assert np.allclose(rise, flat, atol=1e-6 * np.abs(h.loss).max(), rtol=1e-2)
+    steps = nr.descend(task, w, lr=0.02, steps=10, save=11, weight_decay=decay, lr_scale=scale)
+    assert distance(steps.weights, oracles.numpy_descent(w, 0.02, 10, slope)) < 1e-10
+
+
+def test_wide_layers_with_decay_stay_exact_in_few_dimensions():
+    rng = np.random.default_rng(0)
+    task = nr.Task(nr.Graph.chain([3, 40, 2]), rng.normal(size=(20, 3)), rng.normal(size=(20, 2)))
+    w = random_weights(task.graph, rng, 0.2)
+    run = nr.flow(task, w, t1=5.0, save=6, weight_decay=0.1)
+    assert run.settings["dimensions"] == {"h1": 5}
+    slope = lambda v: {n: g + 0.1 * v[n] for n, g in nr.gradient(task, v).items()}  # noqa: E731
+    assert distance(run.weights, oracles.scipy_flow(task.graph, w, run.t, slope)) < 1e-6
+    deep = nr.Task(nr.Graph.chain([3, 40, 40, 2]), *task.arrays)
+    with pytest.raises(ValueError, match="takes no lr_scale and no weight_decay"):
+        nr.flow(deep, random_weights(deep.graph, rng), 1.0, method=nr.LowRank(1e-2), weight_decay=0.1)
+
+
+def test_record_sees_activity_in_full_coordinates_under_every_method():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 2))
+    graph = nr.Graph.chain([3, 30, 30, 2])
+    task = nr.Task(graph, x, y, {"h2": (np.arange(8) % 2).astype(float)})
+    w = random_weights(graph, rng, 0.3)
+    other = rng.normal(size=(5, 3))
+
+    def record(s):
+        return {
+            "h": s.activity("h2"), "y": s.outputs["y"], "t": s.t, "w": s.weights["h1->h2"],
+            "other": s.activity("y", inputs=other), "half": s.activity("y", inputs=other, gates={"h2": 0.5}),
+        }  # fmt: skip
+
+    runs = [
+        nr.flow(task, w, t1=2.0, save=3, record=record),
+        nr.flow(task, w, t1=2.0, save=3, record=record, method=nr.LowRank(1e-6)),
+        nr.descend(task, w, lr=0.01, steps=200, save=3, record=record),
+    ]
+    for run in runs:
+        assert np.allclose(run.recorded["t"], run.t)
+        assert np.allclose(run.recorded["w"], run.weights["h1->h2"], atol=1e-10)
+        for k in range(3):
+            here = {n: v[k] for n, v in run.weights.items()}
+            active = oracles.forward(graph, here, {"x": x}, task.samples.gates)
+            assert np.allclose(run.recorded["h"][k], active["h2"], atol=1e-8)
+            assert np.allclose(run.recorded["y"][k], active["y"], atol=1e-6)
+            shown = oracles.forward(graph, here, {"x": other}, {})["y"]
+            assert np.allclose(run.recorded["other"][k], shown, atol=1e-6)
+            assert np.allclose(run.recorded["half"][k], 0.5 * shown, atol=1e-6)
+    moments = nr.Task.from_moments(graph, [{"sxx": np.eye(3), "syx": np.ones((2, 3))}])
+    with pytest.raises(ValueError, match="inputs"):
+        nr.flow(moments, w, t1=1.0, record=lambda s: {"y": s.outputs["y"]})
+    assert nr.flow(moments, w, 1.0, save=2, record=lambda s: {"y": s.activity("y", inputs=other)})

@@ -85,3 +85,81 @@ def test_flow_time_is_the_time_of_the_definition():
     task = nr.Task(nr.Graph.chain([1, 1]), [[1.0], [1.0]], [[2.0], [2.0]])
     traj = nr.flow(task, {"x->y": [[0.0]]}, t1=3.0, save=5)
     assert np.allclose(traj.weights["x->y"][:, 0, 0], 2 * (1 - np.exp(-traj.t)), atol=1e-8)
+
+
+def test_one_run_of_several():
+    w = nr.init.gaussian(TASK.graph, 0.1, seed=range(3))
+    many = nr.descend(TASK, w, lr=0.1, steps=30, save=4, runs={"seed": range(3), "std": [0.1] * 3})
+    one = nr.descend(TASK, {n: v[1] for n, v in w.items()}, lr=0.1, steps=30, save=4)
+    for run in (many[1], many[-2], many[[1]][0], many[1:][0]):
+        assert np.array_equal(run.loss, one.loss)
+        assert run.outcome == one.outcome
+        assert run.status is nr.Status.FINISHED
+        assert run.runs["seed"] == 1
+        assert nr.learning_time(run, 0.45) == nr.learning_time(one, 0.45)
+    assert many.status == (nr.Status.FINISHED,) * 3
+    assert len(many) == 3
+    for k in (3, "a", None, []):
+        with pytest.raises(ValueError, match="run must"):
+            many[k]
+    with pytest.raises(ValueError, match="single run"):
+        one[0]
+
+
+def test_scale_of_the_loss():
+    w = nr.init.gaussian(TASK.graph, 0.1)
+    mean = nr.flow(TASK, w, t1=5.0, save=4)
+    total = mean.rescaled(4)
+    assert np.array_equal(total.loss, 4 * mean.loss)
+    assert nr.learning_time(total, 1.6) == nr.learning_time(mean, 0.4)
+    assert np.array_equal(total.rescaled(1).loss, mean.loss)
+
+
+def test_xarray_and_back_with_shared_names(tmp_path):
+    import warnings
+
+    import xarray as xr
+
+    graph = nr.Graph({"t": 2, "h": 3, "y": 1}, [("t", "h"), ("h", "y"), ("t", "y")], biases=["h"])
+    task = nr.Task(graph, np.eye(2), [[1.0], [-1.0]])
+    w = nr.init.gaussian(graph, [0.1, 0.2], seed=3)
+    traj = nr.flow(task, w, t1=5.0, save=4, record=lambda s: {"y": s.outputs["y"]}, runs={"std": [0.1, 0.2]})
+    ds = traj.to_xarray()
+    assert ds["weights:t->h"].dims == ("run", "t", "h", "t_node")
+    assert ds["weights:h"].dims == ("run", "t", "h")
+    assert ds.coords["std"].values.tolist() == [0.1, 0.2]
+    assert ds["std"].dims == ("run",)
+    back = nr.Trajectory.from_xarray(ds)
+    assert xr.testing.assert_identical(back.to_xarray(), ds) is None
+    traj.save(tmp_path / "a.zarr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert xr.open_zarr(tmp_path / "a.zarr")["loss"].shape == (2, 4)
+    with pytest.raises(ValueError, match="ds must be a Dataset"):
+        nr.Trajectory.from_xarray(xr.Dataset())
+
+
+def test_saving_deletes_nothing_else(tmp_path):
+    traj = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=2)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other files"):
+        traj.save(tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    traj.save(tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other files"):
+        traj.save(tmp_path / "run")
+    with pytest.raises(ValueError, match="holds other files"):
+        traj.save(tmp_path / "notes.txt")
+
+
+def test_shown_as_a_figure_and_in_a_notebook():
+    w = nr.init.gaussian(TASK.graph, 0.1, seed=range(2))
+    for traj in (nr.flow(TASK, w, t1=5.0, save=4), nr.flow(TASK, {n: v[0] for n, v in w.items()}, t1=5.0)):
+        figure = traj.plot()
+        assert figure.axes[0].get_ylabel() == "loss"
+        assert figure.axes[1].get_title("left") == "x->p0h1"
+        page = traj._repr_html_()
+        assert "<svg" in page
+        assert "finished" in page
+    assert nr.flow(TASK, w, t1=1.0, save_weights=False).plot().axes

@@ -534,5 +534,5 @@ def test_flags_are_true_or_false(flag):
     call, name = flag
     given = CALLS[call.__name__][1]
     for odd in (None, 1, "yes", np.zeros((0, 2))):
-        with pytest.raises(InputError, match=f"{name} must be true or false"):
+        with pytest.raises(InputError, match=f"{name} must be True or False"):
             call(**{**given, name: odd})

@@ -64,7 +64,7 @@ def trajectory_html(traj: Trajectory) -> str:
         "recorded": ", ".join(traj.recorded),
     }
     cells = "".join(
-        f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{html.escape(text)}</td></tr>"
+        f"<tr style='text-align:left'><th>{name}</th><td>{html.escape(text)}</td></tr>"
         for name, text in rows.items()
         if text
     )

@@ -146,7 +146,7 @@ class Trajectory:
                 places = np.arange(n)[k].tolist()
             except (IndexError, TypeError) as fault:
                 raise InputError(f"run must be a place among {n}, a slice or a list; got {k!r}") from fault
-            if not isinstance(places, list) or not places:
+            if not isinstance(places, list) or not places or np.ndim(places) != 1:
                 raise InputError(f"run must name at least one of the {n} runs, got {k!r}")
             k = np.asarray(places)
         return self._picked(k, places)

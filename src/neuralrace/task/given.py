@@ -68,10 +68,11 @@ class _Reader:
         """Rows of the inputs and of the outputs with these moments, times the probability."""
         nodes = self.graph.nodes
         in_sizes, out_sizes = [nodes[x] for x in xs], [nodes[o] for o in ys]
-        x, y = self.empty(in_sizes, out_sizes)
+        x, y = self.empty(in_sizes, out_sizes) if not xs or p == 0 else ([], [])
         if xs:
             sxx, syx = _assemble(xx, xs, xs, nodes, symmetric=True), _assemble(yx, ys, xs, nodes)
-            xx_key, yx_key = (xs, self.name_xx(sxx)), (ys, self.name_yx(syx))
+            xx_key = (self.name_xx(sxx), *in_sizes)  # the same moments may stand at other nodes
+            yx_key = (self.name_yx(syx), *out_sizes)
             made = self.made if p > 0 else PseudoSamples()  # moments of probability 0 are only checked
             p_checked = p if p > 0 else 1.0
             scale = np.sqrt(p_checked)
