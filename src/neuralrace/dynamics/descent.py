@@ -119,7 +119,7 @@ def descend(
 
 def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
     named = isinstance(optimizer, str) and optimizer in ("sgd", "adam")
-    if not named and (isinstance(optimizer, str) or not hasattr(optimizer, "update")):
+    if not named and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
     momentum = number("momentum", momentum, least=0)
     if momentum and optimizer != "sgd":
