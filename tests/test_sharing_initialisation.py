@@ -141,10 +141,10 @@ def test_kernel_of_linear_networks(samples):
     assert np.abs(many[0] - nr.tangent_kernel(task, w)).max() < 1e-12
 
 
-# -- misfit ------------------------------------------------------------------------------------
+# -- off_manifold_fraction --------------------------------------------------------------------
 
 
-def test_misfit():
+def test_off_manifold_fraction():
     task = nr.tasks.routing(3, 2, hidden=(20, 20))
     r, rng = nr.reduce(task), np.random.default_rng(0)
     inside = r.lift({e: rng.uniform(0.5, 1.5, 4) for e in task.graph.edges})
@@ -154,30 +154,30 @@ def test_misfit():
         for e, (s, t) in task.graph.edges.items()
     }
     assert r.distance(turned) > 0.5
-    assert r.misfit(turned) < 1e-10
+    assert r.off_manifold_fraction(turned) < 1e-10
     noise = nr.init.gaussian(task.graph, 1.0, seed=0)
-    assert r.misfit(noise) > 0.7
+    assert r.off_manifold_fraction(noise) > 0.7
     half = {e: np.stack([w, w + 0.2 * noise[e], noise[e]]) for e, w in turned.items()}
-    shares = r.misfit(half)
+    shares = r.off_manifold_fraction(half)
     assert shares.shape == (3,)
     assert shares[0] < 1e-10
-    assert shares[0] < shares[1] < shares[2] == pytest.approx(r.misfit(noise))
+    assert shares[0] < shares[1] < shares[2] == pytest.approx(r.off_manifold_fraction(noise))
 
 
-def test_misfit_of_what_small_weights_learn():
+def test_off_manifold_fraction_of_what_small_weights_learn():
     task = nr.tasks.routing(3, 3, hidden=(10, 10))
     w = nr.init.orthogonal(task.graph, 0.01, seed=0)
     end = nr.flow(task, w, 2000.0, 2).weights
     change = {e: v[1] - v[0] for e, v in end.items()}
     r = nr.reduce(task)
-    assert r.misfit(change) < 0.01 < 0.5 < r.misfit(w)
+    assert r.off_manifold_fraction(change) < 0.01 < 0.5 < r.off_manifold_fraction(w)
 
 
-def test_misfit_needs_modes():
+def test_off_manifold_fraction_needs_modes():
     task = nr.tasks.routing(2, 2, hidden=(4, 4))
     r = nr.reduce(task, basis="block")
     with pytest.raises(ValueError, match="modes"):
-        r.misfit(nr.init.gaussian(task.graph, 1.0))
+        r.off_manifold_fraction(nr.init.gaussian(task.graph, 1.0))
 
 
 def test_the_time_of_a_theory_does_not_depend_on_the_times_that_bracket_it():
