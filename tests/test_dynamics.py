@@ -40,7 +40,7 @@ def test_flow_agrees_with_scipy_and_descent_with_numpy(graph, seed):
 def test_descent_converges_to_flow_at_first_order():
     task = nr.tasks.hierarchy(3)
     w = nr.init.gaussian(task.graph, 0.1, seed=1)
-    end = nr.flow(task, w, t1=20.0, save=2, rtol=1e-10, atol=1e-12).weights
+    end = nr.flow(task, w, t1=20.0, save=2, method=nr.Adaptive(1e-10, 1e-12)).weights
     errors = []
     for steps in (1000, 2000, 4000, 8000):
         run = nr.descend(task, w, lr=20 / steps, steps=steps, save=2).weights
@@ -131,7 +131,7 @@ def test_wide_layers_are_exact_in_few_dimensions(width):
     gates = {n: g for n, g in gates.items() if np.ndim(g) == 1}
     task = nr.Task(graph, inputs, targets, gates, weights)
     w = random_weights(graph, rng, scale=1 / np.sqrt(width))
-    traj = nr.flow(task, w, t1=6.0, save=5, record=lambda v: {"map": v["a->y"] @ v["x->a"]})
+    traj = nr.flow(task, w, t1=6.0, save=5, record=lambda s: {"map": s.weights["a->y"] @ s.weights["x->a"]})
     dims = traj.settings["dimensions"]
     assert all(d <= 3 + 2 + 2 + 1 for d in dims.values())
     assert ("a" in dims) == (width > 8)
@@ -184,7 +184,7 @@ def test_outcomes():
     assert stopped.outcome.startswith("reached loss 0.5 at t = ")
     assert stopped.loss[-1] == pytest.approx(0.5, rel=1e-6)
     assert stopped.t[-1] == stopped.end < 1e4
-    limited = nr.flow(task, w, t1=1e4, max_steps=5)
+    limited = nr.flow(task, w, t1=1e4, method=nr.Adaptive(max_steps=5))
     assert limited.outcome.startswith("step limit of 5")
     assert "max_steps" in limited.outcome
     assert np.isfinite(limited.loss).all()
@@ -261,12 +261,12 @@ def test_frozen_edges_record_and_precision():
         assert np.array_equal(run.weights["x->h1"][-1], w["x->h1"])
         assert np.abs(run.weights["h1->y"][-1] - w["h1->y"]).max() > 1e-3
     kept = nr.flow(
-        task, w, t1=5.0, save=3, record=lambda v: {"n": jnp.sum(v["x->h1"] ** 2)}, save_weights=False
+        task, w, t1=5.0, save=3, record=lambda s: {"n": jnp.sum(s.weights["x->h1"] ** 2)}, save_weights=False
     )
     assert kept.weights == {}
     full = nr.flow(task, w, t1=5.0, save=3)
     assert np.allclose(kept.recorded["n"], (full.weights["x->h1"] ** 2).sum(axis=(1, 2)))
-    single = nr.flow(task, w, t1=5.0, save=3, dtype=np.float32, rtol=1e-5, atol=1e-6)
+    single = nr.flow(task, w, t1=5.0, save=3, dtype=np.float32, method=nr.Adaptive(1e-5, 1e-6))
     assert single.loss.dtype == np.float64
     assert 0 < np.abs(single.loss - full.loss).max() < 1e-4
 
@@ -296,9 +296,9 @@ def test_progress_bars_show_on_request_only(capfd):
     assert "100%" in capfd.readouterr().err
     wide = nr.tasks.hierarchy(2, graph=nr.Graph.pathways(2, 3, [[30, 30]]))
     w = nr.init.gaussian(wide.graph, 0.1, seed=range(2))
-    nr.flow(wide, w, t1=1.0, width_error=1e-2)
+    nr.flow(wide, w, t1=1.0, method=nr.LowRank(1e-2))
     assert capfd.readouterr().err == ""
-    nr.flow(wide, w, t1=1.0, width_error=1e-2, progress=True)
+    nr.flow(wide, w, t1=1.0, method=nr.LowRank(1e-2), progress=True)
     assert "2/2" in capfd.readouterr().err
 
 
@@ -318,9 +318,26 @@ W = nr.init.gaussian(TASK.graph, 0.1)
         (lambda: nr.flow(TASK, W, t1=1.0, save=[0, 2]), "save must be increasing"),
         (lambda: nr.flow(TASK, W, t1=1.0, save=[0.5, 0.2]), "save must be increasing"),
         (lambda: nr.flow(TASK, W, t1=1.0, save=[]), "save|t1"),
-        (lambda: nr.flow(TASK, W, t1=1.0, rtol=0), "rtol"),
-        (lambda: nr.flow(TASK, W, t1=1.0, atol=-1), "atol"),
-        (lambda: nr.flow(TASK, W, t1=1.0, max_steps=0), "max_steps"),
+        (lambda: nr.flow(TASK, W, t1=1.0, save="many"), "save"),
+        (lambda: nr.flow(TASK, W, t1=1.0, save=10**12), "save must be at most"),
+        (lambda: nr.flow(TASK, W, t1=1.0, method="rk"), "method must be nr.Adaptive"),
+        (lambda: nr.Adaptive(rtol=0), "rtol"),
+        (lambda: nr.Adaptive(atol=-1), "atol"),
+        (lambda: nr.Adaptive(max_steps=0), "max_steps"),
+        (lambda: nr.Adaptive(max_steps=2**31), "max_steps must be below"),
+        (lambda: nr.LowRank(error=1e-12), "error must be at least"),
+        (lambda: nr.flow(TASK, W, t1=1.0, weight_decay=-1), "weight_decay"),
+        (lambda: nr.flow(TASK, W, t1=1.0, weight_decay={"q": 1.0}), "weight_decay names 'q'"),
+        (lambda: nr.flow(TASK, W, t1=1.0, lr_scale={"q": 1.0}), "lr_scale names 'q'"),
+        (lambda: nr.flow(TASK, W, t1=1.0, lr_scale=None, frozen=3), "frozen must list edges"),
+        (lambda: nr.flow(TASK, W, t1=1.0, runs={"seed": [1, 2]}), r"runs\['seed'\] must be a single value"),
+        (lambda: nr.flow(TASK, W, t1=1.0, runs=[1]), "runs must be a dict"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: 2.0), "record must return a dict"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": "text"}), "record must return arrays"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": {"b": 1}}), "record must return arrays"),
+        (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: {"a": s.weights["q"]}), "failed with KeyError"),
+        (lambda: nr.descend(TASK, W, lr=0.1, steps=2**31), "steps must be below"),
+        (lambda: nr.descend(TASK, W, lr=0.1, steps=5, seed=2**63), "seed must be below"),
         (lambda: nr.flow(TASK, W, t1=1.0, stop_loss=0), "stop_loss"),
         (lambda: nr.flow(TASK, W, t1=1.0, loss="hinge"), "loss must be one of"),
         (lambda: nr.flow(TASK, W, t1=1.0, frozen=["q"]), "frozen names 'q'"),
@@ -356,3 +373,100 @@ def test_a_steep_loss_after_a_long_plateau_is_reached_not_diverged():
     task = nr.Task(graph, [[1.0]], [[30.0]])
     run = nr.flow(task, {e: np.full((1, 1), 1e-2) for e in graph.edges}, t1=1e6, save=3, stop_loss=100.0)
     assert run.outcome.startswith("reached loss 100 at t = 166.6")
+
+
+def test_a_loss_that_is_reached_at_the_start_stops_both():
+    for run in (nr.flow(TASK, W, t1=5.0, stop_loss=100.0), nr.descend(TASK, W, 0.1, 20, stop_loss=100.0)):
+        assert run.status is nr.Status.REACHED_LOSS
+        assert run.end == 0
+        assert len(run.t) == 1
+
+
+def test_zero_weights_rest():
+    run = nr.flow(TASK, {n: 0 * v for n, v in W.items()}, t1=5.0)
+    assert run.outcome == "finished at t = 5"
+    assert (run.loss == run.loss[0]).all()
+
+
+def test_descent_takes_all_its_steps_whatever_is_saved():
+    run = nr.descend(TASK, W, lr=0.05, steps=20, save=[0.0, 0.5, 0.9])
+    assert run.outcome == "finished after 20 steps, t = 1"
+    assert run.t.tolist() == [0.0, 0.5, 0.9]
+    assert run.step_loss.shape == (21,)
+    assert np.isfinite(run.step_loss).all()
+    assert run.loss[-1] == run.step_loss[18]
+
+
+@few
+@given(graphs(inputs=2, outputs=2, depth=3, biases=True), seeds)
+def test_weight_decay_and_learning_rates_per_edge(graph, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, sample_weight = data(graph, rng)
+    task, w = nr.Task(graph, inputs, targets, gates, sample_weight), random_weights(graph, rng)
+    decay = {n: float(rng.random()) for n in graph.shapes}
+    scale = {n: float(rng.random() + 0.5) for n in graph.shapes}
+
+    def slope(v):
+        g = nr.gradient(task, v)
+        return {n: scale[n] * (g[n] + decay[n] * v[n]) for n in v}
+
+    run = nr.flow(task, w, t1=3.0, save=7, weight_decay=decay, lr_scale=scale)
+    assert distance(run.weights, oracles.scipy_flow(graph, w, run.t, slope)) < 1e-6
+    assert np.allclose(run.loss, nr.loss(task, run.weights), rtol=1e-12, atol=1e-14)
+    # The history has the slope of the loss, not of the loss with its penalty.
+    h = run.history
+    inner = slice(1, -1)
+    rise = (h.loss[2:] - h.loss[:-2])[h.t[2:] - h.t[:-2] < 1e-3]
+    flat = (h.slope[inner] * (h.t[2:] - h.t[:-2]))[h.t[2:] - h.t[:-2] < 1e-3]
+    assert np.allclose(rise, flat, atol=1e-6 * np.abs(h.loss).max(), rtol=1e-2)
+    steps = nr.descend(task, w, lr=0.02, steps=10, save=11, weight_decay=decay, lr_scale=scale)
+    assert distance(steps.weights, oracles.numpy_descent(w, 0.02, 10, slope)) < 1e-10
+
+
+def test_wide_layers_with_decay_stay_exact_in_few_dimensions():
+    rng = np.random.default_rng(0)
+    task = nr.Task(nr.Graph.chain([3, 40, 2]), rng.normal(size=(20, 3)), rng.normal(size=(20, 2)))
+    w = random_weights(task.graph, rng, 0.2)
+    run = nr.flow(task, w, t1=5.0, save=6, weight_decay=0.1)
+    assert run.settings["dimensions"] == {"h1": 5}
+    slope = lambda v: {n: g + 0.1 * v[n] for n, g in nr.gradient(task, v).items()}  # noqa: E731
+    assert distance(run.weights, oracles.scipy_flow(task.graph, w, run.t, slope)) < 1e-6
+    deep = nr.Task(nr.Graph.chain([3, 40, 40, 2]), *task.arrays)
+    with pytest.raises(ValueError, match="takes no lr_scale and no weight_decay"):
+        nr.flow(deep, random_weights(deep.graph, rng), 1.0, method=nr.LowRank(1e-2), weight_decay=0.1)
+
+
+def test_record_sees_activity_in_full_coordinates_under_every_method():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 2))
+    graph = nr.Graph.chain([3, 30, 30, 2])
+    task = nr.Task(graph, x, y, {"h2": (np.arange(8) % 2).astype(float)})
+    w = random_weights(graph, rng, 0.3)
+    other = rng.normal(size=(5, 3))
+
+    def record(s):
+        return {
+            "h": s.activity("h2"), "y": s.outputs["y"], "t": s.t, "w": s.weights["h1->h2"],
+            "other": s.activity("y", inputs=other), "half": s.activity("y", inputs=other, gates={"h2": 0.5}),
+        }  # fmt: skip
+
+    runs = [
+        nr.flow(task, w, t1=2.0, save=3, record=record),
+        nr.flow(task, w, t1=2.0, save=3, record=record, method=nr.LowRank(1e-6)),
+        nr.descend(task, w, lr=0.01, steps=200, save=3, record=record),
+    ]
+    for run in runs:
+        assert np.allclose(run.recorded["t"], run.t)
+        assert np.allclose(run.recorded["w"], run.weights["h1->h2"], atol=1e-10)
+        for k in range(3):
+            here = {n: v[k] for n, v in run.weights.items()}
+            active = oracles.forward(graph, here, {"x": x}, task.samples.gates)
+            assert np.allclose(run.recorded["h"][k], active["h2"], atol=1e-8)
+            assert np.allclose(run.recorded["y"][k], active["y"], atol=1e-6)
+            shown = oracles.forward(graph, here, {"x": other}, {})["y"]
+            assert np.allclose(run.recorded["other"][k], shown, atol=1e-6)
+            assert np.allclose(run.recorded["half"][k], 0.5 * shown, atol=1e-6)
+    moments = nr.Task.from_moments(graph, [{"sxx": np.eye(3), "syx": np.ones((2, 3))}])
+    with pytest.raises(ValueError, match="inputs"):
+        nr.flow(moments, w, t1=1.0, record=lambda s: {"y": s.outputs["y"]})
+    assert nr.flow(moments, w, 1.0, save=2, record=lambda s: {"y": s.activity("y", inputs=other)})

@@ -255,3 +255,166 @@ def test_results_are_float64_whatever_the_setting():
     for value in (*nr.gradient(task, w).values(), *nr.predict(task, w).values()):
         assert type(value) is np.ndarray
         assert value.dtype == np.float64
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 1.0), (3.0, 3.5)])
+def test_error_rate_of_one_output_is_the_side_of_the_midpoint(low, high):
+    graph = nr.Graph.chain([2, 1])
+    x = np.array([[1.0, 0], [1, 1], [1, 2], [1, 3]])
+    y = np.array([low, low, high, high])
+    middle = (low + high) / 2
+    w = {"x->y": np.array([[[middle - 0.5, 1.0]], [[middle - 1.5, 1.0]], [[middle + 1.5, -1.0]]])}
+    assert nr.error_rate(nr.Task(graph, x, y), w).tolist() == [[0.25], [0.0], [1.0]]
+    # The two values are those of the whole task: here every sample is a context of its own.
+    apart = nr.Task(graph, x, y, {"x->y": [1.0, 2.0, 3.0, 4.0]})
+    outputs = nr.predict(apart, {"x->y": w["x->y"][1]})["y"][:, 0]
+    expected = np.sign(outputs - middle) != np.sign(y - middle)
+    assert nr.error_rate(apart, {"x->y": w["x->y"][1]}).tolist() == expected.tolist()
+
+
+def test_silent_outputs_have_the_leading_axis_of_the_weights():
+    graph = nr.Graph(
+        {"x": 2, "h": 2, "y": 1, "z": 3}, {"d": ("x", "h"), "a": ("h", "y"), "b": ("h", "z")}, diagonal=["d"]
+    )
+    task = nr.Task(graph, np.eye(2), {"y": [1, 2], "z": np.ones((2, 3))}, {"b": 0.0})
+    for seed, lead in ((0, ()), (range(4), (4,))):
+        found = nr.predict(task, nr.init.gaussian(graph, 1.0, seed=seed))
+        assert found["z"].shape == (*lead, 2, 3)
+        assert found["y"].shape == (*lead, 2, 1)
+        assert not found["z"].any()
+
+
+@pytest.mark.parametrize("gates", [{"h1": 0.0}, {"x": 0.0}, {"y": [0, 0]}, {"h1": np.zeros((2, 3))}])
+@pytest.mark.parametrize("activation", ["linear", "relu"])
+def test_a_task_whose_gates_are_all_zero(gates, activation):
+    graph = nr.Graph.chain([2, 3, 1], activations={"h1": activation})
+    task = nr.Task(graph, np.eye(2), [1.0, 3.0], gates)
+    w = nr.init.gaussian(graph, 1.0, seed=range(2))
+    one = {n: v[0] for n, v in w.items()}
+    assert nr.loss(task, w).tolist() == pytest.approx([2.5, 2.5])
+    assert not any(v.any() for v in nr.gradient(task, w).values())
+    assert not nr.predict(task, w)["y"].any()
+    assert nr.flow(task, one, t1=2.0, save=3).loss == pytest.approx(2.5)
+    assert nr.descend(task, one, lr=0.1, steps=3, save=2, batch_size=1).loss == pytest.approx(2.5)
+    assert np.isnan(nr.error_rate(task, w)).all()
+    assert nr.error_rate(task, w).shape == (2, 1)
+    assert not np.any(nr.tangent_kernel(task, one))
+    assert float(jax.jit(lambda w: nr.loss(task, w))(one)) == pytest.approx(2.5)
+
+
+def test_jax_transformations_take_plain_dicts_of_numpy_arrays():
+    task = nr.tasks.xor(hidden=2)
+    w = {n: np.asarray(v) for n, v in nr.init.gaussian(task.graph, 0.5).items()}
+    many = {n: np.stack([v, 2 * v]) for n, v in w.items()}
+    loss = lambda w: nr.loss(task, w)  # noqa: E731
+    with jax.enable_x64(True):
+        close({n: np.asarray(v) for n, v in jax.grad(loss)(w).items()}, nr.gradient(task, w), 1e-13)
+        assert float(jax.jit(loss)(w)) == pytest.approx(nr.loss(task, w), rel=1e-13)
+        assert np.asarray(jax.vmap(loss)(many)) == pytest.approx(nr.loss(task, many), rel=1e-13)
+        assert np.asarray(jax.jit(loss)(many)) == pytest.approx(nr.loss(task, many), rel=1e-13)
+        hessian = jax.hessian(loss)(w)
+        step = {**w, "x->p0h1": w["x->p0h1"] + 1e-6 * np.eye(2)}
+        change = (nr.gradient(task, step)["p0h1->y"] - nr.gradient(task, w)["p0h1->y"]) / 1e-6
+        found = np.asarray(hessian["p0h1->y"]["x->p0h1"])[..., [0, 1], [0, 1]].sum(axis=-1)
+        assert np.allclose(found, change, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: {**w, "x->h1": w["x->h1"].T}, r"weights\['x->h1'\] must have shape \(3, 2\)"),
+        (lambda w: {n: v.astype(int) for n, v in w.items()}, "floats under JAX, got int32"),
+        (lambda w: {"x->h1": w["x->h1"]}, "weights lack h1->y"),
+        (lambda w: {**w, "q": w["x->h1"]}, "names 'q'"),
+        (lambda w: {**w, "x->h1": w["x->h1"][None]}, "same leading axis"),
+    ],
+)
+@pytest.mark.parametrize("function", [nr.loss, nr.gradient, nr.predict])
+def test_wrong_weights_are_refused_under_jit(function, change, message):
+    task = nr.Task(nr.Graph.chain([2, 3, 1]), np.eye(2), [1, 2])
+    w = nr.init.gaussian(task.graph, 1.0)
+    with pytest.raises(ValueError, match=message):
+        jax.jit(lambda w: function(task, w))(change(w))
+
+
+def test_unknown_losses_and_tasks_are_refused_under_jit():
+    task = nr.tasks.routing(3, 2)
+    w = dict(nr.init.gaussian(task.graph, 1.0))
+    for function in (nr.loss, nr.gradient):
+        with pytest.raises(ValueError, match="loss must be one of"):
+            jax.jit(lambda w: function(task, w, "cubic"))(w)
+        with pytest.raises(ValueError, match="holds no samples"):
+            jax.jit(lambda w: function(task, w, "cross_entropy"))(w)
+    with pytest.raises(ValueError, match="holds no samples"):
+        jax.jit(lambda w: nr.predict(task, w))(w)
+
+
+@few
+@given(graphs(inputs=2, outputs=2, activations=nr.graph.ACTIVATIONS, biases=True), seeds)
+def test_activity_is_that_of_the_forward_pass(graph, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, _ = data(graph, rng, neuron_gates=True)
+    w = random_weights(graph, rng)
+    task = nr.Task(graph, inputs, targets, gates)
+    with jax.enable_x64(True):
+        expected = {n: np.asarray(h) for n, h in oracles.forward(graph, w, inputs, gates).items()}
+        open_ = oracles.forward(graph, w, {x: v[:3] for x, v in inputs.items()}, {})
+    for node in graph.nodes:
+        size = graph.nodes[node]
+        close({node: nr.activity(task, w, node)}, {node: np.broadcast_to(expected[node], (12, size))}, 1e-12)
+        shown = nr.activity(task, w, node, {x: v[:3] for x, v in inputs.items()})
+        close({node: shown}, {node: np.broadcast_to(np.asarray(open_[node]), (3, size))}, 1e-12)
+        again = nr.activity(task, w, node, inputs, gates)
+        close({node: again}, {node: nr.activity(task, w, node)}, 1e-13)
+
+
+def test_activity_has_leading_axes_and_can_be_traced():
+    task = nr.tasks.xor(hidden=3)
+    many = nr.init.gaussian(task.graph, 1.0, seed=range(2))
+    found = nr.activity(task, many, "p1h1")
+    assert found.shape == (2, 4, 3)
+    assert not found[:, [0, 2, 3]].any()
+    one = {n: v[1] for n, v in many.items()}
+    assert np.array_equal(nr.activity(task, one, "p1h1"), found[1])
+    single = jax.jit(lambda w: nr.activity(task, w, "p1h1"))(one)
+    assert single.dtype == jnp.float32
+    assert np.allclose(single, found[1], atol=1e-6)
+    shown = jax.jit(lambda w: nr.activity(task, w, "y", [[1.0, 2.0]], {"p0h1": 0.0}))(one)
+    assert np.allclose(shown, nr.activity(task, one, "y", [[1.0, 2.0]], {"p0h1": 0.0}), atol=1e-5)
+    assert np.array_equal(nr.activity(task, one, "y"), nr.predict(task, one)["y"])
+    size = len(task.programs)
+    nr.activity(task, one, "p2h1")
+    assert len(task.programs) == size
+
+
+def test_activity_of_tasks_without_a_list_of_samples():
+    task = nr.tasks.routing(3, 2, hidden=(4, 4))
+    w = nr.init.gaussian(task.graph, 1.0)
+    with pytest.raises(ValueError, match=r"inputs must be given.*holds no samples"):
+        nr.activity(task, w, "h1")
+    x = np.eye(4)[:2]
+    assert np.allclose(nr.activity(task, w, "h2", {"x1": x}), x @ w["x1->h1"].T @ w["h1->h2"].T, atol=1e-12)
+    base = nr.Task(nr.Graph.chain([2, 3, 2]), np.arange(10.0).reshape(5, 2), np.eye(2)[[0, 1, 0, 1, 1]])
+    held = nr.tasks.transformed(base, 2, 1, hidden=(3,), samples=True)
+    w = nr.init.gaussian(held.graph, 1.0)
+    expected = [base.arrays[0] @ w[f"x{i}->h1"].T for i in range(2)]
+    assert np.allclose(nr.activity(held, w, "h1"), np.concatenate(expected), atol=1e-12)
+    zeros = np.zeros((5, 2))
+    first = np.concatenate([expected[0] @ w["h1->y0"].T, zeros])
+    assert np.allclose(nr.activity(held, w, "y0"), first, atol=1e-12)
+    with pytest.raises(ValueError, match="gates must come with inputs"):
+        nr.activity(held, w, "h1", gates={"h1": 0.0})
+    with pytest.raises(ValueError, match="'q', which is no node"):
+        nr.activity(held, w, "q")
+
+
+def test_neurons_joined_by_a_diagonal_edge_share_no_conserved_quantity():
+    rng = np.random.default_rng(0)
+    graph = nr.Graph({"x": 3, "a": 3, "y": 2}, {"d": ("x", "a"), "o": ("a", "y")}, diagonal=["d"])
+    task = nr.Task(graph, rng.normal(size=(20, 3)), rng.normal(size=(20, 2)))
+    path = nr.flow(task, nr.init.gaussian(graph, 1.0, seed=1), t1=3.0, save=5)
+    law = nr.conserved(task, path.weights)["a"]
+    assert law.shape == (5, 3, 3)
+    assert np.abs(law - law[:1]).max() < 1e-7
+    assert not law[:, ~np.eye(3, dtype=bool)].any()
+    assert law[:, np.eye(3, dtype=bool)].all()

@@ -92,6 +92,21 @@ def test_wrong_input_is_refused():
         (lambda: landscape.two_layer_saddles([1.0, 1.0], 3), "strengths must be positive and all different"),
         (lambda: landscape.two_layer_saddles([1.0, 0.0], 3), "strengths must be positive"),
         (lambda: landscape.two_layer_saddles([2.0, 1.0], 1), "hidden must be at least 2"),
+        (
+            lambda: landscape.two_layer_saddles(range(1, 27), 30),
+            r"strengths must be at most 16, whose 2\^16 subsets are listed; got 26",
+        ),
+        (lambda: landscape.two_layer_saddles(None, 3), "strengths must"),
+        (lambda: landscape.two_layer_saddles([2.0, 1.0], 2**70), "hidden must be at most"),
+        (lambda: landscape.fixed_points(None, one), "task must be a Task"),
+        (lambda: landscape.index(3, one), "task must be a Task"),
+        (lambda: landscape.hessian_eigenvalues("a", one), "task must be a Task"),
+        (lambda: landscape.roots(None, [[1.0]]), "field must be a hashable function"),
+        (lambda: landscape.roots(lambda w, _: w[:1], [[1.0, 2.0]]), "field must return 2 numbers"),
+        (lambda: landscape.roots(lambda w: w, [[1.0]]), "field failed with TypeError"),
+        (lambda: landscape.roots(lambda w, _: w, [[1.0]], max_steps=2**31), "max_steps must be at most"),
+        (lambda: landscape.roots(lambda w, _: w, [[1.0]], tol=10**400), "tol must be finite"),
+        (lambda: landscape.jacobian(lambda w, _: w, "a"), "w must"),
     ):
         with pytest.raises(nr.errors.InputError, match=message):
             wrong()

@@ -243,3 +243,107 @@ def test_a_task_without_samples_refuses_what_needs_them():
         nr.loss(task, w, loss="cross_entropy")
     with pytest.raises(ValueError, match="no samples"):
         nr.descend(task, w, lr=0.1, steps=2, batch_size=2)
+
+
+def test_one_dimensional_inputs_and_targets_are_one_column():
+    graph = nr.Graph.chain([1, 3, 1])
+    w = nr.init.gaussian(graph, 1.0)
+    flat = nr.Task(graph, [1.0, 2.0, 3.0], [0.0, 1.0, -1.0])
+    assert flat.arrays[0].shape == flat.arrays[1].shape == (3, 1)
+    assert nr.loss(flat, w) == nr.loss(nr.Task(graph, [[1.0], [2.0], [3.0]], [[0.0], [1.0], [-1.0]]), w)
+    assert nr.loss(nr.Task.from_batches(graph, [([1.0, 2.0, 3.0], [0.0, 1.0, -1.0])]), w) == nr.loss(flat, w)
+    with pytest.raises(ValueError, match=r"inputs\['x'\] must have shape \(any, 2\), got \(2,\)"):
+        nr.Task(GRAPH, [1.0, 2.0], Y)
+
+
+def test_masked_entries_are_refused():
+    masked = np.ma.masked_array(X, [[0, 1], [0, 0]])
+    for make in (
+        lambda: nr.Task(GRAPH, masked, Y),
+        lambda: nr.Task(GRAPH, list(masked), Y),
+        lambda: nr.Task(GRAPH, X, np.ma.masked_array(Y, [[1], [0]])),
+        lambda: nr.Task(GRAPH, X, Y, sample_weight=np.ma.masked_array([1.0, 2.0], [0, 1])),
+        lambda: nr.Task(GRAPH, X, Y, {"h1": np.ma.masked_array([1.0, 2.0], [0, 1])}),
+    ):
+        with pytest.raises(ValueError, match="must have no masked entries"):
+            make()
+    assert nr.Task(GRAPH, np.ma.masked_array(X), Y).n_samples == 2
+
+
+def test_sample_weights_may_be_huge():
+    w = nr.init.gaussian(GRAPH, 1.0)
+    expected = nr.loss(nr.Task(GRAPH, X, [1, 2], sample_weight=[1.0, 1.0]), w)
+    huge = nr.Task(GRAPH, X, [1, 2], sample_weight=[1.5e308, 1.5e308])
+    assert nr.loss(huge, w) == pytest.approx(expected, rel=1e-14)
+    relu = huge.on(nr.Graph.chain([2, 3, 1], activations={"h1": "relu"}))
+    assert nr.loss(relu, w) > 0
+    with pytest.raises(ValueError, match=r"batches\[1\]: sample_weight must have a finite sum"):
+        nr.Task.from_batches(GRAPH, [(X[:1], [1], {}, [1.5e308])] * 2)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4, 1e-6])
+def test_moments_are_checked_in_the_units_of_each_input(unit):
+    units = np.array([1.0, unit])
+    for sxx in ([[1, 0], [0, -1]], [[1, 2], [2, 1]], [[1, 0.5], [0, 1]]):
+        with pytest.raises(ValueError, match="symmetric and positive semi-definite"):
+            nr.Task.from_moments(GRAPH, [{"sxx": np.array(sxx) * np.outer(units, units)}])
+    flat = np.ones((2, 2)) * np.outer(units, units)
+    with pytest.raises(ValueError, match="do not vary"):
+        nr.Task.from_moments(GRAPH, [{"sxx": flat, "syx": np.array([[1.0, 1.1]]) * units}])
+    assert nr.Task.from_moments(GRAPH, [{"sxx": flat, "syx": np.array([[1.0, 1.0]]) * units}]).n_contexts == 1
+
+
+def test_contexts_of_probability_zero_count_nothing_and_are_checked():
+    w = nr.init.gaussian(GRAPH, 1.0)
+    good = {"sxx": np.eye(2), "syx": [[1.0, 2.0]], "syy": 6.0}
+    both = nr.Task.from_moments(GRAPH, [good, {**good, "probability": 0.0}])
+    assert nr.loss(both, w) == pytest.approx(nr.loss(nr.Task.from_moments(GRAPH, [good]), w), rel=1e-14)
+    assert all(np.isfinite(v).all() for v in nr.gradient(both, w).values())
+    with pytest.raises(ValueError, match="positive semi-definite"):
+        nr.Task.from_moments(GRAPH, [{"sxx": -np.eye(2), "probability": 0.0}])
+
+
+def test_moments_in_arrays_that_are_used_again():
+    buffer = np.eye(2)
+
+    def contexts():
+        for scale in (1.0, 2.0):
+            buffer[:] = scale * np.eye(2)
+            yield {"sxx": buffer, "syx": [[1.0, 1.0]]}
+
+    task = nr.Task.from_moments(GRAPH, contexts())
+    path = ("x->h1", "h1->y")
+    assert np.allclose(task.sxx(path, path), 3 * np.eye(2))
+
+
+def test_on_keeps_inputs_and_outputs():
+    task = nr.Task(GRAPH, X, Y)
+    assert task.on(nr.Graph.chain([2, 9, 1])).graph.nodes["h1"] == 9
+    with pytest.raises(ValueError, match="keep the size 2 of 'x'"):
+        task.on(nr.Graph.chain([4, 3, 1]))
+    with pytest.raises(ValueError, match="keep the size 1 of 'y'"):
+        task.on(nr.Graph.chain([2, 3, 2]))
+    with pytest.raises(ValueError, match="graph must be a Graph"):
+        task.on(None)
+    with pytest.raises(ValueError, match="gates of their own"):
+        nr.Task(GRAPH, X, Y, {"h1": np.eye(2, 3)}).on(nr.Graph.chain([2, 9, 1]))
+
+
+def test_contexts_share_data_by_reference():
+    x = np.arange(6.0).reshape(3, 2)
+    inputs, targets = np.concatenate([x, x]), np.arange(6.0)
+    task = nr.Task(GRAPH, inputs, targets, {"h1": np.repeat([1.0, 0.5], 3)})
+    first, second = task.sample_contexts
+    assert first.input_blocks["x"] == second.input_blocks["x"]
+    assert first.target_blocks["y"] != second.target_blocks["y"]
+    assert np.array_equal(second.inputs["x"], x)
+    with pytest.raises(ValueError, match="read-only"):
+        second.inputs["x"][0] = 1
+
+
+def test_tasks_show_themselves():
+    html = nr.Task(GRAPH, X, Y, {"h1": [1, 0]})._repr_html_()
+    assert "2 samples" in html
+    assert "<svg" in html
+    assert "h1" in html
+    assert "moments" in nr.tasks.routing(3, 2)._repr_html_()

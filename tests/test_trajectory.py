@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ def test_saved_and_loaded(tmp_path):
     many = nr.init.gaussian(TASK.graph, 0.1, seed=range(3))
     for k, traj in enumerate(
         (
-            nr.flow(TASK, one, t1=5.0, save=6, record=lambda w: {"norm": (w["x->p0h1"] ** 2).sum()}),
+            nr.flow(TASK, one, t1=5.0, save=6, record=lambda s: {"norm": (s.weights["x->p0h1"] ** 2).sum()}),
             nr.descend(TASK, many, lr=0.1, steps=30, save=4),
         )
     ):
@@ -26,12 +28,18 @@ def test_saved_and_loaded(tmp_path):
             assert list(a) == list(b) or set(a) == set(b)
             assert all(np.array_equal(a[e], b[e]) for e in a)
         assert back.outcomes == traj.outcomes
-        assert back.settings["weights"]["seed"] in (4, [0, 1, 2])
+        assert back.statuses == traj.statuses
+        assert back.settings == json.loads(json.dumps(traj.settings))
+        assert {n: v.tolist() for n, v in back.runs.items()} == {n: v.tolist() for n, v in traj.runs.items()}
+        assert (back.history is None) == (traj.history is None)
+        assert np.array_equal(back.history.loss, traj.history.loss)
+        assert np.array_equal(nr.learning_time(back, 0.3), nr.learning_time(traj, 0.3), equal_nan=True)
         assert back.versions == traj.versions
         assert {"neuralrace", "jax", "python"} <= set(back.versions)
         traj.save(path)  # replaces what was there
         ds = traj.to_xarray()
         assert ds["loss"].dims[-1] == "t"
+        assert ds["weights:x->p0h1"].dims[-2:] == ("p0h1", "x")
         assert ds["weights:x->p0h1"].shape[-2:] == (3, 2)
 
 
@@ -56,16 +64,16 @@ def test_time_in_other_units():
 
 def test_singular_values_and_learning_time():
     w = nr.init.gaussian(TASK.graph, 0.1, seed=range(2))
-    traj = nr.flow(TASK, w, t1=40.0)
+    traj = nr.flow(TASK, w, t1=40.0, save=200)
     s = traj.singular_values("x->p0h1")
     assert s.shape == (2, 200, 2)
     assert np.allclose(s[1, 5], np.linalg.svd(traj.weights["x->p0h1"][1, 5])[1])
-    times = nr.learning_time(traj, loss=0.1)
+    times = nr.learning_time(traj, 0.1)
     assert times.shape == (2,)
     for k in range(2):
         one = nr.flow(TASK, {n: v[k] for n, v in w.items()}, t1=40.0, stop_loss=0.1)
         assert times[k] == pytest.approx(one.end, rel=1e-3)
-    assert np.isnan(nr.learning_time(traj, loss=-1.0)).all()
+    assert np.isnan(nr.learning_time(traj, -1.0)).all()
     with pytest.raises(ValueError, match="'q'"):
         traj.singular_values("q")
     with pytest.raises(ValueError, match=r"Trajectory\.save"):
@@ -77,3 +85,81 @@ def test_flow_time_is_the_time_of_the_definition():
     task = nr.Task(nr.Graph.chain([1, 1]), [[1.0], [1.0]], [[2.0], [2.0]])
     traj = nr.flow(task, {"x->y": [[0.0]]}, t1=3.0, save=5)
     assert np.allclose(traj.weights["x->y"][:, 0, 0], 2 * (1 - np.exp(-traj.t)), atol=1e-8)
+
+
+def test_one_run_of_several():
+    w = nr.init.gaussian(TASK.graph, 0.1, seed=range(3))
+    many = nr.descend(TASK, w, lr=0.1, steps=30, save=4, runs={"seed": range(3), "std": [0.1] * 3})
+    one = nr.descend(TASK, {n: v[1] for n, v in w.items()}, lr=0.1, steps=30, save=4)
+    for run in (many[1], many[-2], many[[1]][0], many[1:][0]):
+        assert np.array_equal(run.loss, one.loss)
+        assert run.outcome == one.outcome
+        assert run.status is nr.Status.FINISHED
+        assert run.runs["seed"] == 1
+        assert nr.learning_time(run, 0.45) == nr.learning_time(one, 0.45)
+    assert many.status == (nr.Status.FINISHED,) * 3
+    assert len(many) == 3
+    for k in (3, "a", None, []):
+        with pytest.raises(ValueError, match="run must"):
+            many[k]
+    with pytest.raises(ValueError, match="single run"):
+        one[0]
+
+
+def test_scale_of_the_loss():
+    w = nr.init.gaussian(TASK.graph, 0.1)
+    mean = nr.flow(TASK, w, t1=5.0, save=4)
+    total = mean.rescaled(4)
+    assert np.array_equal(total.loss, 4 * mean.loss)
+    assert nr.learning_time(total, 1.6) == nr.learning_time(mean, 0.4)
+    assert np.array_equal(total.rescaled(1).loss, mean.loss)
+
+
+def test_xarray_and_back_with_shared_names(tmp_path):
+    import warnings
+
+    import xarray as xr
+
+    graph = nr.Graph({"t": 2, "h": 3, "y": 1}, [("t", "h"), ("h", "y"), ("t", "y")], biases=["h"])
+    task = nr.Task(graph, np.eye(2), [[1.0], [-1.0]])
+    w = nr.init.gaussian(graph, [0.1, 0.2], seed=3)
+    traj = nr.flow(task, w, t1=5.0, save=4, record=lambda s: {"y": s.outputs["y"]}, runs={"std": [0.1, 0.2]})
+    ds = traj.to_xarray()
+    assert ds["weights:t->h"].dims == ("run", "t", "h", "t_node")
+    assert ds["weights:h"].dims == ("run", "t", "h")
+    assert ds.coords["std"].values.tolist() == [0.1, 0.2]
+    assert ds["std"].dims == ("run",)
+    back = nr.Trajectory.from_xarray(ds)
+    assert xr.testing.assert_identical(back.to_xarray(), ds) is None
+    traj.save(tmp_path / "a.zarr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert xr.open_zarr(tmp_path / "a.zarr")["loss"].shape == (2, 4)
+    with pytest.raises(ValueError, match="ds must be a Dataset"):
+        nr.Trajectory.from_xarray(xr.Dataset())
+
+
+def test_saving_deletes_nothing_else(tmp_path):
+    traj = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=2)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other files"):
+        traj.save(tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    traj.save(tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other files"):
+        traj.save(tmp_path / "run")
+    with pytest.raises(ValueError, match="holds other files"):
+        traj.save(tmp_path / "notes.txt")
+
+
+def test_shown_as_a_figure_and_in_a_notebook():
+    w = nr.init.gaussian(TASK.graph, 0.1, seed=range(2))
+    for traj in (nr.flow(TASK, w, t1=5.0, save=4), nr.flow(TASK, {n: v[0] for n, v in w.items()}, t1=5.0)):
+        figure = traj.plot()
+        assert figure.axes[0].get_ylabel() == "loss"
+        assert figure.axes[1].get_title("left") == "x->p0h1"
+        page = traj._repr_html_()
+        assert "<svg" in page
+        assert "finished" in page
+    assert nr.flow(TASK, w, t1=1.0, save_weights=False).plot().axes

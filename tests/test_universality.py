@@ -1,5 +1,6 @@
 """Two points in any network: the closed form, what the paper prints, fits and records."""
 
+import contextlib
 import itertools
 import sys
 
@@ -491,3 +492,47 @@ def test_rates_of_a_deep_network():
     found = rec.fit()
     assert found.error < 0.06
     np.testing.assert_allclose(found.final, rec.dh2[-1, 0], rtol=0.05)
+
+
+WRONG = (None, "a", ["a"], [[1, 2], [3]], {"a": 1}, object(), 1j, 10**400, np.array([None]))
+WILD = (True, [], -1, 2**70, float("inf"))  # some of which some arguments may be
+U = universality
+T = np.linspace(0, 40, 30)
+PATH = U.solve(T, 1e-4, 1e-4, -5e-3, 1, 1, 2, 0.5)
+ROWS = np.random.default_rng(0).normal(size=(9, 2))
+CALLS = {
+    "fit": (U.fit, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
+    "train": (
+        U.train,
+        {"network": U.Network(2, 4), "x": [[0.0], [1.0]], "y": [[0.0], [1.0]], "lr": 0.1, "steps": 2},
+        "optimizer", "dtype",
+    ),
+    "Network": (U.Network, {}, "depth", "width", "activation", "gain", "dropout", "kernel"),
+    "two_points": (U.two_points, {"dx": 1.0, "dy": 1.0}),
+    "structure": (U.structure, {"x": ROWS, "y": ROWS, "rate_h": 1.0, "rate_y": 1.0}),
+    "weigh": (U.weigh, {"distances": U.squared_distances(ROWS), "unit": 1.0}),
+    "compare": (U.compare, dict.fromkeys(("predicted", "measured"), U.squared_distances(ROWS)), "draws"),
+    "watch": (U.watch, {"graph": nr.Graph.chain([2, 3, 1]), "x": ROWS, "node": "h1"}),
+    "record": (U.record, {"model": linear_net, "x": ROWS[:2], "y": ROWS[:2]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_odd_inputs_are_refused_or_welcome(name):
+    call, given, *more = CALLS[name]
+    for argument in (*given, *more):
+        for odd in WRONG:
+            with pytest.raises(InputError):
+                call(**{**given, argument: odd})
+        for odd in WILD:
+            with contextlib.suppress(InputError):
+                call(**{**given, argument: odd})
+
+
+@pytest.mark.parametrize("flag", [(U.fit, "strict"), (U.weigh, "normalised"), (U.Network, "skip")])
+def test_flags_are_true_or_false(flag):
+    call, name = flag
+    given = CALLS[call.__name__][1]
+    for odd in (None, 1, "yes", np.zeros((0, 2))):
+        with pytest.raises(InputError, match=f"{name} must be True or False"):
+            call(**{**given, name: odd})

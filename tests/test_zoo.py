@@ -357,7 +357,7 @@ def test_training_is_a_trajectory(tmp_path):
         ({"dropout": 1.0}, "dropout must be less than 1"),
         ({"channels": 7}, "channels must divide width, 500; got 7"),
         ({"kernel": 4}, "kernel must be odd, got 4"),
-        ({"skip": 1}, "skip must be true or false"),
+        ({"skip": 1}, "skip must be True or False"),
     ],
 )
 def test_wrong_networks(change, message):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+
+MOST_BYTES = 2**33  # a task of more than 8 GiB is refused
 
 
 class InputError(ValueError):
@@ -18,13 +21,15 @@ class GraphError(InputError):
 
 def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
     """`value` as a finite float64 array; `shape` with None where any length will do."""
+    _refuse_masked(name, value)
     try:
         out = np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name} must be an array of numbers, got {_short(value)}") from error
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InputError(f"{name} must be an array of numbers, got {short(value)}") from error
     if out.dtype.kind not in "biuf":
-        raise InputError(f"{name} must hold real numbers, got {_short(value)}")
-    out = out.astype(np.float64, copy=False)
+        raise InputError(f"{name} must hold real numbers, got {short(value)}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = out.astype(np.float64, copy=False)
     if shape is not None and (
         out.ndim != len(shape)
         or any(want not in (None, have) for want, have in zip(shape, out.shape, strict=True))
@@ -40,14 +45,22 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
     return out
 
 
+def _refuse_masked(name: str, value: Any) -> None:
+    """NumPy would use the numbers behind a mask."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(v, np.ma.MaskedArray) and np.ma.is_masked(v) for v in parts):
+        raise InputError(f"{name} must have no masked entries; fill them, or leave those samples out")
+
+
 def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
     """`value` as a finite float, greater than `above` and at least `least`."""
+    _refuse_masked(name, value)
+    if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
+        raise InputError(f"{name} must be a number, got {short(value)}")
     try:
-        if isinstance(value, (str, bytes, bool)) or (not np.isscalar(value) and np.ndim(value) != 0):
-            raise TypeError("no number")
-        out = float(value)  # pyright: ignore[reportArgumentType]
+        out = float(value)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a number, got {_short(value)}") from error
+        raise InputError(f"{name} must be a number, got {short(value)}") from error
     except OverflowError as error:
         raise InputError(f"{name} must be finite, but is too large for a float") from error
     if not math.isfinite(out):
@@ -62,40 +75,76 @@ def number(name: str, value: Any, *, above: float | None = None, least: float | 
 def integer(name: str, value: Any, least: int = 1, most: int = 2**63 - 1) -> int:
     """`value` as an int from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InputError(f"{name} must be a whole number, got {_short(value)}")
+        raise InputError(f"{name} must be a whole number, got {short(value)}")
     if value < least:
-        raise InputError(f"{name} must be at least {least}, got {_short(value)}")
+        raise InputError(f"{name} must be at least {least}, got {short(int(value))}")
     if value > most:
-        raise InputError(f"{name} must be at most {most}, got {_short(value)}")
+        raise InputError(f"{name} must be at most {most}, got {short(int(value))}")
     return int(value)
 
 
-def boolean(name: str, value: Any) -> bool:
+def flag(name: str, value: Any) -> bool:
     """`value` as True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} must be true or false, got {_short(value)}")
+        raise InputError(f"{name} must be True or False, got {short(value)}")
     return bool(value)
 
 
 def choice(name: str, value: Any, options: Any) -> Any:
     """`value`, which must be one of `options`."""
     if not isinstance(value, str) or value not in options:
-        raise InputError(f"{name} must be one of {', '.join(options)}; got {_short(value)}")
+        raise InputError(f"{name} must be one of {', '.join(options)}; got {short(value)}")
     return value
 
 
 def known(name: str, given: Any, options: Any, what: str) -> None:
     """Refuse keys in `given` that are not among `options`."""
+    if not isinstance(given, Mapping) and not listable(given):
+        raise InputError(f"{name} must name each {what} in a list or dict, got {short(given)}")
     for key in given:
-        if key not in options:
+        try:
+            found = key in options
+        except TypeError:  # unhashable
+            found = False
+        if not found:
             listed = ", ".join(str(o) for o in list(options)[:12])
             more = ", ..." if len(options) > 12 else ""
-            raise InputError(f"{name} names {key!r}, which is no {what}; there are {listed}{more}")
+            raise InputError(f"{name} names {short(key)}, which is no {what}; there are {listed}{more}")
 
 
-def _short(value: Any) -> str:
+def distinct_names(name: str, given: Any, options: Any, what: str) -> tuple[str, ...]:
+    """`given` as a tuple of distinct names that are among `options`."""
+    given = tuple(sequence(name, given, "names"))
+    known(name, given, options, what)
+    return tuple(dict.fromkeys(given))
+
+
+def sequence(name: str, given: Any, what: str) -> list[Any]:
+    """`given` as a list, which must not be text, a dict, or a single thing."""
+    if not listable(given):
+        raise InputError(f"{name} must be a list of {what}, got {short(given)}")
+    return list(given)
+
+
+def listable(given: Any) -> bool:
+    """Whether something is a list, a tuple, a generator or the like, not text, a dict or a single thing."""
+    single = isinstance(given, (str, bytes, Mapping)) or (isinstance(given, np.ndarray) and given.ndim == 0)
+    return isinstance(given, Iterable) and not single
+
+
+def affordable(name: str, value: Any, numbers: float) -> None:
+    """Refuse what needs too much memory: so many float64 numbers."""
+    if numbers * 8 > MOST_BYTES:
+        raise InputError(
+            f"{name} = {short(value)} is too large: its data would take {numbers * 8 / 2**30:,.0f} GiB, "
+            f"more than {MOST_BYTES / 2**30:.0f}"
+        )
+
+
+def short(value: Any) -> str:
+    """`value` as a text that fits in a message."""
     try:
         text = repr(value)
-    except ValueError:  # an int of thousands of digits
-        return f"a {type(value).__name__} that is too long to show"
+    except Exception:  # an int of more digits than Python writes, or a broken object
+        return f"a {type(value).__name__} too long to write"
     return text if len(text) <= 60 else text[:57] + "..."

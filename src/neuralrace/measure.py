@@ -16,6 +16,8 @@ from neuralrace.graph import Graph
 from neuralrace.network import Stack, check, precision, program, take
 from neuralrace.task import Task
 
+MOST_AXES = 8  # before those of a weight: seeds, sizes, times
+
 
 def learning_time(trajectory: Any, level: float) -> Any:
     """First time at which the loss falls to `level`.
@@ -85,20 +87,34 @@ def plateau_share(t: Any, loss: Any) -> float:
 
 
 def tangent_kernel(task: Task, weights: Any) -> np.ndarray:
-    """Empirical neural tangent kernel `J J^T`, `(..., n, n)`, J the slope of all outputs in all weights.
+    """Empirical neural tangent kernel `J J^T`, J the slope of all outputs in all weights.
 
     Outputs are scaled so that the loss is half the sum of squared residuals r, and `dL/dt = -r^T K r` along
-    gradient flow. Rows are the outputs for every sample, times the root of its weight (1/n if all are equal);
-    where the network is linear, for the few pseudo-samples with the same moments. Weights may have a leading
-    axis.
+    gradient flow.
 
+    Parameters
+    ----------
+    task : Task
+        Graph and data.
+    weights : dict of str to array_like
+        As in `loss`.
+
+    Returns
+    -------
+    ndarray, shape (..., n, n)
+        Rows are the outputs for every sample, times the root of its weight (1/n if all are equal); where the
+        network is linear, for the few pseudo-samples with the same moments. With the leading axis of the
+        weights.
+
+    Examples
+    --------
     >>> import neuralrace as nr
     >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
     >>> tangent_kernel(task, {"x->h1": [[2.0]], "h1->y": [[3.0]]})
     array([[13.]])
     """
-    flat = task.graph.flatten(check(task, weights, "squared"))
-    made = program(task, "squared")
+    checked = check(task, weights)
+    flat, made = task.graph.flatten(checked), program(task, "squared")
     with precision(np.float64):
         return np.asarray(_kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.data))
 
@@ -106,7 +122,7 @@ def tangent_kernel(task: Task, weights: Any) -> np.ndarray:
 @partial(jax.jit, static_argnums=(0, 1))
 def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
     def outputs(w: Any) -> Any:
-        rows = []
+        rows = [jnp.zeros(0, w.dtype)]
         for h, r, d in zip(stack.outputs(w, data), stack.readouts, data["readouts"], strict=True):
             scale = 1.0 if d["weight"] is None else jnp.sqrt(take(d["weight"], r.weight))[..., None]
             rows.append((h * scale).ravel())
@@ -122,28 +138,49 @@ def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
 def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
     """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
 
-    The law holds between neurons that are gated alike in every sample, for linear nodes; with relu and
-    leaky_relu only for each neuron with itself. Entries where it does not hold are zero, and nodes with
-    other activations are left out (theory section 5). Shapes `(size, size)`, with the weights' leading axes.
+    The law holds between neurons that are gated alike in every sample, for linear nodes. With relu and
+    leaky_relu, and at nodes with a diagonal edge, it holds only for each neuron with itself (theory section
+    5).
+
+    Parameters
+    ----------
+    task : Task
+        Graph and gates.
+    weights : dict of str to array_like
+        Weights of every edge and bias, with any leading axes, such as those of `Trajectory.weights`.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (..., size, size)
+        One for each hidden node; nodes with other activations are left out. Entries where the law does not
+        hold are zero.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [1.0], [1.0])
+    >>> conserved(task, {"x->h1": [[2.0]], "h1->y": [[3.0]]})["h1"]
+    array([[5.]])
     """
     if not isinstance(task, Task):
         raise InputError(f"task must be a Task, got {type(task)}")
     g, found = task.graph, {}
+    weights = g.check_weights(weights, most_axes=MOST_AXES)
     contexts = task.sample_contexts if task.n_samples is not None else task.moment_contexts
     for node in g.hidden:
         activation = g.activations.get(node, "linear")
         if activation not in ("linear", "relu", "leaky_relu", "leaky_relu_torch"):
             continue
         holds = np.eye(g.nodes[node], dtype=bool)
-        if activation == "linear":
+        if activation == "linear" and not g.diagonal & {*g.incoming[node], *g.outgoing[node]}:
             gates = [c.gate(node) for c in contexts]
             single = np.array([gate for gate in gates if np.ndim(gate)]).reshape(-1, g.nodes[node])
             holds = (single[:, :, None] == single[:, None, :]).all(axis=0)
-        full = {e: _matrix(g, e, np.asarray(weights[e])) for e in (*g.outgoing[node], *g.incoming[node])}
+        full = {e: _matrix(g, e, weights[e]) for e in (*g.outgoing[node], *g.incoming[node])}
         out = sum(np.swapaxes(full[e], -1, -2) @ full[e] for e in g.outgoing[node])
         into = sum(full[e] @ np.swapaxes(full[e], -1, -2) for e in g.incoming[node])
         if node in g.biases:
-            into = into + np.asarray(weights[node])[..., :, None] * np.asarray(weights[node])[..., None, :]
+            into = into + weights[node][..., :, None] * weights[node][..., None, :]
         found[node] = np.where(holds, out - into, 0.0)
     return found
 

@@ -244,7 +244,7 @@ def last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def shown(losses: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Index of what is shown at each time (runs, times), cut where no run went: runs keep their last finite state."""
+    """Index (runs, times) of the state shown at each time: runs that ended keep their last finite one."""
     index = np.zeros(losses.shape, int)
     cut = 0
     for k, row in enumerate(np.isfinite(losses)):
@@ -256,7 +256,7 @@ def shown(losses: np.ndarray, last: np.ndarray) -> np.ndarray:
 
 
 def pick_times(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
-    """Values (runs, times, ...) at the indices of `shown`; without the axis of runs where there is one run."""
+    """Values (runs, times, ...) at the indices of `shown`; a single run loses its axis."""
     if (index == np.arange(index.shape[1])).all():
         out = values[:, : index.shape[1]]
     else:

@@ -10,7 +10,7 @@ from neuralrace.dynamics.history import History, curve
 from neuralrace.errors import InputError, array, integer, number
 
 DEFAULT = 200  # times, where they are not given
-_RESOLVED = 0.05  # share of a run's fall of the loss that evenly spaced times may skip at once
+_RESOLVED = 0.1  # share of a run's fall of the loss that evenly spaced times may skip at once
 _FINE = 20_001  # points on which times are chosen
 _ROUNDING = 1e-12  # share of the loss below which a fall is none
 _MOST = 10_000_000

@@ -146,7 +146,7 @@ class Trajectory:
                 places = np.arange(n)[k].tolist()
             except (IndexError, TypeError) as fault:
                 raise InputError(f"run must be a place among {n}, a slice or a list; got {k!r}") from fault
-            if not isinstance(places, list) or not places:
+            if not isinstance(places, list) or not places or np.ndim(places) != 1:
                 raise InputError(f"run must name at least one of the {n} runs, got {k!r}")
             k = np.asarray(places)
         return self._picked(k, places)
@@ -231,9 +231,9 @@ class Trajectory:
 
     def plot(self) -> Figure:
         """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time."""
-        from neuralrace.plot import trajectory
+        from neuralrace.dynamics.show import trajectory_figure
 
-        return trajectory(self)
+        return trajectory_figure(self)
 
     def _repr_html_(self) -> str:
         from neuralrace.dynamics.show import trajectory_html

@@ -162,7 +162,8 @@ def majorised(points: np.ndarray, x: np.ndarray, rounds: int) -> np.ndarray:
     from sklearn.manifold import smacof
 
     far = squareform(pdist(points))
-    return smacof(far, n_components=2, init=x, n_init=1, max_iter=rounds, eps=0, normalized_stress=False)[0]
+    found: Any = smacof(far, n_components=2, init=x, n_init=1, max_iter=rounds, eps=0)
+    return found[0]
 
 
 def beliefs(name: str, t: np.ndarray, p: Worlds) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Blocks of data that contexts share by reference.
 
-A *table* holds the distinct arrays of one shape; a *block* is a table and a place in it. Two contexts have the
-same data where their blocks are equal, and many blocks are stacked by indexing their table once.
+A *table* holds the distinct arrays of one shape; a *block* is a table and a place in it. Two contexts have
+the same data where their blocks are equal, and many blocks are stacked by indexing their table once.
 """
 
 from __future__ import annotations

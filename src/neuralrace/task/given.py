@@ -68,19 +68,22 @@ class _Reader:
         """Rows of the inputs and of the outputs with these moments, times the probability."""
         nodes = self.graph.nodes
         in_sizes, out_sizes = [nodes[x] for x in xs], [nodes[o] for o in ys]
-        x, y = self.empty(in_sizes, out_sizes)
+        x, y = self.empty(in_sizes, out_sizes) if not xs or p == 0 else ([], [])
         if xs:
             sxx, syx = _assemble(xx, xs, xs, nodes, symmetric=True), _assemble(yx, ys, xs, nodes)
-            xx_key, yx_key = (xs, self.name_xx(sxx)), (ys, self.name_yx(syx))
+            xx_key = (self.name_xx(sxx), *in_sizes)  # the same moments may stand at other nodes
+            yx_key = (self.name_yx(syx), *out_sizes)
             made = self.made if p > 0 else PseudoSamples()  # moments of probability 0 are only checked
-            scale = np.sqrt(p) if p > 0 else 1.0
+            p_checked = p if p > 0 else 1.0
+            scale = np.sqrt(p_checked)
             factor = made.factor(xx_key, sxx, scale, in_sizes)
             solved, _ = made.solve(factor, yx_key, syx.T, scale, out_sizes)
             if xx_key not in self.checked:
                 _check_sxx(where, sxx, factor.rows.array / scale)
-            if (xx_key, yx_key) not in self.checked:
-                rows = [np.zeros((factor.rows.shape[0], 0)), *(b.array for b in solved)]
-                _check_syx(where, sxx, syx.T, factor.rows.array / scale, np.concatenate(rows, axis=1) / scale)
+            singular = factor.rows.shape[0] < len(sxx)
+            if singular and solved and (xx_key, yx_key) not in self.checked:
+                y_rows = np.concatenate([b.array for b in solved], axis=1)
+                _check_syx(where, sxx, syx.T, factor.rows.array.T @ y_rows / p_checked)
             self.checked |= {xx_key, (xx_key, yx_key)}
             if p > 0:
                 x, y = made.split_inputs(factor.rows, in_sizes), solved
@@ -189,11 +192,9 @@ def _check_sxx(where: str, sxx: np.ndarray, x: np.ndarray) -> None:
         raise InputError(f"{where}['sxx'] must be symmetric and positive semi-definite")
 
 
-def _check_syx(where: str, sxx: np.ndarray, sxy: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+def _check_syx(where: str, sxx: np.ndarray, sxy: np.ndarray, explained: np.ndarray) -> None:
     """Refuse correlations of targets with what does not vary."""
-    if len(x) == len(sxx) or not sxy.size:
-        return
     units = np.sqrt(np.diagonal(sxx).clip(0))
     units = np.where(units > 0, units, units.max() or 1.0)[:, None]
-    if np.abs((sxy - x.T @ y) / units).max() > 1e-6 * np.abs(sxy / units).max():
+    if np.abs((sxy - explained) / units).max() > 1e-6 * np.abs(sxy / units).max():
         raise InputError(f"{where}['syx'] has a part on inputs that sxx says do not vary")

@@ -1,9 +1,9 @@
 """The task: a graph with its data.
 
 Inside a context a linear network sees its samples only through second moments. The moments are kept as
-*pseudo-samples*: rows X, Y with `X^T X = Sxx`, `Y^T X = Syx`, never more rows than inputs, plus the part of the
-loss that no weights can remove. Training on them is training on all samples, so one forward pass serves moments
-and samples alike.
+*pseudo-samples*: rows X, Y with `X^T X = Sxx`, `Y^T X = Syx`, never more rows than inputs, plus the part of
+the loss that no weights can remove. Training on them is training on all samples, so one forward pass serves
+moments and samples alike.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError
-from neuralrace.graph import Graph
+from neuralrace.errors import InputError, listable
+from neuralrace.graph import Graph, some
 from neuralrace.task.accumulate import Accumulator
 from neuralrace.task.blocks import ArrayInterner, Blocks
 from neuralrace.task.context import Context, is_open
@@ -84,7 +84,7 @@ class Task:
         1
         """
         moments = Accumulator(_check_graph(graph))
-        if isinstance(batches, (str, bytes, Mapping)) or not isinstance(batches, Iterable):
+        if not listable(batches):
             raise InputError(f"batches must be an iterable of batches, got {type(batches)}")
         for k, batch in enumerate(batches):
             if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 4:
@@ -131,7 +131,7 @@ class Task:
         """
         if _check_graph(graph).biases:
             raise InputError("graph must have no biases for from_moments: biases also see the means")
-        if isinstance(contexts, (str, bytes, Mapping)) or not isinstance(contexts, Iterable):
+        if not listable(contexts):
             raise InputError(f"contexts must be a list of dicts, got {type(contexts)}")
         return cls.from_contexts(graph, given_contexts(graph, contexts))
 
@@ -164,6 +164,21 @@ class Task:
 
     def __repr__(self) -> str:
         return f"Task({self._held()}, {self.n_contexts} contexts, {self.graph!r})"
+
+    def _repr_html_(self) -> str:
+        from neuralrace.drawing import graph_svg, table_html
+
+        g = self.graph
+        tables = [c.gates for c in self._contexts] if self._samples is None else [self._samples.gates]  # type: ignore[union-attr]
+        gated = list(dict.fromkeys(name for gates in tables for name in gates))
+        rows = [
+            ("data", self._held()),
+            ("contexts", f"{self.n_contexts:,}"),
+            ("inputs", _named_sizes(g, g.inputs)),
+            ("outputs", _named_sizes(g, g.outputs)),
+            ("gates", some(gated) or "none"),
+        ]
+        return table_html("Task", rows, graph_svg(g))
 
     def _held(self) -> str:
         """What the task holds, in words."""
@@ -226,9 +241,8 @@ class Task:
             raise InputError("graph must have the same edges and biases as the task's own")
         for n in (*own.inputs, *own.outputs):
             if graph.nodes[n] != own.nodes[n]:
-                raise InputError(
-                    f"graph must keep the size {own.nodes[n]} of {n!r}, an input or output, got {graph.nodes[n]}"
-                )
+                wanted, got = own.nodes[n], graph.nodes[n]
+                raise InputError(f"graph must keep the size {wanted} of {n!r}, an input or output, got {got}")
         self._check_neuron_gates(graph)
         task = Task.__new__(Task)
         task.graph, task._samples, task._contexts = graph, self._samples, self._contexts
@@ -374,6 +388,10 @@ class Task:
                     f"path statistics need scalar gates; {node!r} or {source!r} has one per neuron"
                 )
         return float(g)
+
+
+def _named_sizes(graph: Graph, nodes: Sequence[str]) -> str:
+    return some([f"{n} ({graph.nodes[n]})" for n in nodes])
 
 
 def _check_graph(graph: Any) -> Graph:

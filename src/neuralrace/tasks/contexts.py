@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, choice, integer
+from neuralrace.errors import InputError, affordable, array, choice, integer, sequence, short
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 from neuralrace.tasks.structured import tree_features
@@ -27,20 +27,36 @@ def contexts(
     """Eight items, each in each of `n` contexts: `8n` samples context by context, `15(n + 1)` targets.
 
     Inputs `(8n, 8 + n)` are one-hot items, then one-hot contexts. Targets are a hierarchy that holds in every
-    context, then one block per context, zero in the others, with `structures` "hierarchy" (all, by default),
-    "ring" or "cross".
+    context, then one block per context, zero in the others.
 
-    `gating` "relu" is a chain with one ReLU layer (of 700 if `hidden` is None). The others are linear
-    pathways (of 100): p0 is always open and sees everything, the rest see items only and are open in all
-    contexts but one ("shared"), in one ("single"), or both kinds ("both"); inputs are then x and x1, the
-    items. On a `graph` of your own there are no gates.
+    Parameters
+    ----------
+    n : int
+        Number of contexts, at least 2. Data grow with its square, and are refused above 8 GiB.
+    structures : sequence of str, optional
+        What each context has for itself: "hierarchy" (all, by default), "ring" or "cross".
+    gating : {"relu", "shared", "single", "both"}
+        "relu" is a chain with one ReLU layer. The others are linear pathways: p0 is always open and sees
+        everything, the rest see items only and are open in all contexts but one ("shared"), in one
+        ("single"), or both kinds ("both"); inputs are then x and x1, the items.
+    hidden : int, optional
+        Neurons of a layer; 700 for "relu", 100 for pathways.
+    graph : Graph, optional
+        A graph of your own, without gates.
 
+    Returns
+    -------
+    Task
+
+    Examples
+    --------
     >>> x, y = contexts(3).arrays
     >>> x.shape, y.shape, 0.5 * (y**2).sum()
     ((24, 11), (24, 60), np.float64(96.0))
     """
     n = integer("n", n, least=2)
     choice("gating", gating, GATINGS)
+    affordable("n", n, ITEMS * n * (15 * (n + 1) + 3 * n + ITEMS))
     x, y = _data(n, structures)
     if graph is not None:
         return Task(graph, x, y)
@@ -61,11 +77,26 @@ def gated(
     hidden: int = 32,
     columns: Mapping[int, Sequence[int]] | None = None,
 ) -> Task:
-    """Linear pathways p0, p1, ... of `hidden` neurons from x to y, open by the rows of `patterns` `(m, n)`.
+    """Linear pathways p0, p1, ... from x to y, open by patterns over the samples.
 
-    `columns` says which columns of the inputs a pathway sees where it does not see them all; every such
-    choice is an input node of its own, x1, x2, ...
+    Parameters
+    ----------
+    inputs, targets : array_like
+        `(n, size)` each.
+    patterns : array_like
+        Gates of the pathways, `(pathways, n)`.
+    hidden : int
+        Neurons of each pathway.
+    columns : dict of int to sequence of int, optional
+        Which columns of the inputs a pathway sees where it does not see them all; every such choice is an
+        input node of its own, x1, x2, ...
 
+    Returns
+    -------
+    Task
+
+    Examples
+    --------
     >>> gated([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [[1, 1], [1, 0]]).graph.n_paths
     2
     """
@@ -76,10 +107,14 @@ def gated(
     hidden = integer("hidden", hidden)
     everything = tuple(range(x.shape[1]))
     seen = [everything] * len(gates)
+    if columns is not None and not isinstance(columns, Mapping):
+        raise InputError(f"columns must be a dict from pathways to columns, got {short(columns)}")
     for k, chosen in (columns or {}).items():
         if integer("key of columns", k, least=0) >= len(gates):
             raise InputError(f"columns names pathway {k}; there are {len(gates)}")
-        seen[k] = tuple(integer(f"columns[{k}]", c, least=0) for c in chosen)
+        seen[k] = tuple(
+            integer(f"columns[{k}]", c, least=0) for c in sequence(f"columns[{k}]", chosen, "columns")
+        )
         if not seen[k] or max(seen[k]) >= x.shape[1]:
             raise InputError(f"columns[{k}] must list columns of the inputs, 0 to {x.shape[1] - 1}")
     some = [c for c in dict.fromkeys(seen) if c != everything]
@@ -96,9 +131,9 @@ def gated(
 
 
 def _data(n: int, structures: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
-    names = ["hierarchy"] * n if structures is None else structures
-    if isinstance(names, str) or len(names) != n:
-        raise InputError(f"structures must name {n} of {', '.join(STRUCTURES)}, got {structures!r}")
+    names = ["hierarchy"] * n if structures is None else sequence("structures", structures, "structures")
+    if len(names) != n:
+        raise InputError(f"structures must name {n} of {', '.join(STRUCTURES)}, got {short(structures)}")
     blocks = [_block(choice(f"structures[{k}]", s, STRUCTURES)) for k, s in enumerate(names)]
     features = blocks[0].shape[1]
     x = np.concatenate([np.tile(np.eye(ITEMS), (n, 1)), np.repeat(np.eye(n), ITEMS, axis=0)], axis=1)

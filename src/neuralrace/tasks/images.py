@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, choice, integer
+from neuralrace.errors import InputError, array, choice, flag, integer, sequence, short
 from neuralrace.files import read_npz
 from neuralrace.graph import Graph
 from neuralrace.task import Blocks, Context, Task
 from neuralrace.tasks.routing import trained_pairs
+from neuralrace.tasks.structured import chain_or
 
 CLASSES = 10
 FOLDER = "NEURALRACE_DATA"  # environment variable: where image files lie
@@ -66,10 +67,11 @@ def _chosen(
     part: str, centred: bool, train: Labelled, test: Labelled, hidden: int, graph: Graph | None
 ) -> Task:
     choice("part", part, ("train", "test"))
+    flag("centred", centred)
     x, labels = train if part == "train" else test
     if centred:
         x = x - train[0].mean(axis=0)
-    return Task(graph or Graph.chain([x.shape[1], hidden, CLASSES]), x, np.eye(CLASSES)[labels])
+    return Task(chain_or(graph, x.shape[1], hidden, CLASSES), x, np.eye(CLASSES)[labels])
 
 
 def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, Labelled]:
@@ -104,6 +106,8 @@ def _find(name: str, path: Any) -> Path | None:
     given = path if path is not None else os.environ.get(FOLDER)
     if given is None:
         return None
+    if not isinstance(given, (str, os.PathLike)):
+        raise InputError(f"path must be the name of a file or folder, got {short(given)}")
     place = Path(given)
     if place.is_file():
         return place
@@ -126,7 +130,12 @@ def patch_encoder(base: Task, filters: int = 64, size: int = 6, seed: int = 0) -
     import jax
     import jax.numpy as jnp
 
-    side = isqrt(base.arrays[0].shape[1] // 3)
+    _check_base(base)
+    filters, pixels = integer("filters", filters), base.arrays[0].shape[1]
+    side = isqrt(pixels // 3)
+    if 3 * side**2 != pixels:
+        raise InputError(f"base must hold square images of three colours, got {pixels} inputs")
+    integer("size", size, most=side)
     images = base.arrays[0].reshape(-1, side, side, 3)
     rng = np.random.default_rng(integer("seed", seed, least=0))
     which = rng.integers(len(images), size=filters)
@@ -168,7 +177,10 @@ def input_domains(
     neurons of a domain are numbered such that its pixels come in the order of the base, and all domains share
     one array.
     """
+    _check_base(base)
     choice("inputs", inputs, ("permutation", "rotation"))
+    if encode is not None and not callable(encode):
+        raise InputError(f"encode must be a function of images, got {short(encode)}")
     encode = encode or (lambda x: x)
     x = base.arrays[0]
     if inputs == "permutation":
@@ -194,19 +206,21 @@ def transformed(
     on linear layers needs; with `samples=True` it holds the images, for activations, biases, cross-entropy
     and mini-batches.
     """
-    pairs = trained_pairs(domains, trained)
+    _check_base(base)
+    pairs, samples = trained_pairs(domains, trained), flag("samples", samples)
     y = base.arrays[1]
     orders = _label_orders(domains, y.shape[1], integer("seed", seed, least=0))
-    xs = input_domains(base, domains, inputs) if isinstance(inputs, str) else list(inputs)
-    if len(xs) != domains or any(np.shape(x)[0] != len(y) for x in xs):
+    if isinstance(inputs, str):
+        xs = input_domains(base, domains, inputs)
+    else:
+        xs = [
+            array(f"inputs[{i}]", x, (len(y), None))
+            for i, x in enumerate(sequence("inputs", inputs, "arrays"))
+        ]
+    if len(xs) != domains:
         raise InputError(f"inputs must hold {domains} arrays of {len(y)} rows, got {len(xs)}")
-    graph = graph or Graph.routing(domains, xs[0].shape[1], hidden, y.shape[1])
-    distinct: list[np.ndarray] = []  # domains may share one array
-    which = []
-    for x in xs:
-        same = next((k for k, other in enumerate(distinct) if other is x), len(distinct))
-        distinct += [x] * (same == len(distinct))
-        which.append(same)
+    graph = Graph.routing(domains, xs[0].shape[1], hidden, y.shape[1]) if graph is None else graph
+    distinct, which = _distinct(xs)
     if samples:
         blocks, targets, n = Blocks(), Blocks(), len(y)
         x_blocks = [blocks.add(x) for x in distinct]
@@ -231,6 +245,22 @@ def transformed(
             for i, j in pairs
         ),
     )
+
+
+def _distinct(arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
+    """Each array once, as domains may share one, and which of them each domain has."""
+    distinct: list[np.ndarray] = []
+    which = []
+    for a in arrays:
+        same = next((k for k, other in enumerate(distinct) if other is a), len(distinct))
+        distinct += [a] * (same == len(distinct))
+        which.append(same)
+    return distinct, which
+
+
+def _check_base(base: Any) -> None:
+    if not isinstance(base, Task):
+        raise InputError(f"base must be a task of images, such as digits(), got {short(base)}")
 
 
 def _label_orders(domains: int, classes: int, seed: int) -> np.ndarray:

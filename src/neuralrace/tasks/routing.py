@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, integer
+from neuralrace.errors import InputError, affordable, array, integer, sequence
 from neuralrace.graph import Graph
 from neuralrace.init import random_frame
 from neuralrace.task import Task
 from neuralrace.tasks.structured import tree_features
+
+MOST_EDGES = 1_000_000
 
 
 def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = None) -> np.ndarray:
@@ -22,6 +24,7 @@ def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = Non
     random.
     """
     domains, trained = integer("domains", domains), integer("trained", trained)
+    affordable("domains", domains, float(domains) ** 2)
     if trained > domains:
         raise InputError(f"trained must be at most domains = {domains}, got {trained}")
     i, j = np.indices((domains, domains))
@@ -33,9 +36,10 @@ def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = Non
 
 def trained_pairs(domains: int, trained: Any) -> list[tuple[int, int]]:
     """Pairs of input and output domain, from their number per input or from a matrix of booleans."""
-    if np.ndim(trained) == 0:
-        trained = circulant(domains, trained)
-    pairs = array("trained", trained, (integer("domains", domains),) * 2)
+    if trained is None or isinstance(trained, (str, bytes, int, np.integer)):
+        trained = circulant(domains, integer("trained", trained))
+    size = integer("domains", domains)
+    pairs = array("trained", trained, (size, size))
     if not pairs.any():
         raise InputError("trained must mark at least one pair, got none")
     return [(int(i), int(j)) for i, j in np.argwhere(pairs)]
@@ -60,7 +64,7 @@ def routing(
     """
     pairs = trained_pairs(domains, trained)
     moments, size_out = _items(items, seed, targets, inputs)
-    graph = graph or Graph.routing(domains, items, hidden, size_out)
+    graph = Graph.routing(domains, items, hidden, size_out) if graph is None else graph
     return Task.from_moments(graph, (moments(i, j, len(pairs)) for i, j in pairs))
 
 
@@ -81,7 +85,14 @@ def sharing(
     if domains % group:
         raise InputError(f"group must divide domains = {domains}, got {group}")
     moments, size_out = _items(items, seed, targets, None)
+    hidden = sequence("hidden", hidden, "layer sizes")
+    if not hidden:
+        raise InputError("hidden must list at least one hidden size")
     n = domains // group
+    if domains * n > MOST_EDGES:
+        raise InputError(
+            f"domains = {domains} in groups of {group} is too large: it has {2 * domains * n:,} edges"
+        )
     nodes: dict[str, int] = {f"x{i}": items for i in range(domains)}
     edges: list[tuple[str, str]] = []
     for a in range(n):
@@ -105,6 +116,7 @@ def _items(
 ) -> tuple[Callable[[int, int, int], dict[str, Any]], int]:
     """Moments of the items on one route among n, and the number of their features."""
     items = integer("items", items)
+    affordable("items", items, 4.0 * float(items) ** 2)
     if targets is None:
         if items & (items - 1):
             raise InputError(f"items must be a power of two for a binary tree of features, got {items}")

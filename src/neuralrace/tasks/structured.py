@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuralrace.errors import integer
+from neuralrace.errors import affordable, integer
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 
@@ -15,12 +15,42 @@ def tree_features(levels: int, branching: int = 2) -> np.ndarray:
     `levels` counts from the root (one feature that all items share) to the items themselves.
     """
     levels, branching = integer("levels", levels), integer("branching", branching, least=2)
+    nodes = sum(float(branching) ** k for k in range(min(levels, 64)))
+    affordable("levels", levels, float(branching) ** (min(levels, 64) - 1) * nodes)
     items = branching ** (levels - 1)
     rows = [np.repeat(np.eye(branching**k), items // branching**k, axis=1) for k in range(levels)]
     return np.concatenate(rows).T
 
 
+def chain_or(graph: Graph | None, inputs: int, hidden: int, outputs: int) -> Graph:
+    """The graph given, or a chain with one hidden layer."""
+    return Graph.chain([inputs, integer("hidden", hidden), outputs]) if graph is None else graph
+
+
 def hierarchy(levels: int = 4, branching: int = 2, hidden: int = 32, graph: Graph | None = None) -> Task:
-    """One-hot items with the features of a tree as targets; a two-layer chain by default."""
+    """One-hot items with the features of a tree as targets.
+
+    Parameters
+    ----------
+    levels : int
+        From the root, one feature that all items share, to the items themselves.
+    branching : int
+        Children of each node.
+    hidden : int
+        Neurons of the hidden layer.
+    graph : Graph, optional
+        A graph of your own; by default a chain with one hidden layer.
+
+    Returns
+    -------
+    Task
+        With `branching**(levels - 1)` samples.
+
+    Examples
+    --------
+    >>> x, y = hierarchy(4).arrays
+    >>> x.shape, y.shape
+    ((8, 8), (8, 15))
+    """
     y = tree_features(levels, branching)
-    return Task(graph or Graph.chain([len(y), hidden, y.shape[1]]), np.eye(len(y)), y)
+    return Task(chain_or(graph, len(y), hidden, y.shape[1]), np.eye(len(y)), y)

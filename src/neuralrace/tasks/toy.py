@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuralrace.errors import choice, integer, number
+from neuralrace.errors import affordable, choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 from neuralrace.tasks.contexts import gated
@@ -50,6 +50,7 @@ def contextual_classification(
     one per context; on a `graph` of your own there are no gates.
     """
     n = integer("n", n, least=2)
+    affordable("n", n, 4.0 * n)
     x = np.random.default_rng(integer("seed", seed, least=0)).uniform(-1, 1, (n, 2))
     second = np.arange(n) >= n // 2
     y = np.where(second, x[:, 1], x[:, 0])[:, None]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag, helmert, solve_triangular
 
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import InputError, affordable, array, integer, number, short
 from neuralrace.graph import Graph
 from neuralrace.task import Task
+from neuralrace.tasks.structured import chain_or
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -39,8 +41,9 @@ class World(Task):
         if features is None:
             y = self.vectors * np.sqrt(self.values)
         else:
-            y = draw(rng, integer("features", features)) / np.sqrt(features)
-        super().__init__(graph or Graph.chain([len(y), hidden, y.shape[1]]), np.eye(len(y)), y)
+            affordable("features", features, float(integer("features", features)) * len(values))
+            y = draw(rng, features) / np.sqrt(features)
+        super().__init__(chain_or(graph, len(y), hidden, y.shape[1]), np.eye(len(y)), y)
 
     @property
     def singular_values(self) -> np.ndarray:
@@ -71,7 +74,9 @@ def partition(
         if len(sizes) != classes:
             raise InputError(f"per_class must be one number or {classes}, one per class, got {len(sizes)}")
     else:
+        affordable("classes", classes, float(classes) ** 2)
         sizes = [integer("per_class", per_class)] * classes
+    affordable("per_class", per_class, float(sum(sizes)) ** 2)
     r, items = (1 - 2 * _flips(flip, 1)[0]) ** 2, sum(sizes)
     whole = [np.full((m, 1), 1 / np.sqrt(m)) for m in sizes]
     vectors = np.hstack([np.asarray(block_diag(*v)) for v in (whole, [_differences(m) for m in sizes])])
@@ -100,9 +105,10 @@ def tree(
     """
     if not isinstance(branching, Sequence) or isinstance(branching, str) or not len(branching):
         raise InputError(
-            f"branching must be a list of numbers of children, level by level, got {branching!r}"
+            f"branching must be a list of numbers of children, level by level, got {short(branching)}"
         )
     sizes = [integer("branching", b, least=2) for b in branching]
+    affordable("branching", branching, float(prod(sizes)) ** 2 if prod(sizes) < 2**60 else 2.0**120)
     flips = _flips(flip, len(sizes))
     nodes = np.cumprod([1, *sizes])
     items, below = int(nodes[-1]), nodes[-1] // nodes
@@ -139,6 +145,7 @@ def ring(
     [1.0, 0.3333, 0.3333, 0.2]
     """
     n = integer("n", n, least=3)
+    affordable("n", n, float(n) ** 2)
     k, place = (np.arange(n) + 1) // 2, np.arange(n)[:, None]
     angle = 2 * np.pi * k * place / n
     waves = np.where(np.arange(n) % 2, np.sin(angle), np.cos(angle))
@@ -166,6 +173,7 @@ def grid(
     rows, cols = integer("rows", rows), integer("cols", cols)
     if rows * cols < 2:
         raise InputError("rows and cols must give at least 2 items, got 1 x 1")
+    affordable("rows x cols", (rows, cols), (float(rows) * cols) ** 2)
     (a, av, aw), (b, bv, bw) = _line(rows), _line(cols)
     laplacian = np.kron(a, np.eye(cols)) + np.kron(np.eye(rows), b)
     values = (av[:, None] + bv).ravel()
@@ -183,7 +191,10 @@ def _gaussian(
     laplacian: np.ndarray, values: np.ndarray, vectors: np.ndarray, sigma: float,
     features: int | None, seed: int, hidden: int, graph: Graph | None,
 ) -> World:  # fmt: skip
-    ridge = number("sigma", sigma, above=0) ** -2
+    sigma = number("sigma", sigma, above=0)
+    if not 1e-6 <= sigma <= 1e6:  # else the covariance is singular in double precision
+        raise InputError(f"sigma must lie between 1e-6 and 1e6, got {sigma:g}")
+    ridge = sigma**-2
     precision = laplacian + ridge * np.eye(len(laplacian))
     root = np.linalg.cholesky(precision)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, boolean, number
+from neuralrace.errors import InputError, array, flag, number
 from neuralrace.universality.model import best_fit, initial_state
 from neuralrace.universality.theory import State, final_distance, loss, solve
 
@@ -125,26 +125,33 @@ def fit(
     out = max(series[:, 1].max(), dy**2, np.abs(series[:, 2]).max())
     unit, target = np.array([high, out, out, out])[: series.shape[1]], dy / np.sqrt(out)
     theta, residual, jacobian = best_fit((t - t[0]) / span, series / unit, target)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         width = _quantile(level, residual.size - len(theta)) * _deviation(residual, jacobian)
-    units = {"rate_h": (0, out * dx**2 / high), "rate_y": (1, high), "rate_mean": (6, 1.0)}
-    names = list(units)[: 2 if loss is None else 3]
-    rates = {name: float(np.exp(theta[units[name][0]]) / span / units[name][1]) for name in names}
-    widths = {name: float(width[units[name][0]]) for name in names}
-    problems = tuple(p for n in names[:2] if (p := _problem(n, rates[n], widths[n], level)))
+        speed = np.exp(theta) / span
+    rate_h, rate_y = float(speed[0] * high / out / dx**2), float(speed[1] / high)
+    start = _state(theta, target) * unit[:3]
+    found = (("rate_h", rate_h, width[0]), ("rate_y", rate_y, width[1]))
+    problems = tuple(p for given in found if (p := _problem(*given, level)))
     if strict and problems:
         raise InputError(problems[0])
+    if not (np.isfinite(start).all() and 0 < rate_h < np.inf and 0 < rate_y < np.inf):
+        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
     errors = np.sqrt((residual**2).sum(0))
+    both = loss is not None
     return Fit(
-        **rates,
-        **{f"{n}_interval": _interval(rates[n], widths[n]) for n in names},
-        start=State(*(_state(theta, target) * unit[:3]).tolist()),
+        rate_h,
+        rate_y,
+        _interval(rate_h, width[0]),
+        _interval(rate_y, width[1]),
+        State(*start.tolist()),
         error=float(np.sqrt((errors**2).mean())),
         errors=tuple(errors.tolist()),
         dx=dx,
         dy=dy,
         t0=float(t[0]),
-        offset=None if loss is None else float(np.exp(theta[5]) * np.sqrt(out)),
+        rate_mean=float(speed[6]) if both else None,
+        rate_mean_interval=_interval(float(speed[6]), width[6]) if both else None,
+        offset=float(np.exp(theta[5]) * np.sqrt(out)) if both else None,
         problems=problems,
     )
 
@@ -168,9 +175,10 @@ def _interval(value: float, width: float) -> Interval | None:
 
 def _state(theta: np.ndarray, target: float) -> np.ndarray:
     """dh2, dy2 and w at the first time."""
-    r, along, across, a, b = initial_state(theta, target, np)
-    y = r**2 * (along**2 + across) / (a * b)
-    state = np.array([r**2 / b, y, y - r * along * target / np.sqrt(a * b)])
+    with np.errstate(all="ignore"):
+        r, along, across, a, b = initial_state(theta, target, np)
+        y = r**2 * (along**2 + across) / (a * b)
+        state = np.array([r**2 / b, y, y - r * along * target / np.sqrt(a * b)])
     return np.maximum(state, [np.finfo(float).tiny, 0, -np.inf])
 
 
@@ -185,7 +193,7 @@ def _checked(
     named = {"dh2": dh2, "dy2": dy2, "w": w} | ({} if loss is None else {"loss": loss})
     series = {n: array(n, v, (len(t),)) for n, v in named.items()}
     dx, dy = number("dx", dx, above=0), number("dy", dy, least=0)
-    level, strict = number("level", level, above=0), boolean("strict", strict)
+    level, strict = number("level", level, above=0), flag("strict", strict)
     if level >= 1:
         raise InputError(f"level must be less than 1, got {level:g}")
     for name in series.keys() - {"w"}:
@@ -212,9 +220,10 @@ def _deviation(residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     later = np.clip(later, 0, 1 - 1 / n)
     bread = np.einsum("njp,njq->pq", jacobian, jacobian)
     size = np.sqrt(np.maximum(np.diag(bread), 1e-300))
+    unseen = np.diag(bread) <= 1e-300  # nothing depends on these, so that they may be anything
     inverse = np.linalg.pinv(bread / size / size[:, None], rcond=1e-12, hermitian=True) / size / size[:, None]
     meat = np.einsum("njp,njq,j->pq", jacobian, jacobian, variance * (1 + later) / (1 - later))
-    return np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0))
+    return np.where(unseen, np.inf, np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0)))
 
 
 def _quantile(level: float, freedom: int) -> float:

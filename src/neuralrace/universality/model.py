@@ -91,8 +91,8 @@ def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndar
     def search(theta: np.ndarray, ftol: float, most: int) -> Any:
         residual = lambda v: linear(v.tobytes())[0].ravel()  # noqa: E731
         slopes = lambda v: linear(v.tobytes())[1].reshape(-1, len(v))  # noqa: E731
-        options = {"xtol": 1e-15, "ftol": ftol, "gtol": 1e-15, "max_nfev": most, "x_scale": "jac"}
-        return least_squares(residual, theta, slopes, method="lm", **options)
+        options: Any = {"xtol": 1e-15, "ftol": ftol, "gtol": 1e-15, "max_nfev": most, "x_scale": "jac"}
+        return least_squares(residual, theta, jac=slopes, method="lm", **options)  # pyright: ignore[reportArgumentType]
 
     costs = np.nan_to_num(_costs(guesses, *given), nan=np.inf)
     cost = lambda found: found.cost  # noqa: E731

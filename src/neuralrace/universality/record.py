@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, boolean, integer, number
+from neuralrace.errors import InputError, array, flag, integer, number
 from neuralrace.universality.fit import Fit, fit
 
 
@@ -95,7 +95,7 @@ class Record:
         if integer("pair", pair, 0) >= len(self.pairs):
             raise InputError(f"pair must be below {len(self.pairs)}, the number of pairs; got {pair}")
         dh2, dy2, w, last = (v[:, pair] for v in (self.dh2, self.dy2, self.w, self.loss))
-        extra = last if boolean("loss", loss) else None
+        extra = last if flag("loss", loss) else None
         dx, dy = self.dx[pair], self.dy[pair]
         return fit(self.t, dh2, dy2, w, dx, dy, loss=extra, level=level, strict=strict)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, boolean, integer, number
+from neuralrace.errors import InputError, array, flag, integer, number
 from neuralrace.graph import Graph
 from neuralrace.universality.fit import Interval
 from neuralrace.universality.record import samples
@@ -79,7 +79,7 @@ def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.n
     """
     values, unit = _matrix("distances", distances), number("unit", unit, above=0)
     near = np.exp(-values / unit)
-    if boolean("normalised", normalised):
+    if flag("normalised", normalised):
         near /= near.sum(axis=1, keepdims=True)
     return near @ values @ near.T
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, array, boolean, choice, integer, number
+from neuralrace.errors import InputError, array, choice, flag, integer, number
 from neuralrace.network import precision
 from neuralrace.universality.descent import run_descent
 from neuralrace.universality.fit import Fit, fit
@@ -81,8 +81,9 @@ class Training(Trajectory):
         )
         series = one.recorded["dh2"][:, layer - 1], one.recorded["dy2"], one.recorded["w"]
         dx, dy = float(one.runs["dx"]), float(one.runs["dy"])
-        extra = one.loss[keep] if boolean("loss", loss) else None
-        return fit(one.t[keep], *(v[keep] for v in series), dx, dy, loss=extra, level=level, strict=strict)
+        extra = one.loss[keep] if flag("loss", loss) else None
+        dh2, dy2, w = (v[keep] for v in series)
+        return fit(one.t[keep], dh2, dy2, w, dx, dy, loss=extra, level=level, strict=strict)
 
     @classmethod
     def from_xarray(cls, ds: xarray.Dataset) -> Training:
@@ -148,11 +149,19 @@ def train(
         runs = jnp.asarray(given.seeds, jnp.uint32), *(jnp.asarray(v, given.dtype) for v in given.data)
         # Networks that differ in their gain share a compiled function.
         found = run_descent(replace(network, gain=1.0), optimizer, steps, runs, network.gain, given.lr)
-        dh2, dy2, w, loss = (np.asarray(v, np.float64) for v in found)
+    return _training(network, given, steps, optimizer, [np.asarray(v, np.float64) for v in found])
+
+
+def _training(
+    network: Network, given: _Given, steps: int, optimizer: str, found: list[np.ndarray]
+) -> Training:
+    """What was found, as a trajectory."""
+    dh2, dy2, w, loss = found
     t = given.lr * np.arange(steps + 1)
     finite = np.isfinite(loss)
-    ended = [Status.FINISHED if ok else Status.DIVERGED for ok in finite.all(axis=1)]
-    last = np.where(finite.all(axis=1), steps, finite.argmin(axis=1))
+    whole = np.all(finite, axis=1).tolist()
+    last = [steps if ok else int(k) for ok, k in zip(whole, finite.argmin(axis=1), strict=True)]
+    ended = [Status.FINISHED if ok else Status.DIVERGED for ok in whole]
     dx, dy = given.distances
     return Training(
         t=t,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.activations import ACTIVATIONS
-from neuralrace.errors import InputError, array, boolean, choice, integer, number
+from neuralrace.errors import InputError, array, choice, flag, integer, number
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Network:
         integer("width", self.width)
         choice("activation", self.activation, ACTIVATIONS)
         number("gain", self.gain, above=0)
-        boolean("skip", self.skip)
+        flag("skip", self.skip)
         if number("dropout", self.dropout, least=0) >= 1:
             raise InputError(f"dropout must be less than 1, got {self.dropout:g}")
         if integer("channels", self.channels, 0) and self.width % self.channels:

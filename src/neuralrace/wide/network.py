@@ -646,8 +646,10 @@ def _conjugate_gradients(product: Any, b: np.ndarray, x: np.ndarray) -> np.ndarr
     r = b - product(x)
     if not np.isfinite(r).all():
         return x
-    flat = LinearOperator((r.size, r.size), lambda v: product(v.reshape(r.shape)).ravel(), dtype=r.dtype)
-    return x + cg(flat, r.ravel(), rtol=1e-3, maxiter=100)[0].reshape(r.shape)
+    given: Any = {"matvec": lambda v: product(v.reshape(r.shape)).ravel(), "dtype": r.dtype}
+    return x + cg(LinearOperator((r.size, r.size), **given), r.ravel(), rtol=1e-3, maxiter=100)[0].reshape(
+        r.shape
+    )
 
 
 def _directions(rows: np.ndarray, least: float) -> np.ndarray:

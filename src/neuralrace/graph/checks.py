@@ -1,0 +1,87 @@
+"""Checks of the nodes and edges of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from neuralrace.activations import ACTIVATIONS
+from neuralrace.errors import GraphError, choice, known, listable, short
+
+
+def check_name(where: str, name: Any) -> str:
+    """A name: text without a slash."""
+    if not isinstance(name, str) or not name or "/" in name:
+        raise GraphError(f"{where} must be named by text without '/', got {short(name)}")
+    return name
+
+
+def named_edges(edges: Any) -> dict[str, tuple[str, str]]:
+    """Edges by name, from a list of pairs or a dict."""
+    if isinstance(edges, Mapping):
+        pairs = [(check_name("edges", name), ends) for name, ends in edges.items()]
+    elif listable(edges):
+        pairs = [(None, ends) for ends in edges]
+    else:
+        raise GraphError(f"edges must be a list of pairs or a dict from names to pairs, got {short(edges)}")
+    named: dict[str, tuple[str, str]] = {}
+    for name, ends in pairs:
+        if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
+            raise GraphError(f"edges must be (source, target) pairs, got {short(ends)}")
+        name = name if name is not None else f"{ends[0]}->{ends[1]}"
+        if name in named:
+            raise GraphError(f"parallel edges need names (a dict): {name!r} stands twice")
+        named[name] = (ends[0], ends[1])
+    if not named:
+        raise GraphError("edges must not be empty")
+    return named
+
+
+def edges_by_node(
+    nodes: Mapping[str, int], edges: Mapping[str, tuple[str, str]], end: int
+) -> dict[str, tuple[str, ...]]:
+    """Edges that leave (end 0) or enter (end 1) each node."""
+    found: dict[str, list[str]] = {n: [] for n in nodes}
+    for edge, ends in edges.items():
+        found[ends[end]].append(edge)
+    return {n: tuple(e) for n, e in found.items()}
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of many names, as text."""
+    return ", ".join(names[:6]) + (f", ... ({len(names)} in all)" if len(names) > 6 else "")
+
+
+def check_activations(given: Any, nodes: Mapping[str, int]) -> dict[str, str]:
+    """Activations of the nodes that are not linear."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise GraphError(f"activations must be a dict from nodes to names, got {short(given)}")
+    known("activations", given, nodes, "node")
+    checked = {n: choice(f"activations[{n!r}]", a, ACTIVATIONS) for n, a in given.items()}
+    return {n: a for n, a in checked.items() if a != "linear"}
+
+
+def levels(
+    edges: Mapping[str, tuple[str, str]],
+    incoming: Mapping[str, tuple[str, ...]],
+    outgoing: Mapping[str, tuple[str, ...]],
+) -> dict[str, int]:
+    """Longest distance of each node from an input."""
+    inputs = [n for n in incoming if not incoming[n]]
+    found = dict.fromkeys(inputs, 0)
+    waiting = {n: len(into) for n, into in incoming.items()}
+    ready = list(inputs)
+    while ready:
+        node = ready.pop()
+        for edge in outgoing[node]:
+            target = edges[edge][1]
+            found[target] = max(found.get(target, 0), found[node] + 1)
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                ready.append(target)
+    cyclic = [n for n, count in waiting.items() if count > 0]
+    if cyclic:
+        raise GraphError(f"edges must not form a cycle; one runs through {cyclic}")
+    return found

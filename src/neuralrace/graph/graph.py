@@ -1,0 +1,378 @@
+"""Architecture graphs: nodes are layers of neurons, edges are weight matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import GraphError, InputError, distinct_names, integer, known, sequence, short
+from neuralrace.graph.checks import check_activations, check_name, edges_by_node, levels, named_edges, some
+from neuralrace.graph.weights import WeightLayout
+
+MOST_LISTED_PATHS = 1_000_000
+LARGEST_NODE = 2**31 - 1  # neurons
+MOST_DOMAINS = 100_000
+
+
+class Graph(WeightLayout):
+    """A directed acyclic graph of layers.
+
+    Nodes without incoming edges are inputs, nodes without outgoing edges outputs.
+
+    Parameters
+    ----------
+    nodes : dict of str to int
+        Number of neurons of each node.
+    edges : list of (str, str) or dict of str to (str, str)
+        `(source, target)` pairs, named `"source->target"`, or a dict from names to such pairs; parallel
+        edges need names.
+    activations : dict of str to str, optional
+        Of nodes: linear (the default), relu, leaky_relu (slope .01), elu, tanh or swish.
+    biases : bool or list of str
+        True for a bias on every node but the inputs, or a list of nodes. A bias is named after its node.
+    diagonal : list of str
+        Edges that join neuron k with neuron k only: their weights are vectors.
+
+    Attributes
+    ----------
+    nodes : dict of str to int
+        Name -> size.
+    edges : dict of str to (str, str)
+        Name -> (source, target).
+    inputs, outputs, hidden : tuple of str
+        Names of nodes.
+
+    Examples
+    --------
+    >>> g = Graph({"x": 3, "h": 128, "y": 1}, [("x", "h"), ("h", "y")])
+    >>> g.inputs, g.outputs, g.n_paths
+    (('x',), ('y',), 1)
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, int],
+        edges: Sequence[tuple[str, str]] | Mapping[str, tuple[str, str]],
+        activations: Mapping[str, str] | None = None,
+        biases: bool | Iterable[str] = False,
+        diagonal: Iterable[str] = (),
+    ):
+        if not isinstance(nodes, Mapping) or not nodes:
+            raise GraphError(f"nodes must be a dict from names to sizes, got {short(nodes)}")
+        self.nodes = {
+            check_name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE)
+            for n, s in nodes.items()
+        }
+        self.edges = named_edges(edges)
+        for name, (source, target) in self.edges.items():
+            known(f"edge {name!r}", (source, target), self.nodes, "node")
+        both = set(self.nodes) & set(self.edges)
+        if both:
+            raise GraphError(f"nodes and edges need different names; both have {sorted(both)}")
+
+        self.incoming: dict[str, tuple[str, ...]] = edges_by_node(self.nodes, self.edges, 1)
+        self.outgoing: dict[str, tuple[str, ...]] = edges_by_node(self.nodes, self.edges, 0)
+        for node in self.nodes:
+            if not self.incoming[node] and not self.outgoing[node]:
+                raise GraphError(f"node {node!r} has no edges: an output that no input reaches")
+        self.inputs = tuple(n for n in self.nodes if not self.incoming[n])
+        self.outputs = tuple(n for n in self.nodes if not self.outgoing[n])
+        self.levels = levels(self.edges, self.incoming, self.outgoing)
+        self.order = tuple(sorted(self.nodes, key=self.levels.__getitem__))
+        self.rank = {node: k for k, node in enumerate(self.order)}
+        self.names = {**self.nodes, **self.edges}
+        # Edges to hidden nodes apart: a node may have thousands of outputs, of which a sample uses few.
+        self.onward = {
+            n: tuple(e for e in es if self.outgoing[self.edges[e][1]]) for n, es in self.outgoing.items()
+        }
+        self.hidden = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
+
+        self.activations = check_activations(activations, self.nodes)
+        if isinstance(biases, (bool, np.bool_)):
+            biases = [n for n in self.order if self.incoming[n]] if biases else []
+        biases = distinct_names("biases", biases, self.nodes, "node")
+        for node in (*self.activations, *biases):
+            if node in self.inputs:
+                raise GraphError(f"{node!r} is an input: it has no activation and no bias")
+        self.biases = biases
+        diagonal = frozenset(distinct_names("diagonal", diagonal, self.edges, "edge"))
+        for edge in diagonal:
+            source, target = self.edges[edge]
+            if self.nodes[source] != self.nodes[target]:
+                raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
+        self.diagonal = diagonal
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph({len(self.nodes)} nodes, {len(self.edges)} edges, {self.n_paths} paths, "
+            f"inputs {some(self.inputs)}, outputs {some(self.outputs)})"
+        )
+
+    def _repr_html_(self) -> str:
+        from neuralrace.drawing import graph_svg, table_html
+
+        rows = [
+            ("inputs", some(self.inputs)),
+            ("outputs", some(self.outputs)),
+            ("edges, paths", f"{len(self.edges):,}, {self.n_paths:,}"),
+            ("weights", f"{self.n_weights:,}"),
+        ]
+        return table_html("Graph", rows, graph_svg(self))
+
+    def _content(self) -> tuple[Any, ...]:
+        parts = (self.nodes, self.edges, self.activations)
+        return (*(tuple(p.items()) for p in parts), self.biases, self.diagonal)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether no node has an activation."""
+        return not self.activations
+
+    # -- paths -------------------------------------------------------------------------------
+
+    @cached_property
+    def n_paths(self) -> int:
+        """How many paths lead from inputs to outputs: counted, never listed."""
+        count = dict.fromkeys(self.inputs, 1)
+        for node in self.order:
+            if self.incoming[node]:
+                count[node] = sum(count[self.edges[e][0]] for e in self.incoming[node])
+        return sum(count[o] for o in self.outputs)
+
+    def paths(self) -> list[tuple[str, ...]]:
+        """All paths from an input to an output.
+
+        Returns
+        -------
+        list of tuple of str
+            Edge names of each path. More than a million paths are refused; `n_paths` counts any number.
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).paths()
+        [('x->h1', 'h1->y')]
+        """
+        return [path for output in self.outputs for path in self.paths_into(output)]
+
+    def paths_into(self, node: str) -> list[tuple[str, ...]]:
+        """All paths from an input to a node, the T(v) of neural_race section 3.
+
+        Parameters
+        ----------
+        node : str
+            Any node.
+
+        Returns
+        -------
+        list of tuple of str
+            Edge names of each path.
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).paths_into("h1")
+        [('x->h1',)]
+        """
+        known("node", [node], self.nodes, "node")
+        return self._walk(node, 0)
+
+    def paths_through(self, edge: str) -> list[tuple[str, ...]]:
+        """All paths from an input to an output through an edge, the P(e) of neural_race section 3.
+
+        Parameters
+        ----------
+        edge : str
+            Any edge.
+
+        Returns
+        -------
+        list of tuple of str
+            Edge names of each path.
+
+        Examples
+        --------
+        >>> len(Graph.routing(domains=3, size_in=4).paths_through("x0->h1"))
+        3
+        """
+        known("edge", [edge], self.edges, "edge")
+        source, target = self.edges[edge]
+        before, after = self._walk(source, 0), self._walk(target, 1)
+        self._refuse_many(len(before) * len(after))
+        return [(*b, edge, *a) for b in before for a in after]
+
+    def _walk(self, node: str, end: int) -> list[tuple[str, ...]]:
+        """Paths from the inputs to `node` (end 0), or from `node` to the outputs (end 1)."""
+        neighbours = (self.incoming, self.outgoing)[end]
+        paths: list[tuple[str, ...]] = []
+        stack: list[tuple[str, tuple[str, ...]]] = [(node, ())]
+        while stack:
+            node, path = stack.pop()
+            if not neighbours[node]:
+                paths.append(path)
+                self._refuse_many(len(paths))
+            for edge in reversed(neighbours[node]):
+                stack.append((self.edges[edge][end], (*path, edge) if end else (edge, *path)))
+        return paths
+
+    def _refuse_many(self, count: int) -> None:
+        if count > MOST_LISTED_PATHS:
+            raise GraphError(
+                f"more than {MOST_LISTED_PATHS:,} paths to list; n_paths counts them without listing"
+            )
+
+    def check_path(self, name: str, path: Any) -> tuple[str, ...]:
+        """`path` as a tuple of edge names that follow one another from an input to an output."""
+        path = (path,) if isinstance(path, str) else tuple(sequence(name, path, "edges"))
+        known(name, path, self.edges, "edge")
+        ends = [self.edges[e] for e in path]
+        if (
+            not path
+            or ends[0][0] not in self.inputs
+            or ends[-1][1] not in self.outputs
+            or any(a[1] != b[0] for a, b in pairwise(ends))
+        ):
+            raise InputError(f"{name} must run from an input to an output, got {path}")
+        return path
+
+    def resized(self, sizes: Mapping[str, int]) -> Graph:
+        """The same graph with other numbers of neurons at some nodes.
+
+        Parameters
+        ----------
+        sizes : dict of str to int
+            New sizes of some nodes.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).resized({"h1": 4}).nodes
+        {'x': 3, 'h1': 4, 'y': 1}
+        """
+        if not isinstance(sizes, Mapping):
+            raise GraphError(f"sizes must be a dict from nodes to sizes, got {short(sizes)}")
+        known("sizes", sizes, self.nodes, "node")
+        return Graph({**self.nodes, **sizes}, self.edges, self.activations, self.biases, self.diagonal)
+
+    # -- common graphs -----------------------------------------------------------------------
+
+    @classmethod
+    def chain(cls, sizes: Sequence[int], **keywords: Any) -> Graph:
+        """Nodes x, h1, ..., y in a row.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Neurons of each node, input first.
+        **keywords
+            As in `Graph`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.chain([3, 128, 1]).nodes
+        {'x': 3, 'h1': 128, 'y': 1}
+        """
+        sizes = sequence("sizes", sizes, "layer sizes")
+        if len(sizes) < 2:
+            raise GraphError(f"sizes must list at least an input and an output layer, got {short(sizes)}")
+        row = ["x", *(f"h{k}" for k in range(1, len(sizes) - 1)), "y"]
+        return cls(dict(zip(row, sizes, strict=True)), list(pairwise(row)), **keywords)
+
+    @classmethod
+    def pathways(cls, size_in: int, size_out: int, hidden: Sequence[Sequence[int]], **keywords: Any) -> Graph:
+        """Parallel pathways from x to y.
+
+        Parameters
+        ----------
+        size_in, size_out : int
+            Neurons of x and y.
+        hidden : sequence of sequence of int
+            `hidden[a]` lists the hidden sizes of pathway a, whose nodes are p0h1, p0h2, ...
+        **keywords
+            As in `Graph`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.pathways(8, 15, [[100], [100, 50]]).hidden
+        ('p0h1', 'p1h1', 'p1h2')
+        """
+        hidden = [
+            sequence(f"hidden[{a}]", sizes, "layer sizes")
+            for a, sizes in enumerate(sequence("hidden", hidden, "pathways"))
+        ]
+        if not hidden or not all(hidden):
+            raise GraphError("hidden must list the hidden sizes of each pathway, at least one in each")
+        nodes, edges = {"x": size_in}, []
+        for a, sizes in enumerate(hidden):
+            row = ["x", *(f"p{a}h{k + 1}" for k in range(len(sizes))), "y"]
+            nodes.update(zip(row[1:-1], sizes, strict=True))
+            edges += pairwise(row)
+        return cls({**nodes, "y": size_out}, edges, **keywords)
+
+    @classmethod
+    def routing(
+        cls,
+        domains: int,
+        size_in: int,
+        hidden: Sequence[int] = (64, 64),
+        size_out: int = 7,
+        **keywords: Any,
+    ) -> Graph:
+        """Inputs x0.. and outputs y0.., one per domain, around a shared chain h1, h2, ...
+
+        Parameters
+        ----------
+        domains : int
+            Number of inputs, and of outputs.
+        size_in, size_out : int
+            Neurons of each input and output.
+        hidden : sequence of int
+            Neurons of the shared layers.
+        **keywords
+            As in `Graph`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.routing(domains=7, size_in=4).n_paths
+        49
+        """
+        integer("domains", domains, most=MOST_DOMAINS)
+        hidden = sequence("hidden", hidden, "layer sizes")
+        if not hidden:
+            raise GraphError("hidden must list at least one hidden size")
+        middle = [f"h{k + 1}" for k in range(len(hidden))]
+        xs, ys = ([f"{c}{i}" for i in range(domains)] for c in "xy")
+        nodes = {
+            **dict.fromkeys(xs, size_in),
+            **dict(zip(middle, hidden, strict=True)),
+            **dict.fromkeys(ys, size_out),
+        }
+        edges = [
+            *((x, middle[0]) for x in xs),
+            *pairwise(middle),
+            *((middle[-1], y) for y in ys),
+        ]
+        return cls(nodes, edges, **keywords)

@@ -1,0 +1,111 @@
+"""Weights of a graph as one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError, array, known
+from neuralrace.graph.checks import some
+
+
+class WeightLayout:
+    """Shapes of a graph's weights, and their places in a flat vector."""
+
+    nodes: dict[str, int]
+    edges: dict[str, tuple[str, str]]
+    biases: tuple[str, ...]
+    diagonal: frozenset[str]
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes: (target size, source size) for edges, (size,) for diagonal ones and for biases.
+
+        A bias is named after its node.
+        """
+        shapes: dict[str, tuple[int, ...]] = {}
+        for edge, (source, target) in self.edges.items():
+            size = self.nodes[target]
+            shapes[edge] = (size,) if edge in self.diagonal else (size, self.nodes[source])
+        return {**shapes, **{n: (self.nodes[n],) for n in self.biases}}
+
+    @cached_property
+    def stacks(self) -> dict[tuple[int, ...], tuple[int, tuple[str, ...]]]:
+        """Weights of equal shape lie side by side in the flat vector: shape -> (offset, names)."""
+        names: dict[tuple[int, ...], list[str]] = {}
+        for name, shape in self.shapes.items():
+            names.setdefault(shape, []).append(name)
+        stacks, offset = {}, 0
+        for shape, members in names.items():
+            stacks[shape] = (offset, tuple(members))
+            offset += len(members) * prod(shape)
+        return stacks
+
+    @cached_property
+    def n_weights(self) -> int:
+        """Number of weights and biases."""
+        return sum(prod(shape) for shape in self.shapes.values())
+
+    def check_weights(
+        self, weights: Any, convert: Callable[[str, Any], Any] = array, most_axes: int = 1
+    ) -> dict[str, Any]:
+        """The weights as arrays that fit this graph, all with the same leading axes.
+
+        Parameters
+        ----------
+        weights : dict of str to array_like
+            One for each edge and bias.
+        convert : callable
+            `convert(name, value)` makes an array of each, by default a finite one of float64.
+        most_axes : int
+            How many leading axes there may be.
+
+        Returns
+        -------
+        dict of str to ndarray
+        """
+        if not isinstance(weights, Mapping):
+            raise InputError(f"weights must be a dict from edge names to arrays, got {type(weights)}")
+        known("weights", weights, self.shapes, "edge or bias of the graph")
+        missing = [n for n in self.shapes if n not in weights]
+        if missing:
+            raise InputError(f"weights lack {some(missing)}")
+        out, leading = {}, None
+        for name, shape in self.shapes.items():
+            value = convert(f"weights[{name!r}]", weights[name])
+            lead = value.shape[: max(value.ndim - len(shape), 0)]
+            if value.shape[len(lead) :] != shape or len(lead) > most_axes:
+                raise InputError(
+                    f"weights[{name!r}] must have shape {shape}, or that with a leading axis of "
+                    f"seeds, got {value.shape}"
+                )
+            if leading is not None and lead != leading:
+                raise InputError(
+                    f"weights must all have the same leading axis: {name!r} has {lead}, "
+                    f"those before it {leading}"
+                )
+            out[name], leading = value, lead
+        return out
+
+    def flatten(self, weights: Mapping[str, Any], xp: Any = np) -> Any:
+        """Weights as one vector (..., n_weights) in the order of `stacks`."""
+        parts = []
+        for shape, (_, names) in self.stacks.items():
+            for name in names:
+                value = weights[name]
+                parts.append(value.reshape(*value.shape[: value.ndim - len(shape)], -1))
+        return xp.concatenate(parts, axis=-1)
+
+    def unflatten(self, flat: Any) -> dict[str, Any]:
+        """The inverse of `flatten`: views of a vector (..., n_weights)."""
+        found = {}
+        for shape, (offset, names) in self.stacks.items():
+            size = prod(shape)
+            for k, name in enumerate(names):
+                start = offset + k * size
+                found[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)
+        return {name: found[name] for name in self.shapes}

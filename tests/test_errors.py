@@ -1,0 +1,130 @@
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import neuralrace as nr
+from neuralrace.errors import InputError
+
+ODD = {
+    "None": None,
+    "int": 3,
+    "huge": 10**400,
+    "text": "text",
+    "bytes": b"bytes",
+    "ragged": [[1, 2], [3]],
+    "dicts": [{}],
+    "unhashable": [["x"]],
+    "nested": {"x": None},
+    "numbers as names": {3: 4},
+    "masked": np.ma.masked,
+    "function": len,
+    "object": np.array(None),
+    "complex": 1j,
+    "empty": np.zeros((2, 0)),
+}
+GRAPH = nr.Graph.chain([2, 3, 1])
+TWO = nr.Graph({"a": 1, "b": 1, "y": 1, "z": 1}, [("a", "y"), ("b", "y"), ("b", "z")])
+X, Y = np.eye(2), [1.0, 2.0]
+TASK = nr.Task(GRAPH, X, Y)
+MOMENTS = nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2), "syx": [[1.0, 1.0]]}])
+W = nr.init.gaussian(GRAPH, 0.1)
+NODES, EDGES, PATH = {"x": 2, "h": 3, "y": 1}, [("x", "h"), ("h", "y")], ("x->h1", "h1->y")
+DIGITS = nr.tasks.digits(hidden=2)
+
+
+def moments(**given):
+    return nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2), **given}])
+
+
+CALLS = {
+    "nodes": lambda o: nr.Graph(o, EDGES),
+    "size": lambda o: nr.Graph({**NODES, "x": o}, EDGES),
+    "edges": lambda o: nr.Graph(NODES, o),
+    "edge": lambda o: nr.Graph(NODES, [o, ("h", "y")]),
+    "end": lambda o: nr.Graph(NODES, {"a": ("x", o), "b": ("h", "y")}),
+    "activations": lambda o: nr.Graph(NODES, EDGES, activations=o),
+    "activation": lambda o: nr.Graph(NODES, EDGES, activations={"h": o}),
+    "biases": lambda o: nr.Graph(NODES, EDGES, biases=o),
+    "diagonal": lambda o: nr.Graph(NODES, EDGES, diagonal=o),
+    "chain": lambda o: nr.Graph.chain(o),
+    "pathways": lambda o: nr.Graph.pathways(2, 1, o),
+    "routing": lambda o: nr.Graph.routing(2, 2, o),
+    "paths_into": lambda o: GRAPH.paths_into(o),
+    "resized": lambda o: GRAPH.resized(o),
+    "graph": lambda o: nr.Task(o, X, Y),
+    "inputs": lambda o: nr.Task(GRAPH, o, Y),
+    "targets": lambda o: nr.Task(GRAPH, X, o),
+    "gates": lambda o: nr.Task(GRAPH, X, Y, o),
+    "gate": lambda o: nr.Task(GRAPH, X, Y, {"h1": o}),
+    "sample_weight": lambda o: nr.Task(GRAPH, X, Y, sample_weight=o),
+    "batches": lambda o: nr.Task.from_batches(GRAPH, o),
+    "batch": lambda o: nr.Task.from_batches(GRAPH, [o]),
+    "batch inputs": lambda o: nr.Task.from_batches(GRAPH, [(o, Y)]),
+    "batch gates": lambda o: nr.Task.from_batches(GRAPH, [(X, Y, o)]),
+    "batch weights": lambda o: nr.Task.from_batches(GRAPH, [(X, Y, {}, o)]),
+    "contexts": lambda o: nr.Task.from_moments(GRAPH, o),
+    "context": lambda o: nr.Task.from_moments(GRAPH, [o]),
+    "sxx": lambda o: moments(sxx=o),
+    "syx": lambda o: moments(syx=o),
+    "syy": lambda o: moments(syy=o),
+    "moment gates": lambda o: moments(gates=o),
+    "moment gate": lambda o: moments(gates={"h1": o}),
+    "default_gate": lambda o: moments(default_gate=o),
+    "probability": lambda o: moments(probability=o),
+    "pairs": lambda o: nr.Task.from_moments(TWO, [{"sxx": o, "syy": o}]),
+    "from_contexts": lambda o: nr.Task.from_contexts(GRAPH, o),
+    "on": lambda o: TASK.on(o),
+    "path": lambda o: TASK.syx(o),
+    "path_j": lambda o: MOMENTS.sxx(o, PATH),
+    "loss": lambda o: nr.loss(TASK, W, o),
+    "node": lambda o: nr.activity(TASK, W, o),
+    "shown": lambda o: nr.activity(TASK, W, "h1", o),
+    "shown gates": lambda o: nr.activity(TASK, W, "h1", X, o),
+    "tasks.contexts": lambda o: (nr.tasks.contexts(o), nr.tasks.contexts(3, o)),
+    "tasks.gated": lambda o: nr.tasks.gated(X, X, np.ones((1, 2)), columns=o),
+    "tasks.hierarchy": lambda o: nr.tasks.hierarchy(2, hidden=o),
+    "tasks.routing": lambda o: nr.tasks.routing(3, o),
+    "tasks.sharing": lambda o: nr.tasks.sharing(4, 2, hidden=o),
+    "tasks.partition": lambda o: nr.tasks.partition(2, o),
+    "tasks.tree": lambda o: nr.tasks.tree(o),
+    "tasks.ring": lambda o: nr.tasks.ring(3, graph=o),
+    "tasks.transformed": lambda o: nr.tasks.transformed(DIGITS, 2, 1, o),
+    "tasks.transformed base": lambda o: nr.tasks.transformed(o, 2, 1),
+    "tasks.mnist": lambda o: nr.tasks.mnist("/nowhere" if o is None else o),
+}
+for function in (nr.loss, nr.gradient, nr.predict, nr.error_rate, nr.conserved, nr.tangent_kernel):
+    CALLS[f"{function.__name__} task"] = lambda o, f=function: f(o, W)
+    CALLS[f"{function.__name__} weights"] = lambda o, f=function: f(TASK, o)
+    CALLS[f"{function.__name__} weight"] = lambda o, f=function: f(TASK, {**W, "x->h1": o})
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_odd_input_is_used_or_refused_with_a_message(call):
+    for odd in ODD.values():
+        with suppress(InputError):
+            CALLS[call](odd)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nr.Graph({"x": 10**30, "y": 1}, [("x", "y")]), "size of node 'x' must be at most"),
+        (lambda: nr.Graph(NODES, EDGES, biases=3), "biases must be a list of names, got 3"),
+        (lambda: nr.Graph(NODES, EDGES, biases=[["h"]]), r"biases names \['h'\], which is no node"),
+        (lambda: nr.Graph(NODES, EDGES, activations=["h"]), "activations must be a dict"),
+        (lambda: TASK.syx(None), "path must be a list of edges, got None"),
+        (lambda: nr.Task.from_moments(GRAPH, [None]), r"contexts\[0\] must be a dict"),
+        (lambda: nr.Task(GRAPH, None, Y), r"inputs\['x'\] must hold real numbers, got None"),
+        (lambda: nr.loss(TASK, [W]), "weights must be a dict"),
+        (lambda: nr.tasks.contexts(10_000), r"n = 10000 is too large: its data would take 1\d\d GiB"),
+        (lambda: nr.tasks.hierarchy(40), "levels = 40 is too large: its data would take"),
+        (lambda: nr.tasks.routing(10**6, 2), "domains = 1000000 is too large"),
+        (lambda: nr.tasks.ring(10**6), "n = 1000000 is too large"),
+        (lambda: nr.tasks.xor(hidden=2**70), "must be at most"),
+        (lambda: nr.tasks.routing(3, 2, seed=2**70), "seed must be at most 9223372036854775807"),
+    ],
+)
+def test_messages_name_the_argument(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
