@@ -13,7 +13,6 @@ from neuralrace.network import precision
 from neuralrace.universality.theory import path
 
 BEST = 8  # guesses from which a search starts
-FINAL = 2  # searches that go on to the end
 FAR = 1e3  # residual where the model is not finite, far above any that is of use
 
 
@@ -77,8 +76,7 @@ def _linear(theta: Any, *given: Any) -> Any:
 
 
 def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses: some steps from each, then
-    the best of these to the end."""
+    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses."""
     from scipy.optimize import least_squares
 
     @lru_cache(maxsize=2)
@@ -88,16 +86,14 @@ def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndar
             return residual, jacobian
         return np.full_like(residual, FAR), np.zeros_like(jacobian)
 
-    def search(theta: np.ndarray, ftol: float, most: int) -> Any:
+    def search(theta: np.ndarray) -> Any:
         residual = lambda v: linear(v.tobytes())[0].ravel()  # noqa: E731
         slopes = lambda v: linear(v.tobytes())[1].reshape(-1, len(v))  # noqa: E731
-        options: Any = {"xtol": 1e-15, "ftol": ftol, "gtol": 1e-15, "max_nfev": most, "x_scale": "jac"}
+        options: Any = {"xtol": 1e-15, "ftol": 1e-14, "gtol": 1e-15, "max_nfev": 500, "x_scale": "jac"}
         return least_squares(residual, theta, jac=slopes, method="lm", **options)  # pyright: ignore[reportArgumentType]
 
     costs = np.nan_to_num(_costs(guesses, *given), nan=np.inf)
-    cost = lambda found: found.cost  # noqa: E731
-    found = sorted((search(guesses[k], 1e-4, 50) for k in np.argsort(costs)[:BEST]), key=cost)
-    best = min((search(f.x, 1e-14, 500) for f in found[:FINAL]), key=cost)
+    best = min((search(guesses[k]) for k in np.argsort(costs)[:BEST]), key=lambda found: found.cost)
     return best.x, *linear(best.x.tobytes())
 
 
