@@ -61,7 +61,7 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
         raise InputError("task has nothing to reduce: no open path correlates an input with a target")
     modes = next(iter(ends.values())).shape[1]
     frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | ends | hidden_frames(g, g.hidden, modes)
-    small = Graph(dict.fromkeys(g.nodes, int(modes)), g.edges, diagonal=g.edges)
+    small = Graph(dict.fromkeys(g.nodes, int(modes)), g.edges, diagonal=list(g.edges))
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
     block_of = _RoundingInterner()
@@ -160,7 +160,7 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
     fixed = {}
     for name, (source, o) in joins.items():
         fixed[name] = np.pad(overlap[source], ((0, nodes[o] - len(overlap[source])), (0, 0)))
-    small = Graph(nodes, {**edges, **joins}, diagonal=edges)
+    small = Graph(nodes, {**edges, **joins}, diagonal=list(edges))
     small_task = Task.from_contexts(small, _pathwise_contexts(task, small, origin, outputs, modes))
     shape = dict.fromkeys(g.edges, (modes,))
     return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)
