@@ -588,3 +588,13 @@ def test_a_reader_that_leaves_early_is_no_error():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("path", sorted(Path("docs/results").glob("*.json")), ids=lambda p: p.stem)
+def test_published_results_are_read(path, tmp_path):
+    if "claims" not in json.loads(path.read_text()):
+        pytest.skip("a table, not a report")
+    (tmp_path / "result.json").write_text(path.read_text())
+    found = Report.load(tmp_path)
+    assert found.claims
+    assert found.name in experiments.names()

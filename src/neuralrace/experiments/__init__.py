@@ -69,8 +69,9 @@ class Report:
 
     @classmethod
     def load(cls, folder: Path) -> Report:
-        """The report that a run left in its folder."""
-        found = json.loads((folder / "result.json").read_text())
+        """The report that a run left in its folder; what else is written there is left out."""
+        read = json.loads((folder / "result.json").read_text())
+        found = {f.name: read[f.name] for f in dataclasses.fields(cls) if f.name != "folder"}
         claims = tuple(Claim(**c) for c in found.pop("claims"))
         figures = tuple((n, c) for n, c in found.pop("figures"))
         return cls(**{**found, "claims": claims, "figures": figures, "folder": folder})

@@ -71,7 +71,7 @@ def train(scale: float, p: Initialisation) -> dict[str, Any]:
     end = {e: w[:, -1] for e, w in run.weights.items()}
     every = each_item(p.domains)
     shown = nr.activity(task, end, "h1", every)
-    shown /= np.linalg.norm(shown, axis=-1, keepdims=True)
+    shown = shown / np.linalg.norm(shown, axis=-1, keepdims=True)
     answers = [nr.activity(task, end, y, every) for y in task.graph.outputs]
     loss = np.pad(run.loss, ((0, 0), (0, len(save) - len(run.t))), mode="edge") / SILENCE
     return {

@@ -93,18 +93,19 @@ def shared(group: int, p: Sharing) -> dict[str, Any]:
         return first_time(lambda t: theory(t, b0)[1], t, LEVEL * SILENCE)
 
     b, _ = theory(t, p.scale)
-    starts = {e: np.concatenate([w[None], start[e]]) for e, w in nr.init.decoupled(r, p.scale).items()}
-    run = nr.flow(task, starts, save=t / clock, method=nr.Adaptive(1e-10, 1e-12))
-    learned = clock * nr.learning_time(run, LEVEL * SILENCE)
+    aligned, method = nr.init.decoupled(r, p.scale), nr.Adaptive(1e-10, 1e-12)
+    starts = {e: np.concatenate([w[None], start[e]]) for e, w in aligned.items()}
+    run = nr.flow(task, starts, save=t / clock, method=method)
+    until = nr.flow(task, aligned, t[-1] / clock, 2, method=method, stop_loss=LEVEL * SILENCE)
     values = np.stack([run.singular_values(e)[..., :ITEMS] for e in ("x0->h1", "h1->h2")])
     return {
         "t": t,
         "theory": b,
         "theory_time": time(p.scale),
         "exact": values[:, 0],
-        "exact_time": learned[0],
+        "exact_time": clock * stopped(until),
         "random": values[:, 1:],
-        "random_time": learned[1:],
+        "random_time": clock * nr.learning_time(run[1:], LEVEL * SILENCE),
         "grown_time": [time([b[k] for b in b0]) for k in range(p.seeds)],
     }
 
@@ -156,21 +157,23 @@ def half_time(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, A
     def balanced(t: np.ndarray) -> Any:
         return 0.5 * (s - nr.exact.chain(t, s, a0=float(np.prod(b)), depth=len(b))) ** 2
 
-    wide = np.append(0, np.geomspace(1e-2, 1e6, 2000))
-    t = np.linspace(0, 1.5 * crossing(wide, balanced(wide), s**2 / 8), 1001)
-    network = nr.flow(task, r.lift(b0), save=t, save_weights=False, method=nr.Adaptive(1e-10, 1e-12))
-    if len(set(b)) == 1:
-        theory = first_time(balanced, t, s**2 / 8)
-    else:
-        theory = nr.learning_time(r.solve(b0=b0, save=t), s**2 / 8)
-    found = {"theory": theory, "network": nr.learning_time(network, s**2 / 8)}
+    level, wide = s**2 / 8, np.append(0, np.geomspace(1e-2, 1e6, 2000))
+    closed = first_time(balanced, wide, level)
+    until = {"t1": 1.5 * closed, "save": 2, "stop_loss": level}
+    network = nr.flow(task, r.lift(b0), method=nr.Adaptive(1e-10, 1e-12), **until)
+    theory = closed if len(set(b)) == 1 else stopped(r.solve(b0=b0, **until))
+    found = {"theory": theory, "network": stopped(network)}
     if random:
         std = float(2 * np.prod(b) / p.hidden) ** 0.5
-        runs = nr.flow(
-            task, nr.init.gaussian(task.graph, std, seed=range(p.seeds)), save=t, save_weights=False
-        )
-        found["random"] = nr.learning_time(runs, s**2 / 8)
+        runs = nr.flow(task, nr.init.gaussian(task.graph, std, seed=range(p.seeds)), **until)
+        found["random"] = stopped(runs)
     return found
+
+
+def stopped(run: nr.Trajectory) -> Any:
+    """When runs with a `stop_loss` reached it, as exactly as they were solved; nan where they did not."""
+    reached = np.array([s is nr.Status.REACHED_LOSS for s in run.statuses])
+    return np.where(reached if run.many else reached[0], run.end, np.nan)
 
 
 def threshold(p: Sharing, untrained: np.ndarray, level: float, between: bool = False) -> float:
