@@ -223,13 +223,8 @@ def discover(
         raise InputError(f"seed must be below 2^32, got {seed}")
     if follow is not None:
         choice("follow", follow, FOLLOW)
-    if net is not None and keywords:
-        raise InputError(f"{next(iter(keywords))} is for training, and net is trained already")
-    if net is not None:
-        networks = observe_given(X, Y, net)
-    else:
-        setting = (hidden, runs, std, lr, steps, every, seed)
-        networks = observe_training(X, Y, *setting, progress=flag("progress", progress), **keywords)
+    setting = (hidden, runs, std, lr, steps, every, seed)
+    networks = _networks(X, Y, net, setting, {"progress": flag("progress", progress)}, keywords)
     warnings = convergence_warnings(networks)
     follow = _follow(networks[0], layer, follow)
     patterns, weights, left_out = distinct_patterns(networks, layer, flag("weighted", weighted))
@@ -301,6 +296,17 @@ def mixed_share(net: Any, context: Any, i: int = -1, layer: int = 1, X: Any = No
     if not size[alive].sum():
         raise InputError("net has no unit that is active on a sample")
     return float(size[mixed].sum() / size[alive].sum())
+
+
+def _networks(
+    X: Any, Y: Any, net: Any, setting: tuple[Any, ...], shown: dict[str, bool], keywords: dict[str, Any]
+) -> list[ObservedNetwork]:
+    """The networks to look at: those given, or newly trained ones."""
+    if net is None:
+        return observe_training(X, Y, *setting, **shown, **keywords)
+    if keywords:
+        raise InputError(f"{next(iter(keywords))} is for training, and net is trained already")
+    return observe_given(X, Y, net)
 
 
 def _follow(network: ObservedNetwork, layer: int, follow: str | None) -> str:
