@@ -1,7 +1,8 @@
 """How right learning times are, whatever is saved: 100 random tasks against a fine solve.
 
-Sizes of initial weights over four orders of magnitude, ends up to 1,000 times too late, 20 to 200 saved times. Run as
-`python -m benchmarks.learning_times`; it prints the worst relative errors, and those of lines between saved times.
+Initial weights over four orders of magnitude, ends up to 1,000 times too late, 20 to 200 saved times. Run as
+`python -m benchmarks.learning_times`; it prints the worst relative errors, and those of lines between
+saved times.
 """
 
 import argparse
@@ -38,8 +39,9 @@ def one(seed: int) -> dict[str, Any] | None:
     late, n = t * 10 ** rng.uniform(0, 3), int(rng.integers(20, 201))
     run = nr.flow(task, weights, t1=late, save=n, method=PATIENT)
     return {
-        "seed": seed, "sizes": sizes, "std": std, "late": late / t, "save": n, "true": true, "status": run.status.name,
-        "error": abs(nr.learning_time(run, level) / true - 1), "line": abs(crossing(run.t, run.loss, level) / true - 1),
+        "seed": seed, "sizes": sizes, "std": std, "late": late / t, "save": n, "true": true,
+        "status": run.status.name, "error": abs(nr.learning_time(run, level) / true - 1),
+        "line": abs(crossing(run.t, run.loss, level) / true - 1),
     }  # fmt: skip
 
 

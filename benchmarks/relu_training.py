@@ -8,22 +8,17 @@ import neuralrace as nr
 from benchmarks.measure import Row, duel, fresh
 
 HIDDEN, LR, STD = 700, 1e-3, 0.005 / 700
-STATED = ("stride_error_estimate", "gradients")
 
 
-def measure(epochs: int, dtype: str, readout: str, stride_error: float | None) -> dict[str, Any]:
+def measure(epochs: int, dtype: str, readout: str) -> dict[str, Any]:
     x, y = nr.tasks.contexts(3, ["hierarchy", "ring", "cross"]).arrays
     every = epochs // 80
     losses: dict[str, Any] = {}
-    stated: dict[str, Any] = {}
-    settings: dict[str, Any] = {
-        "save_weights": False, "dtype": np.dtype(dtype), "readout": readout, "stride_error": stride_error
-    }  # fmt: skip
+    settings: dict[str, Any] = {"save_weights": False, "dtype": np.dtype(dtype), "readout": readout}
 
     def ours() -> Any:
         net = nr.relu.train(x, y, [HIDDEN], STD, LR, epochs, 81, **settings)
         losses["ours"] = net.step_loss
-        stated.update({k: net.trajectory.settings[k] for k in STATED if stride_error is not None})
         return net
 
     start = nr.relu.train(x, y, [HIDDEN], STD, LR, 1, 2, readout=readout).at(0)
@@ -61,7 +56,6 @@ def measure(epochs: int, dtype: str, readout: str, stride_error: float | None) -
     found["extra"] |= {
         "difference": float((apart / losses["loop"]).max()),
         "of initial": float(apart.max() / losses["loop"][0]),
-        **stated,
     }
     return found | {
         "note": "difference is that of the losses at all epochs, relative to loss and initial loss"
@@ -73,11 +67,10 @@ def run(quick: bool) -> list[Row]:
     return [
         Row(
             "relu-training",
-            f"{HIDDEN} units, {epochs} epochs, {dtype}, readout={readout!r}, stride_error={stride_error}",
+            f"{HIDDEN} units, {epochs} epochs, {dtype}, readout={readout!r}",
             "a jitted update per epoch", "baseline / ours", targets=("warm >= 5",),
-            **fresh(measure, epochs, dtype, readout, stride_error),
+            **fresh(measure, epochs, dtype, readout),
         )
-        for stride_error in (None, 0.03)
         for dtype in ("float64", "float32")
         for readout in ("all", "targets")
     ]  # fmt: skip

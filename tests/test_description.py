@@ -180,7 +180,7 @@ WRONG = [
     ("a: first", "a: [1, 0, 1, .inf]", 11, "gates: a must be a number, got '.inf'"),
     ("b->y: 0.5", "b->y: 1e999", 12, "gates: b->y must be finite"),
     ("weights: w", "weights: [1, 2]", 13, "weights must have one number for each of the 4 samples"),
-    ("weights: w", "weights: [1, 1, 1, -1]", 13, "weights must be non-negative"),
+    ("weights: w", "weights: [1, 1, 1, -1]", 13, "sample_weight must be non-negative"),
     # settings
     ("basis: auto", "basis: best", 14, "basis must be one of auto, shared, pathwise, block; got 'best'"),
     ("{strength: 0.1}", "0.1", 15, "start must be a mapping"),
@@ -374,6 +374,41 @@ def test_time_that_is_chosen_waits_for_late_modes(folder):
     assert found.theory.loss[-1] < 1e-3 * found.theory.loss[0]
     late = nr.learning_time(found.theory, 0.1)
     assert late < found.theory.t[-1] < 2 * late
+
+
+def test_time_that_is_chosen_where_the_reduced_system_stays_behind(folder):
+    """Three contexts and a skip connection: the blocks rest at a saddle that the network leaves.
+
+    It chose t = 14,000, took minutes, and read a half time of 35 off the few times saved.
+    """
+    rng = np.random.default_rng(1)
+    context = np.repeat([0, 1, 2], 4)
+    first, skip = np.array([1, 1, 0])[context], np.array([0, 1, 1])[context]
+    np.savez(
+        folder / "data.npz", X=rng.normal(size=(12, 4)), Y=rng.normal(size=(12, 3)), first=first, skip=skip
+    )
+    text = (
+        "nodes: {x: 4, h1: 6, h2: 6, y: 3}\nedges: [[x, h1], [h1, h2], [h2, y], [h1, y]]\n"
+        "data: data.npz\ninputs: X\ntargets: Y\ngates: {h1: first, h1->y: skip}\n"
+        "start: {std: 0.3, seeds: 2}\n"
+    )
+    found = reduce_file(network(folder, text), folder / "out")
+    assert found.reduction.basis == "block"
+    assert found.converged
+    assert found.theory.t[-1] < 1000
+    task = found.reduction.task
+    start = nr.init.gaussian(task.graph, 0.3, seed=range(2))
+    fine = nr.flow(task, start, 10.0, 5001, save_weights=False)
+    halves = [np.interp(-(a + b) / 2, -loss, fine.t) for loss, a, b in zip(
+        fine.loss, found.flow.loss[:, 0], found.flow.loss[:, -1], strict=True
+    )]  # fmt: skip
+    np.testing.assert_allclose(found.half_times[1], halves, rtol=1e-3)
+
+
+@pytest.mark.parametrize("path", [None, 3, {"a": 1}])
+def test_path_must_be_one(path):
+    with pytest.raises(InputError, match="path must be the name of a file"):
+        read_description(path)
 
 
 @pytest.mark.parametrize(

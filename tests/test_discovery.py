@@ -100,6 +100,14 @@ def test_swapped_gates(contexts, signs):
     assert few.elbow[len(own)] == pytest.approx(0, abs=1e-12)
 
 
+def test_progress_goes_to_stderr(signs, capfd):
+    discover(*signs, **QUICK, runs=1, max_clusters=2, progress=True)
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "descend: 100%" in shown.err
+    assert "clusters: 100%" in shown.err
+
+
 def test_given_k(contexts):
     found = discover(net=contexts, k=3)
     assert found.k == 3
@@ -198,6 +206,9 @@ def test_mixed_share(contexts):
         ({"follow": "closely"}, "follow must be one of trained, swapped"),
         ({"steps": 10, "every": 5}, "run 0 has not learned: its last loss is .* try more steps"),
         ({"net": [np.full((3, 4), 1e200), np.full((1, 3), 1e200)]}, "must have finite outputs"),
+        ({"lr": 10.0, "bias": True}, "run 0 diverged at step .* smaller lr than 10"),
+        ({"save": 3}, "save must not be given"),
+        ({"seed": 2**32}, r"seed must be below 2\^32"),
         ({"net": [np.eye(4)]}, "must have a ReLU layer"),
         ({"net": [np.ones((3, 4)), np.ones((2, 3))]}, "4 inputs and 2 outputs of net, got 4 and 1"),
         ({"net": [np.ones((5, 3, 4)), np.ones((4, 1, 3))]}, "at the same times"),

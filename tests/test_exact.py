@@ -137,7 +137,7 @@ def test_routing_network():
     start = {
         e: np.full((1, 1), 0.3 * (sign if s.startswith("x") else 1)) for e, (s, _) in task.graph.edges.items()
     }
-    flow = nr.flow(task, start, t1=20.0, save=9, rtol=1e-11, atol=1e-13)
+    flow = nr.flow(task, start, t1=20.0, save=9, method=nr.Adaptive(1e-11, 1e-13))
     b1, b2 = exact.routing(flow.t, 2.0, 1.0, 3, 0.3)
     np.testing.assert_allclose(flow.weights[path[-1]][:, 0, 0], b1, rtol=1e-8)
     np.testing.assert_allclose(flow.weights[path[1]][:, 0, 0], b2, rtol=1e-8)
@@ -160,7 +160,7 @@ def gated(delta, gating):
 @pytest.mark.parametrize("gating", ["linear", "xor"])
 def test_separability_network(gating):
     task, weights = gated(0.7, gating)
-    flow = nr.flow(task, weights, t1=12.0, save=13, rtol=1e-11, atol=1e-13)
+    flow = nr.flow(task, weights, t1=12.0, save=13, method=nr.Adaptive(1e-11, 1e-13))
     np.testing.assert_allclose(
         exact.separability_loss(flow.t, 0.7, gating, 0.05), flow.loss, rtol=1e-8, atol=1e-11
     )
@@ -171,7 +171,7 @@ def test_xor():
     task, weights = nr.tasks.xor(hidden=1), {}
     for k, (x, y) in enumerate(zip(*task.arrays, strict=True)):
         weights[f"x->p{k}h1"], weights[f"p{k}h1->y"] = 0.05**0.5 * x[None] / 2**0.5, 0.05**0.5 * y[None]
-    flow = nr.flow(task, weights, t1=12.0, save=9, rtol=1e-11, atol=1e-13)
+    flow = nr.flow(task, weights, t1=12.0, save=9, method=nr.Adaptive(1e-11, 1e-13))
     np.testing.assert_allclose(exact.xor_loss(flow.t, 0.05), flow.loss, rtol=1e-8, atol=1e-11)
     a = exact.chain(t, 2**0.5 / 4, 0.5, 1e-6)
     np.testing.assert_allclose(exact.xor_loss(t, 1e-6), 0.5 - 2**0.5 * a + a**2, atol=1e-15)

@@ -313,7 +313,7 @@ NEURON_GATED = nr.Task(nr.Graph.chain([2, 3, 1]), np.eye(2), [[1], [2]], {"h1": 
         (lambda: nr.reduce(NEURON_GATED), "scalar gates"),
         (lambda: nr.reduce(R.task, start={"q": 1}), "start names 'q'"),
         (lambda: nr.reduce(R.task, start={"x0->h1": 1}), "missing"),
-        (lambda: R.solve(strength=0, t1=1.0), "strength must be greater than 0"),
+        (lambda: R.solve(strength=np.nan, t1=1.0), "strength must be finite"),
         (lambda: R.solve(strength=-1, t1=1.0), "strength"),
         (lambda: R.solve(strength=0.1, t1=0), "t1 must be greater than 0"),
         (lambda: R.solve(strength=0.1, t1=-2.0), "t1"),

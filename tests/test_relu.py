@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pytest
 from scipy.optimize import brentq, nnls
@@ -412,6 +414,9 @@ def test_race_over_unions_of_contexts():
     assert list(candidates) == ["1", "2", "1+2"]
     assert len(candidates["1+2"].graph.hidden) == 7
     result = nr.race({k: candidates[k] for k in ("1", "2")}, level=0.3, t1=500.0)
+    assert result.level == 0.3
+    assert result.trajectories["2"].status is nr.Status.REACHED_LOSS
+    assert nr.learning_time(result.trajectories["2"], 0.3) == result["2"]
     assert result.winner == "2"
     assert not result.reduced["2"]
     task = candidates["2"]
@@ -470,6 +475,102 @@ def test_wrong_input_says_what_is_wrong(small):
     ):
         with pytest.raises(nr.errors.InputError, match=message):
             wrong()
+
+
+ODD = (None, 3, 2.5, "text", True, [], {"a": 1}, {1}, np.nan, [np.nan], ["a"], [[1], [1, 2]], 10**400, -1)
+ODD += (2**31, 2**63, object(), 1j, np.zeros((2, 0)), np.array("a"), np.ma.masked_array([1.0, 2.0], [0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "odd"),
+    [
+        (
+            relu.train,
+            {},
+            "X Y hidden std lr steps save objective bias method weights readout stop_loss optimizer",
+        ),
+        (relu.train_like, {}, "net task weights"),
+        (relu.as_gdln, {}, "net i"),
+        (relu.imitate, {}, "net task matching at"),
+        (relu.implementable, {"pattern": [1, 0, 0, 1]}, "pattern X bias"),
+        (relu.implementable_patterns, {}, "X bias"),
+        (
+            relu.self_consistent,
+            {"residual": np.ones((4, 1)), "starts": 3, "steps": 8},
+            "X residual starts seed steps",
+        ),
+        (relu.predict_pathways, {"starts": 3, "max_rounds": 1}, "X Y level max_rounds starts seed tie bias"),
+        (relu.context_candidates, {"context": [0, 0, 1, 1]}, "X Y context columns common hidden"),
+        (
+            relu.pattern_candidates,
+            {"patterns": [[1, 1, 0, 0]]},
+            "X Y patterns symmetries columns common hidden",
+        ),
+        (nr.race, {"strength": 0.1, "t1": 20.0}, "candidates level strength t1"),
+        (
+            relu.discover,
+            {},
+            "X Y hidden k runs std lr steps every seed layer max_clusters tolerance follow weighted",
+        ),
+        (relu.mixed_share, {"context": [0, 0, 1, 1]}, "net context i layer"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_odd_input_is_an_input_error(function, arguments, odd):
+    x, y = np.eye(4), np.array([[1.0], [1.0], [-1.0], [-1.0]])
+    net = relu.train(x, y, [3], 0.1, 0.1, 2, save=2)
+    task = nr.tasks.gated(x, y, [[1, 1, 0, 0], [0, 0, 1, 1]])
+    known = {
+        "X": x, "Y": y, "net": net, "task": task, "weights": nr.init.gaussian(task.graph, 0.1),
+        "candidates": {"a": task},
+    }  # fmt: skip
+    if function is relu.train:
+        known = {"X": x, "Y": y, "hidden": [3], "steps": 2, "save": 2}
+    elif function is relu.discover:
+        known = {"X": x, "Y": y, "hidden": [3], "steps": 2, "every": 1, "runs": 1}  # too short to learn
+    given = {
+        n: v for n, v in known.items() if n in odd.split() or n in inspect.signature(function).parameters
+    }
+    for name in odd.split():
+        for value in ODD:
+            try:
+                function(**{**given, **arguments, name: value})
+            except nr.errors.InputError as error:
+                assert str(error)  # noqa: PT017
+
+
+def test_a_network_is_a_trajectory(small, tmp_path):
+    x, y = small
+    net = relu.train(x, y, [5], 0.1, 1e-3, 40, save=3, seed=[4, 7], bias=True)
+    assert isinstance(net, nr.Trajectory)
+    assert list(net.weights) == ["x->h1", "h1->y", "h1", "y"]
+    assert net.status == (nr.Status.FINISHED,) * 2
+    assert net.runs["seed"].tolist() == [4, 7]
+    one = net[1]
+    assert isinstance(one, relu.ReluNetwork)
+    assert (one.objective, one.lr, one.loss_scale) == ("sum", 1e-3, 12)
+    assert np.allclose(one.rescaled(1).loss, nr.loss(net.task, one.weights), rtol=1e-12)
+    assert one.rescaled(1).steps.tolist() == one.steps.tolist()
+    assert nr.learning_time(one, one.loss[1]) == pytest.approx(one.t[1])
+    one.save(tmp_path / "net")
+    assert np.array_equal(nr.Trajectory.load(tmp_path / "net").loss, one.loss)
+    with pytest.raises(nr.errors.InputError, match=r"net\[0\]"):
+        relu.as_gdln(net)
+    linear = nr.Task(nr.Graph.chain([3, 5, 2]), x, y)
+    beside = relu.train_like(one, linear, nr.init.gaussian(linear.graph, 0.1))
+    assert np.allclose(beside.loss, 12 * nr.loss(linear, beside.weights), rtol=1e-12)
+    wild = relu.train(x, y, [5], 1.0, 10.0, 40, save=3)
+    assert wild.status is nr.Status.DIVERGED
+    assert "smaller lr than 10" in wild.outcome
+
+
+def test_gates_are_kept_beside_what_else_is_recorded(small):
+    settings = {"hidden": [5], "std": 0.5, "lr": 1e-3, "steps": 20, "save": 3}
+    size = lambda state: {"size": (state.weights["x->h1"] ** 2).sum()}  # noqa: E731
+    light = relu.train(*small, save_weights=False, record=size, **settings)
+    full = relu.train(*small, **settings)
+    assert np.allclose(light.recorded["size"], (full.weights["x->h1"] ** 2).sum(axis=(1, 2)))
+    assert np.array_equal(light.gates(1)[0], full.gates(1)[0])
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -141,7 +141,7 @@ def test_kernel_of_linear_networks(samples):
     assert np.abs(many[0] - nr.tangent_kernel(task, w)).max() < 1e-12
 
 
-# -- off_manifold_fraction --------------------------------------------------------------------
+# -- off_manifold_fraction ----------------------------------------------------------------------
 
 
 def test_off_manifold_fraction():

@@ -12,7 +12,8 @@ from neuralrace import plot
 
 STEPS = (  # what is called, the form of the data after it, what happens to one sample x, y
     ("Task(graph, X, Y, gates)", "samples\narrays (n, size) by node", "checked and kept as float64 rows"),
-    ("task.moment_contexts", "contexts\nblocks: table and place", "joins the samples with its gates;\nthey become moments, as few rows"),
+    ("task.moment_contexts", "contexts\nblocks: table and place",
+     "joins the samples with its gates;\nthey become moments, as few rows"),
     ("network.program", "program\nplan + numbers on the device", "its rows are part of a batched product"),
     ("flow(task, weights, t1)", "flat weights\n(runs, n)", "pulls on the weights through the gradient"),
     ("", "Trajectory\nt, loss, weights by edge, history", "is seen in loss and weights over time"),

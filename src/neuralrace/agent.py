@@ -145,9 +145,8 @@ def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> T
     if len(t) < 2 or t[0] < 0 or (np.diff(t) <= 0).any():
         raise InputError("t must hold at least two rising times, none negative")
     with precision(np.float64):
-        path = jax.device_get(
-            _learn(agent, method.max_steps, jnp.asarray(w), jnp.asarray(t), method.rtol, method.atol)
-        )
+        atol = method.atol * np.minimum(1.0, np.abs(w).max(axis=-1, initial=0.0))
+        path = jax.device_get(_learn(agent, method.max_steps, w, atol, t, method.rtol))
     losses, weights = path.kept
     end = np.asarray(path.t, float)
     statuses, outcomes = endings(path, losses, end, float(t[-1]), None, method.max_steps)
@@ -168,16 +167,16 @@ def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> T
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _learn(agent: Agent, max_steps: int, starts: Any, t: Any, rtol: Any, atol: Any) -> Path:
+def _learn(agent: Agent, max_steps: int, starts: Any, atol: Any, t: Any, rtol: Any) -> Path:
     observed = Observed(agent.loss, lambda w, v: jax.jvp(agent.loss, (w,), (v,))[1])
 
-    def one(w: Any) -> Path:
+    def one(run: Any) -> Path:
         return integrate(
-            lambda _, y: agent(y), w, t, t[-1], rtol, atol,
+            lambda _, y: agent(y), run[0], t, t[-1], rtol, run[1],
             keep=lambda _, y: (agent.loss(y), y), observed=observed, max_steps=max_steps,
         )  # fmt: skip
 
-    return jax.lax.map(one, starts)
+    return jax.lax.map(one, (starts, atol))
 
 
 def live(agent: Agent, starts: Any, rate: float, trials: int, save: int = 200, seed: int = 0) -> np.ndarray:

@@ -43,6 +43,8 @@ class Description:
 
 def read_description(path: str | Path) -> Description:
     """The network that a YAML file describes; `InputError` names the file and line of what is wrong."""
+    if not isinstance(path, (str, Path)):
+        raise InputError(f"path must be the name of a file, got {path!r}")
     return _Reader(Path(path)).read()
 
 

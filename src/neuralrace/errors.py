@@ -19,6 +19,10 @@ class GraphError(InputError):
     """The nodes and edges do not form a network."""
 
 
+class NothingToReduceError(InputError):
+    """No open path of a task correlates an input with a target, so that nothing can be learned."""
+
+
 def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
     """`value` as a finite float64 array; `shape` with None where any length will do."""
     _refuse_masked(name, value)

@@ -221,13 +221,16 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     )
     forever = LONGEST / strongest
     method = Adaptive(1e-6, 1e-8, max_steps=MOST_STEPS[r.tied is not None])
-    goal = float(r.solve(1.0, forever, 2, method=method).history.loss.min())
+    large = r.solve(1.0, forever, 2, method=method)
+    assert large.history is not None
+    goal = float(large.history.loss.min())
     level = goal + show.LEARNED * (untrained - goal)
     theory = r.solve(t1=forever, save=2, b0=start, method=method, stop_loss=level)
     if _reached(theory):
-        return _rounded(1.25 * _settled(theory)), True
+        return _rounded(1.25 * _settled(theory) or 1 / strongest), True
     true = flow(r.task, weights, forever, 2, method=method, stop_loss=level, save_weights=False)
-    return _rounded(1.25 * max(_settled(theory), _settled(true))), _reached(true)
+    settled = max(_settled(theory), _settled(true))
+    return _rounded(1.25 * settled or 1 / strongest), _reached(true)
 
 
 def _each(run: Trajectory) -> list[Trajectory]:
@@ -242,6 +245,7 @@ def _settled(run: Trajectory) -> float:
     """When all runs have but little left to learn of what they learn until their end."""
     times = []
     for one in _each(run):
+        assert one.history is not None
         first, last = one.history.loss[0], one.history.loss.min()
         times.append(learning_time(one, last + show.LEARNED * (first - last)))
     return float(max(times))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
+from neuralrace.dynamics.setup import Rates
 from neuralrace.errors import InputError, array, number
 from neuralrace.graph import Graph
 from neuralrace.network import Stack, check, precision, program, take
@@ -135,7 +137,7 @@ def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
     return jax.lax.map(one, flat) if many else one(flat)
 
 
-def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
+def conserved(task: Task, weights: Any, lr_scale: Mapping[str, float] | None = None) -> dict[str, np.ndarray]:
     """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
 
     The law holds between neurons that are gated alike in every sample, for linear nodes. With relu and
@@ -148,12 +150,16 @@ def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
         Graph and gates.
     weights : dict of str to array_like
         Weights of every edge and bias, with any leading axes, such as those of `Trajectory.weights`.
+    lr_scale : dict, optional
+        Learning rates of some edges or biases: each term is divided by its rate. Nodes with a rate of 0 are
+        left out.
 
     Returns
     -------
     dict of str to ndarray, shape (..., size, size)
         One for each hidden node; nodes with other activations are left out. Entries where the law does not
-        hold are zero.
+        hold are zero. Weight decay lets it shrink, by `exp(-2 lr_scale weight_decay t)` where that product
+        is the same for all edges at the node; where it differs there is no such law.
 
     Examples
     --------
@@ -166,10 +172,13 @@ def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
         raise InputError(f"task must be a Task, got {type(task)}")
     g, found = task.graph, {}
     weights = g.check_weights(weights, most_axes=MOST_AXES)
+    rate = Rates.of(g, 0.0, lr_scale, ()).scale
     contexts = task.sample_contexts if task.n_samples is not None else task.moment_contexts
     for node in g.hidden:
         activation = g.activations.get(node, "linear")
         if activation not in ("linear", "relu", "leaky_relu", "leaky_relu_torch"):
+            continue
+        if not all(rate[e] for e in (*g.outgoing[node], *g.incoming[node], *({node} & set(g.biases)))):
             continue
         holds = np.eye(g.nodes[node], dtype=bool)
         if activation == "linear" and not g.diagonal & {*g.incoming[node], *g.outgoing[node]}:
@@ -177,10 +186,11 @@ def conserved(task: Task, weights: Any) -> dict[str, np.ndarray]:
             single = np.array([gate for gate in gates if np.ndim(gate)]).reshape(-1, g.nodes[node])
             holds = (single[:, :, None] == single[:, None, :]).all(axis=0)
         full = {e: _matrix(g, e, weights[e]) for e in (*g.outgoing[node], *g.incoming[node])}
-        out = sum(np.swapaxes(full[e], -1, -2) @ full[e] for e in g.outgoing[node])
-        into = sum(full[e] @ np.swapaxes(full[e], -1, -2) for e in g.incoming[node])
+        out = sum(np.swapaxes(full[e], -1, -2) @ full[e] / rate[e] for e in g.outgoing[node])
+        into = sum(full[e] @ np.swapaxes(full[e], -1, -2) / rate[e] for e in g.incoming[node])
         if node in g.biases:
-            into = into + weights[node][..., :, None] * weights[node][..., None, :]
+            bias = weights[node]
+            into = into + bias[..., :, None] * bias[..., None, :] / rate[node]
         found[node] = np.where(holds, out - into, 0.0)
     return found
 

@@ -119,7 +119,7 @@ def descend(
 
 def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
     named = isinstance(optimizer, str) and optimizer in ("sgd", "adam")
-    if not named and (isinstance(optimizer, str) or not hasattr(optimizer, "update")):
+    if not named and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
     momentum = number("momentum", momentum, least=0)
     if momentum and optimizer != "sgd":
@@ -227,8 +227,9 @@ def _loop(
         order, full = None, lambda w: stack.loss(w, data, kind)
         slope = lambda w, k, order: (*jax.value_and_grad(full)(w), order)  # noqa: E731
     else:
-        order = jnp.arange(batch[2])
-        slope, full = _batch_slope(*batch, kind, samples, key), _full_loss(batch[0], batch[2], kind, samples)
+        batch_stack, size, n = batch
+        order, full = jnp.arange(n), _full_loss(batch_stack, n, kind, samples)
+        slope = _batch_slope(batch_stack, size, n, kind, samples, key)
     step = _step(optimizer, slope, vectors, stop, stops=batch is None)
     until = lambda c, k: jax.lax.while_loop(lambda c: (c.step < k) & _any_run(c.going), step, c)  # noqa: E731
 

@@ -79,7 +79,9 @@ def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
     x = (t_b - t_a) / width
     # The error of a cubic is largest half way, and proportional to the square of x (1 - x).
     error = jnp.abs(cubic(x, width, a, slope_a, new[1], new[2]) - b)
-    close = error <= _CLOSE * (jnp.abs(b) + _FLOOR * jnp.abs(first)) * (4 * x * (1 - x)) ** 2
+    floor = max(_FLOOR, 4 * float(jnp.finfo(rows.dtype).eps))
+    # In a long tail the losses differ by rounding: without a floor they would crowd out the steps that count.
+    close = error <= _CLOSE * jnp.abs(b) * (4 * x * (1 - x)) ** 2 + floor * jnp.abs(first)
     merge = (count > 1) & close
     at = count - merge
     # A step that is not wanted is written where the next one will be.

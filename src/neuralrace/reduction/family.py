@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError
+from neuralrace.errors import NothingToReduceError
 from neuralrace.graph import Graph
 from neuralrace.reduction.basis import Frames, Links, components, hidden_frames, mode_frames, spans
 from neuralrace.task import Block, Blocks, Context, Task
+
+NOTHING = "task has nothing to reduce: no open path correlates an input with a target"
 
 Strengths = dict[str, np.ndarray]
 
@@ -58,10 +60,10 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
     g = task.graph
     ends = mode_frames(g, Links.of(task, frozenset(g.edges), rng), rng)
     if not ends:
-        raise InputError("task has nothing to reduce: no open path correlates an input with a target")
+        raise NothingToReduceError(NOTHING)
     modes = next(iter(ends.values())).shape[1]
     frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | ends | hidden_frames(g, g.hidden, modes)
-    small = Graph(dict.fromkeys(g.nodes, int(modes)), g.edges, diagonal=list(g.edges))
+    small = Graph(dict.fromkeys(g.nodes, int(modes)), g.edges, diagonal=tuple(g.edges))
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
     block_of = _RoundingInterner()
@@ -134,7 +136,7 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
     ends = [mode_frames(g, Links.of(task, edges, rng), rng) for edges in parts]
     modes = max((f.shape[1] for frames in ends for f in frames.values()), default=0)
     if not modes:
-        raise InputError("task has nothing to reduce: no open path correlates an input with a target")
+        raise NothingToReduceError(NOTHING)
     ends = [{n: np.pad(f, ((0, 0), (0, modes - f.shape[1]))) for n, f in frames.items()} for frames in ends]
     outputs = spans(g, task)
     nodes: dict[str, int] = dict.fromkeys(g.hidden, modes)
@@ -160,7 +162,7 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
     fixed = {}
     for name, (source, o) in joins.items():
         fixed[name] = np.pad(overlap[source], ((0, nodes[o] - len(overlap[source])), (0, 0)))
-    small = Graph(nodes, {**edges, **joins}, diagonal=list(edges))
+    small = Graph(nodes, {**edges, **joins}, diagonal=tuple(edges))
     small_task = Task.from_contexts(small, _pathwise_contexts(task, small, origin, outputs, modes))
     shape = dict.fromkeys(g.edges, (modes,))
     return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)

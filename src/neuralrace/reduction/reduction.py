@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -148,16 +148,12 @@ class Reduction:
 
     def parameters(self) -> dict[sympy.Symbol, float]:
         """The numbers behind the symbols eta and lambda of `equations` and `conserved`."""
-        values = tuple(
+        rates, decays = (
             np.array([v[c[0]] for c in self.classes]) for v in (self.rates.scale, self.rates.decay)
         )
-        pairs = zip(rate_symbols(*values), values, strict=True)
-        return {
-            s: v
-            for symbols, given in pairs
-            for s, v in zip(symbols, given.tolist(), strict=True)
-            if s.is_Symbol
-        }
+        etas, lambdas = rate_symbols(rates, decays)
+        pairs = zip([*etas, *lambdas], [*rates.tolist(), *decays.tolist()], strict=True)
+        return {symbol: value for symbol, value in pairs if symbol.is_Symbol}
 
     def latex(self, mode: int | None = None) -> str:
         """The equations as LaTeX, one per line; `mode` as in `equations`."""
@@ -300,7 +296,7 @@ class Reduction:
             raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
         if sum(v is not None for v in (strength, b0, weights)) != 1:
             raise InputError("give one of strength, b0 and weights")
-        if isinstance(save, Iterable) and np.ndim(save) == 0 and not isinstance(save, (str, bytes)):
+        if isinstance(save, Iterator):
             save = list(save)  # a generator is read twice
         save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)

@@ -40,7 +40,7 @@ def solve_small(r: Reduction, b: Mapping[str, np.ndarray], asked: Request) -> So
     many, t1, save, method, stop, common = asked
     lead = next(iter(b.values())).shape[:1] if many else ()
     fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in r.family.fixed.items()}
-    rates = {"weight_decay": dict(r.weight_decay), "lr_scale": dict(r.lr_scale)}
+    rates: dict[str, Any] = {"weight_decay": r.weight_decay, "lr_scale": r.lr_scale}
     run = flow(r.family.small, {**b, **fixed}, t1, save, frozen=fixed, method=method, stop_loss=stop, **rates)
     found = {e: run.weights[e] for e in r.task.graph.edges}
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, integer
+from neuralrace.errors import InputError, array, flag, integer, sequence
 from neuralrace.relu.patterns import context_labels, implementable_patterns, pattern_text
 from neuralrace.relu.training import checked_data
 from neuralrace.task import Task
@@ -110,6 +110,7 @@ def pattern_candidates(
     ['10', '01']
     """
     x, y = checked_data(X, Y)
+    flag("common", common)
     given = implementable_patterns(x) if patterns is None else array("patterns", patterns, (None, len(x)))
     moves = _permutations(symmetries, len(x))
     tasks, seen = {}, set()
@@ -123,11 +124,12 @@ def pattern_candidates(
 
 
 def _permutations(symmetries: Any, n: int) -> list[np.ndarray]:
-    if isinstance(symmetries, (str, bytes)) or not isinstance(symmetries, Iterable):
-        raise InputError(f"symmetries must list permutations of {n} samples, got {symmetries!r}")
-    moves = [array(f"symmetries[{k}]", p) for k, p in enumerate(symmetries)]
+    moves = [
+        array(f"symmetries[{k}]", p, (None,))
+        for k, p in enumerate(sequence("symmetries", symmetries, "permutations"))
+    ]
     for p in moves:
-        if p.shape != (n,) or not np.array_equal(np.sort(p), np.arange(n)):
+        if not np.array_equal(np.sort(p), np.arange(n)):
             raise InputError(f"symmetries must be permutations of {n} samples, got {p.tolist()[:8]}")
     return [p.astype(int) for p in moves]
 
@@ -154,8 +156,8 @@ def _with_common(
     hidden: int,
 ) -> Task:
     """Pathways with these patterns, after the one that is always open."""
-    if columns is not None and (isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable)):
-        raise InputError(f"columns must list columns of the inputs, got {columns!r}")
-    every = [np.ones(len(x))] if common else []
+    if columns is not None:
+        columns = sequence("columns", columns, "columns of the inputs")
+    every = [np.ones(len(x))] if flag("common", common) else []
     seen = {} if columns is None else dict.fromkeys(range(len(every), len(every) + len(patterns)), columns)
     return gated(x, y, np.stack([*every, *patterns]).astype(float), integer("hidden", hidden), seen)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, choice, integer, number
+from neuralrace.errors import InputError, choice, flag, integer, number
 from neuralrace.relu.cluster_count import (
     WORSE_IN_A_ROW,
     choose_count,
@@ -229,10 +229,10 @@ def discover(
         networks = observe_given(X, Y, net)
     else:
         setting = (hidden, runs, std, lr, steps, every, seed)
-        networks = observe_training(X, Y, *setting, progress=bool(progress), **keywords)
+        networks = observe_training(X, Y, *setting, progress=flag("progress", progress), **keywords)
     warnings = convergence_warnings(networks)
     follow = _follow(networks[0], layer, follow)
-    patterns, weights, left_out = distinct_patterns(networks, layer, bool(weighted))
+    patterns, weights, left_out = distinct_patterns(networks, layer, flag("weighted", weighted))
     if left_out:
         warnings.append(f"{left_out:.1%} of the weight is in rare patterns, left out for their number")
     if k is not None and k > len(patterns):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics import Status
+from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, array, integer, number
 from neuralrace.network import activity, predict
 from neuralrace.relu.own_weights import own_network
@@ -17,6 +18,7 @@ from neuralrace.relu.training import ReluNetwork, checked_data, train
 from neuralrace.task import Task
 
 LEARNED = 0.01  # of the initial loss, what a run that has converged may leave
+MAX_RUNS, MAX_TIMES = 10_000, 100_000
 STARTED = 0.9  # a run that leaves more than this has learned nothing
 
 
@@ -91,9 +93,12 @@ def observe_training(
 ) -> list[ObservedNetwork]:
     """Networks trained from different seeds, seen every `every` steps."""
     x, y = _checked_data(X, Y)
-    runs, steps, every = integer("runs", runs), integer("steps", steps), integer("every", every)
+    runs, steps = integer("runs", runs, most=MAX_RUNS), check_steps("steps", steps)
+    every = integer("every", every)
     if every > steps:
         raise InputError(f"every must be at most steps, {steps}; got {every}")
+    if steps // every > MAX_TIMES:
+        raise InputError(f"every must be at least {steps // MAX_TIMES + 1} for {steps} steps, got {every}")
     if "save" in keywords:
         raise InputError("save must not be given: `every` says at which steps gates are taken")
     seeds = [1000 * seed + r for r in range(runs)]

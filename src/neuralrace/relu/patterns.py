@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array
+from neuralrace.errors import InputError, array, flag, listable
 
 MAX_SAMPLES = 16
 
@@ -87,7 +88,7 @@ def implementable_patterns(X: Any, bias: bool = False) -> np.ndarray:
 
 def unit_inputs(X: Any, bias: bool = False) -> np.ndarray:
     """Inputs as an array, with a column of ones for the bias."""
-    x = array("X", X, (None, None))
+    x, bias = array("X", X, (None, None)), flag("bias", bias)
     if not x.size:
         raise InputError(f"X must hold at least one sample, got shape {x.shape}")
     return np.concatenate([x, np.ones((len(x), 1))], axis=1) if bias else x
@@ -137,11 +138,12 @@ def pattern_text(pattern: Any) -> str:
 
 def context_labels(context: Any, n: int) -> np.ndarray:
     """Labels of samples as an array, `(n,)`."""
-    try:
-        labels = np.asarray(list(context))
-        np.unique(labels)
-    except (TypeError, ValueError):
-        raise InputError(f"context must have one label per sample, got {context!r}") from None
+    labels = np.empty(0)
+    if isinstance(context, str) or listable(context):
+        with suppress(ValueError):
+            labels = np.asarray([] if np.ma.is_masked(context) else list(context))
+    if labels.dtype.kind not in "biufSU" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
+        raise InputError(f"context must be numbers or texts, one for each sample; got {context!r}")
     if labels.shape != (n,):
         raise InputError(f"context must have one label per sample, shape ({n},); got {labels.shape}")
     return labels

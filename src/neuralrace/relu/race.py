@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics import flow
-from neuralrace.errors import InputError, number
+from neuralrace.errors import InputError, NothingToReduceError, number
 from neuralrace.init import decoupled
 from neuralrace.measure import learning_time
 from neuralrace.reduction import reduce
 from neuralrace.task import Task
-
-_FIRST, _LONGER = 50.0, 4.0  # a reduced system is solved to this time, then to times so many times longer
 
 
 class Race(dict[str, float]):
@@ -29,7 +27,7 @@ class Race(dict[str, float]):
     t1 : float
         The end, in flow time.
     trajectories : dict
-        Name -> Trajectory, up to the learning time or a little longer; none where nothing can be learned.
+        Name -> Trajectory, up to the learning time; none where nothing can be learned.
     reduced : dict
         Name -> whether the reduced system was solved, which is exact there, or the full flow.
     """
@@ -128,13 +126,8 @@ def _learned(task: Task, level: float, strength: float, end: float) -> tuple[Any
     try:
         r = reduce(task, basis="shared")
         r = r if r.exact else reduce(task, basis="pathwise")
-    except InputError:  # nothing correlates with the targets: nothing is learned
+    except NothingToReduceError:
         return None, True
     if not r.exact:
         return flow(task, decoupled(r, strength), end, stop_loss=level), False
-    t = min(end, _FIRST)
-    while True:
-        path = r.solve(strength=strength, t1=t)
-        if t >= end or not np.isnan(learning_time(path, level)):
-            return path, True
-        t = min(end, _LONGER * t)
+    return r.solve(strength=strength, t1=end, stop_loss=level), True

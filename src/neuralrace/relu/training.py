@@ -10,7 +10,7 @@ import numpy as np
 
 from neuralrace.dynamics import Adaptive, Trajectory, descend, flow
 from neuralrace.dynamics.methods import check_steps
-from neuralrace.errors import InputError, array, choice, integer, number
+from neuralrace.errors import InputError, array, choice, flag, integer, listable, number
 from neuralrace.graph import Graph
 from neuralrace.init import gaussian
 from neuralrace.network import activity, predict
@@ -191,10 +191,11 @@ def train(
     sizes = hidden_sizes(hidden)
     speed = _speed(choice("objective", objective, ("sum", "mean")), x)
     choice("readout", readout, ("all", "targets"))
-    if method != "descend" and not isinstance(method, Adaptive):
+    bias, save_weights = flag("bias", bias), flag("save_weights", save_weights)
+    if not isinstance(method, Adaptive) and not (isinstance(method, str) and method == "descend"):
         raise InputError(f"method must be 'descend' or nr.Adaptive(...), got {method!r}")
     lr, steps = number("lr", lr, above=0), check_steps("steps", steps)
-    graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bool(bias))
+    graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bias)
     full = Task(graph, x, y)
     if weights is None:
         seed = list(seed) if isinstance(seed, Iterator) else seed
@@ -284,8 +285,7 @@ def checked_data(X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def hidden_sizes(hidden: Any) -> tuple[int, ...]:
     """The sizes of ReLU layers, at least one."""
-    listed = isinstance(hidden, Iterable) and not isinstance(hidden, (str, bytes, Mapping))
-    sizes = tuple(hidden) if listed else ()
+    sizes = tuple(hidden) if listable(hidden) else ()
     if not sizes:
         raise InputError(f"hidden must list the sizes of the ReLU layers, at least one; got {hidden!r}")
     return tuple(integer(f"hidden[{k}]", size) for k, size in enumerate(sizes))
@@ -329,7 +329,7 @@ def _with_exact_end(save: Any, end: float) -> Any:
     """Times to save; one that is the end up to rounding is the end."""
     if save is None or isinstance(save, (str, bytes, int, np.integer)):
         return save
-    if not isinstance(save, Iterable) or isinstance(save, Mapping):
+    if not listable(save):
         raise InputError(f"save must be a number of times, or the times; got {save!r}")
     times = array("save", list(save), (None,))
     return np.where(np.abs(times - end) < 1e-9 * end, end, times)
