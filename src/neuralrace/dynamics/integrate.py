@@ -10,7 +10,6 @@ forward mode only; where reverse mode is wanted, `integrate_differentiable` call
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +26,21 @@ _A[:_STAGES, :_STAGES] = DOP853.A
 _A[_STAGES, :_STAGES] = DOP853.B
 _A[_STAGES + 1 :] = DOP853.A_EXTRA
 _C = np.concatenate([DOP853.C, [1.0], DOP853.C_EXTRA])
-_E3, _E5, _D = (np.asarray(v) for v in (DOP853.E3, DOP853.E5, DOP853.D))
+_CURVE = np.zeros((3 + len(DOP853.D), len(_A)))  # of the dense output: from both ends of a step, and others
+_CURVE[0] = _A[_STAGES]
+_CURVE[1] = np.eye(len(_A))[0] - _A[_STAGES]
+_CURVE[2] = 2 * _A[_STAGES] - np.eye(len(_A))[[0, _STAGES]].sum(axis=0)
+_CURVE[3:] = DOP853.D
+_RESULTS = np.zeros((3, len(_A)))  # of a step: its change, and two estimates of its error
+_RESULTS[0] = _A[_STAGES]
+_RESULTS[1:, : _STAGES + 1] = DOP853.E5, DOP853.E3
 _SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # how far the length of the next step may differ
+_BETWEEN = 30.0  # estimated error, in tolerances, up to which saved values are read off the dense output
+_INSIDE = (
+    4  # parts of a step whose ends the history keeps, where the slope of the observed value changes much
+)
+_STEEP = 4.0  # by such a factor,
+_TELLING = 1e-4  # and so that it matters: a change in this step of this share of the first value
 _HALVINGS = 60  # to find where the observed value crosses the level
 
 
@@ -57,6 +69,7 @@ class _Step(NamedTuple):
     y: Any
     k: Any  # velocities at the stages of a step, the first of them at t
     value: Any
+    curve: Any  # the polynomial of the last step in which one was needed
     kept: Any
     saved: Any  # how many of the times
     steps: Any
@@ -153,15 +166,15 @@ class _Problem(NamedTuple):
         stuck = ~jnp.isfinite(v).all() | ~jnp.isfinite(y).all()
         k = jnp.zeros((len(_A), *y.shape), y.dtype).at[0].set(v)
         h = jnp.minimum(h, self.t1)
-        return _Step(zero, h, y, k, value, kept, saved, jnp.int32(0), stopped, stuck, history)
+        curve = jnp.zeros((len(_CURVE), *y.shape), y.dtype)
+        return _Step(zero, h, y, k, value, curve, kept, saved, jnp.int32(0), stopped, stuck, history)
 
     def stages(self, s: _Step, k: Any, h: Any, first: int, last: int) -> Any:
-        """Velocities at some stages of a step. Only they are in the loop's body, the sums differ by stage."""
-        points = [partial(_point, row, s.y) for row in _A[first:last]]
-        times = s.t + jnp.asarray(_C, s.y.dtype) * h
+        """Velocities at some stages of a step."""
+        a, c = (jnp.asarray(v, s.y.dtype) for v in (_A, _C))
 
         def one(i: Any, k: Any) -> Any:
-            return k.at[i].set(self.velocity(times[i], jax.lax.switch(i - first, points, k, h)))
+            return k.at[i].set(self.velocity(s.t + c[i] * h, s.y + h * jnp.tensordot(a[i], k, 1)))
 
         return jax.lax.fori_loop(first, last, one, k)
 
@@ -169,51 +182,79 @@ class _Problem(NamedTuple):
         """One step, accepted or refused."""
         h = jnp.minimum(s.h, self.t1 - s.t)
         k = self.stages(s, s.k, h, 1, _STAGES + 1)
-        y = _point(_A[_STAGES], s.y, k, h)
-        error = _error(k, h, lambda v: self.norm(v, jnp.maximum(jnp.abs(s.y), jnp.abs(y))))
+        change, five, three = h * _sums(_RESULTS, k)
+        y, last = s.y + change, k[_STAGES]
+        norm = lambda v: self.norm(v, jnp.maximum(jnp.abs(s.y), jnp.abs(y)))  # noqa: E731
+        error = _error(norm(five), norm(three))
         fine = jnp.isfinite(error) & jnp.isfinite(y).all()
         accept = fine & (error <= 1)
         factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / 8)
         factor = jnp.where(fine, jnp.clip(factor, _SHORTEST, jnp.where(accept, _LONGEST, 1.0)), _SHORTEST)
         after = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
-        value = jnp.where(accept, self.followed.value(y), s.value)
+        value, slopes = self.followed.value(y), (self.followed.slope(s.y, k[0]), self.followed.slope(y, last))
         reached = jnp.zeros((), bool) if self.stop is None else accept & (value <= self.stop)
-        needed = (accept & self.due(s.saved, after)) | reached
-        inside = self.dense(s, k, h, y, needed)
-        last = k[_STAGES]
+        steep = accept & _steep(h, *slopes, s.history.first)
+        needed = reached | steep | (accept & self.due(s.saved, after))
+        k, curve, off = self.dense(s, k, h, norm, needed)
+        inside = lambda x: s.y + _interpolate(curve, x)  # noqa: E731
+        value, slope = jnp.where(accept, value, s.value), slopes[1]
         if self.stop is not None:
             x = jax.lax.cond(reached, lambda: self.crossing(inside, y.dtype), lambda: jnp.ones((), y.dtype))
             after, y = jnp.where(reached, s.t + x * h, after), jnp.where(reached, inside(x), y)
             value = jnp.where(reached, self.followed.value(y), value)
             last = jnp.where(reached, self.velocity(after, y), last)
-        kept, saved = self.save(s, inside, h, jnp.where(accept, after, -1.0))
-        history = push(s.history, after, value, self.followed.slope(y, last), accept)
+            slope = self.followed.slope(y, last)
+        kept, saved = self.save(s, k, inside, off, h, jnp.where(accept, after, -1.0))
+        history = self.between(s, inside, h, (after - s.t) / h, steep)
+        history = push(history, after, value, slope, accept)
         if self.progress is not None:
             self.progress(s.t, jnp.where(accept, after, s.t))
         stuck = ~accept & (s.t + 0.1 * h * factor <= s.t)
         t, y, first = (jnp.where(accept, *v) for v in ((after, s.t), (y, s.y), (last, k[0])))
-        return _Step(
-            t, h * factor, y, k.at[0].set(first), value, kept, saved, s.steps + 1, reached, stuck, history
-        )
+        k = k.at[0].set(first)
+        return _Step(t, h * factor, y, k, value, curve, kept, saved, s.steps + 1, reached, stuck, history)
 
-    def dense(self, s: _Step, k: Any, h: Any, y: Any, needed: Any) -> Callable[[Any], Any]:
-        """y as a function of the share of a step, where that is needed."""
+    def between(self, s: _Step, inside: Callable[[Any], Any], h: Any, end: Any, steep: Any) -> Buffer:
+        """Push states inside a step in which the slope of the observed value changes much."""
 
-        def curve(k: Any) -> Any:
-            k = self.stages(s, k, h, _STAGES + 1, len(_A))
-            bends = jnp.stack([h * _sum(row, k) for row in _D])
-            return jnp.concatenate([_ends(y - s.y, h, k), bends])
+        def one(i: Any, history: Buffer) -> Buffer:
+            x = end * i / _INSIDE
+            y, t = inside(x), s.t + x * h
+            slope = self.followed.slope(y, self.velocity(t, y))
+            return push(history, t, self.followed.value(y), slope, jnp.ones((), bool))
 
-        nothing = lambda k: jnp.zeros((3 + len(_D), *y.shape), y.dtype)  # noqa: E731
-        found = jax.lax.cond(needed, curve, nothing, k)
-        return lambda x: s.y + _interpolate(found, x)
+        return jax.lax.fori_loop(1, jnp.where(steep, _INSIDE, 1), one, s.history)
 
-    def save(self, s: _Step, inside: Callable[[Any], Any], h: Any, until: Any) -> Any:
-        """Keep what is due in this step."""
+    def dense(self, s: _Step, k: Any, h: Any, norm: Any, needed: Any) -> tuple[Any, Any, Any]:
+        """The polynomial of y in the share x of a step, where that is needed, and an estimate of its error.
+
+        The next term of the polynomial would be in proportion to `(x (1 - x))^4`, at most 1/256. Its
+        coefficient is estimated from the last two, as in a geometric series. Also returns `k`.
+        """
+
+        def find(c: Any) -> Any:
+            k = self.stages(s, c[0], h, _STAGES + 1, len(_A))
+            curve = h * _sums(_CURVE, k)
+            before, last = norm(curve[-2]), norm(curve[-1])
+            ratio = jnp.where(before > 0, last / jnp.where(before > 0, before, 1), 0)
+            return k, curve, last * ratio / 256, jnp.zeros((), bool)
+
+        # A loop of one round at most: what a condition takes and gives would be copied.
+        start = k, s.curve, jnp.zeros((), s.y.dtype), needed
+        return jax.lax.while_loop(lambda c: c[3], find, start)[:3]
+
+    def save(self, s: _Step, k: Any, inside: Callable[[Any], Any], off: Any, h: Any, until: Any) -> Any:
+        """Keep what is due: by the dense output, or by a shorter step where that is too far off."""
+
+        def shorter(x: Any) -> Any:
+            return s.y + x * h * _sums(_A[_STAGES], self.stages(s, k, x * h, 1, _STAGES))
 
         def one(saving: Any) -> Any:
             kept, i = saving
-            new = self.keep(self.ts[i], inside((self.ts[i] - s.t) / h))
+            x = (self.ts[i] - s.t) / h
+            again = lambda _: (shorter(x), jnp.zeros((), bool))  # noqa: E731
+            y, _ = jax.lax.while_loop(lambda c: c[1], again, (inside(x), off > _BETWEEN))
+            new = self.keep(self.ts[i], y)
             return jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, new), i + 1
 
         return jax.lax.while_loop(lambda saving: self.due(saving[1], until), one, (s.kept, s.saved))
@@ -229,25 +270,15 @@ class _Problem(NamedTuple):
         return jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros((), dtype), jnp.ones((), dtype)))[1]
 
 
-def _sum(row: np.ndarray, k: Any) -> Any:
-    """The sum of velocities with these coefficients."""
-    return sum(float(c) * k[j] for j, c in enumerate(row) if c)
+def _sums(rows: np.ndarray, k: Any) -> Any:
+    """Sums of velocities with these coefficients, one for each row."""
+    return jnp.tensordot(jnp.asarray(rows, k.dtype), k, 1)
 
 
-def _point(row: np.ndarray, y: Any, k: Any, h: Any) -> Any:
-    return y + h * _sum(row, k)
-
-
-def _error(k: Any, h: Any, norm: Callable[[Any], Any]) -> Any:
+def _error(five: Any, three: Any) -> Any:
     """The estimate of the local error in units of the tolerances, as in SciPy's DOP853."""
-    five, three = norm(_sum(_E5, k)), norm(_sum(_E3, k))
     both = five**2 + 0.01 * three**2
-    return jnp.where(both > 0, h * five**2 / jnp.sqrt(jnp.where(both > 0, both, 1.0)), 0.0)
-
-
-def _ends(change: Any, h: Any, k: Any) -> Any:
-    """What the dense output takes from both ends of a step."""
-    return jnp.stack([change, h * k[0] - change, 2 * change - h * (k[_STAGES] + k[0])])
+    return jnp.where(both > 0, five**2 / jnp.sqrt(jnp.where(both > 0, both, 1.0)), 0.0)
 
 
 def _interpolate(curve: Any, x: Any) -> Any:
@@ -256,6 +287,12 @@ def _interpolate(curve: Any, x: Any) -> Any:
     for i, row in enumerate(reversed(list(curve))):
         total = (total + row) * (x if i % 2 == 0 else 1 - x)
     return total
+
+
+def _steep(h: Any, slope: Any, later: Any, first: Any) -> Any:
+    """Whether the slope of the observed value changes much in a step, and matters."""
+    low, high = jnp.minimum(jnp.abs(slope), jnp.abs(later)), jnp.maximum(jnp.abs(slope), jnp.abs(later))
+    return (high > _STEEP * low) & (h * high > _TELLING * jnp.abs(first))
 
 
 def _before(rows: Any, n: Any) -> Any:
