@@ -211,7 +211,7 @@ class _Problem(NamedTuple):
             self.progress(s.t, jnp.where(accept, after, s.t))
         stuck = ~accept & (s.t + 0.1 * h * factor <= s.t)
         t, y, first = (jnp.where(accept, *v) for v in ((after, s.t), (y, s.y), (last, k[0])))
-        k = k.at[0].set(first)
+        k = _cleared(k, ~fine).at[0].set(first)
         return _Step(t, h * factor, y, k, value, curve, kept, saved, s.steps + 1, reached, stuck, history)
 
     def between(self, s: _Step, inside: Callable[[Any], Any], h: Any, end: Any, steep: Any) -> Buffer:
@@ -273,6 +273,12 @@ class _Problem(NamedTuple):
 def _sums(rows: np.ndarray, k: Any) -> Any:
     """Sums of velocities with these coefficients, one for each row."""
     return jnp.tensordot(jnp.asarray(rows, k.dtype), k, 1)
+
+
+def _cleared(k: Any, wanted: Any) -> Any:
+    """Zeros where `wanted`: infinite velocities would spoil sums in which their coefficient is zero."""
+    once = lambda c: (jnp.zeros_like(k), jnp.zeros((), bool))  # noqa: E731
+    return jax.lax.while_loop(lambda c: c[1], once, (k, wanted))[0]
 
 
 def _error(five: Any, three: Any) -> Any:
