@@ -17,7 +17,9 @@ def task_of(n: int) -> nr.Task:
 def measure(few: int, many: int) -> dict[str, float]:
     tasks = {"base": task_of(few), "ours": task_of(many)}
     weights = nr.init.xavier(tasks["base"].graph, gain=0.3)
-    flows = {name: lambda task=task: nr.flow(task, weights, t1=50.0) for name, task in tasks.items()}
+    flows = {
+        name: lambda task=task: nr.flow(task, weights, t1=50.0, save=200) for name, task in tasks.items()
+    }
     race(flows, 1)  # compiles, and gathers the moments
     return race(flows, 20)
 
