@@ -350,7 +350,7 @@ def test_unknown_losses_and_tasks_are_refused_under_jit():
 
 
 @few
-@given(graphs(inputs=2, outputs=2, activations=nr.graph.ACTIVATIONS, biases=True), seeds)
+@given(graphs(inputs=2, outputs=2, activations=tuple(ACTIVATIONS), biases=True), seeds)
 def test_activity_is_that_of_the_forward_pass(graph, seed):
     rng = np.random.default_rng(seed)
     inputs, targets, gates, _ = data(graph, rng, neuron_gates=True)

@@ -98,7 +98,8 @@ def test_one_run_of_several():
         assert run.runs["seed"] == 1
         assert nr.learning_time(run, 0.45) == nr.learning_time(one, 0.45)
     assert many.status == (nr.Status.FINISHED,) * 3
-    assert len(many) == 3
+    assert len(many) == len(list(many)) == 3
+    assert one  # a single run is no empty list
     for k in (3, "a", None, []):
         with pytest.raises(ValueError, match="run must"):
             many[k]

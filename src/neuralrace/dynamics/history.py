@@ -166,6 +166,7 @@ def _between(history: History, k: int) -> Callable[[float], float]:
     values = np.ravel([(loss[i], width * slope[i]) for i in near])
     through = KroghInterpolator(points, values)
     seen = through(np.linspace(0, 1, 9))
-    if loss[k] <= seen.min() and seen.max() <= loss[k - 1]:
+    rounding = 1e-9 * (loss[k - 1] - loss[k])
+    if loss[k] - rounding <= seen.min() and seen.max() <= loss[k - 1] + rounding:
         return lambda x: float(through(x))
     return lambda x: float(cubic(x, width, loss[k - 1], slope[k - 1], loss[k], slope[k]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -122,6 +122,12 @@ class Trajectory:
         if not self.many:
             raise TypeError("a single run has no length; len counts the runs of a trajectory with several")
         return len(self.loss)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[k] for k in range(len(self)))
 
     def __getitem__(self, k: Any) -> Self:
         """One run of several, by its place; or some of them, by a slice or a list of places.

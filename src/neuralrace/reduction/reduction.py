@@ -137,8 +137,8 @@ class Reduction:
         Examples
         --------
         >>> import neuralrace as nr
-        >>> nr.reduce(nr.tasks.xor(), weight_decay=0.1).equations()[0].rhs
-        B1*(-B1**2*D + S)/4 - B1*lambda
+        >>> nr.reduce(nr.tasks.xor()).equations()[0].rhs
+        B1*(-B1**2*D + S)/4
         """
         if self.tied is None:
             raise refuse(self.family)

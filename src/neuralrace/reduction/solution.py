@@ -43,7 +43,7 @@ class Solution(Trajectory):
     --------
     >>> import neuralrace as nr
     >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=0.1, t1=20.0, save=5)
-    >>> sol.loss.shape, sol.strengths.shape, sol.weights["x->p0"].shape
+    >>> sol.loss.shape, sol.strengths.shape, sol.weights["x->p0h1"].shape
     ((5,), (5, 1, 1), (5, 32, 2))
     """
 

@@ -202,7 +202,7 @@ def solve(
     past = Past(net, start)
     error = stated = rate = local = leaks = leak = left = change = low = looked = 0.0
     largest = max(float(np.linalg.norm(net.outputs(s))), 1e-300)
-    stop = stop if net.loss(s) > stop else -np.inf
+    outcome = "stopped" if net.loss(s) <= stop else outcome
 
     def save(t: float, y: np.ndarray, n: int) -> None:
         """Keep the network. Of what outputs are off by, time is a part where they change fast."""
