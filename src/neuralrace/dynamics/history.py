@@ -24,7 +24,7 @@ class History(NamedTuple):
     """Loss and slope `dL/dt` at a solver's own steps, `(steps,)` or `(runs, steps)`.
 
     At most 4096 steps are kept per run. Steps whose loss the steps around them predict to 1e-8 are not kept,
-    and every other step is dropped whenever there are more. Runs with fewer steps than others repeat their
+    and half as many are kept whenever there are more. Runs with fewer steps than others repeat their
     last one. `slope` is None where it is not known (descent): then the loss is linear from step to step.
     """
 
@@ -57,22 +57,25 @@ class Buffer(NamedTuple):
     before: Any  # (3,) the last step but one
     last: Any  # (3,)
     first: Any  # () the first loss
+    stride: Any  # () steps for one that is kept: doubles whenever the buffer is full
+    since: Any  # () steps since the last one that was kept for good
 
 
 def empty(dtype: Any) -> Buffer:
     """A buffer without steps."""
     none = jnp.zeros(3, dtype)
-    return Buffer(jnp.zeros((3, SIZE), dtype), jnp.int32(0), none, none, jnp.zeros((), dtype))
+    zero = jnp.int32(0)
+    return Buffer(jnp.zeros((3, SIZE), dtype), zero, none, none, none[0], zero + 1, zero)
 
 
 def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
     """Append a step where `wanted`.
 
     It takes the place of the step before it where the cubic past that one predicts its loss to 1e-8. A full
-    buffer drops every other step.
+    buffer drops every other step, and from then on half as many are kept.
     """
     # A loop of one round at most: both branches of a condition would be copied.
-    rows, count, before, last, first = jax.lax.while_loop(lambda b: b.count == SIZE, _halved, buffer)
+    rows, count, before, last, first, stride, since = jax.lax.while_loop(lambda b: b.count == SIZE, _halved, buffer)
     new = jnp.stack([jnp.asarray(v, rows.dtype) for v in (t, loss, slope)])
     (t_a, a, slope_a), (t_b, b, _) = before, last
     width = jnp.where(new[0] > t_a, new[0] - t_a, 1)
@@ -82,7 +85,7 @@ def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
     floor = max(_FLOOR, 4 * float(jnp.finfo(rows.dtype).eps))
     # In a long tail the losses differ by rounding: without a floor they would crowd out the steps that count.
     close = error <= _CLOSE * jnp.abs(b) * (4 * x * (1 - x)) ** 2 + floor * jnp.abs(first)
-    merge = (count > 1) & close
+    merge = (count > 1) & (close | (since + 1 < stride))
     at = count - merge
     # A step that is not wanted is written where the next one will be.
     rows = jax.lax.dynamic_update_slice_in_dim(rows, new[:, None], jnp.where(wanted, at, count), axis=1)
@@ -92,13 +95,16 @@ def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
         jnp.where(wanted & ~merge, last, before),
         jnp.where(wanted, new, last),
         jnp.where(wanted & (count == 0), new[1], first),
+        stride,
+        jnp.where(wanted, jnp.where(merge, since + 1, 0), since),
     )
 
 
 def _halved(buffer: Buffer) -> Buffer:
     half = buffer.rows[:, ::2]
     rows = buffer.rows.at[:, : SIZE // 2].set(half)
-    return Buffer(rows, jnp.int32(SIZE // 2), half[:, -2], half[:, -1], buffer.first)
+    count, zero = jnp.int32(SIZE // 2), jnp.int32(0)
+    return Buffer(rows, count, half[:, -2], half[:, -1], buffer.first, 2 * buffer.stride, zero)
 
 
 def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any:
