@@ -222,7 +222,7 @@ def _loop(
     stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, steps: int,
     start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,
 ) -> Any:  # fmt: skip
-    optimizer = _optimizer(*rule, lr)
+    optimizer = _optimizer(rule[0], rule[1], lr)
     if batch is None:
         order, full = None, lambda w: stack.loss(w, data, kind)
         slope = lambda w, k, order: (*jax.value_and_grad(full)(w), order)  # noqa: E731

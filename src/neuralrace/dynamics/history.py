@@ -75,7 +75,8 @@ def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
     buffer drops every other step, and from then on half as many are kept.
     """
     # A loop of one round at most: both branches of a condition would be copied.
-    rows, count, before, last, first, stride, since = jax.lax.while_loop(lambda b: b.count == SIZE, _halved, buffer)
+    buffer = jax.lax.while_loop(lambda b: b.count == SIZE, _halved, buffer)
+    rows, count, before, last, first, stride, since = buffer
     new = jnp.stack([jnp.asarray(v, rows.dtype) for v in (t, loss, slope)])
     (t_a, a, slope_a), (t_b, b, _) = before, last
     width = jnp.where(new[0] > t_a, new[0] - t_a, 1)

@@ -77,6 +77,11 @@ def compute(p: Continual, parts: Parts) -> Results:
 # -- a sequence of tasks ------------------------------------------------------
 
 
+def end_to_end(state: nr.State) -> dict[str, Any]:
+    """The map from inputs to outputs."""
+    return {"map": state.activity("y", np.eye(state.weights["x->h1"].shape[1])).T}
+
+
 def sequence(seed: int, p: Continual) -> dict[str, Any]:
     """Loss of every task while each is learned, `(lams, legs, time, tasks)`: exact and integrated."""
     rng, modes = np.random.default_rng([seed, 2]), len(p.strengths)
@@ -88,11 +93,10 @@ def sequence(seed: int, p: Continual) -> dict[str, Any]:
     starts = [p.start(lam, seed) for lam in p.lams]
     exact = np.stack([np.matmul(*nr.exact.continual(t, *w, syx)[::-1]) for w in starts])
     w = {e: np.stack(v) for e, v in zip(p.graph.edges, zip(*starts, strict=True), strict=True)}
-    unit, maps = np.eye(p.size), []
-    white = np.sqrt(p.size) * unit
+    white, maps = np.sqrt(p.size) * np.eye(p.size), []
     for target in syx:
         task, fine = nr.Task(p.graph, white, white @ target.T), nr.Adaptive(1e-11, 1e-13)
-        run = nr.flow(task, w, save=t, method=fine, record=lambda s: {"map": s.activity("y", unit).T})
+        run = nr.flow(task, w, save=t, method=fine, record=end_to_end)
         w = {e: v[:, -1] for e, v in run.weights.items()}
         maps.append(run.recorded["map"])
     w1, w2 = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later

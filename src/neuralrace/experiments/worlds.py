@@ -92,15 +92,8 @@ def study(name: str, p: Worlds) -> dict[str, Any]:
 def train(world: World, t: np.ndarray, p: Worlds, neighbours: bool) -> dict[str, Any]:
     """Modes of networks from small random weights, with the closed form from the growing part of these."""
     start = nr.init.gaussian(world.graph, p.std, seed=range(p.seeds))
-
-    def recorded(state: nr.State) -> dict[str, Any]:  # outputs are the modes themselves
-        return {
-            "map": state.activity("y", world.vectors.T).T,
-            "hidden": state.activity("h1", np.eye(ITEMS)).T,
-        }
-
-    run = nr.flow(world, start, save=t, record=recorded, save_weights=False)
-    maps, hidden = run.recorded["map"], run.recorded["hidden"]
+    hidden, readout = nr.flow(world, start, save=t).weights.values()
+    maps = readout @ hidden @ world.vectors  # outputs are the modes themselves
     theory = []
     for w1, w2 in zip(start["x->h1"], start["h1->y"], strict=True):
         grown = (w1 @ world.vectors + w2.T) / 2
