@@ -17,7 +17,7 @@ from neuralrace.dynamics.lowrank import low_rank_flow
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.setup import Setup, Solved, finish, last_reached
+from neuralrace.dynamics.setup import Setup, Solved, ending, finish, last_reached
 from neuralrace.dynamics.times import save_times, telling_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
@@ -153,20 +153,16 @@ def endings(
     path: Path, losses: np.ndarray, end: np.ndarray, t1: float, stop: float | None, max_steps: int
 ) -> tuple[list[Status], list[str]]:
     """How each run ended, and the same in words."""
-    statuses, outcomes = [], []
-    for k, at in enumerate(end):
+    statuses = []
+    for k in range(len(end)):
         if path.stopped[k]:
             statuses.append(Status.REACHED_LOSS)
-            outcomes.append(f"reached loss {stop:g} at t = {at:g}")
         elif path.limited[k]:
             statuses.append(Status.STEP_LIMIT)
-            outcomes.append(f"step limit of {max_steps} at t = {at:g}: try increasing max_steps")
-        elif path.failed[k] or not np.isfinite(losses[k, -1]):
-            statuses.append(Status.DIVERGED)
-            outcomes.append(f"diverged at t = {at:g}: the solver found no step with finite weights")
         else:
-            statuses.append(Status.FINISHED)
-            outcomes.append(f"finished at t = {t1:g}")
+            failed = path.failed[k] or not np.isfinite(losses[k, -1])
+            statuses.append(Status.DIVERGED if failed else Status.FINISHED)
+    outcomes = [ending(s, at, t1, stop, max_steps) for s, at in zip(statuses, end, strict=True)]
     return statuses, outcomes
 
 

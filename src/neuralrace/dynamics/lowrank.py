@@ -13,7 +13,7 @@ from scipy.interpolate import PchipInterpolator
 from neuralrace.dynamics.history import SIZE, History
 from neuralrace.dynamics.methods import LowRank
 from neuralrace.dynamics.record import Recorder, State
-from neuralrace.dynamics.setup import Setup, Solved
+from neuralrace.dynamics.setup import Setup, Solved, ending, last_reached
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
 from neuralrace.task import Task
@@ -73,8 +73,7 @@ def low_rank_flow(
     if np.dtype(setup.dtype) == np.float32:
         error += ROUNDING * np.finfo(np.float32).eps
     statuses, outcomes = _endings(found, losses, end, error, t1, stop, method)
-    last = np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
-    solved = Solved(ts, end, last, losses, (flat, recorded), statuses, outcomes)
+    solved = Solved(ts, end, last_reached(ts, end), losses, (flat, recorded), statuses, outcomes)
     stats = {"steps": np.array([f.steps for f in found]), "error": error}
     settings = {"error": method.error, "max_steps": method.max_steps, "dimensions": spaces}
     return solved, _history(found), stats, settings
@@ -87,12 +86,7 @@ def _endings(
     statuses, outcomes = [], []
     for k, (f, at) in enumerate(zip(found, end, strict=True)):
         status = _STATUS[f.outcome] if np.isfinite(losses[k]).all() else Status.DIVERGED
-        text = {
-            Status.FINISHED: f"finished at t = {t1:g}",
-            Status.REACHED_LOSS: f"reached loss {stop or 0:g} at t = {at:g}",
-            Status.STEP_LIMIT: f"step limit of {method.max_steps} at t = {at:g}: try increasing max_steps",
-            Status.DIVERGED: f"diverged at t = {at:g}: the solver found no step with finite weights",
-        }[status]
+        text = ending(status, at, t1, stop, method.max_steps)
         if not error[k] <= method.error:
             text += f"; stated error {error[k]:.2g}, above {method.error:g}"
             if status in (Status.FINISHED, Status.REACHED_LOSS):

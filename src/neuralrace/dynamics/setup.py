@@ -238,6 +238,17 @@ def _weights(setup: Setup, flat: np.ndarray, index: np.ndarray) -> dict[str, np.
     return found if setup.many else {n: w[0] for n, w in found.items()}
 
 
+def ending(status: Status, at: float, t1: float, stop: float | None, max_steps: int) -> str:
+    """How a flow ended, in words."""
+    if status is Status.REACHED_LOSS:
+        return f"reached loss {stop:g} at t = {at:g}"
+    if status is Status.STEP_LIMIT:
+        return f"step limit of {max_steps} at t = {at:g}: try increasing max_steps"
+    if status is Status.DIVERGED:
+        return f"diverged at t = {at:g}: the solver found no step with finite weights"
+    return f"finished at t = {t1:g}"
+
+
 def last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Index of the time at which the end of each run is shown: not one that it never reached."""
     return np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
