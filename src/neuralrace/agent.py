@@ -20,7 +20,7 @@ from neuralrace.dynamics import Adaptive, Trajectory
 from neuralrace.dynamics.flow import endings
 from neuralrace.dynamics.history import collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
-from neuralrace.dynamics.setup import last_reached, pick_times, shown
+from neuralrace.dynamics.setup import pick_times, shown
 from neuralrace.errors import InputError, array, choice, integer, number
 from neuralrace.network import precision
 
@@ -145,12 +145,11 @@ def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> T
     if len(t) < 2 or t[0] < 0 or (np.diff(t) <= 0).any():
         raise InputError("t must hold at least two rising times, none negative")
     with precision(np.float64):
-        atol = method.atol * np.minimum(1.0, np.abs(w).max(axis=-1, initial=0.0))
-        path = jax.device_get(_learn(agent, method.max_steps, w, atol, t, method.rtol))
+        path = jax.device_get(_learn(agent, method.max_steps, w, method.absolute(w), t, method.rtol))
     losses, weights = path.kept
     end = np.asarray(path.t, float)
     statuses, outcomes = endings(path, losses, end, float(t[-1]), None, method.max_steps)
-    index = shown(losses, last_reached(t, end))
+    index = shown(losses, path.last)
     return Trajectory(
         t=t[: index.shape[1]],
         loss=pick_times(losses, index, many=True),

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics.history import History, collect
-from neuralrace.dynamics.integrate import Observed, Path, integrate
+from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, Path, integrate
 from neuralrace.dynamics.lowrank import low_rank_flow
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.setup import Setup, Solved, ending, finish, last_reached
+from neuralrace.dynamics.setup import Setup, Solved, ending, finish
 from neuralrace.dynamics.times import save_times, telling_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
@@ -132,7 +132,7 @@ def _solved(
     with setup.precision():
         given = (
             setup.start, setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol,
-            method.atol * np.minimum(1.0, np.abs(setup.full).max(axis=-1)), setup.vectors, setup.lift,
+            method.absolute(setup.full), setup.vectors, setup.lift,
         )  # fmt: skip
         call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, bar)
         if bar is None:
@@ -143,25 +143,28 @@ def _solved(
     path: Path = jax.tree.map(np.asarray, path)
     (losses, kept), end = path.kept, np.asarray(path.t, float)
     statuses, outcomes = endings(path, losses, end, t1, stop, method.max_steps)
-    solved = Solved(ts, end, last_reached(ts, end), losses, kept, statuses, outcomes)
+    solved = Solved(ts, end, path.last, losses, kept, statuses, outcomes)
     settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
     stats = {"steps": path.steps, "error": np.zeros(len(end))} if exact else {"steps": path.steps}
     return solved, collect(path.history), stats, settings
+
+
+_STATUS = {
+    FINISHED: Status.FINISHED,
+    STOPPED: Status.REACHED_LOSS,
+    LIMITED: Status.STEP_LIMIT,
+    FAILED: Status.DIVERGED,
+}
 
 
 def endings(
     path: Path, losses: np.ndarray, end: np.ndarray, t1: float, stop: float | None, max_steps: int
 ) -> tuple[list[Status], list[str]]:
     """How each run ended, and the same in words."""
-    statuses = []
-    for k in range(len(end)):
-        if path.stopped[k]:
-            statuses.append(Status.REACHED_LOSS)
-        elif path.limited[k]:
-            statuses.append(Status.STEP_LIMIT)
-        else:
-            failed = path.failed[k] or not np.isfinite(losses[k, -1])
-            statuses.append(Status.DIVERGED if failed else Status.FINISHED)
+    finite = np.isfinite([row[k] for row, k in zip(losses, path.last, strict=True)])
+    statuses = [
+        _STATUS[int(s)] if good else Status.DIVERGED for s, good in zip(path.status, finite, strict=True)
+    ]
     outcomes = [ending(s, at, t1, stop, max_steps) for s, at in zip(statuses, end, strict=True)]
     return statuses, outcomes
 
@@ -202,6 +205,8 @@ def _integrated(
 
 def each_run(one: Any, *runs: Any) -> Any:
     """All runs: one after the other on a CPU, where that is faster, side by side elsewhere."""
+    if len(runs[0]) == 1:
+        return jax.tree.map(lambda v: v[None], one(*(jax.tree.map(lambda v: v[0], r) for r in runs)))
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda run: one(*run), runs)
     return jax.vmap(one, axis_name="runs")(*runs)

@@ -16,16 +16,15 @@ import numpy as np
 from scipy.interpolate import KroghInterpolator
 
 SIZE = 4096  # steps kept per run
-_CLOSE = 1e-8  # relative error of the loss up to which a step is dropped because its neighbours predict it
 _FLOOR = 1e-12  # share of the first loss below which losses need not be told apart
 
 
 class History(NamedTuple):
     """Loss and slope `dL/dt` at a solver's own steps, `(steps,)` or `(runs, steps)`.
 
-    At most 4096 steps are kept per run. Steps whose loss the steps around them predict to 1e-8 are not kept,
-    and half as many are kept whenever there are more. Runs with fewer steps than others repeat their
-    last one. `slope` is None where it is not known (descent): then the loss is linear from step to step.
+    At most 4096 steps are kept per run. Where there are more, those are left out whose loss the steps around
+    them predict best. Runs with fewer steps than others repeat their last one. `slope` is None where it is
+    not known (descent): then the loss is linear from step to step.
     """
 
     t: np.ndarray
@@ -46,66 +45,40 @@ class History(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """Rows t, loss and slope of the steps so far, of which `count` are filled.
+    """Rows (t, loss, slope) of the steps so far, of which `count` are filled."""
 
-    What a new step is compared with is held apart: the rows are only written to, so that the compiler leaves
-    them in their place in memory.
-    """
-
-    rows: Any  # (3, SIZE)
+    rows: Any  # (SIZE, 3)
     count: Any
-    before: Any  # (3,) the last step but one
-    last: Any  # (3,)
-    first: Any  # () the first loss
-    stride: Any  # () steps for one that is kept: doubles whenever the buffer is full
-    since: Any  # () steps since the last one that was kept for good
 
 
 def empty(dtype: Any) -> Buffer:
     """A buffer without steps."""
-    none = jnp.zeros(3, dtype)
-    zero = jnp.int32(0)
-    return Buffer(jnp.zeros((3, SIZE), dtype), zero, none, none, none[0], zero + 1, zero)
+    return Buffer(jnp.zeros((SIZE, 3), dtype), jnp.int32(0))
 
 
-def push(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
-    """Append a step where `wanted`.
-
-    It takes the place of the step before it where the cubic past that one predicts its loss to 1e-8. A full
-    buffer drops every other step, and from then on half as many are kept.
-    """
+def append(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
+    """Append a step where `wanted`; a full buffer is thinned first."""
     # A loop of one round at most: both branches of a condition would be copied.
-    buffer = jax.lax.while_loop(lambda b: b.count == SIZE, _halved, buffer)
-    rows, count, before, last, first, stride, since = buffer
+    rows, count = jax.lax.while_loop(lambda b: b.count == SIZE, _thinned, buffer)
     new = jnp.stack([jnp.asarray(v, rows.dtype) for v in (t, loss, slope)])
-    (t_a, a, slope_a), (t_b, b, _) = before, last
-    width = jnp.where(new[0] > t_a, new[0] - t_a, 1)
-    x = (t_b - t_a) / width
-    # The error of a cubic is largest half way, and proportional to the square of x (1 - x).
-    error = jnp.abs(cubic(x, width, a, slope_a, new[1], new[2]) - b)
-    floor = max(_FLOOR, 4 * float(jnp.finfo(rows.dtype).eps))
-    # In a long tail the losses differ by rounding: without a floor they would crowd out the steps that count.
-    close = error <= _CLOSE * jnp.abs(b) * (4 * x * (1 - x)) ** 2 + floor * jnp.abs(first)
-    merge = (count > 1) & (close | (since + 1 < stride))
-    at = count - merge
     # A step that is not wanted is written where the next one will be.
-    rows = jax.lax.dynamic_update_slice_in_dim(rows, new[:, None], jnp.where(wanted, at, count), axis=1)
-    return Buffer(
-        rows,
-        jnp.where(wanted, at + 1, count),
-        jnp.where(wanted & ~merge, last, before),
-        jnp.where(wanted, new, last),
-        jnp.where(wanted & (count == 0), new[1], first),
-        stride,
-        jnp.where(wanted, jnp.where(merge, since + 1, 0), since),
-    )
+    return Buffer(jax.lax.dynamic_update_slice_in_dim(rows, new[None], count, axis=0), count + wanted)
 
 
-def _halved(buffer: Buffer) -> Buffer:
-    half = buffer.rows[:, ::2]
-    rows = buffer.rows.at[:, : SIZE // 2].set(half)
-    count, zero = jnp.int32(SIZE // 2), jnp.int32(0)
-    return Buffer(rows, count, half[:, -2], half[:, -1], buffer.first, 2 * buffer.stride, zero)
+def _thinned(buffer: Buffer) -> Buffer:
+    """A full buffer without a quarter of its steps.
+
+    Every other step may go; those go whose loss the cubic between their neighbours predicts best. So a long
+    tail in which nothing happens does not crowd out the steps that tell when the loss fell.
+    """
+    before, at, after = (buffer.rows[k : SIZE - 2 + k : 2].T for k in range(3))
+    (t_a, a, slope_a), (t, loss, _), (t_b, b, slope_b) = before, at, after
+    width = jnp.where(t_b > t_a, t_b - t_a, 1)
+    error = jnp.abs(cubic((t - t_a) / width, width, a, slope_a, b, slope_b) - loss)
+    floor = _FLOOR * jnp.abs(buffer.rows[0, 1])  # below it losses differ by rounding
+    best = jnp.argsort(error / (jnp.abs(loss) + floor))[: SIZE // 4]
+    goes = jnp.zeros(SIZE, bool).at[1 + 2 * best].set(True)
+    return Buffer(buffer.rows[jnp.argsort(goes, stable=True)], jnp.int32(SIZE - SIZE // 4))
 
 
 def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any:
@@ -119,12 +92,11 @@ def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any
 
 def collect(buffer: Any) -> History:
     """The histories of all runs `(runs, steps)` from the buffers `(runs, ...)` of a solver."""
-    rows, count = np.asarray(buffer.rows, float), np.asarray(buffer.count)
-    n = int(count.max(initial=1))
-    index = np.minimum(np.arange(n), np.maximum(count[:, None] - 1, 0))
-    t, loss, slope = (np.take_along_axis(rows[:, k], index, axis=1) for k in range(3))
-    slope = np.where(np.arange(n) < count[:, None], slope, 0.0)
-    return History(t, loss, slope)
+    count = np.asarray(buffer.count)
+    rows = np.array(buffer.rows[:, : count.max()], float)
+    for run, n in zip(rows, count, strict=True):
+        run[n:] = run[n - 1] * (1, 1, 0)
+    return History(*np.moveaxis(rows, -1, 0))
 
 
 def curve(history: History, t: np.ndarray) -> np.ndarray:

@@ -1,57 +1,40 @@
 """Ordinary differential equations, integrated in one place.
 
-`integrate` is the method of Dormand and Prince of order 8 with its dense output (Hairer, Norsett and Wanner
-1993; the coefficients come with SciPy, whose DOP853 is its twin in the tests). A loop over its stages keeps
-the program small: it compiles in tenths of a second where a general solver takes seconds. It keeps the
-history of an observed value at its own steps, and stops where that value falls to a level. Derivatives in
-forward mode only; where reverse mode is wanted, `integrate_differentiable` calls diffrax.
+`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: of order 8 (they
+come with diffrax), or of order 5 (with SciPy) for a handful of numbers, where compiling counts more than the
+number of steps. Both interpolate between steps without further stages. Its loop over stages and steps is our
+own: it keeps the history of an observed value at its own steps, stops where that value falls to a level, and
+compiles in less than half the time. Values between steps are off by up to some tens of tolerances.
+Derivatives in forward mode only; where reverse mode is wanted, `integrate_differentiable` calls diffrax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.integrate import DOP853
 
-from neuralrace.dynamics.history import Buffer, empty, push
+from neuralrace.dynamics.history import Buffer, append, empty
 
-_STAGES = DOP853.n_stages  # 12; stage 12 is the velocity at the end of the step
-_EXTRA = len(DOP853.C_EXTRA)  # stages that only the dense output needs
-_A = np.zeros((_STAGES + 1 + _EXTRA, _STAGES + 1 + _EXTRA))
-_A[:_STAGES, :_STAGES] = DOP853.A
-_A[_STAGES, :_STAGES] = DOP853.B
-_A[_STAGES + 1 :] = DOP853.A_EXTRA
-_C = np.concatenate([DOP853.C, [1.0], DOP853.C_EXTRA])
-_CURVE = np.zeros((3 + len(DOP853.D), len(_A)))  # of the dense output: from both ends of a step, and others
-_CURVE[0] = _A[_STAGES]
-_CURVE[1] = np.eye(len(_A))[0] - _A[_STAGES]
-_CURVE[2] = 2 * _A[_STAGES] - np.eye(len(_A))[[0, _STAGES]].sum(axis=0)
-_CURVE[3:] = DOP853.D
-_RESULTS = np.zeros((3, len(_A)))  # of a step: its change, and two estimates of its error
-_RESULTS[0] = _A[_STAGES]
-_RESULTS[1:, : _STAGES + 1] = DOP853.E5, DOP853.E3
 _SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # how far the length of the next step may differ
-_BETWEEN = 30.0  # estimated error, in tolerances, up to which saved values are read off the dense output
-_INSIDE = (
-    4  # parts of a step whose ends the history keeps, where the slope of the observed value changes much
-)
-_STEEP = 4.0  # by such a factor,
-_TELLING = 1e-4  # and so that it matters: a change in this step of this share of the first value
+_FEW = 1000
+_BEGIN = 0.01  # the first step changes y by about this share of itself
 _HALVINGS = 60  # to find where the observed value crosses the level
+
+GOING, FINISHED, STOPPED, LIMITED, FAILED = range(5)  # how an integration stands
 
 
 class Path(NamedTuple):
     """What `integrate` returns, as JAX arrays."""
 
-    kept: Any  # what `keep` gave at each of the times; at the end, for times never reached
+    kept: Any  # rows of what `keep` gave at each of the times; beyond `last` they mean nothing
+    last: Any  # the last row: of the last time that was reached, or of the end where that came early
     t: Any  # where it ended
-    stopped: Any  # whether the observed value fell to the level
-    limited: Any  # whether the steps were used up
-    failed: Any  # whether no step was short enough
+    status: Any  # FINISHED at t1, STOPPED at the level, LIMITED in its steps, or FAILED to find a step
     steps: Any  # taken and refused
     history: Buffer
 
@@ -63,18 +46,43 @@ class Observed(NamedTuple):
     slope: Callable[[Any, Any], Any]
 
 
+class _Tableau(NamedTuple):
+    """Coefficients of a method whose last stage is the first of the next step."""
+
+    a: np.ndarray  # (stages, stages) velocities by which each stage is reached; the last is the step itself
+    c: np.ndarray  # (stages,) shares of the step
+    error: np.ndarray  # (stages,)
+    curve: np.ndarray  # (stages, powers) what each velocity adds at the share x: a polynomial, x^1 first
+    order: int
+
+
+@cache
+def _tableau(order: int) -> _Tableau:
+    if order == 5:
+        from scipy.integrate import RK45 as five
+
+        a = np.zeros((7, 7))
+        a[:6, :5], a[6, :6] = five.A, five.B
+        return _Tableau(a, np.append(five.C, 1.0), five.E, five.P, 5)
+    from diffrax import Dopri8
+
+    eight: Any = Dopri8
+    eight, curve = eight.tableau, eight.interpolation_cls.eval_coeffs
+    a = np.zeros((14, 14))
+    for i, row in enumerate(eight.a_lower, 1):
+        a[i, :i] = row
+    return _Tableau(a, np.append(0.0, eight.c), eight.b_error, curve[:, ::-1], 8)
+
+
 class _Step(NamedTuple):
     t: Any
     h: Any  # length of the next step
     y: Any
     k: Any  # velocities at the stages of a step, the first of them at t
-    value: Any
-    curve: Any  # the polynomial of the last step in which one was needed
     kept: Any
-    saved: Any  # how many of the times
+    saved: Any  # how many rows
+    status: Any
     steps: Any
-    stopped: Any
-    stuck: Any
     history: Buffer
 
 
@@ -90,6 +98,7 @@ def integrate(
     stop: Any = None,
     max_steps: int = 100_000,
     progress: Callable[[Any, Any], None] | None = None,
+    order: int = 8,
 ) -> Path:
     """Solve `dy/dt = velocity(t, y)` from y0 at time 0 to t1, inside a compiled function.
 
@@ -112,25 +121,25 @@ def integrate(
     max_steps : int
     progress : callable, optional
         Called with the times before and after each accepted step.
+    order : {8, 5}
 
     Returns
     -------
     Path
     """
     y0 = jnp.asarray(y0)
-    nothing = lambda y: jnp.zeros((), y0.dtype)  # noqa: E731
-    followed = observed or Observed(nothing, lambda y, v: nothing(y))
+    zero = jnp.zeros((), y0.dtype)
+    followed = observed or Observed(lambda y: zero, lambda y, v: zero)
     ts, t1 = jnp.asarray(ts, y0.dtype), jnp.asarray(t1, y0.dtype)
-    problem = _Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, progress)
-
-    def going(s: _Step) -> Any:
-        return (s.t < t1) & (s.steps < max_steps) & ~s.stopped & ~s.stuck
-
-    end = jax.lax.while_loop(going, problem.advance, problem.start(y0))
-    final, n = keep(end.t, end.y), end.saved
-    kept = jax.tree.map(lambda rows, row: jnp.where(_before(rows, n), rows, row), end.kept, final)
-    limited = (end.t < t1) & ~end.stopped & ~end.stuck
-    return Path(kept, end.t, end.stopped, limited, end.stuck, end.steps, end.history)
+    table = _tableau(order)
+    problem = _Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, max_steps, progress, table)
+    row = jax.eval_shape(keep, zero, y0)
+    rows = jax.tree.map(lambda v: jnp.zeros((len(ts), *v.shape), v.dtype), row)
+    k = jnp.zeros((len(table.c), *y0.shape), y0.dtype)
+    # The first step has no length: it finds the velocity at the start, and keeps what is due there.
+    start = _Step(zero, zero, y0, k, rows, jnp.int32(0), jnp.int32(GOING), jnp.int32(-1), empty(y0.dtype))
+    end = jax.lax.while_loop(lambda s: s.status == GOING, problem.advance, start)
+    return Path(end.kept, end.saved - 1, end.t, end.status, end.steps, end.history)
 
 
 class _Problem(NamedTuple):
@@ -142,167 +151,101 @@ class _Problem(NamedTuple):
     t1: Any
     rtol: Any
     atol: Any
+    max_steps: int
     progress: Callable[[Any, Any], None] | None
-
-    def norm(self, v: Any, size: Any) -> Any:
-        """Root mean square in units of the tolerances."""
-        return jnp.sqrt(jnp.mean((v / (self.atol + self.rtol * size)) ** 2))
-
-    def due(self, saved: Any, until: Any) -> Any:
-        """Whether the next of the times lies before `until`."""
-        return (saved < len(self.ts)) & (self.ts[jnp.minimum(saved, len(self.ts) - 1)] <= until)
-
-    def start(self, y: Any) -> _Step:
-        """The state before the first step; its length changes y by a hundredth of itself."""
-        zero = jnp.zeros((), y.dtype)
-        v = self.velocity(zero, y)
-        size, speed = self.norm(y, jnp.abs(y)), self.norm(v, jnp.abs(y))
-        h = jnp.where(speed > 0, 0.01 * jnp.maximum(size, 1.0) / jnp.where(speed > 0, speed, 1.0), self.t1)
-        row, value = self.keep(zero, y), self.followed.value(y)
-        kept = jax.tree.map(lambda v: jnp.broadcast_to(v, (len(self.ts), *jnp.shape(v))), row)
-        saved = jnp.where(self.ts[0] <= 0, 1, 0).astype(jnp.int32)
-        stopped = jnp.zeros((), bool) if self.stop is None else value <= self.stop
-        history = push(empty(y.dtype), zero, value, self.followed.slope(y, v), jnp.ones((), bool))
-        stuck = ~jnp.isfinite(v).all() | ~jnp.isfinite(y).all()
-        k = jnp.zeros((len(_A), *y.shape), y.dtype).at[0].set(v)
-        h = jnp.minimum(h, self.t1)
-        curve = jnp.zeros((len(_CURVE), *y.shape), y.dtype)
-        return _Step(zero, h, y, k, value, curve, kept, saved, jnp.int32(0), stopped, stuck, history)
-
-    def stages(self, s: _Step, k: Any, h: Any, first: int, last: int) -> Any:
-        """Velocities at some stages of a step."""
-        a, c = (jnp.asarray(v, s.y.dtype) for v in (_A, _C))
-
-        def one(i: Any, k: Any) -> Any:
-            return k.at[i].set(self.velocity(s.t + c[i] * h, s.y + h * jnp.tensordot(a[i], k, 1)))
-
-        return jax.lax.fori_loop(first, last, one, k)
+    table: _Tableau
 
     def advance(self, s: _Step) -> _Step:
         """One step, accepted or refused."""
         h = jnp.minimum(s.h, self.t1 - s.t)
-        k = self.stages(s, s.k, h, 1, _STAGES + 1)
-        change, five, three = h * _sums(_RESULTS, k)
-        y, last = s.y + change, k[_STAGES]
-        norm = lambda v: self.norm(v, jnp.maximum(jnp.abs(s.y), jnp.abs(y)))  # noqa: E731
-        error = _error(norm(five), norm(three))
-        fine = jnp.isfinite(error) & jnp.isfinite(y).all()
-        accept = fine & (error <= 1)
-        factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / 8)
+        k = self.stages(s, h)
+        change, off = (h * _sum(row, k) for row in (self.table.a[-1], self.table.error))
+        y, first = s.y + change, s.steps < 0
+        size = jnp.where(first, k[-1], off) / (self.atol + self.rtol * jnp.maximum(jnp.abs(s.y), jnp.abs(y)))
+        error = jnp.sqrt(jnp.mean(size**2))  # at the start: the speed, in tolerances
+        fine = jnp.isfinite(error)
+        accept = fine & (first | (error <= 1))
+        factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / self.table.order)
         factor = jnp.where(fine, jnp.clip(factor, _SHORTEST, jnp.where(accept, _LONGEST, 1.0)), _SHORTEST)
-        after = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
-        value, slopes = self.followed.value(y), (self.followed.slope(s.y, k[0]), self.followed.slope(y, last))
-        reached = jnp.zeros((), bool) if self.stop is None else accept & (value <= self.stop)
-        steep = accept & _steep(h, *slopes, s.history.first)
-        needed = reached | steep | (accept & self.due(s.saved, after))
-        k, curve, off = self.dense(s, k, h, norm, needed)
-        inside = lambda x: s.y + _interpolate(curve, x)  # noqa: E731
-        value, slope = jnp.where(accept, value, s.value), slopes[1]
+        begin = jnp.where(error > 0, _BEGIN / self.rtol / jnp.where(error > 0, error, 1.0), self.t1)
+        length = jnp.where(first, begin, h * factor)
+        t = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
+        t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (k[-1], s.k[0])))
+        value, reached = self.followed.value(y), jnp.zeros((), bool)
         if self.stop is not None:
-            x = jax.lax.cond(reached, lambda: self.crossing(inside, y.dtype), lambda: jnp.ones((), y.dtype))
-            after, y = jnp.where(reached, s.t + x * h, after), jnp.where(reached, inside(x), y)
-            value = jnp.where(reached, self.followed.value(y), value)
-            last = jnp.where(reached, self.velocity(after, y), last)
-            slope = self.followed.slope(y, last)
-        kept, saved = self.save(s, k, inside, off, h, jnp.where(accept, after, -1.0))
-        history = self.between(s, inside, h, (after - s.t) / h, steep)
-        history = push(history, after, value, slope, accept)
+            reached = accept & (value <= self.stop)
+            t, y, v, value = _once(reached, lambda end: self.crossing(s, k, h, end), (t, y, v, value))
+        stuck = ~accept & (s.t + 0.1 * length <= s.t)
+        status = jnp.where(s.steps + 1 >= self.max_steps, LIMITED, GOING)
+        status = jnp.where(t >= self.t1, FINISHED, status)
+        status = jnp.where(reached, STOPPED, jnp.where(stuck, FAILED, status)).astype(jnp.int32)
+        kept, saved = self.save(s, k, h, t, y, status)
+        history = append(s.history, t, value, self.followed.slope(y, v), accept | first)
         if self.progress is not None:
-            self.progress(s.t, jnp.where(accept, after, s.t))
-        stuck = ~accept & (s.t + 0.1 * h * factor <= s.t)
-        t, y, first = (jnp.where(accept, *v) for v in ((after, s.t), (y, s.y), (last, k[0])))
-        k = _cleared(k, ~fine).at[0].set(first)
-        return _Step(t, h * factor, y, k, value, curve, kept, saved, s.steps + 1, reached, stuck, history)
+            self.progress(s.t, t)
+        # Infinite velocities would spoil later sums in which their coefficient is zero.
+        k = _once(~fine, jnp.zeros_like, k).at[0].set(v)
+        return _Step(t, length, y, k, kept, saved, status, s.steps + 1, history)
 
-    def between(self, s: _Step, inside: Callable[[Any], Any], h: Any, end: Any, steep: Any) -> Buffer:
-        """Push states inside a step in which the slope of the observed value changes much."""
+    def stages(self, s: _Step, h: Any) -> Any:
+        """Velocities at all stages of a step of length h; at the first stage too where there are none yet."""
+        a, c = (jnp.asarray(v, s.y.dtype) for v in (self.table.a, self.table.c))
 
-        def one(i: Any, history: Buffer) -> Buffer:
-            x = end * i / _INSIDE
-            y, t = inside(x), s.t + x * h
-            slope = self.followed.slope(y, self.velocity(t, y))
-            return push(history, t, self.followed.value(y), slope, jnp.ones((), bool))
+        def one(i: Any, k: Any) -> Any:
+            return k.at[i].set(self.velocity(s.t + c[i] * h, s.y + h * _sum(a[i], k)))
 
-        return jax.lax.fori_loop(1, jnp.where(steep, _INSIDE, 1), one, s.history)
+        return jax.lax.fori_loop(jnp.where(s.steps < 0, 0, 1), len(c), one, s.k)
 
-    def dense(self, s: _Step, k: Any, h: Any, norm: Any, needed: Any) -> tuple[Any, Any, Any]:
-        """The polynomial of y in the share x of a step, where that is needed, and an estimate of its error.
+    def inside(self, s: _Step, k: Any, h: Any, x: Any) -> Any:
+        """y at the share x of a step."""
+        shares = jnp.zeros(len(k), k.dtype)
+        for column in self.table.curve.T[::-1]:
+            shares = (shares + jnp.asarray(column, k.dtype)) * x
+        return s.y + h * _sum(shares, k)
 
-        The next term of the polynomial would be in proportion to `(x (1 - x))^4`, at most 1/256. Its
-        coefficient is estimated from the last two, as in a geometric series. Also returns `k`.
-        """
+    def save(self, s: _Step, k: Any, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:
+        """Keep what is due in a step that ends at t, and the end itself where that comes early."""
+        ahead = lambda i: self.ts[jnp.minimum(i, len(self.ts) - 1)]  # noqa: E731
 
-        def find(c: Any) -> Any:
-            k = self.stages(s, c[0], h, _STAGES + 1, len(_A))
-            curve = h * _sums(_CURVE, k)
-            before, last = norm(curve[-2]), norm(curve[-1])
-            ratio = jnp.where(before > 0, last / jnp.where(before > 0, before, 1), 0)
-            return k, curve, last * ratio / 256, jnp.zeros((), bool)
-
-        # A loop of one round at most: what a condition takes and gives would be copied.
-        start = k, s.curve, jnp.zeros((), s.y.dtype), needed
-        return jax.lax.while_loop(lambda c: c[3], find, start)[:3]
-
-    def save(self, s: _Step, k: Any, inside: Callable[[Any], Any], off: Any, h: Any, until: Any) -> Any:
-        """Keep what is due: by the dense output, or by a shorter step where that is too far off."""
-
-        def shorter(x: Any) -> Any:
-            return s.y + x * h * _sums(_A[_STAGES], self.stages(s, k, x * h, 1, _STAGES))
+        def due(saving: Any) -> Any:
+            _, i, early = saving
+            return (i < len(self.ts)) & ((ahead(i) <= t) | early)
 
         def one(saving: Any) -> Any:
-            kept, i = saving
-            x = (self.ts[i] - s.t) / h
-            again = lambda _: (shorter(x), jnp.zeros((), bool))  # noqa: E731
-            y, _ = jax.lax.while_loop(lambda c: c[1], again, (inside(x), off > _BETWEEN))
-            new = self.keep(self.ts[i], y)
-            return jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, new), i + 1
+            kept, i, early = saving
+            at = jnp.minimum(ahead(i), t)
+            there = jnp.where(at == t, y, self.inside(s, k, h, (at - s.t) / h))
+            kept = jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, self.keep(at, there))
+            return kept, i + 1, early & (ahead(i) < t)
 
-        return jax.lax.while_loop(lambda saving: self.due(saving[1], until), one, (s.kept, s.saved))
+        missing = (s.saved == 0) | (ahead(s.saved - 1) < t)
+        early = (status != GOING) & (status != FINISHED) & missing
+        return jax.lax.while_loop(due, one, (s.kept, s.saved, early))[:2]
 
-    def crossing(self, inside: Callable[[Any], Any], dtype: Any) -> Any:
-        """The share of a step at which the observed value falls to the level, by halving."""
+    def crossing(self, s: _Step, k: Any, h: Any, end: Any) -> Any:
+        """Time, y, velocity and observed value where that value falls to the level, by halving."""
+        value = lambda x: self.followed.value(self.inside(s, k, h, x))  # noqa: E731
 
         def halve(_: Any, ends: Any) -> Any:
             middle = (ends[0] + ends[1]) / 2
-            below = self.followed.value(inside(middle)) <= self.stop
+            below = value(middle) <= self.stop
             return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
 
-        return jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros((), dtype), jnp.ones((), dtype)))[1]
+        x = jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(h), jnp.ones_like(h)))[1]
+        at, y = s.t + x * h, jnp.where(x < 1, self.inside(s, k, h, x), end[1])
+        return at, y, self.velocity(at, y), self.followed.value(y)
 
 
-def _sums(rows: np.ndarray, k: Any) -> Any:
-    """Sums of velocities with these coefficients, one for each row."""
-    return jnp.tensordot(jnp.asarray(rows, k.dtype), k, 1)
+def _sum(coefficients: Any, k: Any) -> Any:
+    """The sum of velocities with these coefficients. Of few numbers it is over before a product is called."""
+    c = jnp.asarray(coefficients, k.dtype)
+    return jnp.tensordot(c, k, 1) if k.size > _FEW else (c.reshape(-1, *(1,) * (k.ndim - 1)) * k).sum(axis=0)
 
 
-def _cleared(k: Any, wanted: Any) -> Any:
-    """Zeros where `wanted`: infinite velocities would spoil sums in which their coefficient is zero."""
-    once = lambda c: (jnp.zeros_like(k), jnp.zeros((), bool))  # noqa: E731
-    return jax.lax.while_loop(lambda c: c[1], once, (k, wanted))[0]
-
-
-def _error(five: Any, three: Any) -> Any:
-    """The estimate of the local error in units of the tolerances, as in SciPy's DOP853."""
-    both = five**2 + 0.01 * three**2
-    return jnp.where(both > 0, five**2 / jnp.sqrt(jnp.where(both > 0, both, 1.0)), 0.0)
-
-
-def _interpolate(curve: Any, x: Any) -> Any:
-    """The change of y at the share x of a step."""
-    total = jnp.zeros_like(curve[0])
-    for i, row in enumerate(reversed(list(curve))):
-        total = (total + row) * (x if i % 2 == 0 else 1 - x)
-    return total
-
-
-def _steep(h: Any, slope: Any, later: Any, first: Any) -> Any:
-    """Whether the slope of the observed value changes much in a step, and matters."""
-    low, high = jnp.minimum(jnp.abs(slope), jnp.abs(later)), jnp.maximum(jnp.abs(slope), jnp.abs(later))
-    return (high > _STEEP * low) & (h * high > _TELLING * jnp.abs(first))
-
-
-def _before(rows: Any, n: Any) -> Any:
-    return (jnp.arange(len(rows)) < n).reshape(-1, *(1,) * (rows.ndim - 1))
+def _once(wanted: Any, change: Callable[[Any], Any], value: Any) -> Any:
+    """`change(value)` where wanted: a loop of one round, as a condition copies what it takes and gives."""
+    round_ = lambda c: (change(c[0]), jnp.zeros((), bool))  # noqa: E731
+    return jax.lax.while_loop(lambda c: c[1], round_, (value, wanted))[0]
 
 
 def integrate_differentiable(

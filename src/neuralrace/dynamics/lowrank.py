@@ -13,7 +13,7 @@ from scipy.interpolate import PchipInterpolator
 from neuralrace.dynamics.history import SIZE, History
 from neuralrace.dynamics.methods import LowRank
 from neuralrace.dynamics.record import Recorder, State
-from neuralrace.dynamics.setup import Setup, Solved, ending, last_reached
+from neuralrace.dynamics.setup import Setup, Solved, ending
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
 from neuralrace.task import Task
@@ -73,10 +73,15 @@ def low_rank_flow(
     if np.dtype(setup.dtype) == np.float32:
         error += ROUNDING * np.finfo(np.float32).eps
     statuses, outcomes = _endings(found, losses, end, error, t1, stop, method)
-    solved = Solved(ts, end, last_reached(ts, end), losses, (flat, recorded), statuses, outcomes)
+    solved = Solved(ts, end, _last_reached(ts, end), losses, (flat, recorded), statuses, outcomes)
     stats = {"steps": np.array([f.steps for f in found]), "error": error}
     settings = {"error": method.error, "max_steps": method.max_steps, "dimensions": spaces}
     return solved, _history(found), stats, settings
+
+
+def _last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Index of the time at which the end of each run is shown: not one that it never reached."""
+    return np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
 
 
 def _endings(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from neuralrace.errors import InputError, integer, number
 
 
@@ -29,6 +31,11 @@ class Adaptive:
         number("rtol", self.rtol, above=0)
         number("atol", self.atol, above=0)
         check_steps("max_steps", self.max_steps)
+
+    def absolute(self, start: np.ndarray) -> np.ndarray:
+        """The absolute error allowed in each run, from its initial weights (runs, ...)."""
+        largest = np.abs(start).max(axis=tuple(range(1, start.ndim)), initial=0.0)
+        return self.atol * np.where(largest > 0, np.minimum(1.0, largest), 1.0)
 
 
 @dataclass(frozen=True)

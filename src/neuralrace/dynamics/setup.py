@@ -249,11 +249,6 @@ def ending(status: Status, at: float, t1: float, stop: float | None, max_steps: 
     return f"finished at t = {t1:g}"
 
 
-def last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Index of the time at which the end of each run is shown: not one that it never reached."""
-    return np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
-
-
 def shown(losses: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Index (runs, times) of the state shown at each time: runs that ended keep their last finite one."""
     index = np.zeros(losses.shape, int)

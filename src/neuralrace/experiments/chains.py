@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.dynamics.integrate import Observed, Path, integrate
+from neuralrace.dynamics.integrate import STOPPED, Observed, Path, integrate
 from neuralrace.errors import InputError
 from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
@@ -250,7 +250,7 @@ def reached(s: np.ndarray, depth: int, first: float, last: float, level: float) 
         with precision(np.float64):
             start = np.repeat([[first], [last]], len(s), axis=1)
             path = _integrated(jnp.asarray(s), float(depth), jnp.asarray(start), level)
-        return float(path.t) if path.stopped else math.nan
+        return float(path.t) if path.status == STOPPED else math.nan
 
     def error(log_t: float) -> float:
         a = nr.exact.chain(np.exp(log_t) / depth, s, a0=first**depth, depth=depth)

@@ -298,7 +298,7 @@ class Reduction:
             raise InputError("give one of strength, b0 and weights")
         if isinstance(save, Iterator):
             save = list(save)  # a generator is read twice
-        save_times(t1, save)
+        end, ts = save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
         b, outside = self._start(strength, b0, weights)
         first = next(iter(self.family.shape))
@@ -309,8 +309,8 @@ class Reduction:
             )
         many = bool(lead)
         common = {"runs": coordinates(runs, lead[0] if many else 1, many), "outside": outside}
-        asked = Request(many, t1, save, method, stop, common)
-        tied = all(np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
+        asked = Request(many, end, ts, save, method, stop, common)
+        tied = all(b[e] is b[m[0]] or np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
         if not tied or self.tied is None:
             return solve_small(self, b, asked)
         start = np.stack([b[members[0]] for members in self.classes], axis=-2)

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from neuralrace.compiling import compiled
 from neuralrace.dynamics.flow import endings, flow
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Path
 from neuralrace.dynamics.methods import Adaptive
-from neuralrace.dynamics.setup import last_reached, pick_times, shown, weight_dims
-from neuralrace.dynamics.times import save_times, telling_times
+from neuralrace.dynamics.setup import pick_times, shown, weight_dims
+from neuralrace.dynamics.times import telling_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.network import precision
 from neuralrace.reduction.solution import LiftedWeights, Solution, TiedStrengths
-from neuralrace.reduction.tied import tied_flow
+from neuralrace.reduction.tied import COMPILER, tied_flow
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
@@ -28,8 +29,9 @@ class Request(NamedTuple):
     """What both ways of solving are asked for."""
 
     many: bool
-    t1: Any
-    save: Any
+    t1: float
+    ts: np.ndarray  # times to save
+    save: Any  # what was asked for
     method: Adaptive
     stop: float | None
     common: dict[str, Any]  # fields of the solution
@@ -37,11 +39,14 @@ class Request(NamedTuple):
 
 def solve_small(r: Reduction, b: Mapping[str, np.ndarray], asked: Request) -> Solution:
     """By the flow of the small network whose weights are the strengths."""
-    many, t1, save, method, stop, common = asked
+    many, common, method = asked.many, asked.common, asked.method
     lead = next(iter(b.values())).shape[:1] if many else ()
     fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in r.family.fixed.items()}
     rates: dict[str, Any] = {"weight_decay": r.weight_decay, "lr_scale": r.lr_scale}
-    run = flow(r.family.small, {**b, **fixed}, t1, save, frozen=fixed, method=method, stop_loss=stop, **rates)
+    run = flow(
+        r.family.small, {**b, **fixed}, asked.t1, asked.save, frozen=fixed, method=method,
+        stop_loss=asked.stop, **rates,
+    )  # fmt: skip
     found = {e: run.weights[e] for e in r.task.graph.edges}
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
     settings = {**run.settings, "lr_scale": rates["lr_scale"], "weight_decay": rates["weight_decay"]}
@@ -53,8 +58,7 @@ def solve_small(r: Reduction, b: Mapping[str, np.ndarray], asked: Request) -> So
 
 def solve_tied(r: Reduction, start: np.ndarray, asked: Request) -> Solution:
     """By the equations of the classes, from `start` (runs, classes, modes)."""
-    many, t1, save, method, stop, common = asked
-    end, ts = save_times(t1, save)
+    many, end, ts, save, method, stop, common = asked
     path, history = _integrated(r, start, ts, end, stop, method)
     if save is None:
         better = telling_times([history.run(k) for k in range(len(start))], end)
@@ -64,7 +68,7 @@ def solve_tied(r: Reduction, start: np.ndarray, asked: Request) -> Solution:
     losses, strengths = path.kept
     ends = np.asarray(path.t, float)
     statuses, outcomes = endings(path, losses, ends, end, stop, method.max_steps)
-    index = shown(losses, last_reached(ts, ends))
+    index = shown(losses, path.last)
     t = np.array(ts[: index.shape[1]])
     if not many:
         t[-1] = min(t[-1], ends[0])
@@ -97,9 +101,9 @@ def _integrated(
 ) -> tuple[Path, History]:
     tied = r.tied
     assert tied is not None
-    atol = method.atol * np.minimum(1.0, np.abs(start).max(axis=(-1, -2), initial=0.0))
     statistics, rates = (tied.s, tied.d, tied.sizes, tied.constant), (tied.rates, tied.decays)
     with precision(np.float64):
-        given = (start, atol, statistics, rates, ts, t1, stop, method.rtol)
-        path = jax.device_get(tied_flow(tied.powers, method.max_steps, *given))
+        given = (start, method.absolute(start), statistics, rates, ts, t1, stop, method.rtol)
+        solve = compiled(tied_flow, (0, 1), *COMPILER.items())
+        path = jax.tree.map(np.asarray, solve(tied.powers, method.max_steps, *given))
     return path, collect(path.history)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,10 +10,10 @@ import jax.numpy as jnp
 from neuralrace.dynamics.flow import each_run
 from neuralrace.dynamics.integrate import Observed, Path, integrate
 
+COMPILER = {"xla_cpu_use_fusion_emitters": False}  # half the time to compile; few numbers take as long
 UNROLLED = 8  # path classes up to which the sums over them are written out
 
 
-@partial(jax.jit, static_argnums=(0, 1))
 def tied_flow(
     powers: tuple[tuple[int, ...], ...], max_steps: int, start: Any, atol: Any,
     statistics: Any, rates: Any, ts: Any, t1: Any, stop: Any, rtol: Any,
@@ -39,13 +38,11 @@ def tied_flow(
         return scale * (descent(powers, b, s, d, sizes) - decay * b)
 
     def one(b0: Any, atol: Any) -> Path:
-        return integrate(
-            velocity, b0, ts, t1, rtol, atol,
-            keep=lambda t, b: (loss(b), b),
-            observed=Observed(loss, slope),
-            stop=stop,
-            max_steps=max_steps,
-        )  # fmt: skip
+        observed = Observed(loss, slope)
+        path = integrate(
+            velocity, b0, ts, t1, rtol, atol, observed=observed, stop=stop, max_steps=max_steps, order=5
+        )
+        return path._replace(kept=(jax.vmap(loss)(path.kept), path.kept))
 
     return each_run(one, start, atol)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.compiling import compiled
 from neuralrace.universality.zoo import Network
 
 BLOCK = 16  # steps between two changes of the stored weights
@@ -27,7 +28,7 @@ def run_descent(network: Network, optimizer: str, steps: int, runs: Any, gain: A
     """
     if optimizer == "adam" or network.channels or jax.default_backend() != "cpu":
         return _compiled(network, optimizer, steps, runs, gain, lr)
-    found, descend = [], _quick(tuple(_known(tuple(COMPILER.items())).items()))
+    found, descend = [], compiled(_quick, (0, 1), *COMPILER.items())
     for run in zip(*runs, strict=True):
         start = _start(network, gain, *run)
         # Fetched one by one, as weights of runs to come would else wait in memory.
@@ -50,23 +51,8 @@ def _start(network: Network, gain: Any, seed: Any, x: Any, y: Any) -> Any:
     return network.start(jax.random.split(jax.random.key(seed))[0], x.shape[1], y.shape[1], gain)
 
 
-@cache
-def _quick(options: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    def descend(network: Network, steps: int, gain: Any, lr: Any, *run: Any) -> Any:
-        return _low_rank(network, "sgd", steps, gain, lr, *run)
-
-    return jax.jit(descend, static_argnums=(0, 1), compiler_options=dict(options))
-
-
-@cache
-def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """The compiler's options, or none where it does not know one of them: without what keeps NaN, the rest
-    would change results."""
-    try:
-        jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
-    except (RuntimeError, ValueError):
-        return {}
-    return dict(options)
+def _quick(network: Network, steps: int, gain: Any, lr: Any, *run: Any) -> Any:
+    return _low_rank(network, "sgd", steps, gain, lr, *run)
 
 
 def _measured(layers: list[Any], y: Any) -> tuple[Any, ...]:
