@@ -32,8 +32,9 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
         raise InputError(f"{name} must be an array of numbers, got {short(value)}") from error
     if out.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold real numbers, got {short(value)}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        out = out.astype(np.float64, copy=False)
+    if out.dtype != np.float64:
+        with np.errstate(over="ignore", invalid="ignore"):
+            out = out.astype(np.float64)
     if shape is not None and (
         out.ndim != len(shape)
         or any(want not in (None, have) for want, have in zip(shape, out.shape, strict=True))
@@ -51,6 +52,8 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
 
 def _refuse_masked(name: str, value: Any) -> None:
     """NumPy would use the numbers behind a mask."""
+    if type(value) is np.ndarray:
+        return
     parts = value if isinstance(value, (list, tuple)) else (value,)
     if any(isinstance(v, np.ma.MaskedArray) and np.ma.is_masked(v) for v in parts):
         raise InputError(f"{name} must have no masked entries; fill them, or leave those samples out")
@@ -58,9 +61,10 @@ def _refuse_masked(name: str, value: Any) -> None:
 
 def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
     """`value` as a finite float, greater than `above` and at least `least`."""
-    _refuse_masked(name, value)
-    if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
-        raise InputError(f"{name} must be a number, got {short(value)}")
+    if type(value) not in (int, float):
+        _refuse_masked(name, value)
+        if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
+            raise InputError(f"{name} must be a number, got {short(value)}")
     try:
         out = float(value)
     except (TypeError, ValueError) as error:

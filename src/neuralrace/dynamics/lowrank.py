@@ -13,7 +13,7 @@ from scipy.interpolate import PchipInterpolator
 from neuralrace.dynamics.history import SIZE, History
 from neuralrace.dynamics.methods import LowRank
 from neuralrace.dynamics.record import Recorder, State
-from neuralrace.dynamics.setup import Setup, Solved, ending
+from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
 from neuralrace.task import Task
@@ -120,16 +120,19 @@ class _Recording:
 
     def __init__(self, setup: Setup):
         self.recorder, self.task, self.setup = setup.recorder, setup.given, setup
-        self.full = False
         if self.recorder.record is not None:
-            self.small = self.task.on(self.task.graph.resized(_sizes(self.task)))
-            self._look()
+            self.small = resized(self.task, _sizes(self.task))
+            self.full = self._asks_for_weights()
 
-    def _look(self) -> None:
-        """Find out whether full weights are asked for."""
+    def _asks_for_weights(self) -> bool:
+        key = "asks for weights", self.recorder.record, self.setup.dtype
+        if key in self.task.programs:
+            return self.task.programs[key]
+        full = False
 
         def asked() -> dict[str, Any]:
-            self.full = True
+            nonlocal full
+            full = True
             return {e: jnp.zeros(s, self.setup.dtype) for e, s in self.task.graph.shapes.items()}
 
         def once() -> dict[str, Any]:
@@ -138,6 +141,8 @@ class _Recording:
 
         with self.setup.precision():
             jax.eval_shape(once)
+        self.task.programs[key] = full
+        return full
 
     def __call__(self, saved: Saved, first: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if self.recorder.record is None:

@@ -118,7 +118,8 @@ class Recorder:
 
     def check(self, dtype: Any) -> None:
         """Call `record` with shapes alone, so that a wrong one is found before anything is computed."""
-        if self.record is None:
+        seen = self.task.programs.setdefault("checked records", set())
+        if self.record is None or (self.record, dtype) in seen:
             return
         shapes = {n: jax.ShapeDtypeStruct(s, dtype) for n, s in self.task.graph.shapes.items()}
         try:
@@ -129,6 +130,7 @@ class Recorder:
             raise
         except Exception as fault:
             raise InputError(f"record failed with {type(fault).__name__}: {fault}") from fault
+        seen.add((self.record, dtype))
 
     def _content(self) -> tuple[Any, ...]:
         return self.graph, self.task.graph, self.record, self.save_weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ class Setup:
     ) -> Setup:  # fmt: skip
         arrays = check(task, weights, kind)
         _check_dtype(dtype)
-        if record is not None and not callable(record):
+        if record is not None and not (callable(record) and isinstance(record, Hashable)):
             raise InputError(f"record must be a function of the state, got {record!r}")
         graph = task.graph
         found = Rates.of(graph, *rates)
@@ -102,10 +102,7 @@ class Setup:
         frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
         small, start = task, flat
         if frames:
-            sizes = tuple((n, q.shape[-1]) for n, q in frames.items())
-            if sizes not in task.programs:
-                task.programs[sizes] = task.on(graph.resized(dict(sizes)))
-            small = task.programs[sizes]
+            small = resized(task, {n: q.shape[-1] for n, q in frames.items()})
             start = small.graph.flatten(shrink(graph, arrays, frames))
         recorder = Recorder(small.graph, task, record, bool(save_weights))
         recorder.check(dtype)
@@ -145,6 +142,14 @@ def _check_dtype(dtype: Any) -> None:
         fits = False
     if not fits:
         raise InputError(f"dtype must be float64 or float32, got {dtype!r}")
+
+
+def resized(task: Task, sizes: Mapping[str, int]) -> Task:
+    """The task on a graph whose hidden nodes have other sizes; made once, so that it is compiled once."""
+    key = tuple(sizes.items())
+    if key not in task.programs:
+        task.programs[key] = task.on(task.graph.resized(dict(sizes)))
+    return task.programs[key]
 
 
 def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:

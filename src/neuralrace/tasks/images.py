@@ -24,7 +24,28 @@ FOLDER = "NEURALRACE_DATA"  # environment variable: where image files lie
 def digits(part: str = "train", centred: bool = False, hidden: int = 128, graph: Graph | None = None) -> Task:
     """The 1797 digits of 8 x 8 pixels that come with scikit-learn; every fifth is for `part="test"`.
 
-    Pixels lie in 0..1; `centred` takes off the mean image of the training part.
+    Parameters
+    ----------
+    part : {"train", "test"}
+        1438 or 359 images.
+    centred : bool
+        Subtract the mean image of the training part. Pixels lie in 0..1 before that.
+    hidden : int
+        Neurons of the hidden layer.
+    graph : Graph, optional
+        A graph of your own; by default a chain with one hidden layer.
+
+    Returns
+    -------
+    Task
+        Inputs `(images, 64)`, targets `(images, 10)`, one-hot.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> x, y = nr.tasks.digits("test").arrays
+    >>> x.shape, y.shape
+    ((359, 64), (359, 10))
     """
     from sklearn.datasets import load_digits
 
@@ -42,9 +63,33 @@ def mnist(
 ) -> Task:
     """Handwritten digits of 28 x 28 pixels.
 
-    `path` is an npz file with `x_train`, `y_train`, `x_test`, `y_test`, or a folder with `mnist.npz`; if not
-    given, the folder in the environment variable NEURALRACE_DATA, else a download from OpenML. The rest is as
-    in `digits`.
+    Parameters
+    ----------
+    path : str or Path, optional
+        An npz file with `x_train`, `y_train`, `x_test`, `y_test`, or a folder with `mnist.npz`. Pixels there
+        run from 0 to 255, labels from 0 to 9. If not given, the folder in the environment variable
+        NEURALRACE_DATA, else a download from OpenML.
+    part : {"train", "test"}
+        60,000 or 10,000 images.
+    centred, hidden, graph
+        As in `digits`.
+
+    Returns
+    -------
+    Task
+        Inputs `(images, 784)`, pixels in 0..1 unless centred; targets `(images, 10)`, one-hot.
+
+    Examples
+    --------
+    Black images in place of the true ones:
+
+    >>> import neuralrace as nr
+    >>> from tempfile import TemporaryDirectory
+    >>> x, y = np.zeros((5, 28, 28)), np.arange(5)
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/mnist.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    ...     nr.tasks.mnist(folder).arrays[0].shape
+    (5, 784)
     """
     return _chosen(part, centred, *_stored("mnist", "mnist_784", 60_000, path), hidden, graph)
 
@@ -56,7 +101,36 @@ def cifar10(
     hidden: int = 128,
     graph: Graph | None = None,
 ) -> Task:
-    """Colour images of 32 x 32 pixels, channels last; files as for `mnist`, named `cifar10*.npz`."""
+    """Colour images of 32 x 32 pixels, channels last.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        A file as for `mnist`, or a folder with `cifar10*.npz`. If not given, the folder in the environment
+        variable NEURALRACE_DATA, else a download from OpenML.
+    part : {"train", "test"}
+        50,000 or 10,000 images.
+    centred, hidden, graph
+        As in `digits`.
+
+    Returns
+    -------
+    Task
+        Inputs `(images, 3072)`, pixels in 0..1 unless centred: row by row, the three colours of a pixel side
+        by side. Targets `(images, 10)`, one-hot.
+
+    Examples
+    --------
+    Black images in place of the true ones:
+
+    >>> import neuralrace as nr
+    >>> from tempfile import TemporaryDirectory
+    >>> x, y = np.zeros((5, 32, 32, 3)), np.arange(5)
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/cifar10.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    ...     nr.tasks.cifar10(folder).arrays[0].shape
+    (5, 3072)
+    """
     return _chosen(part, centred, *_stored("cifar10", "CIFAR_10", 50_000, path), hidden, graph)
 
 
@@ -126,6 +200,31 @@ def patch_encoder(base: Task, filters: int = 64, size: int = 6, seed: int = 0) -
     Filters are random patches of the images of `base`, each of mean zero and norm 1; both signs of their
     responses are rectified and averaged over the four quarters of the image. Features are centred, and scaled
     by one number to a mean variance of 1, on `base`.
+
+    Parameters
+    ----------
+    base : Task
+        Square images of three colours, `(images, 3 side^2)`, channels last, such as those of `cifar10`.
+    filters : int
+        Number of filters.
+    size : int
+        Side of a filter, in pixels.
+    seed : int
+        Chooses the patches.
+
+    Returns
+    -------
+    callable
+        `encode(x)`, from images `(n, 3 side^2)` to features `(n, 8 filters)`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> images = np.random.default_rng(0).random((20, 3 * 8 * 8))
+    >>> base = nr.Task(nr.Graph.chain([192, 8, 10]), images, np.eye(20)[:, :10])
+    >>> encode = nr.tasks.patch_encoder(base, filters=4, size=3)
+    >>> encode(images).shape
+    (20, 32)
     """
     import jax
     import jax.numpy as jnp
@@ -176,6 +275,30 @@ def input_domains(
     which order its inputs are numbered, and random weights are as likely in one order as in another; so the
     neurons of a domain are numbered such that its pixels come in the order of the base, and all domains share
     one array.
+
+    Parameters
+    ----------
+    base : Task
+        Images `(n, pixels)`. To be turned they must be square, in grey or in three colours, channels last.
+    domains : int
+        Number of input domains.
+    inputs : {"permutation", "rotation"}
+        How domains differ.
+    encode : callable, optional
+        From images `(n, pixels)` to features `(n, size)`, such as a `patch_encoder`; by default pixels are
+        left as they are.
+
+    Returns
+    -------
+    list of ndarray, shape (n, size)
+        One per domain.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> base = nr.tasks.digits("test")
+    >>> [x.shape for x in nr.tasks.input_domains(base, 2, "rotation")]
+    [(359, 64), (359, 64)]
     """
     _check_base(base)
     choice("inputs", inputs, ("permutation", "rotation"))
@@ -200,11 +323,40 @@ def transformed(
 ) -> Task:
     """Routing between `domains` transformations of images and as many permutations of their labels.
 
-    `inputs` is "permutation", "rotation" or what `input_domains` returned; labels of each output domain are
-    permuted at random by `seed`. `trained` is the number of output domains that each input domain is trained
-    with, or a matrix that marks the pairs (see `circulant`). The task holds moments, all that squared error
-    on linear layers needs; with `samples=True` it holds the images, for activations, biases, cross-entropy
-    and mini-batches.
+    All trained pairs of an input and an output domain are equally frequent; the other domains are off.
+
+    Parameters
+    ----------
+    base : Task
+        Images `(n, pixels)` and one-hot labels `(n, classes)`, such as `digits()`.
+    domains : int
+        Number of input domains, and of output domains.
+    trained : int or array_like, shape (domains, domains)
+        Number of output domains that each input domain is trained with, or a matrix that marks the pairs,
+        input by output (see `circulant`).
+    inputs : {"permutation", "rotation"} or list of array_like, shape (n, size)
+        How input domains differ, or what `input_domains` returned.
+    hidden : sequence of int
+        Neurons of the shared layers.
+    seed : int
+        Permutes the labels of each output domain at random.
+    samples : bool
+        By default the task holds moments, all that squared error on linear layers needs. With True it holds
+        the images, for activations, biases, cross-entropy and mini-batches.
+    graph : Graph, optional
+        A graph of your own with inputs x0, x1, ... and outputs y0, y1, ...; by default `Graph.routing`.
+
+    Returns
+    -------
+    Task
+        One context per trained pair.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.transformed(nr.tasks.digits(), domains=3, trained=2)
+    >>> task.n_contexts, task.sampled
+    (6, False)
     """
     _check_base(base)
     pairs, samples = trained_pairs(domains, trained), flag("samples", samples)

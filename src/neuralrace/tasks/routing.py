@@ -20,8 +20,31 @@ MOST_EDGES = 1_000_000
 def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = None) -> np.ndarray:
     """Which pairs are trained, booleans: input i with `trained` outputs, from number i + shift on.
 
-    Every input and every output is then trained equally often; with `seed` the outputs are renumbered at
-    random.
+    Every input and every output is then trained equally often.
+
+    Parameters
+    ----------
+    domains : int
+        Number of inputs, and of outputs.
+    trained : int
+        Number of outputs that each input is trained with, at most `domains`.
+    shift : int
+        First output of input 0, at least -domains; outputs are counted modulo `domains`.
+    seed : int, optional
+        Renumber the outputs at random.
+
+    Returns
+    -------
+    ndarray of bool, shape (domains, domains)
+        Input by output.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.circulant(3, 2).astype(int)
+    array([[1, 1, 0],
+           [0, 1, 1],
+           [1, 0, 1]])
     """
     domains, trained = integer("domains", domains), integer("trained", trained)
     affordable("domains", domains, float(domains) ** 2)
@@ -58,9 +81,38 @@ def routing(
     """Every input domain is trained with `trained` output domains: input i with outputs i, i+1, ...
 
     A sample shows one item on one input domain and asks for its features on one output domain; all other
-    domains are off. Items are the rows of `inputs` or random orthonormal vectors (`seed`), features the rows
-    of `targets` or a binary tree over the items. `trained` may also be a matrix that marks the pairs, input
-    by output (see `circulant`).
+    domains are off. All trained pairs are equally frequent.
+
+    Parameters
+    ----------
+    domains : int
+        Number of input domains, and of output domains.
+    trained : int or array_like, shape (domains, domains)
+        Number of output domains for each input domain, or a matrix that marks the pairs, input by output
+        (see `circulant`).
+    items : int
+        Number of items, and neurons of each input. A power of two unless `targets` are given.
+    hidden : sequence of int
+        Neurons of the shared layers.
+    seed : int
+        Draws the items.
+    targets : array_like, shape (items, features), optional
+        Features of the items; by default a binary tree over them, `2 items - 1` features.
+    inputs : array_like, shape (items, items), optional
+        The items, one per row; by default random orthonormal vectors.
+    graph : Graph, optional
+        A graph of your own with inputs x0, x1, ... and outputs y0, y1, ...; by default `Graph.routing`.
+
+    Returns
+    -------
+    Task
+        One context per trained pair, held as moments.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.routing(domains=7, trained=4).n_contexts
+    28
     """
     pairs = trained_pairs(domains, trained)
     moments, size_out = _items(items, seed, targets, inputs)
@@ -78,8 +130,32 @@ def sharing(
 ) -> Task:
     """Routing with all pairs trained, where groups of domains share a hidden pathway (neural_race 4.2).
 
-    Domains come in groups of `group`, which must divide `domains`; each pair of an input group and an output
-    group has a hidden pathway of its own, through which P = group^2 routes run.
+    Each pair of an input group and an output group has a hidden pathway of its own, through which
+    P = group^2 routes run.
+
+    Parameters
+    ----------
+    domains : int
+        Number of input domains, and of output domains.
+    group : int
+        Domains in a group; must divide `domains`.
+    items, seed, targets
+        As in `routing`.
+    hidden : sequence of int
+        Neurons of the layers of each pathway.
+
+    Returns
+    -------
+    Task
+        One context per pair of domains, in which the pathway of its two groups alone is open. Nodes of the
+        pathway from group a to group b are ga.bh1, ga.bh2, ...
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.sharing(domains=4, group=2, hidden=[64])
+    >>> task.n_contexts, task.graph.hidden
+    (16, ('g0.0h1', 'g0.1h1', 'g1.0h1', 'g1.1h1'))
     """
     domains, group = integer("domains", domains), integer("group", group)
     if domains % group:

@@ -13,8 +13,29 @@ from neuralrace.tasks.contexts import gated
 def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
     """Exclusive or of two bits of +-1 (neural_race A.1).
 
-    By default four pathways of `hidden` neurons, each open for one of the four samples; on a `graph` of
-    your own there are no gates.
+    The target is 1 where the bits differ, else -1.
+
+    Parameters
+    ----------
+    hidden : int
+        Neurons of each of four pathways, each open for one of the four samples.
+    graph : Graph, optional
+        A graph of your own, without gates.
+
+    Returns
+    -------
+    Task
+        Inputs `(4, 2)`, targets `(4, 1)`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> x, y = nr.tasks.xor().arrays
+    >>> np.hstack([x, y])
+    array([[ 1.,  1., -1.],
+           [ 1., -1.,  1.],
+           [-1.,  1.,  1.],
+           [-1., -1., -1.]])
     """
     x = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     y = -x[:, :1] * x[:, 1:]
@@ -28,8 +49,31 @@ def separability(delta: float, gating: str = "xor", hidden: int = 32, graph: Gra
     """Exclusive or in two inputs, and a third, `delta` times the target, that separates it linearly
     (make_haste_slowly Eq. 11-12).
 
-    By default four pathways of `hidden` neurons, each open for one sample; with `gating="linear"` two, one
-    open for the positive and one for the negative samples. On a `graph` of your own there are no gates.
+    Parameters
+    ----------
+    delta : float
+        Size of the third input, at least 0.
+    gating : {"xor", "linear"}
+        By default four pathways, each open for one sample; with "linear" two, one open for the positive and
+        one for the negative samples.
+    hidden : int
+        Neurons of each pathway.
+    graph : Graph, optional
+        A graph of your own, without gates.
+
+    Returns
+    -------
+    Task
+        Inputs `(4, 3)`, targets `(4, 1)` of +-1.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.separability(delta=0.5).arrays[0]
+    array([[-1. , -1. , -0.5],
+           [ 1. , -1. ,  0.5],
+           [-1. ,  1. ,  0.5],
+           [ 1. ,  1. , -0.5]])
     """
     delta = number("delta", delta, least=0)
     choice("gating", gating, ("linear", "xor"))
@@ -46,8 +90,28 @@ def contextual_classification(
     """Report one of two inputs, uniform in -1..1: the first in one context, the second in the other
     (neural_race A.2).
 
-    Half of the `n` samples, first one context, then the other. By default two pathways of `hidden` neurons,
-    one per context; on a `graph` of your own there are no gates.
+    Parameters
+    ----------
+    n : int
+        Number of samples: the first half is of one context, the rest of the other.
+    seed : int
+        Draws the inputs.
+    hidden : int
+        Neurons of each of two pathways, one per context.
+    graph : Graph, optional
+        A graph of your own, without gates.
+
+    Returns
+    -------
+    Task
+        Inputs `(n, 2)`, targets `(n, 1)`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> x, y = nr.tasks.contextual_classification(4).arrays
+    >>> bool((y[:2, 0] == x[:2, 0]).all()), bool((y[2:, 0] == x[2:, 1]).all())
+    (True, True)
     """
     n = integer("n", n, least=2)
     affordable("n", n, 4.0 * n)

@@ -25,10 +25,44 @@ Draw = Callable[[np.random.Generator, int], np.ndarray]
 class World(Task):
     """One-hot items with features as targets, and the covariance that these features have.
 
-    `covariance` `(items, items)` is the mean of `f_i f_j` over features f; `values` `(items,)`, falling, and
-    `vectors` `(items, items)`, one column each, are its eigenvalues and eigenvectors in closed form. Targets
-    are divided by the root of their number, so that `Y Y^T` tends to the covariance; where `features` is
-    None it is the covariance, with one feature for each eigenvector.
+    Made by `partition`, `tree`, `ring` and `grid`. Targets are divided by the root of their number, so that
+    `Y Y^T` tends to the covariance; where `features` is None it is the covariance, with one feature for each
+    eigenvector.
+
+    Parameters
+    ----------
+    covariance : ndarray, shape (items, items)
+        Mean of `f_i f_j` over features f.
+    values : ndarray, shape (items,)
+        Its eigenvalues in closed form, in any order.
+    vectors : ndarray, shape (items, items)
+        Its eigenvectors in closed form, one column each.
+    draw : callable
+        `draw(rng, n)` returns n random features, `(items, n)`.
+    features : int or None
+        Number of features to draw; None for the limit of many.
+    seed : int
+        Draws the features.
+    hidden : int
+        Neurons of the hidden layer.
+    graph : Graph or None
+        A graph of your own; None for a chain with one hidden layer.
+
+    Attributes
+    ----------
+    covariance : ndarray, shape (items, items)
+    values : ndarray, shape (items,)
+        Eigenvalues, largest first.
+    vectors : ndarray, shape (items, items)
+        Eigenvectors in the order of `values`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> world = nr.tasks.ring(8)
+    >>> x, y = world.arrays
+    >>> bool(np.allclose(y @ y.T, world.covariance))
+    True
     """
 
     def __init__(
@@ -47,12 +81,26 @@ class World(Task):
 
     @property
     def singular_values(self) -> np.ndarray:
-        """Those of `Syx`, `sqrt(values) / items`, in the limit of many features."""
+        """Those of `Syx`, `sqrt(values) / items`, in the limit of many features, `(items,)`.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.tasks.partition(2, 2).singular_values.round(2).tolist()
+        [0.32, 0.32, 0.15, 0.15]
+        """
         return np.sqrt(self.values) / len(self.values)
 
     @cached_property
     def stages(self) -> np.ndarray:
-        """Number of the distinct eigenvalue that each of `values` is, `(items,)`: 0, then 1, ..."""
+        """Number of the distinct eigenvalue that each of `values` is, `(items,)`: 0, then 1, ...
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.tasks.partition(2, 2).stages.tolist()
+        [0, 0, 1, 1]
+        """
         return np.append(0, np.cumsum(np.diff(self.values) < -1e-9 * self.values[0]))
 
 
@@ -65,7 +113,32 @@ def partition(
     With `r = (1 - 2 flip)^2` a class of m items has the eigenvalue `1 + (m-1) r` (the class as a whole) and
     m - 1 times `1 - r`.
 
-    >>> partition(2, 2, flip=0.1).values.round(2).tolist()
+    Parameters
+    ----------
+    classes : int
+        Number of classes.
+    per_class : int or sequence of int
+        Items in every class, or in each.
+    flip : float
+        Probability that an item differs from its class, above 0 and below 0.5.
+    features : int, optional
+        Number of features to draw; by default the limit of many.
+    seed : int
+        Draws the features.
+    hidden : int
+        Neurons of the hidden layer.
+    graph : Graph, optional
+        A graph of your own; by default a chain with one hidden layer.
+
+    Returns
+    -------
+    World
+        With `classes * per_class` items, or the sum of `per_class`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.partition(2, 2, flip=0.1).values.round(2).tolist()
     [1.64, 1.64, 0.36, 0.36]
     """
     classes = integer("classes", classes)
@@ -95,12 +168,30 @@ def tree(
 ) -> World:  # fmt: skip
     """Leaves of a tree with `branching[k]` children at level k: +-1 at the root, flipped on the way down.
 
-    `flip` is the probability at every branch, or one for each level. Items that part at level k have the
-    covariance `q_k`, the product of `(1 - 2 flip)^2` over the levels below, and differences between children
-    of a node at level k - 1 have the eigenvalue `sum_{j >= k} M_j (q_j - q_{j-1})`, where `M_j` items lie
-    below a node of level j and `q_{-1} = 0`: it falls with every level.
+    Items that part at level k have the covariance `q_k`, the product of `(1 - 2 flip)^2` over the levels
+    below, and differences between children of a node at level k - 1 have the eigenvalue
+    `sum_{j >= k} M_j (q_j - q_{j-1})`, where `M_j` items lie below a node of level j and `q_{-1} = 0`: it
+    falls with every level.
 
-    >>> tree((2, 2), flip=0.1).values.round(4).tolist()
+    Parameters
+    ----------
+    branching : sequence of int
+        Children of each node, level by level from the root; at least 2.
+    flip : float or sequence of float
+        Probability that a feature flips at a branch, above 0 and below 0.5; one for each level where there
+        are several.
+    features, seed, hidden, graph
+        As in `partition`.
+
+    Returns
+    -------
+    World
+        With `prod(branching)` items.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.tree((2, 2), flip=0.1).values.round(4).tolist()
     [2.4592, 0.8208, 0.36, 0.36]
     """
     if not isinstance(branching, Sequence) or isinstance(branching, str) or not len(branching):
@@ -141,7 +232,25 @@ def ring(
 
     Eigenvectors are waves of k = 0, 1, ..., n/2 periods, eigenvalues `1 / (1/sigma^2 + 2 - 2 cos(2 pi k/n))`.
 
-    >>> ring(4, sigma=1.0).values.round(4).tolist()
+    Parameters
+    ----------
+    n : int
+        Number of items, at least 3.
+    sigma : float
+        Correlation length of the features, in steps along the ring, from 1e-6 to 1e6. The largest
+        eigenvalue is `sigma^2`.
+    features, seed, hidden, graph
+        As in `partition`.
+
+    Returns
+    -------
+    World
+        With `n` items.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.ring(4, sigma=1.0).values.round(4).tolist()
     [1.0, 0.3333, 0.3333, 0.2]
     """
     n = integer("n", n, least=3)
@@ -167,7 +276,25 @@ def grid(
     Eigenvectors are products of half waves `cos(pi j (x + 1/2) / rows)` and the same in cols; the Laplacian's
     eigenvalues are sums of `2 - 2 cos(pi j / rows)` and the same in cols.
 
-    >>> grid(2, 2, sigma=1.0).values.round(4).tolist()
+    Parameters
+    ----------
+    rows, cols : int
+        Size of the grid, at least two items in all.
+    sigma : float
+        Correlation length of the features, in steps along the grid, from 1e-6 to 1e6. The largest
+        eigenvalue is `sigma^2`.
+    features, seed, hidden, graph
+        As in `partition`.
+
+    Returns
+    -------
+    World
+        With `rows * cols` items.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.grid(2, 2, sigma=1.0).values.round(4).tolist()
     [1.0, 0.3333, 0.3333, 0.2]
     """
     rows, cols = integer("rows", rows), integer("cols", cols)

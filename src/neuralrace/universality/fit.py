@@ -44,6 +44,16 @@ class Fit:
         Distance of the mean output from the mean target at the first time.
     problems : tuple of str
         What `fit` refuses unless `strict=False`: which rates the series do not tell, and why.
+
+    Examples
+    --------
+    Put together by hand, where `fit` would find it:
+
+    >>> from neuralrace.universality import Fit, State
+    >>> start, errors = State(dh2=1e-4, dy2=1e-8, w=-5e-5), (0.0, 0.0, 0.0)
+    >>> found = Fit(2.0, 0.5, (1.9, 2.1), (0.4, 0.6), start, 0.0, errors, dx=1.0, dy=1.0, t0=0.0)
+    >>> round(found.final, 3), found.curves([0.0, 50.0]).dh2.round(3).tolist()
+    (2.0, [0.0, 2.0])
     """
 
     rate_h: float
@@ -62,13 +72,35 @@ class Fit:
     problems: tuple[str, ...] = ()
 
     def curves(self, t: Any) -> State:
-        """The fitted dh2, dy2 and w at times t, each with the shape of t."""
+        """The fitted dh2, dy2 and w at times t.
+
+        Parameters
+        ----------
+        t : array_like
+            Times, from `t0` on, in the unit of the fitted series.
+
+        Returns
+        -------
+        State
+            dh2, dy2 and w, each with the shape of t.
+        """
         return solve(
             array("t", t) - self.t0, *self.start, self.dx, self.dy, rate_h=self.rate_h, rate_y=self.rate_y
         )
 
     def loss(self, t: Any) -> Any:
-        """The loss at times t (Eq. 9), without the part of the mean output if no loss was fitted."""
+        """The loss at times t (Eq. 9), without the part of the mean output if no loss was fitted.
+
+        Parameters
+        ----------
+        t : array_like
+            Times, from `t0` on, in the unit of the fitted series.
+
+        Returns
+        -------
+        float or ndarray
+            One half of the mean squared error of both samples, with the shape of t.
+        """
         _, dy2, w = self.curves(t)
         return loss(array("t", t) - self.t0, dy2, w, self.dy, self.offset or 0.0, self.rate_mean or 0.0)
 
@@ -113,6 +145,7 @@ def fit(
 
     Examples
     --------
+    >>> from neuralrace.universality import fit, solve
     >>> t = np.linspace(0, 40, 50)
     >>> found = fit(t, *solve(t, 1e-4, 1e-4, -5e-3, 1, 1, rate_h=2, rate_y=0.5), dx=1, dy=1)
     >>> round(found.rate_h, 4), round(found.rate_y, 4)

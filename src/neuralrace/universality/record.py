@@ -15,8 +15,32 @@ from neuralrace.universality.fit import Fit, fit
 class Record:
     """What `record` returns: call it during training, then read the series or `fit` them.
 
-    `t` (times,), `dh2`, `dy2`, `w`, `loss` (times, pairs); `dx`, `dy` (pairs,); `pairs` (pairs, 2); `layer`
-    is the name of the layer of a torch module.
+    Attributes
+    ----------
+    t : ndarray, shape (times,)
+        Times of the calls, in the caller's own unit.
+    dh2, dy2 : ndarray, shape (times, pairs)
+        Squared distances of the two representations and of the two outputs of each pair.
+    w : ndarray, shape (times, pairs)
+        Alignment: dy2 less the product of output difference and target difference.
+    loss : ndarray, shape (times, pairs)
+        One half of the mean squared error over the two samples of each pair (Eq. 1).
+    dx, dy : ndarray, shape (pairs,)
+        Distances of the two inputs and of the two targets, not squared.
+    pairs : ndarray of int, shape (pairs, 2)
+        Numbers of the samples.
+    layer : str or None
+        Name of the layer of a torch module.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import record
+    >>> x = np.array([[0.0], [1.0]])
+    >>> rec = record(lambda scale, x: (scale * x, scale * x), x, y=x)
+    >>> for t in range(3):
+    ...     rec(t, t / 2)
+    >>> rec.dh2[:, 0].tolist(), rec.loss[:, 0].tolist()
+    ([0.0, 0.25, 1.0], [0.25, 0.0625, 0.0])
     """
 
     def __init__(
@@ -37,7 +61,15 @@ class Record:
         self._times: list[float] = []
 
     def __call__(self, t: float, *state: Any) -> None:
-        """Measure now, at time t; a JAX function is called with what else is given and the inputs."""
+        """Measure now, at time t.
+
+        Parameters
+        ----------
+        t : float
+            The time, in any unit; it must increase from call to call.
+        *state
+            For a function: what it takes before the inputs, such as the parameters.
+        """
         t = number("t", t)
         if self._times and t <= self._times[-1]:
             raise InputError(f"t must increase from call to call; got {t:g} after {self._times[-1]:g}")
@@ -71,27 +103,46 @@ class Record:
 
     @property
     def t(self) -> np.ndarray:
+        """Times of the calls, `(times,)`."""
         return np.array(self._times)
 
     @property
     def dh2(self) -> np.ndarray:
+        """Squared distance of the two representations of each pair, `(times, pairs)`."""
         return self._series(0)
 
     @property
     def dy2(self) -> np.ndarray:
+        """Squared distance of the two outputs of each pair, `(times, pairs)`."""
         return self._series(1)
 
     @property
     def w(self) -> np.ndarray:
+        """Alignment of each pair, `dy2 - (output difference) . (target difference)`, `(times, pairs)`."""
         return self._series(2)
 
     @property
     def loss(self) -> np.ndarray:
-        """One half of the mean squared error over the two samples of each pair (Eq. 1)."""
+        """One half of the mean squared error over the two samples of each pair (Eq. 1), `(times, pairs)`."""
         return self._series(3)
 
     def fit(self, pair: int = 0, *, loss: bool = False, level: float = 0.95, strict: bool = True) -> Fit:
-        """`universality.fit` of one pair, with its loss if asked."""
+        """Effective learning rates of one pair: `universality.fit` of its series.
+
+        Parameters
+        ----------
+        pair : int, default 0
+            Its place among the pairs.
+        loss : bool, default False
+            Whether to fit the loss too, for the rate of the mean output.
+        level, strict
+            As in `universality.fit`.
+
+        Returns
+        -------
+        Fit
+            Rates per unit of `t`.
+        """
         if integer("pair", pair, 0) >= len(self.pairs):
             raise InputError(f"pair must be below {len(self.pairs)}, the number of pairs; got {pair}")
         dh2, dy2, w, last = (v[:, pair] for v in (self.dh2, self.dy2, self.w, self.loss))
@@ -106,14 +157,40 @@ def record(
 ) -> Record:  # fmt: skip
     """Watch how the representations of samples x with targets y move while `model` learns.
 
-    `model` is a `torch.nn.Module`, or a function that returns a representation and an output for
-    (params, x). Call the result with the time in your own training loop: `rec(t)`, or `rec(t, params)` for
-    a function.
+    Call the result with the time in your own training loop: `rec(t)`, or `rec(t, params)` for a function. A
+    module is measured in evaluation mode, without gradients, and left as it was.
 
-    `layer`: the name of a submodule, or its place among the modules without children in the order in
-    which they run (negative from the end); by default the one half way. `pick` takes the representation
-    from what the layer returns (its first tensor by default), samples first. `pairs`: index pairs, or "all".
-    A module is measured in evaluation mode, without gradients, and left as it was.
+    Parameters
+    ----------
+    model : torch.nn.Module or callable
+        The network, or a function that returns a representation and an output for (params, x), each with
+        one row per sample.
+    x, y : array_like or torch.Tensor, shape (samples, ...)
+        Inputs and targets. A function gets x as it is given here.
+    layer : str or int, optional
+        Of a module: the name of a submodule, or its place among the modules without children in the order
+        in which they run (negative from the end); by default the one half way.
+    pairs : sequence of (int, int), or "all", optional
+        Which samples to compare; needed where there are more than two.
+    pick : callable, optional
+        Of a module: takes the representation from what the layer returns (its first tensor by default),
+        samples first.
+
+    Returns
+    -------
+    Record
+        To be called with the time; holds the series.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import record
+    >>> def model(weights, x):
+    ...     hidden = x @ weights[0]
+    ...     return hidden, hidden @ weights[1]
+    >>> rec = record(model, np.eye(2), [[0.0], [1.0]])
+    >>> rec(0.0, (np.eye(2), np.ones((2, 1))))
+    >>> rec.dh2.tolist(), rec.dy2.tolist(), rec.loss.tolist()
+    ([[2.0]], [[0.0]], [[0.25]])
     """
     if _is_module(model):
         torch = _torch()

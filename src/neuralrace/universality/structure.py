@@ -22,8 +22,21 @@ MOST_DRAWS = 1_000_000
 
 
 def squared_distances(rows: Any) -> np.ndarray:
-    """Squared distance of every two rows; what is beyond the first axis is one row.
+    """Squared distance of every two rows.
 
+    Parameters
+    ----------
+    rows : array_like, shape (samples, ...)
+        At least two samples; what is beyond the first axis is one row.
+
+    Returns
+    -------
+    ndarray, shape (samples, samples)
+        In squared units of the rows.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import squared_distances
     >>> squared_distances([[0.0, 0.0], [3.0, 4.0]])
     array([[ 0., 25.],
            [25.,  0.]])
@@ -39,10 +52,28 @@ def structure(
 ) -> np.ndarray:
     """Squared distance at which every two of the samples x with targets y end (Eq. 10-11).
 
-    `dh2` and `dy2` are the squared distances of representations and outputs before learning. Without them it
-    is the limit of small initial weights, `sqrt(rate_h/rate_y) |x_i - x_j| |y_i - y_j|`, where the rates are
-    but a unit. Pairs are taken one by one, as if there were no other samples.
+    Without `dh2` and `dy2` it is the limit of small initial weights,
+    `sqrt(rate_h/rate_y) |x_i - x_j| |y_i - y_j|`, where the rates are but a unit. Pairs are taken one by
+    one, as if there were no other samples.
 
+    Parameters
+    ----------
+    x, y : array_like, shape (samples, ...)
+        Inputs, all different, and targets.
+    rate_h, rate_y : float
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only their
+        ratio counts.
+    dh2, dy2 : array_like, shape (samples, samples), optional
+        Squared distances of representations and of outputs before learning; both or neither.
+
+    Returns
+    -------
+    ndarray, shape (samples, samples)
+        Squared distances of the representations after learning.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import structure
     >>> structure([[0, 0], [1, 0], [0, 1], [1, 1]], [0, 1, 1, 0]).round(3)
     array([[0., 1., 1., 0.],
            [1., 0., 0., 1.],
@@ -74,8 +105,31 @@ def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.n
     """Squared distances averaged over the neighbours of both samples (exponential weighing, Eq. 50).
 
     Sample k counts for sample i by `exp(-distance / unit)`. Two samples that are to be close then are about
-    as far from a third. `normalised=False` is the sum that is printed, in which samples with many neighbours
-    are far from everything, also from themselves; both depend on the `unit`, which the paper takes as 1.
+    as far from a third.
+
+    Parameters
+    ----------
+    distances : array_like, shape (samples, samples)
+        Squared distances, such as those of `structure`.
+    unit : float
+        Squared distance at which a neighbour counts 1/e; the paper takes 1. The result depends on it,
+        normalised or not.
+    normalised : bool
+        Divide the weights of the neighbours of each sample by their sum. False is the sum that is printed in
+        the paper, in which samples with many neighbours are far from everything, also from themselves.
+
+    Returns
+    -------
+    ndarray, shape (samples, samples)
+        In units of `distances`.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import weigh
+    >>> weigh([[0, 0.1, 4], [0.1, 0, 5], [4, 5, 0]]).round(2)
+    array([[0.13, 0.11, 4.33],
+           [0.11, 0.08, 4.4 ],
+           [4.33, 4.4 , 0.2 ]])
     """
     values, unit = _matrix("distances", distances), number("unit", unit, above=0)
     near = np.exp(-values / unit)
@@ -88,8 +142,26 @@ def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.n
 class Comparison:
     """Pearson correlation of two matrices over pairs of samples, with its interval.
 
-    `draws` are the correlations of the resampled sets; those of another comparison with the same measured
-    matrix and seed are of the same sets, so `over` can tell which of two predictions is better.
+    Attributes
+    ----------
+    correlation : float
+        Over all pairs of different samples.
+    interval : tuple of float
+        Where it lies with the probability `level`.
+    level : float
+        Probability of the interval.
+    draws : ndarray, shape (draws,)
+        Correlations of the resampled sets; nan where all pairs of a set are alike. Those of another
+        comparison with the same measured matrix and seed are of the same sets, so `over` can tell which of
+        two predictions is better.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import compare, squared_distances
+    >>> measured = squared_distances(np.random.default_rng(0).normal(size=(30, 2)))
+    >>> found = compare(measured**2, measured)
+    >>> found.interval[0] < found.correlation < found.interval[1]
+    True
     """
 
     correlation: float
@@ -98,7 +170,27 @@ class Comparison:
     draws: np.ndarray = field(repr=False)
 
     def over(self, other: Comparison) -> tuple[float, Interval]:
-        """How much higher this correlation is than the other, and the interval of that."""
+        """How much higher this correlation is than the other, and the interval of that.
+
+        Parameters
+        ----------
+        other : Comparison
+            Of another prediction with the same measured matrix, number of draws and seed.
+
+        Returns
+        -------
+        difference : float
+        interval : tuple of float
+            Where it lies with the probability `level`.
+
+        Examples
+        --------
+        >>> x = np.random.default_rng(0).normal(size=(30, 2))
+        >>> one, both = squared_distances(x[:, :1]), squared_distances(x)
+        >>> difference, (low, high) = compare(both, both).over(compare(one, both))
+        >>> low > 0
+        True
+        """
         if len(self.draws) != len(other.draws):
             raise InputError(f"other must have as many draws, {len(self.draws)}, got {len(other.draws)}")
         return self.correlation - other.correlation, _interval(self.draws - other.draws, self.level)
@@ -113,6 +205,25 @@ def compare(
     and n samples have only n independent sources of chance for their n (n-1)/2 pairs. A sample that was
     drawn twice is not paired with itself.
 
+    Parameters
+    ----------
+    predicted, measured : array_like, shape (samples, samples)
+        Symmetric matrices of distances, in any units; at least 8 samples.
+    level : float
+        Probability with which the interval holds the true correlation.
+    draws : int
+        Number of resampled sets, 100 to 1,000,000.
+    seed : int
+        Draws the sets.
+
+    Returns
+    -------
+    Comparison
+        The correlation, its interval and the draws.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import compare, squared_distances, structure
     >>> x = np.random.default_rng(0).normal(size=(30, 2))
     >>> compare(structure(x, x[:, :1]), squared_distances(x)).correlation > 0.5
     True

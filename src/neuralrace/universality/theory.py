@@ -19,7 +19,23 @@ from neuralrace.exact.formula import closed_form, floats, nonnegative, positive,
 
 
 class State(NamedTuple):
-    """The three variables of Eq. 7 over time."""
+    """The three variables of Eq. 7 over time.
+
+    Attributes
+    ----------
+    dh2 : float or ndarray
+        Squared distance of the two representations.
+    dy2 : float or ndarray
+        Squared distance of the two outputs.
+    w : float or ndarray
+        Alignment, `dy2 - (output difference) . (target difference)`.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import State
+    >>> State(dh2=1.0, dy2=0.25, w=-0.25).dy2
+    0.25
+    """
 
     dh2: Any
     dy2: Any
@@ -27,13 +43,28 @@ class State(NamedTuple):
 
 
 class FixedPoint(NamedTuple):
-    """A fixed point of Eq. 25 (w = 0 there) and the two eigenvalues of the flow around it."""
+    """A fixed point of Eq. 25 (w = 0 there) and the two eigenvalues of the flow around it.
+
+    Attributes
+    ----------
+    dh2 : float or ndarray
+        Squared distance of the two representations.
+    eigenvalues : tuple of float or of ndarray
+        Two, per unit of time.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import FixedPoint
+    >>> bool(FixedPoint(dh2=1.0, eigenvalues=(-1.0, -0.5)).stable)
+    True
+    """
 
     dh2: Any
     eigenvalues: tuple[Any, Any]
 
     @property
     def stable(self) -> Any:
+        """Whether both eigenvalues are negative, with the shape of `dh2`."""
         return (np.asarray(self.eigenvalues[0]) < 0) & (np.asarray(self.eigenvalues[1]) < 0)
 
 
@@ -48,6 +79,27 @@ def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rat
     Arguments broadcast. Exact at any time and scale: representations that pass through each other
     (dh2 = 0, where Eq. 7 divides by zero) come out on the other side.
 
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    dh2, dy2 : array_like
+        Squared distances of the two representations and of the two outputs at time 0.
+    w : array_like
+        Alignment at time 0, `dy2 - (output difference) . (target difference)`; within `dy2 -+ dy sqrt(dy2)`.
+    dx, dy : array_like
+        Distances of the two inputs and of the two targets, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of `t`.
+
+    Returns
+    -------
+    State
+        dh2, dy2 and w, each with the shape that the arguments broadcast to.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import solve
     >>> dh2, dy2, w = solve([0, 10, 50], 1e-4, 1e-8, -5e-5, dx=1, dy=1, rate_h=1, rate_y=1)
     >>> print(dh2.round(3), dy2.round(3))
     [0.    0.553 1.   ] [0.    0.306 1.   ]
@@ -125,7 +177,32 @@ def _phi(x: Any) -> Any:
 
 @closed_form(dh2=positive, dy2=nonnegative, w=real, **_DATA, **_RATES)
 def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
-    """Time derivatives of dh2, dy2 and w (representations_align Eq. 7)."""
+    """Time derivatives of dh2, dy2 and w (representations_align Eq. 7).
+
+    Arguments broadcast.
+
+    Parameters
+    ----------
+    dh2, dy2 : array_like
+        Squared distances of the two representations and of the two outputs.
+    w : array_like
+        Alignment, `dy2 - (output difference) . (target difference)`.
+    dx, dy : array_like
+        Distances of the two inputs and of the two targets, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
+
+    Returns
+    -------
+    State
+        Change of dh2, dy2 and w per unit of time.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import velocity
+    >>> velocity(1.0, 0.25, -0.25, dx=1, dy=1, rate_h=1, rate_y=1)
+    State(dh2=0.25, dy2=0.3125, w=0.0)
+    """
     dh2, dy2, w, dx, dy, rate_h, rate_y = floats(dh2, dy2, w, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
     return State(
@@ -137,7 +214,34 @@ def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: 
 
 @closed_form(dh2=positive, w=real, a_high=real, **_DATA, **_RATES)
 def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    """Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25."""
+    """Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25.
+
+    Arguments broadcast. In the plane `dy2 = rate_y dh2 (dh2 - a_high) / (rate_h dx^2)`.
+
+    Parameters
+    ----------
+    dh2 : array_like
+        Squared distance of the two representations.
+    w : array_like
+        Alignment, `dy2 - (output difference) . (target difference)`.
+    a_high : array_like
+        The constant of the flow.
+    dx, dy : array_like
+        Distances of the two inputs and of the two targets, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
+
+    Returns
+    -------
+    dh2, w : float or ndarray
+        Their change per unit of time.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import plane_velocity
+    >>> plane_velocity(1.0, -0.25, 0.75, dx=1, dy=1, rate_h=1, rate_y=1)
+    (0.25, 0.0)
+    """
     dh2, w, a_high, dx, dy, rate_h, rate_y = floats(dh2, w, a_high, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
     square = 4 * rate_y * dh2 * w + a * w**2 / dh2 - rate_y * a_high * w
@@ -148,7 +252,32 @@ def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any,
 @closed_form(**_START, **_DATA, **_RATES)
 def scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     """`a_high`, a constant of the flow, and `a_low`: dh2 ends near a_high from large weights (if it is
-    positive) and near a_low from small ones (representations_align Eq. 11)."""
+    positive) and near a_low from small ones (representations_align Eq. 11).
+
+    `a_high = dh2 - (rate_h/rate_y) dx^2 dy2/dh2` and `a_low = sqrt(rate_h/rate_y) dx dy`. Arguments
+    broadcast.
+
+    Parameters
+    ----------
+    dh2, dy2 : array_like
+        Squared distances of the two representations and of the two outputs at any one time.
+    dx, dy : array_like
+        Distances of the two inputs and of the two targets, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
+        their ratio counts.
+
+    Returns
+    -------
+    a_high, a_low : float or ndarray
+        In units of dh2.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import scales
+    >>> scales(1.0, 0.25, dx=1, dy=1, rate_h=1, rate_y=1)
+    (0.75, 1.0)
+    """
     return _scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y))
 
 
@@ -161,6 +290,26 @@ def _scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> A
 def final_distance(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     """dh2 at the end of learning, from dh2 and dy2 at any time before (representations_align Eq. 10-11).
 
+    The positive root of `h^2 - a_high h - a_low^2`, see `scales`. Arguments broadcast.
+
+    Parameters
+    ----------
+    dh2, dy2 : array_like
+        Squared distances of the two representations and of the two outputs at any one time.
+    dx, dy : array_like
+        Distances of the two inputs and of the two targets, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
+        their ratio counts.
+
+    Returns
+    -------
+    float or ndarray
+        dh2 at the end.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import final_distance
     >>> round(final_distance(1e-6, 1e-12, dx=0.5, dy=1, rate_h=4, rate_y=1), 6)
     1.0
     """
@@ -178,7 +327,27 @@ def _root(high: Any, low: Any) -> tuple[Any, Any]:
 def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     """The end of learning and the saddle at dh2 = 0, as two `FixedPoint`, for the plane of Eq. 25.
 
-    The eigenvalues of Eq. 29 written out, and Eq. 35.
+    The eigenvalues of Eq. 29 written out, and Eq. 35. Arguments broadcast.
+
+    Parameters
+    ----------
+    dh2, dy2 : array_like
+        Squared distances of the two representations and of the two outputs at any one time.
+    dx, dy : array_like
+        Distances of the two inputs and of the two targets, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
+
+    Returns
+    -------
+    end, saddle : FixedPoint
+
+    Examples
+    --------
+    >>> from neuralrace.universality import fixed_points
+    >>> end, saddle = fixed_points(1e-6, 1e-12, dx=0.5, dy=1, rate_h=4, rate_y=1)
+    >>> round(end.dh2, 6), bool(end.stable), bool(saddle.stable)
+    (1.0, True, False)
     """
     dh2, dy2, dx, dy, rate_h, rate_y = floats(dh2, dy2, dx, dy, rate_h, rate_y)
     high, low = _root(*_scales(dh2, dy2, dx, dy, rate_h, rate_y))
@@ -190,6 +359,27 @@ def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any)
 def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any) -> State:
     """Eq. 7 for equal targets (dy = 0, w = dy2), and its limit for large weights (Eq. 39-40, A.5).
 
+    Arguments broadcast.
+
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    dh2, dy2 : array_like
+        Squared distances of the two representations and of the two outputs at time 0.
+    dx : array_like
+        Distance of the two inputs, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of `t`.
+
+    Returns
+    -------
+    State
+        dh2, dy2 and w at times t.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import equal_targets
     >>> equal_targets(1e3, 1.0, 0.5, dx=1, rate_h=1, rate_y=1).dh2
     0.5
     """
@@ -208,8 +398,31 @@ def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any)
 def loss(t: Any, dy2: Any, w: Any, dy: Any, offset: Any = 0.0, rate_mean: Any = 0.0) -> Any:
     """One half of the mean squared error of both samples (representations_align Eq. 9).
 
-    `dy2`, `w` as they are at times t; `offset` is the distance of the mean output from the mean target at
-    time 0, which falls at `rate_mean`, the third effective rate 1/tau_ybar.
+    `(offset exp(-rate_mean t))^2 / 2 + (w + (dy^2 - dy2)/2) / 4`. Arguments broadcast.
+
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    dy2, w : array_like
+        Squared distance of the two outputs and alignment, as they are at times t.
+    dy : array_like
+        Distance of the two targets, not squared.
+    offset : array_like
+        Distance of the mean output from the mean target at time 0.
+    rate_mean : array_like
+        Rate at which it falls, the third effective rate 1/tau_ybar, per unit of `t`.
+
+    Returns
+    -------
+    float or ndarray
+        In squared units of the outputs.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import loss
+    >>> loss([0.0, 1.0], 0.0, 0.0, dy=1.0, offset=0.5, rate_mean=1.0).round(3)
+    array([0.25 , 0.142])
     """
     t, dy2, w, dy, offset, rate_mean = floats(t, dy2, w, dy, offset, rate_mean)
     return (offset * jnp.exp(-rate_mean * t)) ** 2 / 2 + (w + (dy**2 - dy2) / 2) / 4
@@ -220,14 +433,54 @@ def final_cdf(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: An
     """Probability that dh2 ends below h, from random initial weights (representations_align A.6, Eq. 47).
 
     dh2(0)/dx^2 and dy2(0)/dh2(0) are independent normal numbers with mean and deviation `gain`. The paper
-    takes equal rates.
+    takes equal rates. Arguments broadcast.
+
+    Parameters
+    ----------
+    h : array_like
+        Values of the final dh2, above 0.
+    gain : array_like
+        Scale of the initial weights, as above.
+    dx, dy : array_like
+        Distances of the two inputs and of the two targets, not squared.
+    rate_h, rate_y : array_like
+        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
+        their ratio counts.
+
+    Returns
+    -------
+    float or ndarray
+        Probability, 0 to 1.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import final_cdf
+    >>> final_cdf([0.5, 1.0, 2.0], gain=1.0, dx=1.0, dy=1.0).round(3)
+    array([0.144, 0.5  , 0.856])
     """
     return norm.cdf(_score(*floats(h, gain, dx, dy, rate_h, rate_y))[0])
 
 
 @closed_form(h=positive, gain=positive, **_DATA, **_RATES)
 def final_density(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: Any = 1.0) -> Any:
-    """Density of the final dh2 from random weights (representations_align Eq. 48, see `final_cdf`)."""
+    """Density of the final dh2 from random weights (representations_align Eq. 48, see `final_cdf`).
+
+    Parameters
+    ----------
+    h, gain, dx, dy, rate_h, rate_y
+        As in `final_cdf`.
+
+    Returns
+    -------
+    float or ndarray
+        Probability per unit of dh2.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import final_density
+    >>> final_density([0.5, 1.0, 2.0], gain=1.0, dx=1.0, dy=1.0).round(3)
+    array([0.804, 0.564, 0.201])
+    """
     score, slope = _score(*floats(h, gain, dx, dy, rate_h, rate_y))
     return slope * norm.pdf(score)
 
@@ -242,6 +495,29 @@ def _score(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any
 
 @closed_form(depth=nonnegative, gain=positive, dx=positive)
 def initial_distance(depth: Any, gain: Any, dx: Any) -> Any:
-    """dh2 at time 0 after `depth` layers that each multiply squared distances by `gain` (Eq. 14)."""
+    """dh2 at time 0 after `depth` layers that each multiply squared distances by `gain` (Eq. 14).
+
+    `gain^depth dx^2`. Arguments broadcast.
+
+    Parameters
+    ----------
+    depth : array_like
+        Number of layers, at least 0.
+    gain : array_like
+        Factor of each layer, above 0.
+    dx : array_like
+        Distance of the two inputs, not squared.
+
+    Returns
+    -------
+    float or ndarray
+        dh2 at time 0.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import initial_distance
+    >>> initial_distance(depth=3, gain=0.5, dx=2.0)
+    0.5
+    """
     depth, gain, dx = floats(depth, gain, dx)
     return gain**depth * dx**2

@@ -29,10 +29,28 @@ OPTIMIZERS = ("sgd", "adam")
 class Training(Trajectory):
     """Networks that learn two samples: a `Trajectory` of one or more runs with the distances of both samples.
 
-    It has all that a trajectory has, of every step from before the first to after the last. `recorded` holds
-    `dh2` (runs, times, hidden layers), `dy2` and `w` (runs, times); `runs` the `seed`, `dx` and `dy` of each
-    run; `settings` the network and how it was trained. Weights are not kept. A run that diverged is not
-    finite from there on.
+    Made by `train`. It has all that a trajectory has, of every step from before the first to after the last.
+    Weights are not kept. A run that diverged is not finite from there on.
+
+    Attributes
+    ----------
+    t : ndarray, shape (times,)
+        Step number times the learning rate.
+    loss : ndarray, shape (runs, times)
+        One half of the mean squared error of both samples.
+    recorded : dict
+        `dh2` (runs, times, hidden layers), `dy2` and `w` (runs, times).
+    runs : dict
+        The `seed`, `dx` and `dy` of each run, (runs,).
+    settings : dict
+        The network and how it was trained.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import Network, train, two_points
+    >>> run = train(Network(depth=4, width=30, gain=0.9), *two_points(), lr=0.1, steps=600)
+    >>> run.network.half, run.converged().tolist()
+    (2, [True])
     """
 
     @property
@@ -41,7 +59,18 @@ class Training(Trajectory):
         return Network(**self.settings["network"])
 
     def converged(self, share: float = 0.01) -> Any:
-        """Whether the loss of each run ended below that share of its first value, (runs,)."""
+        """Whether the loss of each run ended below that share of its first value.
+
+        Parameters
+        ----------
+        share : float, default 0.01
+            Of the first loss, above 0.
+
+        Returns
+        -------
+        ndarray of bool, shape (runs,)
+            Or one bool, of one run taken out (`run[0]`).
+        """
         return self.loss[..., -1] < number("share", share, above=0) * self.loss[..., 0]
 
     def fit(
@@ -87,12 +116,32 @@ class Training(Trajectory):
 
     @classmethod
     def from_xarray(cls, ds: xarray.Dataset) -> Training:
-        """The inverse of `to_xarray`."""
+        """The inverse of `to_xarray`.
+
+        Parameters
+        ----------
+        ds : xarray.Dataset
+            As `to_xarray` returned it.
+
+        Returns
+        -------
+        Training
+        """
         return cls._of(Trajectory.from_xarray(ds))
 
     @classmethod
     def load(cls, path: str | Path) -> Training:
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The zarr folder that was written.
+
+        Returns
+        -------
+        Training
+        """
         return cls._of(Trajectory.load(path))
 
     @classmethod
@@ -137,7 +186,7 @@ def train(
 
     Examples
     --------
-    >>> from neuralrace.universality import two_points
+    >>> from neuralrace.universality import Network, train, two_points
     >>> x, y = two_points()
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
     >>> run.recorded["dh2"].shape, run.converged().tolist()

@@ -19,10 +19,34 @@ from neuralrace.errors import InputError, array, choice, flag, integer, number
 class Network:
     """`depth` hidden layers of `width` units between a linear input and a linear output layer, with biases.
 
-    Weights start normal with variance `gain^2 2/(fan in + fan out)`, biases at zero. `skip` adds to every
-    hidden layer the one two before it. `dropout` is the probability that a hidden unit is off in a step.
-    With `channels`, hidden layers are that many channels of `width/channels` units side by side, and the maps
-    between them convolutions of `kernel` units that end in zeros.
+    Weights start normal with variance `gain^2 2/(fan in + fan out)`, biases at zero.
+
+    Parameters
+    ----------
+    depth : int
+        Number of hidden layers.
+    width : int
+        Units of each.
+    activation : str
+        Of the hidden layers: "linear", "relu", "leaky_relu", "elu", "tanh", ... (`Graph` takes the same).
+    gain : float
+        Scale of the initial weights.
+    skip : bool
+        Add to every hidden layer, from the third on, the one two before it.
+    dropout : float
+        Probability that a hidden unit is off in a step, below 1. The others are divided by `1 - dropout`.
+    channels : int
+        If not 0, hidden layers are that many channels of `width/channels` units side by side, and the maps
+        between them convolutions; must divide `width`.
+    kernel : int
+        Units that a convolution spans, odd; there are zeros beyond both ends.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import Network
+    >>> net = Network(depth=3, width=4, activation="tanh")
+    >>> net.half, net.shapes(inputs=2, outputs=1)
+    (2, [(2, 4), (4, 4), (4, 4), (4, 1)])
     """
 
     depth: int = 20
@@ -53,12 +77,44 @@ class Network:
         return (self.depth + 1) // 2
 
     def shapes(self, inputs: int, outputs: int) -> list[tuple[int, ...]]:
-        """Of the weights, in first; of a convolution (kernel, in, out)."""
+        """Shapes of the weights, first layer first.
+
+        Parameters
+        ----------
+        inputs, outputs : int
+            Sizes of an input and of an output.
+
+        Returns
+        -------
+        list of tuple of int
+            `depth + 1` shapes, (in, out) each; of a convolution (kernel, in, out).
+        """
         hidden = (self.kernel, self.channels, self.channels) if self.channels else (self.width, self.width)
         return [(inputs, self.width), *[hidden] * (self.depth - 1), (self.width, outputs)]
 
     def start(self, key: Any, inputs: int, outputs: int, gain: Any = 1.0) -> tuple[list[Any], list[Any]]:
-        """Weights and biases."""
+        """Weights and biases at the start of learning.
+
+        Parameters
+        ----------
+        key : jax.Array
+            A random key of JAX.
+        inputs, outputs : int
+            Sizes of an input and of an output.
+        gain : float
+            Multiplies the gain of the network.
+
+        Returns
+        -------
+        weights, biases : list of jax.Array
+            `depth + 1` each. Weights have the `shapes`, biases (out,).
+
+        Examples
+        --------
+        >>> weights, biases = Network(depth=2, width=4).start(jax.random.key(0), inputs=2, outputs=1)
+        >>> [w.shape for w in weights], [b.shape for b in biases]
+        ([(2, 4), (4, 4), (4, 1)], [(4,), (4,), (1,)])
+        """
         shapes = self.shapes(inputs, outputs)
         sizes = [int(np.prod(s)) for s in shapes]
         fans = [int(np.prod(s[:-2])) * (s[-2] + s[-1]) for s in shapes]  # in and out, each times the kernel
@@ -70,7 +126,31 @@ class Network:
         return weights, [jnp.zeros(s[-1]) for s in shapes]
 
     def layers(self, x: Any, affine: Callable[[int, Any], Any], key: Any = None) -> list[Any]:
-        """The activity of all layers from the inputs to the outputs; dropout where there is a key."""
+        """The activity of all layers from the inputs to the outputs; dropout where there is a key.
+
+        Parameters
+        ----------
+        x : array, shape (samples, inputs)
+            Inputs.
+        affine : callable
+            `affine(k, h)` is what enters layer k + 1 where layer k has the activity h; see the method
+            `affine`.
+        key : jax.Array, optional
+            A random key of JAX, for dropout.
+
+        Returns
+        -------
+        list of array
+            `depth + 2` activities: (samples, inputs), (samples, width), ..., (samples, outputs).
+
+        Examples
+        --------
+        >>> net = Network(depth=2, width=4, activation="linear")
+        >>> weights = [np.ones(shape) for shape in net.shapes(inputs=2, outputs=1)]
+        >>> found = net.layers(np.ones((5, 2)), net.affine(weights, biases=[0.0] * 3))
+        >>> [h.shape for h in found]
+        [(5, 2), (5, 4), (5, 4), (5, 1)]
+        """
         found = [x]
         for k in range(self.depth):
             h = ACTIVATIONS[self.activation](affine(k, found[-1]))
@@ -81,7 +161,19 @@ class Network:
         return [*found, affine(self.depth, found[-1])]
 
     def affine(self, weights: list[Any], biases: list[Any]) -> Callable[[int, Any], Any]:
-        """What `layers` takes, as a function of the place."""
+        """The affine maps between layers, as `layers` takes them.
+
+        Parameters
+        ----------
+        weights, biases : list of array
+            As `start` returns them.
+
+        Returns
+        -------
+        callable
+            `affine(k, h)`, from the activity (samples, in) of layer k, the inputs being layer 0, to what
+            enters layer k + 1, (samples, out).
+        """
 
         def convolved(k: int, h: Any) -> Any:
             h = h.reshape(len(h), -1, self.channels)
@@ -115,7 +207,25 @@ Eq. 1: the default network else hardly starts to learn in the 6000 steps."""
 
 
 def two_points(dx: Any = 0.5, dy: Any = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs -1 and -1 + dx, targets .6 and .6 + dy, `(..., 2, 1)` each (representations_align B.1)."""
+    """Inputs -1 and -1 + dx, targets .6 and .6 + dy (representations_align B.1).
+
+    Parameters
+    ----------
+    dx, dy : array_like
+        Differences of the two inputs and of the two targets; they broadcast.
+
+    Returns
+    -------
+    x, y : ndarray, shape (..., 2, 1)
+        Inputs and targets, with the shape of dx and dy first.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import two_points
+    >>> x, y = two_points(dx=0.5, dy=1.0)
+    >>> x.tolist(), y.tolist()
+    ([[-1.0], [-0.5]], [[0.6], [1.6]])
+    """
     far = np.broadcast_arrays(array("dx", dx), array("dy", dy))
     x, y = (first + np.stack([0 * d, d], -1)[..., None] for first, d in zip((-1.0, 0.6), far, strict=True))
     return x, y
