@@ -1,5 +1,13 @@
 """Any smooth network: how two representations move, given two effective learning rates; many by pairs."""
 
+from neuralrace.universality.final import (
+    FixedPoint,
+    final_cdf,
+    final_density,
+    final_distance,
+    fixed_points,
+    initial_distance,
+)
 from neuralrace.universality.fit import Fit, fit
 from neuralrace.universality.record import Record, record
 from neuralrace.universality.structure import (
@@ -11,14 +19,8 @@ from neuralrace.universality.structure import (
     weigh,
 )
 from neuralrace.universality.theory import (
-    FixedPoint,
     State,
     equal_targets,
-    final_cdf,
-    final_density,
-    final_distance,
-    fixed_points,
-    initial_distance,
     loss,
     plane_velocity,
     scales,

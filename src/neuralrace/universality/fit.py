@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from neuralrace.errors import InputError, array, flag, number
+from neuralrace.universality.final import final_distance
 from neuralrace.universality.model import best_fit, initial_state
-from neuralrace.universality.theory import State, final_distance, loss, solve
+from neuralrace.universality.theory import State, loss, solve
 
 FEWEST = 8
 TOLD = 2.0  # a rate is told by series that give it to this factor, either way

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import norm
 
 from neuralrace.errors import InputError
 from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, real, traced
@@ -42,35 +41,9 @@ class State(NamedTuple):
     w: Any
 
 
-class FixedPoint(NamedTuple):
-    """A fixed point of Eq. 25 (w = 0 there) and the two eigenvalues of the flow around it.
-
-    Attributes
-    ----------
-    dh2 : float or ndarray
-        Squared distance of the two representations.
-    eigenvalues : tuple of float or of ndarray
-        Two, per unit of time.
-
-    Examples
-    --------
-    >>> from neuralrace.universality import FixedPoint
-    >>> bool(FixedPoint(dh2=1.0, eigenvalues=(-1.0, -0.5)).stable)
-    True
-    """
-
-    dh2: Any
-    eigenvalues: tuple[Any, Any]
-
-    @property
-    def stable(self) -> Any:
-        """Whether both eigenvalues are negative, with the shape of `dh2`."""
-        return (np.asarray(self.eigenvalues[0]) < 0) & (np.asarray(self.eigenvalues[1]) < 0)
-
-
-_RATES: dict[str, Any] = {"rate_h": positive, "rate_y": positive}
-_DATA: dict[str, Any] = {"dx": positive, "dy": nonnegative}
-_START: dict[str, Any] = {"dh2": positive, "dy2": nonnegative}
+RATES: dict[str, Any] = {"rate_h": positive, "rate_y": positive}
+DATA: dict[str, Any] = {"dx": positive, "dy": nonnegative}
+START: dict[str, Any] = {"dh2": positive, "dy2": nonnegative}
 
 
 def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
@@ -121,7 +94,7 @@ def _possible(dy2: Any, w: Any, dy: Any) -> None:
         )
 
 
-@closed_form(t=nonnegative, w=real, **_START, **_DATA, **_RATES)
+@closed_form(t=nonnegative, w=real, **START, **DATA, **RATES)
 def _solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
     t, dh2, dy2, w, dx, dy, rate_h, rate_y = floats(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
@@ -175,7 +148,7 @@ def _phi(x: Any) -> Any:
     return jnp.where(tiny, 1 + x / 2, jnp.expm1(safe) / safe)
 
 
-@closed_form(dh2=positive, dy2=nonnegative, w=real, **_DATA, **_RATES)
+@closed_form(dh2=positive, dy2=nonnegative, w=real, **DATA, **RATES)
 def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
     """Time derivatives of dh2, dy2 and w (representations_align Eq. 7).
 
@@ -212,7 +185,7 @@ def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: 
     )
 
 
-@closed_form(dh2=positive, w=real, a_high=real, **_DATA, **_RATES)
+@closed_form(dh2=positive, w=real, a_high=real, **DATA, **RATES)
 def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     """Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25.
 
@@ -249,7 +222,7 @@ def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any,
     return -a * w, (cubic - square) / 2
 
 
-@closed_form(**_START, **_DATA, **_RATES)
+@closed_form(**START, **DATA, **RATES)
 def scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     """`a_high`, a constant of the flow, and `a_low`: dh2 ends near a_high from large weights (if it is
     positive) and near a_low from small ones (representations_align Eq. 11).
@@ -278,84 +251,15 @@ def scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> An
     >>> scales(1.0, 0.25, dx=1, dy=1, rate_h=1, rate_y=1)
     (0.75, 1.0)
     """
-    return _scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y))
+    return both_scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y))
 
 
-def _scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
+def both_scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     ratio = rate_h / rate_y
     return dh2 - ratio * dx**2 * dy2 / dh2, jnp.sqrt(ratio) * dx * dy
 
 
-@closed_form(**_START, **_DATA, **_RATES)
-def final_distance(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    """dh2 at the end of learning, from dh2 and dy2 at any time before (representations_align Eq. 10-11).
-
-    The positive root of `h^2 - a_high h - a_low^2`, see `scales`. Arguments broadcast.
-
-    Parameters
-    ----------
-    dh2, dy2 : array_like
-        Squared distances of the two representations and of the two outputs at any one time.
-    dx, dy : array_like
-        Distances of the two inputs and of the two targets, not squared.
-    rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
-        their ratio counts.
-
-    Returns
-    -------
-    float or ndarray
-        dh2 at the end.
-
-    Examples
-    --------
-    >>> from neuralrace.universality import final_distance
-    >>> round(final_distance(1e-6, 1e-12, dx=0.5, dy=1, rate_h=4, rate_y=1), 6)
-    1.0
-    """
-    return _root(*_scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y)))[0]
-
-
-def _root(high: Any, low: Any) -> tuple[Any, Any]:
-    """The positive and the negative root of h^2 - high h - low^2, without cancellation."""
-    big = (jnp.abs(high) + jnp.hypot(high, 2 * low)) / 2
-    small = jnp.where(big > 0, low**2 / jnp.where(big > 0, big, 1), 0)
-    return jnp.where(high >= 0, big, small), -jnp.where(high >= 0, small, big)
-
-
-@closed_form(**_START, **_DATA, **_RATES)
-def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    """The end of learning and the saddle at dh2 = 0, as two `FixedPoint`, for the plane of Eq. 25.
-
-    The eigenvalues of Eq. 29 written out, and Eq. 35. Arguments broadcast.
-
-    Parameters
-    ----------
-    dh2, dy2 : array_like
-        Squared distances of the two representations and of the two outputs at any one time.
-    dx, dy : array_like
-        Distances of the two inputs and of the two targets, not squared.
-    rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
-
-    Returns
-    -------
-    end, saddle : FixedPoint
-
-    Examples
-    --------
-    >>> from neuralrace.universality import fixed_points
-    >>> end, saddle = fixed_points(1e-6, 1e-12, dx=0.5, dy=1, rate_h=4, rate_y=1)
-    >>> round(end.dh2, 6), bool(end.stable), bool(saddle.stable)
-    (1.0, True, False)
-    """
-    dh2, dy2, dx, dy, rate_h, rate_y = floats(dh2, dy2, dx, dy, rate_h, rate_y)
-    high, low = _root(*_scales(dh2, dy2, dx, dy, rate_h, rate_y))
-    end = FixedPoint(high, (-rate_y * high, -rate_y * (high - low) / 2))
-    return end, FixedPoint(jnp.zeros_like(high), (rate_y * high, rate_y * low))
-
-
-@closed_form(t=nonnegative, dx=positive, **_START, **_RATES)
+@closed_form(t=nonnegative, dx=positive, **START, **RATES)
 def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any) -> State:
     """Eq. 7 for equal targets (dy = 0, w = dy2), and its limit for large weights (Eq. 39-40, A.5).
 
@@ -385,7 +289,7 @@ def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any)
     """
     t, dh2, dy2, dx, rate_h, rate_y = floats(t, dh2, dy2, dx, rate_h, rate_y)
     # Printed without rate_y in the exponent. Multiplied out by the exponential that does not overflow.
-    x = rate_y * t * _scales(dh2, dy2, dx, 0.0, rate_h, rate_y)[0]
+    x = rate_y * t * both_scales(dh2, dy2, dx, 0.0, rate_h, rate_y)[0]
     up, down = jnp.exp(jnp.minimum(x, 0)), jnp.exp(-jnp.maximum(x, 0))
     size = down + rate_y * dh2 * t * _phi(-jnp.abs(x))
     out = dy2 * up * down / size**2
@@ -426,98 +330,3 @@ def loss(t: Any, dy2: Any, w: Any, dy: Any, offset: Any = 0.0, rate_mean: Any = 
     """
     t, dy2, w, dy, offset, rate_mean = floats(t, dy2, w, dy, offset, rate_mean)
     return (offset * jnp.exp(-rate_mean * t)) ** 2 / 2 + (w + (dy**2 - dy2) / 2) / 4
-
-
-@closed_form(h=positive, gain=positive, **_DATA, **_RATES)
-def final_cdf(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: Any = 1.0) -> Any:
-    """Probability that dh2 ends below h, from random initial weights (representations_align A.6, Eq. 47).
-
-    dh2(0)/dx^2 and dy2(0)/dh2(0) are independent normal numbers with mean and deviation `gain`. The paper
-    takes equal rates. Arguments broadcast.
-
-    Parameters
-    ----------
-    h : array_like
-        Values of the final dh2, above 0.
-    gain : array_like
-        Scale of the initial weights, as above.
-    dx, dy : array_like
-        Distances of the two inputs and of the two targets, not squared.
-    rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
-        their ratio counts.
-
-    Returns
-    -------
-    float or ndarray
-        Probability, 0 to 1.
-
-    Examples
-    --------
-    >>> from neuralrace.universality import final_cdf
-    >>> final_cdf([0.5, 1.0, 2.0], gain=1.0, dx=1.0, dy=1.0).round(3)
-    array([0.144, 0.5  , 0.856])
-    """
-    return norm.cdf(_score(*floats(h, gain, dx, dy, rate_h, rate_y))[0])
-
-
-@closed_form(h=positive, gain=positive, **_DATA, **_RATES)
-def final_density(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: Any = 1.0) -> Any:
-    """Density of the final dh2 from random weights (representations_align Eq. 48, see `final_cdf`).
-
-    Parameters
-    ----------
-    h, gain, dx, dy, rate_h, rate_y
-        As in `final_cdf`.
-
-    Returns
-    -------
-    float or ndarray
-        Probability per unit of dh2.
-
-    Examples
-    --------
-    >>> from neuralrace.universality import final_density
-    >>> final_density([0.5, 1.0, 2.0], gain=1.0, dx=1.0, dy=1.0).round(3)
-    array([0.804, 0.564, 0.201])
-    """
-    score, slope = _score(*floats(h, gain, dx, dy, rate_h, rate_y))
-    return slope * norm.pdf(score)
-
-
-def _score(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    ratio = rate_h / rate_y
-    low2 = ratio * dx**2 * dy**2
-    # a_high is normal: the difference of two numbers of mean and deviation gain, the second times the ratio.
-    mean, deviation = dx**2 * gain * (1 - ratio), dx**2 * gain * jnp.sqrt(1 + ratio**2)
-    return (h - low2 / h - mean) / deviation, (1 + low2 / h**2) / deviation
-
-
-@closed_form(depth=nonnegative, gain=positive, dx=positive)
-def initial_distance(depth: Any, gain: Any, dx: Any) -> Any:
-    """dh2 at time 0 after `depth` layers that each multiply squared distances by `gain` (Eq. 14).
-
-    `gain^depth dx^2`. Arguments broadcast.
-
-    Parameters
-    ----------
-    depth : array_like
-        Number of layers, at least 0.
-    gain : array_like
-        Factor of each layer, above 0.
-    dx : array_like
-        Distance of the two inputs, not squared.
-
-    Returns
-    -------
-    float or ndarray
-        dh2 at time 0.
-
-    Examples
-    --------
-    >>> from neuralrace.universality import initial_distance
-    >>> initial_distance(depth=3, gain=0.5, dx=2.0)
-    0.5
-    """
-    depth, gain, dx = floats(depth, gain, dx)
-    return gain**depth * dx**2
