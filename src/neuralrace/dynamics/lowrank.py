@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -122,27 +122,8 @@ class _Recording:
         self.recorder, self.task, self.setup = setup.recorder, setup.given, setup
         if self.recorder.record is not None:
             self.small = resized(self.task, _sizes(self.task))
-            self.full = self._asks_for_weights()
-
-    def _asks_for_weights(self) -> bool:
-        key = "asks for weights", self.recorder.record, self.setup.dtype
-        if key in self.task.programs:
-            return self.task.programs[key]
-        full = False
-
-        def asked() -> dict[str, Any]:
-            nonlocal full
-            full = True
-            return {e: jnp.zeros(s, self.setup.dtype) for e, s in self.task.graph.shapes.items()}
-
-        def once() -> dict[str, Any]:
-            small = {e: jnp.zeros(s, self.setup.dtype) for e, s in self.small.graph.shapes.items()}
-            return self.recorder.recorded(State(jnp.zeros(()), self.task, asked, (self.small, small)))
-
-        with self.setup.precision():
-            jax.eval_shape(once)
-        self.task.programs[key] = full
-        return full
+            with setup.precision():
+                self.full = _asks_for_weights(self.recorder, self.small, setup.dtype)
 
     def __call__(self, saved: Saved, first: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if self.recorder.record is None:
@@ -156,6 +137,23 @@ class _Recording:
             given = np.asarray(saved.t, dtype), small, full
             out = _record(self.recorder, self.small, *given)
         return {n: np.asarray(v) for n, v in out.items()}
+
+
+@lru_cache(maxsize=64)
+def _asks_for_weights(recorder: Recorder, small: Task, dtype: Any) -> bool:
+    full = False
+
+    def asked() -> dict[str, Any]:
+        nonlocal full
+        full = True
+        return {e: jnp.zeros(s, dtype) for e, s in recorder.task.graph.shapes.items()}
+
+    def once() -> dict[str, Any]:
+        weights = {e: jnp.zeros(s, dtype) for e, s in small.graph.shapes.items()}
+        return recorder.recorded(State(jnp.zeros(()), recorder.task, asked, (small, weights)))
+
+    jax.eval_shape(once)
+    return full
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -118,19 +118,8 @@ class Recorder:
 
     def check(self, dtype: Any) -> None:
         """Call `record` with shapes alone, so that a wrong one is found before anything is computed."""
-        seen = self.task.programs.setdefault("checked records", set())
-        if self.record is None or (self.record, dtype) in seen:
-            return
-        shapes = {n: jax.ShapeDtypeStruct(s, dtype) for n, s in self.task.graph.shapes.items()}
-        try:
-            with precision(dtype):
-                time = jax.ShapeDtypeStruct((), dtype)
-                jax.eval_shape(lambda t, w: self.recorded(State(t, self.task, lambda: dict(w))), time, shapes)
-        except InputError:
-            raise
-        except Exception as fault:
-            raise InputError(f"record failed with {type(fault).__name__}: {fault}") from fault
-        seen.add((self.record, dtype))
+        if self.record is not None:
+            _checked(self, dtype)
 
     def _content(self) -> tuple[Any, ...]:
         return self.graph, self.task.graph, self.record, self.save_weights
@@ -142,6 +131,19 @@ class Recorder:
         if not isinstance(other, Recorder) or self._content() != other._content():
             return False
         return self.record is None or self.task is other.task or _same_samples(self.task, other.task)
+
+
+@lru_cache(maxsize=64)
+def _checked(recorder: Recorder, dtype: Any) -> None:
+    shapes = {n: jax.ShapeDtypeStruct(s, dtype) for n, s in recorder.task.graph.shapes.items()}
+    record = lambda t, w: recorder.recorded(State(t, recorder.task, lambda: dict(w)))  # noqa: E731
+    try:
+        with precision(dtype):
+            jax.eval_shape(record, jax.ShapeDtypeStruct((), dtype), shapes)
+    except InputError:
+        raise
+    except Exception as fault:
+        raise InputError(f"record failed with {type(fault).__name__}: {fault}") from fault
 
 
 def _same_samples(a: Task, b: Task) -> bool:
