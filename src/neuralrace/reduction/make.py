@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics.setup import Rates
-from neuralrace.errors import InputError, choice, integer, known
+from neuralrace.errors import InputError, choice, integer, known, number
+from neuralrace.network import gradient, loss
 from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.reduction import Reduction
+from neuralrace.reduction.start import Start, around, first_bases
 from neuralrace.reduction.ties import refine
 from neuralrace.task import Task
 
@@ -22,6 +24,8 @@ def reduce(
     start: Mapping[str, float] | None = None,
     seed: int = 0,
     *,
+    weights: Mapping[str, Any] | None = None,
+    error: float = 1e-3,
     weight_decay: float | Mapping[str, float] = 0.0,
     lr_scale: Mapping[str, float] | None = None,
 ) -> Reduction:
@@ -38,6 +42,11 @@ def reduce(
         A number for every edge: edges with the same number start equal. All edges, if not given.
     seed : int
         Of the random points at which the reduction is tested.
+    weights : dict, optional
+        Reduce around these initial weights, of any size, instead of for weights in a family: the signals at
+        the start are the basis, and `Reduction.solve` enriches it until it may state an error.
+    error : float
+        The error allowed of the loss curve around a start, relative to the initial loss.
     weight_decay, lr_scale : optional
         As in `flow`: `dW/dt = -lr_scale (dL/dW + weight_decay W)`. Edges with another decay or rate are in
         other classes.
@@ -52,6 +61,14 @@ def reduce(
     >>> r = nr.reduce(nr.tasks.routing(domains=7, trained=7))
     >>> r.exact, r.n_modes, r.n_classes
     (True, 4, 2)
+
+    A network of three layers from random weights of ordinary size:
+
+    >>> task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 100, 100, 7]))
+    >>> w = nr.init.xavier(task.graph, gain=0.7)
+    >>> sol = nr.reduce(task, weights=w).solve(t1=20.0)
+    >>> bool(sol.stats["error"] < 1e-3)
+    True
     """
     if not isinstance(task, Task):
         raise InputError(f"task must be a Task, got {type(task)}")
@@ -61,6 +78,8 @@ def reduce(
         raise InputError("task must be on a linear graph without biases to be reduced")
     seed = integer("seed", seed, least=0)
     rates = Rates.of(g, weight_decay, lr_scale, ())
+    if weights is not None:
+        return _around(task, weights, error, basis, start, rates)
     apart = {e: (v, rates.scale[e], rates.decay[e]) for e, v in _check_start(task, start).items()}
     found = None
     for name in FAMILIES if basis == "auto" else (basis,):
@@ -74,6 +93,24 @@ def reduce(
     assert found is not None
     classes = refine(found[0], apart, np.random.default_rng(seed))
     return Reduction(task, found[0], classes, found[1], rates)
+
+
+def _around(task: Task, weights: Any, error: Any, basis: str, start: Any, rates: Rates) -> Reduction:
+    if basis != "auto" or start is not None or rates.decays:
+        raise InputError("weights must stand alone: basis, start and weight_decay do not go with them")
+    g = task.graph
+    w = g.check_weights(weights)
+    if g.flatten(w).ndim > 1:
+        raise InputError("weights must be those of a single network, without a leading axis of runs")
+    begin = Start(w, number("error", error, above=0))
+    family = around(task, w, first_bases(task, w))
+    b = family.project(w)
+    slopes = gradient(family.small, b)
+    square = sum(float(np.vdot(v, v)) for v in slopes.values())
+    step = 0.5 * loss(family.small, b) / square if square else 0.0  # halves the loss, to first order
+    ahead = {e: v - step * slopes[e] for e, v in b.items()}
+    residual = gradient_residual(task, family, [ahead])
+    return Reduction(task, family, tuple((e,) for e in g.edges), residual, rates, begin)
 
 
 def _check_start(task: Task, start: Any) -> dict[str, Hashable]:
