@@ -1,14 +1,17 @@
-"""How well reductions around a start predict random networks: half times, stated errors, seconds.
+"""How well reductions around a start predict networks from random weights: half times, stated errors, seconds.
 
-Each case is solved by `nr.reduce(task, weights=w)` and by the full flow, from several random starts. The half
-time is when the loss is midway between its start and its end in the full flow. True errors are the largest
-differences of the loss curves at saved times, relative to the initial loss. Run as
+Each network is solved by `nr.reduce(task, weights=w)` and by its full flow. The half time is when the loss is
+midway between its start and its end in the full flow. True errors are the largest differences of the two loss
+curves at 200 saved times, relative to the initial loss. Run as
 
-    python -m benchmarks.starts [--seeds 20] [--only chain] [--out FILE]
+    python -m benchmarks.starts table [--seeds 20] [--jobs 16] [--only TEXT] [--out FILE]
+    python -m benchmarks.starts errors [--seeds 100] [--jobs 16]
+    python -m benchmarks.starts cost
 """
 
 import argparse
 import json
+import multiprocessing
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from time import perf_counter
@@ -17,21 +20,20 @@ from typing import Any
 import numpy as np
 
 import neuralrace as nr
+from benchmarks.measure import fresh
 
-Draw = Callable[[int], tuple[nr.Task, dict[str, np.ndarray]]]
-SCALES = (0.5, 0.8, 1.1)  # of weights, in units of 1/sqrt(size of the layer before)
+Weights = dict[str, np.ndarray]
+Draw = Callable[[int], tuple[nr.Task, Weights]]
+RICH, LAZY = 1.0, 0.2  # relative change of weights above, below which learning is called so
 
 
 def chain(depth: int, width: int, scale: float) -> Draw:
-    """Eight white inputs, six outputs, singular values from 1 to 3."""
+    """Eight white inputs, six outputs, singular values from 1 to 3; weights of size scale/sqrt(width)."""
     rng = np.random.default_rng(0)
     left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (6, 8))
     x = np.sqrt(8) * np.eye(8)
-    task = nr.Task(
-        nr.Graph.chain([8] + [width] * (depth - 1) + [6]),
-        x,
-        x @ (left * np.linspace(3, 1, 6) @ right[:, :6].T).T,
-    )
+    y = x @ (left * np.linspace(3, 1, 6) @ right[:, :6].T).T
+    task = nr.Task(nr.Graph.chain([8] + [width] * (depth - 1) + [6]), x, y)
     return lambda seed: (task, nr.init.gaussian(task.graph, scale / np.sqrt(width), seed=seed))
 
 
@@ -40,10 +42,10 @@ def given(task: nr.Task, gain: float) -> Draw:
     return lambda seed: (task, nr.init.xavier(task.graph, gain, seed=seed))
 
 
-def random_graph(scale: float, width: int = 200) -> Draw:
+def random_graph(gain: float, width: int = 200) -> Draw:
     """Two or three hidden layers with skip connections, three contexts with random gates, data not white."""
 
-    def draw(seed: int) -> tuple[nr.Task, dict[str, np.ndarray]]:
+    def draw(seed: int) -> tuple[nr.Task, Weights]:
         rng = np.random.default_rng(seed)
         layers = int(rng.integers(2, 4))
         nodes = ["x", *(f"h{k}" for k in range(1, layers + 1)), "y"]
@@ -57,92 +59,98 @@ def random_graph(scale: float, width: int = 200) -> Draw:
         gates["h1"] = np.array([1.0, 1.0, 0.5])[context]
         x = rng.standard_normal((n, 5)) * rng.uniform(0.3, 2, 5)
         task = nr.Task(graph, x, x @ rng.standard_normal((5, 4)) + 0.3 * rng.standard_normal((n, 4)), gates)
-        return task, nr.init.xavier(graph, scale, seed=seed)
+        return task, nr.init.xavier(graph, gain, seed=seed)
 
     return draw
 
 
 def cases() -> Iterator[tuple[str, Draw]]:
-    """All cases, by name."""
+    """All cases of the table, by name."""
     for depth in (2, 3, 4, 5, 7):
         for width in (50, 500):
-            for scale in SCALES:
+            for scale in (0.3, 0.7, 1.2) if depth < 5 else (0.5, 0.8, 1.2):
                 yield f"chain of {depth} layers, width {width}, scale {scale}", chain(depth, width, scale)
-    graph = nr.Graph.pathways(8, 15, [[200] * 3] * 2)
+    two = nr.Graph.pathways(8, 15, [[200] * 3] * 2)
     for gain in (0.3, 0.7, 1.0):
         yield f"routing M = 7, hidden 64, gain {gain}", given(nr.tasks.routing(7, 4), gain)
-        yield (
-            f"routing M = 7, hidden 500, gain {gain}",
-            given(nr.tasks.routing(7, 4, hidden=(500, 500)), gain),
-        )
-        yield f"sharing, hidden 500, gain {gain}", given(nr.tasks.sharing(6, 3, hidden=(500, 500)), gain)
+        wide = nr.tasks.routing(7, 4, hidden=(500, 500))
+        yield f"routing M = 7, hidden 500, gain {gain}", given(wide, gain)
+        yield f"sharing, hidden 200, gain {gain}", given(nr.tasks.sharing(6, 3, hidden=(200, 200)), gain)
         yield f"contexts C = 3 (gated), gain {gain}", given(nr.tasks.contexts(3), gain)
-        yield f"two pathways of 4 layers of 200, gain {gain}", given(nr.tasks.hierarchy(4, graph=graph), gain)
-        yield f"random graphs, skips, gates, gain {gain}", random_graph(gain)
+        yield f"two pathways of 4 layers of 200, gain {gain}", given(nr.tasks.hierarchy(4, graph=two), gain)
+        yield f"random graphs, skips and gates, gain {gain}", random_graph(gain)
 
 
-def horizon(task: nr.Task, w: dict[str, np.ndarray]) -> float:
+def any_network(seed: int) -> tuple[nr.Task, Weights]:
+    """A random case: chains and gated graphs of any width, depth and size of weights."""
+    rng = np.random.default_rng([seed, 1])
+    if rng.random() < 0.5:
+        depth, width = int(rng.integers(2, 7)), int(np.exp(rng.uniform(np.log(20), np.log(500))))
+        return chain(depth, width, rng.uniform(0.3, 1.3))(seed)
+    return random_graph(rng.uniform(0.2, 1.2), int(np.exp(rng.uniform(np.log(20), np.log(600)))))(seed)
+
+
+def horizon(task: nr.Task, w: Weights) -> float:
     """A time by which nearly all is learned that the network learns before it rests."""
     t = 1.0
-    while True:
+    while t < 1e4:
         run = nr.reduce(task, weights=w, error=0.1).solve(t1=t, save=2)
+        assert run.history is not None
+        assert run.history.slope is not None
         fallen = run.loss[0] - run.loss[-1]
-        rests = -run.history.slope[-1] * t < 0.02 * fallen and fallen > 0.1 * run.loss[0]
-        if rests or t > 1e4:
-            return t
+        if -run.history.slope[-1] * t < 0.02 * fallen and fallen > 0.1 * run.loss[0]:
+            break
         t *= 2
+    return t
 
 
-def one(task: nr.Task, w: dict[str, np.ndarray], cold: bool) -> dict[str, Any]:
-    """Errors and warm seconds of one start; `cold` where its shapes have not been compiled before."""
-    t1, seconds = horizon(task, w), {}
-    runs: dict[str, Any] = {}
-    for name, solve in {
-        "full": lambda: nr.flow(task, w, t1, 200, method=nr.Adaptive()),
-        "reduced": lambda: nr.reduce(task, weights=w).solve(t1=t1, save=200),
-    }.items():
-        if cold:
-            solve()
-        begin = perf_counter()
-        runs[name] = solve()
-        seconds[name] = perf_counter() - begin
-    full, reduced = runs["full"], runs["reduced"]
+def one(task: nr.Task, w: Weights) -> dict[str, float]:
+    """Errors of one start, and how far its weights move."""
+    t1 = horizon(task, w)
+    full = nr.flow(task, w, t1, 200, method=nr.Adaptive())
+    reduced = nr.reduce(task, weights=w).solve(t1=t1, save=200)
     level = (full.loss[0] + full.loss[-1]) / 2
     times = [nr.learning_time(r, level) for r in (full, reduced)]
-    graphs = reduced.reduction.family.small.graph, task.graph
-    few, many = (sum(g.nodes[n] for n in g.hidden) for g in graphs)
+    moved = [np.linalg.norm(v[-1] - v[0]) / np.linalg.norm(v[0]) for v in full.weights.values()]
     return {
         "half": float(abs(times[1] / times[0] - 1)),
         "true": float(np.abs(full.loss - reduced.loss).max() / full.loss[0]),
         "stated": float(reduced.stats["error"]),
-        "seconds": seconds,
-        "share": few / many,
-        "change": float(
-            np.mean([np.linalg.norm(v[-1] - v[0]) / np.linalg.norm(v[0]) for v in full.weights.values()])
-        ),
+        "moved": float(np.mean(moved)),
     }
 
 
-def main(seeds: int, only: str, out: str | None) -> None:
+def regime(moved: np.ndarray) -> str:
+    size = float(np.median(moved))
+    return "rich" if size > RICH else "lazy" if size < LAZY else "between"
+
+
+def _case(job: tuple[str, int]) -> dict[str, float]:
+    name, seed = job
+    return one(*(dict(cases())[name] if name else any_network)(seed))
+
+
+def mapped(jobs: int, work: list[tuple[str, int]]) -> Iterator[dict[str, float]]:
+    if jobs == 1:
+        yield from map(_case, work)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(_case, work)
+
+
+def table(seeds: int, jobs: int, only: str, out: str | None) -> None:
     """Print a row for each case."""
-    heads = ("case", "half time off, median", "worst", "true error", "stated / true", "dimensions", "change")
-    print("|", " | ".join((*heads, "times faster")), "|")
-    print("|---|---|---|---|---|---|---|---|")
-    found: dict[str, Any] = {}
-    for name, draw in cases():
-        if only not in name:
-            continue
-        new = "random" in name  # other shapes each time
-        rows = found[name] = [one(*draw(seed), new or seed == 0) for seed in range(seeds)]
-        half, true, stated, share, change = (
-            np.array([r[k] for r in rows]) for k in ("half", "true", "stated", "share", "change")
-        )
-        faster = np.median([r["seconds"]["full"] / r["seconds"]["reduced"] for r in rows])
-        ratio = np.median(stated / np.maximum(true, 1e-9))
+    print("| network | half time off by, median | worst | true error, median | stated / true, median | regime |")
+    print("|---|---|---|---|---|---|")
+    names, found = [n for n, _ in cases() if only in n], {}
+    results = mapped(jobs, [(n, seed) for n in names for seed in range(seeds)])
+    for name in names:
+        rows = found[name] = [next(results) for _ in range(seeds)]
+        half, true, stated, moved = (np.array([r[k] for r in rows]) for k in rows[0])
+        ratio = np.median(stated / np.maximum(true, 1e-12))
         print(
-            f"| {name} | {np.median(half):.1e} | {half.max():.1e} | {np.median(true):.0e} | {ratio:.0f} "
-            f"(least {np.min(stated / np.maximum(true, 1e-9)):.1f}) | {np.median(share):.2f} "
-            f"| {np.median(change):.2f} | {faster:.1f} |",
+            f"| {name} | {np.median(half):.0e} | {half.max():.0e} | {np.median(true):.0e} | {ratio:.0f} "
+            f"| {regime(moved)} |",
             flush=True,
         )
         if out:
@@ -150,10 +158,63 @@ def main(seeds: int, only: str, out: str | None) -> None:
                 json.dump(found, file, indent=1)
 
 
+def errors(seeds: int, jobs: int) -> None:
+    """How often the stated error bounds the true one, and how closely."""
+    ratios = []
+    for k, row in enumerate(mapped(jobs, [("", seed) for seed in range(seeds)])):
+        ratios.append(row["stated"] / max(row["true"], 1e-12))
+        print(f"{k}: true {row['true']:.1e}, stated {row['stated']:.1e}, ratio {ratios[-1]:.1f}", flush=True)
+    ratio = np.array(ratios)
+    print(
+        f"stated bounds true in {np.sum(ratio >= 1)} of {seeds}, within a factor 30 of it in "
+        f"{np.sum((ratio >= 1) & (ratio <= 30))}; ratios: least {ratio.min():.1f}, median {np.median(ratio):.0f}"
+    )
+
+
+def seconds_of(depth: int, width: int, scale: float) -> dict[str, float]:
+    """First and best later seconds of the reduction and of the full flow, in a process of their own."""
+    task, w = chain(depth, width, scale)(0)
+    t1, found = 2 * horizon(task, w), {}
+    for name, solve in {
+        "full": lambda: nr.flow(task, w, t1, 200, method=nr.Adaptive(), save_weights=False),
+        "reduced": lambda: nr.reduce(task, weights=w).solve(t1=t1, save=200),
+    }.items():
+        times = []
+        for _ in range(1 if name == "full" and width > 1000 else 4):
+            begin = perf_counter()
+            solve()
+            times.append(perf_counter() - begin)
+        found[name], found[f"{name}, first call"] = min(times), times[0]
+    return found
+
+
+def cost() -> None:
+    """Seconds against depth and width, one thread."""
+    print("| depth | width | scale | full flow, s | reduction, s | first call, s | times faster |")
+    print("|---|---|---|---|---|---|---|")
+    for depth, width, scale in (
+        *((d, 500, s) for d in (3, 5, 7) for s in (0.5, 0.8, 1.2)),
+        *((4, n, 0.8) for n in (20, 50, 100, 200, 1000, 2000)),
+    ):
+        t = fresh(seconds_of, depth, width, scale)
+        print(
+            f"| {depth} | {width} | {scale} | {t['full']:.3f} | {t['reduced']:.3f} "
+            f"| {t['reduced, first call']:.2f} | {t['full'] / t['reduced']:.1f} |",
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=("table", "errors", "cost"))
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--out", help="JSON file of all numbers")
     asked = parser.parse_args()
-    main(asked.seeds, asked.only, asked.out)
+    if asked.what == "table":
+        table(asked.seeds, asked.jobs, asked.only, asked.out)
+    elif asked.what == "errors":
+        errors(asked.seeds, asked.jobs)
+    else:
+        cost()

@@ -5,7 +5,7 @@ from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, de
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time, tangent_kernel
 from neuralrace.network import activity, error_rate, gradient, loss, predict
-from neuralrace.reduction import Reduction, reduce
+from neuralrace.reduction import Reduction, mode_strengths, reduce
 from neuralrace.relu.race import race
 from neuralrace.task import Task
 
@@ -33,6 +33,7 @@ __all__ = [
     "landscape",
     "learning_time",
     "loss",
+    "mode_strengths",
     "plot",
     "predict",
     "race",

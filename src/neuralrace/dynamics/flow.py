@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, Path, integrate
 from neuralrace.dynamics.lowrank import low_rank_flow
@@ -58,7 +59,9 @@ def flow(
         spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved
         twice.
     method : Adaptive or LowRank, optional
-        How to solve; `Adaptive()` by default.
+        How to solve. By default `LowRank(1e-6)` for large networks whose hidden layers are much wider than
+        the signals that pass them, and `Adaptive()` for all others, or where that error is missed. `settings`
+        of the result has the name.
     loss : {"squared", "cross_entropy"}
     stop_loss : float, optional
         Stop where the loss falls to this level.
@@ -100,21 +103,28 @@ def flow(
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     rates = (weight_decay, lr_scale, frozen)
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
-    if isinstance(chosen, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(task)):
-        setup = replace(setup, task=task, start=setup.full, frames={})
-    solve = partial(_solved, setup, chosen, end, stop, progress=bool(progress))
+    for one in (chosen,) if chosen else fastest(setup):
+        found = _by_method(setup, one, end, ts, stop, save is None, bool(progress))
+        if not {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED} & set(found.statuses):
+            break
+    return found
+
+
+def _by_method(
+    setup: Setup, method: Adaptive | LowRank, t1: float, ts: np.ndarray, stop: float | None, choose: bool,
+    progress: bool,
+) -> Trajectory:  # fmt: skip
+    """Solve; where times are to be chosen and those given tell too little, again with better ones."""
+    if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
+        setup = replace(setup, task=setup.given, start=setup.full, frames={})
+    solve = partial(_solved, setup, method, t1, stop, progress=progress)
     found, history, stats, settings = solve(ts)
-    if save is None and history is not None:
-        better = telling_times([history.run(k) for k in range(len(history.loss))], end)
+    if choose and history is not None:
+        better = telling_times([history.run(k) for k in range(len(history.loss))], t1)
         if better is not None:
             found, history, stats, settings = solve(better)
-    settings = {
-        "process": "flow",
-        "method": type(chosen).__name__,
-        "t1": end,
-        "stop_loss": stop_loss,
-    } | settings
-    return finish(setup, found, settings, stats, history)
+    named = {"process": "flow", "method": type(method).__name__, "t1": t1, "stop_loss": stop}
+    return finish(setup, found, named | settings, stats, history)
 
 
 def _solved(

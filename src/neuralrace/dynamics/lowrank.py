@@ -62,6 +62,7 @@ def low_rank_flow(
             -np.inf if stop is None else stop,
             method.max_steps,
             keep,
+            method.tolerance,
         )
         if keep_weights:
             gained = {e: np.stack([g[e].reshape(s) for g, _ in f.kept]) for e, s in graph.shapes.items()}
@@ -92,7 +93,7 @@ def _endings(
     for k, (f, at) in enumerate(zip(found, end, strict=True)):
         status = _STATUS[f.outcome] if np.isfinite(losses[k]).all() else Status.DIVERGED
         text = ending(status, at, t1, stop, method.max_steps)
-        if not error[k] <= method.error:
+        if method.tolerance is None and not error[k] <= method.error:
             text += f"; stated error {error[k]:.2g}, above {method.error:g}"
             if status in (Status.FINISHED, Status.REACHED_LOSS):
                 status, text = Status.MISSED_ERROR, f"{Status.MISSED_ERROR.value}: {text}"

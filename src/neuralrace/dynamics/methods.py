@@ -52,13 +52,19 @@ class LowRank:
         Error allowed, relative to the largest output; at least 1e-10.
     max_steps : int
         Steps after which a run gives up.
+    tolerance : float, optional
+        Relative local error of a step. By default it is chosen, and made smaller until the stated error is
+        below `error`; with a tolerance the flow is solved once.
     """
 
     error: float
     max_steps: int = 100_000
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         number("error", self.error, least=1e-10)
+        if self.tolerance is not None:
+            number("tolerance", self.tolerance, above=0)
         check_steps("max_steps", self.max_steps)
 
 
@@ -69,10 +75,8 @@ def check_steps(name: str, value: Any) -> int:
     return int(value)
 
 
-def check_method(method: Any) -> Adaptive | LowRank:
-    """The method to use; Adaptive by default."""
-    if method is None:
-        return Adaptive()
-    if not isinstance(method, (Adaptive, LowRank)):
+def check_method(method: Any) -> Adaptive | LowRank | None:
+    """The method to use; None where it is to be chosen."""
+    if method is not None and not isinstance(method, (Adaptive, LowRank)):
         raise InputError(f"method must be nr.Adaptive(...) or nr.LowRank(...), got {method!r}")
     return method

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,9 +10,8 @@ from neuralrace.reduction.family import Family, Strengths
 
 
 def growing_strengths(family: Family, w: Mapping[str, np.ndarray]) -> Strengths:
-    """Strengths `r_t^T W_e r_s` of each mode along the hidden directions in which the network grows."""
-    at = growing_frames(family, w)
-    return {e: np.einsum("...ik,...ij,...jk->...k", at(e, 1), w[e], at(e, 0)) for e in family.graph.edges}
+    """Strengths of each mode along the hidden directions in which the network grows."""
+    return strengths_along(family, growing_frames(family, w), w)
 
 
 def growing_blocks(family: Family, modes: Family, w: Mapping[str, np.ndarray]) -> Strengths:
@@ -20,12 +19,12 @@ def growing_blocks(family: Family, modes: Family, w: Mapping[str, np.ndarray]) -
 
     What of the weights lies outside these directions decays or stays as small as it was.
     """
-    g, at = family.graph, growing_frames(modes, w)
+    g, frames = family.graph, growing_frames(modes, w)
 
     def span(edge: str, end: int) -> np.ndarray:
         if g.edges[edge][end] not in g.hidden:
             return (family.right, family.left)[end][edge]
-        u, s, _ = np.linalg.svd(at(edge, end), full_matrices=False)
+        u, s, _ = np.linalg.svd(frame_at(modes, frames, edge, end), full_matrices=False)
         u = np.where(s[..., None, :] > 1e-8 * s[..., None, :1], u, 0.0)
         wide = family.shape[edge][1 - end]
         return np.pad(u, [(0, 0)] * (u.ndim - 1) + [(0, max(0, wide - u.shape[-1]))])[..., :wide]
@@ -36,56 +35,69 @@ def growing_blocks(family: Family, modes: Family, w: Mapping[str, np.ndarray]) -
 def off_manifold_fraction(family: Family, w: Mapping[str, np.ndarray]) -> np.ndarray:
     """Share of the squared norm of weights `(..., out, in)` outside the sums of modes `b_e r_t r_s^T`,
     with the hidden directions r in which the network grows."""
-    at = growing_frames(family, w)
-    total, inside = 0.0, 0.0
+    frames = growing_frames(family, w)
+    b, total, inside = strengths_along(family, frames, w), 0.0, 0.0
     for e in family.graph.edges:
-        left, right = at(e, 1), at(e, 0)
-        b = np.einsum("...ik,...ij,...jk->...k", left, w[e], right)
+        right, left = (frame_at(family, frames, e, end) for end in (0, 1))
         # Directions of different modes need not be orthogonal: this is the projection on what they span.
         overlap = (np.swapaxes(left, -1, -2) @ left) * (np.swapaxes(right, -1, -2) @ right)
         inverse = np.linalg.pinv(overlap, rcond=1e-10, hermitian=True)
-        inside = inside + np.einsum("...k,...kl,...l->...", b, inverse, b)
+        inside = inside + np.einsum("...k,...kl,...l->...", b[e], inverse, b[e])
         total = total + (w[e] ** 2).sum(axis=(-1, -2))
     return np.maximum(1 - inside / np.maximum(total, 1e-300), 0.0)
 
 
-Frame = Callable[[str, int], np.ndarray]
+Frames = dict[str, np.ndarray]  # hidden node -> (..., size, modes)
 
 
-def growing_frames(family: Family, w: Mapping[str, np.ndarray], rounds: int = 200) -> Frame:
-    """The frames `(..., size, modes)` at the source (0) and target (1) of each edge: `frame(edge, end)`.
+def growing_frames(
+    family: Family,
+    w: Mapping[str, np.ndarray],
+    rounds: int = 200,
+    tolerance: float = 1e-12,
+    begin: Frames | None = None,
+) -> Frames:
+    """At each hidden node and for each mode the unit vector r in which the network grows.
 
-    At each hidden node and for each mode a unit vector r is sought that makes the sum of all strengths
-    `b_e = r_t^T W_e r_s` largest, by going round the nodes: `r ~ sum_in W r_s + sum_out W^T r_t`. For two
-    layers this is `W1 v + W2^T u`, the growing component (theory section 9).
+    It makes the sum of all strengths `b_e = r_t^T W_e r_s` largest, and is found by going round the nodes:
+    `r ~ sum_in W r_s + sum_out W^T r_t`, from `begin` or from inputs and outputs alone. For two layers this
+    is `W1 v + W2^T u`, the growing component (theory section 9).
     """
     g = family.graph
     lead = next(iter(w.values())).shape[:-2]
-    modes = family.modes
-    frame: dict[str, np.ndarray] = {}
-
-    def at(edge: str, end: int) -> np.ndarray:
-        node = g.edges[edge][end]
-        if node in frame:
-            return frame[node]
-        return (family.right, family.left)[end][edge]
+    frames: Frames = dict(begin or {})
 
     def inflow(node: str) -> np.ndarray:
-        total = np.zeros((*lead, g.nodes[node], modes))
+        total = np.zeros((*lead, g.nodes[node], family.modes))
         for e in g.incoming[node]:
-            if g.edges[e][0] in frame or g.edges[e][0] in g.inputs:
-                total = total + w[e] @ at(e, 0)
+            if g.edges[e][0] in frames or g.edges[e][0] in g.inputs:
+                total = total + w[e] @ frame_at(family, frames, e, 0)
         for e in g.outgoing[node]:
-            if g.edges[e][1] in frame or g.edges[e][1] in g.outputs:
-                total = total + np.swapaxes(w[e], -1, -2) @ at(e, 1)
+            if g.edges[e][1] in frames or g.edges[e][1] in g.outputs:
+                total = total + np.swapaxes(w[e], -1, -2) @ frame_at(family, frames, e, 1)
         return total / np.maximum(np.linalg.norm(total, axis=-2, keepdims=True), 1e-300)
 
     for _ in range(rounds):
         change = 0.0
         for node in g.hidden:
             new = inflow(node)
-            change = max(change, float(np.abs(new - frame.get(node, 0.0)).max()))
-            frame[node] = new
-        if change < 1e-12:
+            change = max(change, float(np.abs(new - frames.get(node, 0.0)).max()))
+            frames[node] = new
+        if change < tolerance:
             break
-    return at
+    return frames
+
+
+def frame_at(family: Family, frames: Frames, edge: str, end: int) -> np.ndarray:
+    """Directions of the modes at the source (0) or target (1) of an edge, (..., size, modes)."""
+    node = family.graph.edges[edge][end]
+    return frames[node] if node in frames else (family.right, family.left)[end][edge]
+
+
+def strengths_along(family: Family, frames: Frames, w: Mapping[str, np.ndarray]) -> Strengths:
+    """Strengths `r_t^T W_e r_s` of each mode along such directions, edge -> (..., modes)."""
+    found = {}
+    for e in family.graph.edges:
+        source, target = (frame_at(family, frames, e, end) for end in (0, 1))
+        found[e] = (target * (w[e] @ source)).sum(axis=-2)
+    return found

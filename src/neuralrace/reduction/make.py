@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics.setup import Rates
-from neuralrace.errors import InputError, choice, integer, known, number
-from neuralrace.network import gradient, loss
+from neuralrace.errors import InputError, choice, integer, known
 from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.reduction import Reduction
-from neuralrace.reduction.start import Start, around, first_bases
+from neuralrace.reduction.start import StartReduction
 from neuralrace.reduction.ties import refine
 from neuralrace.task import Task
 
@@ -28,7 +27,7 @@ def reduce(
     error: float = 1e-3,
     weight_decay: float | Mapping[str, float] = 0.0,
     lr_scale: Mapping[str, float] | None = None,
-) -> Reduction:
+) -> Reduction | StartReduction:
     """The reduction of a linear network with scalar gates: the small system that governs its learning.
 
     Parameters
@@ -43,10 +42,9 @@ def reduce(
     seed : int
         Of the random points at which the reduction is tested.
     weights : dict, optional
-        Reduce around these initial weights, of any size, instead of for weights in a family: the signals at
-        the start are the basis, and `Reduction.solve` enriches it until it may state an error.
+        Reduce around these initial weights, of any size, instead of for weights in a family.
     error : float
-        The error allowed of the loss curve around a start, relative to the initial loss.
+        Around a start: error allowed of the loss curve, relative to the initial loss.
     weight_decay, lr_scale : optional
         As in `flow`: `dW/dt = -lr_scale (dL/dW + weight_decay W)`. Edges with another decay or rate are in
         other classes.
@@ -79,7 +77,9 @@ def reduce(
     seed = integer("seed", seed, least=0)
     rates = Rates.of(g, weight_decay, lr_scale, ())
     if weights is not None:
-        return _around(task, weights, error, basis, start, rates)
+        if basis != "auto" or start is not None:
+            raise InputError("weights must stand alone: basis and start do not go with them")
+        return StartReduction.of(task, weights, error, rates)
     apart = {e: (v, rates.scale[e], rates.decay[e]) for e, v in _check_start(task, start).items()}
     found = None
     for name in FAMILIES if basis == "auto" else (basis,):
@@ -93,24 +93,6 @@ def reduce(
     assert found is not None
     classes = refine(found[0], apart, np.random.default_rng(seed))
     return Reduction(task, found[0], classes, found[1], rates)
-
-
-def _around(task: Task, weights: Any, error: Any, basis: str, start: Any, rates: Rates) -> Reduction:
-    if basis != "auto" or start is not None or rates.decays:
-        raise InputError("weights must stand alone: basis, start and weight_decay do not go with them")
-    g = task.graph
-    w = g.check_weights(weights)
-    if g.flatten(w).ndim > 1:
-        raise InputError("weights must be those of a single network, without a leading axis of runs")
-    begin = Start(w, number("error", error, above=0))
-    family = around(task, w, first_bases(task, w))
-    b = family.project(w)
-    slopes = gradient(family.small, b)
-    square = sum(float(np.vdot(v, v)) for v in slopes.values())
-    step = 0.5 * loss(family.small, b) / square if square else 0.0  # halves the loss, to first order
-    ahead = {e: v - step * slopes[e] for e, v in b.items()}
-    residual = gradient_residual(task, family, [ahead])
-    return Reduction(task, family, tuple((e,) for e in g.edges), residual, rates, begin)
 
 
 def _check_start(task: Task, start: Any) -> dict[str, Hashable]:

@@ -23,16 +23,12 @@ from neuralrace.reduction.equations import TiedLoss, laws, rate_symbols, refuse,
 from neuralrace.reduction.family import FAMILIES, Family
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
 from neuralrace.reduction.solution import Solution
-from neuralrace.reduction.solve import Request, solve_small, solve_start, solve_tied
-from neuralrace.reduction.start import Start
+from neuralrace.reduction.solve import Request, solve_small, solve_tied
 from neuralrace.reduction.ties import Classes
 from neuralrace.task import Task
 
 if TYPE_CHECKING:
     import sympy
-
-
-DEFAULT = Adaptive(rtol=1e-9, atol=1e-11)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +47,6 @@ class Reduction:
         gradient, at random points of the family.
     rates : Rates
         Learning rate and weight decay of each edge.
-    start : Start, optional
-        The weights around which the task is reduced.
     """
 
     task: Task
@@ -60,7 +54,6 @@ class Reduction:
     classes: Classes
     gradient_residual: dict[str, float]
     rates: Rates
-    start: Start | None = None
 
     @property
     def basis(self) -> str:
@@ -109,16 +102,10 @@ class Reduction:
         return breaking_paths(self.task, self.family, EXACT) or edges
 
     def __repr__(self) -> str:
-        if self.start is not None:
-            graphs = self.family.small.graph, self.task.graph
-            few, many = (sum(g.nodes[n] for n in g.hidden) for g in graphs)
-            return (
-                f"Reduction(around a start, {few} of {many} hidden dimensions, residual {self.residual:.1e}; "
-                f"solved to an error of {self.start.error:g} of the first loss)"
-            )
-        text = f"Reduction({self.basis} basis, {self.n_modes} modes, {self.n_classes} classes"
-        text += f"; equations {'exact' if self.exact else 'NOT exact'} on their family of weights"
-        text += f" (residual {self.residual:.1e})"
+        text = (
+            f"Reduction({self.basis} basis, {self.n_modes} modes, {self.n_classes} classes; equations "
+            f"{'exact' if self.exact else 'NOT exact'} for weights in its family (residual {self.residual:.1e})"
+        )
         if self.left_modes:
             text += f"; {self.left_modes} modes left out, hidden layers are too narrow for them"
         if not self.exact:
@@ -275,7 +262,7 @@ class Reduction:
         *,
         b0: Mapping[str, Any] | None = None,
         weights: Mapping[str, Any] | None = None,
-        method: Adaptive | None = None,
+        method: Adaptive = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
         stop_loss: float | None = None,
         runs: Mapping[str, Any] | None = None,
     ) -> Solution:
@@ -284,16 +271,14 @@ class Reduction:
         Parameters
         ----------
         strength : float or array, shape (runs,), optional
-            Start from this strength in every mode of every edge. A reduction around a start begins there,
-            and takes neither `strength` nor `b0`.
+            Start from this strength in every mode of every edge.
         t1, save, stop_loss, runs
             As in `flow`. Flow time, tau = 1 on the mean loss.
         b0 : dict, optional
             Start from these strengths: edge -> (modes,), or blocks; a leading axis of runs may be given.
         weights : dict, optional
             Start from what of these weights the system follows (see `strengths`).
-        method : Adaptive, optional
-            `Adaptive(rtol=1e-9, atol=1e-11)` by default; around a start, tolerances that go with its error.
+        method : Adaptive
 
         Returns
         -------
@@ -307,19 +292,14 @@ class Reduction:
         >>> sol.loss.shape, sol[1].outcome
         ((2, 200), 'finished at t = 40')
         """
-        if method is not None and not isinstance(method, Adaptive):
+        if not isinstance(method, Adaptive):
             raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
-        if self.start is not None:
-            self._check_start(strength, b0, weights)
-        elif sum(v is not None for v in (strength, b0, weights)) != 1:
+        if sum(v is not None for v in (strength, b0, weights)) != 1:
             raise InputError("give one of strength, b0 and weights")
         if isinstance(save, Iterator):
             save = list(save)  # a generator is read twice
         end, ts = save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
-        if self.start is not None:
-            common = {"runs": coordinates(runs, 1, many=False), "outside": 0.0}
-            return solve_start(self, Request(False, end, ts, save, method, stop, common))
         b, outside = self._start(strength, b0, weights)
         first = next(iter(self.family.shape))
         lead = b[first].shape[: b[first].ndim - len(self.family.shape[first])]
@@ -329,21 +309,12 @@ class Reduction:
             )
         many = bool(lead)
         common = {"runs": coordinates(runs, lead[0] if many else 1, many), "outside": outside}
-        asked = Request(many, end, ts, save, method or DEFAULT, stop, common)
+        asked = Request(many, end, ts, save, method, stop, common)
         tied = all(b[e] is b[m[0]] or np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
         if not tied or self.tied is None:
             return solve_small(self, b, asked)
         start = np.stack([b[members[0]] for members in self.classes], axis=-2)
         return solve_tied(self, start if many else start[None], asked)
-
-    def _check_start(self, strength: Any, b0: Any, weights: Any) -> None:
-        assert self.start is not None
-        if strength is not None or b0 is not None:
-            raise InputError("strength and b0 must not be given: this reduction begins at its own start")
-        if weights is not None:
-            given = self._check_weights(weights)
-            if any(not np.array_equal(given[e], w) for e, w in self.start.weights.items()):
-                raise InputError("weights must be those around which the task was reduced")
 
     def _start(self, strength: Any, b0: Any, weights: Any) -> tuple[dict[str, np.ndarray], Any]:
         """Strengths to start from, and the share of the given weights outside the family."""

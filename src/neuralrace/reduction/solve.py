@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -16,11 +16,9 @@ from neuralrace.dynamics.integrate import Path
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import pick_times, shown, weight_dims
 from neuralrace.dynamics.times import telling_times
-from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.network import precision
-from neuralrace.reduction.certificate import gradient_residual
 from neuralrace.reduction.solution import LiftedWeights, Solution, TiedStrengths
-from neuralrace.reduction.start import solve_around
 from neuralrace.reduction.tied import COMPILER, tied_flow
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ class Request(NamedTuple):
     t1: float
     ts: np.ndarray  # times to save
     save: Any  # what was asked for
-    method: Any  # Adaptive; None around a start, where tolerances go with the error
+    method: Adaptive
     stop: float | None
     common: dict[str, Any]  # fields of the solution
 
@@ -56,29 +54,6 @@ def solve_small(r: Reduction, b: Mapping[str, np.ndarray], asked: Request) -> So
     parts |= {"settings": {**settings, "process": "reduction"}, "dims": weight_dims(r.task.graph)}
     parts["weights"] = LiftedWeights(r.family, found)
     return Solution(**{**parts, **common}, reduction=r, b=found)
-
-
-def solve_start(r: Reduction, asked: Request) -> Solution:
-    """By the flow around a start, in bases that grow until the stated error is small enough."""
-    assert r.start is not None
-    given = {"method": asked.method, "stop_loss": asked.stop, "lr_scale": r.lr_scale}
-    run, family, error = solve_around(r.task, r.start, asked.t1, asked.save, **given)
-    half = int(np.argmin(np.abs(run.loss - (run.loss[0] + run.loss[-1]) / 2)))
-    residual = gradient_residual(r.task, family, [{e: b[half] for e, b in run.weights.items()}])
-    grown = replace(r, family=family, gradient_residual=residual)
-    parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
-    nodes, status = family.small.graph.nodes, run.status
-    parts["settings"] = {
-        **run.settings, "process": "reduction", "lr_scale": r.lr_scale,
-        "dimensions": {n: nodes[n] for n in r.task.graph.hidden},
-    }  # fmt: skip
-    parts["stats"] = {**run.stats, "error": error}
-    if error > r.start.error and status in (Status.FINISHED, Status.REACHED_LOSS):
-        text = f"{run.outcomes[0]}; stated error {error:.2g}, above {r.start.error:g}"
-        parts["statuses"] = (Status.MISSED_ERROR,)
-        parts["outcomes"] = (f"{Status.MISSED_ERROR.value}: {text}",)
-    parts |= {"weights": LiftedWeights(family, run.weights), "dims": weight_dims(r.task.graph)}
-    return Solution(**{**parts, **asked.common}, reduction=grown, b=run.weights)
 
 
 def solve_tied(r: Reduction, start: np.ndarray, asked: Request) -> Solution:

@@ -287,16 +287,16 @@ def _through(nodes: list[float], t: float) -> list[float]:
 
 def follow(
     task: Task, weights: Mapping[str, np.ndarray], frozen: Iterable[str], ts: np.ndarray, t1: float,
-    error: float, stop: float, max_steps: int, keep: Callable[[Saved], Any],
+    error: float, stop: float, max_steps: int, keep: Callable[[Saved], Any], once: float | None = None,
 ) -> tuple[Solution, dict[str, int]]:  # fmt: skip
     """Solve, and again with a smaller tolerance while the stated error is too large; also the sizes of the
     small spaces."""
     # Deeper networks learn later and faster: the more an error grows.
-    tolerance = _FIRST * error**_STATED / max(task.graph.levels.values()) ** 3
+    tolerance = once or _FIRST * error**_STATED / max(task.graph.levels.values()) ** 3
     while True:
         net = Wide(task, weights, frozen, np.float32 if tolerance > _SINGLE else np.float64)
         found = solve(net, ts, t1, tolerance, keep, stop, max_steps)
         found = found._replace(error=max(found.error, _AT_LEAST * error))
-        if found.error <= error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
+        if once or found.error <= error or tolerance < 1e-13 or found.outcome in ("failed", "step limit"):
             return found, net.spaces
         tolerance *= 0.8 * error / found.error
