@@ -24,6 +24,7 @@ CASES = {
     "relu-training": "relu_training",
     "zoo": "zoo",
     "wide-deep": "wide_deep",
+    "starts": "starts",
     "reduction": "reduction",
     "import": "importing",
 }

@@ -6,7 +6,7 @@ curves at 200 saved times, relative to the initial loss. Run as
 
     python -m benchmarks.starts table [--seeds 20] [--jobs 16] [--only TEXT] [--out FILE]
     python -m benchmarks.starts errors [--seeds 100] [--jobs 16]
-    python -m benchmarks.starts cost
+    python -m benchmarks starts
 """
 
 import argparse
@@ -15,12 +15,11 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
 import neuralrace as nr
-from benchmarks.measure import fresh
+from benchmarks.measure import Row, fresh
 
 Weights = dict[str, np.ndarray]
 Draw = Callable[[int], tuple[nr.Task, Weights]]
@@ -140,7 +139,9 @@ def mapped(jobs: int, work: list[tuple[str, int]]) -> Iterator[dict[str, float]]
 
 def table(seeds: int, jobs: int, only: str, out: str | None) -> None:
     """Print a row for each case."""
-    print("| network | half time off by, median | worst | true error, median | stated / true, median | regime |")
+    print(
+        "| network | half time off by, median | worst | true error, median | stated / true, median | regime |"
+    )
     print("|---|---|---|---|---|---|")
     names, found = [n for n, _ in cases() if only in n], {}
     results = mapped(jobs, [(n, seed) for n in names for seed in range(seeds)])
@@ -171,42 +172,41 @@ def errors(seeds: int, jobs: int) -> None:
     )
 
 
-def seconds_of(depth: int, width: int, scale: float) -> dict[str, float]:
-    """First and best later seconds of the reduction and of the full flow, in a process of their own."""
+def seconds_of(depth: int, width: int, scale: float, reduced: bool) -> dict[str, float]:
+    """First and best later seconds of the reduction or of the full flow, to twice the time to learn."""
     task, w = chain(depth, width, scale)(0)
-    t1, found = 2 * horizon(task, w), {}
-    for name, solve in {
-        "full": lambda: nr.flow(task, w, t1, 200, method=nr.Adaptive(), save_weights=False),
-        "reduced": lambda: nr.reduce(task, weights=w).solve(t1=t1, save=200),
-    }.items():
-        times = []
-        for _ in range(1 if name == "full" and width > 1000 else 4):
-            begin = perf_counter()
-            solve()
-            times.append(perf_counter() - begin)
-        found[name], found[f"{name}, first call"] = min(times), times[0]
-    return found
+    t1 = 2 * fresh(horizon_of, depth, width, scale)
+    times = []
+    for _ in range(4):
+        begin = perf_counter()
+        if reduced:
+            nr.reduce(task, weights=w).solve(t1=t1, save=200)
+        else:
+            nr.flow(task, w, t1, 200, method=nr.Adaptive(), save_weights=False)
+        times.append(perf_counter() - begin)
+    return {"cold": times[0], "warm": min(times)}
 
 
-def cost() -> None:
-    """Seconds against depth and width, one thread."""
-    print("| depth | width | scale | full flow, s | reduction, s | first call, s | times faster |")
-    print("|---|---|---|---|---|---|---|")
-    for depth, width, scale in (
-        *((d, 500, s) for d in (3, 5, 7) for s in (0.5, 0.8, 1.2)),
-        *((4, n, 0.8) for n in (20, 50, 100, 200, 1000, 2000)),
-    ):
-        t = fresh(seconds_of, depth, width, scale)
-        print(
-            f"| {depth} | {width} | {scale} | {t['full']:.3f} | {t['reduced']:.3f} "
-            f"| {t['reduced, first call']:.2f} | {t['full'] / t['reduced']:.1f} |",
-            flush=True,
-        )
+def horizon_of(depth: int, width: int, scale: float) -> float:
+    return horizon(*chain(depth, width, scale)(0))
+
+
+def run(quick: bool) -> list[Row]:
+    """Seconds against depth and width."""
+    rows = []
+    sizes = [(3, 300, 0.8)] if quick else [(d, 500, s) for d in (3, 5, 7) for s in (0.5, 1.2)]
+    sizes += [] if quick else [(4, n, 0.8) for n in (20, 50, 100, 200, 1000, 2000)]
+    for size in sizes:
+        ours, base = (fresh(seconds_of, *size, reduced) for reduced in (True, False))
+        what = "chain of {} layers of {}, scale {}".format(*size)
+        target = ("warm >= 50",) if size[1] == 500 else ("warm >= 1",)
+        rows.append(Row("starts", what, "full flow", "baseline / ours", ours, base, {}, target))
+    return rows
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("table", "errors", "cost"))
+    parser.add_argument("what", choices=("table", "errors"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="", help="cases whose name contains this")
@@ -214,7 +214,5 @@ if __name__ == "__main__":
     asked = parser.parse_args()
     if asked.what == "table":
         table(asked.seeds, asked.jobs, asked.only, asked.out)
-    elif asked.what == "errors":
-        errors(asked.seeds, asked.jobs)
     else:
-        cost()
+        errors(asked.seeds, asked.jobs)

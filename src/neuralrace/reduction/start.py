@@ -3,14 +3,15 @@
 A weight matrix learns only along the signals that pass it: forwards from the inputs, backwards from the
 errors. They span few directions of a hidden layer, whatever its width, so the change of the weights is
 followed in small bases of these signals (see `galerkin`). Bases are enriched until what leaves them is below a
-tolerance. The system is solved with two tolerances; the difference of the two loss curves states the error of
-the better one. A network that is about as small as its bases is solved as it is.
+tolerance. The system is solved twice, the second time with a tenth of the tolerance; the difference of the two
+loss curves, which is the error of the worse one, is stated as that of the better one. A network that is about
+as small as such bases would be is solved as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -25,10 +26,14 @@ from neuralrace.errors import InputError, number
 from neuralrace.reduction.strengths import mode_strengths
 from neuralrace.task import Task
 
-_FIRST = {LowRank: 0.3, Adaptive: 0.1}  # tolerance of the first solution, in errors allowed
-_FINER = {LowRank: 0.1, Adaptive: 0.01}  # of the next one, in tolerances of the one before
-_STATED = 0.5  # stated error, in differences from the solution before; that one is 5 to 80 times worse
+# In small bases:
+_FIRST = 0.1  # tolerance of the first solution, in errors allowed,
+_LARGEST = 1e-4  # and at most: with larger ones differences do not tell errors
+_FINER = 0.1  # of the next solution, in tolerances of the one before
 _MOST = 4  # solutions after the first
+# As they are:
+_TOLERANCE = 0.01  # of the solver, in errors allowed
+_STATED = 4.0  # error that is stated, in tolerances; .006 to 2.6, median .2, in the trials of docs/starts.md
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,29 +107,34 @@ class StartReduction:
             if any(not np.array_equal(given[e], w) for e, w in self.weights.items()):
                 raise InputError("weights must be those around which the task was reduced")
         save = list(save) if isinstance(save, Iterator) else save  # a generator is read more than once
-        kind = LowRank if self.is_wide else Adaptive
-        tolerance, given = _FIRST[kind] * self.error, {"stop_loss": stop_loss, "runs": runs}
-        before = self._solved(kind, tolerance, t1, save, max_steps, given)
-        if save is None:  # curves are compared at the same times
-            save = before.t if before.t[-1] >= before.settings["t1"] else [*before.t, before.settings["t1"]]
+        given = {"t1": t1, "save": save, "stop_loss": stop_loss, "runs": runs}
+        return self._finished(*(self._in_bases if self.is_wide else self._as_it_is)(max_steps, given))
+
+    def _in_bases(self, max_steps: int, given: dict[str, Any]) -> tuple[Trajectory, Any]:
+        """Solutions in small bases with smaller and smaller tolerances, until two agree."""
+        tolerance = min(_FIRST * self.error, _LARGEST)
+        before = self._solved(LowRank(self.error, max_steps, tolerance), given)
+        if given["save"] is None:  # curves are compared at the same times
+            end = before.settings["t1"]
+            given |= {"save": before.t if before.t[-1] >= end else [*before.t, end]}
         for _ in range(_MOST):
-            tolerance *= _FINER[kind]
-            run = self._solved(kind, tolerance, t1, save, max_steps, given)
-            error = _STATED * _difference(before, run) + 10 * np.finfo(float).eps
-            if np.all(error <= self.error) or run.status in (Status.DIVERGED, Status.STEP_LIMIT):
+            tolerance *= _FINER
+            run = self._solved(LowRank(self.error, max_steps, tolerance), given)
+            error = _difference(before, run)
+            if np.all(error <= self.error) or {Status.DIVERGED, Status.STEP_LIMIT} & set(run.statuses):
                 break
             before = run
-        return self._finished(run, error)
+        return run, error
 
-    def _solved(
-        self, kind: type, tolerance: float, t1: Any, save: Any, max_steps: int, given: dict[str, Any]
-    ) -> Trajectory:
-        if kind is LowRank:
-            method = LowRank(self.error, max_steps, tolerance)
-        else:
-            method = Adaptive(tolerance, 1e-2 * tolerance, max_steps)
+    def _as_it_is(self, max_steps: int, given: dict[str, Any]) -> tuple[Trajectory, Any]:
+        """One solution of the whole network, whose error goes with the tolerance of the solver."""
+        tolerance = _TOLERANCE * self.error
+        run = self._solved(Adaptive(tolerance, 1e-2 * tolerance, max_steps), given)
+        return run, np.full(run.loss.shape[:-1], _STATED * tolerance)
+
+    def _solved(self, method: Adaptive | LowRank, given: dict[str, Any]) -> Trajectory:
         scale = {e: s for e, s in self.rates.scale.items() if s != 1}
-        return flow(self.task, self.weights, t1, save, method=method, lr_scale=scale, **given)
+        return flow(self.task, self.weights, method=method, lr_scale=scale, **given)
 
     def _finished(self, run: Trajectory, error: np.ndarray) -> StartSolution:
         statuses, outcomes = list(run.statuses), list(run.outcomes)
