@@ -103,8 +103,9 @@ class Reduction:
 
     def __repr__(self) -> str:
         text = (
-            f"Reduction({self.basis} basis, {self.n_modes} modes, {self.n_classes} classes; equations "
-            f"{'exact' if self.exact else 'NOT exact'} for weights in its family (residual {self.residual:.1e})"
+            f"Reduction({self.basis} basis, {self.n_modes} modes, {self.n_classes} classes; "
+            f"equations {'exact' if self.exact else 'NOT exact'} for weights in its family "
+            f"(residual {self.residual:.1e})"
         )
         if self.left_modes:
             text += f"; {self.left_modes} modes left out, hidden layers are too narrow for them"
