@@ -45,9 +45,9 @@ class Explanation:
 
     @cached_property
     def equations(self) -> list[str]:
-        """One line per class; none where the modes do not decouple."""
+        """One line per class, and per mode where modes are coupled; none where there are too many terms."""
         try:
-            return [show.line(k, eq.rhs) for k, eq in enumerate(self.reduction.equations())]
+            return [show.line(eq) for eq in self.reduction.equations()]
         except InputError:
             return []
 

@@ -45,13 +45,15 @@ def lines(x: Explanation) -> list[str]:
         lines.append(f"equations: none. {x.why_no_equations}")
     else:
         kind = "equations" if r.exact else "approximate equations"
-        lines += [f"{kind}, in every mode:", *(f"  {_cut(e)}" for e in x.equations)]
-        shown = min(r.n_modes, MODES_SHOWN)
+        form = "of matrices" if r.basis == "block" else "in every mode" if r.tied else "of coupled modes"
+        lines += [f"{kind}, {form}:", *(f"  {_cut(e)}" for e in x.equations)]
+        modes = 0 if r.basis == "block" else r.n_modes
+        shown = min(modes, MODES_SHOWN)
         for mode in range(shown):
             lines.append(f"in mode {mode + 1}:")
-            lines += [f"  {_cut(line(k, _short(eq.rhs)))}" for k, eq in enumerate(r.equations(mode))]
-        if shown < r.n_modes:
-            lines.append(f"({_count(r.n_modes - shown, 'more mode')} in equations.tex)")
+            lines += [f"  {_cut(line(eq))}" for eq in r.equations(mode)]
+        if shown < modes:
+            lines.append(f"({_count(modes - shown, 'more mode')} in equations.tex)")
     if x.conserved:
         lines += ["conserved in every mode:", *(f"  {_cut(e)}" for e in x.conserved)]
     lines.append(f"start: {_start(given)}")
@@ -123,14 +125,15 @@ def _cut(text: str, most: int = 400) -> str:
     return text if len(text) <= most else f"{text[:most]} ... (in full in equations.tex)"
 
 
-def line(k: int, rhs: Any) -> str:
-    return f"tau dB{k + 1}/dt = {plain(rhs)}"
+def line(equation: Any) -> str:
+    strength = next(f.args[0] for f in equation.lhs.args if f.is_Derivative)
+    return f"tau d{strength}/dt = {plain(_short(equation.rhs))}"
 
 
 def plain(expression: Any, order: str = "rev-lex") -> str:
     import sympy as sp
 
-    return sp.sstr(expression, order=order).replace("**", "^")
+    return sp.sstr(expression, order="none" if expression.is_Matrix else order).replace("**", "^")
 
 
 def _short(expression: Any) -> Any:
@@ -150,7 +153,7 @@ def latex(x: Explanation) -> str:
     if x.why_no_equations:
         return "\n".join([*lines, f"% {x.why_no_equations}"]) + "\n"
     lines += [r"\begin{equation}", r.latex(), r"\end{equation}"]
-    for mode in range(r.n_modes):
+    for mode in range(0 if r.basis == "block" else r.n_modes):
         lines += [f"% mode {mode + 1}", r"\begin{equation}", r.latex(mode), r"\end{equation}"]
     return "\n".join(lines) + "\n"
 

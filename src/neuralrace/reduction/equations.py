@@ -17,16 +17,17 @@ from neuralrace.graph import Graph
 from neuralrace.reduction.matrix_equations import blocks, vectors
 from neuralrace.reduction.path_classes import (
     MOST_CLASSES,
+    SAME,
     Expansion,
     Key,
     PathStatistics,
     TiedLoss,
     TooManyPathClasses,
     class_rates,
+    living,
     terms_of_all_paths,
 )
 from neuralrace.reduction.symbols import (
-    SAME,
     EdgeClasses,
     Statistics,
     Written,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 MOST_TERMS = 5000  # products of strengths that are written out
 MOST_EQUATIONS = 12  # of coupled modes that are written one by one
-INSTEAD = "solve() works all the same, and nr.gradient(r.family.small, ...) is what would be written"
+INSTEAD = "solve() works all the same, and nr.gradient(r.family.small, b) is the slope at strengths b"
 
 
 def write(r: Reduction, mode: int | None = None) -> Written:
@@ -93,20 +94,16 @@ def _decoupled(tied: TiedLoss, each: EdgeClasses) -> Written:
     """One equation per class, the same in all modes; S and D have a number for each mode."""
     import sympy as sp
 
-    weight = np.abs(tied.s).max(axis=-1, initial=0.0) + np.abs(tied.d).max(axis=(1, 2), initial=0.0)
-    live = np.flatnonzero(weight).tolist()
-    number = {i: k for k, i in enumerate(live)}
+    paths = range(len(tied.powers))
+    live = living(list(tied.s), {(j, k): tied.d[j, k] for j in paths for k in paths})
+    number = range(len(live))
     found = Statistics()
-    s = found.name("S", "S", {((k,),): tied.s[i] for i, k in number.items()})
-    d = found.name(
-        "D", "D", {((j, k),): tied.d[i, live[k]] for i, j in number.items() for k in range(j, len(live))}
-    )
+    s = found.name("S", "S", {((k,),): tied.s[live[k]] for k in number})
+    d = found.name("D", "D", {((j, k),): tied.d[live[j], live[k]] for j in number for k in number if j <= k})
     b = [sp.Symbol(f"B{k + 1}") for k in range(len(tied.sizes))]
     items = [
-        _Item(
-            _monomial(b, tied.powers[i]), s[((k,),)], [d[((min(j, k), max(j, k)),)] for j in range(len(live))]
-        )
-        for i, k in number.items()
+        _Item(_monomial(b, tied.powers[i]), s[((k,),)], [d[((min(j, k), max(j, k)),)] for j in number])
+        for k, i in enumerate(live)
     ]
     right = _right_hand_sides(items, b)
     equations = [_equation(x, right[x], *each.of(k)) for k, x in enumerate(b)]
@@ -142,7 +139,7 @@ def _coupled(statistics: PathStatistics, modes: int, mode: int | None, each: Edg
     return Written(equations, [k for k, _ in strengths], values, found.names)
 
 
-def _couplings(statistics: PathStatistics, modes: int, wanted: Iterable[int]) -> dict[Any, Any]:
+def _couplings(statistics: PathStatistics, modes: int, wanted: Sequence[int]) -> dict[Any, Any]:
     """D of classes of paths and modes, each pair once, with one of the modes wanted."""
     found = {}
     for (j, k), values in sorted(statistics.d.items()):

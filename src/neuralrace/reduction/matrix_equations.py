@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from neuralrace.reduction.path_classes import Key, PathStatistics
 from neuralrace.reduction.symbols import EdgeClasses, Statistics, Written
 
@@ -24,7 +22,8 @@ def blocks(statistics: PathStatistics, shapes: Sequence[tuple[int, ...]], each: 
     """One equation per class, of matrices; Syx and Sxx are numbered by the classes of paths."""
     import sympy as sp
 
-    words, s, d, found = _named(statistics, ("Syx", r"\Sigma^{yx}"), ("Sxx", r"\Sigma^{xx}"))
+    words = statistics.keys
+    s, d, found = _named(statistics, ("Syx", r"\Sigma^{yx}"), ("Sxx", r"\Sigma^{xx}"))
     b = [sp.MatrixSymbol(f"B{k + 1}", *shape) for k, shape in enumerate(shapes)]
     products = [[b[c] for c in reversed(word)] for word in words]
     errors = []
@@ -52,13 +51,14 @@ def vectors(statistics: PathStatistics, modes: int, each: EdgeClasses) -> Writte
     import sympy as sp
 
     columns = statistics._replace(
-        s=[v[:, None] for v in statistics.s], d={(k, j): v.T for (j, k), v in statistics.d.items()}
+        s=[v[:, None] for v in statistics.s],
+        d=dict(sorted(((k, j), v.T) for (j, k), v in statistics.d.items())),
     )
-    keys, s, d, found = _named(columns, ("S", "S"), ("D", "D"))
+    s, d, found = _named(columns, ("S", "S"), ("D", "D"))
     b = [sp.MatrixSymbol(f"B{k + 1}", modes, 1) for k in range(len(each.sizes))]
-    factors = [[x for x, p in zip(b, powers, strict=True) for _ in range(p)] for powers in keys]
+    factors = [[x for x, p in zip(b, powers, strict=True) for _ in range(p)] for powers in statistics.keys]
     slopes: list[dict[Any, list[Any]]] = [{} for _ in b]  # error, power -> what else is on the paths
-    for p, powers in enumerate(keys):
+    for p, powers in enumerate(statistics.keys):
         same: dict[Any, list[Any]] = {}
         for j, product in enumerate(factors):
             if d[p, j] != 0:
@@ -82,22 +82,13 @@ def vectors(statistics: PathStatistics, modes: int, each: EdgeClasses) -> Writte
 
 def _named(
     statistics: PathStatistics, letter: tuple[str, str], other: tuple[str, str]
-) -> tuple[list[Key], list[Any], dict[tuple[int, int], Any], Statistics]:
-    """Classes of paths that carry anything, with symbols for their statistics."""
-    large = {k for k, v in enumerate(statistics.s) if np.any(v)}
-    large |= {k for pair, v in statistics.d.items() if np.any(v) for k in pair}
-    number = {k: n for n, k in enumerate(sorted(large))}
-    found = Statistics()
-    s = found.name(*letter, {((n,),): statistics.s[k] for k, n in number.items()})
-    pairs = {(number[j], number[k]): v for (j, k), v in sorted(statistics.d.items()) if {j, k} <= large}
-    d = found.name(*other, {(pair,): v for pair, v in pairs.items()})
-    every = [(j, k) for j in range(len(number)) for k in range(len(number))]
-    return (
-        [statistics.keys[k] for k in number],
-        [s[((n,),)] for n in range(len(number))],
-        {pair: d.get((pair,), 0) for pair in every},
-        found,
-    )
+) -> tuple[list[Any], dict[tuple[int, int], Any], Statistics]:
+    """Symbols of S by class of paths and of D by two of them, 0 where they vanish."""
+    found, paths = Statistics(), range(len(statistics.keys))
+    s = found.name(*letter, {((k,),): v for k, v in enumerate(statistics.s)})
+    d = found.name(*other, {(pair,): v for pair, v in statistics.d.items()})
+    pairs = {(j, k): d.get(((j, k),), 0) for j in paths for k in paths}
+    return [s[((k,),)] for k in paths], pairs, found
 
 
 def _chained(around: Iterable[tuple[Any, Key, Key]], b: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,7 @@ product along a path. Blocks do not: there it is told by the classes in their or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from neuralrace.reduction.ties import Classes
 from neuralrace.task import Context
 
 MOST_CLASSES = 400  # of paths
+SAME = 1e-9  # of the largest: statistics that differ less are the same
 Key = tuple[int, ...]  # exponents of the classes of edges, or these classes from input to output
 Polynomial = dict[Key, np.ndarray]  # rows (rows, modes or size of the input) that paths of a class carry
 
@@ -90,7 +91,7 @@ class Expansion:
         )
         if len(found) > MOST_CLASSES:
             raise TooManyPathClasses
-        self.index = {key: k for k, key in enumerate(sorted(found, key=self._first_class))}
+        self.index = {key: k for k, key in enumerate(sorted(found, key=self._place))}
 
     def classes_on(self, key: Key) -> Key:
         """The classes of edges on paths of a class, each as often as it occurs."""
@@ -107,7 +108,7 @@ class Expansion:
         return met
 
     def statistics(self) -> PathStatistics:
-        """S and D of all classes, with all couplings of modes."""
+        """S and D of the classes that carry anything, with all couplings of modes."""
         s: dict[int, Any] = dict.fromkeys(range(len(self.index)), 0.0)
         d: dict[tuple[int, int], Any] = {}
         for ends, y, gate, count in self.summands():
@@ -120,11 +121,14 @@ class Expansion:
                         both = both * _overlaps(self.family, m, n, gate)
                     j = self.index[other]
                     d[j, k] = d.get((j, k), 0.0) + count * both
-        return PathStatistics(tuple(self.index), [s[k] for k in range(len(s))], d)
+        keys, live = list(self.index), living(list(s.values()), d)
+        number = {k: n for n, k in enumerate(live)}
+        met = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
+        return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], met)
 
-    def _first_class(self, key: Key) -> int:
-        """Equations are written class by class: this is the first in which the paths appear."""
-        return min(self.classes_on(key), default=0)
+    def _place(self, key: Key) -> Any:
+        """Equations are written class by class: paths are numbered as they appear in them."""
+        return sorted(self.classes_on(key)), key
 
     def summands(self) -> list[tuple[list[tuple[str, Key, np.ndarray]], np.ndarray, float, int]]:
         """What reaches each output: its nodes, classes of paths and rows; the target, the gate, how often."""
@@ -209,6 +213,15 @@ class Expansion:
                     ends = [("", here[o])] if o in here else []
                 terms[tuple(ends), y, float(c.gate(o)) if family.overlap else 1.0] += 1
         return terms, constant
+
+
+def living(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
+    """Classes of paths whose statistics do not all vanish, up to rounding."""
+    sizes = [[np.abs(v).max(initial=0.0) for v in values] for values in (s, d.values())]
+    large_s, large_d = (SAME * max(size, default=0.0) for size in sizes)
+    found = {k for k, size in enumerate(sizes[0]) if size > large_s}
+    found |= {k for pair, size in zip(d, sizes[1], strict=True) if size > large_d for k in pair}
+    return sorted(found)
 
 
 def _aimed(family: Family, node: str, y: np.ndarray, gate: float, rows: np.ndarray) -> np.ndarray:

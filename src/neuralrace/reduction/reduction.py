@@ -164,7 +164,7 @@ class Reduction:
         B1*(-B1**2*D + S)/4
         >>> task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 9, 7]))
         >>> nr.reduce(task, "block").equations()[0].rhs
-        B2.T*(Syx - B2*B1*Sxx)
+        B2.T*(-B2*B1*Sxx + Syx)
         """
         return list(self._written.equations if mode is None else write(self, mode).equations)
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SAME = 1e-9  # of the largest: what differs less is one value
+from neuralrace.reduction.path_classes import SAME
+
 Index = tuple[tuple[int, ...], ...]  # classes of paths, then modes; counted from 0
 
 
