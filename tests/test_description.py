@@ -317,7 +317,7 @@ def test_xor_example(capsys, tmp_path):
     assert half is not None
     assert float(half[1]) == pytest.approx(float(half[2]), rel=1e-6)
     tex = (tmp_path / "reduce" / "xor" / "equations.tex").read_text()
-    assert nr.reduce(nr.tasks.xor()).latex() in tex
+    assert nr.reduce(read_description(EXAMPLES / "xor.yaml").task).latex() in tex
     table = columns(tmp_path / "reduce" / "xor" / "curves.csv")
     exact = nr.exact.xor_loss(table["t"], a0=1e-4)
     np.testing.assert_allclose(table["loss theory"], exact, atol=1e-6)
@@ -346,7 +346,7 @@ def test_contexts_example(capsys, tmp_path):
     assert max(found["loss"]["flow"]) < 1e-3 * min(found["loss"]["start"])
 
 
-def test_coupled_modes_say_why_there_are_no_equations(folder, capsys):
+def test_equations_of_blocks_and_of_coupled_modes(folder, capsys):
     rng = np.random.default_rng(0)
     np.savez(
         folder / "data.npz", X=rng.normal(size=(4, 2)), Y=rng.normal(size=4), first=[1, 0, 1, 1], w=np.ones(4)
@@ -354,8 +354,14 @@ def test_coupled_modes_say_why_there_are_no_equations(folder, capsys):
     status, text, _ = command(capsys, network(folder, changed(("b: 4", "b: 9"))), "--out", folder / "out")
     assert status == 0
     assert "basis: block" in text
-    assert "equations: none. equations are scalar only where modes are decoupled" in text
-    assert "scalar only" in (folder / "out" / "reduce" / "network" / "equations.tex").read_text()
+    assert re.search(r"\nequations, of matrices:\n  tau dB1/dt = B\d\.T\*\(Syx", text)
+    tex = (folder / "out" / "reduce" / "network" / "equations.tex").read_text()
+    assert r"\Sigma^{yx}" in tex
+    assert "% mode" not in tex
+    pathwise = network(folder, changed(("b: 4", "b: 9"), ("basis: auto", "basis: pathwise")))
+    status, text, _ = command(capsys, pathwise, "--out", folder / "out")
+    assert status == 0
+    assert "approximate equations, in every mode:" in text
     shared = network(folder, changed(("b: 4", "b: 9"), ("basis: auto", "basis: shared")))
     status, text, _ = command(capsys, shared, "--out", folder / "out")
     assert status == 0

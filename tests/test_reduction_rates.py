@@ -106,7 +106,6 @@ def test_equations_show_lambda_and_eta():
     assert sp.simplify(second.rhs - (b1**2 * error - lam * b2)) == 0
     assert r.parameters() == {lam: 0.1}
     assert r"\lambda" in r.latex()
-    assert r._repr_latex_() == f"$\\displaystyle {r.latex()}$"
     r = nr.reduce(task, lr_scale={"h1->h2": 0.5})
     assert sp.simplify(r.equations()[1].rhs - eta * b1**2 * error) == 0
     several = nr.reduce(task, **RATES)
@@ -116,12 +115,6 @@ def test_equations_show_lambda_and_eta():
     plain = nr.reduce(task)
     assert not plain.parameters()
     assert plain.equations() == nr.reduce(task, weight_decay=0.0, lr_scale={"h1->h2": 1.0}).equations()
-
-
-def test_no_equations_no_latex():
-    rng = np.random.default_rng(0)
-    task = nr.Task(nr.Graph.chain([2, 3, 2]), rng.normal(size=(4, 2)), rng.normal(size=(4, 2)))
-    assert nr.reduce(task, "block")._repr_latex_() is None
 
 
 # -- what is conserved -----------------------------------------------------------------------

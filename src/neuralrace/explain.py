@@ -17,7 +17,7 @@ from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError
 from neuralrace.files import writable, write_text
 from neuralrace.measure import learning_time
-from neuralrace.reduction import Reduction, Solution, reduce
+from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.family import Strengths
 
 LONGEST = (
@@ -33,6 +33,7 @@ class Explanation:
     `theory` and `flow` have a leading axis of seeds where the start is random. `converged` says whether a
     time that was not given could be chosen so that what can be learned has been learned; `distance` is how
     far the start lies from the family of weights that the reduction speaks of, relative to its size.
+    `prediction` is the reduction around a random start, which leaves nothing of it out.
     """
 
     description: Description
@@ -41,13 +42,14 @@ class Explanation:
     flow: Trajectory
     converged: bool
     distance: float
+    prediction: StartSolution | None = None
     files: tuple[Path, ...] = ()
 
     @cached_property
     def equations(self) -> list[str]:
-        """One line per class; none where the modes do not decouple."""
+        """One line per class, and per mode where modes are coupled; none where there are too many terms."""
         try:
-            return [show.line(k, eq.rhs) for k, eq in enumerate(self.reduction.equations())]
+            return [show.line(eq) for eq in self.reduction.equations()]
         except InputError:
             return []
 
@@ -81,19 +83,20 @@ class Explanation:
         return float(np.abs(self.theory.loss[..., :n] - self.flow.loss[..., :n]).max())
 
     @cached_property
-    def half_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """When theory and flow are half way from the first loss to the last of the flow, for each seed."""
-        found = []
-        for theory, true in zip(_each(self.theory), _each(self.flow), strict=True):
-            level = (true.loss[0] + true.loss[-1]) / 2
-            found.append([learning_time(run, level) for run in (theory, true)])
-        return tuple(np.array(found).T)
+    def half_times(self) -> dict[str, np.ndarray]:
+        """When each is half way from the first loss to the last of the flow, for each seed."""
+        levels = [(true.loss[0] + true.loss[-1]) / 2 for true in _each(self.flow)]
+        runs = {"theory": self.theory, "prediction": self.prediction, "flow": self.flow}
+        return {
+            name: np.array([learning_time(one, x) for one, x in zip(_each(run), levels, strict=True)])
+            for name, run in runs.items()
+            if run is not None
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """All that is told, as JSON can hold it."""
         r = self.reduction
-        many = self.theory.many
-        theory, true = ([x if np.isfinite(x) else None for x in v.tolist()] for v in self.half_times)
+        half = {n: [x if np.isfinite(x) else None for x in v.tolist()] for n, v in self.half_times.items()}
         return {
             "file": str(self.description.path),
             "graph": show.graph_line(r.task.graph),
@@ -118,7 +121,8 @@ class Explanation:
                 "flow": self.flow.loss[..., -1].tolist(),
             },
             "largest_difference": self.difference,
-            "half_time": {"theory": theory if many else theory[0], "flow": true if many else true[0]},
+            "half_time": half if self.theory.many else {n: v[0] for n, v in half.items()},
+            "prediction_error": None if self.prediction is None else self.prediction.stats["error"].tolist(),
             "files": [str(f) for f in self.files],
         }
 
@@ -146,7 +150,7 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
 
     given = read_description(path)
     with tqdm(
-        total=4, disable=not progress, leave=False, bar_format="{desc} ({n}/{total}, {elapsed})"
+        total=5, disable=not progress, leave=False, bar_format="{desc} ({n}/{total}, {elapsed})"
     ) as bar:
         bar.set_description("looking for the reduction")
         try:
@@ -186,7 +190,11 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     say("running the flow of the network")
     record = _coordinates(r) if given.strength is not None and r.basis != "block" else None
     true = flow(r.task, weights, t1, theory.t, save_weights=False, record=record)
-    return Explanation(given, r, theory, true, converged, r.distance(weights))
+    prediction = None
+    if given.strength is None:
+        say("predicting from the start itself")
+        prediction = reduce(r.task, weights=weights).solve(t1=t1, save=theory.t)
+    return Explanation(given, r, theory, true, converged, r.distance(weights), prediction)
 
 
 def _coordinates(r: Reduction) -> Record:

@@ -45,13 +45,15 @@ def lines(x: Explanation) -> list[str]:
         lines.append(f"equations: none. {x.why_no_equations}")
     else:
         kind = "equations" if r.exact else "approximate equations"
-        lines += [f"{kind}, in every mode:", *(f"  {_cut(e)}" for e in x.equations)]
-        shown = min(r.n_modes, MODES_SHOWN)
+        form = "of matrices" if r.basis == "block" else "in every mode" if r.tied else "of coupled modes"
+        lines += [f"{kind}, {form}:", *(f"  {_cut(e)}" for e in x.equations)]
+        modes = 0 if r.basis == "block" else r.n_modes
+        shown = min(modes, MODES_SHOWN)
         for mode in range(shown):
             lines.append(f"in mode {mode + 1}:")
-            lines += [f"  {_cut(line(k, _short(eq.rhs)))}" for k, eq in enumerate(r.equations(mode))]
-        if shown < r.n_modes:
-            lines.append(f"({_count(r.n_modes - shown, 'more mode')} in equations.tex)")
+            lines += [f"  {_cut(line(eq))}" for eq in r.equations(mode)]
+        if shown < modes:
+            lines.append(f"({_count(modes - shown, 'more mode')} in equations.tex)")
     if x.conserved:
         lines += ["conserved in every mode:", *(f"  {_cut(e)}" for e in x.conserved)]
     lines.append(f"start: {_start(given)}")
@@ -65,12 +67,7 @@ def lines(x: Explanation) -> list[str]:
     lines.append(
         f"loss: {_mean(first)} at the start; at the end {_mean(theory)} in theory, {_mean(last)} in the flow"
     )
-    half, true = x.half_times
-    if np.isfinite(true).all():
-        missed = "" if np.isfinite(half).all() else " (never, for some)"
-        lines.append(
-            f"half learned: at t = {_mean(half)} in theory{missed}, at t = {_mean(true)} in the flow"
-        )
+    lines += _half_times(x)
     part = x.difference / max(float(np.max(first)), 1e-300)
     lines.append(
         f"largest difference of the losses: {x.difference:.2g} ({part:.2g} of the loss at the start)"
@@ -81,6 +78,22 @@ def lines(x: Explanation) -> list[str]:
         if set(run.statuses) != {Status.FINISHED}
     ]
     return [*lines, *(f"written: {f}" for f in x.files)]
+
+
+def _half_times(x: Explanation) -> list[str]:
+    half = x.half_times
+    if not np.isfinite(half["flow"]).all():
+        return []
+    missed = "" if np.isfinite(half["theory"]).all() else " (never, for some)"
+    theory, true = (_mean(half[name]) for name in ("theory", "flow"))
+    lines = [f"half learned: at t = {theory} in theory{missed}, at t = {true} in the flow"]
+    if x.prediction is not None:
+        error = float(np.max(x.prediction.stats["error"]))
+        lines.append(
+            f"  at t = {_mean(half['prediction'])} predicted from the start itself, nothing of it left out; "
+            f"stated error of its loss curve: {error:.1g} of the loss at the start"
+        )
+    return lines
 
 
 def graph_line(g: Graph) -> str:
@@ -123,14 +136,15 @@ def _cut(text: str, most: int = 400) -> str:
     return text if len(text) <= most else f"{text[:most]} ... (in full in equations.tex)"
 
 
-def line(k: int, rhs: Any) -> str:
-    return f"tau dB{k + 1}/dt = {plain(rhs)}"
+def line(equation: Any) -> str:
+    strength = next(f.args[0] for f in equation.lhs.args if f.is_Derivative)
+    return f"tau d{strength}/dt = {plain(_short(equation.rhs))}"
 
 
 def plain(expression: Any, order: str = "rev-lex") -> str:
     import sympy as sp
 
-    return sp.sstr(expression, order=order).replace("**", "^")
+    return sp.sstr(expression, order="none" if expression.is_Matrix else order).replace("**", "^")
 
 
 def _short(expression: Any) -> Any:
@@ -150,7 +164,7 @@ def latex(x: Explanation) -> str:
     if x.why_no_equations:
         return "\n".join([*lines, f"% {x.why_no_equations}"]) + "\n"
     lines += [r"\begin{equation}", r.latex(), r"\end{equation}"]
-    for mode in range(r.n_modes):
+    for mode in range(0 if r.basis == "block" else r.n_modes):
         lines += [f"% mode {mode + 1}", r"\begin{equation}", r.latex(mode), r"\end{equation}"]
     return "\n".join(lines) + "\n"
 
@@ -159,8 +173,11 @@ def table(x: Explanation) -> str:
     """Columns t, losses of theory and flow, and strengths of each class and mode; of each seed."""
     n, many = x.reached, x.theory.many
     columns: dict[str, np.ndarray] = {"t": x.theory.t}
-    for name, losses in (("theory", x.theory.loss), ("flow", x.flow.loss)):
-        for k, values in enumerate(np.atleast_2d(losses)):
+    losses = {"theory": x.theory.loss, "flow": x.flow.loss}
+    if x.prediction is not None:
+        losses["prediction"] = x.prediction.loss
+    for name, rows in losses.items():
+        for k, values in enumerate(np.atleast_2d(rows)):
             columns[f"loss {name}{f' seed {k}' if many else ''}"] = values
     runs = x.theory.strengths if many else x.theory.strengths[None]
     for k, run in enumerate(runs):
@@ -185,7 +202,14 @@ def figure(x: Explanation) -> Any:
     for k, (theory, true) in enumerate(zip(*map(np.atleast_2d, (x.theory.loss, x.flow.loss)), strict=True)):
         if seeds <= MOST_SHOWN:
             plot.points(left, x.flow.t[at], true[at], plot.BLUE, None if k else network, ms=3)
-        plot.theory(left, t, theory, label=None if k else "theory", lw=wide)
+        if x.prediction is None:
+            plot.theory(left, t, theory, label=None if k else "theory", lw=wide)
+        else:
+            plot.theory(
+                left, t, x.prediction.loss[k], label=None if k else "predicted from the start", lw=wide
+            )
+            label = None if k else "equations, part of the start"
+            plot.theory(left, t, theory, plot.ORANGE, label, lw=wide, ls=":")
     left.set(xlabel="time (τ = 1)", ylabel="loss", xlim=(0, end))
     if x.flow.loss[..., -1].max() < x.flow.loss[..., 0].min() / 2:  # else little could be seen
         left.set_ylim(bottom=0)

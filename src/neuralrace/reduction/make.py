@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -15,6 +15,34 @@ from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.start import StartReduction
 from neuralrace.reduction.ties import refine
 from neuralrace.task import Task
+
+
+@overload
+def reduce(
+    task: Task,
+    basis: str = ...,
+    start: Mapping[str, float] | None = ...,
+    seed: int = ...,
+    *,
+    weights: None = ...,
+    error: float = ...,
+    weight_decay: float | Mapping[str, float] = ...,
+    lr_scale: Mapping[str, float] | None = ...,
+) -> Reduction: ...
+
+
+@overload
+def reduce(
+    task: Task,
+    basis: str = ...,
+    start: Mapping[str, float] | None = ...,
+    seed: int = ...,
+    *,
+    weights: Mapping[str, Any],
+    error: float = ...,
+    weight_decay: float | Mapping[str, float] = ...,
+    lr_scale: Mapping[str, float] | None = ...,
+) -> StartReduction: ...
 
 
 def reduce(

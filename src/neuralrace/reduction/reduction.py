@@ -12,18 +12,22 @@ import numpy as np
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import Rates, coordinates
 from neuralrace.dynamics.times import save_times
-from neuralrace.errors import InputError, array, integer, known, number
+from neuralrace.errors import InputError, array, known, number
 from neuralrace.reduction.certificate import (
     EXACT,
     breaking_paths,
     left_modes,
     share_outside,
 )
-from neuralrace.reduction.equations import TiedLoss, laws, rate_symbols, refuse, tied_loss, write
+from neuralrace.reduction.conserved import laws
+from neuralrace.reduction.equations import write
 from neuralrace.reduction.family import FAMILIES, Family
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
+from neuralrace.reduction.latex import aligned
+from neuralrace.reduction.path_classes import TiedLoss, class_rates, tied_loss
 from neuralrace.reduction.solution import Solution
 from neuralrace.reduction.solve import Request, solve_small, solve_tied
+from neuralrace.reduction.symbols import Written, rate_values
 from neuralrace.reduction.ties import Classes
 from neuralrace.task import Task
 
@@ -121,69 +125,93 @@ class Reduction:
         return tied_loss(self.family, self.classes, self.rates)
 
     def equations(self, mode: int | None = None) -> list[sympy.Eq]:
-        """The equations of motion of each class.
+        """The equations of motion, `tau dB/dt = ...`: exact on the family of weights where `exact` says so.
+
+        B1 is the strength of the edges in `classes[0]`, and so on. S and D are statistics, summed over the
+        paths whose edges have the same classes and numbered by these classes of paths as they appear: S1,
+        D12. Equal ones share a symbol; a single one has no number. `statistics` has their numbers,
+        `parameters` those of learning rates eta and weight decays lambda.
 
         Parameters
         ----------
         mode : int, optional
-            Write the numbers of this mode instead of symbols.
+            Write the numbers of this mode instead of symbols. Blocks have no modes.
 
         Returns
         -------
         list of sympy.Eq
-            `tau dB/dt = ...` in B1, B2, ... by class, with S and D summed over the paths of each class of
-            paths, learning rates eta and weight decays lambda; each numbered where there are several (S1,
-            S2, ...). `parameters` has the numbers of eta and lambda.
+            One per class. Decoupled modes have the same equations, for numbers B1, B2, ... . Coupled modes
+            have their own, for B1_2 (class 1, mode 2) and so on, if these are at most 12; else B1 is a vector
+            of modes, multiplied entry by entry. For blocks B1 is a matrix, with statistics Syx and Sxx.
+            Vectors and matrices are `sympy.MatrixSymbol`. More than 5,000 terms raise an `InputError`.
 
         Examples
         --------
         >>> import neuralrace as nr
         >>> nr.reduce(nr.tasks.xor()).equations()[0].rhs
         B1*(-B1**2*D + S)/4
+        >>> task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 9, 7]))
+        >>> nr.reduce(task, "block").equations()[0].rhs
+        B2.T*(-B2*B1*Sxx + Syx)
         """
-        if self.tied is None:
-            raise refuse(self.family)
-        if mode is not None and integer("mode", mode, least=0) >= self.n_modes:
-            raise InputError(f"mode must be between 0 and {self.n_modes - 1}, got {mode}")
-        return write(self.tied, mode)
+        return list(self._written.equations if mode is None else write(self, mode).equations)
+
+    def statistics(self) -> dict[Any, Any]:
+        """The numbers behind the statistics in `equations`.
+
+        Returns
+        -------
+        dict of sympy.Symbol or MatrixSymbol to float or ndarray
+            An array (modes,) where modes decouple; of the shape of the matrix for a matrix.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> {str(symbol): v.round(3) for symbol, v in nr.reduce(nr.tasks.xor()).statistics().items()}
+        {'S': array([1.414]), 'D': array([2.])}
+        """
+        return dict(self._written.values)
 
     def parameters(self) -> dict[sympy.Symbol, float]:
         """The numbers behind the symbols eta and lambda of `equations` and `conserved`."""
-        rates, decays = (
-            np.array([v[c[0]] for c in self.classes]) for v in (self.rates.scale, self.rates.decay)
-        )
-        etas, lambdas = rate_symbols(rates, decays)
-        pairs = zip([*etas, *lambdas], [*rates.tolist(), *decays.tolist()], strict=True)
-        return {symbol: value for symbol, value in pairs if symbol.is_Symbol}
+        return rate_values(*class_rates(self.classes, self.rates))
 
     def latex(self, mode: int | None = None) -> str:
-        """The equations as LaTeX, one per line; `mode` as in `equations`."""
-        import sympy as sp
+        """The equations in LaTeX (amsmath), one per line with the edges of its class beside it.
 
-        lines = [
-            rf"\tau \frac{{d}}{{dt}} B_{{{k + 1}}} &= {sp.latex(eq.rhs, order='rev-lex')}"
-            for k, eq in enumerate(self.equations(mode))
-        ]
-        return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+        `mode` as in `equations`; its numbers have three digits.
+        """
+        return aligned(self._written if mode is None else write(self, mode), self.classes)
 
     def _repr_latex_(self) -> str | None:
-        """What a notebook shows: the equations, where there are any."""
-        return None if self.tied is None else f"$\\displaystyle {self.latex()}$"
+        """What a notebook shows: the equations, where there are any, and whether they are exact."""
+        try:
+            text = self.latex()
+        except InputError:
+            return None
+        exact = "exact" if self.exact else "NOT exact"
+        return f"$\\displaystyle {text}$\n\n{exact} on its family of weights (residual {self.residual:.1e})"
+
+    @cached_property
+    def _written(self) -> Written:
+        return write(self)
 
     def conserved(self) -> list[sympy.Expr]:
         """What stays constant along the flow, in every mode.
 
         At each hidden node it is the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
-        learning rates eta. Where the weights decay it shrinks with them: if `eta lambda` is the same for all
-        edges at the node, times `exp(2 eta lambda t/tau)` it is constant; if not, there is no such law, and
-        nothing is listed for the node. Nor is there one at a node with an edge of rate 0.
+        learning rates eta; for blocks, of `B^T B/eta` less that of `B B^T/eta`. Where the weights decay it
+        shrinks with them: if `eta lambda` is the same for all edges at the node, times
+        `exp(2 eta lambda t/tau)` it is constant; if not, there is no such law, and nothing is listed for the
+        node. Nor is there one at a node with an edge of rate 0.
 
         Returns
         -------
         list of sympy.Expr
             In B1, B2, ... (and t, tau, eta, lambda), one per independent hidden node.
         """
-        return laws(self.task.graph, self.classes, self.rates)
+        blocks = [self.family.shape[c[0]] for c in self.classes] if self.basis == "block" else None
+        return laws(self.task.graph, self.classes, self.rates, blocks)
 
     # -- to and from weights -----------------------------------------------------------------
 
@@ -309,7 +337,12 @@ class Reduction:
                 "strength, b0 and weights may have one leading axis, of runs, the same for all edges"
             )
         many = bool(lead)
-        common = {"runs": coordinates(runs, lead[0] if many else 1, many), "outside": outside}
+        given = None if weights is None else self._check_weights(weights)
+        common = {
+            "runs": coordinates(runs, lead[0] if many else 1, many),
+            "outside": outside,
+            "start": given,
+        }
         asked = Request(many, end, ts, save, method, stop, common)
         tied = all(b[e] is b[m[0]] or np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
         if not tied or self.tied is None:

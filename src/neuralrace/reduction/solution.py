@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.errors import InputError
 from neuralrace.network import predict
 from neuralrace.reduction.certificate import gradient_residual
+from neuralrace.reduction.start import StartReduction
 from neuralrace.reduction.ties import Classes
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
     from neuralrace.reduction.family import Family
     from neuralrace.reduction.reduction import Reduction
+
+
+ALLOWED = 1e-3  # error of the network's own curve, to which a solution is compared
+NEGLIGIBLE = 1e-12  # share of a start outside the family
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +42,8 @@ class Solution(Trajectory):
     outside : float or ndarray, shape (runs,)
         Share of the squared norm of the initial weights that lies outside the family of the reduction and is
         left out (plain projection: `Reduction.distance` squared); 0 for a start given by strengths.
+    start : dict, optional
+        The initial weights, where they were given.
 
     See `Trajectory` for the others.
 
@@ -50,6 +58,24 @@ class Solution(Trajectory):
     reduction: Reduction = field(kw_only=True)
     b: Mapping[str, np.ndarray] = field(kw_only=True)
     outside: Any = 0.0
+    start: dict[str, np.ndarray] | None = None
+
+    @cached_property
+    def error(self) -> Any:
+        """Largest difference of the loss from that of the network itself, relative to the initial loss.
+
+        The network starts at the weights that were given to `solve`; what of them lies outside the family is
+        missing here. It is followed by the reduction around them when this is asked for. A float, or one per
+        run.
+        """
+        if self.start is None:
+            raise InputError("error needs a solution from weights: solve(weights=...)")
+        rates = self.reduction.rates
+        around = StartReduction.of(self.reduction.task, self.start, ALLOWED, rates)
+        true = around.solve(t1=self.settings["t1"], save=self.t)
+        n = len(true.t)
+        off = np.abs(self.loss[..., :n] - true.loss).max(axis=-1) / np.abs(true.loss[..., 0])
+        return off + true.stats["error"]
 
     @cached_property
     def strengths(self) -> np.ndarray:
@@ -76,7 +102,11 @@ class Solution(Trajectory):
         return max(gradient_residual(self.reduction.task, self.reduction.family, points).values())
 
     def __repr__(self) -> str:
-        return f"{super().__repr__()[:-1]}; {self.reduction!r})"
+        text = f"{super().__repr__()[:-1]}; {self.reduction!r}"
+        if np.max(self.outside) > NEGLIGIBLE:
+            share = f"{np.max(self.outside):.1%} of the squared start lies outside its family and is left out"
+            text += f"; {share}: `error` tells what that does, nr.reduce(task, weights=...) follows all of it"
+        return text + ")"
 
     def _picked(self, k: Any, places: list[int]) -> Self:
         b = (
@@ -86,7 +116,8 @@ class Solution(Trajectory):
         )
         bare = super(Solution, replace(self, weights={}))._picked(k, places)
         weights = LiftedWeights(self.reduction.family, b)
-        return replace(bare, b=b, weights=weights, outside=np.asarray(self.outside)[k])
+        start = None if self.start is None else {e: w[k] for e, w in self.start.items()}
+        return replace(bare, b=b, weights=weights, outside=np.asarray(self.outside)[k], start=start)
 
     def to_xarray(self) -> xarray.Dataset:
         """As `Trajectory.to_xarray`, with `strengths` of axes `mode` and `class`."""

@@ -1,0 +1,275 @@
+"""Classes of paths and their statistics, found without listing paths.
+
+Paths whose edges have the same classes act alike, so their statistics are summed. Diagonal weights commute:
+in the shared and the pathwise basis a class of paths is told by the exponents of the classes of edges in the
+product along a path. Blocks do not: there it is told by the classes in their order from input to output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from neuralrace.dynamics.setup import Rates
+from neuralrace.graph import Graph
+from neuralrace.reduction.family import Family
+from neuralrace.reduction.ties import Classes
+from neuralrace.task import Context
+
+MOST_CLASSES = 400  # of paths
+SAME = 1e-9  # of the largest: statistics that differ less are the same
+Key = tuple[int, ...]  # exponents of the classes of edges, or these classes from input to output
+Polynomial = dict[Key, np.ndarray]  # rows (rows, modes or size of the input) that paths of a class carry
+
+
+@dataclass(frozen=True)
+class TiedLoss:
+    """The loss of decoupled modes: S (paths, modes), D (paths, paths, modes), exponents (paths, classes).
+
+    In each mode it is `const - sum_k S_k m_k + 1/2 sum_kl D_kl m_k m_l` with a monomial m_k for each class of
+    paths; S_k sums `S(p)` and D_kl sums `D(j, p)` over their paths.
+    """
+
+    exponents: np.ndarray
+    s: np.ndarray
+    d: np.ndarray
+    sizes: np.ndarray
+    constant: float
+    rates: np.ndarray  # learning rate of each class of edges
+    decays: np.ndarray  # weight decay of each class of edges
+
+    @cached_property
+    def powers(self) -> tuple[Key, ...]:
+        return tuple(map(tuple, self.exponents.tolist()))
+
+
+class PathStatistics(NamedTuple):
+    """Statistics of classes of paths, where modes are coupled (M modes) or for blocks.
+
+    `s` has (M,) or `Sigma^yx` (out, in) for each class. `d` has, for classes j and p of paths that meet at an
+    output, (M, M) with the modes of j first, or `Sigma^xx` (input of j, input of p).
+    """
+
+    keys: tuple[Key, ...]
+    s: list[np.ndarray]
+    d: dict[tuple[int, int], np.ndarray]
+
+
+class TooManyPathClasses(Exception):
+    """There are more than `MOST_CLASSES` classes of paths."""
+
+
+def tied_loss(family: Family, classes: Classes, rates: Rates) -> TiedLoss | None:
+    """The polynomial of a diagonal family; None where modes are coupled or terms are too many."""
+    if family.basis == "block":
+        return None
+    try:
+        found = Expansion(family, classes)
+    except TooManyPathClasses:
+        return None
+    return _decoupled(family, classes, rates, found)
+
+
+class Expansion:
+    """Activities as polynomials; what comes about in the same way is computed once."""
+
+    def __init__(self, family: Family, classes: Classes):
+        self.family, self.classes = family, classes
+        self.graph = family.small.graph
+        self.class_of = {e: k for k, members in enumerate(classes) for e in members}
+        self.polynomials: list[Polynomial] = []
+        self.ids: dict[Any, int] = {}
+        self.ordered = family.basis == "block"
+        self.terms, self.constant = self._collect()
+        found = dict.fromkeys(
+            key for ends, _, _ in self.terms for _, p in ends for key in self.polynomials[p]
+        )
+        if len(found) > MOST_CLASSES:
+            raise TooManyPathClasses
+        self.index = {key: k for k, key in enumerate(sorted(found, key=self._place))}
+
+    def classes_on(self, key: Key) -> Key:
+        """The classes of edges on paths of a class, each as often as it occurs."""
+        if self.ordered:
+            return key
+        return tuple(k for k, p in enumerate(key) for _ in range(p))
+
+    def pairs(self) -> set[tuple[int, int]]:
+        """Classes of paths that meet at an output."""
+        met = set()
+        for ends, _, _ in self.terms:
+            here = {self.index[key] for _, p in ends for key in self.polynomials[p]}
+            met |= {(j, k) for j in here for k in here}
+        return met
+
+    def statistics(self) -> PathStatistics:
+        """S and D of the classes that carry anything, with all couplings of modes."""
+        s: dict[int, Any] = dict.fromkeys(range(len(self.index)), 0.0)
+        d: dict[tuple[int, int], Any] = {}
+        for ends, y, gate, count in self.summands():
+            for n, key, rows in ends:
+                k = self.index[key]
+                s[k] = s[k] + count * (y.T @ rows if self.ordered else _aimed(self.family, n, y, gate, rows))
+                for m, other, others in ends:
+                    both = others.T @ rows
+                    if not self.ordered:
+                        both = both * _overlaps(self.family, m, n, gate)
+                    j = self.index[other]
+                    d[j, k] = d.get((j, k), 0.0) + count * both
+        keys, live = list(self.index), living(list(s.values()), d)
+        number = {k: n for n, k in enumerate(live)}
+        met = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
+        return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], met)
+
+    def _place(self, key: Key) -> Any:
+        """Equations are written class by class: paths are numbered as they appear in them."""
+        return sorted(self.classes_on(key)), key
+
+    def summands(self) -> list[tuple[list[tuple[str, Key, np.ndarray]], np.ndarray, float, int]]:
+        """What reaches each output: its nodes, classes of paths and rows; the target, the gate, how often."""
+        found = []
+        for (ends, target, gate), count in self.terms.items():
+            flat = [(n, key, rows) for n, p in ends for key, rows in self.polynomials[p].items()]
+            found.append((flat, target.array, gate, count))
+        return found
+
+    def _extended(self, key: Key, edge_class: int) -> Key:
+        if self.ordered:
+            return (*key, edge_class)
+        return tuple(p + (k == edge_class) for k, p in enumerate(key))
+
+    def _held(self, key: Any, make: Callable[[], Polynomial]) -> int:
+        if key not in self.ids:
+            self.ids[key] = len(self.polynomials)
+            self.polynomials.append(make())
+            if len(self.polynomials[-1]) > MOST_CLASSES:
+                raise TooManyPathClasses
+        return self.ids[key]
+
+    def _enter(self, c: Context, n: str, here: dict[str, int]) -> None:
+        """Give node n its polynomial, if anything reaches it."""
+        g, gate = self.graph, c.gate(n)
+        products = [
+            (self.class_of[e], here[g.edges[e][0]], float(c.gate(e)))
+            for e in g.incoming[n]
+            if e in self.class_of and g.edges[e][0] in here and np.any(c.gate(e))
+        ]
+        if not products or not np.any(gate):
+            return
+
+        def make() -> Polynomial:
+            total: Polynomial = {}
+            for edge_class, source, edge_gate in products:
+                for key, rows in self.polynomials[source].items():
+                    up = self._extended(key, edge_class)
+                    total[up] = total.get(up, 0.0) + rows * edge_gate * gate
+            return total
+
+        here[n] = self._held((tuple(sorted(products)), np.asarray(gate).tobytes()), make)
+
+    def _hidden(self, c: Context) -> dict[str, int]:
+        one: Key = () if self.ordered else (0,) * len(self.classes)
+        here: dict[str, int] = {}
+        for x, rows in c.input_blocks.items():
+            key = (rows, np.asarray(c.gate(x)).tobytes())
+            here[x] = self._held(key, lambda rows=rows, x=x: {one: rows.array * c.gate(x)})
+        reached, stack = set(), list(c.input_blocks)
+        while stack:
+            for e in self.graph.onward[stack.pop()]:
+                t = self.graph.edges[e][1]
+                if t not in reached:
+                    reached.add(t)
+                    stack.append(t)
+        for n in sorted(reached, key=self.graph.rank.__getitem__):
+            self._enter(c, n, here)
+        return here
+
+    def _collect(self) -> tuple[Counter[Any], float]:
+        """How often each (what reaches an output, target, gate) occurs; the loss that no weights remove."""
+        g, family = self.graph, self.family
+        terms: Counter[Any] = Counter()
+        memo: dict[Any, dict[str, int]] = {}
+        constant = 0.0
+        for c in family.small.moment_contexts:
+            early = tuple((n, np.asarray(v).tobytes()) for n, v in c.gates.items() if g.outgoing.get(n, True))
+            key = (tuple(c.input_blocks.items()), early)
+            if key not in memo:
+                memo[key] = self._hidden(c)
+            constant += c.irreducible_loss
+            for o, y in c.target_blocks.items():
+                here = memo[key]
+                if family.overlap:  # an output sums the pathways' own outputs through fixed frames
+                    ends = [
+                        (g.edges[e][0], here[g.edges[e][0]]) for e in g.incoming[o] if g.edges[e][0] in here
+                    ]
+                else:
+                    here = dict(here)
+                    self._enter(c, o, here)
+                    ends = [("", here[o])] if o in here else []
+                terms[tuple(ends), y, float(c.gate(o)) if family.overlap else 1.0] += 1
+        return terms, constant
+
+
+def living(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
+    """Classes of paths whose statistics do not all vanish, up to rounding."""
+    sizes = [[np.abs(v).max(initial=0.0) for v in values] for values in (s, d.values())]
+    large_s, large_d = (SAME * max(size, default=0.0) for size in sizes)
+    found = {k for k, size in enumerate(sizes[0]) if size > large_s}
+    found |= {k for pair, size in zip(d, sizes[1], strict=True) if size > large_d for k in pair}
+    return sorted(found)
+
+
+def _aimed(family: Family, node: str, y: np.ndarray, gate: float, rows: np.ndarray) -> np.ndarray:
+    """Correlation of rows with the target, in each mode."""
+    u = family.overlap.get(node)
+    goal = y[:, : family.modes] if u is None else gate * y[:, : len(u)] @ u
+    return (goal * rows).sum(axis=0)
+
+
+def _overlaps(family: Family, node: str, other: str, gate: float) -> np.ndarray:
+    """Products of the output frames of two pathways, (modes, modes); modes of a shared frame are apart."""
+    u = family.overlap.get(node)
+    return np.eye(family.modes) if u is None else gate**2 * u.T @ family.overlap[other]
+
+
+def _decoupled(family: Family, classes: Classes, rates: Rates, found: Expansion) -> TiedLoss | None:
+    """The loss where no mode is coupled to another."""
+    index, modes, constant = found.index, family.modes, found.constant
+    s, d = np.zeros((len(index), modes)), np.zeros((len(index), len(index), modes))
+    crossing = 0.0
+    for ends, y, gate, count in found.summands():
+        constant += 0.5 * count * float(np.vdot(y, y))
+        for n, key, rows in ends:
+            s[index[key]] += count * _aimed(family, n, y, gate, rows)
+            for m, other, others in ends:
+                both = rows.T @ others
+                if family.overlap:
+                    both = both * _overlaps(family, n, m, gate)
+                    crossing = max(crossing, np.abs(both - np.diag(np.diagonal(both))).max(initial=0.0))
+                d[index[key], index[other]] += count * np.diagonal(both)
+    if crossing > 1e-10 * max(np.abs(d).max(initial=0.0), 1e-300):
+        return None
+    exponents = np.array(list(index), int).reshape(len(index), len(classes))
+    scale, decay = class_rates(classes, rates)
+    return TiedLoss(exponents, s, d, np.array([len(c) for c in classes]), constant, scale, decay)
+
+
+def class_rates(classes: Classes, rates: Rates) -> tuple[np.ndarray, np.ndarray]:
+    """Learning rate and weight decay of each class of edges."""
+    return np.array([rates.scale[c[0]] for c in classes]), np.array([rates.decay[c[0]] for c in classes])
+
+
+def terms_of_all_paths(graph: Graph) -> int:
+    """Products in the equations of all edges, written path by path (neural_race Eq. 10), without ties."""
+    paths, lengths = dict.fromkeys(graph.inputs, 1), dict.fromkeys(graph.inputs, 0)
+    for n in graph.order:
+        if graph.incoming[n]:
+            sources = [graph.edges[e][0] for e in graph.incoming[n]]
+            paths[n] = sum(paths[s] for s in sources)
+            lengths[n] = sum(lengths[s] + paths[s] for s in sources)
+    return sum(lengths[o] * (1 + paths[o]) for o in graph.outputs)
