@@ -103,16 +103,18 @@ def flow(
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     rates = (weight_decay, lr_scale, frozen)
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
-    for one in (chosen,) if chosen else fastest(setup):
-        found = _by_method(setup, one, end, ts, stop, save is None, bool(progress))
-        if not {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED} & set(found.statuses):
-            break
+    solve = partial(_by_method, setup, end, ts, stop, save is None, bool(progress))
+    first, *others = (chosen,) if chosen else fastest(setup)
+    found = solve(first)
+    for other in others:
+        if {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED} & set(found.statuses):
+            found = solve(other)
     return found
 
 
 def _by_method(
-    setup: Setup, method: Adaptive | LowRank, t1: float, ts: np.ndarray, stop: float | None, choose: bool,
-    progress: bool,
+    setup: Setup, t1: float, ts: np.ndarray, stop: float | None, choose: bool, progress: bool,
+    method: Adaptive | LowRank,
 ) -> Trajectory:  # fmt: skip
     """Solve; where times are to be chosen and those given tell too little, again with better ones."""
     if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):

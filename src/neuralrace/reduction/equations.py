@@ -46,8 +46,6 @@ INSTEAD = "solve() works all the same, and nr.gradient(r.family.small, b) is the
 
 def write(r: Reduction, mode: int | None = None) -> Written:
     """The equations of a reduction, with the numbers of a mode where one is given."""
-    if r.start is not None:
-        raise InputError("a reduction around a start is numerical and has no equations; nr.reduce(task) has")
     _check_mode(r, mode)
     family, tied = r.family, r.tied
     rates = class_rates(r.classes, r.rates)

@@ -117,14 +117,15 @@ class StartReduction:
         if given["save"] is None:  # curves are compared at the same times
             end = before.settings["t1"]
             given |= {"save": before.t if before.t[-1] >= end else [*before.t, end]}
-        for _ in range(_MOST):
-            tolerance *= _FINER
+        left = _MOST
+        while True:
+            tolerance, left = tolerance * _FINER, left - 1
             run = self._solved(LowRank(self.error, max_steps, tolerance), given)
             error = _difference(before, run)
-            if np.all(error <= self.error) or {Status.DIVERGED, Status.STEP_LIMIT} & set(run.statuses):
-                break
+            failed = {Status.DIVERGED, Status.STEP_LIMIT} & set(run.statuses)
+            if np.all(error <= self.error) or failed or not left:
+                return run, error
             before = run
-        return run, error
 
     def _as_it_is(self, max_steps: int, given: dict[str, Any]) -> tuple[Trajectory, Any]:
         """One solution of the whole network, whose error goes with the tolerance of the solver."""
