@@ -143,7 +143,8 @@ class Reduction:
             One per class. Decoupled modes have the same equations, for numbers B1, B2, ... . Coupled modes
             have their own, for B1_2 (class 1, mode 2) and so on, if these are at most 12; else B1 is a vector
             of modes, multiplied entry by entry. For blocks B1 is a matrix, with statistics Syx and Sxx.
-            Vectors and matrices are `sympy.MatrixSymbol`. More than 5,000 terms raise an `InputError`.
+            Vectors and matrices are `sympy.MatrixSymbol`; put numbers into `.rhs`, as SymPy cannot put them
+            into a derivative of a matrix. More than 5,000 terms raise an `InputError`.
 
         Examples
         --------
