@@ -188,6 +188,8 @@ def _folder_name(chosen: Experiment, p: Parameters, quick: bool) -> str:
 def _told(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(_told(v) for v in value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
