@@ -1,8 +1,8 @@
 """The guard: claims of all experiments at one commit, and whether they are the same now.
 
 `guard.json` holds for each form (quick, full) the commit, and of each claim its id and name, what was
-measured, its spread over seeds, what was expected and whether it held (null where undecided). Claims are found
-again by their id, or by their name where one of both has no id.
+measured, its spread over seeds, what was expected and whether it held (null where undecided). Claims are
+found again by their id, or by their name where one of both has no id.
 
     python -m benchmarks.guard store FOLDER --form quick --commit 35581ac
     python -m benchmarks.guard compare FOLDER --form quick

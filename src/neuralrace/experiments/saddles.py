@@ -42,13 +42,9 @@ class Saddles(Parameters):
     )
     std: float = option(1e-3, "standard deviation of the initial weights that learn, depth 1 and 2")
     deep_std: float = option(0.03, "standard deviation of the initial weights that learn, depth 3")
-    stds: tuple[float, ...] = option(
-        (1e-3, 1e-4, 1e-5, 1e-6, 1e-7),
-        "standard deviations over which the distance to the first saddle is measured",
-    )
+    stds: tuple[float, ...] = option((1e-3, 1e-4, 1e-5, 1e-6, 1e-7), "as std, for the distance to a saddle")
     ratios: tuple[float, ...] = option(
-        (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99),
-        "strength of mode 2 over mode 1 where the order of modes is looked at",
+        (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99), "mode 2 / mode 1, for the order"
     )
     t1: float = option(12.0, "flow time after the origin has been left")
 
