@@ -1,13 +1,15 @@
 """The guard: claims of all experiments at one commit, and whether they are the same now.
 
-`guard.json` holds for each form (quick, full) the commit, and of each claim its name, what was measured, its
-spread over seeds, what was expected and whether it held.
+`guard.json` holds for each form (quick, full) the commit, and of each claim its id and name, what was
+measured, its spread over seeds, what was expected and whether it held (null where undecided). Claims are
+found again by their id, or by their name where one of both has no id.
 
     python -m benchmarks.guard store FOLDER --form quick --commit 35581ac
     python -m benchmarks.guard compare FOLDER --form quick
 
-FOLDER is what `neuralrace run --out FOLDER` wrote; `compare` looks at those experiments that are in both. It
-prints one row for each experiment and ends with status 1 where a verdict changed or a claim is missing.
+FOLDER is what `neuralrace run --out FOLDER` wrote, of which runs of that form without changed parameters
+count; `compare` looks at those experiments that are in both. It prints one row for each experiment and ends
+with status 1 where a verdict changed or a claim is missing.
 
 The difference of two measured values is relative to the larger of them, and given in units of the spread over
 seeds too. A claim such as "largest difference from theory < 1e-07" measures an error, which near rounding is
@@ -27,7 +29,7 @@ from typing import Any
 
 STORE = Path(__file__).with_name("guard.json")
 FORMS = ("quick", "full")
-KEPT = ("name", "measured", "spread", "holds", "expected", "tolerance")
+KEPT = ("id", "name", "measured", "spread", "holds", "expected", "tolerance")
 ROUNDING = 1e-6  # errors below this are noise
 BOUND = re.compile(r"[<>]=? ?([-+.\de]+)")
 
@@ -47,14 +49,18 @@ class Row:
     changed: tuple[str, ...]  # claims with another verdict, or missing
 
 
-def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Claims of the experiments in a folder of results."""
-    files = sorted(folder.glob("*/result.json"))
-    if not files:
-        sys.exit(f"FOLDER must hold results of experiments, NAME/result.json; there are none in {folder}")
-    return {
-        f.parent.name: [{k: c[k] for k in KEPT} for c in json.loads(f.read_text())["claims"]] for f in files
-    }
+def read(folder: Path, form: str) -> dict[str, list[dict[str, Any]]]:
+    """Claims of the experiments in a folder of results, by the name of the experiment."""
+    found = {}
+    for file in sorted(folder.glob("*/result.json")):
+        result = json.loads(file.read_text(encoding="utf-8"))
+        name, quick = result.get("name", file.parent.name), result.get("quick", form == "quick")
+        unchanged = file.parent.name in (name, f"{name}-quick")  # folders name changed parameters
+        if unchanged and quick == (form == "quick"):
+            found[name] = [{k: c[k] for k in KEPT if k in c} for c in result["claims"]]
+    if not found:
+        sys.exit(f"FOLDER must hold results of experiments in their {form} form; there are none in {folder}")
+    return found
 
 
 def bound(claim: Claim) -> float | None:
@@ -85,23 +91,37 @@ def difference(old: Claim, new: Claim) -> tuple[float, bool]:
     return (abs(a - b) / limit, True) if limit and scale < ROUNDING else (abs(a - b) / scale, False)
 
 
+def pairs(old: Sequence[Claim], new: Sequence[Claim]) -> list[tuple[Claim, Claim | None]]:
+    """Each old claim with its new one: of that id, else, where one of both has no id, of that name."""
+    by_id = {c["id"]: c for c in new if c.get("id")}
+    by_name = {c["name"]: c for c in new}
+    found = []
+    for claim in old:
+        other = by_id.get(claim.get("id"))
+        if other is None:
+            named = by_name.get(claim["name"])
+            other = named if named is not None and not (claim.get("id") and named.get("id")) else None
+        found.append((claim, other))
+    return found
+
+
 def compare(name: str, old: Sequence[Claim], new: Sequence[Claim]) -> Row:
     """The row of an experiment."""
-    now = {c["name"]: c for c in new}
-    changed = tuple(c["name"] for c in old if c["name"] not in now or now[c["name"]]["holds"] != c["holds"])
-    worst, errors, claim, spreads = 0.0, 0.0, "", math.nan
-    for a in old:
-        if a["name"] not in now:
+    worst, errors, claim, spreads, changed = 0.0, 0.0, "", math.nan, []
+    for a, b in pairs(old, new):
+        title = a.get("id") or a["name"]
+        if b is None or b["holds"] != a["holds"]:
+            changed.append(title)
+        if b is None:
             continue
-        b = now[a["name"]]
         found, error = difference(a, b)
         if error:
             errors = max(errors, found)
         elif found > worst:
-            worst, claim = found, a["name"]
+            worst, claim = found, title
             known = a["spread"] and math.isfinite(found)
             spreads = abs(a["measured"] - b["measured"]) / a["spread"] if known else math.nan
-    return Row(name, len(old), worst, spreads, claim, errors, changed)
+    return Row(name, len(old), worst, spreads, claim, errors, tuple(changed))
 
 
 def table(rows: Iterable[Row]) -> str:
@@ -118,7 +138,7 @@ def table(rows: Iterable[Row]) -> str:
 def write(stored: Mapping[str, Any], path: Path) -> None:
     """One line for each claim, so that changes can be read."""
     text = json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
-    path.write_text(re.sub(r'(?<=[\[,])(?=\{"name":)', "\n", text) + "\n", encoding="utf-8")
+    path.write_text(re.sub(r'(?<=[\[,])(?=\{"(?:id|name)":)', "\n", text) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None, path: Path = STORE) -> int:
@@ -132,7 +152,7 @@ def main(arguments: Sequence[str] | None = None, path: Path = STORE) -> int:
     parser.add_argument("--commit", help="the commit of the results; needed to store")
     given = parser.parse_args(arguments)
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    found = read(given.folder)
+    found = read(given.folder, given.form)
     if given.action == "store":
         if not given.commit:
             parser.error("--commit is needed to store")

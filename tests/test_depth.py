@@ -97,23 +97,21 @@ def report(tmp_path_factory):
 
 
 def test_experiment(report):
-    found = {c.name: c for c in report.claims}
-    for name in (
-        "typical ReLU network, epochs at loss 66",
-        "typical gated linear network, epochs at losses 51, 30 and 12",
-        "outputs of typical networks of both kinds on these three plateaus less the plateau's / targets",
-        "first layer open for all samples, share of the weight at loss 66",
-        "drop 51 to 30, ReLU network, epoch",
-        "drop 51 to 30, gated linear network, epoch",
+    found = {c.id: c for c in report.claims}
+    assert found["plateaus-gated"].name == "typical gated linear network, epochs at losses 51, 30 and 12"
+    for key in (
+        "first-plateau-relu",
+        "plateaus-gated",
+        "plateau-outputs",
+        "first-layer-open-plateau",
+        "second-drop-relu",
+        "second-drop-gated",
     ):
-        assert found[name].holds, found[name]
-    for name in (
-        "typical gated linear network, epochs at loss 66",
-        "first layer open for all samples, share of the weight at the end",
-        "contextual pathways at .1 of the targets, epoch",
-    ):
-        assert not found[name].holds, found[name]
-        assert found[name].note
+        assert found[key].holds, found[key]
+    for key in ("first-plateau-gated", "first-layer-open-end", "contextual-appear"):
+        assert found[key].verdict == "fails", found[key]
+        assert found[key].note
+    assert found["first-drop-spread"].verdict == "undecided"
 
 
 def test_bad_parameters_are_refused():

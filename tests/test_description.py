@@ -342,7 +342,7 @@ def test_contexts_example(capsys, tmp_path):
     assert len(half["theory"]) == len(half["flow"]) == 5
     np.testing.assert_allclose(half["theory"], half["flow"], rtol=5e-3)
     table = columns(tmp_path / "reduce" / "contexts" / "curves.csv")
-    assert len(table) == 1 + 5 + 5 + 5 * 2
+    assert len(table) == 1 + 5 + 5 + 5 + 5 * 2
     assert max(found["loss"]["flow"]) < 1e-3 * min(found["loss"]["start"])
 
 
@@ -408,7 +408,9 @@ def test_time_that_is_chosen_where_the_reduced_system_stays_behind(folder):
     halves = [np.interp(-(a + b) / 2, -loss, fine.t) for loss, a, b in zip(
         fine.loss, found.flow.loss[:, 0], found.flow.loss[:, -1], strict=True
     )]  # fmt: skip
-    np.testing.assert_allclose(found.half_times[1], halves, rtol=1e-3)
+    np.testing.assert_allclose(found.half_times["flow"], halves, rtol=1e-3)
+    np.testing.assert_allclose(found.half_times["prediction"], halves, rtol=1e-2)
+    assert "predicted from the start itself" in str(found)
 
 
 @pytest.mark.parametrize("path", [None, 3, {"a": 1}])

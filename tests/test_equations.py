@@ -329,14 +329,6 @@ def test_too_many_terms_are_counted():
     assert f"up to {sum(map(len, paths)) * (1 + len(paths)):,} terms" in str(error.value)
 
 
-def test_a_reduction_around_a_start_has_no_equations():
-    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 20, 20, 7]))
-    r = nr.reduce(task, weights=nr.init.xavier(task.graph, gain=0.5))
-    for call in (r.equations, r.latex, r.statistics):
-        with pytest.raises(nr.errors.InputError, match=r"around a start .* nr.reduce\(task\) has"):
-            call()
-    assert r._repr_latex_() is None
-
 
 def test_blocks_have_no_modes():
     with pytest.raises(nr.errors.InputError, match="mode must be None for blocks, got 0"):

@@ -132,16 +132,9 @@ def test_wrong_parameters_are_refused(changes, message, tmp_path):
 def test_experiment(tmp_path):
     changes = {"seeds": 5, "bent_seeds": 2, "width": 26, "widths": (10, 26), "bent_width": 12}
     report = nr.experiments.run("pathways", quick=True, out=tmp_path, changes=changes)
-    found = {c.name: c for c in report.claims}
+    found = {c.id: c for c in report.claims}
     assert len(report.figures) == 5
-    for name in (
-        "largest loss at the end / first, linear",
-        "K at the end, published steps - flow, over S1",
-        "modes 5-8 more on one pathway with depth, linear: p",
-        "the same of the sum over pathways",
-        "depth 3, correlation of predicted and final share, signals, modes 1 and 2",
-    ):
-        assert found[name].holds, name
-    assert np.isclose(
-        found["depth 3, share of off-diagonal perturbations that decay at the end"].measured, 1 / 6
-    )
+    for key in ("learned", "published-steps", "diagonal-sum", "share-signals-depth-3"):
+        assert found[key].holds, found[key]
+    assert found["depth-modes-5-8"].measured < 0.01
+    assert np.isclose(found["decay-depth-3"].measured, 1 / 6)

@@ -20,7 +20,7 @@ def test_sharing_experiment(tmp_path):
         assert next(c for n, c in claims.items() if f"{name}, |theory" in n).holds
     assert claims["learning time x 2s / log(s/a0 - 1), two layers"].holds
     assert claims["learning time, imbalanced / balanced"].holds
-    assert (tmp_path / "sharing" / "sharing-factors.svg").stat().st_size > 1000
+    assert (report.folder / "sharing-factors.svg").stat().st_size > 1000
 
 
 def test_one_pathway_stands_for_all():

@@ -156,7 +156,7 @@ def test_discovery_experiment(tmp_path):
         assert claims[f"{kind}: number of clusters chosen"].measured in (3, 4)
         assert claims[f"{kind}: share of the best gain that four clusters have"].measured > 0.8
         assert claims[f"{kind}: weight in units that split a context, at the end"].measured > 0.8
-    stored = np.load(next((tmp_path / "discovery" / "parts").glob("same-0-*.npz")))
+    stored = np.load(next((report.folder / "parts").glob("same-0-*.npz")))
     assert (np.diff(stored["elbow"][:3]) < 0).all()
     assert stored["mixed"][0].min() < 0.1  # all units are always open before they part
 

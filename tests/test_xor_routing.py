@@ -54,7 +54,7 @@ def test_xor_strengths_refuse_other_shapes():
 def test_xor(tmp_path):
     report = nr.experiments.run("xor", quick=True, out=tmp_path, changes={"seeds": 2, "lr": 0.01})
     assert report.holds, [c for c in report.claims if not c.holds]
-    assert all((tmp_path / "xor" / f"{n}.png").is_file() for n, _ in report.figures)
+    assert all((report.folder / f"{n}.png").is_file() for n, _ in report.figures)
     with pytest.raises(ValueError, match="t1 must be long enough"):
         nr.experiments.run("xor", out=tmp_path, changes={"t1": 10.0})
 
@@ -62,7 +62,7 @@ def test_xor(tmp_path):
 def test_routing(tmp_path):
     report = nr.experiments.run("routing", quick=True, out=tmp_path)
     assert report.holds, [c for c in report.claims if not c.holds]
-    assert all((tmp_path / "routing" / f"{n}.png").is_file() for n, _ in report.figures)
+    assert all((report.folder / f"{n}.png").is_file() for n, _ in report.figures)
     with pytest.raises(ValueError, match="below domains"):
         nr.experiments.run("routing", out=tmp_path, changes={"trained": 7})
 

@@ -15,11 +15,12 @@ from typing import Any
 
 from neuralrace import __version__, experiments
 from neuralrace.errors import InputError
-from neuralrace.experiments.report import shown, write_report
+from neuralrace.experiments.claim import FAILS, HOLDS, UNDECIDED
+from neuralrace.experiments.report import shown, summary, write_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0 when all claims hold, 1 when one does not, 2 for wrong usage."""
+    """Exit status 0 when no claim fails (undecided ones do not count), 1 when one does, 2 for wrong usage."""
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
@@ -44,6 +45,10 @@ def _parser() -> argparse.ArgumentParser:
 
     listing = commands.add_parser("list", help="every experiment, what it reproduces, how long it takes")
     listing.set_defaults(command=_list)
+
+    showing = commands.add_parser("show", help="parameters of an experiment, with defaults and meaning")
+    showing.add_argument("name", metavar="NAME", help="an experiment; see neuralrace list")
+    showing.set_defaults(command=_show)
 
     run = commands.add_parser("run", help="run experiments: figures, claims and a report")
     run.add_argument("names", nargs="*", metavar="NAME", help="experiments; see neuralrace list")
@@ -101,6 +106,32 @@ def _list(given: Any) -> int:
     return 0
 
 
+def _show(given: Any) -> int:
+    e = experiments.experiment(given.name)
+    full, quick, meanings = vars(e.parameters), vars(e.quick), e.parameters.meanings()
+    times = "quick {}, full {}, on two cores".format(*(_minutes(m) for m in e.minutes))
+    print(f"{e.name}: {e.title}\nreproduces: {e.source}\ntakes: {times}\n")
+    rows = [("parameter", "default", "quick", "meaning")]
+    for name, value in full.items():
+        small = "" if quick[name] == value else _value(quick[name])
+        rows.append((name, _value(value), small, meanings[name]))
+    widths = [max(len(row[k]) for row in rows) for k in range(3)]
+    for row in rows:
+        print("  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[3]]).rstrip())
+    print("\nAn empty cell under quick: as the default. Change one by `--set PARAMETER=VALUE`.")
+    return 0
+
+
+def _value(value: Any) -> str:
+    """A value as `--set` takes it; of a long list its two ends."""
+    if isinstance(value, tuple):
+        texts = [_value(v) for v in value]
+        return ",".join(texts if len(texts) <= 6 else [*texts[:3], "...", *texts[-2:]])
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value) or "(empty)"
+
+
 def _minutes(minutes: float) -> str:
     return f"{60 * minutes:.0f} s" if minutes < 1 else f"{minutes:.0f} min"
 
@@ -119,16 +150,24 @@ def _run(given: Any) -> int:
     for report in _reports(given, changes):
         reports.append(report)
         talk(f"{report.name}: {report.title} ({report.seconds:.1f} s)")
-        for c in report.claims:
-            spread = "" if c.spread is None else f" ± {shown(c.spread)}"
-            tolerance = "" if c.tolerance is None else f" ± {shown(c.tolerance)}"
-            mark = "holds " if c.holds else "FAILS "
-            talk(f"  {mark} {c.name}: {shown(c.measured)}{spread}, expected {shown(c.expected)}{tolerance}")
+        for claim in report.claims:
+            talk(_line(claim))
     path = write_report(given.out)
     if given.json:
         print(json.dumps({r.name: _json(r) for r in reports}))
+    talk("\n".join(summary(reports)))
     talk(f"report: {path}")
     return 0 if all(r.holds for r in reports) else 1
+
+
+def _line(c: experiments.Claim) -> str:
+    """A claim; with its reason where it fails."""
+    spread = "" if c.spread is None else f" ± {shown(c.spread)}"
+    tolerance = "" if c.tolerance is None else f" ± {shown(c.tolerance)}"
+    mark = {HOLDS: "holds", FAILS: "FAILS", UNDECIDED: "undecided"}[c.verdict]
+    measured = f"{shown(c.measured)}{spread}, expected {shown(c.expected)}{tolerance}"
+    reason = f"\n             {c.note}" if c.verdict == FAILS else ""
+    return f"  {mark:<9}  {c.kind:<7}  {c.id}: {c.name}: {measured}{reason}"
 
 
 def _reports(given: Any, changes: dict[str, dict[str, str]]) -> Iterator[experiments.Report]:
@@ -148,15 +187,14 @@ def _reports(given: Any, changes: dict[str, dict[str, str]]) -> Iterator[experim
 
 
 def _one(quick: bool, out: str, progress: bool, item: tuple[str, dict[str, str]]) -> experiments.Report:
-    say = partial(print, file=sys.stderr)
-    return experiments.run(item[0], quick, out, item[1], progress=progress, say=say)
+    return experiments.run(item[0], quick, out, item[1], progress=progress)
 
 
 def _json(report: experiments.Report) -> dict[str, Any]:
     found = report.to_dict()
     files = [str(report.folder / f"{name}.svg") for name, _ in report.figures]
     return {
-        **{k: found[k] for k in ("claims", "seconds", "parameters", "quick", "versions")},
+        **{k: found[k] for k in ("claims", "seconds", "parameters", "quick", "versions", "folder")},
         "figures": files,
     }
 

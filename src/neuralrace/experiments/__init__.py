@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import re
+import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuralrace import plot
 from neuralrace.dynamics.trajectory import versions
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters
+from neuralrace.experiments.claim import Claim
+from neuralrace.experiments.code import Package
+from neuralrace.experiments.experiment import Experiment, Parameters
 from neuralrace.experiments.store import Parts, key_of
 from neuralrace.files import writable, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAMES = (
     "xor", "contextual", "routing", "sharing", "initialisation", "images",
@@ -25,6 +32,7 @@ NAMES = (
     "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale",
     "two-point", "layers", "structure", "collapse",
 )  # fmt: skip
+LONGEST = 80  # characters of changed parameters in the name of a folder
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]
 
@@ -43,7 +51,11 @@ def experiment(name: str) -> Experiment:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run of an experiment found. `figures` are (name, caption), with files in `folder`."""
+    """What a run of an experiment found.
+
+    `figures` are (name, caption), with files in `folder`: the figure itself and its data, `name.csv` or
+    `name.csv.gz`.
+    """
 
     name: str
     title: str
@@ -59,12 +71,20 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether every claim holds."""
-        return all(c.holds for c in self.claims)
+        """Whether no claim fails; undecided ones do not count."""
+        return not any(c.holds is False for c in self.claims)
+
+    def table(self) -> pd.DataFrame:
+        """All claims, a row each, with the experiment, its form (quick or full) and its folder."""
+        import pandas as pd
+
+        head = {"experiment": self.name, "form": "quick" if self.quick else "full", "run": self.folder.name}
+        return pd.DataFrame([{**head, **c.to_dict()} for c in self.claims])
 
     def to_dict(self) -> dict[str, Any]:
         """All that is here, as JSON can hold it."""
-        found = {**dataclasses.asdict(self), "folder": str(self.folder)}
+        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        found |= {"claims": [c.to_dict() for c in self.claims], "folder": str(self.folder)}
         return json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
 
     @classmethod
@@ -72,7 +92,7 @@ class Report:
         """The report that a run left in its folder; what else is written there is left out."""
         read = json.loads((folder / "result.json").read_text())
         found = {f.name: read[f.name] for f in dataclasses.fields(cls) if f.name != "folder"}
-        claims = tuple(Claim(**c) for c in found.pop("claims"))
+        claims = tuple(Claim.from_dict(c) for c in found.pop("claims"))
         figures = tuple((n, c) for n, c in found.pop("figures"))
         return cls(**{**found, "claims": claims, "figures": figures, "folder": folder})
 
@@ -83,29 +103,43 @@ def run(
     out: str | Path = "results",
     changes: dict[str, Any] | None = None,
     progress: bool = False,
-    say: Callable[[str], None] | None = None,
 ) -> Report:
-    """Run an experiment, or finish one that was interrupted, and write its figures to `out/name`.
+    """Run an experiment, or finish one that was interrupted, and write what it found.
 
-    `changes` are parameters to set; `say` is told when they differ from those of the last run there.
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    quick : bool
+        The small form, for a first look.
+    out : path
+        Figures, their data and claims go to a folder in it: `name`, `name-quick` for the quick form, and
+        with the parameters that were changed where there are any, as in `xor-quick-hidden=64`. So no run
+        overwrites one with other parameters.
+    changes : dict, optional
+        Parameters to set; texts are read as the parameter's type.
+    progress : bool
+        Show progress bars on stderr.
 
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
     >>> names()[0]
     'xor'
     """
     chosen = experiment(name)
     p = chosen.chosen(quick, changes or {})
-    folder = writable(Path(out) / name)
-    settings = json.loads(json.dumps(dataclasses.asdict(p)))
-    if say is not None:
-        _compare(folder, name, settings, say)
+    folder = writable(Path(out) / _folder_name(chosen, p, quick))
+    settings = _settings(p)
     parts = Parts(folder / "parts", key_of(settings, _code(chosen)), name, progress)
     start = time.perf_counter()
     results = chosen.compute(p, parts)
-    claims = tuple(chosen.claims(p, results))
+    claims = chosen.judged(p, results, quick)
     with plot.style():
         figures = chosen.figures(p, results)
-    for figure_name, (figure, _) in figures.items():
-        plot.save(figure, folder, figure_name)
     report = Report(
         name,
         chosen.title,
@@ -119,23 +153,48 @@ def run(
         dict(versions()),
         parts.seconds + time.perf_counter() - start,
     )
-    write_text(folder / "result.json", json.dumps(report.to_dict(), indent=1))
+    _write(report, figures)
     return report
 
 
-def _code(chosen: Experiment) -> list[Path]:
-    """The files on which the numbers of an experiment depend: its own and the library's."""
-    package = Path(__file__).parents[1]
-    apart = ("cli.py", "plot.py", "description.py", "explain.py", "files.py", "experiments")
-    core = [f for f in package.rglob("*.py") if f.relative_to(package).parts[0] not in apart]
-    return [*core, Path(str(import_module(chosen.compute.__module__).__file__))]
+def _write(report: Report, figures: dict[str, tuple[Any, str]]) -> None:
+    from neuralrace.experiments.figure_data import write_figure_data
+
+    for name, (figure, _) in figures.items():
+        plot.save(figure, report.folder, name)
+        write_figure_data(figure, report.folder, name)
+    write_text(report.folder / "claims.csv", report.table().to_csv(index=False))
+    write_text(report.folder / "result.json", json.dumps(report.to_dict(), indent=1))
 
 
-def _compare(folder: Path, name: str, settings: dict[str, Any], say: Callable[[str], None]) -> None:
-    try:
-        last = Report.load(folder).parameters
-    except (OSError, ValueError, TypeError, KeyError):
-        return
-    changed = [f"{k} {last.get(k)} -> {v}" for k, v in settings.items() if last.get(k) != v]
+def _settings(p: Parameters) -> dict[str, Any]:
+    """Parameters as JSON has them."""
+    return json.loads(json.dumps(dataclasses.asdict(p)))
+
+
+def _folder_name(chosen: Experiment, p: Parameters, quick: bool) -> str:
+    """Name, form and changed parameters; a short key stands for these where they are long or odd."""
+    settings, usual = _settings(p), _settings(chosen.chosen(quick, {}))
+    words = [chosen.name, *(["quick"] if quick else [])]
+    changed = {k: v for k, v in settings.items() if v != usual[k]}
     if changed:
-        say(f"{name}: parameters differ from the last run: {'; '.join(changed)}")
+        told = "-".join(f"{k}={_told(v)}" for k, v in changed.items())
+        plain = re.fullmatch(r"[\w.,=+-]+", told, re.ASCII) and len(told) <= LONGEST
+        text = json.dumps(changed, sort_keys=True).encode()
+        words.append(told if plain else hashlib.sha256(text).hexdigest()[:8])
+    return "-".join(words)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(_told(v) for v in value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _code(chosen: Experiment) -> str:
+    """The code on which the stored parts of an experiment depend."""
+    starts = [(o.__module__, o.__name__) for o in (chosen.compute, type(chosen.parameters))]
+    files = {module: Path(str(sys.modules[module].__file__)) for module, _ in starts}
+    return Package(Path(__file__).parents[1], "neuralrace", tuple(files.items())).key(starts)

@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.init import random_frame
 from neuralrace.measure import crossing, plateau_share
@@ -40,15 +41,21 @@ TIMES = np.append(0.0, np.geomspace(1e-4, 1e4, 161))
 
 @dataclass(frozen=True)
 class Balanced(Parameters):
-    checked: tuple[float, ...] = option((-5.0, -1.0, 0.0, 1e-9, 0.5, 5.0), least=-100)
-    until: float = 1000.0
-    scale: float = 0.03
-    strengths: tuple[float, ...] = (2.0, 1.6, 1.3, 1.0)
-    relative: tuple[float, ...] = option((0.0, 0.1, 0.3, 1.0, 3.0, 10.0), least=0)
-    a0: float = 1e-3
-    sizes: tuple[float, ...] = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-    shown: tuple[float, ...] = (4.0, 32.0)
-    world: float = 5.0
+    checked: tuple[float, ...] = option(
+        (-5.0, -1.0, 0.0, 1e-9, 0.5, 5.0), "relative scales lam at which the solution is checked", least=-100
+    )
+    until: float = option(1000.0, "end of the flow to which the solution is compared")
+    scale: float = option(0.03, "size of the initial weights, the balanced part apart")
+    strengths: tuple[float, ...] = option((2.0, 1.6, 1.3, 1.0), "singular values of the targets")
+    relative: tuple[float, ...] = option(
+        (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "|lam|/s of the single modes that are drawn", least=0
+    )
+    a0: float = option(1e-3, "initial strength of the single modes")
+    sizes: tuple[float, ...] = option(
+        (1.0, 4.0, 8.0, 16.0, 32.0, 64.0), "sizes |lam| at which regimes are compared, with both signs"
+    )
+    shown: tuple[float, ...] = option((4.0, 32.0), "two of the sizes, whose curves are drawn")
+    world: float = option(5.0, "|lam| of the networks that learn a tree")
 
     def check(self) -> None:
         if len(self.strengths) != SMALL:
@@ -345,41 +352,64 @@ def claims(p: Balanced, r: Results) -> list[Claim]:
     for name, sign in (("funnel", -1), ("inverted funnel", 1)):
         times = np.log([turn_time(r[name]["turn"][at(sign * v)]) for v in high])
         slope, loss = np.polyfit(np.log(high), times, 1)[0], r[name]["loss"][at(sign * far), :, pause]
-        late, lazy = (f"{name}, lam = {s * far:g}:" for s in (sign, -sign))
+        late, lazy, key = *(f"{name}, lam = {s * far:g}:" for s in (sign, -sign)), kebab(name)
         found += [
-            Claim.near(f"{late} {turned}", DELAYED, left, end[name][at(sign * far)], 0.1),
-            Claim.near(f"{late} loss left at the pause / initial", DELAYED, left, loss, 0.1),
-            Claim.near(f"{name}: exponent of |lam| in the time of the late turn", DELAYED, 1, slope, 0.05),
-            Claim.below(f"{lazy} {turned}", REGIME, 0.01, end[name][at(-sign * far)], "Lazy."),
-        ]
+            paper.near(
+                f"delayed-turn-{key}", f"{late} {turned}", DELAYED, left, end[name][at(sign * far)], 0.1
+            ),
+            finding.near(
+                f"delayed-loss-{key}", f"{late} loss left at the pause / initial", DELAYED, left, loss, 0.1
+            ),
+            finding.near(
+                f"delayed-time-{key}", f"{name}: exponent of |lam| in the time of the late turn", DELAYED, 1,
+                slope, 0.05,
+            ),
+            paper.below(f"lazy-{key}", f"{lazy} {turned}", REGIME, 0.01, end[name][at(-sign * far)], "Lazy."),
+        ]  # fmt: skip
     square, w = r["square"], r["world"]
     waiting = square["loss"][at(0.0)][:, TIMES.searchsorted(20.0)] > 0.01
     odd = waiting != (square["sign"][at(0.0)] < 0)
     wait = "square, lam = 0: networks that wait at a saddle, or not, against the sign of their determinant"
     signs = "sizes up to 4-4-4 and signs of lam wrongly refused or taken"
     cosines = (
-        (f"lam = {-p.world:g}: cosine with the identity", w["identity"][0, -1]),
-        ("lam = 0: cosine with the root of the covariance", w["root"][1, -1]),
-        (f"lam = {p.world:g}: cosine with the covariance", w["covariance"][2, -1]),
+        ("negative", f"lam = {-p.world:g}: cosine with the identity", w["identity"][0, -1]),
+        ("zero", "lam = 0: cosine with the root of the covariance", w["root"][1, -1]),
+        ("positive", f"lam = {p.world:g}: cosine with the covariance", w["covariance"][2, -1]),
     )
     off, flow = r["exact"]["off"].max(), f"closed form - integrated flow, t up to {p.until:g}, most"
     return [
-        Claim.below(flow, SOLUTION, 1e-8, off),
-        Claim.near(signs, SOLUTION, 0, r["exact"]["wrong"].sum(), 0),
-        Claim.near(
-            "|lam|/s where a mode ceases to be sigmoidal", SHAPE, 2**-0.5, r["modes"]["sigmoid"], 0.01
+        check.below("closed-form", flow, SOLUTION, 1e-8, off),
+        check.near("feasible", signs, SOLUTION, 0, r["exact"]["wrong"].sum(), 0),
+        finding.near(
+            "sigmoid-limit", "|lam|/s where a mode ceases to be sigmoidal", SHAPE, 2**-0.5,
+            r["modes"]["sigmoid"], 0.01,
         ),
-        Claim.near("|lam|/s where the loss has no plateau left", SHAPE, 6**-0.5, r["modes"]["plateau"], 0.01),
-        *(Claim.above(f"{n}, lam = 0: {turned}", REGIME, 0.1, end[n][at(0.0)], "Rich.") for n in SIZES),
+        finding.near(
+            "plateau-limit", "|lam|/s where the loss has no plateau left", SHAPE, 6**-0.5,
+            r["modes"]["plateau"], 0.01,
+        ),
         *(
-            Claim.below(f"square, lam = {v:g}: {turned}", REGIME, 0.01, end["square"][at(v)], "Lazy.")
-            for v in (-far, far)
+            paper.above(f"rich-{kebab(n)}", f"{n}, lam = 0: {turned}", REGIME, 0.1, end[n][at(0.0)], "Rich.")
+            for n in SIZES
         ),
-        Claim.near(wait, REGIME, 0, odd.sum(), 0),
+        *(
+            paper.below(
+                f"lazy-square-{key}", f"square, lam = {v:g}: {turned}", REGIME, 0.01, end["square"][at(v)],
+                "Lazy.",
+            )
+            for key, v in (("negative", -far), ("positive", far))
+        ),
+        finding.near("saddle-sign", wait, REGIME, 0, odd.sum(), 0),
         *found,
-        Claim.below("hidden layer and readout at the end - closed form", HIDDEN, 1e-8, w["off"].max()),
-        *(Claim.above(f"items of a tree, {what}", HIDDEN, 0.99, value) for what, value in cosines),
-    ]
+        check.below(
+            "hidden-closed-form", "hidden layer and readout at the end - closed form", HIDDEN, 1e-8,
+            w["off"].max(),
+        ),
+        *(
+            finding.above(f"items-{key}", f"items of a tree, {what}", HIDDEN, 0.99, value)
+            for key, what, value in cosines
+        ),
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(

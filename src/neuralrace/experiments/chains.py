@@ -27,7 +27,8 @@ import neuralrace as nr
 from neuralrace import plot
 from neuralrace.dynamics.integrate import STOPPED, Observed, Path, integrate
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing
 from neuralrace.network import precision
@@ -42,23 +43,29 @@ FAR = (20, 30, 40)  # depths at which the theory's exponent in depth is read
 
 @dataclass(frozen=True)
 class Chains(Parameters):
-    depths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10)
-    strengths: tuple[float, ...] = (3.0, 2.0, 1.5, 1.0)
-    width: int = 16
-    gain: float = 0.6
-    before: float = 0.1
-    gains: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6)
-    deep: int = option(6, least=3)
-    rate: float = 0.02
-    level: float = 0.01
-    reconstructed: float = 1e-4
-    epochs: int = 200_000
-    square: int = 40
-    patience: int = 10_000
-    curves: tuple[int, ...] = (1, 2, 3, 5, 10)
-    product: float = 0.1
-    small: float = 0.02
-    offsets: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+    depths: tuple[int, ...] = option(
+        (1, 2, 3, 4, 5, 6, 8, 10), "depths of the networks whose learning time is measured"
+    )
+    strengths: tuple[float, ...] = option((3.0, 2.0, 1.5, 1.0), "singular values of the targets")
+    width: int = option(16, "units of each hidden layer")
+    gain: float = option(0.6, "gain of the initial layers where depth varies")
+    before: float = option(0.1, "gain of the initial layers before pretraining")
+    gains: tuple[float, ...] = option(
+        (0.3, 0.4, 0.5, 0.6), "gains of the initial layers where they vary, at depth deep"
+    )
+    deep: int = option(6, "depth of the networks where the gain varies", least=3)
+    rate: float = option(0.02, "learning rate times depth")
+    level: float = option(0.01, "share of the error at which a task is learned")
+    reconstructed: float = option(1e-4, "share of the error at which an autoencoder is learned")
+    epochs: int = option(200_000, "steps after which training is given up")
+    square: int = option(40, "orthogonal networks without neurons to spare")
+    patience: int = option(10_000, "steps after which orthogonal networks are taken to be stuck")
+    curves: tuple[int, ...] = option((1, 2, 3, 5, 10), "depths of the chains whose curves are drawn")
+    product: float = option(0.1, "initial product of the weights of the chains that are drawn")
+    small: float = option(0.02, "gain of the initial layers of the networks whose modes are drawn")
+    offsets: tuple[float, ...] = option(
+        (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), "initial weights near the saddle of two layers"
+    )
 
     def check(self) -> None:
         if list(self.depths) != sorted(set(self.depths)) or self.depths[0] != 1 or len(self.depths) < 4:
@@ -417,6 +424,7 @@ def claims(p: Chains, r: Results) -> list[Claim]:
     very = [theory(p, "small random", 100, g) for g in (0.8, 0.9)]
     sq = r["square"]
     wrong, stuck = sq["sign"] < 0, np.isnan(sq["epochs"])
+    per_layer = "growth of log epochs per layer / log(1/b0)"
     shared = "Random networks start with modes that share hidden directions: theory comes a little early."
     part = (
         "Random layers are not aligned: only part of their singular values lies in directions that grow, "
@@ -435,36 +443,44 @@ def claims(p: Chains, r: Results) -> list[Claim]:
         " dependence on b0."
     )
     return [
-        Claim.below("closed form - flow, depths as drawn and infinite", TALK, 1e-8, gap),
-        Claim.near("distance from infinite depth, exponent in depth", TALK, -1,
+        check.below("closed-form", "closed form - flow, depths as drawn and infinite", TALK, 1e-8, gap),
+        check.near("infinite-depth", "distance from infinite depth, exponent in depth", TALK, -1,
                    power(found["many"], found["gap"]), 0.05),
-        Claim.near("two layers, time to half a mode: theory / random networks - 1", "talk: full networks", 0,
-                   (ahead / behind - 1).mean(axis=1), 0.01, shared),
-        Claim.near("least curvature at the origin / s", SURFACE, -1, saddle["curvature"][0], 1e-5),
-        Claim.near("largest curvature at the origin / s", SURFACE, 1, saddle["curvature"][1], 1e-5),
-        Claim.below("drift of w2^2 - w1^2 along the flow", "theory", 1e-8, saddle["drift"]),
-        Claim.near("time at the saddle, slope in log(1/distance)", "theory: 1/s", 1,
+        paper.near("networks-as-chains", "two layers, time to half a mode: theory / random networks - 1",
+                   "talk: full networks", 0, (ahead / behind - 1).mean(axis=1), 0.01, shared),
+        paper.near("saddle-falls", "least curvature at the origin / s", SURFACE, -1, saddle["curvature"][0],
+                   1e-5),
+        paper.near("saddle-rises", "largest curvature at the origin / s", SURFACE, 1, saddle["curvature"][1],
+                   1e-5),
+        check.below("conserved", "drift of w2^2 - w1^2 along the flow", "theory", 1e-8, saddle["drift"]),
+        check.near("saddle-time", "time at the saddle, slope in log(1/distance)", "theory: 1/s", 1,
                    -np.polyfit(np.log(p.offsets), saddle["leave"], 1)[0], 0.02),
-        Claim.near("infinite depth, exponent of time in s", SPEED, -1, power(strengths, waits), 0.01),
-        Claim.near("small random, theory: growth of log epochs per layer / log(1/b0)", EFFECT, 1,
+        check.near("infinite-depth-time", "infinite depth, exponent of time in s", SPEED, -1,
+                   power(strengths, waits), 0.01),
+        paper.near("small-random-theory", f"small random, theory: {per_layer}", EFFECT, 1,
                    np.polyfit(FAR, far, 1)[0] / grow, 0.05),
-        Claim.near("small random, aligned networks: the same", EFFECT, 1, aligned / grow, 0.1),
-        Claim.near("small random, random networks: the same", EFFECT, 1, slope / grow, 0.1, part),
-        Claim.near(f"small random, depth {p.deep}: exponent in b0", EFFECT, -p.deep,
+        paper.near("small-random-aligned", f"small random, aligned networks: {per_layer}", EFFECT, 1,
+                   aligned / grow, 0.1),
+        paper.near("small-random-networks", f"small random, random networks: {per_layer}", EFFECT, 1,
+                   slope / grow, 0.1, part),
+        paper.near("small-random-exponent", f"small random, depth {p.deep}: exponent in b0", EFFECT, -p.deep,
                    power(at, r["gain"]["small random"].T), 0.5, limit),
-        Claim.near("the same, theory, b0 from .05 to .1, / (2 - depth)", SPEED, 1,
-                   power(tiny, exact) / (2 - p.deep), 0.05),
-        Claim.near("the same, theory, depth 100, / -depth", SPEED, 1, power((0.8, 0.9), very) / -100, 0.05),
-        Claim.near("pretrained: exponent of the epochs beyond one layer in the layers beyond one", EFFECT, 1,
+        finding.near("theory-exponent",
+                     f"small random, depth {p.deep}, theory: exponent in b0 from .05 to .1, / (2 - depth)",
+                     SPEED, 1, power(tiny, exact) / (2 - p.deep), 0.05),
+        paper.near("theory-exponent-deep", "small random, depth 100, theory: exponent in b0 / -depth", SPEED,
+                   1, power((0.8, 0.9), very) / -100, 0.05),
+        paper.near("pretrained-depth",
+                   "pretrained: exponent of the epochs beyond one layer in the layers beyond one", EFFECT, 1,
                    power(layers, pretrained[:, 1:] - pretrained[:, :1]), 0.1),
-        Claim.near(f"pretrained, depth {p.deep}: exponent in b0", EFFECT, -2,
+        paper.near("pretrained-exponent", f"pretrained, depth {p.deep}: exponent in b0", EFFECT, -2,
                    power(at, r["gain"]["pretrained"].T), 0.2, logarithm),
-        Claim.near("orthogonal: exponent of epochs in depth", EFFECT, 0,
+        paper.near("orthogonal-depth", "orthogonal: exponent of epochs in depth", EFFECT, 0,
                    power(p.depths[1:], orthogonal[:, 1:]), 0.15),
-        Claim.near("orthogonal without spare neurons: share that never learns", EFFECT, 0, stuck.mean(), 0.05,
-                   sign),
-        Claim.near("stuck exactly where the determinant's sign is wrong, share", "theory", 1,
-                   (stuck == wrong).mean(), 1e-9),
+        paper.near("orthogonal-narrow", "orthogonal without spare neurons: share that never learns", EFFECT,
+                   0, stuck.mean(), 0.05, sign),
+        finding.near("orthogonal-sign", "stuck exactly where the determinant's sign is wrong, share",
+                     "theory", 1, (stuck == wrong).mean(), 1e-9),
     ]  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.universality import squared_distances, structure, watch
 
@@ -27,17 +28,26 @@ KINDS = ("very-low", "low", "high", "Adam-low", "Adam-high")
 
 @dataclass(frozen=True)
 class Collapse(Parameters):
-    seeds: int = 5
-    side: int = option(30, least=3)
-    pixels: int = option(5, least=2)
-    blob: float = 1.0
-    layers: int = option(4, least=2)
-    units: int = 100
-    gains: tuple[float, ...] = (0.275, 0.5, 2.0, 0.5, 2.0)
-    rates: tuple[float, ...] = (0.05, 0.015, 0.0015, 0.001, 0.0005)
-    epochs: tuple[int, ...] = (2000, 1500, 750, 3000, 1000)
-    batch_size: int = 64
-    activation: str = option("tanh", choices=("tanh", "leaky_relu", "relu"))
+    seeds: int = option(5, "random starts of each network")
+    side: int = option(30, "places of a blob along each axis", least=3)
+    pixels: int = option(5, "pixels of an image along each axis", least=2)
+    blob: float = option(1.0, "width of a blob, in units of half the image")
+    layers: int = option(4, "hidden layers", least=2)
+    units: int = option(100, "units of each hidden layer")
+    gains: tuple[float, ...] = option(
+        (0.275, 0.5, 2.0, 0.5, 2.0), "gains of the initial weights: very low, low, high, Adam low, Adam high"
+    )
+    rates: tuple[float, ...] = option(
+        (0.05, 0.015, 0.0015, 0.001, 0.0005), "learning rates, for each of gains"
+    )
+    epochs: tuple[int, ...] = option(
+        (2000, 1500, 750, 3000, 1000),
+        "passes over the blobs, for each of gains; with Adam, steps on all blobs",
+    )
+    batch_size: int = option(64, "blobs in a mini-batch of gradient descent")
+    activation: str = option(
+        "tanh", "activation of the hidden layers", choices=("tanh", "leaky_relu", "relu")
+    )
 
     def check(self) -> None:
         for name in ("gains", "rates", "epochs"):
@@ -198,17 +208,26 @@ def claims(p: Collapse, r: Results) -> list[Claim]:
     losses = np.concatenate([r[k]["loss"] for k in KINDS])
     others = f"Low: {mean['low']:.2f}; high: {mean['high']:.2f}."
     return [
-        Claim.below("loss at the end, all networks", fig8, 0.01, losses),
-        Claim.below(f"low weights: {worse}", fig8, 0.2, index["low"].max(axis=1)),
-        Claim.above(f"high weights: {better}", fig8, 0.5, index["high"].min(axis=1)),
-        Claim.above("low weights: contexts / targets", fig8, 0.5, apart["low"]),
-        Claim.below(f"very low weights: {worse}", fig12, 0.2, index["very-low"].max(axis=1)),
-        Claim.below("very low weights: contexts / targets", fig12, 0.2, apart["very-low"]),
-        Claim.below(f"Adam, low weights: {worse}", fig15, 0.2, index["Adam-low"].max(axis=1), WEAKER),
-        Claim.above(f"Adam, high weights: {better}", fig15, 0.5, index["Adam-high"].min(axis=1)),
-        Claim.above(
-            "very low weights: correlation of all distances with Eq. 10", "representations_align C.2", 0.8,
-            r["very-low"]["correlation"], LINE + others,
+        check.below("learned", "loss at the end, all networks", fig8, 0.01, losses),
+        paper.below("collapse-low", f"low weights: {worse}", fig8, 0.2, index["low"].max(axis=1)),
+        paper.above("collapse-high", f"high weights: {better}", fig8, 0.5, index["high"].min(axis=1)),
+        paper.above("contexts-low", "low weights: contexts / targets", fig8, 0.5, apart["low"]),
+        paper.below(
+            "collapse-very-low", f"very low weights: {worse}", fig12, 0.2, index["very-low"].max(axis=1)
+        ),
+        paper.below(
+            "contexts-very-low", "very low weights: contexts / targets", fig12, 0.2, apart["very-low"]
+        ),
+        paper.below(
+            "collapse-adam-low", f"Adam, low weights: {worse}", fig15, 0.2, index["Adam-low"].max(axis=1),
+            WEAKER,
+        ),
+        paper.above(
+            "collapse-adam-high", f"Adam, high weights: {better}", fig15, 0.5, index["Adam-high"].min(axis=1)
+        ),
+        paper.above(
+            "eq-10-very-low", "very low weights: correlation of all distances with Eq. 10",
+            "representations_align C.2", 0.8, r["very-low"]["correlation"], LINE + others,
         ),
     ]  # fmt: skip
 
@@ -227,4 +246,5 @@ EXPERIMENT = Experiment(
     figures,
     claims,
     (0.5, 12),
+    needs_full=("collapse-adam-low",),  # at this size .14, in the full form .32
 )

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.experiments.claim import Claim, check, paper
 from neuralrace.experiments.contexts import SOURCE, factor, pathway_maps
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 
 FIG = f"{SOURCE} Fig. 5"
@@ -24,14 +25,14 @@ FINE = nr.Adaptive(rtol=1e-10, atol=1e-12)  # closed forms are compared to 1e-6
 
 @dataclass(frozen=True)
 class ContextCount(Parameters):
-    seeds: int = 5
-    counts: tuple[int, ...] = option((3, 4, 5), least=3)
-    hidden: int = 700
-    std: float = 0.005 / 700
-    lr: float = 0.001
-    epochs: int = option(8000, least=160)
-    strength: float = 0.01
-    t1: float = 240.0
+    seeds: int = option(5, "random starts of each network")
+    counts: tuple[int, ...] = option((3, 4, 5), "numbers of contexts, C", least=3)
+    hidden: int = option(700, "units of the ReLU networks")
+    std: float = option(0.005 / 700, "standard deviation of initial weights")
+    lr: float = option(0.001, "learning rate, on the loss summed over samples")
+    epochs: int = option(8000, "steps of training", least=160)
+    strength: float = option(0.01, "initial strength of each mode and layer of the pathways, decoupled start")
+    t1: float = option(240.0, "end of the flow from the decoupled start")
 
 
 def compute(p: ContextCount, parts: Parts) -> Results:
@@ -152,8 +153,14 @@ def figures(p: ContextCount, r: Results) -> dict[str, tuple[Figure, str]]:
     return {"contexts": (fig, caption)}
 
 
+def by_count(share: np.ndarray) -> str:
+    """Mean shares of the weight in units open in 0, 1, 2, ... contexts, as text."""
+    return ", ".join(f"{v:.2f}" for v in share.mean(axis=0))
+
+
 def claims(p: ContextCount, r: Results) -> list[Claim]:
     joint = "The pathways learn while the common one does: the closed form has them wait for it."
+    gates = "Pathways have constant gates by context. Units do not: late in training most are mixed."
     found = []
     for c in p.counts:
         d = r[str(c)]
@@ -163,16 +170,37 @@ def claims(p: ContextCount, r: Results) -> list[Claim]:
         block = np.abs(d["block loss"] - d["joint loss"]).max() / first
         apart = np.abs(d["predicted"] - d["relu"]).max(axis=1) / d["relu"][:, 0]
         found += [
-            Claim.near(f"{name}half the sum of squares", FIG, 32 * c, d["relu"][:, 0], 1e-6),
-            Claim.below(f"{name}common pathway settled: closed form - flow", f"{SOURCE} F, G", 1e-6, settled),
-            Claim.below(f"{name}trained together: closed form - flow, loss / initial", FIG, 0.03, off, joint),
-            Claim.below(f"{name}trained together: block reduction - flow, loss / initial", FIG, 1e-6, block),
-            Claim.below(f"{name}block reduction - ReLU networks, loss / initial", FIG, 0.03, apart),
-            Claim.below(f"{name}factor until 1e-3 of the loss", FIG, 2, factor(d["predicted"], d["relu"])),
-            Claim.below(
-                f"{name}distance of outputs, largest", f"{SOURCE} Def. 3.1", 0.05, d["distance"].max(axis=1)
+            check.near(
+                f"initial-loss-{c}", f"{name}half the sum of squares", FIG, 32 * c, d["relu"][:, 0], 1e-6
             ),
-            Claim.above(f"{name}weight in units open in C - 1 contexts", FIG, 0.5, d["share"][:, c - 1]),
+            check.below(
+                f"closed-form-settled-{c}", f"{name}common pathway settled: closed form - flow",
+                f"{SOURCE} F, G", 1e-6, settled,
+            ),
+            paper.below(
+                f"closed-form-together-{c}", f"{name}trained together: closed form - flow, loss / initial",
+                FIG, 0.03, off, joint,
+            ),
+            check.below(
+                f"block-reduction-{c}", f"{name}trained together: block reduction - flow, loss / initial",
+                FIG, 1e-6, block,
+            ),
+            paper.below(
+                f"relu-error-{c}", f"{name}block reduction - ReLU networks, loss / initial", FIG, 0.03, apart,
+                gates,
+            ),
+            paper.below(
+                f"relu-factor-{c}", f"{name}block reduction - ReLU networks, largest factor until 1e-3", FIG,
+                2, factor(d["predicted"], d["relu"]), gates,
+            ),
+            paper.below(
+                f"relu-outputs-{c}", f"{name}pathways - ReLU networks, outputs, largest distance",
+                f"{SOURCE} Def. 3.1", 0.05, d["distance"].max(axis=1), gates,
+            ),
+            paper.above(
+                f"units-open-{c}", f"{name}weight in units open in C - 1 contexts", FIG, 0.5,
+                d["share"][:, c - 1], f"By number of contexts, from 0: {by_count(d['share'])}.",
+            ),
         ]  # fmt: skip
     return found
 

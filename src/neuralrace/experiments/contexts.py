@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 
 SOURCE = "make_haste_slowly"
@@ -29,12 +30,12 @@ SHOWN = (0.0625, 0.25, 0.5, 1.0)  # of training, when outputs are shown
 
 @dataclass(frozen=True)
 class Contexts(Parameters):
-    seeds: int = 10
-    hidden: int = 700
-    pathway: int = 100
-    std: float = 0.005 / 700
-    lr: float = 0.001
-    epochs: int = option(8000, least=160)
+    seeds: int = option(10, "random starts of each network")
+    hidden: int = option(700, "units of the ReLU networks")
+    pathway: int = option(100, "units of each pathway of the gated networks")
+    std: float = option(0.005 / 700, "standard deviation of initial weights")
+    lr: float = option(0.001, "learning rate, on the loss summed over samples")
+    epochs: int = option(8000, "steps of training", least=160)
 
     def train(self, hidden: int, seed: int) -> nr.relu.ReluNetwork:
         """A ReLU network of any width, with the initial strength of one with `self.hidden` units."""
@@ -264,55 +265,61 @@ def claims(p: Contexts, r: Results) -> list[Claim]:
     narrow = max(1, p.hidden // 7)
     predictions = {"imitation": "four pathways", "staged": "two stages"}
     return [
-        Claim.near("half the sum of squares of the targets", f"{SOURCE} Fig. 3", 105.623, relu[:, 0], 5e-4),
+        check.near(
+            "initial-loss", "half the sum of squares of the targets", f"{SOURCE} Fig. 3", 105.623, relu[:, 0],
+            5e-4,
+        ),
         *(
-            Claim.near(
-                f"loss of ReLU networks at epoch {at}", f"{fig}a", value, relu[:, epoch.searchsorted(at)], off
+            paper.near(
+                f"relu-loss-epoch-{at}", f"loss of ReLU networks at epoch {at}", f"{fig}a", value,
+                relu[:, epoch.searchsorted(at)], off,
             )
             for at, (value, off) in PUBLISHED.items()
             if at <= p.epochs
         ),
         *(
             claim
-            for key, name in predictions.items()
+            for (key, name), kind in zip(predictions.items(), (paper, finding), strict=True)
             for claim in (
-                Claim.below(
-                    f"{name}, predicted loss: error / initial", f"{fig}a", 0.03, apart(d[key], relu), mixed
+                kind.below(
+                    f"{kebab(name)}-error", f"{name}, predicted loss: error / initial", f"{fig}a", 0.03,
+                    apart(d[key], relu), mixed,
                 ),
-                Claim.below(
-                    f"{name}, predicted loss: factor until 1e-3", f"{fig}a", 2, factor(d[key], relu), mixed
+                kind.below(
+                    f"{kebab(name)}-factor", f"{name}, predicted loss: factor until 1e-3", f"{fig}a", 2,
+                    factor(d[key], relu), mixed,
                 ),
             )
         ),
-        Claim.below(
-            "four pathways, distance of outputs, largest", f"{SOURCE} Def. 3.1", 0.05,
-            d["distance"].max(axis=1), mixed,
+        paper.below(
+            "four-pathways-outputs", "four pathways, distance of outputs, largest", f"{SOURCE} Def. 3.1",
+            0.05, d["distance"].max(axis=1), mixed,
         ),
-        Claim.above(
-            "loss at the end, open in one context / in two", f"{SOURCE} Prop. 4.2", 1,
+        paper.above(
+            "two-contexts-faster", "loss at the end, open in one context / in two", f"{SOURCE} Prop. 4.2", 1,
             d["single"][:, -1] / d["shared"][:, -1],
         ),
-        Claim.above(
-            "loss at the end, ReLU network / with its last gates from the start", f"{SOURCE} Prop. 4.2", 1,
-            relu[:, -1] / d["own"][:, -1],
+        finding.above(
+            "own-gates-faster", "loss at the end, ReLU network / with its last gates from the start",
+            f"{SOURCE} Prop. 4.2", 1, relu[:, -1] / d["own"][:, -1],
             "The proposition has gates by context the fastest; mixed ones, its own, are faster still.",
         ),
-        Claim.above(
-            "weight in units mixed within a context, last epoch", f"{SOURCE} Lemma 4.1", 0.9, d["mixed"],
-            "Against the letter of the lemma, which overlooks nested patterns.",
+        finding.above(
+            "mixed-units", "weight in units mixed within a context, last epoch", f"{SOURCE} Lemma 4.1", 0.9,
+            d["mixed"], "Against the letter of the lemma, which overlooks nested patterns.",
         ),
-        Claim.above(
-            f"loss at the end with {narrow} units of the same strength / {p.hidden}", f"{fig}a", 2,
-            d["narrow"].mean(axis=0)[-1] / relu.mean(axis=0)[-1],
+        finding.above(
+            "narrow-network", f"loss at the end with {narrow} units of equal strength / {p.hidden}",
+            f"{fig}a", 2, d["narrow"].mean(axis=0)[-1] / relu.mean(axis=0)[-1],
             "Late learning depends on the number of units, of which four pathways know nothing.",
         ),
-        Claim.above(
-            "correlation of hidden distances, ReLU and four pathways, mean", f"{fig}c", 0.9,
-            shown["similar"][1:].mean(),
+        paper.above(
+            "hidden-distances", "correlation of hidden distances, ReLU and four pathways, mean", f"{fig}c",
+            0.9, shown["similar"][1:].mean(),
         ),
-        Claim.below(
-            "block reduction from random weights - flow of the pathways, loss / initial", f"{fig}b", 1e-5,
-            np.abs(shown["theory loss"] - shown["flow"]).max() / shown["flow"][0],
+        check.below(
+            "block-reduction", "block reduction from random weights - flow of the pathways, loss / initial",
+            f"{fig}b", 1e-5, np.abs(shown["theory loss"] - shown["flow"]).max() / shown["flow"][0],
         ),
     ]  # fmt: skip
 

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results
+from neuralrace.experiments.claim import Claim, check, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 
 SOURCE = "neural_race A.2"
@@ -22,10 +23,10 @@ COVARIANCE = np.eye(2) / 6  # of each input, in the half of the samples that a c
 
 @dataclass(frozen=True)
 class Contextual(Parameters):
-    samples: int = 10_000
-    hidden: int = 32
-    std: float = 1e-2
-    t1: float = 150.0
+    samples: int = option(10_000, "samples drawn for each network that learns from samples")
+    hidden: int = option(32, "hidden units of each pathway")
+    std: float = option(1e-2, "standard deviation of initial weights")
+    t1: float = option(150.0, "end of training, flow time")
 
 
 def compute(p: Contextual, parts: Parts) -> Results:
@@ -93,11 +94,19 @@ def claims(p: Contextual, r: Results) -> list[Claim]:
     linear, gated = r["linear"]["map"][:, -1, 0], r["gated"]["map"][:, -1]
     return [
         *(
-            Claim.near(f"no gates, weight of input {k + 1}", SOURCE, 0.5, linear[:, k], 1e-6)
+            paper.near(
+                f"no-gates-input-{k + 1}",
+                f"no gates, weight of input {k + 1}",
+                SOURCE,
+                0.5,
+                linear[:, k],
+                1e-6,
+            )
             for k in range(2)
         ),
         *(
-            Claim.near(
+            paper.near(
+                f"context-{c + 1}-input-{k + 1}",
                 f"pathway of context {c + 1}, weight of input {k + 1}",
                 SOURCE,
                 float(c == k),
@@ -107,9 +116,13 @@ def claims(p: Contextual, r: Results) -> list[Claim]:
             for c in range(2)
             for k in range(2)
         ),
-        Claim.below("gated loss at the end", SOURCE, 1e-10, r["gated"]["loss"][:, -1]),
-        Claim.below(
-            f"gated loss at the end, {p.samples} samples", SOURCE, 1e-10, r["sampled"]["loss"][:, -1]
+        paper.below("gated-loss", "gated loss at the end", SOURCE, 1e-10, r["gated"]["loss"][:, -1]),
+        check.below(
+            "gated-loss-samples",
+            f"gated loss at the end, {p.samples} samples",
+            SOURCE,
+            1e-10,
+            r["sampled"]["loss"][:, -1],
         ),
     ]
 

@@ -17,7 +17,8 @@ from scipy.integrate import quad
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.init import random_frame
 from neuralrace.measure import crossing
@@ -32,14 +33,20 @@ SPARE = {"spare neurons": (12, 3), "none to spare": (4, 4)}  # neurons per layer
 
 @dataclass(frozen=True)
 class Continual(Parameters):
-    tasks: int = option(5, least=2)
-    size: int = 12
-    strengths: tuple[float, ...] = (2.0, 1.5, 1.0)
-    scale: float = 0.01
-    lams: tuple[float, ...] = option((0.0, 1.0, 4.0), least=-100)
-    duration: float = 12.0
-    trained: tuple[float, ...] = (6.0, 8.0, 10.0, 12.0, 14.0)
-    imbalances: tuple[float, ...] = (1e-3, 0.1, 1.0)
+    tasks: int = option(5, "tasks that are learned one after the other", least=2)
+    size: int = option(12, "units of each layer")
+    strengths: tuple[float, ...] = option((2.0, 1.5, 1.0), "singular values of each task")
+    scale: float = option(0.01, "size of the initial weights, the balanced part apart")
+    lams: tuple[float, ...] = option(
+        (0.0, 1.0, 4.0), "relative scales of the layers: 0 and two others", least=-100
+    )
+    duration: float = option(12.0, "time for which each task is learned")
+    trained: tuple[float, ...] = option(
+        (6.0, 8.0, 10.0, 12.0, 14.0), "times for which a task is learned before the opposite task"
+    )
+    imbalances: tuple[float, ...] = option(
+        (1e-3, 0.1, 1.0), "relative scales at which an opposite task is learned, beside 0"
+    )
 
     def check(self) -> None:
         if self.size < 2 * len(self.strengths):
@@ -247,20 +254,33 @@ def claims(p: Continual, r: Results) -> list[Claim]:
     note = "Old modes fade as 1/t towards a saddle, where other lam fade exponentially."
     fades, odd = "what an old task leaves in the loss of the next, lam = 0, exponent of time", back["odd"]
     return [
-        Claim.below(f"losses of {p.tasks} tasks, exact - integrated flow", TALK, 1e-6, off),
-        Claim.below(f"{set_by}, lam not 0", BEYOND, 1e-3, ends),
-        Claim.near(fades, BEYOND, -2, fade, 0.1, note),
-        Claim.above(f"{way}, lam = 0", BEYOND, 1.05, path[:, 0]),
-        Claim.near(f"{way}, {most}", BEYOND, 1, path[:, lazy], 0.02),
-        Claim.near(f"{reverse}, lam = 0, spare neurons", BEYOND, 1, spare, 0.05),
-        Claim.near(f"{reverse}, lam = 0, none to spare", BEYOND, 2, full, 0.05),
-        Claim.near(f"{reverse}, other lam, most", BEYOND, 0, other, 0.01),
-        Claim.near("time to reverse / integral over a mode - 1, other lam, most", BEYOND, 0, late, 0.01),
-        Claim.near("loss left of a reversed task, 3 modes in 3 neurons, lam = 0", BEYOND, 1 / 3, odd, 0.01),
-        *(Claim.below(f"{KINDS[k]}, lam = 0: {after}", BEYOND, 0.7, ratio[:, 0, k]) for k in (0, 1)),
-        Claim.near(f"both new, lam = 0: {after}", BEYOND, 1, ratio[:, 0, 2], 0.2),
-        Claim.above(f"reversed, lam = 0: {after}", BEYOND, 2, ratio[:, 0, 3]),
-        Claim.above(f"all kinds, {most}: {after}, least", BEYOND, 1, ratio[:, lazy].min(axis=1)),
+        check.below("losses", f"losses of {p.tasks} tasks, exact - integrated flow", TALK, 1e-6, off),
+        paper.below("forgetting-set-by-tasks", f"{set_by}, lam not 0", BEYOND, 1e-3, ends),
+        finding.near("old-task-fades", fades, BEYOND, -2, fade, 0.1, note),
+        finding.above("way-rich", f"{way}, lam = 0", BEYOND, 1.05, path[:, 0]),
+        finding.near("way-lazy", f"{way}, {most}", BEYOND, 1, path[:, lazy], 0.02),
+        finding.near("reversal-spare", f"{reverse}, lam = 0, spare neurons", BEYOND, 1, spare, 0.05),
+        finding.near("reversal-none-to-spare", f"{reverse}, lam = 0, none to spare", BEYOND, 2, full, 0.05),
+        finding.near("reversal-other-scales", f"{reverse}, other lam, most", BEYOND, 0, other, 0.01),
+        check.near(
+            "reversal-integral", "time to reverse / integral over a mode - 1, other lam, most", BEYOND, 0,
+            late, 0.01,
+        ),
+        finding.near(
+            "reversal-three-in-three", "loss left of a reversed task, 3 modes in 3 neurons, lam = 0", BEYOND,
+            1 / 3, odd, 0.01,
+        ),
+        *(
+            finding.below(
+                f"transfer-{kebab(KINDS[k])}", f"{KINDS[k]}, lam = 0: {after}", BEYOND, 0.7, ratio[:, 0, k]
+            )
+            for k in (0, 1)
+        ),
+        finding.near("transfer-both-new", f"both new, lam = 0: {after}", BEYOND, 1, ratio[:, 0, 2], 0.2),
+        finding.above("transfer-reversed", f"reversed, lam = 0: {after}", BEYOND, 2, ratio[:, 0, 3]),
+        finding.above(
+            "transfer-lazy", f"all kinds, {most}: {after}, least", BEYOND, 1, ratio[:, lazy].min(axis=1)
+        ),
     ]  # fmt: skip
 
 

@@ -21,7 +21,8 @@ from scipy.stats import spearmanr
 from neuralrace import landscape, plot
 from neuralrace.agent import Agent, learn, live
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 
 TALK, MODEL = "talk: diverse but systematic trajectories", "talk: a deep RL network"
@@ -33,17 +34,21 @@ LATE = 0.8
 
 @dataclass(frozen=True)
 class Decisions(Parameters):
-    seeds: int = 50
-    contrasts: tuple[float, ...] = (0.06, 0.12, 0.25, 0.5, 1.0)
-    beta: float = 10.0
-    forgetting: float = 0.005
-    std: float = 0.05
-    t1: float = 600.0
-    starts: int = 1500
-    spreads: tuple[float, ...] = (0.1, 0.5, 1.5)
-    rate: float = 0.05
-    trials: int = 8000
-    total: bool = True
+    seeds: int = option(50, "agents, each with initial weights of its own")
+    contrasts: tuple[float, ...] = option(
+        (0.06, 0.12, 0.25, 0.5, 1.0), "contrasts of the stimuli, left and right"
+    )
+    beta: float = option(10.0, "how sharply choices follow values")
+    forgetting: float = option(0.005, "rate at which all weights decay")
+    std: float = option(0.05, "standard deviation of initial weights")
+    t1: float = option(600.0, "end of learning, in units of trials times learning rate")
+    starts: int = option(1500, "starts from which fixed points are sought")
+    spreads: tuple[float, ...] = option(
+        (0.1, 0.5, 1.5), "standard deviations of the starts from which fixed points are sought"
+    )
+    rate: float = option(0.05, "learning rate of the agents that draw trials")
+    trials: int = option(8000, "trials of the agents that draw them")
+    total: bool = option(True, "whether deep agents taught by the total error alone are added")
 
     def check(self) -> None:
         if max(self.contrasts) < 0.5:
@@ -310,41 +315,54 @@ def claims(p: Decisions, r: Results) -> list[Claim]:
     )
     return [
         *(
-            Claim.above(f"accuracy on easy stimuli at the end, {name}", MODEL, 0.95, path["accuracy"][:, -1])
+            finding.above(
+                f"accuracy-{kebab(name)}", f"accuracy on easy stimuli at the end, {name}", MODEL, 0.95,
+                path["accuracy"][:, -1],
+            )
             for name, path in r["paths"].items()
         ),
-        Claim.above("the same, mean of agents that draw trials and choices", MODEL, 0.95, lively.mean(),
-                    f"Last tenth of {p.trials} trials; least {lively.min():.3f}."),
-        Claim.below("speed of learning at fixed points, all agents", SADDLES, 1e-10,
+        finding.above("accuracy-trials",
+                      "accuracy on easy stimuli at the end, agents that draw trials and choices, mean",
+                      MODEL, 0.95, lively.mean(),
+                      f"Last tenth of {p.trials} trials; least {lively.min():.3f}."),
+        check.below("fixed-points", "speed of learning at fixed points, all agents", SADDLES, 1e-10,
                     max(f["norm"].max() for f in found.values())),
-        Claim.near("sets of inputs used at fixed points, deep, of 8", SADDLES, 8, len(sets["deep"]), 0,
-                   f"Unstable directions: {table}."),
-        Claim.near("unstable directions - inputs not used, most stable of each set, deep", SADDLES, 0,
-                   [least[u] - (3 - sum(u)) for u in sorted(least)], 0,
-                   f"{(found['deep']['unstable'] != missing).sum()} further fixed points have more."),
-        Claim.near("sets of inputs used at fixed points, shallow", SADDLES, 1, len(sets["shallow"]), 0),
-        Claim.above("saddles passed after the start, deep", SADDLES, 0, between["deep"],
+        finding.near("points-deep", "sets of inputs used at fixed points, deep, of 8", SADDLES, 8,
+                     len(sets["deep"]), 0, f"Unstable directions: {table}."),
+        finding.near("unstable-deep", "unstable directions - inputs not used, most stable of each set, deep",
+                     SADDLES, 0, [least[u] - (3 - sum(u)) for u in sorted(least)], 0,
+                     f"{(found['deep']['unstable'] != missing).sum()} further fixed points have more."),
+        paper.near("points-shallow", "sets of inputs used at fixed points, shallow", SADDLES, 1,
+                   len(sets["shallow"]), 0),
+        paper.above("saddles-deep", "saddles passed after the start, deep", SADDLES, 0, between["deep"],
                     f"Nearest {np.mean(far):.2g} on the way, in associations. {told(passes)}."),
-        Claim.near("the same, shallow", SADDLES, 0, between["shallow"], 0),
-        Claim.near("share of deep agents that learn the bias first", TALK, 1,
-                   np.mean(deep["learned"].argmin(axis=1) == CONSTANT), 0.05, f"Orders: {told(orders)}."),
-        Claim.near("share of deep agents that learn left before right", TALK, 0.5, np.mean(lead > 0), 0.2),
-        Claim.above("time between left and right / time of the first, deep", TALK, 0.2,
-                    np.mean(gap(deep) / deep["learned"][:, :2].min(axis=1))),
-        Claim.above("time between left and right, deep / shallow", TALK, 2,
-                    gap(deep).mean() / gap(shallow).mean()),
-        Claim.above("diversity: spread of left - right late over agents, deep / shallow", TALK, 2,
-                    late.std() / even.std()),
-        Claim.above("early strategy tells late strategy: rank correlation of left - right", TALK, bound,
-                    rank_correlation(early, late), f"t = {when[0].mean():.3g} and {when[1].mean():.3g}; the "
-                    "bound is the 1% level of chance. Same sign in "
-                    f"{np.mean(np.sign(early) == np.sign(late)):.0%}."),
-        Claim.above("the same with which side is learned first", TALK, bound, rank_correlation(early, lead)),
-        Claim.above("agents that draw trials: share that learn the same side first", TALK, 0.5, alone.mean()),
-        Claim.near("without forgetting: exponent of cortical weights in time", MODEL, -0.5,
-                   np.polyfit(np.log(r["drift"]["t"]), cortical, 1)[0], 0.05,
-                   "Stimuli and constant each predict all of the reward, and the total error takes what is "
-                   "too much off the cortex: no fixed point, while choices stay."),
+        paper.near("saddles-shallow", "saddles passed after the start, shallow", SADDLES, 0,
+                   between["shallow"], 0),
+        finding.near("bias-first", "share of deep agents that learn the bias first", TALK, 1,
+                     np.mean(deep["learned"].argmin(axis=1) == CONSTANT), 0.05, f"Orders: {told(orders)}."),
+        paper.near("side-first", "share of deep agents that learn left before right", TALK, 0.5,
+                   np.mean(lead > 0), 0.2),
+        finding.above("side-gap", "time between left and right / time of the first, deep", TALK, 0.2,
+                      np.mean(gap(deep) / deep["learned"][:, :2].min(axis=1))),
+        finding.above("side-gap-over-shallow", "time between left and right, deep / shallow", TALK, 2,
+                      gap(deep).mean() / gap(shallow).mean()),
+        paper.above("diversity", "diversity: spread of left - right late over agents, deep / shallow", TALK,
+                    2, late.std() / even.std()),
+        paper.above("early-tells-late",
+                    "early strategy tells late strategy: rank correlation of left - right", TALK, bound,
+                    rank_correlation(early, late),
+                    f"t = {when[0].mean():.3g} and {when[1].mean():.3g}; the bound is the 1% level of chance."
+                    f" Same sign in {np.mean(np.sign(early) == np.sign(late)):.0%}."),
+        paper.above("early-tells-order",
+                    "rank correlation of left - right early with the side learned first", TALK, bound,
+                    rank_correlation(early, lead)),
+        finding.above("trials-side-first",
+                      "agents that draw trials: share that learn first the side that the mean learns first",
+                      TALK, 0.5, alone.mean()),
+        finding.near("without-forgetting", "without forgetting: exponent of cortical weights in time", MODEL,
+                     -0.5, np.polyfit(np.log(r["drift"]["t"]), cortical, 1)[0], 0.05,
+                     "Stimuli and constant each predict all of the reward, and the total error takes what is "
+                     "too much off the cortex: no fixed point, while choices stay."),
     ]  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.measure import crossing
 
@@ -26,21 +27,27 @@ SOURCE, FIG = "make_haste_slowly section 6", "make_haste_slowly Fig. 6"
 CONTEXTS, PATHWAYS = 3, 4
 KINDS = {"relu": ("ReLU network", plot.BLUE), "gated": ("gated linear network", plot.ORANGE)}
 PUBLISHED = (500, 12_000)  # epochs at which the common pathway aligns and the others appear
-EPOCH = "epoch (thousands)"
+EPOCH, ORDER = "epoch (thousands)", ("first", "second", "third")
 GATES = np.repeat(np.concatenate([np.ones((1, CONTEXTS)), 1 - np.eye(CONTEXTS)]), 8, axis=1)  # of pathways
 N_OPEN = np.array([bin(k).count("1") for k in range(2**CONTEXTS)])  # contexts, of each pattern
 
 
 @dataclass(frozen=True)
 class Depth(Parameters):
-    seeds: int = option(100, least=2)
-    hidden: int = option(420, least=PATHWAYS)
-    std: float = 6e-4
-    lr: float = 1e-3
-    epochs: int = 30_000
-    shallow: int = 700  # units of the network with one hidden layer
-    save: int = option(301, least=20)
-    dtype: str = option("float32", choices=("float32", "float64"))
+    seeds: int = option(100, "random starts of each network", least=2)
+    hidden: int = option(
+        420,
+        "units of each hidden layer; a quarter of them in each pathway of the gated networks",
+        least=PATHWAYS,
+    )
+    std: float = option(6e-4, "standard deviation of initial weights")
+    lr: float = option(1e-3, "learning rate, on the loss summed over samples")
+    epochs: int = option(30_000, "steps of training")
+    shallow: int = option(
+        700, "units of the networks with one hidden layer, to compare the spread over starts"
+    )
+    save: int = option(301, "times that are saved", least=20)
+    dtype: str = option("float32", "precision of training", choices=("float32", "float64"))
 
 
 @lru_cache(maxsize=1)
@@ -300,6 +307,7 @@ def claims(p: Depth, r: Results) -> list[Claim]:
     left = {kind: (r[kind]["loss"][:, -1] < 0.75 * rest[3]).mean() for kind in KINDS}
     ends = counted(relu["majority"][:, -1])
     names = [f"drop {high:g} to {low:g}" for high, low in falls()]
+    lowest = f"{rest[1]:g}, {rest[2]:g} and {rest[3]:g}"
     open1, weight = "first layer open for all samples", "share of the weight"
     moved, few = "outputs move if the first layer is linear", f"From {p.seeds} runs." if p.seeds < 30 else ""
     follow = (shown[:, 1:] - shown[:, :1]).mean()
@@ -312,71 +320,97 @@ def claims(p: Depth, r: Results) -> list[Claim]:
     closes = f"All is open while the first pathway is alone, at {rest[0]:g}; then units turn and gates close."
     return [
         *(
-            Claim.near(f"{n}, epoch, typical gated / ReLU network - 1", FIG, 0, v, 0.1, width)
-            for n, v in zip(names, late - 1, strict=True)
+            paper.near(
+                f"{k}-drop-epoch", f"{n}, epoch, typical gated / ReLU network - 1", FIG, 0, v, 0.1, width
+            )
+            for k, n, v in zip(ORDER, names, late - 1, strict=True)
         ),
         *(
-            Claim.near(
-                f"{names[k + 1]}, the same relative to the {names[k]}", SOURCE, 0, late[k + 1] / late[k] - 1,
-                0.1, later,
+            paper.near(
+                f"{ORDER[k + 1]}-drop-delay",
+                f"{names[k + 1]}, epoch / that of the {names[k]}, typical gated / ReLU network - 1", SOURCE,
+                0, late[k + 1] / late[k] - 1, 0.1, later,
             )
             for k in range(2)
         ),
-        Claim.below(
-            "typical losses apart, mean over epochs / initial loss", FIG, 0.05, apart,
+        paper.below(
+            "typical-losses", "typical losses apart, mean over epochs / initial loss", FIG, 0.05, apart,
             f"Mostly the plateau at {rest[0]:g}, which gated networks do not have, and the end.",
         ),
         *(
-            Claim.above(
-                f"typical {title}, epochs at losses {rest[1]:g}, {rest[2]:g} and {rest[3]:g}", SOURCE, 500,
+            paper.above(
+                f"plateaus-{kind}", f"typical {title}, epochs at losses {lowest}", SOURCE, 500,
                 stays[kind][1:],
             )
             for kind, (title, _) in KINDS.items()
         ),
         *(
-            Claim.above(f"typical {title}, epochs at loss {rest[0]:g}", SOURCE, 500, stays[kind][0], note)
+            paper.above(
+                f"first-plateau-{kind}", f"typical {title}, epochs at loss {rest[0]:g}", SOURCE, 500,
+                stays[kind][0], note,
+            )
             for (kind, (title, _)), note in zip(KINDS.items(), ("", together), strict=True)
         ),
-        Claim.below(
-            "outputs of typical networks of both kinds on these three plateaus less the plateau's / targets",
-            SOURCE, 0.05, [r[kind]["far"][one[kind], :, 1:].min(axis=0) for kind in KINDS],
+        paper.below(
+            "plateau-outputs",
+            f"outputs of typical networks less those of the plateaus at losses {lowest} / targets", SOURCE,
+            0.05, [r[kind]["far"][one[kind], :, 1:].min(axis=0) for kind in KINDS],
         ),
         *(
-            Claim.near(f"{n}, spread of the log epoch, gated / ReLU", FIG, 1, ratio, 0.5, few)
-            for n, ratio in zip(names, spread["gated"] / spread["relu"], strict=True)
+            paper.near(
+                f"{k}-drop-spread", f"{n}, spread of the log epoch, gated / ReLU", FIG, 1, ratio, 0.5, few
+            )
+            for k, n, ratio in zip(ORDER, names, spread["gated"] / spread["relu"], strict=True)
         ),
-        Claim.above(
-            "spread of the log epoch of half loss, two hidden layers / one", SOURCE, 2,
+        paper.above(
+            "spread-with-depth", "spread of the log epoch of half loss, two hidden layers / one", SOURCE, 2,
             half_spread(relu) / half_spread(r["shallow"]), few,
         ),
-        Claim.near("common pathway aligned (cosine .9), epoch", SOURCE, PUBLISHED[0], aligned, 250, together),
-        Claim.near(
-            "contextual pathways at .1 of the targets, epoch", SOURCE, PUBLISHED[1],
+        paper.near(
+            "common-aligned", "common pathway aligned (cosine .9), epoch", SOURCE, PUBLISHED[0], aligned, 250,
+            together,
+        ),
+        paper.near(
+            "contextual-appear", "contextual pathways at .1 of the targets, epoch", SOURCE, PUBLISHED[1],
             shown[:, 1:].mean(axis=1), 1000, together,
         ),
         *(
-            Claim.near(f"{names[1]}, {title}, epoch", SOURCE, PUBLISHED[1], epochs[kind][:, 1], 1000)
+            paper.near(
+                f"second-drop-{kind}", f"{names[1]}, {title}, epoch", SOURCE, PUBLISHED[1],
+                epochs[kind][:, 1], 1000,
+            )
             for kind, (title, _) in KINDS.items()
         ),
-        Claim.above(f"{open1}, {weight} at loss {rest[0]:g}", SOURCE, 0.9, nearest(relu, "always", 0)),
-        Claim.above(f"{open1}, {weight} at the end", SOURCE, 0.9, relu["always"][:, -1], closes),
-        Claim.below(f"{moved}, at loss {rest[1]:g}", FIG, 0.05, nearest(relu, "nonlinear", 1)),
-        Claim.below(f"{moved}, at the end", FIG, 0.05, relu["nonlinear"][:, -1], closes),
-        Claim.above(
-            f"second layer always open, {weight} at loss {rest[0]:g}", SOURCE, 0.9,
-            nearest(relu, "majority", 0)[:, -1],
+        paper.above(
+            "first-layer-open-plateau", f"{open1}, {weight} at loss {rest[0]:g}", SOURCE, 0.9,
+            nearest(relu, "always", 0),
         ),
-        Claim.above(
-            f"second layer open in two or three contexts, {weight} at the end", FIG, 0.9,
-            ends[:, 2:].sum(axis=1), f"In two {ends[:, 2].mean():.2f}, in one {ends[:, 1].mean():.2f}.",
+        paper.above(
+            "first-layer-open-end", f"{open1}, {weight} at the end", SOURCE, 0.9, relu["always"][:, -1],
+            closes,
         ),
-        Claim.near(
-            f"networks that leave loss {rest[3]:g} by the end, share, gated less ReLU", FIG, 0,
-            left["gated"] - left["relu"], 0.1, later,
+        paper.below(
+            "first-layer-linear-plateau", f"{moved}, at loss {rest[1]:g}", FIG, 0.05,
+            nearest(relu, "nonlinear", 1),
+        ),
+        paper.below(
+            "first-layer-linear-end", f"{moved}, at the end", FIG, 0.05, relu["nonlinear"][:, -1], closes
+        ),
+        paper.above(
+            "second-layer-open-plateau", f"second layer always open, {weight} at loss {rest[0]:g}", SOURCE,
+            0.9, nearest(relu, "majority", 0)[:, -1],
+        ),
+        paper.above(
+            "second-layer-contexts", f"second layer open in two or three contexts, {weight} at the end", FIG,
+            0.9, ends[:, 2:].sum(axis=1), f"In two {ends[:, 2].mean():.2f}, in one {ends[:, 1].mean():.2f}.",
+        ),
+        paper.near(
+            "leave-last-plateau", f"networks that leave loss {rest[3]:g} by the end, share, gated less ReLU",
+            FIG, 0, left["gated"] - left["relu"], 0.1, later,
         ),
         *(
-            Claim.below(
-                f"{title}s that end below 1% of the initial loss, share", SOURCE, 1,
+            paper.below(
+                f"not-all-learn-{kind}", f"{title}s that end below 1% of the initial loss, share", SOURCE, 1,
                 (r[kind]["loss"][:, -1] < 0.01 * levels()[0]).mean(),
             )
             for kind, (title, _) in KINDS.items()
@@ -395,4 +429,5 @@ EXPERIMENT = Experiment(
     figures,
     claims,
     (0.4, 150),
+    needs_full=("*-drop-spread", "spread-with-depth", "third-drop-delay"),  # spreads over 100 runs
 )

@@ -1,15 +1,15 @@
-"""What an experiment is: parameters, what it computes in parts, figures and claims."""
+"""What an experiment is: parameters, what it computes in parts, figures and claims (`claim`)."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 from neuralrace.errors import InputError, choice, integer, known, number
+from neuralrace.experiments.claim import FAILS, UNDECIDED, Claim
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,16 +19,25 @@ if TYPE_CHECKING:
 Results = dict[str, Any]
 
 
-def option(default: Any, **limits: Any) -> Any:
-    """A parameter with limits: `least`, `above` (numbers), `choices` (text). Numbers are else positive."""
-    return field(default=default, metadata=limits)
+def option(default: Any, meaning: str = "", **limits: Any) -> Any:
+    """A parameter of an experiment.
+
+    Parameters
+    ----------
+    default : number, text, flag or tuple of numbers or texts
+    meaning : str
+        What it sets, in a few words; `neuralrace show` prints it.
+    **limits
+        `least` or `above` for numbers, which else must be positive; `choices` for texts.
+    """
+    return field(default=default, metadata={"meaning": meaning, **limits})
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of an experiment: whole numbers, numbers, texts, flags, or tuples of numbers."""
+    """Parameters of an experiment: whole numbers, numbers, texts, flags, or tuples of these."""
 
-    seeds: int = 10
+    seeds: int = option(10, "random starts of each network")
 
     def __post_init__(self):
         kinds = get_type_hints(type(self))
@@ -46,6 +55,16 @@ class Parameters:
         known("parameters", changes, kinds, "parameter of this experiment")
         read = {n: _read(n, kinds[n], v) if isinstance(v, str) else v for n, v in changes.items()}
         return dataclasses.replace(self, **read)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What each parameter sets, by its name; with the choices where there are some."""
+        found = {}
+        for f in dataclasses.fields(cls):
+            choices = f.metadata.get("choices")
+            told = f" ({', '.join(choices)})" if choices else ""
+            found[f.name] = f.metadata.get("meaning", "") + told
+        return found
 
 
 def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
@@ -82,69 +101,13 @@ def _read(name: str, kind: Any, text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A statement of a paper, and what was measured.
-
-    `expected` is a number or a relation; `measured` the mean over seeds, `spread` their standard deviation
-    (None for a single number); `tolerance` how far from a number the mean may lie. `note` says what the
-    reader needs to know, above all why a claim does not hold.
-    """
-
-    name: str
-    source: str
-    expected: float | str
-    measured: float
-    spread: float | None
-    tolerance: float | None
-    holds: bool
-    note: str = ""
-
-    @classmethod
-    def near(
-        cls, name: str, source: str, expected: float, measured: Any, tolerance: float, note: str = ""
-    ) -> Claim:
-        """The mean lies within `tolerance` of a number."""
-        mean, spread = _mean(measured)
-        holds = bool(abs(mean - expected) <= tolerance)
-        return cls(name, source, float(expected), mean, spread, float(tolerance), holds, note)
-
-    @classmethod
-    def below(cls, name: str, source: str, bound: float, measured: Any, note: str = "") -> Claim:
-        """Every value is below a bound."""
-        mean, spread = _mean(measured)
-        holds = bool((np.asarray(measured, float) < bound).all())
-        return cls(name, source, f"< {bound:g}", mean, spread, None, holds, note)
-
-    @classmethod
-    def above(cls, name: str, source: str, bound: float, measured: Any, note: str = "") -> Claim:
-        """Every value is above a bound."""
-        mean, spread = _mean(measured)
-        holds = bool((np.asarray(measured, float) > bound).all())
-        return cls(name, source, f"> {bound:g}", mean, spread, None, holds, note)
-
-    @classmethod
-    def relation(
-        cls, name: str, source: str, expected: str, measured: Any, holds: bool, note: str = ""
-    ) -> Claim:
-        """Any other relation, told in words."""
-        mean, spread = _mean(measured)
-        return cls(name, source, expected, mean, spread, None, bool(holds) and not np.isnan(mean), note)
-
-
-def _mean(measured: Any) -> tuple[float, float | None]:
-    values = np.asarray(measured, float).ravel()
-    if not len(values):
-        raise InputError("measured must hold at least one number")
-    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
-
-
-@dataclass(frozen=True)
 class Experiment:
     """An experiment: its parameters, what it computes, its figures and its claims.
 
     `compute(p, parts)` returns results (arrays by name); what it computes through `parts` is stored and
     reused. `figures(p, results)` returns name -> (figure, caption). `minutes` is how long the quick and the
-    full form take on two cores.
+    full form take on two cores. `needs_full` names claims that the quick form is too small to decide, by
+    their ids or by patterns such as ``trend-*``.
     """
 
     name: str
@@ -156,6 +119,7 @@ class Experiment:
     figures: Callable[[Any, Results], dict[str, tuple[Figure, str]]]
     claims: Callable[[Any, Results], Iterable[Claim]]
     minutes: tuple[float, float]
+    needs_full: tuple[str, ...] = ()
 
     def chosen(self, quick: bool, changes: dict[str, Any]) -> Parameters:
         """The parameters of a run."""
@@ -163,3 +127,16 @@ class Experiment:
             return (self.quick if quick else self.parameters).changed(changes)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None
+
+    def judged(self, p: Parameters, results: Results, quick: bool) -> tuple[Claim, ...]:
+        """The claims; those that need the full form are undecided in the quick one."""
+        found: dict[str, Claim] = {}
+        for claim in self.claims(p, results):
+            if claim.id in found:
+                raise InputError(f"{self.name}: two claims have the id {claim.id!r}")
+            if quick and any(fnmatch(claim.id, pattern) for pattern in self.needs_full):
+                claim = dataclasses.replace(claim, verdict=UNDECIDED)
+            elif claim.verdict == FAILS and not claim.note:
+                claim = dataclasses.replace(claim, note="No reason is known.")
+            found[claim.id] = claim
+        return tuple(found.values())

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 
 KINDS = {
@@ -29,21 +30,32 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Images(Parameters):
-    seeds: int = 3
-    data: str = option("digits", choices=("digits", "mnist", "cifar10"))
-    path: str = ""
-    inputs: str = option("permutation", choices=("permutation", "rotation"))
-    domains: int = 40
-    trained: tuple[int, ...] = (2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40)
-    hidden: int = option(128, least=10)
-    gain: float = 0.1
-    gains: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
-    partners: int = 10
-    lr: float = 0.2
-    momentum: float = option(0.9, least=0)
-    batch_size: int = 8
-    epochs: int = 40
-    gain_epochs: int = 50
+    seeds: int = option(3, "random starts of each network")
+    data: str = option(
+        "digits",
+        "images: digits come with scikit-learn, the others need path",
+        choices=("digits", "mnist", "cifar10"),
+    )
+    path: str = option("", "folder or file with MNIST or CIFAR-10")
+    inputs: str = option(
+        "permutation",
+        "transformation of the images, one for each input domain",
+        choices=("permutation", "rotation"),
+    )
+    domains: int = option(40, "input domains, and as many output domains, M")
+    trained: tuple[int, ...] = option(
+        (2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40),
+        "output domains with which each input domain is trained, K",
+    )
+    hidden: int = option(128, "units of each of the two hidden layers", least=10)
+    gain: float = option(0.1, "gain of the initial Xavier weights")
+    gains: tuple[float, ...] = option((0.03, 0.1, 0.3, 1.0, 3.0), "gains that are compared at K = partners")
+    partners: int = option(10, "trained output domains per input domain where gains are compared")
+    lr: float = option(0.2, "learning rate for cross-entropy")
+    momentum: float = option(0.9, "momentum for cross-entropy", least=0)
+    batch_size: int = option(8, "images in a mini-batch, from every trained route")
+    epochs: int = option(40, "passes over the images, for cross-entropy")
+    gain_epochs: int = option(50, "passes over the images where gains are compared")
 
     def check(self) -> None:
         for k in (*self.trained, self.partners):
@@ -169,21 +181,38 @@ def claims(p: Images, r: Results) -> list[Claim]:
     note = "" if p.domains >= 40 else size
     few = f"K = {p.partners} of {p.domains}. With all of MNIST the gap is .005 at K = 10 of 40 and gain .03."
     return [
-        Claim.near(f"cross-entropy, {enough}", fig, 0.4, threshold(p, r["linear"]), 0.1, note),
-        Claim.near(f"leaky ReLU, {enough}", "neural_race Fig. 9", 0.25, threshold(p, r["leaky"]), 0.1, note),
-        Claim.near(f"squared error, {enough}", fig, 0.4, threshold(p, r["squared"]), 0.1, note),
+        paper.near(
+            "routes-needed-linear", f"cross-entropy, {enough}", fig, 0.4, threshold(p, r["linear"]), 0.1,
+            note,
+        ),
+        paper.near(
+            "routes-needed-leaky", f"leaky ReLU, {enough}", "neural_race Fig. 9", 0.25,
+            threshold(p, r["leaky"]), 0.1, note,
+        ),
+        finding.near(
+            "routes-needed-squared", f"squared error, {enough}", fig, 0.4, threshold(p, r["squared"]), 0.1,
+            note,
+        ),
         *(
-            Claim.below(
-                f"wrong answers on trained routes, any K: {title}", fig, 0.2, r[kind]["trained"].max(0)
+            paper.below(
+                f"trained-error-{kind}", f"wrong answers on trained routes, any K: {title}", fig, 0.2,
+                r[kind]["trained"].max(0),
             )
             for kind, title in KINDS.items()
         ),
-        Claim.below(f"{worse}, gain {p.gains[0]:g}", "neural_race Fig. 7d, 10", 0.05, gap[0], few),
-        Claim.near(
-            "runs that diverged or met the step limit", fig, 0, sum(v["failed"].sum() for v in r.values()), 0
+        paper.below(
+            "untrained-smallest-gain", f"{worse}, gain {p.gains[0]:g}", "neural_race Fig. 7d, 10", 0.05,
+            gap[0], few,
         ),
-        Claim.above(f"{worse}, gain {p.gains[-1]:g}", "neural_race Fig. 7d, 10", 0.3, gap[-1]),
-    ]
+        check.near(
+            "runs-finished", "runs that diverged or met the step limit", fig, 0,
+            sum(v["failed"].sum() for v in r.values()), 0,
+        ),
+        paper.above(
+            "untrained-largest-gain", f"{worse}, gain {p.gains[-1]:g}", "neural_race Fig. 7d, 10", 0.3,
+            gap[-1],
+        ),
+    ]  # fmt: skip
 
 
 QUICK = Images(
@@ -200,4 +229,5 @@ EXPERIMENT = Experiment(
     figures,
     claims,
     (1.8, 70),
+    needs_full=("routes-needed-*", "untrained-smallest-gain"),  # with M = 40 domains
 )

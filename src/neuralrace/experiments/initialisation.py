@@ -17,7 +17,8 @@ from matplotlib.patches import Rectangle
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.routing import TARGETS, each_item
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing, plateau_share
@@ -31,15 +32,23 @@ SCALE = r"initial singular value $\sigma_0$"
 
 @dataclass(frozen=True)
 class Initialisation(Parameters):
-    scales: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
-    shown: tuple[float, ...] = (0.05, 2.0, 5.0)
-    kernels: int = 3
-    looks: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5)
-    domains: int = option(7, least=2)
-    trained: int = 4
-    hidden: int = option(64, least=ITEMS)
-    stop: float = 1e-6
-    t1: float = 3000.0
+    scales: tuple[float, ...] = option(
+        (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0),
+        "singular values sigma0 of the initial orthogonal weights",
+    )
+    shown: tuple[float, ...] = option(
+        (0.05, 2.0, 5.0), "three of the scales, whose representations are drawn"
+    )
+    kernels: int = option(3, "starts of each scale for which the tangent kernel is computed")
+    looks: tuple[float, ...] = option(
+        (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5),
+        "times at which the kernel is computed, in units of the time to 99% learned",
+    )
+    domains: int = option(7, "input domains, and as many output domains", least=2)
+    trained: int = option(4, "output domains with which each input domain is trained")
+    hidden: int = option(64, "units of each hidden layer", least=ITEMS)
+    stop: float = option(1e-6, "loss at which training stops, as a share of that of a silent network")
+    t1: float = option(3000.0, "latest end of training, flow time")
 
     def check(self) -> None:
         if not set(self.shown) <= set(self.scales) or len(self.shown) != 3:
@@ -223,31 +232,48 @@ def claims(p: Initialisation, r: Results) -> list[Claim]:
     natural = float(np.linalg.svd(TARGETS)[1][0] ** (1 / 3))
     turn, growth, misfit = (r[name][..., -1] for name in ("turn", "growth", "misfit"))
     untrained, error = r["untrained"], "error on untrained routes / silent network"
+    cosine = "cosine of an item on two domains"
     note = (
         "Expected is where three layers with singular values sigma0 make a map as large as the strongest "
         "mode of the targets."
     )
     return [
-        Claim.below(
-            "error on trained routes / silent network, all sigma0", FIG + "b", 1e-5, r["trained"].max(0)
+        paper.below(
+            "trained-error", "error on trained routes / silent network, all sigma0", FIG + "b", 1e-5,
+            r["trained"].max(0),
         ),
-        Claim.below(error + least, FIG + "b", 1e-4, untrained[0]),
-        Claim.above(error + most, FIG + "b", 1, untrained[-1], "Above 1: worse than no output at all."),
-        Claim.near("sigma0 at which that error is 1/2", BEYOND, natural, at, 0.25 * natural, note),
-        Claim.above("share of time on plateaus" + least, FIG + "a", 0.7, r["plateau"][0]),
-        Claim.below("share of time on plateaus" + most, FIG + "a", 0.02, r["plateau"][-1]),
-        Claim.above("cosine of an item on two domains" + least, FIG + "c", 0.95, same[0]),
-        Claim.below("cosine of an item on two domains" + most, FIG + "c", 0.05, same[-1]),
-        Claim.relation(
-            "that cosine, largest step up the scales", FIG + "c", "< 0", fall.max(), (fall < 0).all()
+        paper.below("untrained-smallest", error + least, FIG + "b", 1e-4, untrained[0]),
+        paper.above(
+            "untrained-largest", error + most, FIG + "b", 1, untrained[-1],
+            "Above 1: worse than no output at all.",
         ),
-        Claim.above("turn of the tangent kernel" + least, BEYOND, 0.5, turn[0]),
-        Claim.below("turn of the tangent kernel" + most, BEYOND, 0.05, turn[-1]),
-        Claim.above("growth of the tangent kernel" + least, BEYOND, 1e3, growth[0]),
-        Claim.near("growth of the tangent kernel" + most, BEYOND, 1, growth[-1], 0.3),
-        Claim.below("learned outside the modes" + least, BEYOND, 0.01, misfit[0]),
-        Claim.above("learned outside the modes" + most, BEYOND, 0.8, misfit[-1]),
-    ]
+        finding.near(
+            "scale-of-change", "sigma0 at which the error on untrained routes is 1/2 of a silent network's",
+            BEYOND, natural, at, 0.25 * natural, note,
+        ),
+        paper.above(
+            "plateaus-smallest", "share of time on plateaus" + least, FIG + "a", 0.7, r["plateau"][0]
+        ),
+        paper.below(
+            "plateaus-largest", "share of time on plateaus" + most, FIG + "a", 0.02, r["plateau"][-1]
+        ),
+        paper.above("shared-items-smallest", cosine + least, FIG + "c", 0.95, same[0]),
+        paper.below("shared-items-largest", cosine + most, FIG + "c", 0.05, same[-1]),
+        paper.relation(
+            "shared-items-fall", cosine + ", largest step up the scales", FIG + "c", "< 0", fall.max(),
+            (fall < 0).all(),
+        ),
+        finding.above("kernel-turn-smallest", "turn of the tangent kernel" + least, BEYOND, 0.5, turn[0]),
+        finding.below("kernel-turn-largest", "turn of the tangent kernel" + most, BEYOND, 0.05, turn[-1]),
+        finding.above(
+            "kernel-growth-smallest", "growth of the tangent kernel" + least, BEYOND, 1e3, growth[0]
+        ),
+        finding.near(
+            "kernel-growth-largest", "growth of the tangent kernel" + most, BEYOND, 1, growth[-1], 0.3
+        ),
+        finding.below("outside-modes-smallest", "learned outside the modes" + least, BEYOND, 0.01, misfit[0]),
+        finding.above("outside-modes-largest", "learned outside the modes" + most, BEYOND, 0.8, misfit[-1]),
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from neuralrace import plot
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.experiments.two_point import BOUND, fit
 from neuralrace.universality import ZOO, Network, train, two_points
@@ -23,12 +24,12 @@ FIG = "representations_align Fig. 10"
 
 @dataclass(frozen=True)
 class Layers(Parameters):
-    seeds: int = option(5, least=2)
-    depth: int = option(20, least=4)
-    width: int = 500
-    gain: float = ZOO["default"][0].gain
-    lr: float = ZOO["default"][1]
-    steps: int = option(6000, least=100)
+    seeds: int = option(5, "random starts", least=2)
+    depth: int = option(20, "hidden layers", least=4)
+    width: int = option(500, "units of each hidden layer")
+    gain: float = option(ZOO["default"][0].gain, "gain of the initial Xavier weights")
+    lr: float = option(ZOO["default"][1], "learning rate")
+    steps: int = option(6000, "steps of training", least=100)
 
 
 def compute(p: Layers, parts: Parts) -> Results:
@@ -101,16 +102,32 @@ def claims(p: Layers, r: Results) -> list[Claim]:
     before = order(r["rate_y"][:, :half])
     eq = "representations_align Eq."
     return [
-        Claim.below("error of the fit, mean of the later half of layers", FIG, BOUND, late),
-        Claim.above("error in the earlier half / in the later half", FIG, 1, early / late),
-        Claim.above("error in the first quarter of layers: the theory fails", FIG, BOUND, first),
-        Claim.above("encoder's rate and depth, later half, rank correlation", FIG, 0.9, encoder),
-        Claim.below("decoder's rate and depth, later half, rank correlation", FIG, -0.9, decoder),
-        Claim.above("decoder's rate and depth, earlier half, rank correlation", FIG, 0, before),
-        Claim.near("initial squared distance, factor per layer", f"{eq} 14", gain(p), falls, 0.05),
-        Claim.near("final distance / Eq. 10 of the fit, later half", f"{eq} 10", 1, ends, 0.05),
-        Claim.above("share of networks that converged", FIG, 0.99, r["converged"].mean()),
-    ]
+        paper.below("fit-later", "error of the fit, mean of the later half of layers", FIG, BOUND, late),
+        paper.above(
+            "fit-earlier-over-later", "error in the earlier half / in the later half", FIG, 1, early / late
+        ),
+        paper.above(
+            "fit-first-quarter", "error in the first quarter of layers: the theory fails", FIG, BOUND, first
+        ),
+        paper.above(
+            "encoder-rate", "encoder's rate and depth, later half, rank correlation", FIG, 0.9, encoder
+        ),
+        paper.below(
+            "decoder-rate", "decoder's rate and depth, later half, rank correlation", FIG, -0.9, decoder
+        ),
+        paper.above(
+            "decoder-rate-earlier", "decoder's rate and depth, earlier half, rank correlation", FIG, 0,
+            before,
+        ),
+        paper.near(
+            "initial-distance", "initial squared distance, factor per layer", f"{eq} 14", gain(p), falls,
+            0.05,
+        ),
+        check.near(
+            "final-distance", "final distance / Eq. 10 of the fit, later half", f"{eq} 10", 1, ends, 0.05
+        ),
+        check.above("converged", "share of networks that converged", FIG, 0.99, r["converged"].mean()),
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(
@@ -123,4 +140,5 @@ EXPERIMENT = Experiment(
     figures,
     claims,
     (0.2, 4),
+    needs_full=("encoder-rate", "decoder-rate"),  # the order of ten layers; here there are five
 )

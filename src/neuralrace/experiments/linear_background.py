@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.measure import crossing
 
@@ -42,11 +43,11 @@ U, S, V = _decomposition()
 
 @dataclass(frozen=True)
 class LinearBackground(Parameters):
-    hidden: int = option(64, least=len(ITEMS))
-    std: float = 1e-3
-    t1: float = 45.0
-    save: int = option(451, least=2)
-    strength: float = 1e-3
+    hidden: int = option(64, "hidden units", least=len(ITEMS))
+    std: float = option(1e-3, "standard deviation of initial weights")
+    t1: float = option(45.0, "end of training, flow time")
+    save: int = option(451, "times that are saved", least=2)
+    strength: float = option(1e-3, "initial strength of each mode and layer, for aligned weights")
 
 
 def compute(p: LinearBackground, parts: Parts) -> Results:
@@ -179,27 +180,38 @@ def claims(p: LinearBackground, r: Results) -> list[Claim]:
         "inputs vary more: the half time is log(s/(d a0) - 1) / (2 s)."
     )
     return [
-        Claim.below("U S V^T - Syx", FIG, 1e-12, np.abs(U * S @ V.T - syx).max()),
-        Claim.below("strengths - singular values", FIG, 1e-12, np.abs(S - np.linalg.svd(syx)[1]).max()),
-        Claim.relation(
-            "mode 2: animals move, plants have roots", FIG, "move > 0 > roots", U[1, 1],
+        check.below("decomposition", "U S V^T - Syx", FIG, 1e-12, np.abs(U * S @ V.T - syx).max()),
+        check.below(
+            "strengths", "strengths - singular values", FIG, 1e-12, np.abs(S - np.linalg.svd(syx)[1]).max()
+        ),
+        paper.relation(
+            "animals-and-plants", "mode 2: animals move, plants have roots", FIG, "move > 0 > roots", U[1, 1],
             U[1, 1] > 0 > U[2, 1] and bool((V[:2, 1] > 0).all() and (V[2:, 1] < 0).all()),
         ),
-        Claim.below("closed form - flow from aligned weights", EQ, 1e-8, r["aligned"]["gap"]),
+        check.below("aligned-flow", "closed form - flow from aligned weights", EQ, 1e-8, r["aligned"]["gap"]),
         *(
-            Claim.near(f"half time of '{name}', Eq. 7 / network - 1", FIG, 0, ahead[:, k], 0.01, note)
+            paper.near(
+                f"half-time-{kebab(name)}", f"half time of '{name}', Eq. 7 / network - 1", FIG, 0,
+                ahead[:, k], 0.01, note,
+            )
             for k, (name, note) in enumerate(zip(MODES, ("", "", late, late), strict=True))
         ),
-        Claim.below("half times, all modes together / network - 1", TALK, 1e-4, np.abs(together).max(axis=1)),
-        Claim.below("map, all modes together - network, relative to the largest", TALK, 1e-3, gap),
-        Claim.relation(
-            "order of learning is that of strengths", FIG, "all, before animal or plant, before the rest",
+        finding.below(
+            "half-times-together", "half times, all modes together / network - 1", TALK, 1e-4,
+            np.abs(together).max(axis=1),
+        ),
+        finding.below(
+            "map-together", "map, all modes together - network, relative to the largest", TALK, 1e-3, gap
+        ),
+        paper.relation(
+            "order-of-modes", "order of learning is that of strengths", FIG,
+            "all, before animal or plant, before the rest",
             np.mean([a < b < min(c, d) for a, b, c, d in found]),
             all(a < b < min(c, d) for a, b, c, d in found),
         ),
-        Claim.near(
-            "half times with inputs twice as large, Syx the same / plain - 1", "make_haste_slowly A.1", 0,
-            double / plain - 1, 0.01, shift,
+        paper.near(
+            "input-variance", "half times with inputs twice as large, Syx the same / plain - 1",
+            "make_haste_slowly A.1", 0, double / plain - 1, 0.01, shift,
         ),
     ]  # fmt: skip
 

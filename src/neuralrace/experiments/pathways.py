@@ -19,7 +19,8 @@ from scipy.stats import mannwhitneyu, spearmanr
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.subspace import shrink
 from neuralrace.tasks.structured import tree_features
@@ -40,20 +41,30 @@ AT_ONCE = 12e7  # as many weights at a time, so that they fit
 
 @dataclass(frozen=True)
 class Pathways(Parameters):
-    seeds: int = 20
-    pathways: int = option(2, least=2)
-    width: int = option(1000, least=8)
-    std: float = 0.01
-    lr: float = 0.01
-    depths: tuple[int, ...] = option((2, 3, 4, 7), least=2)
-    epochs: tuple[int, ...] = (1000, 10_000, 10_000, 20_000)
-    mixed: tuple[int, ...] = option((3, 4, 5), least=2)  # depths in one network; a single one: none
-    method: str = option("flow", choices=("flow", "descent"))  # of linear networks; descent as published
-    error: float = 0.01
-    widths: tuple[int, ...] = option((100, 300, 1000, 3000), least=8)
-    width_depth: int = option(3, least=2)
-    bent_width: int = option(100, least=8)
-    bent_seeds: int = 5
+    seeds: int = option(20, "random starts of each linear network")
+    pathways: int = option(2, "parallel pathways", least=2)
+    width: int = option(1000, "units of each hidden layer", least=8)
+    std: float = option(0.01, "standard deviation of initial weights")
+    lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
+    depths: tuple[int, ...] = option((2, 3, 4, 7), "depths of the pathways", least=2)
+    epochs: tuple[int, ...] = option(
+        (1000, 10_000, 10_000, 20_000), "published steps of training, one number for each of depths"
+    )
+    mixed: tuple[int, ...] = option(
+        (3, 4, 5), "depths of the pathways of one network; a single number: no such network", least=2
+    )
+    method: str = option(
+        "flow",
+        "how linear networks are trained: gradient flow, or descent as published",
+        choices=("flow", "descent"),
+    )
+    error: float = option(0.01, "error that is allowed to the flow of wide networks")
+    widths: tuple[int, ...] = option(
+        (100, 300, 1000, 3000), "widths that are compared, at depth width_depth", least=8
+    )
+    width_depth: int = option(3, "depth of the pathways where widths are compared", least=2)
+    bent_width: int = option(100, "units of each hidden layer of networks with activations", least=8)
+    bent_seeds: int = option(5, "random starts of each network with activations")
 
     def check(self) -> None:
         if len(self.depths) < 2 or list(self.depths) != sorted(set(self.depths)):
@@ -490,30 +501,34 @@ def claims(p: Pathways, r: Results) -> list[Claim]:
     final = {d: concentration(r["linear"][d]["K"][:, -1]) for d in p.depths}
     lead = {d: c[:, :2].mean(axis=1) for d, c in final.items()}
     found = [
-        Claim.below("largest loss at the end / first, linear", PAPER, 1e-3,
+        check.below("learned", "largest loss at the end / first, linear", PAPER, 1e-3,
                     [v["loss"][:, -1].max() / v["loss"][:, 0].max() for v in r["linear"].values()]),
     ]  # fmt: skip
     if "published" in r:
         off = r["published"]["off"]
-        found.append(Claim.near("K at the end, published steps - flow, over S1", PAPER, 0, off, 0.01))
+        name = "K at the end, published steps - flow, over S1"
+        found.append(check.near("published-steps", name, PAPER, 0, off, 0.01))
     few = f"{p.seeds} networks each." + " Few for a test of significance." * (p.seeds < 20)
     for g, group in enumerate(GROUPS):
         value = trend(p.depths, [c[:, g] for c in final.values()], "greater")
         name = f"{group} more on one pathway with depth, linear: p"
-        found.append(Claim.below(name, f"{PAPER} Fig. 5", 0.01, value, few))
+        found.append(paper.below(f"depth-{kebab(group)}", name, f"{PAPER} Fig. 5", 0.01, value, few))
     for shallow, deep in zip(p.depths, p.depths[1:], strict=False):
         value = mannwhitneyu(lead[deep], lead[shallow], alternative="greater").pvalue
         name = f"modes 1-2, depth {deep} more than {shallow}, linear: p"
-        found.append(Claim.below(name, f"{PAPER} Fig. 5", 0.01, value, few))
+        found.append(paper.below(f"depth-{deep}-over-{shallow}", name, f"{PAPER} Fig. 5", 0.01, value, few))
     deepest = p.depths[-1]
     found += [
-        Claim.near(f"concentration at depth {d}, modes 1-2", f"{PAPER} Fig. 5", expected, lead[d], 0.25)
-        for d, expected in ((p.depths[0], 0), (deepest, 1))
-    ]
+        paper.near(
+            f"concentration-{key}", f"concentration at depth {d}, modes 1-2", f"{PAPER} Fig. 5", expected,
+            lead[d], 0.25, "Random starts do not reach |C'| s far above 1 at this depth." if expected else "",
+        )
+        for key, d, expected in (("shallowest", p.depths[0], 0), ("deepest", deepest, 1))
+    ]  # fmt: skip
     first = shares(r["linear"][deepest], "K")[:, 0] > 0.5
     found.append(
-        Claim.relation(f"depth {deepest}, networks with mode 1 on the first pathway", f"{PAPER} Fig. 6",
-                       "between 0 and 1", first, 0 < first.mean() < 1)
+        paper.relation("assignment-random", f"depth {deepest}, networks with mode 1 on the first pathway",
+                       f"{PAPER} Fig. 6", "between 0 and 1", first, 0 < first.mean() < 1)
     )  # fmt: skip
     for f in BENT:
         for kind, name in (("out", "outputs"), ("map", "weights")):
@@ -526,15 +541,12 @@ def claims(p: Pathways, r: Results) -> list[Claim]:
                 float((v["loss"][:, -1] / v["loss"][:, 0]).max()) for g, v in r["bent"].items() if f in g
             )
             note += f" Largest loss at the end / first {left:.2g}."
-            found.append(
-                Claim.below(
-                    f"modes 1-2 more on one pathway with depth, {f}, {name}: p", source, 0.01, value, note
-                )
-            )
+            told = f"modes 1-2 more on one pathway with depth, {f}, {name}: p"
+            found.append(paper.below(f"depth-{f}-{name}", told, source, 0.01, value, note))
     for kind, name in (("fixed", "sigma fixed"), ("scaled", "sigma / sqrt(N)")):
         value = trend(p.widths, [_leading(r["width"][f"{n}-{kind}"]["final"]) for n in p.widths], "less")
         name = f"modes 1-2 less on one pathway with width, {name}: p"
-        found.append(Claim.below(name, f"{PAPER} section 3.2", 0.01, value, few))
+        found.append(paper.below(f"width-{kind}", name, f"{PAPER} section 3.2", 0.01, value, few))
     return [*found, *_diagonal_claims(p, r), *_prediction_claims(p, r)]
 
 
@@ -546,23 +558,23 @@ def _diagonal_claims(p: Pathways, r: Results) -> list[Claim]:
             "What is off the diagonal in one pathway is undone by the others, and stays: see the eigenvalues."
         )
         off = off_diagonal(k[:, -1]).mean(axis=1)
-        found.append(
-            Claim.below(
-                f"depth {d}, squared K off the diagonal at the end", f"{PAPER} Fig. 4", 0.05, off, note
-            )
-        )
+        name = f"depth {d}, squared K off the diagonal at the end"
+        found.append(paper.below(f"diagonal-depth-{d}", name, f"{PAPER} Fig. 4", 0.05, off, note))
     total = [off_diagonal(v["K"][:, -1].sum(axis=1)).max() for v in r["linear"].values()]
-    found.append(Claim.below("the same of the sum over pathways", f"{PAPER} Eq. 12", 1e-3, total))
+    name = "squared K off the diagonal at the end, sum over pathways"
+    found.append(paper.below("diagonal-sum", name, f"{PAPER} Eq. 12", 1e-3, total))
     for d, s in r["stability"].items():
         scale = np.abs(s["rates"]).max()
         source = f"{PAPER} section 3.2"
         found.append(
-            Claim.below(f"depth {d}, largest off-diagonal eigenvalue at the end / fastest", source, 1e-3,
+            paper.below(f"stable-depth-{d}",
+                        f"depth {d}, largest off-diagonal eigenvalue at the end / fastest", source, 1e-3,
                         s["rates"][-1].max() / scale)
         )  # fmt: skip
         note = "Only the sum of pathways is driven to the diagonal; all else is neutral, and grows before."
         found.append(
-            Claim.near(f"depth {d}, share of off-diagonal perturbations that decay at the end", source, 1,
+            paper.near(f"decay-depth-{d}",
+                       f"depth {d}, share of off-diagonal perturbations that decay at the end", source, 1,
                        (s["rates"][-1] < -1e-3 * scale).mean(), 1e-9, note)
         )  # fmt: skip
     return found
@@ -570,21 +582,19 @@ def _diagonal_claims(p: Pathways, r: Results) -> list[Claim]:
 
 def _prediction_claims(p: Pathways, r: Results) -> list[Claim]:
     found = []
+    orthogonal = "Gaussian layers are not orthogonal, and Eq. 17 leaves out most of the last one."
+    spread = "Few directions of the initial weights are followed, which tells less the deeper the network."
     for d in p.depths:
         for name in PREDICTIONS:
             value = correlation(r["linear"][d], name)
-            note = (
-                "Gaussian layers are not orthogonal, and Eq. 17 leaves out most of the last one."
-                if name == "Eq. 17"
-                else ""
-            )
+            kind, note = (paper, orthogonal) if name == "Eq. 17" else (finding, spread)
             title = f"depth {d}, correlation of predicted and final share, {name}, modes 1 and 2"
-            found.append(Claim.above(title, f"{PAPER} Eq. 17-22", 0.9, value, note))
+            key = f"share-{kebab(name)}-depth-{d}"
+            found.append(kind.above(key, title, f"{PAPER} Eq. 17-22", 0.9, value, note))
         note = "Where the last layer is random too, all layers learn from the start, not the last one only."
         rate = r["linear"][d]["rate"].mean(axis=(1, 2))
-        found.append(
-            Claim.near(f"depth {d}, initial growth of K / Eq. 17", f"{PAPER} Eq. 17", 1, rate, 0.2, note)
-        )
+        name = f"depth {d}, initial growth of K / Eq. 17"
+        found.append(paper.near(f"growth-depth-{d}", name, f"{PAPER} Eq. 17", 1, rate, 0.2, note))
     return found
 
 
@@ -607,4 +617,6 @@ EXPERIMENT = Experiment(
     figures,
     claims,
     (0.7, 8.0),
+    # Tests of significance ask for 20 networks and four depths; other claims for depth 7 or great width.
+    needs_full=("depth-*", "width-*", "concentration-deepest", "diagonal-depth-*"),
 )

@@ -25,7 +25,8 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing
 
@@ -38,23 +39,25 @@ TRAINED, UNDERSTOOD = 0.99, 0.9
 
 @dataclass(frozen=True)
 class RelativeScale(Parameters):
-    seeds: int = 5
-    ratios: tuple[float, ...] = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
-    modulus: int = option(13, least=5)
-    share: float = 0.8
-    hidden: int = 128
-    gain: float = 1.0
-    lr: float = 0.1
-    decay: float = option(1e-3, least=0)
-    steps: int = 8000
-    small: float = 0.1
-    more: float = 0.9
-    filters: int = 8
-    size: int = option(5, least=2)
-    images: int = 500
-    rate: float = 0.3
-    level: float = 0.15
-    most: int = 4000
+    seeds: int = option(5, "random starts of each network")
+    ratios: tuple[float, ...] = option(
+        (1 / 16, 1 / 4, 1.0, 4.0, 16.0), "ratios r of the later layer to the first, 1 among them"
+    )
+    modulus: int = option(13, "numbers are added modulo this", least=5)
+    share: float = option(0.8, "share of the sums that is shown")
+    hidden: int = option(128, "hidden units of the network that adds")
+    gain: float = option(1.0, "gain of the initial Xavier weights of the network that adds")
+    lr: float = option(0.1, "learning rate of the network that adds, on the mean loss")
+    decay: float = option(1e-3, "weight decay of the network that adds", least=0)
+    steps: int = option(8000, "steps of training of the network that adds")
+    small: float = option(0.1, "gain of the initial weights without decay")
+    more: float = option(0.9, "share of the sums that is shown without decay")
+    filters: int = option(8, "filters of the convolutional network")
+    size: int = option(5, "pixels of a filter, along one side", least=2)
+    images: int = option(500, "digits that the convolutional network is trained on")
+    rate: float = option(0.3, "learning rate of the convolutional network at ratio 1")
+    level: float = option(0.15, "loss at which filters are compared")
+    most: int = option(4000, "most steps of the convolutional network, at ratio 1")
 
     def check(self) -> None:
         if len(self.ratios) < 3 or 1.0 not in self.ratios or list(self.ratios) != sorted(set(self.ratios)):
@@ -270,15 +273,16 @@ def about_filters(p: RelativeScale, found: Results, way: str, by: Any, ends: str
     if way == "relative":
         why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
     return [
-        Claim.below(f"filters, {way}: loss at which they are compared", TALK, p.level + 1e-6, found["loss"],
-                    f"Test accuracy by r: {by(found['accuracy'])}."),
-        Claim.above(f"filters, {way}: share that is new, {ends}", TALK, 0, change(fresh),
-                    f"By r: {by(fresh)}."),
-        Claim.above(f"filters, {way}: share in leading components of patches, {ends}", TALK, 0,
+        check.below(f"filters-loss-{way}", f"filters, {way}: loss at which they are compared", TALK,
+                    p.level + 1e-6, found["loss"], f"Test accuracy by r: {by(found['accuracy'])}."),
+        finding.above(f"filters-new-{way}", f"filters, {way}: share that is new, {ends}", TALK, 0,
+                      change(fresh), f"By r: {by(fresh)}."),
+        paper.above(f"filters-structured-{way}",
+                    f"filters, {way}: share in leading components of patches, {ends}", TALK, 0,
                     change(leading).mean(),
                     f"{why}By r: {by(leading)}; chance {COMPONENTS / p.size**2:.2g}."),
-        Claim.below(f"filters, {way}: roughness, {ends}", TALK, 0, change(rough).mean(),
-                    f"By r: {by(rough)}."),
+        paper.below(f"filters-smooth-{way}", f"filters, {way}: roughness, {ends}", TALK, 0,
+                    change(rough).mean(), f"By r: {by(rough)}."),
     ]  # fmt: skip
 
 
@@ -293,21 +297,24 @@ def claims(p: RelativeScale, r: Results) -> list[Claim]:
 
     size = "With weight decay the size of the weights decides: what is large takes long to decay."
     ends = f"r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
+    steps = f"log of steps to understand, r = {p.ratios[-1]:g} - r = 1"
     return [
-        Claim.above("grokking: steps to understand / to memorise, r = 1", TALK, 5, delay),
-        Claim.near("share of networks that understand", TALK, 1,
-                   np.mean([np.isfinite(t).mean() for t in times.values()]), 0),
-        Claim.below(f"log of steps to understand, r = {p.ratios[-1]:g} - r = 1, relative", TALK, 0,
+        finding.above("grokking-delay", "grokking: steps to understand / to memorise, r = 1", TALK, 5, delay),
+        finding.near("grokking-share", "share of networks that understand", TALK, 1,
+                     np.mean([np.isfinite(t).mean() for t in times.values()]), 0),
+        paper.below("grokking-relative", f"{steps}, relative", TALK, 0,
                     times["relative"][high] - times["relative"][one],
                     f"{size} Steps by r: {by(np.exp(times['relative']))}."),
-        Claim.below("the same, first layer alone", TALK, 0, times["first"][high] - times["first"][one],
-                    f"Steps by r: {by(np.exp(times['first']))}."),
-        Claim.above("the same, later layer alone", TALK, 0, times["later"][high] - times["later"][one],
-                    f"Steps by r: {by(np.exp(times['later']))}."),
-        Claim.above(f"without decay: other sums correct at the end, {ends}", TALK, 0,
-                    (without[high] - without[low]).mean(), f"By r: {by(without)}."),
-        Claim.below(f"without decay: log of steps to understand, r = {p.ratios[-1]:g} - r = 1", TALK, 0,
-                    np.mean(quick[high] - quick[one]), f"Steps by r: {by(np.exp(quick))}."),
+        finding.below("grokking-first", f"{steps}, first layer alone", TALK, 0,
+                      times["first"][high] - times["first"][one],
+                      f"Steps by r: {by(np.exp(times['first']))}."),
+        finding.above("grokking-later", f"{steps}, later layer alone", TALK, 0,
+                      times["later"][high] - times["later"][one],
+                      f"Steps by r: {by(np.exp(times['later']))}."),
+        finding.above("without-decay-correct", f"without decay: other sums correct at the end, {ends}", TALK,
+                      0, (without[high] - without[low]).mean(), f"By r: {by(without)}."),
+        finding.below("without-decay-steps", f"without decay: {steps}", TALK, 0,
+                      np.mean(quick[high] - quick[one]), f"Steps by r: {by(np.exp(quick))}."),
         *(claim for way in FILTERED for claim in about_filters(p, r["filters"][way], way, by, ends)),
     ]  # fmt: skip
 

@@ -17,7 +17,8 @@ from matplotlib.patches import Rectangle
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 
 TARGETS = np.array(
@@ -32,14 +33,16 @@ UNTRAINED = "error on untrained routes, end / start"
 
 @dataclass(frozen=True)
 class Routing(Parameters):
-    domains: int = option(7, least=6)
-    trained: int = 4
-    few: tuple[int, ...] = (3, 2)  # trained per domain where pairs of domains have no common output
-    hidden: int = option(64, least=ITEMS + 1)
-    scale: float = 0.2
-    small: float = 0.02
-    rate: float = 0.02
-    epochs: int = option(500, least=20)
+    domains: int = option(7, "input domains, and as many output domains", least=6)
+    trained: int = option(4, "output domains with which each input domain is trained")
+    few: tuple[int, ...] = option(
+        (3, 2), "smaller numbers, with which some pairs of domains have no common output"
+    )
+    hidden: int = option(64, "units of each hidden layer", least=ITEMS + 1)
+    scale: float = option(0.2, "singular values of the initial orthogonal weights, as published")
+    small: float = option(0.02, "singular values of a smaller start")
+    rate: float = option(0.02, "published learning rate, on the sum over trained pairs")
+    epochs: int = option(500, "steps of training", least=20)
 
     def check(self) -> None:
         if max(self.trained, 2 * max(self.few)) >= self.domains:
@@ -253,42 +256,61 @@ def exact_claims(p: Routing, d: Results, flow: Results) -> list[Claim]:
     end, law = "B2 / B1 at the end, theory from small strengths", "At both hidden nodes, random starts."
     root = p.domains**0.5
     return [
-        Claim.below("singular values of the targets - roots of 185, 41, 9, 9", f"{FIG}c", 1e-12, data),
-        Claim.below("residual of the reduction", f"{RACE} Eq. 10", 1e-8, d["residual"]),
-        Claim.relation("equations of the reduction", f"{RACE} Eq. 13-14", "as printed", printed, printed),
-        Claim.below("largest difference of the loss, theory and decoupled starts", f"{FIG}e", 1e-6, gap),
-        Claim.below("M B1^2 - B2^2, relative change, decoupled starts", f"{RACE} Eq. 15", 1e-6, change),
-        Claim.below("W^T W - W W^T, relative change", f"{RACE} Eq. 4", 1e-6, flow["conserved"], law),
-        Claim.near(end, f"{RACE} Eq. 51", root, d["ratio"], 0.01 * root),
-    ]
+        check.below(
+            "target-spectrum", "singular values of the targets - roots of 185, 41, 9, 9", f"{FIG}c", 1e-12,
+            data,
+        ),
+        check.below("residual", "residual of the reduction", f"{RACE} Eq. 10", 1e-8, d["residual"]),
+        paper.relation(
+            "equations", "equations of the reduction", f"{RACE} Eq. 13-14", "as printed", printed, printed
+        ),
+        check.below(
+            "loss-decoupled", "largest difference of the loss, theory and decoupled starts", f"{FIG}e", 1e-6,
+            gap,
+        ),
+        paper.below(
+            "conserved-strengths", "M B1^2 - B2^2, relative change, decoupled starts", f"{RACE} Eq. 15", 1e-6,
+            change,
+        ),
+        check.below(
+            "conserved-weights", "W^T W - W W^T, relative change", f"{RACE} Eq. 4", 1e-6, flow["conserved"],
+            law,
+        ),
+        paper.near("strength-ratio", end, f"{RACE} Eq. 51", root, d["ratio"], 0.01 * root),
+    ]  # fmt: skip
 
 
 def start_claims(p: Routing, r: Results, name: str, bounds: tuple[float, float, float]) -> list[Claim]:
     """Networks from random weights: `bounds` on relative ratios, on the error, and on cosines."""
     d, run, root, published = r["decoupled"], r[name], p.domains**0.5, name == "descent"
     start = "published start" if published else "small start"
+    key, told = start.replace(" ", "-"), paper if published else finding
     limit = f"The limit of small starts; from strengths of {p.scale:g} the theory's ratio is {d['own']:.2f}."
     scale = "Does not shrink with the weights: three layers align on the time scale on which they grow."
     change, time = "change of leading singular value, hidden", "theory / random start - 1, time to loss"
     found = []
     for layer in ("input", "output"):
         near = (root, ratio(run, layer), bounds[0] * root, limit if published else "")
-        found.append(Claim.near(f"{change} / {layer}, {start}", f"{RACE} Eq. 51, Fig. 4f", *near))
+        name = f"{change} / {layer}, {start}"
+        found.append(paper.near(f"layer-ratio-{layer}-{key}", name, f"{RACE} Eq. 51, Fig. 4f", *near))
     for k, level in enumerate(LEVELS):
         early = 1 - d["equal_times"][k] / run["times"][k].mean()
         flow = f"Against gradient flow {deviation(r['flow'], k).mean():+.1%}; strengths"
         note = f"{flow} of {p.scale:g} in all modes would be {early:.0%} early." if published else scale
         near = (0, deviation(run, k), 0.05, note)
-        found.append(Claim.near(f"{time} {level}, {start}", f"{FIG}e", *near))
+        found.append(told.near(f"time-loss-{level}-{key}", f"{time} {level}, {start}", f"{FIG}e", *near))
     cosine, off = shared(p, run)
     same = cosine[..., *np.triu_indices(p.domains, 1)].mean(axis=(1, 2))
     mean = "inner products of items on two domains, off their mean over domains"
     return [
         *found,
-        Claim.below(f"{UNTRAINED}, {start}", f"{FIG}h", bounds[1], run["untrained"]),
-        Claim.near(f"cosine of an item on two domains, {start}", f"{FIG}g", 1, same, bounds[2]),
-        Claim.below(f"{mean}, {start}", f"{FIG}g", bounds[2] / 2, off),
-    ]
+        paper.below(f"untrained-{key}", f"{UNTRAINED}, {start}", f"{FIG}h", bounds[1], run["untrained"]),
+        paper.near(
+            f"shared-items-{key}", f"cosine of an item on two domains, {start}", f"{FIG}g", 1, same,
+            bounds[2],
+        ),
+        paper.below(f"shared-products-{key}", f"{mean}, {start}", f"{FIG}g", bounds[2] / 2, off),
+    ]  # fmt: skip
 
 
 def few_claims(p: Routing, run: Results, trained: int) -> list[Claim]:
@@ -304,8 +326,8 @@ def few_claims(p: Routing, run: Results, trained: int) -> list[Claim]:
     name = f"{trained} trained, small start"
     cosine, error = f"cosine of an item on domains without common output, {name}", f"{UNTRAINED}, {name}"
     return [
-        Claim.near(cosine, f"{FIG}g, 4.1", 1, apart, 0.01, note),
-        Claim.below(error, f"{RACE} 4.1", 1e-6, run["untrained"], note),
+        paper.near(f"shared-without-common-output-{trained}", cosine, f"{FIG}g, 4.1", 1, apart, 0.01, note),
+        paper.below(f"untrained-{trained}-trained", error, f"{RACE} 4.1", 1e-6, run["untrained"], note),
     ]
 
 

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import landscape, plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing
 
@@ -31,17 +32,21 @@ NONE, FIRST, SECOND, BOTH = range(4)  # subsets of two modes, as `two_layer_sadd
 
 @dataclass(frozen=True)
 class Saddles(Parameters):
-    seeds: int = 50
-    strengths: tuple[float, ...] = (2.0, 1.0)
-    hidden: int = 3
-    depths: tuple[int, ...] = (1, 2, 3)
-    starts: int = 600
-    spreads: tuple[float, ...] = (0.3, 1.0, 2.0)
-    std: float = 1e-3
-    deep_std: float = 0.03
-    stds: tuple[float, ...] = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-    ratios: tuple[float, ...] = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
-    t1: float = 12.0
+    seeds: int = option(50, "random starts of each network")
+    strengths: tuple[float, ...] = option((2.0, 1.0), "singular values of the targets, the larger one first")
+    hidden: int = option(3, "units of each hidden layer")
+    depths: tuple[int, ...] = option((1, 2, 3), "depths of the networks: 1, 2, and 3 where wished")
+    starts: int = option(600, "starts from which fixed points are sought")
+    spreads: tuple[float, ...] = option(
+        (0.3, 1.0, 2.0), "standard deviations of the starts from which fixed points are sought"
+    )
+    std: float = option(1e-3, "standard deviation of the initial weights that learn, depth 1 and 2")
+    deep_std: float = option(0.03, "standard deviation of the initial weights that learn, depth 3")
+    stds: tuple[float, ...] = option((1e-3, 1e-4, 1e-5, 1e-6, 1e-7), "as std, for the distance to a saddle")
+    ratios: tuple[float, ...] = option(
+        (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99), "mode 2 / mode 1, for the order"
+    )
+    t1: float = option(12.0, "flow time after the origin has been left")
 
     def check(self) -> None:
         if len(self.strengths) != 2 or self.strengths[0] <= self.strengths[1]:
@@ -340,43 +345,50 @@ def claims(p: Saddles, r: Results) -> list[Claim]:
     ]
     nears = "nearest the map comes to that of mode 1 alone / s2"
     result = [
-        Claim.below("norm of the gradient at fixed points, all depths", TALK, 1e-10, norms.max()),
-        Claim.below("distance of their maps from those of a subset of modes", TALK, 1e-6, offs.max()),
-        Claim.near("depth 1: fixed points", TALK, 1, len(kinds(r["points"][1])), 0),
-        Claim.near("depth 2: kinds of fixed points found, of the 4 subsets of modes", TALK, 4,
-                   len(kinds(two) & expected), 0, "; ".join(where)),
-        Claim.near("depth 2: kinds found that the theory does not have", TALK, 0,
+        check.below("gradient-norm", "norm of the gradient at fixed points, all depths", TALK, 1e-10,
+                    norms.max()),
+        check.below("maps", "distance of the maps of fixed points from those of a subset of modes", TALK,
+                    1e-6, offs.max()),
+        paper.near("points-depth-1", "depth 1: fixed points", TALK, 1, len(kinds(r["points"][1])), 0),
+        paper.near("points-depth-2", "depth 2: kinds of fixed points found, of the 4 subsets of modes", TALK,
+                   4, len(kinds(two) & expected), 0, "; ".join(where)),
+        check.near("points-extra", "depth 2: kinds found that the theory does not have", TALK, 0,
                    len(kinds(two) - expected), 0, f"{1 / share:.0%} of starts end at a fixed point."),
-        Claim.near("share of paths past the saddles in order: none, mode 1, both", TALK, 1,
+        paper.near("path-in-order", "share of paths past the saddles in order: none, mode 1, both", TALK, 1,
                    in_order.mean(), 0, "Depth 2; the saddle of mode 2 alone is on no path."),
         *(
-            Claim.near(f"distance to the fixed point of {NAMES[k]} / learned weights, depth 2", TALK, 0,
+            paper.near(f"near-{kebab(NAMES[k])}",
+                       f"distance to the fixed point of {NAMES[k]} / learned weights, depth 2", TALK, 0,
                        deep["distance"][:, k] / np.sqrt(2 * sum(p.strengths)), bound,
                        f"At t = {deep['when'][:, k].mean():.3g}.")
             for k, bound in ((NONE, 0.1), (FIRST, 0.1), (BOTH, 1e-3))
         ),
-        Claim.near("exponent of the distance to the first saddle in the initial weights", TALK, scaling(p),
-                   fitted(p, r), 0.05,
-                   "nan where a path has no plateau: initial weights are too large."),
-        Claim.below(f"{nears}, depth 2", TALK, 0.2, passed(deep, p)),
-        Claim.above(f"{nears}, shallow", TALK, 0.5, passed(r["paths"][1], p)),
-        Claim.relation(f"time to half of mode 2, spread over networks, s2/s1 = {p.ratios[k]:g}", VARIED,
+        finding.near("approach-exponent",
+                     "exponent of the distance to the first saddle in the initial weights", TALK, scaling(p),
+                     fitted(p, r), 0.05, "nan where a path has no plateau: initial weights are too large."),
+        paper.below("passes-depth-2", f"{nears}, depth 2", TALK, 0.2, passed(deep, p)),
+        paper.above("passes-shallow", f"{nears}, shallow", TALK, 0.5, passed(r["paths"][1], p)),
+        paper.relation("times-vary",
+                       f"time to half of mode 2, spread over networks, s2/s1 = {p.ratios[k]:g}", VARIED,
                        "> 0", half[k, :, 1], bool(np.std(half[k, :, 1]) > 0)),
-        Claim.above("its correlation with the time expected from initial weights", VARIED, 0.9,
-                    np.corrcoef(half[k, :, 1], told[k, :, 1])[0, 1]),
-        Claim.near(f"share of networks that learn mode 1 first, s2/s1 = {p.ratios[k]:g}", VARIED, 1,
-                   right[k], 0),
-        Claim.above(f"order foretold by initial weights, share of networks, s2/s1 = {p.ratios[-1]:g}", VARIED,
-                    0.8, hits.mean(), f"Mode 1 is first in {right[-1]:.0%}."),
+        finding.above("times-foretold",
+                      "time to half of mode 2: correlation with that expected from initial weights", VARIED,
+                      0.9, np.corrcoef(half[k, :, 1], told[k, :, 1])[0, 1]),
+        paper.near("order-alike", f"share of networks that learn mode 1 first, s2/s1 = {p.ratios[k]:g}",
+                   VARIED, 1, right[k], 0),
+        finding.above("order-foretold",
+                      f"order foretold by initial weights, share of networks, s2/s1 = {p.ratios[-1]:g}",
+                      VARIED, 0.8, hits.mean(), f"Mode 1 is first in {right[-1]:.0%}."),
     ]  # fmt: skip
     if 3 in p.depths:
         third = kinds(r["points"][3])
         result.append(
-            Claim.near("depth 3: maps of fixed points, of 4", TALK, 4, len({w for w, *_ in third}), 0,
-                       f"{len(third)} kinds by map, negative and flat directions: layers may be idle while "
-                       "their map is that of a subset.")
+            finding.near("points-depth-3", "depth 3: maps of fixed points, of 4", TALK, 4,
+                         len({w for w, *_ in third}), 0,
+                         f"{len(third)} kinds by map, negative and flat directions: layers may be idle while "
+                         "their map is that of a subset.")
         )  # fmt: skip
-        result.append(Claim.below(f"{nears}, depth 3", TALK, 0.2, passed(r["paths"][3], p)))
+        result.append(paper.below("passes-depth-3", f"{nears}, depth 3", TALK, 0.2, passed(r["paths"][3], p)))
     return result
 
 

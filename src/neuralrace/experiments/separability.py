@@ -15,7 +15,8 @@ from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing
 
@@ -27,15 +28,20 @@ CROSSING = nr.exact.separability_crossover()
 
 @dataclass(frozen=True)
 class Separability(Parameters):
-    seeds: int = 20
-    hidden: int = 128
-    variance: float = 4e-8 / 128
-    lr: float = 0.4
-    fine: float = 0.02
-    t1: float = 45.0
-    margins: tuple[float, ...] = option(tuple(np.linspace(0, 2, 21).round(2).tolist()), least=0)
-    shown: tuple[float, ...] = option((0.0, 0.6, 1.0, 2.0), least=0)
-    starts: tuple[float, ...] = tuple(10.0 ** -np.arange(2, 31, 2))
+    seeds: int = option(20, "random starts of each network")
+    hidden: int = option(128, "units of the ReLU networks")
+    variance: float = option(4e-8 / 128, "variance of their initial weights")
+    lr: float = option(0.4, "published learning rate, on the mean loss")
+    fine: float = option(0.02, "small learning rate, near gradient flow")
+    t1: float = option(45.0, "end of training, flow time")
+    margins: tuple[float, ...] = option(
+        tuple(np.linspace(0, 2, 21).round(2).tolist()), "margins of linear separability, delta", least=0
+    )
+    shown: tuple[float, ...] = option((0.0, 0.6, 1.0, 2.0), "margins whose loss curves are drawn", least=0)
+    starts: tuple[float, ...] = option(
+        tuple(10.0 ** -np.arange(2, 31, 2)),
+        "initial strengths a0 for which the margin of equal times is computed",
+    )
 
     def a0(self, gating: str) -> float:
         """Expected growing part of the weights in a pathway: its share of the units, `|w + v|^2 / 4` each."""
@@ -147,25 +153,45 @@ def claims(p: Separability, r: Results) -> list[Claim]:
     high = flow["linear"][flow["margin"] >= 1.2]
     eqs, lag = f"{APPENDIX} Eq. 18-23", f"Steps of {p.lr:g} are not small: growing modes lag behind the flow."
     return [
-        Claim.near("margin of equal growth rates", f"{APPENDIX} Eq. 24-26", np.sqrt(2 / 3), cross, 1e-12),
+        paper.near(
+            "crossover", "margin of equal growth rates", f"{APPENDIX} Eq. 24-26", np.sqrt(2 / 3), cross,
+            1e-12,
+        ),
         *(
-            Claim.below(f"{g} gating, closed form - flow, margins 0 to 3", eqs, 1e-8, r["gap"][g])
+            check.below(
+                f"closed-form-{g}", f"{g} gating, closed form - flow, margins 0 to 3", eqs, 1e-8, r["gap"][g]
+            )
             for g in GATINGS
         ),
-        Claim.near("equal times to loss .2 at a0 = 1e-3", FIG, 0.93, equal_times(1e-3), 0.01),
-        Claim.near("equal times to loss .2 at a0 = 1e-8", FIG, 0.86, equal_times(1e-8), 0.01),
-        Claim.relation(
-            "equal times fall towards sqrt(2/3) as a0 falls", FIG, "decreasing, above", tends[-1],
-            bool((np.diff(tends) < 0).all() and tends[-1] > CROSSING),
+        finding.near(
+            "equal-times-a0-1e-3", "equal times to loss .2 at a0 = 1e-3", FIG, 0.93, equal_times(1e-3), 0.01
         ),
-        Claim.near("ReLU networks, margin of the switch", f"{FIG}d", CROSSING, switch(flow), 0.15),
-        Claim.above("weight in units of the xor gating, margin up to .5", FIG, 0.9, low.mean(axis=0)),
-        Claim.above("weight in units of the linear gating, margin from 1.2", FIG, 0.9, high.mean(axis=0)),
-        Claim.near(
-            "learning time of ReLU networks / faster gating - 1, off the crossing", f"{FIG}d", 0,
+        finding.near(
+            "equal-times-a0-1e-8", "equal times to loss .2 at a0 = 1e-8", FIG, 0.86, equal_times(1e-8), 0.01
+        ),
+        finding.relation(
+            "equal-times-limit", "equal times fall towards sqrt(2/3) as a0 falls", FIG, "decreasing, above",
+            tends[-1], bool((np.diff(tends) < 0).all() and tends[-1] > CROSSING),
+        ),
+        paper.near(
+            "relu-switch", "ReLU networks, margin of the switch", f"{FIG}d", CROSSING, switch(flow), 0.15
+        ),
+        paper.above(
+            "xor-units-small-margin", "weight in units of the xor gating, margin up to .5", FIG, 0.9,
+            low.mean(axis=0),
+        ),
+        paper.above(
+            "linear-units-large-margin", "weight in units of the linear gating, margin from 1.2", FIG, 0.9,
+            high.mean(axis=0),
+        ),
+        paper.near(
+            "relu-time", "learning time of ReLU networks / faster gating - 1, off the crossing", f"{FIG}d", 0,
             off[far].mean(axis=0), 0.05,
         ),
-        Claim.near("learning time, published rate / flow - 1", f"{FIG}d", 0, late.mean(axis=0), 0.1, lag),
+        finding.near(
+            "published-rate", "learning time, published rate / flow - 1", f"{FIG}d", 0, late.mean(axis=0),
+            0.1, lag,
+        ),
     ]  # fmt: skip
 
 

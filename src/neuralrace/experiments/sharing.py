@@ -18,7 +18,8 @@ from scipy.optimize import brentq
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.routing import TARGETS
 from neuralrace.experiments.store import Parts, stacked
 from neuralrace.measure import crossing
@@ -32,21 +33,29 @@ COLOURS = (plot.BLUE, plot.GREEN, plot.ORANGE, plot.RED)
 
 @dataclass(frozen=True)
 class Sharing(Parameters):
-    domains: int = option(10, least=3)
-    hidden: int = option(64, least=ITEMS)
-    scale: float = 0.2
-    groups: tuple[int, ...] = (1, 2, 5, 10)
-    t1: float = 1500.0
-    trained: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-    pairs: str = option("band", choices=("band", "spread"))
-    long: float = 400.0
-    stop: float = 1e-6
-    values: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    depths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8)
-    starts: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2)
-    product: float = 1e-3
-    weight: float = 0.3
-    imbalance: float = option(100.0, above=1)
+    domains: int = option(10, "input domains, and as many output domains", least=3)
+    hidden: int = option(64, "units of each hidden layer", least=ITEMS)
+    scale: float = option(0.2, "singular values of the initial orthogonal weights")
+    groups: tuple[int, ...] = option(
+        (1, 2, 5, 10), "domains that share a hidden pathway: P = group^2 routes run through it"
+    )
+    t1: float = option(1500.0, "end of training for one domain per group, flow time; it falls as 1 / group")
+    trained: tuple[int, ...] = option(
+        (1, 2, 3, 4, 5, 6, 7, 8, 9, 10), "output domains with which each input domain is trained, K"
+    )
+    pairs: str = option(
+        "band",
+        "which pairs are trained: neighbours (band) or any distances (spread)",
+        choices=("band", "spread"),
+    )
+    long: float = option(400.0, "end of training of the routing networks, flow time")
+    stop: float = option(1e-6, "loss at which training stops, as a share of that of a silent network")
+    values: tuple[float, ...] = option((0.5, 1.0, 2.0, 4.0, 8.0), "strengths s of the data, for chains")
+    depths: tuple[int, ...] = option((1, 2, 3, 4, 5, 6, 8), "depths of chains")
+    starts: tuple[float, ...] = option((1e-8, 1e-6, 1e-4, 1e-2), "initial products of the weights of chains")
+    product: float = option(1e-3, "initial product of weights where data or depth vary")
+    weight: float = option(0.3, "initial weight of each layer where depth varies")
+    imbalance: float = option(100.0, "first initial layer over the second, for chains of two layers", above=1)
 
     def check(self) -> None:
         if any(self.domains % g for g in self.groups):
@@ -291,26 +300,30 @@ def claims(p: Sharing, r: Results) -> list[Claim]:
 def dynamics_claims(p: Sharing, r: Results) -> list[Claim]:
     shared, eq, fig = r["shared"], RACE + "Eq. 16-17", FIG + "b"
     gap = np.abs(np.sort(shared["theory"]) - np.sort(shared["exact"])).max(axis=(1, 2, 3))
-    found = [Claim.below("singular values, theory - decoupled start, all P", eq, 1e-5, gap.max())]
+    name = "singular values, theory - decoupled start, all P"
+    found = [check.below("strengths-decoupled", name, eq, 1e-5, gap.max())]
     for name, kind in (("decoupled", "exact_time"), ("random", "random_time")):
         t = r["shared"][kind].reshape(len(p.groups), -1)
         slowest = (t[1:] / t[:-1]).max(axis=0)
-        found.append(Claim.below(f"learning time, next P / this P, {name} start", fig, 1, slowest))
+        told = f"learning time, next P / this P, {name} start"
+        found.append(paper.below(f"more-sharing-faster-{name}", told, fig, 1, slowest))
     off = r["shared"]["grown_time"] / r["shared"]["random_time"] - 1
     for k, group in enumerate(p.groups):
         name = f"learning time, theory / random start - 1, P = {group**2}"
-        found.append(Claim.near(name, fig, 0, off[k], 0.1))
+        found.append(finding.near(f"time-random-p-{group**2}", name, fig, 0, off[k], 0.1))
     for k, group in enumerate(p.groups):
         end, limit = shared["random"][k, :, :, -1], group**0.5
         note = "Limit of small starts." if group > 1 else "All layers move alike."
         ratio, name = (end[1] / end[0]).mean(axis=-1), f"B2 / B1 at the end, P = {group**2}"
-        found.append(Claim.near(name, RACE + "Eq. 56", limit, ratio, 0.03 * limit, note))
+        key = f"layer-ratio-p-{group**2}"
+        found.append(paper.near(key, name, RACE + "Eq. 56", limit, ratio, 0.03 * limit, note))
     return found
 
 
 def route_claims(p: Sharing, r: Results) -> list[Claim]:
     trained, untrained, fig = r["trained"]["trained"], r["trained"]["untrained"], FIG + "c"
-    found = [Claim.below("error on trained routes / silent network, all K", fig, 1e-3, trained.max(axis=0))]
+    name = "error on trained routes / silent network, all K"
+    found = [paper.below("trained-error", name, fig, 1e-3, trained.max(axis=0))]
     early = (
         "Most networks generalise from fewer routes than the published 40%, which is where the last of them "
         "does: see the claim for all starts. How few depends on the level, the starts and which pairs are "
@@ -319,13 +332,15 @@ def route_claims(p: Sharing, r: Results) -> list[Claim]:
     for level in (0.5, 0.1, 0.01):
         name = f"K/M at which the untrained error falls below {level:.0%} of a silent network"
         each = [threshold(p, e, level, between=True) for e in untrained.T]
-        claim = Claim.near(name + ", each start", fig, 0.4, each, 0.1)
+        key = f"routes-needed-{100 * level:.0f}-percent"
+        claim = paper.near(f"{key}-each-start", name + ", each start", fig, 0.4, each, 0.1)
         found.append(claim if claim.holds else replace(claim, note=early))
         least = threshold(p, untrained.max(axis=1), level) * p.domains
-        of = f"K of {p.domains} from which on it is below {level:.0%} in all {p.seeds} starts"
-        found.append(Claim.near(of, fig, 0.4 * p.domains, round(least) if least == least else least, 1))
+        of = f"K of {p.domains} from which on the untrained error is below {level:.0%}, all {p.seeds} starts"
+        least = round(least) if least == least else least
+        found.append(paper.near(f"{key}-all-starts", of, fig, 0.4 * p.domains, least, 1))
     first, worse = f"untrained error / silent network, K = {p.trained[0]}", "Above 1: worse than no output."
-    return [*found, Claim.above(first, fig, 0.5, untrained[0], worse)]
+    return [*found, paper.above("untrained-few-routes", first, fig, 0.5, untrained[0], worse)]
 
 
 def factor_claims(p: Sharing, r: Results) -> list[Claim]:
@@ -341,16 +356,32 @@ def factor_claims(p: Sharing, r: Results) -> list[Claim]:
     almost = "But for a logarithm of s, below."
     deep = "In the theory the order turns at some depth: at 11 layers from a product of 0.001."
     return [
-        Claim.below("learning time of chains, |theory / network - 1|", TALK, 1e-5, max(gaps)),
-        Claim.below("learning time with shared edges, |theory / network - 1|", TALK, 1e-5, gap),
-        Claim.near("power of s with which the learning time goes", TALK, -1, slope, 0.15, almost),
-        Claim.near("learning time x 2s / log(s/a0 - 1), two layers", TALK, 1, law, 1e-4),
-        Claim.above("learning time, next depth / this depth, equal weights", TALK, 1, steps(weights)),
-        Claim.above("learning time, next depth / this depth, equal product", TALK, 1, steps(depth), deep),
-        Claim.near("learning time per log(1/a0), two layers", TALK, 0.5, per_log, 0.01),
-        Claim.near("learning time, random start / theory, two layers", TALK, 1, random, 0.05),
-        Claim.below("learning time, imbalanced / balanced", TALK, 1, imbalance["network"] / start["network"]),
-    ]
+        check.below("chain-times", "learning time of chains, |theory / network - 1|", TALK, 1e-5, max(gaps)),
+        check.below(
+            "shared-edge-times", "learning time with shared edges, |theory / network - 1|", TALK, 1e-5, gap
+        ),
+        paper.near(
+            "stronger-data-faster", "power of s with which the learning time goes", TALK, -1, slope, 0.15,
+            almost,
+        ),
+        check.near("logistic-time", "learning time x 2s / log(s/a0 - 1), two layers", TALK, 1, law, 1e-4),
+        paper.above(
+            "deeper-slower-equal-weights", "learning time, next depth / this depth, equal weights", TALK, 1,
+            steps(weights),
+        ),
+        paper.above(
+            "deeper-slower-equal-product", "learning time, next depth / this depth, equal product", TALK, 1,
+            steps(depth), deep,
+        ),
+        check.near("time-per-log-start", "learning time per log(1/a0), two layers", TALK, 0.5, per_log, 0.01),
+        finding.near(
+            "time-random-start", "learning time, random start / theory, two layers", TALK, 1, random, 0.05
+        ),
+        paper.below(
+            "imbalanced-faster", "learning time, imbalanced / balanced", TALK, 1,
+            imbalance["network"] / start["network"],
+        ),
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(

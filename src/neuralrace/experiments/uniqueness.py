@@ -20,8 +20,9 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.experiments.claim import Claim, finding, paper
 from neuralrace.experiments.contexts import pathway_maps
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.measure import crossing
 
@@ -44,15 +45,19 @@ TALK = "learning_dynamics_talk, exact for ReLU networks"
 
 @dataclass(frozen=True)
 class Uniqueness(Parameters):
-    hidden: int = option(700, least=4)
-    std: float = 7e-6
-    lr: float = 1e-3
-    steps: int = 8000
-    save: int = option(81, least=2)
-    raced: tuple[str, ...] = option(tuple(STRUCTURES), choices=tuple(STRUCTURES))
-    level: float = 0.05
-    stride: int = 1
-    strength: float = 1e-3
+    hidden: int = option(700, "units of the ReLU networks", least=4)
+    std: float = option(7e-6, "standard deviation of initial weights")
+    lr: float = option(1e-3, "learning rate, on the loss summed over samples")
+    steps: int = option(8000, "steps of training")
+    save: int = option(81, "times that are saved", least=2)
+    raced: tuple[str, ...] = option(
+        tuple(STRUCTURES),
+        "structures of the contexts for which decoupled pathways race",
+        choices=tuple(STRUCTURES),
+    )
+    level: float = option(0.05, "loss that ends the race, as a share of the initial one")
+    stride: int = option(1, "every so many of all gates that a unit can have are tried")
+    strength: float = option(1e-3, "initial strength of each mode and layer in the race")
 
 
 def compute(p: Uniqueness, parts: Parts) -> Results:
@@ -256,8 +261,16 @@ def race_claims(kind: str, r: Results) -> list[Claim]:
     more = "More pathways are never slower; what those of one context add is little."
     race = f"{kind}: race, time of"
     return [
-        Claim.below(f"{race} two contexts / of one", PROP, 1, r["2"] / r["1"]),
-        Claim.near(f"{race} all pathways / of two contexts", PROP, 1, r["1+2"] / r["2"], 0.05, more),
+        paper.below(f"race-two-contexts-{kind}", f"{race} two contexts / of one", PROP, 1, r["2"] / r["1"]),
+        paper.near(
+            f"race-all-{kind}",
+            f"{race} all pathways / of two contexts",
+            PROP,
+            1,
+            r["1+2"] / r["2"],
+            0.05,
+            more,
+        ),
     ]
 
 
@@ -273,14 +286,21 @@ def network_claims(kind: str, r: Results) -> list[Claim]:
         )
         slow = "The ReLU network is the faster one: constant gates by context are not quite what it has."
     return [
-        Claim.below(
+        paper.below(
+            f"single-inactive-{kind}",
             f"{kind}: largest one-context / mean two-context pathway at the end, in one network", PROP, 0.05,
             last["one"].max(axis=0) / last["two"].mean(axis=0), grown,
         ),
-        Claim.near(f"{kind}: learning time, two contexts / ReLU - 1", FIG, 0, behind["shared"], 0.1, slow),
-        Claim.above(f"{kind}: learning time, one context / ReLU - 1", FIG, 0.1, behind["single"]),
-        Claim.near(
-            f"{kind}: learning time, both kinds / two contexts - 1", PROP, 0,
+        paper.near(
+            f"time-two-contexts-{kind}", f"{kind}: learning time, two contexts / ReLU - 1", FIG, 0,
+            behind["shared"], 0.1, slow,
+        ),
+        paper.above(
+            f"time-one-context-{kind}", f"{kind}: learning time, one context / ReLU - 1", FIG, 0.1,
+            behind["single"],
+        ),
+        paper.near(
+            f"time-both-{kind}", f"{kind}: learning time, both kinds / two contexts - 1", PROP, 0,
             learning_times(r, "both") / learning_times(r, "shared") - 1, 0.05,
         ),
     ]  # fmt: skip
@@ -302,23 +322,26 @@ def rate_claims(kind: str, r: Results, late: Results) -> list[Claim]:
         "start to grow with it, on what contexts share; not by a faster race on the residual."
     )
     return [
-        Claim.below(
+        paper.below(
+            f"rate-always-open-{kind}",
             f"{kind}: largest singular value, other gates of a unit / always open", PROP, 1,
             r["targets"] / always,
         ),
-        Claim.below(
-            f"{kind}: on the residual, always open / two contexts", BEYOND, 1,
+        finding.below(
+            f"residual-always-open-{kind}", f"{kind}: on the residual, always open / two contexts", BEYOND, 1,
             r["left_always"].max() / pairs, signs,
         ),
-        Claim.near(
-            f"{kind}: on the residual, one context / the two others", PROP, 1,
+        finding.near(
+            f"residual-one-context-{kind}", f"{kind}: on the residual, one context / the two others", PROP, 1,
             r["left_one"] / r["left_two"][::-1], 1e-9, same,
         ),
-        Claim.below(
+        paper.below(
+            f"residual-single-inactive-{kind}",
             f"{kind}: largest one-context / mean two-context pathway, started on the residual", PROP, 0.05,
             late["one"].max(axis=0) / late["two"].mean(axis=0), ahead,
         ),
-        Claim.near(
+        paper.near(
+            f"residual-all-gates-{kind}",
             f"{kind}: on the residual, largest of all gates of a unit / of two contexts", LEMMA, 1,
             r["left"] / pairs, 1e-9, wide,
         ),
@@ -332,12 +355,26 @@ def condition_claims(kind: str, r: Results) -> list[Claim]:
     align = "Weights align as they grow: while always open learns, the network is nearly decoupled."
     gates, outside = f"{kind}: gates that", f"{kind}: weights outside the modes of always open"
     return [
-        Claim.above(f"{gates} are those of the pathway, at the start", TALK, 0.9, r["match"][:, 0], start),
-        Claim.above(f"{gates} are those of the pathway, at the end", TALK, 0.9, r["match"][:, -1], mean),
-        Claim.below(f"{gates} have switched since the start", TALK, 0.1, r["moved"][:, -1], turn),
-        Claim.below(f"{outside}, at the start", TALK, 0.1, r["coupled"][:, 0], start),
-        Claim.below(f"{outside}, where they are fewest", TALK, 0.1, r["coupled"].min(axis=1), align),
-    ]
+        paper.above(
+            f"gates-match-start-{kind}", f"{gates} are those of the pathway, at the start", TALK, 0.9,
+            r["match"][:, 0], start,
+        ),
+        paper.above(
+            f"gates-match-end-{kind}", f"{gates} are those of the pathway, at the end", TALK, 0.9,
+            r["match"][:, -1], mean,
+        ),
+        paper.below(
+            f"gates-switched-{kind}", f"{gates} have switched since the start", TALK, 0.1, r["moved"][:, -1],
+            turn,
+        ),
+        paper.below(
+            f"decoupled-start-{kind}", f"{outside}, at the start", TALK, 0.1, r["coupled"][:, 0], start
+        ),
+        paper.below(
+            f"decoupled-least-{kind}", f"{outside}, where they are fewest", TALK, 0.1,
+            r["coupled"].min(axis=1), align,
+        ),
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(
@@ -350,4 +387,5 @@ EXPERIMENT = Experiment(
     figures,
     claims,
     (0.4, 6.0),
+    needs_full=("time-two-contexts-different",),  # .09 here, .11 at full width
 )

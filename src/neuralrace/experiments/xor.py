@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.experiment import Claim, Experiment, Parameters, Results, option
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
 from neuralrace.measure import crossing, xor_strengths
 
@@ -26,11 +27,15 @@ CHOICES = {"turned": "units followed", "gates": "first gates", "size": "N and $\
 
 @dataclass(frozen=True)
 class Xor(Parameters):
-    hidden: int = option(128, least=4)
-    std: float = 2e-4
-    tau: float = 2.5
-    lr: float = 0.001
-    t1: float = 75.0
+    hidden: int = option(
+        128, "units of the ReLU network; a quarter of them in each pathway of the gated one", least=4
+    )
+    std: float = option(
+        2e-4, "standard deviation of initial weights, and initial strength of the gated network"
+    )
+    tau: float = option(2.5, "time constant: a time in the figures is tau times flow time")
+    lr: float = option(0.001, "learning rate of the ReLU networks, on the mean loss")
+    t1: float = option(75.0, "end of training, in the time of the figures")
 
     def check(self) -> None:
         if nr.exact.xor_loss(self.t1, expected_strength(self), self.tau) > 0.01:
@@ -146,14 +151,29 @@ def claims(p: Xor, r: Results) -> list[Claim]:
     rate = "What is left is the finite learning rate: the deviation is proportional to it."
     twice = "Early, because every unit counts for both samples on which it is active at the start."
     return [
-        Claim.below("largest difference of the loss, gated network and theory", SOURCE, 1e-7, gated_gap),
-        Claim.near(f"{when}, units followed to their diagonal", SOURCE, 0, off["turned"], 0.01, rate),
-        Claim.near(f"{when}, gates as at the start", SOURCE, 0, off["gates"], 0.1, twice),
-        Claim.near(f"{when}, from the number and size of weights alone", SOURCE, 0, off["size"], 0.1),
-        Claim.below("largest difference of the loss, ReLU network and theory", SOURCE, 0.01, relu_gap),
-        Claim.above("share of units on the four diagonals", cells, 0.99, units.sum(axis=1) / p.hidden),
-        Claim.above("units of the rarest of the four cell types", cells, 0, units.min(axis=1)),
-    ]
+        check.below(
+            "gated-loss", "largest difference of the loss, gated network and theory", SOURCE, 1e-7, gated_gap
+        ),
+        finding.near(
+            "half-time-units-followed", f"{when}, units followed to their diagonal", SOURCE, 0, off["turned"],
+            0.01, rate,
+        ),
+        finding.near(
+            "half-time-first-gates", f"{when}, gates as at the start", SOURCE, 0, off["gates"], 0.1, twice
+        ),
+        paper.near(
+            "half-time-weight-size", f"{when}, from the number and size of weights alone", SOURCE, 0,
+            off["size"], 0.1,
+        ),
+        paper.below(
+            "relu-loss", "largest difference of the loss, ReLU network and theory", SOURCE, 0.01, relu_gap
+        ),
+        paper.above(
+            "units-on-diagonals", "share of units on the four diagonals", cells, 0.99,
+            units.sum(axis=1) / p.hidden,
+        ),
+        paper.above("cell-types", "units of the rarest of the four cell types", cells, 0, units.min(axis=1)),
+    ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(

@@ -1,0 +1,153 @@
+"""Claims: what is stated, what was measured, and whether it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError, known
+
+KINDS = ("paper", "check", "finding")
+HOLDS, FAILS, UNDECIDED = VERDICTS = ("holds", "fails", "undecided")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, what was expected and what was measured. Made by `paper`, `check` and `finding`.
+
+    Parameters
+    ----------
+    id : str
+        Words joined by hyphens; unique within its experiment, and kept when the name is reworded.
+    kind : str
+        "paper", a statement of a paper; "check", this library against itself or an exact solution;
+        "finding", a statement of ours. Empty where results were written before there were kinds.
+    name, source : str
+        What is measured; where it is stated.
+    expected : float or str
+        A number or a relation.
+    measured : float
+        The mean over seeds.
+    spread : float or None
+        Standard deviation over seeds; None for a single number.
+    tolerance : float or None
+        How far from the expected number the mean may lie.
+    verdict : str
+        "holds", "fails", or "undecided": the quick form is too small to tell.
+    note : str
+        What the reader needs to know; always there where the claim fails.
+    """
+
+    id: str
+    kind: str
+    name: str
+    source: str
+    expected: float | str
+    measured: float
+    spread: float | None
+    tolerance: float | None
+    verdict: str
+    note: str = ""
+
+    @property
+    def holds(self) -> bool | None:
+        """True, False, or None where undecided."""
+        return None if self.verdict == UNDECIDED else self.verdict == HOLDS
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it by name, `holds` after the verdict."""
+        found = dataclasses.asdict(self)
+        note = found.pop("note")
+        return {**found, "holds": self.holds, "note": note}
+
+    @classmethod
+    def from_dict(cls, read: dict[str, Any]) -> Claim:
+        """The inverse of `to_dict`; of older results, without id, kind and verdict, too."""
+        names = [f.name for f in dataclasses.fields(cls)]
+        known("claim", read, [*names, "holds"], "part of a claim")
+        verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[read["holds"]]
+        given = {"id": kebab(read["name"]), "kind": "", "verdict": verdict, **read}
+        return cls(**{n: given[n] for n in names if n in given})
+
+
+def kebab(text: str) -> str:
+    """Words of a text, joined by hyphens: part of the id of a claim.
+
+    >>> kebab("inverted funnel, lam = 0.5")
+    'inverted-funnel-lam-0-5'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Makes claims of one kind. `measured` is a number or one for each seed.
+
+    >>> paper.near("layer-ratio", "B2 / B1 at the end", "neural_race Eq. 51", 2.65, [2.6, 2.66], 0.1).holds
+    True
+    """
+
+    kind: str
+
+    def near(
+        self,
+        id: str,
+        name: str,
+        source: str,
+        expected: float,
+        measured: Any,
+        tolerance: float,
+        note: str = "",
+    ) -> Claim:
+        """The mean lies within `tolerance` of a number."""
+        mean, _ = _mean(measured)
+        holds = abs(mean - expected) <= tolerance
+        return self._claim(id, name, source, float(expected), measured, float(tolerance), holds, note)
+
+    def below(self, id: str, name: str, source: str, bound: float, measured: Any, note: str = "") -> Claim:
+        """Every value is below a bound."""
+        holds = (np.asarray(measured, float) < bound).all()
+        return self._claim(id, name, source, f"< {bound:g}", measured, None, holds, note)
+
+    def above(self, id: str, name: str, source: str, bound: float, measured: Any, note: str = "") -> Claim:
+        """Every value is above a bound."""
+        holds = (np.asarray(measured, float) > bound).all()
+        return self._claim(id, name, source, f"> {bound:g}", measured, None, holds, note)
+
+    def relation(
+        self, id: str, name: str, source: str, expected: str, measured: Any, holds: Any, note: str = ""
+    ) -> Claim:
+        """Any other relation, told in words."""
+        known_number = not np.isnan(_mean(measured)[0])
+        return self._claim(id, name, source, expected, measured, None, bool(holds) and known_number, note)
+
+    def _claim(
+        self,
+        id: str,
+        name: str,
+        source: str,
+        expected: float | str,
+        measured: Any,
+        tolerance: float | None,
+        holds: Any,
+        note: str,
+    ) -> Claim:
+        if not id or kebab(id) != id:
+            raise InputError(f"id must be words in small letters, joined by hyphens; got {id!r}")
+        mean, spread = _mean(measured)
+        verdict = HOLDS if holds else FAILS
+        return Claim(id, self.kind, name, source, expected, mean, spread, tolerance, verdict, note)
+
+
+paper, check, finding = (Kind(k) for k in KINDS)
+
+
+def _mean(measured: Any) -> tuple[float, float | None]:
+    values = np.asarray(measured, float).ravel()
+    if not len(values):
+        raise InputError("measured must hold at least one number")
+    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None

@@ -1,0 +1,111 @@
+"""A toy experiment, and the command as tests call it."""
+
+import importlib.util
+import json
+import sys
+
+import pytest
+
+from neuralrace import cli, experiments
+
+TOY = '''
+"""A toy that doubles numbers; 1 < 2."""
+from dataclasses import dataclass
+import numpy as np
+from neuralrace import plot
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.experiment import Experiment, Parameters, option
+
+CALLS, BREAK = [], []
+
+@dataclass(frozen=True)
+class Toy(Parameters):
+    scale: float = option(2.0, "factor of all numbers")
+    sizes: tuple[int, ...] = option((1, 2), "sizes that nothing uses")
+    wrong: bool = option(False, "state wrong claims too")
+
+def one(seed, p):
+    if seed in BREAK:
+        raise KeyboardInterrupt
+    CALLS.append(seed)
+    return {"value": p.scale * np.random.default_rng(seed).normal(1, 0.01)}
+
+def compute(p, parts):
+    return {"value": np.array([v["value"] for v in parts.each("seed", one, range(p.seeds), p)])}
+
+def figures(p, r):
+    fig, ax = plot.figure()
+    ax.plot(r["value"], label="numbers")
+    ax.set(xlabel="seed", ylabel="value")
+    return {"values": (fig, "Values of <all> seeds & more")}
+
+def claims(p, r):
+    yield paper.near("mean", "mean <value>", "toy Fig. 1", p.scale, r["value"], 0.1)
+    enough = 0.0 if p.seeds > 2 else 10.0
+    yield finding.above("spread", "spread over seeds", "toy", enough, np.std(r["value"]))
+    if p.wrong:
+        yield paper.below("never", "never", "toy Eq. 2", -1.0, r["value"], "the <toy> is positive")
+        yield check.near("nothing", "nothing", "toy", 1.0, np.nan, 0.1)
+
+EXPERIMENT = Experiment(
+    "toy", "A toy & its title", "toy Fig. 1", Toy(seeds=4), Toy(seeds=2), compute, figures, claims,
+    (0.01, 3), needs_full=("spr*",),
+)
+'''
+
+
+def load(file, name="toy"):
+    """A file as the module of an experiment."""
+    spec = importlib.util.spec_from_file_location(f"neuralrace.experiments.{name}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    file = tmp_path / "toy.py"
+    file.write_text(TOY)
+    monkeypatch.setitem(sys.modules, "neuralrace.experiments.toy", None)
+    monkeypatch.setattr(experiments, "NAMES", ("toy",))
+    return load(file)
+
+
+@pytest.fixture
+def other(toy, tmp_path, monkeypatch):
+    """The same toy under another name."""
+    monkeypatch.setattr(experiments, "NAMES", ("toy", "other"))
+    monkeypatch.setitem(sys.modules, "neuralrace.experiments.other", None)
+    file = tmp_path / "other.py"
+    file.write_text(TOY.replace('Experiment(\n    "toy"', 'Experiment(\n    "other"'))
+    return load(file, "other")
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def command(capsys):
+    """Call the command: exit status, standard output and standard error."""
+
+    def call(*arguments):
+        status = cli.main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def strict():
+    """Read JSON, and refuse what is none: nan and infinity."""
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    return lambda text: json.loads(text, parse_constant=refuse)
