@@ -329,7 +329,6 @@ def test_too_many_terms_are_counted():
     assert f"up to {sum(map(len, paths)) * (1 + len(paths)):,} terms" in str(error.value)
 
 
-
 def test_blocks_have_no_modes():
     with pytest.raises(nr.errors.InputError, match="mode must be None for blocks, got 0"):
         nr.reduce(skip(), "block").equations(mode=0)
