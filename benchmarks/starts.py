@@ -106,11 +106,11 @@ def horizon(task: nr.Task, w: Weights) -> float:
 def one(task: nr.Task, w: Weights) -> dict[str, float]:
     """Errors of one start, and how far its weights move."""
     t1 = horizon(task, w)
-    full = nr.flow(task, w, t1, 200, method=nr.Adaptive())
+    full = nr.flow(task, w, t1, 200, method=nr.Adaptive(), save_weights=False)
     reduced = nr.reduce(task, weights=w).solve(t1=t1, save=200)
     level = (full.loss[0] + full.loss[-1]) / 2
     times = [nr.learning_time(r, level) for r in (full, reduced)]
-    moved = [np.linalg.norm(v[-1] - v[0]) / np.linalg.norm(v[0]) for v in full.weights.values()]
+    moved = [np.linalg.norm(v[-1] - v[0]) / np.linalg.norm(v[0]) for v in reduced.weights.values()]
     return {
         "half": float(abs(times[1] / times[0] - 1)),
         "true": float(np.abs(full.loss - reduced.loss).max() / full.loss[0]),
