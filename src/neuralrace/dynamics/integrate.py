@@ -5,7 +5,7 @@ come with diffrax), or of order 5 (with SciPy) for a handful of numbers, where c
 number of steps. Both interpolate between steps without further stages. Its loop over stages and steps is our
 own: it keeps the history of an observed value at its own steps, stops where that value falls to a level, and
 compiles in less than half the time. Values between steps are off by up to some tens of tolerances.
-Derivatives in forward mode only; where reverse mode is wanted, `integrate_differentiable` calls diffrax.
+Derivatives in forward mode only; `adjoint` follows the same steps backwards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Observed(NamedTuple):
     slope: Callable[[Any, Any], Any]
 
 
-class _Tableau(NamedTuple):
+class Tableau(NamedTuple):
     """Coefficients of a method whose last stage is the first of the next step."""
 
     a: np.ndarray  # (stages, stages) velocities by which each stage is reached; the last is the step itself
@@ -57,13 +57,14 @@ class _Tableau(NamedTuple):
 
 
 @cache
-def _tableau(order: int) -> _Tableau:
+def tableau(order: int) -> Tableau:
+    """The coefficients of Dormand and Prince."""
     if order == 5:
         from scipy.integrate import RK45 as five
 
         a = np.zeros((7, 7))
         a[:6, :5], a[6, :6] = five.A, five.B
-        return _Tableau(a, np.append(five.C, 1.0), five.E, five.P, 5)
+        return Tableau(a, np.append(five.C, 1.0), five.E, five.P, 5)
     from diffrax import Dopri8
 
     eight: Any = Dopri8
@@ -71,10 +72,12 @@ def _tableau(order: int) -> _Tableau:
     a = np.zeros((14, 14))
     for i, row in enumerate(eight.a_lower, 1):
         a[i, :i] = row
-    return _Tableau(a, np.append(0.0, eight.c), eight.b_error, curve[:, ::-1], 8)
+    return Tableau(a, np.append(0.0, eight.c), eight.b_error, curve[:, ::-1], 8)
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
+    """The state between two steps."""
+
     t: Any
     h: Any  # length of the next step
     y: Any
@@ -127,22 +130,43 @@ def integrate(
     -------
     Path
     """
-    y0 = jnp.asarray(y0)
-    zero = jnp.zeros((), y0.dtype)
-    followed = observed or Observed(lambda y: zero, lambda y, v: zero)
-    ts, t1 = jnp.asarray(ts, y0.dtype), jnp.asarray(t1, y0.dtype)
-    table = _tableau(order)
-    problem = _Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, max_steps, progress, table)
-    row = jax.eval_shape(keep, zero, y0)
-    rows = jax.tree.map(lambda v: jnp.zeros((len(ts), *v.shape), v.dtype), row)
-    k = jnp.zeros((len(table.c), *y0.shape), y0.dtype)
-    # The first step has no length: it finds the velocity at the start, and keeps what is due there.
-    start = _Step(zero, zero, y0, k, rows, jnp.int32(0), jnp.int32(GOING), jnp.int32(-1), empty(y0.dtype))
+    problem, start = begin(velocity, y0, ts, t1, rtol, atol, keep, observed, stop, max_steps, progress, order)
     end = jax.lax.while_loop(lambda s: s.status == GOING, problem.advance, start)
     return Path(end.kept, end.saved - 1, end.t, end.status, end.steps, end.history)
 
 
-class _Problem(NamedTuple):
+def begin(
+    velocity: Any,
+    y0: Any,
+    ts: Any,
+    t1: Any,
+    rtol: Any,
+    atol: Any,
+    keep: Any,
+    observed: Observed | None,
+    stop: Any,
+    max_steps: int,
+    progress: Any = None,
+    order: int = 8,
+) -> tuple[Problem, Step]:
+    """What `integrate` advances until it is no longer going, and where that starts."""
+    y0 = jnp.asarray(y0)
+    zero = jnp.zeros((), y0.dtype)
+    followed = observed or Observed(lambda y: zero, lambda y, v: zero)
+    ts, t1 = jnp.asarray(ts, y0.dtype), jnp.asarray(t1, y0.dtype)
+    table = tableau(order)
+    problem = Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, max_steps, progress, table)
+    row = jax.eval_shape(keep, zero, y0)
+    rows = jax.tree.map(lambda v: jnp.zeros((len(ts), *v.shape), v.dtype), row)
+    k = jnp.zeros((len(table.c), *y0.shape), y0.dtype)
+    # The first step has no length: it finds the velocity at the start, and keeps what is due there.
+    start = Step(zero, zero, y0, k, rows, jnp.int32(0), jnp.int32(GOING), jnp.int32(-1), empty(y0.dtype))
+    return problem, start
+
+
+class Problem(NamedTuple):
+    """What is solved, and how."""
+
     velocity: Callable[[Any, Any], Any]
     keep: Callable[[Any, Any], Any]
     followed: Observed
@@ -153,9 +177,9 @@ class _Problem(NamedTuple):
     atol: Any
     max_steps: int
     progress: Callable[[Any, Any], None] | None
-    table: _Tableau
+    table: Tableau
 
-    def advance(self, s: _Step) -> _Step:
+    def advance(self, s: Step) -> Step:
         """One step, accepted or refused."""
         h = jnp.minimum(s.h, self.t1 - s.t)
         k = self.stages(s, h)
@@ -185,9 +209,9 @@ class _Problem(NamedTuple):
             self.progress(s.t, t)
         # Infinite velocities would spoil later sums in which their coefficient is zero.
         k = _once(~fine, jnp.zeros_like, k).at[0].set(v)
-        return _Step(t, length, y, k, kept, saved, status, s.steps + 1, history)
+        return Step(t, length, y, k, kept, saved, status, s.steps + 1, history)
 
-    def stages(self, s: _Step, h: Any) -> Any:
+    def stages(self, s: Step, h: Any) -> Any:
         """Velocities at all stages of a step of length h; at the first stage too where there are none yet."""
         a, c = (jnp.asarray(v, s.y.dtype) for v in (self.table.a, self.table.c))
 
@@ -196,14 +220,14 @@ class _Problem(NamedTuple):
 
         return jax.lax.fori_loop(jnp.where(s.steps < 0, 0, 1), len(c), one, s.k)
 
-    def inside(self, s: _Step, k: Any, h: Any, x: Any) -> Any:
+    def inside(self, s: Step, k: Any, h: Any, x: Any) -> Any:
         """y at the share x of a step."""
         shares = jnp.zeros(len(k), k.dtype)
         for column in self.table.curve.T[::-1]:
             shares = (shares + jnp.asarray(column, k.dtype)) * x
         return s.y + h * _sum(shares, k)
 
-    def save(self, s: _Step, k: Any, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:
+    def save(self, s: Step, k: Any, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:
         """Keep what is due in a step that ends at t, and the end itself where that comes early."""
         ahead = lambda i: self.ts[jnp.minimum(i, len(self.ts) - 1)]  # noqa: E731
 
@@ -222,7 +246,7 @@ class _Problem(NamedTuple):
         early = (status != GOING) & (status != FINISHED) & missing
         return jax.lax.while_loop(due, one, (s.kept, s.saved, early))[:2]
 
-    def crossing(self, s: _Step, k: Any, h: Any, end: Any) -> Any:
+    def crossing(self, s: Step, k: Any, h: Any, end: Any) -> Any:
         """Time, y, velocity and observed value where that value falls to the level, by halving."""
         value = lambda x: self.followed.value(self.inside(s, k, h, x))  # noqa: E731
 
@@ -246,24 +270,3 @@ def _once(wanted: Any, change: Callable[[Any], Any], value: Any) -> Any:
     """`change(value)` where wanted: a loop of one round, as a condition copies what it takes and gives."""
     round_ = lambda c: (change(c[0]), jnp.zeros((), bool))  # noqa: E731
     return jax.lax.while_loop(lambda c: c[1], round_, (value, wanted))[0]
-
-
-def integrate_differentiable(
-    velocity: Callable[[Any, Any, Any], Any], y0: Any, args: Any, rtol: float, atol: float
-) -> Any:
-    """y at time 1 of `dy/dt = velocity(t, y, args)`, with derivatives in reverse mode (by diffrax)."""
-    import diffrax
-
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(velocity),
-        diffrax.Dopri8(),
-        t0=0.0,
-        t1=1.0,
-        dt0=None,
-        y0=y0,
-        args=args,
-        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
-        max_steps=16384,
-    )
-    assert solution.ys is not None
-    return jax.tree.map(lambda v: v[0], solution.ys)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import qr
 
-from neuralrace.dynamics.integrate import integrate_differentiable
+from neuralrace.dynamics.adjoint import integrate_differentiable
 from neuralrace.errors import InputError, array, number
 from neuralrace.exact.formula import floats, nonnegative, traced
 

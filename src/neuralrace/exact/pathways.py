@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
 
-from neuralrace.dynamics.integrate import integrate_differentiable
+from neuralrace.dynamics.adjoint import integrate_differentiable
 from neuralrace.errors import InputError, array, integer
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive, real
 

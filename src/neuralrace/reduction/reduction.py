@@ -24,10 +24,12 @@ from neuralrace.reduction.equations import write
 from neuralrace.reduction.family import FAMILIES, Family
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
 from neuralrace.reduction.latex import aligned
+from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.path_classes import TiedLoss, class_rates, tied_loss
 from neuralrace.reduction.solution import Solution
 from neuralrace.reduction.solve import Request, solve_small, solve_tied
 from neuralrace.reduction.symbols import Written, rate_values
+from neuralrace.reduction.system import System
 from neuralrace.reduction.ties import Classes
 from neuralrace.task import Task
 
@@ -369,3 +371,19 @@ class Reduction:
             return b, np.zeros(b[next(iter(b))].shape[:1] if many else ())[()]
         w = self._check_weights(weights)
         return self.strengths(w), share_outside(self.family, w)
+
+    def to_jax(self, strength: float | None = None, *, weights: Mapping[str, Any] | None = None) -> System:
+        """The reduced system in a block basis, as pure functions of strengths, data and gates for JAX.
+
+        Parameters
+        ----------
+        strength : float, optional
+            Size of the initial blocks, which are diagonal; 1 if not given.
+        weights : dict, optional
+            Start from these weights instead, in bases that they never leave.
+
+        Returns
+        -------
+        System
+        """
+        return make_system(self, strength, weights)

@@ -1,0 +1,151 @@
+"""From a reduction to its system: bases that hold for all gates, data and gates as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuralrace.errors import InputError, number
+from neuralrace.graph import Graph
+from neuralrace.reduction.family import Family, block
+from neuralrace.reduction.gated import GatedNetwork, Statistics
+from neuralrace.reduction.system import System
+from neuralrace.task import Blocks, Context, Task
+
+if TYPE_CHECKING:
+    from neuralrace.reduction.reduction import Reduction
+
+_SAME = 1e-9  # directions with less than this share of the largest are rounding
+
+
+def make_system(r: Reduction, strength: Any, weights: Any) -> System:
+    """The system of `Reduction.to_jax`."""
+    if strength is not None and weights is not None:
+        raise InputError("strength and weights must not both be given: weights are a start of their own")
+    task = with_all_inputs(r.task)
+    own = r.basis == "block" and task is r.task
+    family = r.family if own else block(task, np.random.default_rng(0))
+    if weights is not None:
+        w = task.graph.check_weights(weights)
+        if task.graph.flatten(w).ndim > 1:
+            raise InputError("weights must be those of a single network, without a leading axis of runs")
+        family = around_weights(family, w)
+        strengths = family.project(w)
+    else:
+        size = 1.0 if strength is None else number("strength", strength, least=0)
+        strengths = {
+            e: size * np.eye(left.shape[1], family.right[e].shape[1]) for e, left in family.left.items()
+        }
+    contexts = family.small.moment_contexts
+    network = GatedNetwork.of(family.small.graph, r.rates)
+    return System(network, family, strengths, statistics_of(family.small.graph, contexts), gates_of(task))
+
+
+def statistics_of(graph: Graph, contexts: list[Context]) -> Statistics:
+    """The data of contexts side by side; shorter ones end in zeros."""
+    rows = max([1, *(c.rows for c in contexts)])
+
+    def stacked(node: str, tables: list[dict[str, np.ndarray]]) -> np.ndarray:
+        found = np.zeros((len(contexts), rows, graph.nodes[node]))
+        for place, table in zip(found, tables, strict=True):
+            if node in table:
+                place[: len(table[node])] = table[node]
+        return found
+
+    inputs, targets = [c.inputs for c in contexts], [c.targets for c in contexts]
+    return Statistics(
+        {x: stacked(x, inputs) for x in graph.inputs},
+        {o: stacked(o, targets) for o in graph.outputs},
+        {o: np.array([float(o in table) for table in targets]) for o in graph.outputs},
+        np.array([c.irreducible_loss for c in contexts]),
+    )
+
+
+def gates_of(task: Task) -> dict[str, np.ndarray]:
+    """The gate of every node and edge, `(contexts,)`."""
+    contexts = task.moment_contexts
+    return {name: np.array([float(c.gate(name)) for c in contexts]) for name in task.graph.names}
+
+
+def with_all_inputs(task: Task) -> Task:
+    """A task with the data of inputs that are closed, which contexts leave out, so that they can be opened.
+
+    Only samples tell these data. Where there are none, such inputs are zero.
+    """
+    g, contexts = task.graph, task.moment_contexts
+    if task.n_samples is None or all(x in c.input_blocks for c in contexts for x in g.inputs):
+        return task
+    s, blocks, found = task.samples, Blocks(), []
+    for (_, index), c in zip(s.patterns, contexts, strict=True):
+        root = np.sqrt(s.share[index])[:, None]
+        x = np.concatenate([root * s.inputs[n][index] for n in g.inputs], axis=1)
+        y = np.concatenate([root * s.targets[n][index] for n in g.outputs], axis=1)
+        rest = 0.0
+        if len(x) > x.shape[1]:  # as many rows as numbers of the inputs have the same moments
+            q, x = np.linalg.qr(x)
+            rest = 0.5 * float(np.vdot(y, y))
+            y = q.T @ y
+            rest -= 0.5 * float(np.vdot(y, y))
+        inputs, targets = (
+            {n: blocks.add(part) for n, part in zip(nodes, _split(g, nodes, rows), strict=True)}
+            for nodes, rows in ((g.inputs, x), (g.outputs, y))
+        )
+        found.append(Context(c.gates, inputs, targets, irreducible_loss=rest))
+    return Task.from_contexts(g, found)
+
+
+def _split(graph: Graph, nodes: tuple[str, ...], rows: np.ndarray) -> list[np.ndarray]:
+    """The columns that belong to each node."""
+    return np.split(rows, np.cumsum([graph.nodes[n] for n in nodes])[:-1], axis=1)
+
+
+def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
+    """A block family that these weights never leave, whatever the gates.
+
+    Its hidden bases hold what inputs and targets become in the weights, forwards and backwards, over and
+    over (theory section 3): one round where hidden nodes touch inputs and outputs only, else up to as many
+    dimensions as there are neurons. No signal reaches what of the weights lies outside.
+    """
+    g = family.graph
+    frames = {n: np.zeros((g.nodes[n], 0)) for n in g.hidden}
+    for e, (source, target) in g.edges.items():
+        frames |= {source: family.right[e]} if source in g.inputs else {}
+        frames |= {target: family.left[e]} if target in g.outputs else {}
+    grown = True
+    while grown:
+        grown = False
+        for n in g.hidden:
+            signals = [weights[e] @ frames[g.edges[e][0]] for e in g.incoming[n]]
+            signals += [weights[e].T @ frames[g.edges[e][1]] for e in g.outgoing[n]]
+            wider = _spanned(frames[n], signals)
+            grown |= wider.shape != frames[n].shape
+            frames[n] = wider
+    frames = {n: q if q.shape[1] else np.eye(len(q), 1) for n, q in frames.items()}
+    left = {e: frames[t] for e, (_, t) in g.edges.items()}
+    right = {e: frames[s] for e, (s, _) in g.edges.items()}
+    offset = {e: w - left[e] @ (left[e].T @ w @ right[e]) @ right[e].T for e, w in weights.items()}
+    small = family.small.graph.resized({n: q.shape[1] for n, q in frames.items()})
+    return replace(
+        family,
+        left=left,
+        right=right,
+        small=Task.from_contexts(small, family.small.moment_contexts),
+        modes=max(q.shape[1] for q in frames.values()),
+        shape={e: (left[e].shape[1], right[e].shape[1]) for e in g.edges},
+        offset=offset,
+    )
+
+
+def _spanned(frame: np.ndarray, signals: list[np.ndarray]) -> np.ndarray:
+    """A frame with the directions of the signals `(size, any)` that it lacks."""
+    unit = [v / size for v in signals if (size := np.linalg.norm(v)) > 0]
+    if not unit or frame.shape[1] == len(frame):
+        return frame
+    every = np.concatenate(unit, axis=1)
+    outside = every - frame @ (frame.T @ every)
+    u, s, _ = np.linalg.svd(outside - frame @ (frame.T @ outside), full_matrices=False)
+    new = u[:, s > _SAME][:, : len(frame) - frame.shape[1]]
+    return np.concatenate([frame, new], axis=1)

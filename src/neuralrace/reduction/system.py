@@ -1,0 +1,278 @@
+"""The reduced system of a task as pure functions of strengths, data and gates.
+
+Weights are small blocks B in fixed bases, `W_e = Q_t B_e Q_s^T`. Bases that hold all inputs and targets do
+not depend on gates (theory section 4), so gates are arguments here as data and strengths are: JAX may
+differentiate by them (reverse mode), run many side by side, and compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from neuralrace.dynamics.adjoint import crossing_time, integrate_differentiable
+from neuralrace.dynamics.methods import Adaptive
+from neuralrace.errors import InputError, array, number
+from neuralrace.exact.formula import traced
+from neuralrace.network import precision
+from neuralrace.reduction.family import Family
+from neuralrace.reduction.gated import GatedNetwork, Statistics, numbers
+
+Strengths = Mapping[str, Any]
+Gates = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """The reduced system of a task: made by `Reduction.to_jax`.
+
+    `loss`, `velocity`, `solve` and `learning_time` are pure: they use nothing but their arguments, the graph
+    and its learning rates. Called with plain arrays they compute in float64 and return NumPy arrays; under
+    `jax.grad`, `jax.vmap` or `jax.jit` they follow the caller's precision, which is single unless inside
+    `jax.enable_x64(True)`. Since any gate may open, every context goes through the whole graph.
+
+    Attributes
+    ----------
+    network : GatedNetwork
+        The small graph, with learning rates and weight decays.
+    family : Family
+        The bases: `lift` and `project` go to weights and back.
+    strengths : dict of str to ndarray
+        The start: edge -> block `(target dimension, source dimension)`.
+    statistics : Statistics
+        The task's data.
+    gates : dict of str to ndarray, shape (contexts,)
+        Of every node and every edge. Gates that a call leaves out are 1.
+    """
+
+    network: GatedNetwork
+    family: Family
+    strengths: dict[str, np.ndarray]
+    statistics: Statistics
+    gates: dict[str, np.ndarray]
+
+    def __repr__(self) -> str:
+        g, sizes = self.network.graph, self.statistics.irreducible_loss.shape
+        return f"System({g.n_weights} strengths, {sizes[0]} contexts, {g!r})"
+
+    def lift(self, strengths: Strengths) -> dict[str, np.ndarray]:
+        """The weights `(target size, source size)` of the network with these strengths."""
+        return self.family.lift({e: np.asarray(b) for e, b in strengths.items()})
+
+    def project(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The strengths of the nearest weights that this system describes.
+
+        Other weights are described by a system of their own: `Reduction.to_jax(weights=...)`.
+        """
+        return self.family.project(self.family.graph.check_weights(weights))
+
+    def loss(self, strengths: Strengths, statistics: Statistics, gates: Gates) -> Any:
+        """The mean loss over samples, as `neuralrace.loss` of the lifted weights.
+
+        Parameters
+        ----------
+        strengths : dict of str to array
+            Edge -> block.
+        statistics : Statistics
+        gates : dict of str to array, shape (contexts,), or float
+            Of nodes and edges; 1 where not given.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> s = nr.reduce(nr.tasks.xor()).to_jax(strength=0.1)
+        >>> closed = {name: 0.0 for name in s.gates}
+        >>> s.loss(s.strengths, s.statistics, closed)
+        0.5
+        """
+        return self._call(_loss, strengths, statistics, gates)
+
+    def velocity(self, strengths: Strengths, statistics: Statistics, gates: Gates) -> dict[str, Any]:
+        """Time derivative of the strengths, `-lr_scale (dL/dB + weight_decay B)`; arguments as in `loss`."""
+        return self._call(_velocity, strengths, statistics, gates)
+
+    def solve(
+        self,
+        strengths: Strengths,
+        statistics: Statistics,
+        gates: Gates,
+        ts: Any,
+        method: Adaptive | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Losses and strengths at some times.
+
+        Parameters
+        ----------
+        strengths, statistics, gates
+            As in `loss`; the strengths at time 0.
+        ts : array, shape (times,)
+            Increasing, at least 0.
+        method : Adaptive, optional
+            `Adaptive(rtol=1e-9, atol=1e-11, max_steps=10_000)` by default, tolerances 1e-5 and 1e-7 in single
+            precision. Derivatives take memory that grows with the root of `max_steps`.
+
+        Returns
+        -------
+        losses : array, shape (times,)
+        strengths : dict of str to array, shape (times, target dimension, source dimension)
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> s = nr.reduce(nr.tasks.xor()).to_jax(strength=0.1)
+        >>> losses, b = s.solve(s.strengths, s.statistics, s.gates, [0.0, 40.0])
+        >>> losses.round(3)
+        array([0.5, 0. ])
+        """
+        ts = _times(ts)
+        return self._call(_solve, strengths, statistics, gates, ts, method=_method(method))
+
+    def learning_time(
+        self,
+        strengths: Strengths,
+        statistics: Statistics,
+        gates: Gates,
+        level: Any,
+        t1: Any,
+        method: Adaptive | None = None,
+    ) -> Any:
+        """First time at which the loss falls to a level.
+
+        Its first derivatives are exact, by the implicit function theorem where the loss crosses the level:
+        `dT = -dL(T) / (dL/dt)`.
+
+        Parameters
+        ----------
+        strengths, statistics, gates
+            As in `loss`; the strengths at time 0.
+        level : float
+            Loss to reach.
+        t1 : float
+            When to give up.
+        method : Adaptive, optional
+            As in `solve`.
+
+        Returns
+        -------
+        float
+            Flow time (tau = 1, mean loss). nan, with derivatives nan, where the level is not reached by t1 or
+            within the steps of the method; 0, with derivatives 0, where the start is below it.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> s = nr.reduce(nr.tasks.xor()).to_jax(strength=0.1)
+        >>> time = lambda gates: s.learning_time(s.strengths, s.statistics, gates, 0.1, 100.0)
+        >>> round(time(s.gates), 3)
+        9.206
+        >>> with jax.enable_x64(True):
+        ...     slopes = jax.grad(time)(s.gates)
+        >>> np.asarray(slopes["p0h1"]).round(3)  # of the first pathway, in each of the four samples
+        array([-2.357,  0.832, -0.379,  1.983])
+        """
+        level, t1 = _number("level", level), _number("t1", t1, above=0)
+        return self._call(_learning_time, strengths, statistics, gates, level, t1, method=_method(method))
+
+    def _call(
+        self,
+        function: Callable[..., Any],
+        strengths: Any,
+        statistics: Any,
+        gates: Any,
+        *others: Any,
+        **options: Any,
+    ) -> Any:
+        given = (*self.network.check(strengths, statistics, gates), *others)
+        if traced(given) or traced(jnp.zeros(())):  # constants too, inside what jax.jit traces
+            return _compiled(function, self.network, _one_type(given), tuple(options.items()))
+        with precision(np.float64):
+            found = _compiled(function, self.network, _one_type(given), tuple(options.items()))
+        return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), found)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 3))
+def _compiled(function: Any, network: GatedNetwork, given: Any, options: Any) -> Any:
+    return function(network, *given, **dict(options))
+
+
+def _one_type(values: Any) -> Any:
+    """The values as JAX arrays of one floating type."""
+    dtype = jnp.result_type(float, *jax.tree.leaves(values))
+    return jax.tree.map(lambda v: jnp.asarray(v, dtype), values)
+
+
+# -- checks ------------------------------------------------------------------------------------
+
+
+def _method(method: Any) -> Adaptive | None:
+    if method is not None and not isinstance(method, Adaptive):
+        raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
+    return method
+
+
+def _number(name: str, value: Any, above: float | None = None) -> Any:
+    if not isinstance(value, jax.core.Tracer):
+        return number(name, value, above=above)
+    if value.shape:
+        raise InputError(f"{name} must be a number, got shape {value.shape}; jax.vmap takes several")
+    return value
+
+
+def _times(ts: Any) -> Any:
+    value = numbers("ts", ts)
+    if value.ndim != 1 or not len(value):
+        raise InputError(f"ts must be times in one dimension, got shape {value.shape}")
+    if not isinstance(value, jax.core.Tracer):
+        value = array("ts", value)
+        if value[0] < 0 or value[-1] <= 0 or (np.diff(value) <= 0).any():
+            raise InputError("ts must be increasing times, at least 0 and the last above 0")
+    return value
+
+
+# -- solving -----------------------------------------------------------------------------------
+
+
+def _loss(network: GatedNetwork, strengths: Any, statistics: Any, gates: Any) -> Any:
+    return network.loss(network.graph.flatten(strengths, jnp), network.pack(statistics, gates))
+
+
+def _velocity(network: GatedNetwork, strengths: Any, statistics: Any, gates: Any) -> Any:
+    found = network.velocity(0.0, network.graph.flatten(strengths, jnp), network.pack(statistics, gates))
+    return network.graph.unflatten(found)
+
+
+def _solve(
+    network: GatedNetwork, strengths: Any, statistics: Any, gates: Any, ts: Any, method: Adaptive | None
+) -> tuple[Any, Any]:
+    y, data = network.graph.flatten(strengths, jnp), network.pack(statistics, gates)
+    rtol, atol, most = _tolerances(method, y)
+    found = integrate_differentiable(network.velocity, y, data, rtol, atol, ts, most)
+    return jax.vmap(network.loss, (0, None))(found, data), network.graph.unflatten(found)
+
+
+def _learning_time(
+    network: GatedNetwork, strengths: Any, statistics: Any, gates: Any, level: Any, t1: Any, method: Any
+) -> Any:
+    y, data = network.graph.flatten(strengths, jnp), network.pack(statistics, gates)
+    rtol, atol, most = _tolerances(method, y)
+    return crossing_time(network.velocity, network.loss, y, data, level, t1, rtol, atol, most)
+
+
+def _tolerances(method: Adaptive | None, y: Any) -> tuple[Any, Any, int]:
+    """Relative and absolute errors, and the most steps; `atol` is relative to starts below 1, as in flow."""
+    if method is None:
+        rtol, atol = (1e-9, 1e-11) if y.dtype == jnp.float64 else (1e-5, 1e-7)
+        method = Adaptive(rtol, atol, max_steps=10_000)
+    largest = jax.lax.stop_gradient(jnp.abs(y).max())
+    return method.rtol, method.atol * jnp.where(largest > 0, jnp.minimum(largest, 1.0), 1.0), method.max_steps
