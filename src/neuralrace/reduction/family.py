@@ -8,7 +8,7 @@ same graph with few neurons: one per mode with diagonal edges, or as many as the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Family:
     modes: int
     shape: dict[str, tuple[int, ...]]  # of b, per edge
     overlap: dict[str, np.ndarray]  # pathwise: small output node -> (dimensions of the output, modes)
+    offset: dict[str, np.ndarray] = field(default_factory=dict)  # edge -> weights that never move
 
     def lift(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Weights `(..., out, in)` from coordinates `(..., modes)`."""
@@ -44,7 +45,8 @@ class Family:
     def lift_edge(self, edge: str, b: np.ndarray) -> np.ndarray:
         """The weights of one edge."""
         left = self.left[edge]
-        return (left * b[..., None, :] if self.basis != "block" else left @ b) @ self.right[edge].T
+        moving = (left * b[..., None, :] if self.basis != "block" else left @ b) @ self.right[edge].T
+        return moving + self.offset[edge] if edge in self.offset else moving
 
     def project(self, w: Mapping[str, np.ndarray]) -> Strengths:
         """Coordinates of the nearest weights in the family."""
