@@ -198,9 +198,7 @@ def test_mean_and_spread_are_those_of_drawn_networks(make, init, scale):
     assert found.reached == 1
     assert any(found.hidden[n] < task.graph.nodes[n] for n in task.graph.hidden)
     weights = getattr(nr.init, init)(task.graph, scale, seed=range(draws))
-    run = nr.flow(
-        task, weights, t1=100 * found.mean, save=2, stop_loss=level, method=nr.Adaptive(1e-5, 1e-7)
-    )
+    run = nr.flow(task, weights, t1=100 * found.mean, save=2, stop_loss=level, method=nr.Adaptive(1e-5, 1e-7))
     times = nr.learning_time(run, level)
     apart = np.hypot(found.standard_error, times.std() / np.sqrt(draws))
     assert abs(found.mean - times.mean()) < 3 * apart + found.error

@@ -37,9 +37,10 @@ _EXAMPLES = 50  # draws by which these times are chosen
 _SHARE = 0.03  # of a velocity that the first round may leave out, a third of it in the next
 _NOTHING = 1e-6  # a share that is none
 _SAFETY = 3.0  # the error that is stated, in units of its estimate
+_GAIN = 0.1  # a round is not trusted to shrink the error by more
 _ROOM = 2.25  # growth of layers for which there is room before shapes change and programs are compiled anew
 _LARGEST = 256  # directions of a hidden layer
-_METHOD = Adaptive(rtol=1e-5, atol=1e-7, max_steps=5000)
+_METHOD = Adaptive(rtol=1e-6, atol=1e-8, max_steps=5000)
 _LONGER = 4.0  # factor by which the end is put off until all draws have reached the level,
 _PATIENCE = 30.0  # up to so many times the slowest, if most have
 
@@ -231,8 +232,8 @@ def _stated(changes: list[float]) -> float:
     """The error of the last round, if the next ones shrink it as the last one did."""
     if not changes:
         return 0.0
-    ratio = min(1.0, changes[-1] / changes[-2]) if len(changes) > 1 and changes[-2] > 0 else 1.0
-    return _SAFETY * changes[-1] * ratio
+    ratio = changes[-1] / changes[-2] if len(changes) > 1 and changes[-2] > 0 else 1.0
+    return _SAFETY * changes[-1] * min(1.0, max(_GAIN, ratio))
 
 
 def _result(times: np.ndarray, error: float, rounds: int, hidden: dict[str, int]) -> ExpectedTime:
