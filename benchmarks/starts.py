@@ -41,6 +41,13 @@ def given(task: nr.Task, gain: float) -> Draw:
     return lambda seed: (task, nr.init.xavier(task.graph, gain, seed=seed))
 
 
+def contexts() -> nr.Task:
+    """Items in three contexts; a pathway open in all of them, and one for each two (make_haste_slowly)."""
+    x, y = nr.tasks.contexts(3).arrays
+    context = np.repeat(range(3), len(x) // 3)
+    return nr.tasks.gated(x, y, [context >= 0, *(context != k for k in range(3))], hidden=100)
+
+
 def random_graph(gain: float, width: int = 200) -> Draw:
     """Two or three hidden layers with skip connections, three contexts with random gates, data not white."""
 
@@ -75,7 +82,7 @@ def cases() -> Iterator[tuple[str, Draw]]:
         wide = nr.tasks.routing(7, 4, hidden=(500, 500))
         yield f"routing M = 7, hidden 500, gain {gain}", given(wide, gain)
         yield f"sharing, hidden 200, gain {gain}", given(nr.tasks.sharing(6, 3, hidden=(200, 200)), gain)
-        yield f"contexts C = 3 (gated), gain {gain}", given(nr.tasks.contexts(3), gain)
+        yield f"contexts C = 3 (gated), gain {gain}", given(contexts(), gain)
         yield f"two pathways of 4 layers of 200, gain {gain}", given(nr.tasks.hierarchy(4, graph=two), gain)
         yield f"random graphs, skips and gates, gain {gain}", random_graph(gain)
 

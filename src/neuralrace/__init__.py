@@ -2,6 +2,7 @@
 
 from neuralrace import errors, exact, experiments, init, landscape, plot, relu, tasks, universality
 from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
+from neuralrace.expected import ExpectedTime, expected_learning_time
 from neuralrace.graph import Graph
 from neuralrace.measure import conserved, learning_time, tangent_kernel
 from neuralrace.network import activity, error_rate, gradient, loss, predict
@@ -13,6 +14,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adaptive",
+    "ExpectedTime",
     "Graph",
     "LowRank",
     "Reduction",
@@ -26,6 +28,7 @@ __all__ = [
     "error_rate",
     "errors",
     "exact",
+    "expected_learning_time",
     "experiments",
     "flow",
     "gradient",
