@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: run test bench clean
+.PHONY: run test test-all bench clean
 
 run: .venv/ready
 	$(BIN)/neuralrace run --all --quick --out results || [ $$? -eq 1 ]  # 1: a claim does not hold, as the report says
@@ -12,7 +12,10 @@ test: .venv/ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=10
+
+test-all: .venv/ready-test
+	$(BIN)/python -m pytest -n 2 -m "whole or not whole"
 
 bench: .venv/ready
 	$(BIN)/pip install --quiet $(TORCH)

@@ -153,6 +153,7 @@ def test_a_mode_loses_its_inflection():
         assert quad(lambda a: 1 / (np.hypot(2 * a, lam) * (1 - a)), 1e-3, value)[0] == pytest.approx(time)
 
 
+@pytest.mark.whole
 def test_experiment_balanced(tmp_path):
     changes = {"seeds": 2, "checked": (0.0, 5.0), "until": 10.0, "relative": (0.0, 1.0)}
     changes |= {"sizes": (1.0, 8.0, 16.0, 32.0), "shown": (1.0, 32.0)}

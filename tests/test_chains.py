@@ -81,6 +81,7 @@ CHAINS = {"seeds": 2, "depths": (1, 2, 4, 6), "gains": (0.5, 0.7), "gain": 0.7, 
           "strengths": (2.0, 1.0), "width": 4, "rate": 0.1, "square": 8, "patience": 3000}  # fmt: skip
 
 
+@pytest.mark.whole
 def test_chains(tmp_path):
     report = nr.experiments.run("chains", quick=True, out=tmp_path, changes=CHAINS)
     found = {c.name: c for c in report.claims}
@@ -165,6 +166,7 @@ def test_field_of_a_panel_has_its_own_depth():
             np.testing.assert_allclose([arrows.U[n], arrows.V[n]], want, atol=1e-4)
 
 
+@pytest.mark.whole
 def test_phase_portraits(tmp_path):
     changes = {"seeds": 6, "depths": (2, 4), "far": (3,), "strengths": (10.0, 1e3), "layers": (0.7,)}
     report = nr.experiments.run("phase-portraits", quick=True, out=tmp_path, changes=changes)

@@ -70,6 +70,7 @@ def test_scaled_representations_keep_distances_in_a_plane():
     )
 
 
+@pytest.mark.whole
 def test_experiments(tmp_path):
     changes = {"hidden": 49, "pathway": 12, "std": 1e-4, "epochs": 1600}
     report = nr.experiments.run("contexts", quick=True, out=tmp_path, changes=changes)

@@ -111,6 +111,7 @@ def test_stops_are_fixed_points_near_which_a_path_lingers():
     assert all(d < 0.02 for _, d in row)
 
 
+@pytest.mark.whole
 def test_experiment(tmp_path):
     report = nr.experiments.run("decisions", quick=True, out=tmp_path, changes={"trials": 4000})
     assert report.holds, [c for c in report.claims if not c.holds]

@@ -96,6 +96,7 @@ def report(tmp_path_factory):
     return nr.experiments.run("depth", quick=True, out=tmp_path_factory.mktemp("out"), changes={"seeds": 2})
 
 
+@pytest.mark.whole
 def test_experiment(report):
     found = {c.id: c for c in report.claims}
     assert found["plateaus-gated"].name == "typical gated linear network, epochs at losses 51, 30 and 12"

@@ -251,6 +251,7 @@ def test_gradient_of_a_batch_is_that_of_its_rows(routed):
 # -- the experiment --------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_experiment_runs_on_digits(tmp_path):
     small = {"seeds": 2, "domains": 3, "trained": (2,), "hidden": 12, "partners": 2, "epochs": 1}
     more = {"gain_epochs": 1, "gains": (1.0,), "gain": 1.0}

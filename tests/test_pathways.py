@@ -129,6 +129,7 @@ def test_wrong_parameters_are_refused(changes, message, tmp_path):
     assert not list(tmp_path.rglob("*.npz"))
 
 
+@pytest.mark.whole
 def test_experiment(tmp_path):
     changes = {"seeds": 5, "bent_seeds": 2, "width": 26, "widths": (10, 26), "bent_width": 12}
     report = nr.experiments.run("pathways", quick=True, out=tmp_path, changes=changes)

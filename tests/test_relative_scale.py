@@ -55,6 +55,7 @@ def test_sums_that_are_left_out_are_not_trained():
     assert np.isclose(float(wrong["trained"]), (y.argmax(axis=1) == 0).mean())
 
 
+@pytest.mark.whole
 def test_experiment(tmp_path):
     report = nr.experiments.run("relative-scale", quick=True, out=tmp_path)
     found = {c.name: c for c in report.claims}

@@ -112,6 +112,7 @@ def test_wrong_input_is_refused():
             wrong()
 
 
+@pytest.mark.whole
 def test_experiment(tmp_path):
     changes = {"seeds": 5, "starts": 120, "depths": (1, 2), "stds": (1e-3, 1e-5), "ratios": (0.5, 0.95)}
     report = nr.experiments.run("saddles", quick=True, out=tmp_path, changes=changes)

@@ -7,6 +7,7 @@ from neuralrace.experiments import initialisation, sharing
 from neuralrace.measure import crossing, plateau_share
 
 
+@pytest.mark.whole
 def test_sharing_experiment(tmp_path):
     small = {"domains": 4, "groups": (1, 2), "hidden": 8, "trained": (2,), "depths": (1, 2)}
     small = {**small, "t1": 240.0, "long": 20.0, "starts": (1e-6, 1e-2), "values": (1.0, 4.0)}
@@ -45,6 +46,7 @@ def test_threshold_is_where_the_error_stays_low():
     assert np.isnan(sharing.threshold(p, np.ones(5), 0.1))
 
 
+@pytest.mark.whole
 def test_initialisation_experiment(tmp_path):
     small = {"domains": 3, "trained": 2, "hidden": 24, "looks": (0.5,), "scales": (0.1, 2.0, 8.0)}
     small = {**small, "shown": small["scales"], "t1": 300.0}

@@ -271,6 +271,7 @@ def test_settings_that_do_not_fit(name, changes, message, tmp_path):
         nr.experiments.run(name, quick=True, out=tmp_path, changes=changes)
 
 
+@pytest.mark.whole
 def test_structure_experiment(tmp_path):
     changes = {
         "seeds": 2, "depth": 3, "width": 20, "gains": (0.5, 1.0, 4.0, 1e-3), "rates": (0.1, 0.1, 1e-3, 0.06),
@@ -287,6 +288,7 @@ def test_structure_experiment(tmp_path):
     assert all((report.folder / f"{n}.png").stat().st_size > 10_000 for n, _ in report.figures)
 
 
+@pytest.mark.whole
 def test_collapse_experiment(tmp_path):
     rates = (0.1, 0.1, 0.01, 0.003, 0.001)
     changes = {"side": 6, "units": 40, "epochs": (100, 100, 100, 400, 400), "rates": rates}

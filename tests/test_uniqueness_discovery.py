@@ -112,6 +112,7 @@ def test_conditions_count_units_by_size():
     assert np.isclose(uniqueness.conditions(trained([w1, w2]))["match"][0, -1], 47 / 48, atol=1e-4)
 
 
+@pytest.mark.whole
 def test_uniqueness_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(uniqueness, "race", lambda kind, p: {"1": 3.0, "2": 2.0, "1+2": 2.5})
     changes = {"seeds": 1, "hidden": 80, "save": 11, "stride": 500, "steps": 1200, "std": 1e-4}
@@ -148,6 +149,7 @@ def test_silent_units_spoil_plain_clusters():
     assert not discovery.plain(net, 0, 10, True)
 
 
+@pytest.mark.whole
 def test_discovery_experiment(tmp_path):
     changes = {"hidden": 120, "lr": 4e-3, "steps": 1500, "save": 16, "most": 4, "std": 1e-4}
     report = nr.experiments.run("discovery", quick=True, out=tmp_path, changes=changes)

@@ -149,6 +149,7 @@ def test_scaling_keeps_distances_that_fit_a_plane():
         assert np.abs(apart[0] - apart[1]).max() < 1e-3
 
 
+@pytest.mark.whole
 def test_experiment(tmp_path):
     changes = {"seeds": 1, "trees": 10, "beliefs": 200, "looks": 8, "rounds": 20}
     report = nr.experiments.run("worlds", quick=True, out=tmp_path, changes=changes)

@@ -412,6 +412,7 @@ def reports(tmp_path_factory):
     }
 
 
+@pytest.mark.whole
 def test_two_point(reports):
     found = {c.name: c for c in reports["two-point"].claims}
     assert found["shallow: error of the fit, of each series' largest value"].holds
@@ -420,6 +421,7 @@ def test_two_point(reports):
     assert {n for n, _ in reports["two-point"].figures} == {"zoo", "loss", "weights", "final", "adam"}
 
 
+@pytest.mark.whole
 def test_layers(reports):
     found = {c.name: c for c in reports["layers"].claims}
     assert found["error of the fit, mean of the later half of layers"].holds
