@@ -34,7 +34,7 @@ def low_rank_flow(
     from tqdm import tqdm
 
     task, graph = setup.given, setup.given.graph
-    if any(s not in (0.0, 1.0) for s in setup.rates.scale.values()) or setup.rates.decays:
+    if not setup.rates.on_or_off:
         raise InputError("method=LowRank takes no lr_scale and no weight_decay: use method=Adaptive")
     frozen = [e for e, s in setup.rates.scale.items() if s == 0]
     keep_weights = setup.recorder.save_weights

@@ -44,6 +44,11 @@ class Rates:
         return any(d > 0 and self.scale[e] > 0 for e, d in self.decay.items())
 
     @property
+    def on_or_off(self) -> bool:
+        """Whether each edge learns at rate 1 or not at all, without decay."""
+        return not self.decays and all(s in (0.0, 1.0) for s in self.scale.values())
+
+    @property
     def plain(self) -> bool:
         """Whether all edges learn alike, without decay."""
         return not self.decays and all(s == 1 for s in self.scale.values())

@@ -10,9 +10,9 @@ about as small as such bases would be is solved as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from neuralrace.dynamics.choice import is_wide
 from neuralrace.dynamics.flow import flow
 from neuralrace.dynamics.methods import Adaptive, LowRank
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.setup import Rates, weight_dims
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
 from neuralrace.reduction.strengths import mode_strengths
@@ -65,12 +65,12 @@ class StartReduction:
 
     @property
     def is_wide(self) -> bool:
-        """Whether small bases are used; if not, the network itself is small."""
-        return is_wide(self.task)
+        """Whether small bases are used: the network is wide, and its edges learn at rate 1 or not at all."""
+        return self.rates.on_or_off and is_wide(self.task)
 
     def __repr__(self) -> str:
         hidden = sum(self.task.graph.nodes[n] for n in self.task.graph.hidden)
-        how = "in bases of the signals that pass them" if self.is_wide else "as they are: they are few"
+        how = "in bases of the signals that pass them" if self.is_wide else "as they are"
         return (
             f"StartReduction({hidden} hidden neurons, followed {how}; "
             f"error of the loss curve allowed: {self.error:g} of the initial loss)"
@@ -108,11 +108,13 @@ class StartReduction:
                 raise InputError("weights must be those around which the task was reduced")
         save = list(save) if isinstance(save, Iterator) else save  # a generator is read more than once
         given = {"t1": t1, "save": save, "stop_loss": stop_loss, "runs": runs}
-        return self._finished(*(self._in_bases if self.is_wide else self._as_it_is)(max_steps, given))
+        run, error = (self._in_bases if self.is_wide else self._as_it_is)(max_steps, given)
+        return self._finished(run, error)
 
     def _in_bases(self, max_steps: int, given: dict[str, Any]) -> tuple[Trajectory, Any]:
         """Solutions in small bases with smaller and smaller tolerances, until two agree."""
         tolerance = min(_FIRST * self.error, _LARGEST)
+        given |= {"save_weights": False}  # wide ones take longer to write down than to find
         before = self._solved(LowRank(self.error, max_steps, tolerance), given)
         if given["save"] is None:  # curves are compared at the same times
             end = before.settings["t1"]
@@ -120,11 +122,14 @@ class StartReduction:
         left = _MOST
         while True:
             tolerance, left = tolerance * _FINER, left - 1
-            run = self._solved(LowRank(self.error, max_steps, tolerance), given)
+            method = LowRank(self.error, max_steps, tolerance)
+            run = self._solved(method, given)
             error = _difference(before, run)
             failed = {Status.DIVERGED, Status.STEP_LIMIT} & set(run.statuses)
             if np.all(error <= self.error) or failed or not left:
-                return run, error
+                again = partial(self._solved, method, given | {"save_weights": True})
+                weights = LazyWeights(self.task.graph.shapes, lambda: again().weights)
+                return replace(run, weights=weights, dims=weight_dims(self.task.graph)), error
             before = run
 
     def _as_it_is(self, max_steps: int, given: dict[str, Any]) -> tuple[Trajectory, Any]:
@@ -163,7 +168,8 @@ class StartSolution(Trajectory):
     ----------
     reduction : StartReduction
     weights : mapping
-        Edge name -> (save, out, in), computed from the small bases when asked for.
+        Edge name -> (save, out, in). Of wide networks they are written down when the first is asked for; the
+        small system is then solved once more.
     outside : float
         Share of the start that is left out: 0.
 
@@ -182,6 +188,26 @@ class StartSolution(Trajectory):
     def __repr__(self) -> str:
         worst = float(np.max(self.stats["error"]))
         return f"{super().__repr__()[:-1]}; error of the loss curve at most {worst:.1g} of the initial loss)"
+
+
+class LazyWeights(Mapping[str, np.ndarray]):
+    """Weights (save, out, in) by name, found when the first is asked for."""
+
+    def __init__(self, names: Iterable[str], find: Callable[[], Mapping[str, np.ndarray]]):
+        self.names, self.find = tuple(names), find
+
+    @cached_property
+    def found(self) -> Mapping[str, np.ndarray]:
+        return self.find()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 def _difference(before: Trajectory, run: Trajectory) -> np.ndarray:
