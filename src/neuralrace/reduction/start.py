@@ -2,7 +2,7 @@
 
 A weight matrix learns only along the signals that pass it: forwards from the inputs, backwards from the
 errors. They span few directions of a hidden layer, whatever its width, so the change of the weights is
-followed in small bases of these signals (see `galerkin`). Bases are enriched until what leaves them is below
+followed in small bases of these signals (see `wide`). Bases are enriched until what leaves them is below
 a tolerance. The system is solved twice, the second time with a tenth of the tolerance; the difference of the
 two loss curves, which is the error of the worse one, is stated as that of the better one. A network that is
 about as small as such bases would be is solved as it is.
