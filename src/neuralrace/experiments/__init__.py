@@ -16,22 +16,30 @@ from typing import TYPE_CHECKING, Any
 from neuralrace import plot
 from neuralrace.dynamics.trajectory import versions
 from neuralrace.errors import InputError
+from neuralrace.experiments import old
 from neuralrace.experiments.claim import Claim
 from neuralrace.experiments.code import Package
 from neuralrace.experiments.experiment import Experiment, Parameters
-from neuralrace.experiments.store import Parts, key_of
+from neuralrace.experiments.store import Store, key_of
 from neuralrace.files import writable, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMES = (
-    "xor", "contextual", "routing", "sharing", "initialisation", "images",
-    "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
-    "chains", "phase-portraits", "pathways",
-    "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale",
-    "two-point", "layers", "structure", "collapse",
-)  # fmt: skip
+PAPERS = {
+    "neural_race": ("xor", "contextual", "routing", "sharing", "initialisation", "images"),
+    "make_haste_slowly": (
+        "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
+    ),
+    "multipathway": ("phase-portraits", "pathways"),
+    "talk": ("chains", "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale"),
+    "representations_align": ("two-point", "layers", "structure", "collapse"),
+}  # fmt: skip
+MODULES = {
+    name: f"neuralrace.experiments.{paper}.{name.replace('-', '_')}"
+    for paper, own in PAPERS.items()
+    for name in own
+}
 LONGEST = 80  # characters of changed parameters in the name of a folder
 
 __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names", "run"]
@@ -39,14 +47,14 @@ __all__ = ["Claim", "Experiment", "Parameters", "Report", "experiment", "names",
 
 def names() -> tuple[str, ...]:
     """Every experiment, in the order in which a report shows them."""
-    return NAMES
+    return tuple(MODULES)
 
 
 def experiment(name: str) -> Experiment:
     """The experiment of that name."""
-    if name not in NAMES:
-        raise InputError(f"there is no experiment {name!r}; there are {', '.join(NAMES)}")
-    return import_module(f"neuralrace.experiments.{name.replace('-', '_')}").EXPERIMENT
+    if name not in MODULES:
+        raise InputError(f"there is no experiment {name!r}; there are {', '.join(MODULES)}")
+    return import_module(MODULES[name]).EXPERIMENT
 
 
 @dataclass(frozen=True)
@@ -134,24 +142,29 @@ def run(
     p = chosen.chosen(quick, changes or {})
     folder = writable(Path(out) / _folder_name(chosen, p, quick))
     settings = _settings(p)
-    parts = Parts(folder / "parts", key_of(settings, _code(chosen)), name, progress)
+    key = key_of(settings, _code(chosen))
     start = time.perf_counter()
-    results = chosen.compute(p, parts)
-    claims = chosen.judged(p, results, quick)
+    if isinstance(chosen, old.Experiment):
+        store: Any = old.Parts(folder / "parts", key, name, progress)
+        data: Any = chosen.compute(p, store)
+    else:
+        store = Store(folder / "parts", key)
+        data = chosen.compute(p, store, progress)
+    claims = chosen.judged(p, data, quick)
     with plot.style():
-        figures = chosen.figures(p, results)
+        figures = chosen.figures(p, data)
     report = Report(
         name,
         chosen.title,
         chosen.source,
-        (import_module(chosen.compute.__module__).__doc__ or "").strip(),
+        (sys.modules[type(p).__module__].__doc__ or "").strip(),
         claims,
         tuple((n, caption) for n, (_, caption) in figures.items()),
         folder,
         quick,
         settings,
         dict(versions()),
-        parts.seconds + time.perf_counter() - start,
+        store.seconds + time.perf_counter() - start,
     )
     _write(report, figures)
     return report
@@ -195,6 +208,9 @@ def _told(value: Any) -> str:
 
 def _code(chosen: Experiment) -> str:
     """The code on which the stored parts of an experiment depend."""
-    starts = [(o.__module__, o.__name__) for o in (chosen.compute, type(chosen.parameters))]
+    if isinstance(chosen, old.Experiment):
+        starts = [(o.__module__, o.__name__) for o in (chosen.compute, type(chosen.parameters))]
+    else:
+        starts = chosen.code
     files = {module: Path(str(sys.modules[module].__file__)) for module, _ in starts}
     return Package(Path(__file__).parents[1], "neuralrace", tuple(files.items())).key(starts)

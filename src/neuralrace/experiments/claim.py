@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, known
 
@@ -40,6 +41,8 @@ class Claim:
         "holds", "fails", or "undecided": the quick form is too small to tell.
     note : str
         What the reader needs to know; always there where the claim fails.
+    quote : str
+        The sentence of the paper that is tested.
     """
 
     id: str
@@ -52,6 +55,7 @@ class Claim:
     tolerance: float | None
     verdict: str
     note: str = ""
+    quote: str = ""
 
     @property
     def holds(self) -> bool | None:
@@ -60,9 +64,9 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it by name, `holds` after the verdict."""
-        found = dataclasses.asdict(self)
-        note = found.pop("note")
-        return {**found, "holds": self.holds, "note": note}
+        fields = dataclasses.asdict(self)
+        note, quote = fields.pop("note"), fields.pop("quote")
+        return {**fields, "holds": self.holds, "note": note, "quote": quote}
 
     @classmethod
     def from_dict(cls, read: dict[str, Any]) -> Claim:
@@ -84,69 +88,81 @@ def kebab(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Makes claims of one kind. `measured` is a number or one for each seed.
+class Statement:
+    """Where something is stated, and in which words; makes the claims that test it.
 
-    >>> paper.near("layer-ratio", "B2 / B1 at the end", "neural_race Eq. 51", 2.65, [2.6, 2.66], 0.1).holds
+    Made by `paper`, `check` and `finding`. `measured` is a number or one for each seed.
+
+    >>> faster = paper("neural_race Eq. 51", "the change in singular values is sqrt(M) faster")
+    >>> faster.near("layer-ratio", "B2 / B1 at the end", 2.65, [2.6, 2.66], 0.1).holds
     True
     """
 
     kind: str
+    source: str
+    quote: str = ""
 
     def near(
-        self,
-        id: str,
-        name: str,
-        source: str,
-        expected: float,
-        measured: Any,
-        tolerance: float,
-        note: str = "",
+        self, id: str, name: str, expected: float, measured: ArrayLike, tolerance: float, note: str = ""
     ) -> Claim:
         """The mean lies within `tolerance` of a number."""
-        mean, _ = _mean(measured)
+        mean, _ = mean_and_spread(measured)
         holds = abs(mean - expected) <= tolerance
-        return self._claim(id, name, source, float(expected), measured, float(tolerance), holds, note)
+        return self._claim(id, name, float(expected), measured, holds, note, float(tolerance))
 
-    def below(self, id: str, name: str, source: str, bound: float, measured: Any, note: str = "") -> Claim:
+    def below(self, id: str, name: str, bound: float, measured: ArrayLike, note: str = "") -> Claim:
         """Every value is below a bound."""
-        holds = (np.asarray(measured, float) < bound).all()
-        return self._claim(id, name, source, f"< {bound:g}", measured, None, holds, note)
+        holds = bool((np.asarray(measured, float) < bound).all())
+        return self._claim(id, name, f"< {bound:g}", measured, holds, note)
 
-    def above(self, id: str, name: str, source: str, bound: float, measured: Any, note: str = "") -> Claim:
+    def above(self, id: str, name: str, bound: float, measured: ArrayLike, note: str = "") -> Claim:
         """Every value is above a bound."""
-        holds = (np.asarray(measured, float) > bound).all()
-        return self._claim(id, name, source, f"> {bound:g}", measured, None, holds, note)
+        holds = bool((np.asarray(measured, float) > bound).all())
+        return self._claim(id, name, f"> {bound:g}", measured, holds, note)
 
     def relation(
-        self, id: str, name: str, source: str, expected: str, measured: Any, holds: Any, note: str = ""
+        self, id: str, name: str, expected: str, measured: ArrayLike, holds: Any, note: str = ""
     ) -> Claim:
-        """Any other relation, told in words."""
-        known_number = not np.isnan(_mean(measured)[0])
-        return self._claim(id, name, source, expected, measured, None, bool(holds) and known_number, note)
+        """Any other relation, stated in words."""
+        is_number = not np.isnan(mean_and_spread(measured)[0])
+        return self._claim(id, name, expected, measured, bool(holds) and is_number, note)
 
     def _claim(
         self,
         id: str,
         name: str,
-        source: str,
         expected: float | str,
-        measured: Any,
-        tolerance: float | None,
-        holds: Any,
+        measured: ArrayLike,
+        holds: bool,
         note: str,
+        tolerance: float | None = None,
     ) -> Claim:
         if not id or kebab(id) != id:
             raise InputError(f"id must be words in small letters, joined by hyphens; got {id!r}")
-        mean, spread = _mean(measured)
+        mean, spread = mean_and_spread(measured)
         verdict = HOLDS if holds else FAILS
-        return Claim(id, self.kind, name, source, expected, mean, spread, tolerance, verdict, note)
+        return Claim(
+            id, self.kind, name, self.source, expected, mean, spread, tolerance, verdict, note, self.quote
+        )
 
 
-paper, check, finding = (Kind(k) for k in KINDS)
+def paper(source: str, quote: str = "") -> Statement:
+    """A statement of a paper: where it stands, and the sentence itself."""
+    return Statement("paper", source, quote)
 
 
-def _mean(measured: Any) -> tuple[float, float | None]:
+def check(source: str) -> Statement:
+    """A check of this library, against itself or an exact solution; `source` is the equation or figure."""
+    return Statement("check", source)
+
+
+def finding(source: str) -> Statement:
+    """A finding of ours; `source` is what it is about."""
+    return Statement("finding", source)
+
+
+def mean_and_spread(measured: ArrayLike) -> tuple[float, float | None]:
+    """Mean, and standard deviation (n - 1) where there is more than one value."""
     values = np.asarray(measured, float).ravel()
     if not len(values):
         raise InputError("measured must hold at least one number")

@@ -1,7 +1,7 @@
 """On which code a result depends, as one short text.
 
 A stored part is used again only while the code that computed it is the same. That code is found by reading
-sources, without running them. Of an experiment it is what `compute` reaches: a changed figure or claim keeps
+sources, without running them. Of an experiment it is what its parts reach: a changed figure or claim keeps
 the stored parts. Of the rest of the package it is every module that is imported from there, and every module
 that those import. Comments, formatting, docstrings and the meanings of parameters do not count.
 """
@@ -20,7 +20,12 @@ from typing import Any
 
 Name = tuple[str, str | None]  # a module and a name in it; None for the whole module
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_LEFT_OUT = ("plot", "files", "experiments.store")  # draw and keep what was computed, and change no number
+_LEFT_OUT = (
+    "plot",
+    "files",
+    "experiments.store",
+    "experiments.old",
+)  # draw and keep what was computed, and change no number
 
 
 @dataclass(frozen=True)
@@ -184,14 +189,21 @@ def _definition(statements: list[ast.stmt], module: str, package: bool) -> _Defi
 
 
 def _uses(node: ast.AST) -> Iterator[tuple[str, str | None]]:
-    """Names that stand in a syntax tree; of `a.b.c` the name a with its attribute b."""
+    """Names that stand in a syntax tree, `@part` apart; of `a.b.c` the name a with its attribute b."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         yield node.value.id, node.attr
         return
     if isinstance(node, ast.Name):
         yield node.id, None
     for child in ast.iter_child_nodes(node):
-        yield from _uses(child)
+        if not _is_part(child):
+            yield from _uses(child)
+
+
+def _is_part(node: ast.AST) -> bool:
+    """Whether this declares a part: how a part is declared changes no number in it."""
+    named = node.func if isinstance(node, ast.Call) else node
+    return isinstance(named, ast.Name) and named.id == "part"
 
 
 def _defined(statement: ast.stmt) -> list[str]:
@@ -232,7 +244,7 @@ def _flat(tree: ast.AST) -> tuple[list[str], list[ast.AST]]:
                 words.append(field)
                 visit(value)
             elif isinstance(value, list):
-                items = _code_of(node, field, value) if field in ("body", "args") else value
+                items = _code_of(node, field, value) if field in ("body", "args", "decorator_list") else value
                 if items:
                     words.append(f"{field}[")  # empty lists are left out: later versions of Python have more
                     for item in items:
@@ -249,6 +261,8 @@ def _code_of(node: ast.AST, field: str, items: list[Any]) -> list[Any]:
     """Parts of a syntax tree that are code: not the docstring, nor the meaning of a parameter."""
     if field == "body" and isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
         return items[1:]
+    if field == "decorator_list":
+        return [item for item in items if not _is_part(item)]
     if field == "args" and isinstance(node, ast.Call) and getattr(node.func, "id", None) == "option":
         return items[:1]
     return items

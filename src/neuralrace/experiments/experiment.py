@@ -1,22 +1,25 @@
-"""What an experiment is: parameters, what it computes in parts, figures and claims (`claim`)."""
+"""What an experiment is: parameters, and what its module declares (`declaration`)."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from neuralrace.errors import InputError, choice, integer, known, number
 from neuralrace.experiments.claim import FAILS, UNDECIDED, Claim
+from neuralrace.experiments.declaration import Data, Drawing, Part, Statements
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from neuralrace.experiments.store import Parts
+    from neuralrace.experiments.store import Store
 
-Results = dict[str, Any]
+T = TypeVar("T", Part, Drawing, Statements)
 
 
 def option(default: Any, meaning: str = "", **limits: Any) -> Any:
@@ -100,14 +103,28 @@ def _read(name: str, kind: Any, text: str) -> Any:
         raise InputError(f"{name} must be {what}, got {text!r}") from None
 
 
+def require(condition: Any, message: str) -> None:
+    """Refuse parameters that do not fit together, with a message that names them."""
+    if not condition:
+        raise InputError(message)
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: its parameters, what it computes, its figures and its claims.
+    """An experiment: its parameters, and what the module of these declares (`declaration`).
 
-    `compute(p, parts)` returns results (arrays by name); what it computes through `parts` is stored and
-    reused. `figures(p, results)` returns name -> (figure, caption). `minutes` is how long the quick and the
-    full form take on two cores. `needs_full` names claims that the quick form is too small to decide, by
-    their ids or by patterns such as ``trend-*``.
+    Parameters
+    ----------
+    name, title : str
+        How it is called; what it shows.
+    source : str
+        Paper and figure.
+    parameters, quick : Parameters
+        Of the full form, with published settings, and of the small one.
+    minutes : tuple of float
+        How long the quick and the full form take on two cores.
+    needs_full : tuple of str
+        Claims that the quick form is too small to decide: ids, or patterns such as ``trend-*``.
     """
 
     name: str
@@ -115,11 +132,24 @@ class Experiment:
     source: str
     parameters: Parameters
     quick: Parameters
-    compute: Callable[[Any, Parts], Results]
-    figures: Callable[[Any, Results], dict[str, tuple[Figure, str]]]
-    claims: Callable[[Any, Results], Iterable[Claim]]
     minutes: tuple[float, float]
     needs_full: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> ModuleType:
+        """The module that declares parts, figures and claims."""
+        return sys.modules[type(self.parameters).__module__]
+
+    def declared(self, kind: type[T]) -> list[T]:
+        """Parts, drawings or statements in the order in which the module defines them."""
+        own = self.module.__name__
+        return [v for v in vars(self.module).values() if isinstance(v, kind) and v.function.__module__ == own]
+
+    @property
+    def code(self) -> list[tuple[str, str]]:
+        """Module and name of each function on which stored parts depend, and of the parameters."""
+        functions = [part.function for part in self.declared(Part)]
+        return [(o.__module__, o.__name__) for o in (*functions, type(self.parameters))]
 
     def chosen(self, quick: bool, changes: dict[str, Any]) -> Parameters:
         """The parameters of a run."""
@@ -128,15 +158,36 @@ class Experiment:
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None
 
-    def judged(self, p: Parameters, results: Results, quick: bool) -> tuple[Claim, ...]:
+    def compute(self, p: Parameters, store: Store, progress: bool = False) -> Data:
+        """Results of all parts; those that are stored are not computed again."""
+        import jax
+
+        def bar(results: Iterable[Any], part: str, total: int) -> Iterable[Any]:
+            if not progress:  # tqdm holds a semaphore, which a worker that is ended would leave behind
+                return results
+            from tqdm import tqdm
+
+            return tqdm(results, f"{self.name} {part}", total, delay=2, disable=None, leave=False)
+
+        data = Data()
+        with jax.default_matmul_precision("highest"):  # else GPUs multiply float32 matrices with ten bits
+            for part in self.declared(Part):
+                setattr(data, part.name, part.compute(p, data, store, bar))
+        return data
+
+    def figures(self, p: Parameters, data: Data) -> dict[str, tuple[Figure, str]]:
+        """Figures with their captions, by name."""
+        return {drawing.name: drawing.function(p, data) for drawing in self.declared(Drawing)}
+
+    def judged(self, p: Parameters, data: Data, quick: bool) -> tuple[Claim, ...]:
         """The claims; those that need the full form are undecided in the quick one."""
-        found: dict[str, Claim] = {}
-        for claim in self.claims(p, results):
-            if claim.id in found:
+        judged: dict[str, Claim] = {}
+        for claim in (c for s in self.declared(Statements) for c in s.function(p, data)):
+            if claim.id in judged:
                 raise InputError(f"{self.name}: two claims have the id {claim.id!r}")
             if quick and any(fnmatch(claim.id, pattern) for pattern in self.needs_full):
                 claim = dataclasses.replace(claim, verdict=UNDECIDED)
             elif claim.verdict == FAILS and not claim.note:
                 claim = dataclasses.replace(claim, note="No reason is known.")
-            found[claim.id] = claim
-        return tuple(found.values())
+            judged[claim.id] = claim
+        return tuple(judged.values())

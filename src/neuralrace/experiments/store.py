@@ -4,84 +4,114 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuralrace.errors import InputError
 from neuralrace.files import read_npz, write
 
+if TYPE_CHECKING:
+    import xarray as xr
 
-class Parts:
-    """Computes the parts of one run, or takes them from where a run with the same key left them."""
 
-    def __init__(self, folder: Path, key: str, name: str = "", progress: bool = False):
-        self.folder, self.key, self.name, self.progress = folder, key, name, progress
-        self.seconds, self.reused = 0.0, 0  # of parts that were computed before
+class Store:
+    """A folder with the results of parts, under one key of settings and code.
 
-    def __call__(self, part: str, function: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
-        """`function(*args)`, a dict of arrays, unless it is stored already."""
-        path = self.folder / f"{part}-{self.key}.npz"
-        found: dict[str, Any] | None = _stored(path)
-        if found is None:
-            start = time.perf_counter()
-            found = {k: np.asarray(v) for k, v in function(*args).items()}
-            took = np.asarray(time.perf_counter() - start)
-            write(path, lambda file: np.savez(file, **found, seconds=took))
-        else:
+    `seconds` is how long the parts that were reused took when they were computed, `reused` their number.
+    """
+
+    def __init__(self, folder: Path, key: str):
+        self.folder, self.key = folder, key
+        self.seconds, self.reused = 0.0, 0
+
+    def __call__(self, name: str, compute: Callable[[], Any]) -> xr.Dataset:
+        """The stored result of that name, or else `compute()`, as a dataset; see `dataset`."""
+        plain = re.sub(r"[^\w.+-]+", "-", name)
+        path = self.folder / f"{plain}-{self.key}.npz"
+        stored = _load(path)
+        if stored is not None:
             self.reused += 1
-            self.seconds += float(found.pop("seconds"))
-        return found
-
-    def each(
-        self,
-        part: str,
-        function: Callable[..., dict[str, Any]],
-        items: Iterable[Any],
-        *args: Any,
-        threads: int = 1,
-    ) -> list[dict[str, Any]]:
-        """`function(item, *args)` for every item, with a progress bar where that takes long.
-
-        Threads are worth having where items compile for long; interrupted, they finish what they are at.
-        """
-        items, bar = list(items), None
-        if self.progress:  # tqdm holds a semaphore, which a worker that is ended would leave behind
-            from tqdm import tqdm
-
-            bar = tqdm(total=len(items), desc=f"{self.name} {part}", delay=2, disable=None, leave=False)
-
-        def one(item: Any) -> dict[str, Any]:
-            found = self(f"{part}-{item}", function, item, *args)
-            if bar is not None:
-                bar.update()
-            return found
-
-        pool = ThreadPoolExecutor(threads)
-        try:
-            return [one(item) for item in items] if threads == 1 else list(pool.map(one, items))
-        finally:
-            pool.shutdown(cancel_futures=True)
-            if bar is not None:
-                bar.close()
+            self.seconds += stored.attrs.pop("seconds")
+            return stored
+        start = time.perf_counter()
+        result = dataset(name, compute())
+        _save(path, result.assign_attrs(seconds=time.perf_counter() - start))
+        return result
 
 
-def _stored(path: Path) -> dict[str, Any] | None:
-    """The arrays of a finished part; None where there is none that can be read."""
+def dataset(name: str, values: Any) -> xr.Dataset:
+    """What a part returns, as a dataset.
+
+    Parameters
+    ----------
+    name : str
+        The part, for messages.
+    values : Dataset, or mapping of str to values
+        A value is a number, a `DataArray`, or a pair of dimensions and array. Dimensions are one text,
+        separated by spaces.
+
+    Examples
+    --------
+    >>> dataset("networks", {"loss": ("run t", [[2.0, 1.0, 0.5]]), "residual": 1e-12}).sizes["t"]
+    3
+    """
+    import xarray as xr
+
+    if isinstance(values, xr.Dataset):
+        return values.load()
+    if not isinstance(values, Mapping):
+        raise InputError(f"part {name} must return a Dataset or a dict, got {type(values).__name__}")
+    for key, value in values.items():
+        if not isinstance(value, (tuple, xr.DataArray)) and np.ndim(value):
+            raise InputError(f"part {name} must name the dimensions of {key!r}, as in ('run t', array)")
+    split = {k: (v[0].split(), np.asarray(v[1])) if isinstance(v, tuple) else v for k, v in values.items()}
+    return xr.Dataset(split)
+
+
+def along(results: Mapping[Any, xr.Dataset], dim: str) -> xr.Dataset:
+    """Results of a part for each of several items, as one dataset with a new first dimension.
+
+    Parameters
+    ----------
+    results : dict of item to Dataset
+        All with the same variables, shapes and coordinates.
+    dim : str
+        Name of the new dimension; its coordinate holds the items.
+    """
+    import xarray as xr
+
+    items = xr.DataArray(np.asarray(list(results)), dims=dim, name=dim)
+    return xr.concat(
+        list(results.values()), items, data_vars="all", coords="minimal", compat="equals", join="exact",
+        combine_attrs="drop",
+    )  # fmt: skip
+
+
+def _save(path: Path, result: xr.Dataset) -> None:
+    arrays: dict[str, Any] = {f"array:{n}": v.values for n, v in result.variables.items()}
+    arrays["header"] = np.asarray(json.dumps(result.to_dict(data=False)))
+    write(path, lambda file: np.savez(file, **arrays))
+
+
+def _load(path: Path) -> xr.Dataset | None:
+    """The result in a file; None where there is none that can be read."""
+    import xarray as xr
+
     try:
-        found = read_npz(path)
-    except InputError:
+        arrays = read_npz(path)
+        header = json.loads(str(arrays.pop("header")))
+    except (InputError, KeyError, ValueError):
         return None
-    return found if "seconds" in found else None
-
-
-def stacked(parts: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Equal-shaped results of several parts, one leading axis."""
-    return {k: np.stack([p[k] for p in parts]) for k in parts[0]}
+    parts = {
+        kind: {n: (v["dims"], arrays[f"array:{n}"], v["attrs"]) for n, v in header[kind].items()}
+        for kind in ("data_vars", "coords")
+    }
+    return xr.Dataset(parts["data_vars"], parts["coords"], header["attrs"])
 
 
 def key_of(settings: dict[str, Any], code: str) -> str:

@@ -18,9 +18,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, option, paper
 from neuralrace.measure import crossing
 
 SOURCE, FIG = "make_haste_slowly section 6", "make_haste_slowly Fig. 6"

@@ -16,9 +16,19 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    kebab,
+    option,
+    paper,
+    stacked,
+)
 
 SOURCE = "make_haste_slowly"
 STRUCTURES = ("hierarchy", "ring", "cross")

@@ -25,9 +25,18 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    option,
+    paper,
+    stacked,
+)
 from neuralrace.measure import crossing
 
 TALK = "talk: impact of relative scale in practice"

@@ -17,9 +17,19 @@ from scipy.integrate import quad
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    kebab,
+    option,
+    paper,
+    stacked,
+)
 from neuralrace.init import random_frame
 from neuralrace.measure import crossing
 

@@ -13,9 +13,18 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    kebab,
+    option,
+    paper,
+)
 from neuralrace.measure import crossing
 
 FIG, EQ = "make_haste_slowly Fig. 7", "make_haste_slowly Eq. 7"

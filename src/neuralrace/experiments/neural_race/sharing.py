@@ -18,10 +18,19 @@ from scipy.optimize import brentq
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.routing import TARGETS
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.neural_race.routing import TARGETS
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    option,
+    paper,
+    stacked,
+)
 from neuralrace.measure import crossing
 
 ITEMS = len(TARGETS)

@@ -19,9 +19,7 @@ from scipy.spatial.distance import pdist, squareform
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, check, option, paper
 from neuralrace.measure import crossing
 from neuralrace.tasks import World
 

@@ -13,10 +13,8 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
-from neuralrace.experiments.two_point import BOUND, fit
+from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, check, option, paper
+from neuralrace.experiments.representations_align.two_point import BOUND, fit
 from neuralrace.universality import ZOO, Network, train, two_points
 
 FIG = "representations_align Fig. 10"

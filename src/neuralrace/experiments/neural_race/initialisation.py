@@ -17,10 +17,18 @@ from matplotlib.patches import Rectangle
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.routing import TARGETS, each_item
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.neural_race.routing import TARGETS, each_item
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    finding,
+    option,
+    paper,
+    stacked,
+)
 from neuralrace.measure import crossing, plateau_share
 
 ITEMS, FEATURES = TARGETS.shape

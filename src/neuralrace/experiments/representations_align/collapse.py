@@ -18,9 +18,7 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, check, option, paper
 from neuralrace.universality import squared_distances, structure, watch
 
 KINDS = ("very-low", "low", "high", "Adam-low", "Adam-high")

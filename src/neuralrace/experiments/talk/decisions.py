@@ -21,9 +21,18 @@ from scipy.stats import spearmanr
 from neuralrace import landscape, plot
 from neuralrace.agent import Agent, learn, live
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    kebab,
+    option,
+    paper,
+)
 
 TALK, MODEL = "talk: diverse but systematic trajectories", "talk: a deep RL network"
 SADDLES = "talk: saddle points arise through depth"

@@ -13,9 +13,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, check, option, paper
 
 SOURCE = "neural_race A.2"
 COVARIANCE = np.eye(2) / 6  # of each input, in the half of the samples that a context has

@@ -20,9 +20,19 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import landscape, plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    kebab,
+    option,
+    paper,
+    stacked,
+)
 from neuralrace.measure import crossing
 
 TALK, VARIED = "talk: hierarchy of saddle points", "talk: individual variability amidst structure"

@@ -14,10 +14,18 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, paper
-from neuralrace.experiments.contexts import SOURCE, factor, pathway_maps
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.make_haste_slowly.contexts import SOURCE, factor, pathway_maps
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    option,
+    paper,
+    stacked,
+)
 
 FIG = f"{SOURCE} Fig. 5"
 FINE = nr.Adaptive(rtol=1e-10, atol=1e-12)  # closed forms are compared to 1e-6

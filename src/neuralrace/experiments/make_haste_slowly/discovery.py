@@ -13,9 +13,18 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, finding, kebab, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    finding,
+    kebab,
+    option,
+    paper,
+    stacked,
+)
 
 STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}
 CONTEXT = np.repeat([1, 2, 3], 8)

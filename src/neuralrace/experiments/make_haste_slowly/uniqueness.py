@@ -20,10 +20,8 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, finding, paper
-from neuralrace.experiments.contexts import pathway_maps
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.make_haste_slowly.contexts import pathway_maps
+from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, finding, option, paper
 from neuralrace.measure import crossing
 
 STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}

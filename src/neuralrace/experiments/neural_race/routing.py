@@ -17,9 +17,17 @@ from matplotlib.patches import Rectangle
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    option,
+    paper,
+)
 
 TARGETS = np.array(
     [[6, 4, 0, 3, 0, 0, 0], [6, 4, 0, 0, 3, 0, 0], [6, 0, 4, 0, 0, 3, 0], [6, 0, 4, 0, 0, 0, 3]], float

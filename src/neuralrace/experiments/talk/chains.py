@@ -27,9 +27,18 @@ import neuralrace as nr
 from neuralrace import plot
 from neuralrace.dynamics.integrate import STOPPED, Observed, Path, integrate
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    option,
+    paper,
+    stacked,
+)
 from neuralrace.measure import crossing
 from neuralrace.network import precision
 

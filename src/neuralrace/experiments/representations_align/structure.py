@@ -20,9 +20,17 @@ from matplotlib.ticker import MaxNLocator
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    option,
+    paper,
+)
 from neuralrace.universality import compare, squared_distances, structure, watch, weigh
 
 KINDS = ("low", "intermediate", "high", "one-layer")

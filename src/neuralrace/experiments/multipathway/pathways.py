@@ -19,9 +19,18 @@ from scipy.stats import mannwhitneyu, spearmanr
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    kebab,
+    option,
+    paper,
+)
 from neuralrace.subspace import shrink
 from neuralrace.tasks.structured import tree_features
 from neuralrace.wide import first_frames

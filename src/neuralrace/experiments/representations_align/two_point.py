@@ -16,9 +16,17 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    option,
+    paper,
+)
 from neuralrace.universality import ZOO, Training, train, two_points
 
 PAPER = "representations_align"

@@ -15,9 +15,18 @@ from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
-from neuralrace.experiments.store import Parts, stacked
+from neuralrace.experiments.old import (
+    Claim,
+    Experiment,
+    Parameters,
+    Parts,
+    Results,
+    check,
+    finding,
+    option,
+    paper,
+    stacked,
+)
 from neuralrace.measure import crossing
 
 FIG, APPENDIX = "make_haste_slowly Fig. 2", "make_haste_slowly C"

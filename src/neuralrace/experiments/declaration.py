@@ -1,0 +1,121 @@
+"""What an experiment declares: parts that are computed and stored, figures, and claims.
+
+    @part
+    def networks(p): ...                       # -> xarray.Dataset, or a dict of ("run t", array)
+
+    @part(each="depths")
+    def deeper(p, depth): ...                  # once for each value of the parameter `depths`
+
+    @figure("losses")
+    def losses(p, data): ...                   # -> figure, caption
+
+    @claims
+    def times(p, data):
+        yield paper("Eq. 3", "a quoted sentence").near("half-time", ..., data.networks.half, ...)
+
+Results are found by the name of their part: `data.networks` is a dataset, `data.deeper[3]` that for depth 3.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from neuralrace.experiments.claim import Claim
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from neuralrace.experiments.store import Store
+
+Each = str | Sequence[Any] | Callable[[Any], Iterable[Any]]
+
+
+class Data:
+    """Results of the parts that have been computed, by name."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no part named {name!r} has been computed; there are {', '.join(vars(self))}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function whose result is stored; it may still be called as the function it is."""
+
+    function: Callable[..., Any]
+    each: Each | None = None
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self.function(*args, **keywords)
+
+    def items(self, p: Any) -> list[Any]:
+        """Items for which the part is computed."""
+        if isinstance(self.each, str):
+            return list(getattr(p, self.each))
+        return list(self.each(p) if callable(self.each) else self.each or ())
+
+    def compute(self, p: Any, data: Data, store: Store, progress: Callable[..., Any]) -> Any:
+        """The result, or results by item, computed or as stored."""
+        more = {"data": data} if "data" in inspect.signature(self.function).parameters else {}
+        if self.each is None:
+            return store(self.name, lambda: self.function(p, **more))
+        items = self.items(p)
+
+        def one(item: Any) -> Any:
+            return store(f"{self.name}-{item}", lambda: self.function(p, item, **more))
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            results = map(one, items) if self.threads == 1 else pool.map(one, items)
+            try:
+                return dict(zip(items, progress(results, self.name, len(items)), strict=True))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def part(function: Callable[..., Any] | None = None, *, each: Each | None = None, threads: int = 1) -> Any:
+    """Declare a stored part of an experiment.
+
+    Parameters
+    ----------
+    each : str, sequence or function of the parameters, optional
+        Items for each of which the part is computed and stored by itself: the name of a parameter, or the
+        items. The function takes the item after the parameters. A function that has an argument `data` gets
+        the results of the parts before it.
+    threads : int
+        Items side by side; worth having where they compile for long.
+    """
+    return Part(function) if function else lambda f: Part(f, each, threads)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A function that draws a figure, with its name."""
+
+    function: Callable[[Any, Data], tuple[Figure, str]]
+    name: str
+
+
+def figure(name: str) -> Callable[[Callable[[Any, Data], tuple[Figure, str]]], Drawing]:
+    """Declare a figure: a function of parameters and results that returns it with its caption."""
+    return lambda function: Drawing(function, name)
+
+
+@dataclass(frozen=True)
+class Statements:
+    """A function that yields claims."""
+
+    function: Callable[[Any, Data], Iterable[Claim]]
+
+
+def claims(function: Callable[[Any, Data], Iterable[Claim]]) -> Statements:
+    """Declare claims: a function of parameters and results that yields them."""
+    return Statements(function)

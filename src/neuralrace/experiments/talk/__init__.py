@@ -1,0 +1,1 @@
+"""Saxe, Models of representation learning dynamics (a talk)."""
