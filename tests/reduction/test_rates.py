@@ -6,8 +6,8 @@ import sympy as sp
 from hypothesis import given
 
 import neuralrace as nr
+from tests.reduction.test_reduction import diagonalisable, few, grown, seeds
 from tests.strategies import data, graphs
-from tests.test_reduction import diagonalisable, few, grown, seeds
 
 
 def drawn_rates(graph, rng):

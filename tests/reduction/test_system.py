@@ -271,7 +271,7 @@ def test_precision_is_the_callers():
 
 @pytest.fixture(scope="module")
 def example():
-    path = Path(__file__).parents[1] / "examples" / "gates_by_gradient.py"
+    path = Path(__file__).parents[2] / "examples" / "gates_by_gradient.py"
     spec = importlib.util.spec_from_file_location("gates_by_gradient", path)
     assert spec is not None
     assert spec.loader is not None

@@ -14,7 +14,7 @@ from scipy.integrate import quad, solve_ivp
 import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
-from tests import recovery
+from tests.universality import recovery
 
 RATES = {"dx": 0.7, "dy": 1.1, "rate_h": 1.3, "rate_y": 0.4}
 
@@ -283,7 +283,7 @@ def test_wrong_arguments(change, message):
 
 
 def test_recovery():
-    """`python tests/recovery.py 200 0 0.5` has the full numbers: 0.2%, 93% and 97%."""
+    """`python tests/universality/recovery.py 200 0 0.5` has the full numbers: 0.2%, 93% and 97%."""
     miss, inside, refused = recovery.summary(recovery.recover(30))
     assert refused <= 2
     assert np.median(miss) < 0.01

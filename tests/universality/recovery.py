@@ -1,4 +1,4 @@
-"""Known rates, noisy series, fitted rates: `python tests/recovery.py CASES SEED SPREAD`, as 200 0 0.5."""
+"""Known rates, noisy series, fitted rates: `python tests/universality/recovery.py CASES SEED SPREAD`."""
 
 import sys
 import time

@@ -13,7 +13,7 @@ from neuralrace.description import read_description
 from neuralrace.errors import InputError
 from neuralrace.explain import reduce_file
 
-EXAMPLES = Path(__file__).parents[1] / "examples" / "networks"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
 X = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 Y = X[:, :1] + 2 * X[:, 1:]
 BASE = """\

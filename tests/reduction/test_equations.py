@@ -10,9 +10,9 @@ from hypothesis import given
 
 import neuralrace as nr
 from neuralrace.reduction.latex import edges, rounded
+from tests.reduction.test_rates import RATES, drawn_rates
+from tests.reduction.test_reduction import cross_correlated, diagonalisable, few, grown, seeds
 from tests.strategies import data, graphs
-from tests.test_reduction import cross_correlated, diagonalisable, few, grown, seeds
-from tests.test_reduction_rates import RATES, drawn_rates
 
 # -- tasks -----------------------------------------------------------------------------------
 
