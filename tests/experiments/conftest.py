@@ -13,7 +13,8 @@ TOY = '''
 from dataclasses import dataclass
 import numpy as np
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 
 CALLS, BREAK = [], []
@@ -24,32 +25,35 @@ class Toy(Parameters):
     sizes: tuple[int, ...] = option((1, 2), "sizes that nothing uses")
     wrong: bool = option(False, "state wrong claims too")
 
-def one(seed, p):
+@part(each=lambda p: range(p.seeds))
+def numbers(p, seed):
     if seed in BREAK:
         raise KeyboardInterrupt
     CALLS.append(seed)
     return {"value": p.scale * np.random.default_rng(seed).normal(1, 0.01)}
 
-def compute(p, parts):
-    return {"value": np.array([v["value"] for v in parts.each("seed", one, range(p.seeds), p)])}
+def values(data):
+    return np.array([d.value for d in data.numbers.values()])
 
-def figures(p, r):
+@figure("values")
+def curve(p, data):
     fig, ax = plot.figure()
-    ax.plot(r["value"], label="numbers")
+    ax.plot(values(data), label="numbers")
     ax.set(xlabel="seed", ylabel="value")
-    return {"values": (fig, "Values of <all> seeds & more")}
+    return fig, "Values of <all> seeds & more"
 
-def claims(p, r):
-    yield paper.near("mean", "mean <value>", "toy Fig. 1", p.scale, r["value"], 0.1)
+@claims
+def all_claims(p, data):
+    value = values(data)
+    yield paper("toy Fig. 1", "It doubles <numbers>.").near("mean", "mean <value>", p.scale, value, 0.1)
     enough = 0.0 if p.seeds > 2 else 10.0
-    yield finding.above("spread", "spread over seeds", "toy", enough, np.std(r["value"]))
+    yield finding("toy").above("spread", "spread over seeds", enough, np.std(value))
     if p.wrong:
-        yield paper.below("never", "never", "toy Eq. 2", -1.0, r["value"], "the <toy> is positive")
-        yield check.near("nothing", "nothing", "toy", 1.0, np.nan, 0.1)
+        yield paper("toy Eq. 2").below("never", "never", -1.0, value, "the <toy> is positive")
+        yield check("toy").near("nothing", "nothing", 1.0, np.nan, 0.1)
 
 EXPERIMENT = Experiment(
-    "toy", "A toy & its title", "toy Fig. 1", Toy(seeds=4), Toy(seeds=2), compute, figures, claims,
-    (0.01, 3), needs_full=("spr*",),
+    "toy", "A toy & its title", "toy Fig. 1", Toy(seeds=4), Toy(seeds=2), (0.01, 3), needs_full=("spr*",),
 )
 '''
 
@@ -70,14 +74,15 @@ def toy(tmp_path, monkeypatch):
     file = tmp_path / "toy.py"
     file.write_text(TOY)
     monkeypatch.setitem(sys.modules, "neuralrace.experiments.toy", None)
-    monkeypatch.setattr(experiments, "NAMES", ("toy",))
+    monkeypatch.setattr(experiments, "MODULES", {"toy": "neuralrace.experiments.toy"})
     return load(file)
 
 
 @pytest.fixture
 def other(toy, tmp_path, monkeypatch):
     """The same toy under another name."""
-    monkeypatch.setattr(experiments, "NAMES", ("toy", "other"))
+    both = {name: f"neuralrace.experiments.{name}" for name in ("toy", "other")}
+    monkeypatch.setattr(experiments, "MODULES", both)
     monkeypatch.setitem(sys.modules, "neuralrace.experiments.other", None)
     file = tmp_path / "other.py"
     file.write_text(TOY.replace('Experiment(\n    "toy"', 'Experiment(\n    "other"'))

@@ -11,50 +11,50 @@ from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
 
 
 def test_claims():
-    claim = paper.near("an-id", "a", "b", 1, [0.9, 1.2], 0.06)
+    claim = paper("b").near("an-id", "a", 1, [0.9, 1.2], 0.06)
     assert claim.holds
     assert (claim.id, claim.kind, claim.verdict) == ("an-id", "paper", "holds")
     assert claim.measured == pytest.approx(1.05)
     assert claim.spread == pytest.approx(np.std([0.9, 1.2], ddof=1))
-    failing = check.near("x", "a", "b", 1, 1.06, 0.05)
+    failing = check("b").near("x", "a", 1, 1.06, 0.05)
     assert (failing.kind, failing.verdict, failing.holds) == ("check", "fails", False)
-    assert check.near("x", "a", "b", 1.0, 1.5, 0.5).holds
+    assert check("b").near("x", "a", 1.0, 1.5, 0.5).holds
     for single in (2.0, [2.0], np.array([[2.0]])):
         wanted = Claim("x", "finding", "a", "b", "> 1", 2.0, None, None, "holds", "")
-        assert finding.above("x", "a", "b", 1, single) == wanted
-    assert not paper.above("x", "a", "b", 1, [0.5, 3]).holds
-    assert not paper.below("x", "a", "b", 1, 1.0).holds
-    assert paper.below("x", "a", "b", 1e-10, [0.0, 1e-11]).expected == "< 1e-10"
-    assert paper.relation("x", "a", "b", "x first", 3, np.True_).holds is True
-    assert paper.relation("x", "a", "b", "x first", 3, False).holds is False
+        assert finding("b").above("x", "a", 1, single) == wanted
+    assert not paper("b").above("x", "a", 1, [0.5, 3]).holds
+    assert not paper("b").below("x", "a", 1, 1.0).holds
+    assert paper("b").below("x", "a", 1e-10, [0.0, 1e-11]).expected == "< 1e-10"
+    assert paper("b").relation("x", "a", "x first", 3, np.True_).holds is True
+    assert paper("b").relation("x", "a", "x first", 3, False).holds is False
 
 
 @pytest.mark.parametrize("measured", [math.nan, [1.0, math.nan]])
 def test_nan_never_holds(measured):
     for claim in (
-        paper.near("x", "a", "b", 1, measured, math.inf),
-        paper.below("x", "a", "b", math.inf, measured),
-        paper.above("x", "a", "b", -math.inf, measured),
-        paper.relation("x", "a", "b", "x", measured, True),
+        paper("b").near("x", "a", 1, measured, math.inf),
+        paper("b").below("x", "a", math.inf, measured),
+        paper("b").above("x", "a", -math.inf, measured),
+        paper("b").relation("x", "a", "x", measured, True),
     ):
         assert claim.verdict == "fails"
 
 
 def test_a_claim_needs_a_number():
     with pytest.raises(InputError, match="at least one number"):
-        paper.below("x", "a", "b", 1, [])
+        paper("b").below("x", "a", 1, [])
 
 
 @pytest.mark.parametrize("wrong", ["", "Two Words", "two words", "-x", "x--y", "a.b", "x_y"])
 def test_an_id_is_words_joined_by_hyphens(wrong):
     with pytest.raises(InputError, match=re.escape(f"joined by hyphens; got {wrong!r}")):
-        paper.below(wrong, "a", "b", 1, 0)
+        paper("b").below(wrong, "a", 1, 0)
     if kebab(wrong):
-        assert paper.below(kebab(wrong), "a", "b", 1, 0).holds
+        assert paper("b").below(kebab(wrong), "a", 1, 0).holds
 
 
 def test_claims_survive_json():
-    claim = finding.near("x-y", "a", "b", 1, [0.5, 1.0], 1.0, "why")
+    claim = finding("b").near("x-y", "a", 1, [0.5, 1.0], 1.0, "why")
     found = claim.to_dict()
     names = [
         "id",
@@ -68,12 +68,18 @@ def test_claims_survive_json():
         "verdict",
         "holds",
     ]
-    assert list(found) == [*names, "note"]
+    assert list(found) == [*names, "note", "quote"]
     assert found["holds"] is True
     assert Claim.from_dict(found) == claim
     undecided = Claim.from_dict({**found, "verdict": "undecided", "holds": None})
     assert undecided.holds is None
     assert undecided.to_dict()["holds"] is None
+
+
+def test_claims_quote_the_sentence_they_test():
+    claim = paper("Eq. 3", "It grows.").near("x", "a", 1, 1.0, 0.1)
+    assert (claim.source, claim.quote) == ("Eq. 3", "It grows.")
+    assert Claim.from_dict(claim.to_dict()) == claim
 
 
 def test_claims_of_older_results_are_read():

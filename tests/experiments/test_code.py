@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import neuralrace
-from neuralrace.experiments import code, names
+from neuralrace.experiments import MODULES, code, experiment, names
 from neuralrace.experiments.code import Package
 
 FILES = {
@@ -127,6 +127,15 @@ def test_the_meaning_of_a_parameter_is_documentation(made):
     assert made.key([FIRST]) != before
 
 
+def test_how_a_part_is_declared_changes_no_number(made):
+    before = made.key([FIRST])
+    edit(made, "experiments/first.py", "def help(p)", "@part(each=COLOURS)\ndef help(p)")
+    edit(made, "experiments/first.py", "COLOUR = plot.RED", "COLOUR = plot.RED\nCOLOURS = (1, 2)")
+    assert made.key([FIRST]) == before
+    edit(made, "experiments/first.py", "@part(each=COLOURS)", "@other")
+    assert made.key([FIRST]) != before
+
+
 def test_a_module_may_lie_elsewhere(made, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("from made.core import solve\n\ndef compute(p, parts):\n    return solve(p)\n")
@@ -152,17 +161,17 @@ PACKAGE = Package(Path(neuralrace.__file__).parent, "neuralrace")
 
 
 def start(name):
-    return [(f"neuralrace.experiments.{name.replace('-', '_')}", "compute")]
+    return experiment(name).code
 
 
 def test_experiments_depend_on_those_they_import_from(tmp_path):
-    assert "neuralrace.experiments.two_point" in PACKAGE.modules(start("layers"))
-    assert "neuralrace.experiments.routing" in PACKAGE.modules(start("sharing"))
-    text = Path(neuralrace.__file__).with_name("experiments").joinpath("two_point.py").read_text()
+    assert MODULES["two-point"] in PACKAGE.modules(start("layers"))
+    assert MODULES["routing"] in PACKAGE.modules(start("sharing"))
+    text = Path(str(experiment("two-point").module.__file__)).read_text()
     assert text.count("level=0.01") == 1
     file = tmp_path / "two_point.py"
     file.write_text(text.replace("level=0.01", "level=0.02"))
-    edited = Package(PACKAGE.folder, "neuralrace", (("neuralrace.experiments.two_point", file),))
+    edited = Package(PACKAGE.folder, "neuralrace", ((MODULES["two-point"], file),))
     changed = {n for n in names() if edited.key(start(n)) != PACKAGE.key(start(n))}
     assert changed == {"two-point", "layers"}
 

@@ -73,7 +73,7 @@ def test_run_json(toy, out, command, strict):
     assert (status, err) == (1, "")
     (found,) = strict(text).values()
     keys = {"id", "kind", "name", "source", "expected", "measured", "spread", "tolerance", "verdict"}
-    assert all(c.keys() == keys | {"holds", "note"} for c in found["claims"])
+    assert all(c.keys() == keys | {"holds", "note", "quote"} for c in found["claims"])
     assert [c["holds"] for c in found["claims"]] == [True, None, False, False]
     assert found["claims"][3]["measured"] is None
     assert found["seconds"] > 0
@@ -198,7 +198,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("neuralrace ")
     code = (
-        "import os, sys; from neuralrace import cli, experiments; experiments.NAMES = (); "
+        "import os, sys; from neuralrace import cli, experiments; experiments.MODULES = {}; "
         "r, w = os.pipe(); os.close(r); os.dup2(w, 1); sys.exit(cli.main(['list']))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -94,7 +94,7 @@ def test_changed_code_is_computed_anew(toy, out):
     [
         ("CALLS.append(seed)", "CALLS.append(seed)  # a comment"),
         ("CALLS, BREAK = [], []", "CALLS, BREAK = (\n    [],\n    [],\n)"),
-        ("def one(seed, p):\n", 'def one(seed, p):\n    """Documented now."""\n'),
+        ("def numbers(p, seed):\n", 'def numbers(p, seed):\n    """Documented now."""\n'),
         ("Values of <all> seeds", "Values of every seed"),
         ('"mean <value>"', '"mean of the values"'),
         ("factor of all numbers", "factor of each number"),
@@ -170,12 +170,7 @@ def test_what_fails_has_a_reason(toy, out):
 
 
 def test_two_claims_with_one_id_are_refused(toy, out, monkeypatch):
-    twice = toy.EXPERIMENT.claims
-    monkeypatch.setattr(
-        toy, "EXPERIMENT", type(toy.EXPERIMENT)(**{
-            **vars(toy.EXPERIMENT), "claims": lambda p, r: [*twice(p, r), *twice(p, r)]
-        })
-    )  # fmt: skip
+    monkeypatch.setattr(toy, "again", toy.all_claims, raising=False)
     with pytest.raises(InputError, match="toy: two claims have the id 'mean'"):
         experiments.run("toy", True, out)
 

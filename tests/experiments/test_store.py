@@ -3,49 +3,73 @@
 import numpy as np
 import pytest
 
-from neuralrace.experiments.store import Parts, key_of, stacked
+import neuralrace as nr
+from neuralrace.errors import InputError
+from neuralrace.experiments.store import Store, along, dataset, key_of
 from neuralrace.files import writable, write, write_text
 
 
-def test_parts_are_stored_and_reused(tmp_path):
+def test_results_are_stored_and_reused(tmp_path):
     calls = []
 
-    def square(x, power=2):
+    def square(x):
         calls.append(x)
-        return {"y": x**power, "all": np.arange(x)}
+        return {"y": x**2, "numbers": ("item", np.arange(x)), "item": ("item", list("abcdef"[:x]))}
 
-    parts = Parts(tmp_path, "key")
-    first = parts("one", square, 3)
-    again = Parts(tmp_path, "key")
-    second = again("one", square, 3)
+    first, again = Store(tmp_path, "key"), Store(tmp_path, "key")
+    one, two = first("one", lambda: square(3)), again("one", lambda: square(3))
     assert calls == [3]
-    assert (parts.reused, again.reused) == (0, 1)
-    assert first.keys() == second.keys() == {"y", "all"}
-    assert second["y"] == 9
-    assert np.array_equal(first["all"], second["all"])
-    assert again.seconds > parts.seconds == 0  # of parts that were computed before
-    Parts(tmp_path, "other")("one", square, 3)
+    assert (first.reused, again.reused) == (0, 1)
+    assert one.identical(two)
+    assert two.numbers.sel(item="c") == 2
+    assert again.seconds > first.seconds == 0  # of parts that were computed before
+    Store(tmp_path, "other")("one", lambda: square(3))
     assert calls == [3, 3]
-    cubes = parts.each("cube", lambda x, power: {"y": x**power}, (1, 2), 3)
-    assert stacked(cubes)["y"].tolist() == [1, 8]
     assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+def test_a_trajectory_is_stored_as_it_is(tmp_path):
+    task = nr.tasks.xor(1)
+    run = nr.flow(task, nr.init.gaussian(task.graph, 0.1, seed=range(2)), 1.0, 5)
+    Store(tmp_path, "key")("run", run.to_xarray)
+    stored = Store(tmp_path, "key")("run", lambda: pytest.fail("computed again"))
+    assert stored.identical(run.to_xarray())
+    assert np.array_equal(nr.Trajectory.from_xarray(stored).loss, run.loss)
+
+
+def test_results_have_named_dimensions():
+    with pytest.raises(InputError, match="part nets must name the dimensions of 'loss'"):
+        dataset("nets", {"loss": [1.0, 2.0]})
+    with pytest.raises(InputError, match="part nets must return a Dataset or a dict, got list"):
+        dataset("nets", [1.0])
+
+
+def test_results_of_several_items_have_a_dimension_for_them():
+    results = {d: dataset("x", {"t": ("t", [0.0, 1.0]), "y": ("t", [0, d]), "n": d}) for d in (2, 4)}
+    both = along(results, "depth")
+    assert both.y.dims == ("depth", "t")
+    assert both.t.dims == ("t",)
+    assert both.n.sel(depth=4) == 4
+    results[4]["t"] = "t", [0.0, 2.0]
+    with pytest.raises(ValueError, match="t"):
+        along(results, "depth")
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 cut short"])
 def test_a_corrupt_part_is_computed_again(tmp_path, content):
-    parts = Parts(tmp_path, "key")
-    parts("one", lambda: {"y": 1.0})
+    store = Store(tmp_path, "key")
+    store("one", lambda: {"y": 1.0})
     (tmp_path / "one-key.npz").write_bytes(content)
-    assert parts("one", lambda: {"y": 2.0})["y"] == 2.0
-    assert parts("one", lambda: {"y": 3.0})["y"] == 2.0
+    assert store("one", lambda: {"y": 2.0}).y == 2.0
+    assert store("one", lambda: {"y": 3.0}).y == 2.0
 
 
 def test_a_part_cut_short_is_computed_again(tmp_path):
-    parts = Parts(tmp_path, "key")
-    parts("one", lambda: {"y": np.arange(100.0)})
+    store = Store(tmp_path, "key")
+    store("one", lambda: {"y": ("n", np.arange(100.0))})
     file = tmp_path / "one-key.npz"
     file.write_bytes(file.read_bytes()[:-60])
-    assert parts("one", lambda: {"y": 2.0})["y"] == 2.0
+    assert store("one", lambda: {"y": 2.0}).y == 2.0
 
 
 def test_key_depends_on_settings_and_code():

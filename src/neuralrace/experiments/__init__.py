@@ -208,9 +208,6 @@ def _told(value: Any) -> str:
 
 def _code(chosen: Experiment) -> str:
     """The code on which the stored parts of an experiment depend."""
-    if isinstance(chosen, old.Experiment):
-        starts = [(o.__module__, o.__name__) for o in (chosen.compute, type(chosen.parameters))]
-    else:
-        starts = chosen.code
+    starts = chosen.code
     files = {module: Path(str(sys.modules[module].__file__)) for module, _ in starts}
     return Package(Path(__file__).parents[1], "neuralrace", tuple(files.items())).key(starts)

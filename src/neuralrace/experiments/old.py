@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -186,6 +187,14 @@ class Experiment:
     claims: Callable[[Any, Results], Iterable[Claim]]
     minutes: tuple[float, float]
     needs_full: tuple[str, ...] = ()
+
+    @property
+    def module(self):
+        return sys.modules[type(self.parameters).__module__]
+
+    @property
+    def code(self):
+        return [(o.__module__, o.__name__) for o in (self.compute, type(self.parameters))]
 
     def chosen(self, quick: bool, changes: dict[str, Any]) -> Parameters:
         """The parameters of a run."""

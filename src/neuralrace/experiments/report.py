@@ -25,7 +25,7 @@ td.number { font-variant-numeric: tabular-nums; white-space: nowrap }
 .holds { color: #00664a; font-weight: 600; white-space: nowrap }
 .fails { color: #a63d00; font-weight: 600; white-space: nowrap }
 .undecided { color: #555; white-space: nowrap } code { font-size: 12px; color: #555 }
-tr.fails-row { background: #fdf1ea } .note { color: #555 }
+tr.fails-row { background: #fdf1ea } .note { color: #555 } q { display: block; color: #555; font-style: italic }
 figure { display: inline-block; vertical-align: top; margin: 1rem 1.5rem 1rem 0; max-width: 100% }
 figure img { max-width: 100%; height: auto } figcaption { font-size: 13px; color: #444; max-width: 44rem }
 details { margin: .6rem 0 } summary { cursor: pointer; color: #444 } .small { color: #555; font-size: 13px }
@@ -103,7 +103,8 @@ def _modes(reports: list[Report]) -> str:
 
 
 def _row(report: Report, claim: Claim) -> str:
-    note = f'<div class="note">{escape(claim.note)}</div>' if claim.note else ""
+    note = f"<q>{escape(claim.quote)}</q>" if claim.quote else ""
+    note += f'<div class="note">{escape(claim.note)}</div>' if claim.note else ""
     cells = "".join(
         f'<td class="number">{escape(shown(v))}</td>'
         for v in (claim.expected, claim.measured, claim.spread, claim.tolerance)
