@@ -152,12 +152,37 @@ def hessian_eigenvalues(task: Task, weights: Any) -> np.ndarray:
     >>> hessian_eigenvalues(task, {"x->h1": [[0.0]], "h1->y": [[0.0]]})
     array([-1.,  1.])
     """
-    checked = check(task, weights, "squared")
-    w = task.graph.flatten(checked)
+    return np.linalg.eigvalsh(hessian(task, weights))
+
+
+def hessian(task: Task, weights: Any) -> np.ndarray:
+    """Hessian of the loss in all weights.
+
+    Parameters
+    ----------
+    task : Task
+        Network and data; the loss is the squared one.
+    weights : dict of str to array_like
+        Where to look; may have a leading axis.
+
+    Returns
+    -------
+    ndarray, shape (..., n, n)
+        Weights in the order of `Graph.flatten`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
+    >>> hessian(task, {"x->h1": [[0.0]], "h1->y": [[0.0]]})
+    array([[ 0., -1.],
+           [-1.,  0.]])
+    """
+    w = task.graph.flatten(check(task, weights, "squared"))
     made = program(task, "squared")
     matrix = jacobian(_Gradient(made.stack), np.atleast_2d(w), made.data)
-    values = np.linalg.eigvalsh((matrix + matrix.swapaxes(-1, -2)) / 2)
-    return values if w.ndim == 2 else values[0]
+    symmetric = (matrix + matrix.swapaxes(-1, -2)) / 2
+    return symmetric if w.ndim == 2 else symmetric[0]
 
 
 def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:

@@ -90,6 +90,37 @@ def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -
     return image
 
 
+def block_matrix(
+    ax: Axes,
+    values: Any,
+    block: tuple[int, int],
+    title: str = "",
+    limit: float | None = None,
+    framed: Any = None,
+) -> Any:
+    """A matrix of blocks of `block` (rows, columns), numbered from 1 at the sides; some of them framed.
+
+    `framed` marks blocks, a boolean for each. Returns the image, as `matrix` does.
+    """
+    from matplotlib.patches import Rectangle
+
+    image = matrix(ax, values, title, limit)
+    rows, columns = block
+    for axis, length, step in zip((ax.yaxis, ax.xaxis), np.shape(values), block, strict=True):
+        number = np.arange(length // step)
+        axis.set_ticks(number * step + (step - 1) / 2, [str(n + 1) for n in number])
+        axis.set_tick_params(length=0)
+    for i, j in np.argwhere([] if framed is None else framed):
+        corner = (j * columns - 0.35, i * rows - 0.35)
+        ax.add_patch(Rectangle(corner, columns - 0.3, rows - 0.3, fill=False, lw=0.7, ec=GREEN))
+    return image
+
+
+def legend_below(fig: Figure, ax: Axes, columns: int) -> None:
+    """One legend below all panels, with the labels of one of them."""
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
+
+
 def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     """Write a figure as SVG, PDF and PNG."""
     paths = []

@@ -47,7 +47,7 @@ class Part:
 
     function: Callable[..., Any]
     each: Each | None = None
-    threads: int = 1
+    threads: int | Callable[[Any], int] = 1
 
     @property
     def name(self) -> str:
@@ -72,8 +72,9 @@ class Part:
         def one(item: Any) -> Any:
             return store(f"{self.name}-{item}", lambda: self.function(p, item, **more))
 
-        with ThreadPoolExecutor(self.threads) as pool:
-            results = map(one, items) if self.threads == 1 else pool.map(one, items)
+        threads = self.threads(p) if callable(self.threads) else self.threads
+        with ThreadPoolExecutor(threads) as pool:
+            results = map(one, items) if threads == 1 else pool.map(one, items)
             try:
                 return dict(zip(items, progress(results, self.name, len(items)), strict=True))
             except BaseException:
@@ -81,7 +82,12 @@ class Part:
                 raise
 
 
-def part(function: Callable[..., Any] | None = None, *, each: Each | None = None, threads: int = 1) -> Any:
+def part(
+    function: Callable[..., Any] | None = None,
+    *,
+    each: Each | None = None,
+    threads: int | Callable[[Any], int] = 1,
+) -> Any:
     """Declare a stored part of an experiment.
 
     Parameters
@@ -90,7 +96,7 @@ def part(function: Callable[..., Any] | None = None, *, each: Each | None = None
         Items for each of which the part is computed and stored by itself: the name of a parameter, or the
         items. The function takes the item after the parameters. A function that has an argument `data` gets
         the results of the parts before it.
-    threads : int
+    threads : int or function of the parameters
         Items side by side; worth having where they compile for long.
     """
     return Part(function) if function else lambda f: Part(f, each, threads)

@@ -3,7 +3,7 @@
 from neuralrace.tasks.contexts import contexts, gated
 from neuralrace.tasks.image_domains import input_domains, patch_encoder, transformed
 from neuralrace.tasks.images import cifar10, digits, mnist
-from neuralrace.tasks.routing import circulant, routing, sharing
+from neuralrace.tasks.routing import circulant, on_each_domain, routing, sharing
 from neuralrace.tasks.structured import hierarchy
 from neuralrace.tasks.toy import contextual_classification, separability, xor
 from neuralrace.tasks.worlds import World, grid, partition, ring, tree
@@ -20,6 +20,7 @@ __all__ = [
     "hierarchy",
     "input_domains",
     "mnist",
+    "on_each_domain",
     "partition",
     "patch_encoder",
     "ring",

@@ -120,6 +120,32 @@ def routing(
     return Task.from_moments(graph, (moments(i, j, len(pairs)) for i, j in pairs))
 
 
+def on_each_domain(items: Any, domains: int) -> dict[str, np.ndarray]:
+    """Inputs that show each item on each input domain in turn; for `activity` of a routing network.
+
+    Parameters
+    ----------
+    items : array_like, shape (items, size)
+        The items, one per row.
+    domains : int
+        Number of input domains.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (domains * items, size)
+        For x0, x1, ...: rows are the items on the first domain, then on the next; zero on other domains.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> nr.tasks.on_each_domain([[3.0], [4.0]], domains=2)["x1"].ravel()
+    array([0., 0., 3., 4.])
+    """
+    x, domains = array("items", items, (None, None)), integer("domains", domains)
+    affordable("domains", domains, float(domains) ** 2 * x.size)
+    return {f"x{i}": np.kron(column[:, None], x) for i, column in enumerate(np.eye(domains))}
+
+
 def sharing(
     domains: int,
     group: int,

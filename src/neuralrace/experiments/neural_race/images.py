@@ -8,49 +8,37 @@ images."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    option,
-    paper,
-    stacked,
-)
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.store import along
 
 KINDS = {
     "squared": "squared error, exact flow",
     "linear": "cross-entropy",
     "leaky": "cross-entropy, leaky ReLU",
 }
+DATA = ("digits", "mnist", "cifar10")
+DONE = (nr.Status.FINISHED, nr.Status.REACHED_LOSS)
 
 
 @dataclass(frozen=True)
 class Images(Parameters):
     seeds: int = option(3, "random starts of each network")
-    data: str = option(
-        "digits",
-        "images: digits come with scikit-learn, the others need path",
-        choices=("digits", "mnist", "cifar10"),
-    )
+    data: str = option("digits", "digits come with scikit-learn, the others need path", choices=DATA)
     path: str = option("", "folder or file with MNIST or CIFAR-10")
-    inputs: str = option(
-        "permutation",
-        "transformation of the images, one for each input domain",
-        choices=("permutation", "rotation"),
-    )
+    inputs: str = option("permutation", "input domains transform by", choices=("permutation", "rotation"))
     domains: int = option(40, "input domains, and as many output domains, M")
     trained: tuple[int, ...] = option(
         (2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40),
@@ -72,6 +60,9 @@ class Images(Parameters):
         if self.data != "digits":
             images(self.data, self.path, "test")
 
+    def threads(self) -> int:
+        return 2 if self.data == "digits" else 1  # two of the large data sets at a time may not fit
+
 
 @lru_cache(maxsize=2)
 def images(data: str, path: str, part: str) -> nr.Task:
@@ -83,24 +74,23 @@ def images(data: str, path: str, part: str) -> nr.Task:
 
 
 @lru_cache(maxsize=2)
-def seen(data: str, path: str, part: str, inputs: str, domains: int) -> list[np.ndarray]:
-    """The images as the input domains see them; those of CIFAR-10 as features of a fixed encoder."""
+def transformed(data: str, path: str, part: str, inputs: str, domains: int) -> list[np.ndarray]:
+    """The images in each input domain; those of CIFAR-10 as features of a fixed encoder."""
     encode = nr.tasks.patch_encoder(images(data, path, "train")) if data == "cifar10" else None
     return nr.tasks.input_domains(images(data, path, part), domains, inputs, encode)
 
 
 def routes(p: Images, part: str, trained: Any, kind: str, samples: bool = True) -> nr.Task:
     """Routing between transformations of the images."""
-    inputs = seen(p.data, p.path, part, p.inputs, p.domains)
+    inputs, base = transformed(p.data, p.path, part, p.inputs, p.domains), images(p.data, p.path, part)
     leaky = {"activations": {"h1": "leaky_relu", "h2": "leaky_relu"}} if kind == "leaky" else {}
     size, biased = inputs[0].shape[1], kind != "squared"
     graph = nr.Graph.routing(p.domains, size, (p.hidden,) * 2, 10, biases=biased, **leaky)
-    base = images(p.data, p.path, part)
     return nr.tasks.transformed(base, p.domains, trained, inputs, samples=samples, graph=graph)
 
 
-def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, np.ndarray]:
-    """Errors on trained and untrained routes, `(seeds,)`, of networks trained with k partners per domain."""
+def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, Any]:
+    """Errors on trained and untrained routes of networks trained with k partners per domain."""
     pairs = nr.tasks.circulant(p.domains, k, seed=0)
     task = routes(p, "train", pairs, kind, samples=kind != "squared")
     starts = nr.init.xavier(task.graph, gain, seed=range(p.seeds))
@@ -117,126 +107,116 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, n
     test = routes(p, "test", p.domains, kind)
     ends = [{n: w[s, -1] for n, w in run.weights.items()} for s in range(p.seeds)]
     errors = np.stack([nr.error_rate(test, w) for w in ends])
-    on, off = errors[:, pairs.ravel()].mean(axis=1), errors[:, ~pairs.ravel()]
+    on, off = errors[:, pairs.ravel()], errors[:, ~pairs.ravel()]
     return {
-        "trained": on,
-        "untrained": off.mean(axis=1) if off.size else np.full(p.seeds, np.nan),
-        "loss": run.loss[:, -1],
-        "failed": np.array([s not in (nr.Status.FINISHED, nr.Status.REACHED_LOSS) for s in run.statuses]),
+        "trained": ("run", on.mean(axis=1)),
+        "untrained": ("run", off.mean(axis=1) if off.size else np.full(p.seeds, np.nan)),
+        "failed": ("run", [status not in DONE for status in run.statuses]),
     }
 
 
-def compute(p: Images, parts: Parts) -> Results:
-    threads = 2 if p.data == "digits" else 1  # two of the large data sets at a time may not fit
-
-    def curve(part: str, kind: str, items: Any, settings: Any) -> Results:
-        return stacked(parts.each(part, lambda v: train(p, kind, *settings(v)), items, threads=threads))
-
-    shares = {kind: curve(kind, kind, p.trained, lambda k: (k, p.gain, p.epochs)) for kind in KINDS}
-    return {**shares, "gain": curve("gain", "linear", p.gains, lambda g: (p.partners, g, p.gain_epochs))}
+@part(each=lambda p: [(kind, k) for kind in KINDS for k in p.trained], threads=Images.threads)
+def share(p: Images, item: tuple[str, int]) -> dict[str, Any]:
+    return train(p, *item, p.gain, p.epochs)
 
 
-def threshold(p: Images, r: dict[str, np.ndarray], gap: float = 0.05) -> np.ndarray:
-    """Share of trained routes from which on untrained ones are at most `gap` worse, `(seeds,)`; or nan."""
-    share = np.array(p.trained)[:, None] / p.domains
-    worse = np.nan_to_num(r["untrained"] - r["trained"])  # (shares, seeds); none are untrained at 1
-    found = np.full(p.seeds, np.nan)
-    for s in range(p.seeds):
-        last = np.flatnonzero(worse[:, s] > gap)
-        if len(last) == 0:
-            found[s] = share[0, 0]
-        elif last[-1] + 1 < len(share):
-            a, b = last[-1], last[-1] + 1
-            found[s] = np.interp(-gap, -worse[[a, b], s], share[[a, b], 0])
-    return found
+@part(each="gains", threads=Images.threads)
+def gain(p: Images, value: float) -> dict[str, Any]:
+    return train(p, "linear", p.partners, value, p.gain_epochs)
 
 
-def figures(p: Images, r: Results) -> dict[str, tuple[Figure, str]]:
+def by_share(p: Images, data: Data, kind: str) -> xr.Dataset:
+    return along({k: data.share[kind, k] for k in p.trained}, "trained_outputs")
+
+
+def enough(p: Images, data: Data, kind: str) -> np.ndarray:
+    """Share of trained routes from which on untrained ones are at most 5 points worse, `(run,)`; or nan."""
+    errors = by_share(p, data, kind)
+    worse = (errors.untrained - errors.trained).fillna(0)  # none are untrained at 1
+    return np.atleast_1d(nr.measure.last_crossing(np.array(p.trained) / p.domains, worse.T, 0.05))
+
+
+@figure("share")
+def error_by_share(p: Images, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(1, 3, height=2.3, sharey=True)
-    share = 100 * np.array(p.trained) / p.domains
+    percent = 100 * np.array(p.trained) / p.domains
     for ax, (kind, title) in zip(axes, KINDS.items(), strict=True):
-        for name, colour in (("trained", plot.BLUE), ("untrained", plot.RED)):
-            plot.points(ax, share, 100 * r[kind][name].T, colour, f"{name} routes", ls="-")
-        ax.axvline(100 * threshold(p, r[kind]).mean(), color=plot.BLACK, lw=0.8, ls="--")
-        ax.set(xlabel="trained routes, K/M (%)", title=title, ylim=(0, 100), xlim=(0, 102))
+        draw_errors(ax, percent, by_share(p, data, kind))
+        ax.axvline(100 * enough(p, data, kind).mean(), color=plot.BLACK, lw=0.8, ls="--")
+        ax.set(xlabel="trained routes, K/M (%)", title=title, xlim=(0, 102))
     axes[0].set_ylabel("wrong answers (%)")
     axes[0].legend()
     caption = (
         f"{p.data}, {p.inputs} of inputs, M = {p.domains}: wrong answers on trained and untrained routes, "
         f"{p.seeds} seeds. Dashed: the share from which on untrained routes are at most 5 points worse."
     )
-    scale, ax = plot.figure()
-    for name, colour in (("trained", plot.BLUE), ("untrained", plot.RED)):
-        plot.points(ax, p.gains, 100 * r["gain"][name].T, colour, f"{name} routes", ls="-")
-    ax.set(xscale="log", xlabel="gain of the initial weights", ylabel="wrong answers (%)", ylim=(0, 100))
+    return fig, caption
+
+
+@figure("gain")
+def error_by_gain(p: Images, data: Data) -> tuple[Figure, str]:
+    fig, ax = plot.figure()
+    draw_errors(ax, p.gains, along(data.gain, "gain"))
+    ax.set(xscale="log", xlabel="gain of the initial weights", ylabel="wrong answers (%)")
     ax.legend()
-    return {
-        "share": (fig, caption),
-        "gain": (
-            scale,
-            f"Wrong answers against the scale of initial weights, K = {p.partners} of M = {p.domains}.",
-        ),
-    }
+    caption = f"Wrong answers against the scale of initial weights, K = {p.partners} of M = {p.domains}."
+    return fig, caption
 
 
-def claims(p: Images, r: Results) -> list[Claim]:
-    fig, enough, worse = (
-        "neural_race Fig. 7-8",
-        "share of routes that is enough",
-        "untrained less trained routes",
-    )
-    gap = r["gain"]["untrained"] - r["gain"]["trained"]
+def draw_errors(ax: Any, x: Any, errors: xr.Dataset) -> None:
+    for name, colour in (("trained", plot.BLUE), ("untrained", plot.RED)):
+        plot.points(ax, x, 100 * errors[name].T, colour, f"{name} routes", ls="-")
+    ax.set(ylim=(0, 100))
+
+
+HIGH = "Training accuracy is always high"
+AS_GOOD = "zero-shot transfer to untrained pathways becomes as good as the training performance when"
+
+
+@claims
+def routes_needed(p: Images, data: Data) -> Iterator[Claim]:
+    fig = "neural_race Fig. 7-8"
     size = f"At M = {p.domains}; the published networks have 40 or more domains, and the share falls with M."
-    note = "" if p.domains >= 40 else size
-    few = f"K = {p.partners} of {p.domains}. With all of MNIST the gap is .005 at K = 10 of 40 and gain .03."
-    return [
-        paper.near(
-            "routes-needed-linear", f"cross-entropy, {enough}", fig, 0.4, threshold(p, r["linear"]), 0.1,
-            note,
+    for kind, name, expected, stated in (
+        ("linear", "cross-entropy", 0.4, paper(fig, f"{AS_GOOD} ≈ 40% of pathways are trained.")),
+        (
+            "leaky",
+            "leaky ReLU",
+            0.25,
+            paper("neural_race Fig. 9", f"{AS_GOOD} ≈ 25% of pathways are trained."),
         ),
-        paper.near(
-            "routes-needed-leaky", f"leaky ReLU, {enough}", "neural_race Fig. 9", 0.25,
-            threshold(p, r["leaky"]), 0.1, note,
-        ),
-        finding.near(
-            "routes-needed-squared", f"squared error, {enough}", fig, 0.4, threshold(p, r["squared"]), 0.1,
-            note,
-        ),
-        *(
-            paper.below(
-                f"trained-error-{kind}", f"wrong answers on trained routes, any K: {title}", fig, 0.2,
-                r[kind]["trained"].max(0),
-            )
-            for kind, title in KINDS.items()
-        ),
-        paper.below(
-            "untrained-smallest-gain", f"{worse}, gain {p.gains[0]:g}", "neural_race Fig. 7d, 10", 0.05,
-            gap[0], few,
-        ),
-        check.near(
-            "runs-finished", "runs that diverged or met the step limit", fig, 0,
-            sum(v["failed"].sum() for v in r.values()), 0,
-        ),
-        paper.above(
-            "untrained-largest-gain", f"{worse}, gain {p.gains[-1]:g}", "neural_race Fig. 7d, 10", 0.3,
-            gap[-1],
-        ),
-    ]  # fmt: skip
+        ("squared", "squared error", 0.4, finding(fig)),
+    ):
+        note = size if p.domains < 40 else ""
+        name = f"{name}, share of routes that is enough"
+        yield stated.near(f"routes-needed-{kind}", name, expected, enough(p, data, kind), 0.1, note)
+    for kind, title in KINDS.items():
+        name = f"wrong answers on trained routes, any K: {title}"
+        worst = by_share(p, data, kind).trained.max("trained_outputs")
+        yield paper(fig, HIGH).below(f"trained-error-{kind}", name, 0.2, worst)
+    failed = sum(int(run.failed.sum()) for runs in (data.share, data.gain) for run in runs.values())
+    yield check(fig).near("runs-finished", "runs that diverged or met the step limit", 0, failed, 0)
 
 
-QUICK = Images(
-    seeds=2, domains=10, trained=(1, 2, 3, 4, 5, 7), gains=(0.1, 1.0, 3.0), partners=5, lr=0.1,
-    epochs=10, gain_epochs=10,
-)  # fmt: skip
+@claims
+def gains(p: Images, data: Data) -> Iterator[Claim]:
+    stated = paper("neural_race Fig. 7d, 10", "zero-shot generalization only emerges at small inits.")
+    errors, name = along(data.gain, "gain"), "untrained less trained routes, gain"
+    gap = errors.untrained - errors.trained
+    note = f"K = {p.partners} of {p.domains}. With all of MNIST the gap is .005 at K = 10 of 40 and gain .03."
+    yield stated.below("untrained-smallest-gain", f"{name} {p.gains[0]:g}", 0.05, gap[0], note)
+    yield stated.above("untrained-largest-gain", f"{name} {p.gains[-1]:g}", 0.3, gap[-1])
+
+
 EXPERIMENT = Experiment(
     "images",
     "Images through many transformations: when do untrained routes work?",
     "neural_race Fig. 7-10",
     Images(),
-    QUICK,
-    compute,
-    figures,
-    claims,
-    (1.8, 70),
+    Images(
+        seeds=2, domains=10, trained=(1, 2, 3, 4, 5, 7), gains=(0.1, 1.0, 3.0), partners=5, lr=0.1,
+        epochs=10, gain_epochs=10,
+    ),
+    minutes=(1.8, 70),
     needs_full=("routes-needed-*", "untrained-smallest-gain"),  # with M = 40 domains
-)
+)  # fmt: skip

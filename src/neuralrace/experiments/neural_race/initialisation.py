@@ -6,47 +6,35 @@ has turned, and how much of what it has learned lies outside the modes of the re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.errors import InputError
-from neuralrace.experiments.neural_race.routing import TARGETS, each_item
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    finding,
-    option,
-    paper,
-    stacked,
-)
-from neuralrace.measure import crossing, plateau_share
+from neuralrace.experiments.claim import Claim, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.neural_race import items
+from neuralrace.experiments.neural_race.items import FEATURES, ITEMS, SILENT_LOSS, TARGETS
+from neuralrace.experiments.store import along
 
-ITEMS, FEATURES = TARGETS.shape
-SILENCE = 0.5 * (TARGETS**2).sum() / ITEMS  # loss of a network without output
-LEARNED = 0.01  # of that loss: the end of learning, where times are compared
-FIG, BEYOND = "neural_race Fig. 6", "beyond neural_race 4.3"
+LEARNED = 0.01  # of the loss of a silent network: the end of learning, where times are compared
 SCALE = r"initial singular value $\sigma_0$"
+SIGNS = {"turn": "turn of the tangent kernel", "outside": "learned outside the modes"}
 
 
 @dataclass(frozen=True)
 class Initialisation(Parameters):
     scales: tuple[float, ...] = option(
-        (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0),
-        "singular values sigma0 of the initial orthogonal weights",
+        (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0), "initial singular values sigma0"
     )
-    shown: tuple[float, ...] = option(
-        (0.05, 2.0, 5.0), "three of the scales, whose representations are drawn"
-    )
+    shown: tuple[float, ...] = option((0.05, 2.0, 5.0), "three of the scales, that are drawn in detail")
     kernels: int = option(3, "starts of each scale for which the tangent kernel is computed")
     looks: tuple[float, ...] = option(
         (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5),
@@ -59,106 +47,79 @@ class Initialisation(Parameters):
     t1: float = option(3000.0, "latest end of training, flow time")
 
     def check(self) -> None:
-        if not set(self.shown) <= set(self.scales) or len(self.shown) != 3:
-            raise InputError(f"shown must be three of the scales {self.scales}, got {self.shown}")
-        if list(self.scales) != sorted(set(self.scales)):
-            raise InputError(f"scales must increase, got {self.scales}")
-        if self.trained >= self.domains:
-            raise InputError(f"trained must be below domains = {self.domains}, got {self.trained}")
+        three = set(self.shown) <= set(self.scales) and len(self.shown) == 3
+        require(three, f"shown must be three of the scales {self.scales}, got {self.shown}")
+        rise = list(self.scales) == sorted(set(self.scales))
+        require(rise, f"scales must increase, got {self.scales}")
+        fewer = self.trained < self.domains
+        require(fewer, f"trained must be below domains = {self.domains}, got {self.trained}")
 
     @property
     def pairs(self) -> np.ndarray:
         return nr.tasks.circulant(self.domains, self.trained)
 
-    def task(self, pairs: np.ndarray) -> nr.Task:
-        items = {"inputs": np.eye(ITEMS), "targets": TARGETS}
-        return nr.tasks.routing(self.domains, pairs, ITEMS, (self.hidden, self.hidden), **items)
 
-
-def compute(p: Initialisation, parts: Parts) -> Results:
-    return stacked(parts.each("scale", train, p.scales, p, threads=2))
-
-
-def train(scale: float, p: Initialisation) -> dict[str, Any]:
+@part(each="scales", threads=2)
+def networks(p: Initialisation, scale: float) -> dict[str, Any]:
     """Flow until the loss is `stop` of that of a silent network; times of all scales are the same."""
-    task, untrained = p.task(p.pairs), p.task(~p.pairs)
+    task, untrained = (items.task(p.domains, pairs, p.hidden) for pairs in (p.pairs, ~p.pairs))
     start = nr.init.orthogonal(task.graph, scale, seed=range(p.seeds))
-    save = np.concatenate([[0.0], np.geomspace(1e-6 * p.t1, p.t1, 240)])
-    run = nr.flow(task, start, p.t1, save, stop_loss=p.stop * SILENCE)
+    save = np.append(0.0, np.geomspace(1e-6 * p.t1, p.t1, 240))
+    run = nr.flow(task, start, p.t1, save, stop_loss=p.stop * SILENT_LOSS)
     end = {e: w[:, -1] for e, w in run.weights.items()}
-    every = each_item(p.domains)
-    shown = nr.activity(task, end, "h1", every)
-    shown = shown / np.linalg.norm(shown, axis=-1, keepdims=True)
-    answers = [nr.activity(task, end, y, every) for y in task.graph.outputs]
-    loss = np.pad(run.loss, ((0, 0), (0, len(save) - len(run.t))), mode="edge") / SILENCE
+    hidden, outputs = items.answers(task, end)
+    loss = np.pad(run.loss, ((0, 0), (0, len(save) - len(run.t))), mode="edge") / SILENT_LOSS
     return {
-        "t": save,
-        "loss": loss,
-        "plateau": [plateau_share(save[v >= LEARNED], v[v >= LEARNED]) for v in loss],
-        "trained": nr.loss(task, end) / SILENCE,
-        "untrained": nr.loss(untrained, end) / SILENCE,
-        "cosine": shown @ np.swapaxes(shown, -1, -2),
-        "answers": np.concatenate(answers, axis=-1),
+        "t": ("t", save),
+        "loss": ("run t", loss),
+        "plateau": ("run", nr.measure.plateau_share(save, loss, until=LEARNED)),
+        "trained": ("run", nr.loss(task, end) / SILENT_LOSS),
+        "untrained": ("run", nr.loss(untrained, end) / SILENT_LOSS),
+        "cosine": ("run sample other", nr.measure.cosine_similarity(hidden)),
+        "outputs": ("run sample feature", outputs),
         **signs(p, task, run),
     }
 
 
 def signs(p: Initialisation, task: nr.Task, run: nr.Trajectory) -> dict[str, Any]:
-    """Turn and growth of the tangent kernel, and misfit of what was learned, `(seeds, times)`."""
-    r, found = nr.reduce(task), []
-    done = nr.learning_time(run, LEARNED * SILENCE)
-    last = len(run.t) - 1
+    """Turn and growth of the tangent kernel, and the share that was learned outside the modes."""
+    r, rows = nr.reduce(task), []
+    done = nr.learning_time(run, LEARNED * SILENT_LOSS)
     for k in range(min(p.kernels, p.seeds)):
-        at = np.searchsorted(run.t, done[k] * np.array([0, *p.looks, np.inf])).clip(max=last)
+        at = np.searchsorted(run.t, done[k] * np.array([0, *p.looks, np.inf])).clip(max=len(run.t) - 1)
         w = {e: v[k, at] for e, v in run.weights.items()}
         kernels = nr.tangent_kernel(task, w)
         norm = np.linalg.norm(kernels, axis=(1, 2))
-        turn = 1 - np.einsum("tij,ij->t", kernels, kernels[0]) / (norm * norm[0])
-        misfit = r.off_manifold_fraction({e: v - v[0] for e, v in w.items()})
-        found.append(np.stack([run.t[at] / done[k], turn, norm / norm[0], misfit]))
-    return dict(zip(("progress", "turn", "growth", "misfit"), np.stack(found, axis=1), strict=True))
+        outside = r.off_manifold_fraction({e: v - v[0] for e, v in w.items()})
+        rows.append([run.t[at] / done[k], nr.measure.kernel_turn(kernels), norm / norm[0], outside])
+    names = ("progress", "turn", "growth", "outside")
+    return {name: ("kernel look", values) for name, values in zip(names, np.stack(rows, 1), strict=True)}
 
 
-def similarity(p: Initialisation, r: Results) -> np.ndarray:
-    """Cosine of the first hidden layer for the same item on two input domains, mean, `(scales, seeds)`."""
-    cosine = r["cosine"].reshape(len(p.scales), p.seeds, p.domains, ITEMS, p.domains, ITEMS)
-    same = np.einsum("csiaja->csaij", cosine)
-    return same[..., *np.triu_indices(p.domains, 1)].mean(axis=(-1, -2))
-
-
-def change(p: Initialisation, r: Results) -> np.ndarray:
+def change(p: Initialisation, data: Data) -> np.ndarray:
     """Scale at which the untrained error is half of that of a silent network, coming from large scales."""
-    logs = np.log(p.scales)[::-1]
-    return np.exp([crossing(logs, error[::-1], 0.5) for error in r["untrained"].T])
+    untrained = along(data.networks, "scale").untrained
+    return np.exp(nr.measure.crossing(np.log(p.scales)[::-1], untrained[::-1].T, 0.5))
 
 
-def figures(p: Initialisation, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {
-        "initialisation-error": error(p, r),
-        "initialisation-representation": representation(p, r),
-        "initialisation-signs": regime(p, r),
-    }
-
-
-def error(p: Initialisation, r: Results) -> tuple[Figure, str]:
+@figure("initialisation-error")
+def error(p: Initialisation, data: Data) -> tuple[Figure, str]:
     fig, (a, b, c) = plot.figure(1, 3, height=2.3)
-    last = 0.0
-    for k, (scale, loss) in enumerate(zip(p.scales, r["loss"], strict=True)):
-        colour = matplotlib.colormaps["viridis"](0.9 * k / max(len(p.scales) - 1, 1))
-        t, loss = r["t"][k], np.median(loss, axis=0)
-        done = crossing(t, loss, LEARNED)
-        last = max(last, done)
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(p.scales)))
+    runs, ends = along(data.networks, "scale"), []
+    for scale, run, colour in zip(p.scales, runs.loss.median("run"), colours, strict=True):
+        ends.append(nr.measure.crossing(run.t, run, LEARNED))
         label = f"{scale:g}" if scale in (*p.shown, p.scales[0]) else None
-        a.plot(t[1:], loss[1:], color=colour)
-        b.plot(t / done, loss / loss[0], color=colour, label=label)
-    a.set(xscale="log", xlim=(0.03, 2 * last), xlabel="time (τ = 1)", ylabel="loss / silent network")
-    a.set(yscale="log", ylim=(LEARNED / 10, None))
+        a.plot(run.t[1:], run[1:], color=colour)
+        b.plot(run.t / ends[-1], run / run[0].item(), color=colour, label=label)
+    a.set(xscale="log", xlim=(0.03, 2 * np.nanmax(ends)), xlabel="time (τ = 1)")
+    a.set(yscale="log", ylim=(LEARNED / 10, None), ylabel="loss / silent network")
     b.set(xlim=(0, 1), ylim=(0, 1.03), xlabel="time / time to 99% learned", ylabel="loss / initial loss")
     b.legend(title=r"$\sigma_0$", loc="upper right")
-    plot.points(c, p.scales, r["trained"].T, plot.BLUE, "trained routes", fmt="o-")
-    plot.points(c, p.scales, r["untrained"].T, plot.RED, "untrained routes", fmt="s-")
+    plot.points(c, p.scales, runs.trained.T, plot.BLUE, "trained routes", fmt="o-")
+    plot.points(c, p.scales, runs.untrained.T, plot.RED, "untrained routes", fmt="s-")
     c.axhline(1, color=plot.BLACK, lw=0.8, ls="--", label="silent network")
-    c.axvline(change(p, r).mean(), color=plot.BLACK, lw=0.8, ls=":", label="error 1/2")
+    c.axvline(change(p, data).mean(), color=plot.BLACK, lw=0.8, ls=":", label="error 1/2")
     c.set(xscale="log", yscale="log", xlabel=SCALE, ylabel="loss / silent network", ylim=(p.stop / 5, 1e7))
     c.legend(loc="upper left")
     caption = (
@@ -171,28 +132,20 @@ def error(p: Initialisation, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def representation(p: Initialisation, r: Results) -> tuple[Figure, str]:
+@figure("initialisation-representation")
+def representation(p: Initialisation, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(2, 3, height=4.4)
-    limit, middle = float(np.abs(TARGETS).max()), np.arange(p.domains)
-    images: tuple[Any, ...] = ()
+    limit = float(np.abs(TARGETS).max())
     for scale, above, below in zip(p.shown, *axes, strict=True):
-        k = p.scales.index(scale)
-        images = (
-            plot.matrix(above, r["cosine"][k, 0], rf"$\sigma_0$ = {scale:g}", 1.0),
-            plot.matrix(below, r["answers"][k, 0], "", limit),
-        )
-        for ax, width in ((above, ITEMS), (below, FEATURES)):
-            ax.set(xticks=middle * width + (width - 1) / 2, yticks=middle * ITEMS + (ITEMS - 1) / 2)
-            ax.set(xticklabels=middle + 1, yticklabels=middle + 1)
-            ax.tick_params(length=0)
+        run = data.networks[scale].isel(run=0)
+        title = rf"$\sigma_0$ = {scale:g}"
+        cosine = plot.block_matrix(above, run.cosine, (ITEMS, ITEMS), title, 1.0)
+        output = plot.block_matrix(below, run.outputs, (ITEMS, FEATURES), "", limit, framed=p.pairs)
         above.set_xlabel("input domain")
         below.set_xlabel("output domain")
-        for i, j in np.argwhere(p.pairs):
-            corner = (j * FEATURES - 0.5, i * ITEMS - 0.5)
-            below.add_patch(Rectangle(corner, FEATURES, ITEMS, fill=False, lw=0.6))
-    for row, shown, label in zip(axes, images, ("cosine", "output"), strict=True):
+    for row, image, label in zip(axes, (cosine, output), ("cosine", "output"), strict=True):
         row[0].set_ylabel("input domain")
-        fig.colorbar(shown, ax=row, label=label, shrink=0.9)
+        fig.colorbar(image, ax=row, label=label, shrink=0.9)
     caption = (
         f"Above: cosine of the first hidden layer's activity for {ITEMS} items on each input domain, after "
         "training, from small, medium and large initial weights; one shared representation shows as the "
@@ -202,86 +155,99 @@ def representation(p: Initialisation, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def regime(p: Initialisation, r: Results) -> tuple[Figure, str]:
+@figure("initialisation-signs")
+def regime(p: Initialisation, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(2, 2, height=4.2)
-    for scale, colour, marker in zip(p.shown, (plot.BLUE, plot.GREEN, plot.RED), "osd", strict=True):
-        k = p.scales.index(scale)
-        for ax, name in zip(axes[:, 0], ("turn", "misfit"), strict=True):
-            style = {"color": colour, "marker": marker, "lw": 0.9, "alpha": 0.8}
-            x, y = r["progress"][k].T, r[name][k].T
-            first = 0 if name == "turn" else 1  # before anything is learned there is no misfit
-            ax.plot(
-                x[first:], y[first:], **style, label=[rf"$\sigma_0$ = {scale:g}"] + [None] * (x.shape[1] - 1)
-            )
-    for (left, right), name, label in zip(
-        axes, ("turn", "misfit"), ("turn of the tangent kernel", "learned outside the modes"), strict=True
-    ):
+    runs, half = along(data.networks, "scale"), change(p, data).mean()
+    for (left, right), (sign, label) in zip(axes, SIGNS.items(), strict=True):
+        for scale, colour, marker in zip(p.shown, (plot.BLUE, plot.GREEN, plot.RED), "osd", strict=True):
+            run = data.networks[scale].isel(
+                look=slice(0 if sign == "turn" else 1, None)
+            )  # 0: nothing learned
+            for k, (x, y) in enumerate(zip(run.progress, run[sign], strict=True)):
+                title = None if k else rf"$\sigma_0$ = {scale:g}"
+                left.plot(x, y, color=colour, marker=marker, lw=0.9, alpha=0.8, label=title)
         left.set(xlabel="time / time to 99% learned", ylabel=label, xlim=(-0.03, 1.6), ylim=(-0.03, 1.03))
-        plot.points(right, p.scales, r[name][..., -1].T, plot.BLACK, "at the end", fmt="o-")
-        plot.points(right, p.scales, r["untrained"].clip(max=1).T, plot.RED, "untrained error", fmt="s-")
+        plot.points(right, p.scales, runs[sign][..., -1].T, plot.BLACK, "at the end", fmt="o-")
+        plot.points(right, p.scales, runs.untrained.clip(max=1).T, plot.RED, "untrained error", fmt="s-")
         right.set(xscale="log", xlabel=SCALE, ylabel=label, ylim=(-0.03, 1.03))
-        right.axvline(change(p, r).mean(), color=plot.BLACK, lw=0.8, ls=":")
+        right.axvline(half, color=plot.BLACK, lw=0.8, ls=":")
         right.legend(loc=(0.02, 0.3))
     axes[0, 0].legend(loc="upper right")
     caption = (
         "Above: one minus the cosine between the tangent kernel and that at the start. Below: share of the "
         "change of the weights (squared norm) that is no sum of modes, W = b r r^T, as the reduction has "
-        f"them, with hidden directions r turned to fit. Left: while networks learn, {r['turn'].shape[1]} "
+        f"them, with hidden directions r turned to fit. Left: while networks learn, {runs.sizes['kernel']} "
         "starts each. Right: at the end, beside the untrained error (relative to a silent network, cut at "
         "1); dotted: where that is 1/2."
     )
     return fig, caption
 
 
-def claims(p: Initialisation, r: Results) -> list[Claim]:
-    least, most = f", sigma0 = {p.scales[0]:g}", f", sigma0 = {p.scales[-1]:g}"
-    same, at = similarity(p, r), change(p, r)
-    fall = np.diff(same.mean(axis=1))
+def ends(p: Initialisation, data: Data) -> tuple[xr.Dataset, str, xr.Dataset, str]:
+    """Networks from the smallest and from the largest scale, each with words for it."""
+    small, large = p.scales[0], p.scales[-1]
+    return data.networks[small], f", sigma0 = {small:g}", data.networks[large], f", sigma0 = {large:g}"
+
+
+@claims
+def errors(p: Initialisation, data: Data) -> Iterator[Claim]:
+    least, small, most, large = ends(p, data)
+    trained = along(data.networks, "scale").trained.max("scale")
+    name = "error on trained routes / silent network, all sigma0"
+    fig = "neural_race Fig. 6b"
+    quote = "While performance on trained domains is excellent for all scales"
+    yield paper(fig, quote).below("trained-error", name, 1e-5, trained)
+    only = paper(fig, "zero-shot generalization only emerges in the neural race regime.")
+    name = "error on untrained routes / silent network"
+    yield only.below("untrained-smallest", name + small, 1e-4, least.untrained)
+    note = "Above 1: worse than no output at all."
+    yield only.above("untrained-largest", name + large, 1, most.untrained, note)
     natural = float(np.linalg.svd(TARGETS)[1][0] ** (1 / 3))
-    turn, growth, misfit = (r[name][..., -1] for name in ("turn", "growth", "misfit"))
-    untrained, error = r["untrained"], "error on untrained routes / silent network"
-    cosine = "cosine of an item on two domains"
+    name = "sigma0 at which the error on untrained routes is 1/2 of a silent network's"
     note = (
         "Expected is where three layers with singular values sigma0 make a map as large as the strongest "
         "mode of the targets."
     )
-    return [
-        paper.below(
-            "trained-error", "error on trained routes / silent network, all sigma0", FIG + "b", 1e-5,
-            r["trained"].max(0),
-        ),
-        paper.below("untrained-smallest", error + least, FIG + "b", 1e-4, untrained[0]),
-        paper.above(
-            "untrained-largest", error + most, FIG + "b", 1, untrained[-1],
-            "Above 1: worse than no output at all.",
-        ),
-        finding.near(
-            "scale-of-change", "sigma0 at which the error on untrained routes is 1/2 of a silent network's",
-            BEYOND, natural, at, 0.25 * natural, note,
-        ),
-        paper.above(
-            "plateaus-smallest", "share of time on plateaus" + least, FIG + "a", 0.7, r["plateau"][0]
-        ),
-        paper.below(
-            "plateaus-largest", "share of time on plateaus" + most, FIG + "a", 0.02, r["plateau"][-1]
-        ),
-        paper.above("shared-items-smallest", cosine + least, FIG + "c", 0.95, same[0]),
-        paper.below("shared-items-largest", cosine + most, FIG + "c", 0.05, same[-1]),
-        paper.relation(
-            "shared-items-fall", cosine + ", largest step up the scales", FIG + "c", "< 0", fall.max(),
-            (fall < 0).all(),
-        ),
-        finding.above("kernel-turn-smallest", "turn of the tangent kernel" + least, BEYOND, 0.5, turn[0]),
-        finding.below("kernel-turn-largest", "turn of the tangent kernel" + most, BEYOND, 0.05, turn[-1]),
-        finding.above(
-            "kernel-growth-smallest", "growth of the tangent kernel" + least, BEYOND, 1e3, growth[0]
-        ),
-        finding.near(
-            "kernel-growth-largest", "growth of the tangent kernel" + most, BEYOND, 1, growth[-1], 0.3
-        ),
-        finding.below("outside-modes-smallest", "learned outside the modes" + least, BEYOND, 0.01, misfit[0]),
-        finding.above("outside-modes-largest", "learned outside the modes" + most, BEYOND, 0.8, misfit[-1]),
-    ]  # fmt: skip
+    yield finding("beyond neural_race 4.3").near(
+        "scale-of-change", name, natural, change(p, data), 0.25 * natural, note
+    )
+    fig, name = "neural_race Fig. 6a", "share of time on plateaus"
+    drops = paper(fig, "Small sigma0 yields pathway race dynamics with stage-like drops through training.")
+    yield drops.above("plateaus-smallest", name + small, 0.7, least.plateau)
+    rapid = paper(fig, "Large sigma0 yields NTK-like dynamics with rapid, exponential learning curves.")
+    yield rapid.below("plateaus-largest", name + large, 0.02, most.plateau)
+
+
+@claims
+def representations(p: Initialisation, data: Data) -> Iterator[Claim]:
+    _, small, _, large = ends(p, data)
+    fig, name = "neural_race Fig. 6c", "cosine of an item on two domains"
+    cosine = nr.measure.domain_similarity(along(data.networks, "scale").cosine, p.domains)
+    same = cosine[..., *np.triu_indices(p.domains, 1)].mean(axis=(-1, -2))  # (scale, run)
+    quote = "At small initialization scales, internal representations [...] are similar even across domains"
+    yield paper(fig, quote).above("shared-items-smallest", name + small, 0.95, same[0])
+    quote = "yielding distinct high-dimensional random representations for each domain."
+    yield paper(fig, quote).below("shared-items-largest", name + large, 0.05, same[-1])
+    quote = (
+        "a transition from shared to independent representations as networks move from the rich to the lazy"
+    )
+    fall = np.diff(same.mean(axis=1))
+    yield paper(fig, f"{quote} regime").relation(
+        "shared-items-fall", f"{name}, largest step up the scales", "< 0", fall.max(), (fall < 0).all()
+    )
+
+
+@claims
+def regimes(p: Initialisation, data: Data) -> Iterator[Claim]:
+    least, small, most, large = ends(p, data)
+    ours, growth = finding("beyond neural_race 4.3"), "growth of the tangent kernel"
+    yield ours.above("kernel-turn-smallest", SIGNS["turn"] + small, 0.5, least.turn[:, -1])
+    yield ours.below("kernel-turn-largest", SIGNS["turn"] + large, 0.05, most.turn[:, -1])
+    yield ours.above("kernel-growth-smallest", growth + small, 1e3, least.growth[:, -1])
+    yield ours.near("kernel-growth-largest", growth + large, 1, most.growth[:, -1], 0.3)
+    yield ours.below("outside-modes-smallest", SIGNS["outside"] + small, 0.01, least.outside[:, -1])
+    yield ours.above("outside-modes-largest", SIGNS["outside"] + large, 0.8, most.outside[:, -1])
 
 
 EXPERIMENT = Experiment(
@@ -292,8 +258,5 @@ EXPERIMENT = Experiment(
     Initialisation(
         seeds=2, scales=(0.1, 1.0, 2.0, 5.0), shown=(0.1, 2.0, 5.0), kernels=1, looks=(0.1, 0.3, 1.0)
     ),
-    compute,
-    figures,
-    claims,
-    (0.4, 3.5),
+    minutes=(0.4, 3.5),
 )

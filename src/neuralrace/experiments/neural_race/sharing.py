@@ -7,7 +7,7 @@ all K."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,26 +17,15 @@ from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.errors import InputError
-from neuralrace.experiments.neural_race.routing import TARGETS
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    option,
-    paper,
-    stacked,
-)
-from neuralrace.measure import crossing
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.neural_race import items
+from neuralrace.experiments.neural_race.items import ITEMS, SILENT_LOSS, TARGETS
+from neuralrace.experiments.store import along
 
-ITEMS = len(TARGETS)
-SILENCE = 0.5 * (TARGETS**2).sum() / ITEMS  # loss of a network without output
-LEVEL = 0.1  # of that loss: where learning times are read
-FIG, RACE, TALK = "neural_race Fig. 5", "neural_race ", "talk: the neural race reduction"
+LEVEL = 0.1 * SILENT_LOSS  # where learning times are read
+TALK = "talk: the neural race reduction"
 COLOURS = (plot.BLUE, plot.GREEN, plot.ORANGE, plot.RED)
 
 
@@ -45,18 +34,10 @@ class Sharing(Parameters):
     domains: int = option(10, "input domains, and as many output domains", least=3)
     hidden: int = option(64, "units of each hidden layer", least=ITEMS)
     scale: float = option(0.2, "singular values of the initial orthogonal weights")
-    groups: tuple[int, ...] = option(
-        (1, 2, 5, 10), "domains that share a hidden pathway: P = group^2 routes run through it"
-    )
+    groups: tuple[int, ...] = option((1, 2, 5, 10), "domains of a pathway: P = group^2 routes run through it")
     t1: float = option(1500.0, "end of training for one domain per group, flow time; it falls as 1 / group")
-    trained: tuple[int, ...] = option(
-        (1, 2, 3, 4, 5, 6, 7, 8, 9, 10), "output domains with which each input domain is trained, K"
-    )
-    pairs: str = option(
-        "band",
-        "which pairs are trained: neighbours (band) or any distances (spread)",
-        choices=("band", "spread"),
-    )
+    trained: tuple[int, ...] = option(tuple(range(1, 11)), "output domains trained with each input domain, K")
+    pairs: str = option("band", "trained pairs: neighbours, or any distances", choices=("band", "spread"))
     long: float = option(400.0, "end of training of the routing networks, flow time")
     stop: float = option(1e-6, "loss at which training stops, as a share of that of a silent network")
     values: tuple[float, ...] = option((0.5, 1.0, 2.0, 4.0, 8.0), "strengths s of the data, for chains")
@@ -67,64 +48,63 @@ class Sharing(Parameters):
     imbalance: float = option(100.0, "first initial layer over the second, for chains of two layers", above=1)
 
     def check(self) -> None:
-        if any(self.domains % g for g in self.groups):
-            raise InputError(f"groups must divide domains = {self.domains}, got {self.groups}")
-        if list(self.trained) != sorted(set(self.trained)) or self.trained[-1] > self.domains:
-            raise InputError(f"trained must increase up to domains = {self.domains}, got {self.trained}")
+        divide = not any(self.domains % g for g in self.groups)
+        require(divide, f"groups must divide domains = {self.domains}, got {self.groups}")
+        rise = list(self.trained) == sorted(set(self.trained)) and self.trained[-1] <= self.domains
+        require(rise, f"trained must increase up to domains = {self.domains}, got {self.trained}")
 
-    def task(self, domains: int, pairs: Any) -> nr.Task:
-        items = {"inputs": np.eye(ITEMS), "targets": TARGETS}
-        return nr.tasks.routing(domains, pairs, ITEMS, (self.hidden, self.hidden), **items)
+    @property
+    def factors(self) -> dict[str, list[tuple[float, float, list[float]]]]:
+        """Chains in which one factor varies: its value, the strength of the data, initial weights."""
+        ratio = self.imbalance
+        return {
+            "data": [(s, s, [self.product**0.5] * 2) for s in self.values],
+            "depth": [(n, 1.0, [self.product ** (1 / n)] * n) for n in self.depths],
+            "weights": [(n, 1.0, [self.weight] * n) for n in self.depths],
+            "start": [(a, 1.0, [a**0.5] * 2) for a in self.starts],
+            "imbalance": [(a, 1.0, [(a * ratio) ** 0.5, (a / ratio) ** 0.5]) for a in self.starts],
+        }
 
 
-def compute(p: Sharing, parts: Parts) -> Results:
-    return {
-        "shared": stacked(parts.each("group", shared, p.groups, p, threads=2)),
-        "trained": stacked(parts.each("trained", trained, p.trained, p, threads=2)),
-        **{name: parts(name, factor, p, name) for name in ("data", "depth", "weights", "start", "imbalance")},
-    }
-
-
-def shared(group: int, p: Sharing) -> dict[str, Any]:
+@part(each="groups", threads=2)
+def shared(p: Sharing, group: int) -> dict[str, Any]:
     """Groups of domains with a pathway of their own, on the clock of all M^2 routes.
 
     Pathways of different groups are never open together and share no weights: each is a routing network of
     its own, which sees (group / M)^2 of the samples and so runs that much slower. One stands for all.
     """
-    clock = (p.domains / group) ** 2
-    task = p.task(group, group)
-    r = nr.reduce(task)
+    clock, task = (p.domains / group) ** 2, items.task(group, group, p.hidden)
     t = np.append(0, np.geomspace(1e-3, 1, 200) * p.t1 / group)
     s, d = np.linalg.svd(TARGETS)[1] / ITEMS, 1 / ITEMS
-    start = nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds))
-    grown = r.strengths(start)
-    b0 = [
-        np.mean([b for e, b in grown.items() if (e == "h1->h2") == hidden], axis=0)
-        for hidden in (False, True)
-    ]
 
-    def theory(t: np.ndarray, b0: Any) -> tuple[Any, Any]:
-        b1, b2 = nr.exact.sharing(t[:, None], s, d, p.domains, group**2, b0)
-        return (b1, b2), 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1)
+    def theory(t: np.ndarray, b0: Any) -> np.ndarray:
+        return np.stack(nr.exact.sharing(t[:, None], s, d, p.domains, group**2, b0))
 
     def time(b0: Any) -> float:
-        return first_time(lambda t: theory(t, b0)[1], t, LEVEL * SILENCE)
+        def loss(t: np.ndarray) -> np.ndarray:
+            b1, b2 = theory(t, b0)
+            return 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1)
 
-    b, _ = theory(t, p.scale)
-    aligned, method = nr.init.decoupled(r, p.scale), nr.Adaptive(1e-10, 1e-12)
-    starts = {e: np.concatenate([w[None], start[e]]) for e, w in aligned.items()}
-    run = nr.flow(task, starts, save=t / clock, method=method)
-    until = nr.flow(task, aligned, t[-1] / clock, 2, method=method, stop_loss=LEVEL * SILENCE)
+        return first_time(loss, t, LEVEL)
+
+    r, method = nr.reduce(task), nr.Adaptive(1e-10, 1e-12)
+    aligned = nr.init.decoupled(r, p.scale)
+    random = nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds))
+    grown = r.strengths(random)
+    outer = np.mean([b for e, b in grown.items() if e != "h1->h2"], axis=0)
+    both = {e: np.concatenate([w[None], random[e]]) for e, w in aligned.items()}
+    run = nr.flow(task, both, save=t / clock, method=method)
+    until = nr.flow(task, aligned, t[-1] / clock, 2, method=method, stop_loss=LEVEL)
     values = np.stack([run.singular_values(e)[..., :ITEMS] for e in ("x0->h1", "h1->h2")])
     return {
-        "t": t,
-        "theory": b,
+        "t": ("time", t),
+        "theory": ("layer time mode", theory(t, p.scale)),
         "theory_time": time(p.scale),
-        "exact": values[:, 0],
-        "exact_time": clock * stopped(until),
-        "random": values[:, 1:],
-        "random_time": clock * nr.learning_time(run[1:], LEVEL * SILENCE),
-        "grown_time": [time([b[k] for b in b0]) for k in range(p.seeds)],
+        "decoupled": ("layer time mode", values[:, 0]),
+        "decoupled_time": clock * nr.measure.stopping_time(until),
+        "random": ("layer run time mode", values[:, 1:]),
+        "random_time": ("run", clock * nr.learning_time(run[1:], LEVEL)),
+        "grown_time": ("run", [time(b) for b in zip(outer, grown["h1->h2"], strict=True)]),
     }
 
 
@@ -137,99 +117,71 @@ def first_time(loss: Callable[[np.ndarray], np.ndarray], t: np.ndarray, level: f
     return np.asarray(brentq(lambda v: loss(np.array([v]))[0] - level, *ends)).item()
 
 
-def trained(count: int, p: Sharing) -> dict[str, Any]:
+@part(each="trained", threads=2)
+def routes(p: Sharing, count: int) -> dict[str, Any]:
     """Errors at the end with so many outputs trained per input, relative to a silent network."""
     pairs = nr.tasks.circulant(p.domains, count)
     if p.pairs == "spread":  # any set of distances between input and output, not the nearest ones
         shifts = np.random.default_rng(count).permutation(p.domains)[:count]
         i, j = np.indices(pairs.shape)
         pairs = np.isin((j - i) % p.domains, shifts)
-    task = p.task(p.domains, pairs)
+    task, untrained = items.task(p.domains, pairs, p.hidden), np.full(p.seeds, np.nan)
     start = nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds))
-    run = nr.flow(task, start, p.long, [0.0, p.long], stop_loss=p.stop * SILENCE)
+    run = nr.flow(task, start, p.long, [0.0, p.long], stop_loss=p.stop * SILENT_LOSS)
     end = {e: w[:, -1] for e, w in run.weights.items()}
-    untrained = np.full(p.seeds, np.nan) if pairs.all() else nr.loss(p.task(p.domains, ~pairs), end) / SILENCE
-    return {"trained": nr.loss(task, end) / SILENCE, "untrained": untrained}
+    if not pairs.all():
+        untrained = nr.loss(items.task(p.domains, ~pairs, p.hidden), end) / SILENT_LOSS
+    return {"trained": ("run", nr.loss(task, end) / SILENT_LOSS), "untrained": ("run", untrained)}
 
 
+@part(each=("data", "depth", "weights", "start", "imbalance"))
 def factor(p: Sharing, name: str) -> dict[str, Any]:
     """Time until half of a mode is learned by a chain with one input and one output: theory and networks."""
-    cases = {
-        "data": [(s, s, [p.product**0.5] * 2) for s in p.values],
-        "depth": [(n, 1.0, [p.product ** (1 / n)] * n) for n in p.depths],
-        "weights": [(n, 1.0, [p.weight] * n) for n in p.depths],
-        "start": [(a, 1.0, [a**0.5] * 2) for a in p.starts],
-        "imbalance": [(a, 1.0, [(a * p.imbalance) ** 0.5, (a / p.imbalance) ** 0.5]) for a in p.starts],
-    }[name]
-    found = [half_time(p, s, b, name == "start") for _, s, b in cases]
-    return {"x": [x for x, _, _ in cases], **stacked(found)}
+    x, s, b = zip(*p.factors[name], strict=True)
+    chains = [half_times(p, *case, random=name == "start") for case in zip(s, b, strict=True)]
+    times = {key: ("x run" if key == "random" else "x", [c[key] for c in chains]) for key in chains[0]}
+    return {"x": ("x", list(x)), **times}
 
 
-def half_time(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, Any]:
+def half_times(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, Any]:
     """Of the theory, of a network with strengths b in one hidden direction, and of networks with normal
     weights whose growing part `|W1 + W2^T|^2 / 4` (two layers) is the same product on average."""
     task = nr.Task(nr.Graph.chain([1, *[p.hidden] * (len(b) - 1), 1]), [[1.0]], [[s]])
-    b0 = {e: [v] for e, v in zip(task.graph.edges, b, strict=True)}
+    b0, level = {e: [v] for e, v in zip(task.graph.edges, b, strict=True)}, s**2 / 8
     r = nr.reduce(task, start={e: v for e, (v,) in b0.items()})
 
     def balanced(t: np.ndarray) -> Any:
         return 0.5 * (s - nr.exact.chain(t, s, a0=float(np.prod(b)), depth=len(b))) ** 2
 
-    level, wide = s**2 / 8, np.append(0, np.geomspace(1e-2, 1e6, 2000))
-    closed = first_time(balanced, wide, level)
-    until = {"t1": 1.5 * closed, "save": 2, "stop_loss": level}
+    theory = first_time(balanced, np.append(0, np.geomspace(1e-2, 1e6, 2000)), level)
+    until = {"t1": 1.5 * theory, "save": 2, "stop_loss": level}
     network = nr.flow(task, r.lift(b0), method=nr.Adaptive(1e-10, 1e-12), **until)
-    theory = closed if len(set(b)) == 1 else stopped(r.solve(b0=b0, **until))
-    found = {"theory": theory, "network": stopped(network)}
+    if len(set(b)) > 1:
+        theory = nr.measure.stopping_time(r.solve(b0=b0, **until))
+    times = {"theory": theory, "network": nr.measure.stopping_time(network)}
     if random:
         std = float(2 * np.prod(b) / p.hidden) ** 0.5
         runs = nr.flow(task, nr.init.gaussian(task.graph, std, seed=range(p.seeds)), **until)
-        found["random"] = stopped(runs)
-    return found
+        times["random"] = nr.measure.stopping_time(runs)
+    return times
 
 
-def stopped(run: nr.Trajectory) -> Any:
-    """When runs with a `stop_loss` reached it, as exactly as they were solved; nan where they did not."""
-    reached = np.array([s is nr.Status.REACHED_LOSS for s in run.statuses])
-    return np.where(reached if run.many else reached[0], run.end, np.nan)
-
-
-def threshold(p: Sharing, untrained: np.ndarray, level: float, between: bool = False) -> float:
-    """K/M from which on the untrained error `(K,)` stays below a level: the least K trained, or `between` two
-    of them by linear interpolation; nan if it never does."""
-    high = np.flatnonzero(untrained >= level)
-    k = high[-1] + 1 if len(high) else 0
-    if k == len(p.trained):
-        return np.nan
-    share = np.array(p.trained[max(k - 1, 0) : k + 1]) / p.domains
-    return crossing(share, untrained[max(k - 1, 0) : k + 1], level) if between else float(share[-1])
-
-
-def figures(p: Sharing, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {
-        "sharing-dynamics": dynamics(p, r),
-        "sharing-routes": routes(p, r),
-        "sharing-factors": factors(p, r),
-    }
-
-
-def dynamics(p: Sharing, r: Results) -> tuple[Figure, str]:
+@figure("sharing-dynamics")
+def dynamics(p: Sharing, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(1, 3, height=2.4)
-    shared, counts, few = r["shared"], np.array(p.groups) ** 2, slice(2, None, 9)
-    for k, count in enumerate(counts):
-        t, colour = shared["t"][k], COLOURS[k % len(COLOURS)]
+    groups, counts, some = along(data.shared, "group"), np.array(p.groups) ** 2, slice(2, None, 9)
+    for (group, run), colour in zip(data.shared.items(), COLOURS, strict=False):
         for ax, layer in zip(axes, (1, 0), strict=False):
-            plot.runs(ax, t[1:], shared["random"][k, layer, :, 1:, 0], colour)
-            plot.theory(ax, t[1:], shared["theory"][k, layer, 1:, 0], colour, f"P = {count}")
-            ax.plot(t[few], shared["exact"][k, layer, few, 0], "o", color=colour, ms=2.5)
+            plot.runs(ax, run.t[1:], run.random[layer, :, 1:, 0], colour)
+            plot.theory(ax, run.t[1:], run.theory[layer, 1:, 0], colour, f"P = {group**2}")
+            ax.plot(run.t[some], run.decoupled[layer, some, 0], "o", color=colour, ms=2.5)
     for ax, title in zip(axes, ("hidden layer B2", "outer layers B1"), strict=False):
         top = 1.4 * ax.dataLim.y1  # room for the legend
         ax.set(xscale="log", xlabel="time (τ = 1)", ylabel="singular value", title=title, ylim=(0, top))
         ax.legend(loc="upper center", ncols=2)
-    ends = shared["random"][:, :, :, -1]
-    fine = np.geomspace(1, counts[-1], 50)
+    fine, ends = np.geomspace(1, counts[-1], 50), groups.random.isel(time=-1)
     plot.theory(axes[2], fine, fine**0.25, label="P^(1/4)")
-    plot.points(axes[2], counts, (ends[:, 1] / ends[:, 0]).mean(axis=-1).T, plot.RED, "random starts")
+    plot.points(axes[2], counts, (ends[:, 1] / ends[:, 0]).mean("mode").T, plot.RED, "random starts")
     axes[2].set(xlabel="routes through a pathway P", ylabel="B2 / B1", title="ratio at the end")
     plot.logarithmic(axes[2].xaxis)
     axes[2].legend()
@@ -243,18 +195,18 @@ def dynamics(p: Sharing, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def routes(p: Sharing, r: Results) -> tuple[Figure, str]:
+@figure("sharing-routes")
+def route_errors(p: Sharing, data: Data) -> tuple[Figure, str]:
     fig, (left, right) = plot.figure(1, 2)
-    share = np.array(p.trained) / p.domains
+    share, errors = np.array(p.trained) / p.domains, along(data.routes, "count")
     for kind, colour, marker in (("trained", plot.BLUE, "o"), ("untrained", plot.RED, "s")):
-        plot.points(left, share, r["trained"][kind].T, colour, f"{kind} routes", fmt=f"{marker}-")
-        right.plot(share, np.median(r["trained"][kind], axis=1), color=colour, alpha=0.5)
-        right.plot(share, r["trained"][kind], marker, color=colour, ms=2.5)
+        plot.points(left, share, errors[kind].T, colour, f"{kind} routes", fmt=f"{marker}-")
+        right.plot(share, errors[kind].median("run"), color=colour, alpha=0.5)
+        right.plot(share, errors[kind], marker, color=colour, ms=2.5)
     for ax in (left, right):
         ax.axvline(0.4, color=plot.BLACK, lw=0.8, ls=":", label="published: about 40%")
-        ax.set(
-            xlabel="share of outputs trained per input, K/M", ylabel="loss / silent network", xlim=(0, 1.03)
-        )
+        ax.set(xlabel="share of outputs trained per input, K/M", ylabel="loss / silent network")
+        ax.set(xlim=(0, 1.03))
     left.legend(loc="upper right")
     right.set(yscale="log")
     caption = (
@@ -265,24 +217,25 @@ def routes(p: Sharing, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def factors(p: Sharing, r: Results) -> tuple[Figure, str]:
+@figure("sharing-factors")
+def factors(p: Sharing, data: Data) -> tuple[Figure, str]:
     fig, ((a, b), (c, d)) = plot.figure(2, 2, height=4.4)
-    curves = (
+    for ax, name, colour, marker, label in (
         (a, "data", plot.BLUE, "o", f"two layers, initial product {p.product:g}"),
         (b, "weights", plot.BLUE, "o", f"each initial weight {p.weight:g}"),
         (b, "depth", plot.RED, "s", f"initial product {p.product:g}"),
         (c, "start", plot.BLUE, "o", "two equal layers"),
         (c, "imbalance", plot.RED, "s", f"first layer {p.imbalance:g} x second"),
-    )
-    for ax, name, colour, marker, label in curves:
-        plot.theory(ax, r[name]["x"], r[name]["theory"], colour, label)
-        ax.plot(r[name]["x"], r[name]["network"], marker, color=colour, ms=4)
-    plot.points(c, r["start"]["x"], r["start"]["random"].T, plot.GREEN, "random starts", fmt="d", mfc="white")
-    counts = np.array(p.groups) ** 2
-    plot.theory(d, counts, r["shared"]["theory_time"], plot.BLUE, "decoupled start")
-    d.plot(counts, r["shared"]["exact_time"], "o", color=plot.BLUE, ms=4)
-    plot.theory(d, counts, r["shared"]["grown_time"].mean(axis=1), plot.RED, "random starts")
-    plot.points(d, counts, r["shared"]["random_time"].T, plot.RED, fmt="s")
+    ):
+        chain = data.factor[name]
+        plot.theory(ax, chain.x, chain.theory, colour, label)
+        ax.plot(chain.x, chain.network, marker, color=colour, ms=4)
+    start, groups, counts = data.factor["start"], along(data.shared, "group"), np.array(p.groups) ** 2
+    plot.points(c, start.x, start.random.T, plot.GREEN, "random starts", fmt="d", mfc="white")
+    plot.theory(d, counts, groups.theory_time, plot.BLUE, "decoupled start")
+    d.plot(counts, groups.decoupled_time, "o", color=plot.BLUE, ms=4)
+    plot.theory(d, counts, groups.grown_time.mean("run"), plot.RED, "random starts")
+    plot.points(d, counts, groups.random_time.T, plot.RED, fmt="s")
     a.set(xlabel="strength of the data s", title="effective data")
     b.set(xlabel="depth (layers)", title="depth", xticks=p.depths)
     c.set(xscale="log", xlabel="initial product of weights a0", title="initial weights", ylim=(0, None))
@@ -295,102 +248,104 @@ def factors(p: Sharing, r: Results) -> tuple[Figure, str]:
     caption = (
         "What sets a pathway's learning speed: theory (lines) and networks (points). Data, depth and "
         f"initial weights: chains with {p.hidden} neurons per hidden layer, time until half of a mode is "
-        f"learned (s = 1 but for the first panel). Edge sharing: time until {LEVEL:.0%} of the loss is left; "
-        "for random starts the theory begins with what of the weights grows. Random starts: mean and "
-        f"standard deviation of {p.seeds}."
+        f"learned (s = 1 but for the first panel). Edge sharing: time until {LEVEL / SILENT_LOSS:.0%} of the "
+        "loss is left; for random starts the theory begins with the part of the weights that grows. Random "
+        f"starts: mean and standard deviation of {p.seeds}."
     )
     return fig, caption
 
 
-def claims(p: Sharing, r: Results) -> list[Claim]:
-    return [*dynamics_claims(p, r), *route_claims(p, r), *factor_claims(p, r)]
-
-
-def dynamics_claims(p: Sharing, r: Results) -> list[Claim]:
-    shared, eq, fig = r["shared"], RACE + "Eq. 16-17", FIG + "b"
-    gap = np.abs(np.sort(shared["theory"]) - np.sort(shared["exact"])).max(axis=(1, 2, 3))
+@claims
+def shared_pathways(p: Sharing, data: Data) -> Iterator[Claim]:
+    groups, fig = along(data.shared, "group"), "neural_race Fig. 5b"
+    gap = np.abs(np.sort(groups.theory) - np.sort(groups.decoupled)).max()
     name = "singular values, theory - decoupled start, all P"
-    found = [check.below("strengths-decoupled", name, eq, 1e-5, gap.max())]
-    for name, kind in (("decoupled", "exact_time"), ("random", "random_time")):
-        t = r["shared"][kind].reshape(len(p.groups), -1)
-        slowest = (t[1:] / t[:-1]).max(axis=0)
-        told = f"learning time, next P / this P, {name} start"
-        found.append(paper.below(f"more-sharing-faster-{name}", told, fig, 1, slowest))
-    off = r["shared"]["grown_time"] / r["shared"]["random_time"] - 1
-    for k, group in enumerate(p.groups):
-        name = f"learning time, theory / random start - 1, P = {group**2}"
-        found.append(finding.near(f"time-random-p-{group**2}", name, fig, 0, off[k], 0.1))
-    for k, group in enumerate(p.groups):
-        end, limit = shared["random"][k, :, :, -1], group**0.5
-        note = "Limit of small starts." if group > 1 else "All layers move alike."
-        ratio, name = (end[1] / end[0]).mean(axis=-1), f"B2 / B1 at the end, P = {group**2}"
-        key = f"layer-ratio-p-{group**2}"
-        found.append(paper.near(key, name, RACE + "Eq. 56", limit, ratio, 0.03 * limit, note))
-    return found
+    yield check("neural_race Eq. 16-17").below("strengths-decoupled", name, 1e-5, gap)
+    faster = paper(fig, "Networks that share more structure learn faster.")
+    for start in ("decoupled", "random"):
+        times = groups[f"{start}_time"].values
+        name = f"learning time, next P / this P, {start} start"
+        slowest = (times[1:] / times[:-1]).max(axis=0)
+        yield faster.below(f"more-sharing-faster-{start}", name, 1, slowest)
+    ratio = paper("neural_race Eq. 56", "the singular value ratio is [...] B2 = P^(1/4) B1.")
+    for group, run in data.shared.items():
+        count, limit, end = group**2, group**0.5, run.random.isel(time=-1)
+        name = f"learning time, theory / random start - 1, P = {count}"
+        off = run.grown_time / run.random_time - 1
+        yield finding(fig).near(f"time-random-p-{count}", name, 0, off, 0.1)
+        name, note = f"B2 / B1 at the end, P = {count}", "Limit of small starts."
+        note = note if group > 1 else "All layers move alike."
+        measured = (end[1] / end[0]).mean("mode")
+        yield ratio.near(f"layer-ratio-p-{count}", name, limit, measured, 0.03 * limit, note)
 
 
-def route_claims(p: Sharing, r: Results) -> list[Claim]:
-    trained, untrained, fig = r["trained"]["trained"], r["trained"]["untrained"], FIG + "c"
+@claims
+def untrained_routes(p: Sharing, data: Data) -> Iterator[Claim]:
+    errors, fig = along(data.routes, "count"), "neural_race Fig. 5c"
     name = "error on trained routes / silent network, all K"
-    found = [paper.below("trained-error", name, fig, 1e-3, trained.max(axis=0))]
+    yield check(fig).below("trained-error", name, 1e-3, errors.trained.max("count"))
+    shared = paper(
+        fig, "shared representations begin to dominate reliably when roughly 40% of input-output routes are "
+        "trained, enabling generalization to unseen input-output routes.",
+    )  # fmt: skip
     early = (
         "Most networks generalise from fewer routes than the published 40%, which is where the last of them "
         "does: see the claim for all starts. How few depends on the level, the starts and which pairs are "
         "trained."
     )
+    worst = errors.untrained.max("run")
     for level in (0.5, 0.1, 0.01):
-        name = f"K/M at which the untrained error falls below {level:.0%} of a silent network"
-        each = [threshold(p, e, level, between=True) for e in untrained.T]
         key = f"routes-needed-{100 * level:.0f}-percent"
-        claim = paper.near(f"{key}-each-start", name + ", each start", fig, 0.4, each, 0.1)
-        found.append(claim if claim.holds else replace(claim, note=early))
-        least = threshold(p, untrained.max(axis=1), level) * p.domains
-        of = f"K of {p.domains} from which on the untrained error is below {level:.0%}, all {p.seeds} starts"
-        least = round(least) if least == least else least
-        found.append(paper.near(f"{key}-all-starts", of, fig, 0.4 * p.domains, least, 1))
-    first, worse = f"untrained error / silent network, K = {p.trained[0]}", "Above 1: worse than no output."
-    return [*found, paper.above("untrained-few-routes", first, fig, 0.5, untrained[0], worse)]
+        name = f"K/M at which the untrained error falls below {level:.0%} of a silent network, each start"
+        each = nr.measure.last_crossing(p.trained, errors.untrained.T, level) / p.domains
+        claim = shared.near(f"{key}-each-start", name, 0.4, each, 0.1)
+        yield claim if claim.holds else replace(claim, note=early)
+        name = (
+            f"K of {p.domains} from which on the untrained error is below {level:.0%}, all {p.seeds} starts"
+        )
+        last = nr.measure.last_crossing(p.trained, worst, level)
+        least = min((k for k in p.trained if k >= last), default=np.nan)
+        yield shared.near(f"{key}-all-starts", name, 0.4 * p.domains, least, 1)
+    few = paper(
+        fig, "When few outputs are trained per input domain, [...] error on untrained domains is large."
+    )
+    name, note = f"untrained error / silent network, K = {p.trained[0]}", "Above 1: worse than no output."
+    yield few.above("untrained-few-routes", name, 0.5, errors.untrained[0], note)
 
 
-def factor_claims(p: Sharing, r: Results) -> list[Claim]:
-    names = ("data", "depth", "weights", "start", "imbalance")
-    data, depth, weights, start, imbalance = (r[n] for n in names)
-    gaps = [np.abs(r[n]["network"] / r[n]["theory"] - 1).max() for n in names]
-    slope = np.polyfit(np.log(data["x"]), np.log(data["network"]), 1)[0]
-    law = 2 * data["x"] * data["network"] / np.log(data["x"] / p.product - 1)
-    per_log = np.polyfit(-np.log(start["x"]), start["network"], 1)[0]
-    random = (start["random"].T / start["theory"]).mean(axis=1)
-    gap = np.abs(r["shared"]["exact_time"] / r["shared"]["theory_time"] - 1).max()
-    steps = lambda v: (v["network"][1:] / v["network"][:-1]).min()  # noqa: E731
-    almost = "But for a logarithm of s, below."
-    deep = "In the theory the order turns at some depth: at 11 layers from a product of 0.001."
-    return [
-        check.below("chain-times", "learning time of chains, |theory / network - 1|", TALK, 1e-5, max(gaps)),
-        check.below(
-            "shared-edge-times", "learning time with shared edges, |theory / network - 1|", TALK, 1e-5, gap
-        ),
-        paper.near(
-            "stronger-data-faster", "power of s with which the learning time goes", TALK, -1, slope, 0.15,
-            almost,
-        ),
-        check.near("logistic-time", "learning time x 2s / log(s/a0 - 1), two layers", TALK, 1, law, 1e-4),
-        paper.above(
-            "deeper-slower-equal-weights", "learning time, next depth / this depth, equal weights", TALK, 1,
-            steps(weights),
-        ),
-        paper.above(
-            "deeper-slower-equal-product", "learning time, next depth / this depth, equal product", TALK, 1,
-            steps(depth), deep,
-        ),
-        check.near("time-per-log-start", "learning time per log(1/a0), two layers", TALK, 0.5, per_log, 0.01),
-        finding.near(
-            "time-random-start", "learning time, random start / theory, two layers", TALK, 1, random, 0.05
-        ),
-        paper.below(
-            "imbalanced-faster", "learning time, imbalanced / balanced", TALK, 1,
-            imbalance["network"] / start["network"],
-        ),
-    ]  # fmt: skip
+@claims
+def learning_speed(p: Sharing, data: Data) -> Iterator[Claim]:
+    strength, start = data.factor["data"], data.factor["start"]
+    gaps = [np.abs(chain.network / chain.theory - 1).max() for chain in data.factor.values()]
+    name = "learning time of chains, |theory / network - 1|"
+    yield check(TALK).below("chain-times", name, 1e-5, max(gaps))
+    gap = max(abs(run.decoupled_time / run.theory_time - 1) for run in data.shared.values())
+    name = "learning time with shared edges, |theory / network - 1|"
+    yield check(TALK).below("shared-edge-times", name, 1e-5, gap)
+    name, note = "power of s with which the learning time goes", "But for a logarithm of s, below."
+    slope = nr.measure.power_law_exponent(strength.x, strength.network)
+    yield paper(TALK, "Effective dataset (larger input-output correlation faster)").near(
+        "stronger-data-faster", name, -1, slope, 0.15, note
+    )
+    law = 2 * strength.x * strength.network / np.log(strength.x / p.product - 1)
+    name = "learning time x 2s / log(s/a0 - 1), two layers"
+    yield check(TALK).near("logistic-time", name, 1, law, 1e-4)
+    order = "In the theory the order turns at some depth: at 11 layers from a product of 0.001."
+    for key, name, note in (("weights", "equal weights", ""), ("depth", "equal product", order)):
+        times = data.factor[key].network.values
+        yield paper(TALK, "Pathway depth (deeper generally slower)").above(
+            f"deeper-slower-{name.replace(' ', '-')}", f"learning time, next depth / this depth, {name}", 1,
+            (times[1:] / times[:-1]).min(), note,
+        )  # fmt: skip
+    per_log = np.polyfit(-np.log(start.x), start.network, 1)[0]
+    name = "learning time per log(1/a0), two layers"
+    yield check(TALK).near("time-per-log-start", name, 0.5, per_log, 0.01)
+    name = "learning time, random start / theory, two layers"
+    yield finding(TALK).near("time-random-start", name, 1, (start.random / start.theory).mean("x"), 0.05)
+    ratio = data.factor["imbalance"].network / start.network
+    yield paper(TALK, "Initialization (larger/imbalanced generally faster)").below(
+        "imbalanced-faster", "learning time, imbalanced / balanced", 1, ratio
+    )
 
 
 EXPERIMENT = Experiment(
@@ -399,8 +354,5 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 5, 4.2, C",
     Sharing(),
     Sharing(seeds=2, groups=(1, 10), trained=(1, 2, 3, 4), long=100.0, depths=(1, 2)),
-    compute,
-    figures,
-    claims,
-    (0.8, 3.0),
+    minutes=(0.8, 3.0),
 )
