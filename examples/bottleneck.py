@@ -1,5 +1,5 @@
-"""A chain with a narrow layer learns no more modes than that layer has units: the strongest ones. The narrower
-it is the later, as less of its random initial weights lies along each mode."""
+"""A chain with a narrow layer learns no more modes than that layer has units: the strongest ones. The
+narrower it is the later, as less of its random initial weights lies along each mode."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Bottleneck(Parameters):
 def networks(p, narrow):
     graph = nr.Graph.chain([3, p.hidden, narrow, 3])
     task = nr.Task(graph, np.sqrt(3) * np.eye(3), np.sqrt(3) * np.diag(S))
-    run = nr.flow(task, nr.init.gaussian(graph, p.std, seed=range(p.seeds)), t1=80.0, save=300)
+    run = nr.flow(task, nr.init.gaussian(graph, p.std, seed=range(p.seeds)), t1=15.0, save=300)
     modes = np.diagonal(nr.end_to_end(graph, run), axis1=-2, axis2=-1)
     return {"t": ("t", run.t), "loss": ("run t", run.loss), "modes": ("run t mode", modes)}
 

@@ -214,8 +214,8 @@ def test_an_experiment_in_a_file_of_ones_own(out):
 
 
 def test_files_without_an_experiment(tmp_path):
-    with pytest.raises(InputError, match="there is no file .*nothing.py with an experiment"):
+    with pytest.raises(InputError, match=r"there is no file .*nothing\.py with an experiment"):
         experiments.experiment(str(tmp_path / "nothing.py"))
     (tmp_path / "empty.py").write_text("x = 1\n")
-    with pytest.raises(InputError, match="empty.py must define EXPERIMENT"):
+    with pytest.raises(InputError, match=r"empty\.py must define EXPERIMENT"):
         experiments.experiment(str(tmp_path / "empty.py"))
