@@ -31,7 +31,8 @@ def option(default: Any, meaning: str = "", **limits: Any) -> Any:
     meaning : str
         What it sets, in a few words; `neuralrace show` prints it.
     **limits
-        `least` or `above` for numbers, which else must be positive; `choices` for texts.
+        `least` or `above` for numbers, which else must be positive; `choices` for texts; `increasing` for
+        tuples, where true.
     """
     return field(default=default, metadata={"meaning": meaning, **limits})
 
@@ -74,6 +75,8 @@ def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
     if get_origin(kind) is tuple:
         if not isinstance(value, (tuple, list)) or not value:
             raise InputError(f"{name} must be a list of numbers, got {value!r}")
+        if limits.get("increasing") and list(value) != sorted(set(value)):
+            raise InputError(f"{name} must increase, got {value}")
         return tuple(_checked(name, get_args(kind)[0], v, limits) for v in value)
     if kind is bool:
         if not isinstance(value, bool):

@@ -85,15 +85,16 @@ def separability(delta: float, gating: str = "xor", hidden: int = 32, graph: Gra
 
 
 def contextual_classification(
-    n: int = 1000, seed: int = 0, hidden: int = 32, graph: Graph | None = None
+    n: int | None = 1000, seed: int = 0, hidden: int = 32, graph: Graph | None = None
 ) -> Task:
     """Report one of two inputs, uniform in -1..1: the first in one context, the second in the other
     (neural_race A.2).
 
     Parameters
     ----------
-    n : int
-        Number of samples: the first half is of one context, the rest of the other.
+    n : int or None
+        Number of samples: the first half is of one context, the rest of the other. None for infinitely many:
+        a task from their moments (neural_race Eq. 24-29).
     seed : int
         Draws the inputs.
     hidden : int
@@ -113,12 +114,17 @@ def contextual_classification(
     >>> bool((y[:2, 0] == x[:2, 0]).all()), bool((y[2:, 0] == x[2:, 1]).all())
     (True, True)
     """
+    own = graph is not None
+    graph = graph if own else Graph.pathways(2, 1, [[hidden]] * 2)
+    if n is None:
+        covariance, contexts = np.eye(2) / 6, []
+        for c in (0, 1):
+            gates = {} if own else {"p0h1": 1 - c, "p1h1": c}
+            contexts.append({"sxx": covariance, "syx": covariance[c : c + 1], "syy": 1 / 6, "gates": gates})
+        return Task.from_moments(graph, contexts)
     n = integer("n", n, least=2)
     affordable("n", n, 4.0 * n)
     x = np.random.default_rng(integer("seed", seed, least=0)).uniform(-1, 1, (n, 2))
     second = np.arange(n) >= n // 2
     y = np.where(second, x[:, 1], x[:, 0])[:, None]
-    if graph is not None:
-        return Task(graph, x, y)
-    graph = Graph.pathways(2, 1, [[hidden]] * 2)
-    return Task(graph, x, y, gates={"p0h1": ~second, "p1h1": second})
+    return Task(graph, x, y, None if own else {"p0h1": ~second, "p1h1": second})

@@ -84,7 +84,7 @@ def train(
     start, at_once = draw(made, std, seeds, series), max(1, int(AT_ONCE // made.graph.n_weights))
     method = nr.LowRank(p.error) if max(made.graph.nodes.values()) > WIDE else METHOD
     keep: dict[str, Any] = {"save_weights": False, "record": contributions(made.graph)}
-    batches = []
+    batches: list[xr.Dataset] = []
     for k in range(0, seeds, at_once):
         w = {n: v[k : k + at_once] for n, v in start.items()}
         if p.method == "flow":

@@ -16,8 +16,7 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-
-COVARIANCE = np.eye(2) / 6  # of each input, in the half of the samples that a context has
+from neuralrace.tasks import contextual_classification
 
 
 @dataclass(frozen=True)
@@ -31,30 +30,22 @@ class Contextual(Parameters):
 @part(each=("linear", "gated", "sampled"))
 def networks(p: Contextual, kind: str) -> dict[str, Any]:
     """One pathway without gates, or one for each context; from moments, or each network from its samples."""
-    graph = nr.Graph.pathways(2, 1, [[p.hidden]] * (1 if kind == "linear" else 2))
+    single = nr.Graph.pathways(2, 1, [[p.hidden]]) if kind == "linear" else None
+    tasks = [contextual_classification(None, hidden=p.hidden, graph=single)]
+    graph = tasks[0].graph
     weights = nr.init.gaussian(graph, p.std, seed=range(p.seeds))
+    starts = [weights]
     if kind == "sampled":
-        tasks = [nr.tasks.contextual_classification(p.samples, k, p.hidden) for k in range(p.seeds)]
+        tasks = [contextual_classification(p.samples, k, p.hidden) for k in range(p.seeds)]
         starts = [{n: w[k : k + 1] for n, w in weights.items()} for k in range(p.seeds)]
-    else:
-        tasks, starts = [population(graph)], [weights]
     runs = [nr.flow(task, w, p.t1, 200) for task, w in zip(tasks, starts, strict=True)]
     end = [nr.measure.pathway_maps(graph, {e: w[:, -1] for e, w in run.weights.items()}) for run in runs]
     maps = np.concatenate([np.stack(list(m.values()), axis=1) for m in end])
     return {
         "t": ("t", runs[0].t),
         "loss": ("run t", np.concatenate([run.loss for run in runs])),
-        "map": ("run pathway input", maps[:, :, 0]),
+        "weights": ("run pathway input", maps[:, :, 0]),
     }
-
-
-def population(graph: nr.Graph) -> nr.Task:
-    """The moments of infinitely many samples (Eq. 24-29)."""
-    contexts = []
-    for c in range(2):
-        gates = {n: float(n == f"p{c}h1") for n in graph.hidden} if len(graph.hidden) > 1 else {}
-        contexts.append({"sxx": COVARIANCE, "syx": COVARIANCE[c : c + 1], "syy": 1 / 6, "gates": gates})
-    return nr.Task.from_moments(graph, contexts)
 
 
 @figure("contextual")
@@ -67,9 +58,9 @@ def losses_and_maps(p: Contextual, data: Data) -> tuple[Figure, str]:
     left.set(xlabel="time (τ = 1)", ylabel="loss", ylim=(0, None), xlim=(0, min(p.t1, 60)))
     left.legend()
     for end, style, colour, label in (
-        (linear.map[:, 0], "s", plot.RED, "no gates"),
-        (sampled.map[:, 0], "o", plot.BLUE, "pathway of context 1"),
-        (sampled.map[:, 1], "^", plot.GREEN, "pathway of context 2"),
+        (linear.weights[:, 0], "s", plot.RED, "no gates"),
+        (sampled.weights[:, 0], "o", plot.BLUE, "pathway of context 1"),
+        (sampled.weights[:, 1], "^", plot.GREEN, "pathway of context 2"),
     ):
         right.plot(*end.T, style, color=colour, ms=4, label=label, alpha=0.7)
     right.plot([0.5, 1, 0], [0.5, 0, 1], "+", color=plot.BLACK, ms=12, label="least squares")
@@ -90,11 +81,11 @@ def maps(p: Contextual, data: Data) -> Iterator[Claim]:
         source, "W_tot(1) = [1 0] and W_tot(2) = [0 1], such that each pathway picks out the correct input"
     )
     for k in range(2):
-        name, weight = f"no gates, weight of input {k + 1}", data.networks["linear"].map[:, 0, k]
+        name, weight = f"no gates, weight of input {k + 1}", data.networks["linear"].weights[:, 0, k]
         yield linear.near(f"no-gates-input-{k + 1}", name, 0.5, weight, 1e-6)
     for c, k in np.ndindex(2, 2):
         name = f"pathway of context {c + 1}, weight of input {k + 1}"
-        weight = data.networks["gated"].map[:, c, k]
+        weight = data.networks["gated"].weights[:, c, k]
         yield gated.near(f"context-{c + 1}-input-{k + 1}", name, float(c == k), weight, 1e-6)
     solves = paper(
         source, "In combination with the gating scheme, these weights exactly solve this nonlinear task"
