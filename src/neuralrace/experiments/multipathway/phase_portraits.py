@@ -91,30 +91,25 @@ def portrait(p: PhasePortraits, depth: int) -> dict[str, Any]:
 @part(each=lambda p: range(p.cases))
 def mixed(p: PhasePortraits, case: int) -> dict[str, Any]:
     """Wide pathways of mixed depths from sigma times orthogonal layers: conserved quantities, and Eq. 17."""
-    depths, n, rng = MIXED[case], len(p.modes), np.random.default_rng(case)
+    depths, modes, rng = MIXED[case], sorted(p.modes, reverse=True), np.random.default_rng(case)
+    n = len(modes)
     u, v = (random_frame(rng, n, n) for _ in range(2))
     graph = nr.Graph.pathways(n, n, [[p.width] * (d - 1) for d in depths])
-    task = nr.Task(graph, np.sqrt(n) * np.eye(n), np.sqrt(n) * (v * p.modes) @ u.T)
-    p0 = 0.2 * rng.standard_normal((len(depths), n))
-    t, errors = np.append(0, np.geomspace(1e-3, 20, 40)), []
+    task = nr.Task(graph, np.sqrt(n) * np.eye(n), np.sqrt(n) * (v * modes) @ u.T)
+    p0, t, errors = 0.2 * rng.standard_normal((len(depths), n)), np.append(0, np.geomspace(1e-3, 20, 40)), []
+    reduced, paths = nr.reduce(task), graph.paths()
     for sigma in p.layers:
-        weights, bases = {}, []
-        for path, own in zip(graph.paths(), p0, strict=True):
-            frames = [v, *(random_frame(rng, p.width, n) for _ in path[1:]), u]
-            for k, edge in enumerate(path):
-                strength = own if edge == path[-1] else np.hypot(1, own)
-                weights[edge] = sigma * (frames[k + 1] * strength) @ frames[k].T
-            bases.append(frames[-2])
-        run = nr.flow(task, weights, save=t, method=nr.Adaptive(1e-12, 1e-14))
-        ends = [u.T @ run.weights[path[-1]] @ r for path, r in zip(graph.paths(), bases, strict=True)]
-        last = np.diagonal(ends, axis1=-2, axis2=-1) / sigma
-        first = [np.linalg.norm(run.weights[path[0]] @ v, axis=1) / sigma for path in graph.paths()]
+        start = {e: sigma * np.hypot(1, own) for path, own in zip(paths, p0, strict=True) for e in path[:-1]}
+        start |= {path[-1]: sigma * own for path, own in zip(paths, p0, strict=True)}
+        run = nr.flow(task, reduced.lift(start), save=t, method=nr.Adaptive(1e-12, 1e-14))
+        strengths = reduced.project(run.weights)
+        first, last = (np.stack([strengths[path[k]] for path in paths]) / sigma for k in (0, -1))
         level = [nr.exact.pathway_invariant(x, d, sigma) for x, d in zip(last, depths, strict=True)]
-        theory = [nr.exact.pathways(t, s, depths, x, sigma) for s, x in zip(p.modes, p0.T, strict=True)]
+        theory = [nr.exact.pathways(t, s, depths, x, sigma) for s, x in zip(modes, p0.T, strict=True)]
         k = nr.exact.pathway_field(last, 1.0, depths, sigma)[0]
         errors.append([
             max(np.abs(c - c[0]).max() for c in nr.conserved(task, run.weights).values()),
-            np.abs(np.square(first) - last**2 - 1).max(),
+            np.abs(first**2 - last**2 - 1).max(),
             np.ptp(np.array(level) - level[0], axis=1).max(),
             np.abs(np.stack(theory, -1) - k).max(),
         ])  # fmt: skip
