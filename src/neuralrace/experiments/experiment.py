@@ -31,8 +31,8 @@ def option(default: Any, meaning: str = "", **limits: Any) -> Any:
     meaning : str
         What it sets, in a few words; `neuralrace show` prints it.
     **limits
-        `least` or `above` for numbers, which else must be positive; `choices` for texts; `increasing` for
-        tuples, where true.
+        `least` or `above` for numbers, which else must be positive; `below` or `most` for numbers; `choices`
+        for texts. For tuples, these of each entry; `count`, the least number of entries, and `increasing`.
     """
     return field(default=default, metadata={"meaning": meaning, **limits})
 
@@ -75,9 +75,11 @@ def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
     if get_origin(kind) is tuple:
         if not isinstance(value, (tuple, list)) or not value:
             raise InputError(f"{name} must be a list of numbers, got {value!r}")
-        if limits.get("increasing") and list(value) != sorted(set(value)):
-            raise InputError(f"{name} must increase, got {value}")
-        return tuple(_checked(name, get_args(kind)[0], v, limits) for v in value)
+        entries = tuple(_checked(name, get_args(kind)[0], v, limits) for v in value)
+        count, rising = limits.get("count", 1), list(entries) == sorted(set(entries))
+        require(len(entries) >= count, f"{name} must be at least {count} values, got {entries}")
+        require(rising or not limits.get("increasing"), f"{name} must increase, got {entries}")
+        return entries
     if kind is bool:
         if not isinstance(value, bool):
             raise InputError(f"{name} must be true or false, got {value!r}")
@@ -87,9 +89,13 @@ def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
             raise InputError(f"{name} must be text, got {value!r}")
         return choice(name, value, limits["choices"]) if "choices" in limits else value
     if kind is int:
-        return integer(name, value, least=limits.get("least", 1))
-    given = {k: limits[k] for k in ("least", "above") if k in limits} or {"above": 0}
-    return number(name, value, **given)
+        return integer(name, value, **{"least": 1, **_given(limits, "least", "most")})
+    lower = _given(limits, "least", "above") or {"above": 0}
+    return number(name, value, **lower, **_given(limits, "below", "most"))
+
+
+def _given(limits: Any, *names: str) -> dict[str, Any]:
+    return {name: limits[name] for name in names if name in limits}
 
 
 def _read(name: str, kind: Any, text: str) -> Any:

@@ -30,28 +30,28 @@ PREDICTIONS = dict(zip(networks.PREDICTIONS, (plot.RED, plot.ORANGE, plot.BLUE),
 
 @dataclass(frozen=True)
 class Pathways(Parameters):
-    seeds: int = option(20, "random starts of each linear network", least=2)
+    seeds: int = option(20, "random starts of each linear network", least=2, most=1000)
     pathways: int = option(2, "parallel pathways", least=2)
     width: int = option(1000, "units of each hidden layer", least=8)
     std: float = option(0.01, "standard deviation of initial weights")
     lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
-    depths: tuple[int, ...] = option((2, 3, 4, 7), "depths of the pathways", least=2, increasing=True)
+    depths: tuple[int, ...] = option(
+        (2, 3, 4, 7), "depths of the pathways", least=2, count=2, increasing=True
+    )
     epochs: tuple[int, ...] = option((1000, 10_000, 10_000, 20_000), "published steps, for each of depths")
     mixed: tuple[int, ...] = option((3, 4, 5), "depths in one network; a single number: none", least=2)
     method: str = option("flow", "gradient flow, or descent as published", choices=("flow", "descent"))
     error: float = option(0.01, "error that is allowed to the flow of wide networks")
-    widths: tuple[int, ...] = option((100, 300, 1000, 3000), "compared widths", least=8, increasing=True)
+    widths: tuple[int, ...] = option(
+        (100, 300, 1000, 3000), "compared widths", least=8, count=2, increasing=True
+    )
     width_depth: int = option(3, "depth of the pathways where widths are compared", least=2)
     nonlinear_width: int = option(100, "units of each hidden layer of networks with activations", least=8)
-    nonlinear_seeds: int = option(5, "random starts of each network with activations", least=2)
+    nonlinear_seeds: int = option(5, "random starts of each network with activations", least=2, most=1000)
 
     def check(self) -> None:
-        several = len(self.depths) > 1 and len(self.widths) > 1
-        require(several, f"depths and widths must be two or more, got {self.depths} and {self.widths}")
         fits = len(self.epochs) == len(self.depths)
         require(fits, f"epochs must have one entry for each of depths {self.depths}, got {self.epochs}")
-        most = max(self.seeds, self.nonlinear_seeds)
-        require(most <= 1000, f"seeds and nonlinear_seeds must be at most 1000, got {most}")
 
     @property
     def epoch(self) -> float:

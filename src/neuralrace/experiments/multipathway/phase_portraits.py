@@ -35,8 +35,10 @@ MIXED = ((2, 5), (2, 3, 6), (2, 2, 4, 7), (2, 3, 4, 5, 6))
 class PhasePortraits(Parameters):
     seeds: int = option(100, "starts of each panel")
     strength: float = option(10.0, "strength of the mode")
-    depths: tuple[int, ...] = option((2, 3, 4, 7), "depths of both pathways", least=2, increasing=True)
-    sigmas: tuple[float, ...] = option((0.1, 0.01), "standard deviations of the initial last layers")
+    depths: tuple[int, ...] = option(
+        (2, 3, 4, 7), "depths of both pathways", least=2, count=2, increasing=True
+    )
+    sigmas: tuple[float, ...] = option((0.1, 0.01), "standard deviations of the initial last layers", count=2)
     t1: float = option(5.0, "end of learning, flow time")
     start: tuple[float, ...] = option((0.1, 0.05), "initial last layers, for the asymptotic forms")
     far: tuple[int, ...] = option(
@@ -45,7 +47,7 @@ class PhasePortraits(Parameters):
     strengths: tuple[float, ...] = option(
         tuple((10.0 ** np.arange(0.5, 8.1, 0.5)).tolist()), "strengths there", increasing=True
     )
-    cases: int = option(4, "how many networks with pathways of mixed depths are checked")
+    cases: int = option(4, "how many networks with pathways of mixed depths are checked", most=len(MIXED))
     layers: tuple[float, ...] = option((0.7, 1.3), "sizes of the initial orthogonal layers, mixed depths")
     modes: tuple[float, ...] = option((4.0, 2.0), "singular values of the targets, mixed depths")
     width: int = option(5, "units of each hidden layer, mixed depths")
@@ -55,12 +57,8 @@ class PhasePortraits(Parameters):
         require(two, f"start must be two numbers, the larger one first, got {self.start}")
         wide, n = self.width >= len(self.modes), len(self.modes)
         require(wide, f"width must be at least {n}, a neuron for each of modes; got {self.width}")
-        for name in ("depths", "sigmas"):
-            values = getattr(self, name)
-            require(len(values) > 1, f"{name} must be at least two to compare, got {values}")
         fall = list(self.sigmas) == sorted(set(self.sigmas), reverse=True)
         require(fall, f"sigmas must decrease, got {self.sigmas}")
-        require(self.cases <= len(MIXED), f"cases must be at most {len(MIXED)}, got {self.cases}")
 
 
 @part(each="depths")
