@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,22 @@ def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -
     image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="none", aspect="auto")
     ax.set(xticks=[], yticks=[], title=title)
     ax.spines[["top", "right"]].set_visible(True)
+    return image
+
+
+def labelled_matrix(
+    ax: Axes, values: Any, rows: Sequence[Any], columns: Sequence[Any], title: str = ""
+) -> Any:
+    """A small matrix as an image (`matrix`), with names of rows and columns and numbers in its cells."""
+    values = np.asarray(values, float)
+    image = matrix(ax, values, title)
+    ax.set(yticks=range(len(rows)), yticklabels=rows, xticks=range(len(columns)))
+    ax.set_xticklabels(columns, rotation=45 if isinstance(columns[0], str) else 0)
+    for (i, k), value in np.ndenumerate(values):
+        if abs(value) > 1e-9:
+            colour = "black" if abs(value) < 0.6 * np.abs(values).max() else "white"
+            text = f"{value:.2f}".replace("0.", ".")
+            ax.text(k, i, text, ha="center", va="center", size=6, color=colour)
     return image
 
 
