@@ -106,11 +106,10 @@ def context_patterns(items: int, contexts: int) -> np.ndarray:
 
     Examples
     --------
-    >>> len(context_patterns(2, 2)), len(context_patterns(8, 3))
-    (14, 181056)
+    >>> len(context_patterns(2, 2))  # all 16 but those open for one item in each context, crosswise
+    14
     """
-    integer("items", items), integer("contexts", contexts)
-    found = set()
+    items, contexts, found = integer("items", items), integer("contexts", contexts), set()
     for order in permutations(range(contexts)):
         place = np.argsort(order)[:, None]
         for level in product(range(contexts + 1), repeat=items):

@@ -156,7 +156,9 @@ def relative_size(outputs: Any) -> Any:
 
 def typical(networks: xr.Dataset) -> xr.Dataset:
     """The run whose loss is closest to the mean: sum of distances over times."""
-    return networks.isel(run=int(np.abs(networks.loss - networks.loss.mean("run")).sum("epoch").argmin()))
+    return networks.isel(
+        run=int(np.abs(networks.loss - networks.loss.mean("run")).sum("epoch").argmin("run"))
+    )
 
 
 def drops(networks: xr.Dataset) -> np.ndarray:
@@ -215,8 +217,8 @@ def gates(p: Depth, data: Data) -> tuple[Figure, str]:
     epoch = data.relu.epoch / 1000
     for name, colour, label in (
         ("open", plot.BLUE, "gates open"),
-        ("always", plot.RED, "units open for all"),
-        ("nonlinear", plot.BLACK, "outputs move if linear"),
+        ("always", plot.RED, "units open for all samples"),
+        ("nonlinear", plot.BLACK, "outputs change if linear"),
     ):
         plot.runs(first, epoch, data.relu[name], colour, label)
     first.set(xlabel=EPOCH, ylabel="share", ylim=(0, 1.02), title="first layer")

@@ -29,7 +29,7 @@ MODES = {
 }
 X, Y = nr.tasks.hierarchy(3).arrays
 SYX, VARIANCE = Y.T @ X / len(X), 1 / len(ITEMS)  # one-hot items have this variance in any direction
-# Syx = U diag(S) V^T. Two strengths are equal, so their modes are not unique; V contrasts branches of the tree.
+# Syx = U diag(S) V^T. Two strengths are equal and their modes not unique; V has the contrasts of the tree.
 V = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]]).T
 V = V / np.linalg.norm(V, axis=0)
 S = np.linalg.norm(SYX @ V, axis=0)
@@ -57,7 +57,7 @@ def random(p: LinearBackground) -> dict[str, Any]:
     start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
     accurate = nr.Adaptive(1e-9, 1e-12)
     run = nr.flow(task, start, p.t1, p.save, method=accurate, record=in_modes, save_weights=False)
-    grows = growing_part(*start.values(), V, U)
+    grows = growing_part(start["x->h1"], start["h1->y"], V, U)
     root = VARIANCE**0.5  # turns inputs white
     layers = [nr.exact.balanced(run.t, root * z, root * z.T, np.diag(S)) for z in grows]
     return {

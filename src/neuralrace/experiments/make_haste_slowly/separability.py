@@ -6,7 +6,7 @@ the larger the initial weights."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,14 +96,15 @@ def gap(p: Separability, gating: str) -> dict[str, Any]:
     return {"loss": ("margin", gaps)}
 
 
+def equal_margin(difference: Callable[[float], float]) -> float:
+    """The margin at which a difference of both gatings is 0."""
+    return np.asarray(brentq(difference, 0.1, 3.0)).item()
+
+
 def equal_times(a0: float) -> float:
     """The margin at which both gatings reach the level at the same time."""
-
-    def ahead(margin: float) -> float:
-        linear, xor = (nr.exact.separability_time(LEVEL, margin, gating, a0) for gating in GATINGS)
-        return linear - xor
-
-    return np.asarray(brentq(ahead, 0.1, 3.0)).item()
+    time = nr.exact.separability_time
+    return equal_margin(lambda m: time(LEVEL, m, "linear", a0) - time(LEVEL, m, "xor", a0))
 
 
 def switch(networks: xr.Dataset) -> np.ndarray:
@@ -120,7 +121,7 @@ def races(p: Separability, data: Data) -> tuple[Figure, str]:
         plot.theory(a, margins, times, colour, f"{gating} gating")
     plot.points(a, networks.margin, networks.time.T, plot.BLACK, "ReLU networks")
     a.axvline(CROSSING, color=plot.BLACK, lw=0.8, ls="--")
-    a.set(xlabel="margin Δ", ylabel=f"time to loss {LEVEL}", ylim=(0, 45))
+    a.set(xlabel="margin Δ", ylabel=f"time to loss {LEVEL}", ylim=(0, 45), xlim=(-0.1, 2.6))
     a.legend()
     for margin, colour in zip(p.shown, (plot.ORANGE, plot.PINK, plot.GREEN, plot.BLUE), strict=False):
         plot.runs(b, networks.t, networks.loss.sel(margin=margin), colour, f"Δ = {margin:g}")
@@ -154,7 +155,7 @@ POINT = paper(
 
 @claims
 def closed_forms(p: Separability, data: Data) -> Iterator[Claim]:
-    equal_rates = brentq(lambda m: m / 2 - np.sqrt(2 + m**2) / 4, 0.1, 3)
+    equal_rates = equal_margin(lambda m: m / 2 - np.sqrt(2 + m**2) / 4)
     yield POINT.near("crossover", "margin of equal growth rates", np.sqrt(2 / 3), equal_rates, 1e-12)
     for gating, difference in data.gap.items():
         name = f"{gating} gating, closed form - flow, margins 0 to 3"
