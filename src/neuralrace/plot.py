@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,44 +90,19 @@ def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -
     return image
 
 
-def block_matrix(
-    ax: Axes,
-    values: Any,
-    block: tuple[int, int],
-    title: str = "",
-    limit: float | None = None,
-    framed: Any = None,
+def labelled_matrix(
+    ax: Axes, values: Any, rows: Sequence[Any], columns: Sequence[Any], title: str = ""
 ) -> Any:
-    """A matrix of blocks of `block` (rows, columns), numbered from 1 at the sides; some of them framed.
-
-    `framed` marks blocks, a boolean for each. Returns the image, as `matrix` does.
-    """
-    from matplotlib.patches import Rectangle
-
-    image = matrix(ax, values, title, limit)
-    rows, columns = block
-    for axis, length, step in zip((ax.yaxis, ax.xaxis), np.shape(values), block, strict=True):
-        number = np.arange(length // step)
-        axis.set_ticks(number * step + (step - 1) / 2, [str(n + 1) for n in number])
-        axis.set_tick_params(length=0)
-    for i, j in np.argwhere([] if framed is None else framed):
-        corner = (j * columns - 0.35, i * rows - 0.35)
-        ax.add_patch(Rectangle(corner, columns - 0.3, rows - 0.3, fill=False, lw=0.7, ec=GREEN))
+    """A small matrix as an image (`matrix`), with names of rows and columns and numbers in its cells."""
+    values = np.asarray(values, float)
+    image = matrix(ax, values, title)
+    ax.set(yticks=range(len(rows)), yticklabels=rows, xticks=range(len(columns)))
+    ax.set_xticklabels(columns, rotation=45 if isinstance(columns[0], str) else 0)
+    for (i, k), value in np.ndenumerate(values):
+        if abs(value) > 1e-9:
+            colour = "black" if abs(value) < 0.6 * np.abs(values).max() else "white"
+            text = f"{value:.2f}".replace("0.", ".")
+            ax.text(k, i, text, ha="center", va="center", size=6, color=colour)
     return image
 
 
-def legend_below(fig: Figure, ax: Axes, columns: int) -> None:
-    """One legend below all panels, with the labels of one of them."""
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
-
-
-def save(fig: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as SVG, PDF and PNG."""
-    paths = []
-    folder.mkdir(parents=True, exist_ok=True)
-    with style():
-        for suffix in FORMATS:
-            date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
-            paths.append(folder / f"{name}.{suffix}")
-            fig.savefig(paths[-1], metadata=dict(date))
-    return paths

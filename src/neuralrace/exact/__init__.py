@@ -12,7 +12,12 @@ from neuralrace.exact.pathways import (
     pathways,
 )
 from neuralrace.exact.routing import routing, sharing
-from neuralrace.exact.separability import separability_crossover, separability_loss, xor_loss
+from neuralrace.exact.separability import (
+    separability_crossover,
+    separability_loss,
+    separability_time,
+    xor_loss,
+)
 
 __all__ = [
     "balanced",
@@ -29,6 +34,7 @@ __all__ = [
     "routing",
     "separability_crossover",
     "separability_loss",
+    "separability_time",
     "sharing",
     "xor_loss",
 ]

@@ -44,13 +44,36 @@ def separability_loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any = 1.0) 
 
 def _loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any) -> Any:
     t, delta, a0, tau = floats(t, delta, a0, tau)
-    if gating == "linear":
-        length, share = jnp.where(delta > 0, delta, jnp.finfo(delta.dtype).tiny ** 0.25), 2
-    else:
-        length, share = jnp.sqrt(2 + delta**2), 4
+    length, share = _length_and_share(delta, gating)
     learned = log_fraction(t / tau, length / share, length**2 / share, a0, 2)
     loss = jnp.expm1(learned) ** 2 / 2
     return jnp.where(delta > 0, loss, 0.5) if gating == "linear" else loss
+
+
+@closed_form(
+    static=["gating"], level=positive, delta=nonnegative, gating=_gating, a0=positive, tau=positive
+)  # fmt: skip
+def separability_time(level: Any, delta: Any, gating: str, a0: Any, tau: Any = 1.0) -> Any:
+    """Time at which `separability_loss` falls to a level: the logistic curve, solved for time.
+
+    0 where it starts below the level, inf where nothing is learned.
+
+    >>> round(separability_loss(separability_time(0.2, 1.0, "linear", 1e-3), 1.0, "linear", 1e-3), 6)
+    0.2
+    """
+    level, delta, a0, tau = floats(level, delta, a0, tau)
+    length, share = _length_and_share(delta, _gating("gating", gating))
+    left, start = jnp.sqrt(2 * level), a0 * length  # of what there is to learn
+    growth = jnp.where(left < 1 - start, (1 - left) * (1 - start) / (start * left), 1.0)
+    time = tau * share / (2 * length) * jnp.log(growth)
+    return jnp.where(delta > 0, time, jnp.inf) if gating == "linear" else time
+
+
+def _length_and_share(delta: Any, gating: str) -> tuple[Any, int]:
+    """Length of the input of a pathway, and the number of pathways."""
+    if gating == "linear":
+        return jnp.where(delta > 0, delta, jnp.finfo(delta.dtype).tiny ** 0.25), 2
+    return jnp.sqrt(2 + delta**2), 4
 
 
 def separability_crossover() -> float:

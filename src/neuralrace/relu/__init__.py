@@ -1,12 +1,20 @@
 """ReLU networks: which gated linear network is this one? (theory section 8)"""
 
 from neuralrace.relu.candidates import context_candidates, pattern_candidates
+from neuralrace.relu.conditions import reduction_conditions
 from neuralrace.relu.discovery import Discovery, discover, mixed_share
 from neuralrace.relu.gates import Imitation, as_gdln, imitate
 from neuralrace.relu.maxima import Maxima, self_consistent
-from neuralrace.relu.pathways import Pathways, predict_pathways
-from neuralrace.relu.patterns import implementable, implementable_patterns, pattern_text
+from neuralrace.relu.pathways import Pathways, pathway_residual, predict_pathways
+from neuralrace.relu.patterns import (
+    context_patterns,
+    growth_rates,
+    implementable,
+    implementable_patterns,
+    pattern_text,
+)
 from neuralrace.relu.race import Race, race
+from neuralrace.relu.stages import two_stage_loss
 from neuralrace.relu.training import ReluNetwork, train, train_like
 
 __all__ = [
@@ -18,16 +26,21 @@ __all__ = [
     "ReluNetwork",
     "as_gdln",
     "context_candidates",
+    "context_patterns",
     "discover",
+    "growth_rates",
     "imitate",
     "implementable",
     "implementable_patterns",
     "mixed_share",
+    "pathway_residual",
     "pattern_candidates",
     "pattern_text",
     "predict_pathways",
     "race",
+    "reduction_conditions",
     "self_consistent",
     "train",
     "train_like",
+    "two_stage_loss",
 ]

@@ -125,7 +125,7 @@ def predict_pathways(
             rates += found.rates[new].tolist()
             shares += found.shares[new].tolist()
             rounds += [k] * int(new.sum())
-            residual = _left(x, y, patterns)
+            residual = pathway_residual(x, y, patterns)
             losses.append(0.5 * float((residual**2).sum()) / len(y))
     status = Status.STEP_LIMIT if ending is None else Status.FINISHED
     outcome = ending or f"{max_rounds} rounds: try increasing max_rounds"
@@ -140,9 +140,32 @@ def predict_pathways(
     )
 
 
-def _left(x: np.ndarray, y: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """What linear pathways with these gates, learned together, leave of the targets."""
-    seen = np.concatenate([g[:, None] * x for g in np.unique(patterns, axis=0)], axis=1)
+def pathway_residual(X: Any, Y: Any, patterns: Any = None) -> np.ndarray:
+    """What linear pathways with constant gates leave of the targets when they have learned.
+
+    Parameters
+    ----------
+    X : array, shape (n, in)
+        Inputs.
+    Y : array, shape (n, out)
+        Targets.
+    patterns : array, shape (pathways, n), optional
+        Gates of the pathways; by default one that is always open.
+
+    Returns
+    -------
+    ndarray, shape (n, out)
+
+    Examples
+    --------
+    >>> pathway_residual([[1.0], [1.0]], [[1.0], [3.0]]).round(12)
+    array([[-1.],
+           [ 1.]])
+    """
+    x = array("X", X, (None, None))
+    y = array("Y", Y, (len(x), None))
+    gates = np.ones((1, len(x))) if patterns is None else array("patterns", patterns, (None, len(x)))
+    seen = np.concatenate([g[:, None] * x for g in np.unique(gates, axis=0)], axis=1)
     u, s, _ = np.linalg.svd(seen, full_matrices=False)
     u = u[:, s > 1e-9 * s.max(initial=0.0)]
     return y - u @ (u.T @ y)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, flag, listable
+from neuralrace.errors import InputError, array, flag, integer, listable
 
 MAX_SAMPLES = 16
 
@@ -84,6 +85,69 @@ def implementable_patterns(X: Any, bias: bool = False) -> np.ndarray:
                     longer.append((new, v))
         patterns = longer
     return np.array([pattern for pattern, _ in patterns], float)
+
+
+def context_patterns(items: int, contexts: int) -> np.ndarray:
+    """All patterns that one ReLU unit can have on one-hot items in one-hot contexts.
+
+    These are the nested ones, `a_i + b_c > 0`: the sets of contexts in which items are on form a chain. There
+    are many more than those that depend on the context alone (Lemma 4.1 of make_haste_slowly leaves them
+    out).
+
+    Parameters
+    ----------
+    items, contexts : int
+        Numbers of items and contexts; the time grows as ``(contexts + 1)**items``.
+
+    Returns
+    -------
+    ndarray of bool, shape (patterns, contexts * items)
+        Samples are the items of the first context, then of the next.
+
+    Examples
+    --------
+    >>> len(context_patterns(2, 2))  # all 16 but those open for one item in each context, crosswise
+    14
+    """
+    items, contexts, found = integer("items", items), integer("contexts", contexts), set()
+    for order in permutations(range(contexts)):
+        place = np.argsort(order)[:, None]
+        for level in product(range(contexts + 1), repeat=items):
+            found.add((place < level).tobytes())
+    return np.array([np.frombuffer(g, bool) for g in sorted(found)])
+
+
+def growth_rates(patterns: Any, X: Any, E: Any) -> np.ndarray:
+    """Rates at which small units with constant gates grow on given errors.
+
+    The largest singular value of `(1/n) sum_i g_i e_i x_i^T`, for each pattern g.
+
+    Parameters
+    ----------
+    patterns : array, shape (patterns, n)
+        Gates between 0 and 1.
+    X : array, shape (n, in)
+        Inputs.
+    E : array, shape (n, out)
+        Errors: targets minus outputs; the targets themselves while outputs are small.
+
+    Returns
+    -------
+    ndarray, shape (patterns,)
+
+    Examples
+    --------
+    >>> growth_rates([[1, 1], [1, 0]], [[1.0], [1.0]], [[1.0], [-1.0]])
+    array([0. , 0.5])
+    """
+    x, e = array("X", X, (None, None)), array("E", E, (None, None))
+    gates = array("patterns", patterns, (None, len(x)))
+    small = np.linalg.qr(e.T)[1]  # the same singular values in fewer outputs
+    rates = []
+    for some in np.array_split(gates, -(-len(gates) // 4096)):
+        syx = np.einsum("oi,bi,ik->bok", small, some, x, optimize=True) / len(x)
+        rates.append(np.linalg.eigvalsh(np.swapaxes(syx, 1, 2) @ syx)[:, -1].clip(0))
+    return np.sqrt(np.concatenate(rates))
 
 
 def unit_inputs(X: Any, bias: bool = False) -> np.ndarray:

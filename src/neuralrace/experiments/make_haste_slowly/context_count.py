@@ -4,30 +4,23 @@ learn what is left over; pathways that learn together are faster, and their bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.make_haste_slowly.contexts import SOURCE, factor, pathway_maps
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    option,
-    paper,
-    stacked,
-)
+from neuralrace.experiments.claim import Claim, check, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.make_haste_slowly.contexts import loss_factor
+from neuralrace.experiments.store import along
 
-FIG = f"{SOURCE} Fig. 5"
 FINE = nr.Adaptive(rtol=1e-10, atol=1e-12)  # closed forms are compared to 1e-6
 
 
@@ -43,112 +36,105 @@ class ContextCount(Parameters):
     t1: float = option(240.0, "end of the flow from the decoupled start")
 
 
-def compute(p: ContextCount, parts: Parts) -> Results:
+@part(each=lambda p: [(c, seed) for c in p.counts for seed in range(p.seeds)])
+def networks(p: ContextCount, item: tuple[int, int]) -> dict[str, Any]:
+    """A ReLU network and pathways open in all contexts but one from its weights; and their reduction."""
+    c, seed = item
+    x, y = nr.tasks.contexts(c).arrays
+    net = nr.relu.train(x, y, [p.hidden], p.std, p.lr, p.epochs, 161, seed)
+    pathways = nr.relu.imitate(net, nr.tasks.contexts(c, gating="shared"))
+    start = {e: w[0] for e, w in pathways.trajectory.weights.items()}
+    solved = nr.reduce(pathways.task, "block").solve(weights=start, t1=net.t[-1], save=net.t)
+    n_open = (net.gates(-1)[0].reshape(c, 8, -1).mean(axis=1) > 0.5).sum(axis=0)  # contexts, of each unit
+    size = nr.unit_sizes(*net.at(-1).values(), normalise=True)
     return {
-        str(c): stacked(parts.each(f"networks-{c}", networks, range(p.seeds), c, p))
-        | parts(f"theory-{c}", theory, c, p)
-        for c in p.counts
+        "epoch": ("epoch", net.steps),
+        "relu": ("epoch", net.loss),
+        "predicted": ("epoch", net.loss_scale * solved.loss),
+        "distance": ("epoch", pathways.distance),
+        "share": ("contexts_open", np.bincount(n_open, size, minlength=c + 1)),
     }
 
 
-def networks(seed: int, c: int, p: ContextCount) -> dict[str, Any]:
-    """A ReLU network and pathways open in all contexts but one from its weights; and their reduction."""
-    x, y = nr.tasks.contexts(c).arrays
-    net = nr.relu.train(x, y, [p.hidden], p.std, p.lr, p.epochs, 161, seed)
-    same = nr.relu.imitate(net, nr.tasks.contexts(c, gating="shared"))
-    start = {e: w[0] for e, w in same.trajectory.weights.items()}
-    solved = nr.reduce(same.task, "block").solve(weights=start, t1=net.t[-1], save=net.t)
-    gates = net.gates(-1)[0].reshape(c, 8, -1).mean(axis=1) > 0.5  # (contexts, units)
-    size = np.linalg.norm(net.at(-1)["x->h1"], axis=1) * np.linalg.norm(net.at(-1)["h1->y"], axis=0)
-    share = np.array([size[gates.sum(axis=0) == k].sum() for k in range(c + 1)]) / size.sum()
-    return {
-        "epoch": net.steps, "relu": net.loss, "pathways": same.loss,
-        "predicted": net.loss_scale * solved.loss, "distance": same.distance, "share": share,
-    }  # fmt: skip
-
-
-def theory(c: int, p: ContextCount) -> dict[str, Any]:
+@part(each="counts")
+def theory(p: ContextCount, c: int) -> dict[str, Any]:
     """Pathways from a decoupled start: alone on what the common one leaves, together, and in closed form."""
     x, y = nr.tasks.contexts(c).arrays
-    n, t = len(x), np.linspace(0, p.t1, 201)
-    left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
-    patterns = np.repeat(1 - np.eye(c), 8, axis=1)
-    alone = nr.tasks.gated(x, left, patterns, 16, {k: range(8) for k in range(c)})
-    path = alone.graph.paths()[0]
-    s = np.linalg.svd(alone.syx(path), compute_uv=False)
-    s = s[s > 1e-10 * s[0]]
-    closed = np.stack([strengths(t, v, c, p) for v in s], axis=1)
-    begin = nr.init.decoupled(nr.reduce(alone, "pathwise"), p.strength)
-    run = nr.flow(alone, begin, p.t1, t, method=FINE, record=recorded(alone), save_weights=False)
-    both = nr.tasks.contexts(c, gating="shared", hidden=8 * c)
-    block = nr.reduce(both, "block")
-    start = nr.init.decoupled(nr.reduce(both, "pathwise"), p.strength)
-    together = nr.flow(both, start, p.t1, t, method=FINE, record=recorded(both), save_weights=False)
-    solved = block.solve(weights=start, t1=p.t1, save=t)
-    return {
-        "t": t, "closed": closed, "alone": run.recorded["p0h1"][:, : len(s)],
-        "together": together.recorded["p1h1"][:, : len(s)],
-        "joint loss": n * together.loss, "block loss": n * solved.loss,
-        "closed loss": _closed_loss(x, y, left, patterns, t, p.strength**2, c),
-    }  # fmt: skip
-
-
-def strengths(t: np.ndarray, s: float, c: int, p: ContextCount) -> np.ndarray:
-    """The closed form of a context pathway's mode; each item is one in eight, in c - 1 of c contexts."""
-    return nr.exact.context_strength(t, s, (c - 1) / (8 * c), c, p.strength**2)
-
-
-def recorded(task: nr.Task) -> Callable[[nr.State], dict[str, Any]]:
-    """What to record: singular values of the map of each pathway, by its hidden node."""
-
-    def values(state: nr.State) -> dict[str, Any]:
-        maps = pathway_maps(task.graph, state.activity)
-        return {n: jnp.linalg.svd(m, compute_uv=False) for n, m in maps.items()}
-
-    return values
-
-
-def _closed_loss(x: Any, y: Any, left: Any, patterns: Any, t: Any, b0: float, c: int) -> np.ndarray:
-    """What the appendices predict: the common pathway by Eq. 7, the others on what it leaves in the end."""
-    n = len(x)
-
-    def outputs(inputs: Any, targets: Any, gate: Any, course: Any) -> np.ndarray:
-        u, s, vt = np.linalg.svd((gate[:, None] * targets).T @ inputs / n, full_matrices=False)
-        keep = s > 1e-10 * s[0]
-        seen = gate[:, None] * (inputs @ vt[keep].T)
-        b = np.stack([course(a, d) for a, d in zip(s[keep], (seen**2).mean(axis=0), strict=True)])
-        return np.einsum("nk,kt,ok->tno", seen, b, u[:, keep])
-
-    made = outputs(x, y, np.ones(n), lambda s, d: nr.exact.chain(t, s, d, b0))
+    t = np.linspace(0, p.t1, 201)
+    residual, patterns = nr.relu.pathway_residual(x, y), np.repeat(1 - np.eye(c), 8, axis=1)
+    # Each item is one in eight, in c - 1 of c contexts.
+    course = lambda s, d: nr.exact.context_strength(t, s, d, c, p.strength**2)  # noqa: E731
+    outputs = mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, p.strength**2))
     for gate in patterns:
-        made = made + outputs(x[:, :8], left, gate, lambda s, d: nr.exact.context_strength(t, s, d, c, b0))
-    return 0.5 * ((y - made) ** 2).sum(axis=(1, 2))
+        outputs = outputs + mode_outputs(x[:, :8], residual, gate, course)
+
+    alone = nr.tasks.gated(x, residual, patterns, 16, {k: range(8) for k in range(c)})
+    s = np.linalg.svd(alone.syx(alone.graph.paths()[0]), compute_uv=False)
+    s = s[s > 1e-10 * s[0]]
+    together = nr.tasks.contexts(c, gating="shared", hidden=8 * c)
+    runs = []
+    for task in (alone, together):
+        start = nr.init.decoupled(nr.reduce(task, "pathwise"), p.strength)
+        record = singular_values(task.graph, len(s))
+        runs.append(nr.flow(task, start, p.t1, t, method=FINE, record=record, save_weights=False))
+    block = nr.reduce(together, "block").solve(weights=start, t1=p.t1, save=t)
+    return {
+        "t": ("t", t),
+        "closed": ("t mode", np.stack([course(v, (c - 1) / (8 * c)) for v in s], axis=1)),
+        "alone": ("t mode", runs[0].recorded["p0h1"]),
+        "together": ("t mode", runs[1].recorded["p1h1"]),
+        "joint_loss": ("t", len(x) * runs[1].loss),
+        "block_loss": ("t", len(x) * block.loss),
+        "closed_loss": ("t", 0.5 * ((y - outputs) ** 2).sum(axis=(1, 2))),
+    }
 
 
-def figures(p: ContextCount, r: Results) -> dict[str, tuple[Figure, str]]:
+def singular_values(graph: nr.Graph, k: int) -> Callable[[nr.State], dict[str, Any]]:
+    """What to record: the leading singular values of the map of each pathway, by its hidden node."""
+
+    def record(state: nr.State) -> dict[str, Any]:
+        maps = nr.pathway_maps(graph, state)
+        return {n: jnp.linalg.svd(m, compute_uv=False)[:k] for n, m in maps.items()}
+
+    return record
+
+
+def mode_outputs(inputs: Any, targets: Any, gate: Any, course: Callable[[Any, Any], Any]) -> np.ndarray:
+    """Outputs `(t, n, out)` of a gated pathway whose modes follow `course(s, d)`, each by itself.
+
+    s is the strength of the mode in the correlation of inputs and targets where the gate is open, d the
+    variance of the inputs along it.
+    """
+    u, s, vt = np.linalg.svd((gate[:, None] * targets).T @ inputs / len(inputs), full_matrices=False)
+    keep = s > 1e-10 * s[0]
+    seen = gate[:, None] * (inputs @ vt[keep].T)
+    b = np.stack([course(a, d) for a, d in zip(s[keep], (seen**2).mean(axis=0), strict=True)])
+    return np.einsum("nk,kt,ok->tno", seen, b, u[:, keep])
+
+
+def of_count(p: ContextCount, data: Data, c: int) -> xr.Dataset:
+    """The networks of all seeds for a number of contexts."""
+    return along({seed: data.networks[c, seed] for seed in range(p.seeds)}, "seed")
+
+
+@figure("contexts")
+def courses(p: ContextCount, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(3, len(p.counts), height=5.6, squeeze=False)
-    for (a, b, e), c in zip(axes.T, p.counts, strict=True):
-        d = r[str(c)]
-        plot.runs(a, d["epoch"][0], d["relu"], plot.BLACK, "ReLU networks")
-        plot.theory(a, d["epoch"][0], d["predicted"].mean(axis=0), plot.BLUE, "pathways, block reduction")
-        a.set(yscale="log", xlabel="epoch", title=f"{c} contexts", ylim=(0.02, 200))
-        b.plot(
-            d["t"][::8],
-            d["joint loss"][::8],
-            "o",
-            color=plot.BLUE,
-            ms=2.5,
-            alpha=0.6,
-            label="trained together",
-        )
-        plot.theory(b, d["t"], d["block loss"], plot.BLUE, "block reduction")
-        plot.theory(b, d["t"], d["closed loss"], plot.RED, "closed form", ls="--")
-        b.set(yscale="log", xlabel="time (τ = 1)", ylim=(0.02, 200))
+    dots: dict[str, Any] = {"ms": 2.5, "alpha": 0.6}
+    for (top, middle, bottom), c in zip(axes.T, p.counts, strict=True):
+        nets, d = of_count(p, data, c), data.theory[c]
+        plot.runs(top, nets.epoch, nets.relu, plot.BLACK, "ReLU networks")
+        plot.theory(top, nets.epoch, nets.predicted.mean("seed"), plot.BLUE, "pathways, block reduction")
+        top.set(yscale="log", xlabel="epoch", title=f"{c} contexts", ylim=(0.02, 200))
+        plot.points(middle, d.t[::8], d.joint_loss[::8], plot.BLUE, "trained together", **dots)
+        plot.theory(middle, d.t, d.block_loss, plot.BLUE, "block reduction")
+        plot.theory(middle, d.t, d.closed_loss, plot.RED, "closed form", ls="--")
+        middle.set(yscale="log", xlabel="time (τ = 1)", ylim=(0.02, 200))
         for k, colour in zip((0, 1, 3), (plot.ORANGE, plot.GREEN, plot.PINK), strict=True):
-            plot.theory(e, d["t"], d["closed"][:, k], colour, ls="--", label=f"mode {k + 1}")
-            e.plot(d["t"][::8], d["alone"][::8, k], "o", color=colour, ms=2.5, alpha=0.6)
-            plot.theory(e, d["t"], d["together"][:, k], colour, lw=0.9)
-        e.set(xlabel="time (τ = 1)")
+            plot.theory(bottom, d.t, d.closed[:, k], colour, ls="--", label=f"mode {k + 1}")
+            plot.points(bottom, d.t[::8], d.alone[::8, k], colour, **dots)
+            plot.theory(bottom, d.t, d.together[:, k], colour, lw=0.9)
+        bottom.set(xlabel="time (τ = 1)")
     for ax, label in zip(axes[:, 0], ("loss", "loss", "singular value"), strict=True):
         ax.set_ylabel(label)
         ax.legend()
@@ -158,59 +144,60 @@ def figures(p: ContextCount, r: Results) -> dict[str, tuple[Figure, str]]:
         "and by the closed form that has the common pathway learn first. Bottom: their strengths; dashed "
         "the closed form, dots pathways alone on what the common one leaves, solid trained together."
     )
-    return {"contexts": (fig, caption)}
+    return fig, caption
 
 
-def by_count(share: np.ndarray) -> str:
-    """Mean shares of the weight in units open in 0, 1, 2, ... contexts, as text."""
-    return ", ".join(f"{v:.2f}" for v in share.mean(axis=0))
+FIG = "make_haste_slowly Fig. 5"
+PERFECT = paper(
+    FIG,
+    "Consequently we can in closed form derive the loss trajectory for each architecture and see perfect "
+    "agreement to both the ReLN and ReLU networks.",
+)
 
 
-def claims(p: ContextCount, r: Results) -> list[Claim]:
+@claims
+def closed_forms(p: ContextCount, data: Data) -> Iterator[Claim]:
     joint = "The pathways learn while the common one does: the closed form has them wait for it."
+    for c, d in data.theory.items():
+        first = d.joint_loss[0]
+        name = f"C = {c}, common pathway settled: closed form - flow"
+        settled = np.abs(d.closed - d.alone).max()
+        yield check("make_haste_slowly F, G").below(f"closed-form-settled-{c}", name, 1e-6, settled)
+        name = f"C = {c}, trained together: closed form - flow, loss / initial"
+        off = np.abs(d.closed_loss - d.joint_loss).max() / first
+        yield PERFECT.below(f"closed-form-together-{c}", name, 0.03, off, joint)
+        name = f"C = {c}, trained together: block reduction - flow, loss / initial"
+        off = np.abs(d.block_loss - d.joint_loss).max() / first
+        yield check(FIG).below(f"block-reduction-{c}", name, 1e-6, off)
+
+
+@claims
+def relu_networks(p: ContextCount, data: Data) -> Iterator[Claim]:
+    same = paper(
+        "make_haste_slowly Def. 3.1",
+        "We show that for a ReLU network it is possible to create an equivalent GDLN which has the same "
+        "output as the ReLU network at all points in time.",
+    )
+    reuse = paper(
+        "make_haste_slowly section 5",
+        "The ReLN then has C context specific pathways which are active for C - 1 contexts.",
+    )
     gates = "Pathways have constant gates by context. Units do not: late in training most are mixed."
-    found = []
     for c in p.counts:
-        d = r[str(c)]
-        name, first = f"C = {c}, ", d["joint loss"][0]
-        settled = np.abs(d["closed"] - d["alone"]).max()
-        off = np.abs(d["closed loss"] - d["joint loss"]).max() / first
-        block = np.abs(d["block loss"] - d["joint loss"]).max() / first
-        apart = np.abs(d["predicted"] - d["relu"]).max(axis=1) / d["relu"][:, 0]
-        found += [
-            check.near(
-                f"initial-loss-{c}", f"{name}half the sum of squares", FIG, 32 * c, d["relu"][:, 0], 1e-6
-            ),
-            check.below(
-                f"closed-form-settled-{c}", f"{name}common pathway settled: closed form - flow",
-                f"{SOURCE} F, G", 1e-6, settled,
-            ),
-            paper.below(
-                f"closed-form-together-{c}", f"{name}trained together: closed form - flow, loss / initial",
-                FIG, 0.03, off, joint,
-            ),
-            check.below(
-                f"block-reduction-{c}", f"{name}trained together: block reduction - flow, loss / initial",
-                FIG, 1e-6, block,
-            ),
-            paper.below(
-                f"relu-error-{c}", f"{name}block reduction - ReLU networks, loss / initial", FIG, 0.03, apart,
-                gates,
-            ),
-            paper.below(
-                f"relu-factor-{c}", f"{name}block reduction - ReLU networks, largest factor until 1e-3", FIG,
-                2, factor(d["predicted"], d["relu"]), gates,
-            ),
-            paper.below(
-                f"relu-outputs-{c}", f"{name}pathways - ReLU networks, outputs, largest distance",
-                f"{SOURCE} Def. 3.1", 0.05, d["distance"].max(axis=1), gates,
-            ),
-            paper.above(
-                f"units-open-{c}", f"{name}weight in units open in C - 1 contexts", FIG, 0.5,
-                d["share"][:, c - 1], f"By number of contexts, from 0: {by_count(d['share'])}.",
-            ),
-        ]  # fmt: skip
-    return found
+        d = of_count(p, data, c)
+        name = f"C = {c}, half the sum of squares"
+        yield check(FIG).near(f"initial-loss-{c}", name, 32 * c, d.relu[:, 0], 1e-6)
+        name = f"C = {c}, block reduction - ReLU networks, loss / initial"
+        off = np.abs(d.predicted - d.relu).max("epoch") / d.relu[:, 0]
+        yield PERFECT.below(f"relu-error-{c}", name, 0.03, off, gates)
+        name = f"C = {c}, block reduction - ReLU networks, largest factor until 1e-3"
+        yield PERFECT.below(f"relu-factor-{c}", name, 2, loss_factor(d.predicted, d.relu), gates)
+        name = f"C = {c}, pathways - ReLU networks, outputs, largest distance"
+        yield same.below(f"relu-outputs-{c}", name, 0.05, d.distance.max("epoch"), gates)
+        name = f"C = {c}, weight in units open in C - 1 contexts"
+        shares = ", ".join(f"{share:.2f}" for share in d.share.mean("seed"))
+        note = f"By number of contexts, from 0: {shares}."
+        yield reuse.above(f"units-open-{c}", name, 0.5, d.share[:, c - 1], note)
 
 
 EXPERIMENT = Experiment(
@@ -219,8 +206,5 @@ EXPERIMENT = Experiment(
     "make_haste_slowly Fig. 5, F, G",
     ContextCount(),
     ContextCount(seeds=1, counts=(3,), hidden=280, std=0.005 / 280),
-    compute,
-    figures,
-    claims,
-    (0.4, 5),
+    minutes=(0.4, 5),
 )

@@ -6,28 +6,49 @@ and the pathways have equal shares of the second layer's units."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, option, paper
+from neuralrace.experiments.claim import Claim, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.measure import crossing
+from neuralrace.relu.training import relu_chain
 
-SOURCE, FIG = "make_haste_slowly section 6", "make_haste_slowly Fig. 6"
-CONTEXTS, PATHWAYS = 3, 4
-KINDS = {"relu": ("ReLU network", plot.BLUE), "gated": ("gated linear network", plot.ORANGE)}
+CONTEXTS, PATHWAYS, ITEMS = 3, 4, 8
+X, Y = nr.tasks.contexts(CONTEXTS).arrays
+N = len(X)
+GATES = np.repeat(np.concatenate([np.ones((1, CONTEXTS)), 1 - np.eye(CONTEXTS)]), ITEMS, axis=1)
 PUBLISHED = (500, 12_000)  # epochs at which the common pathway aligns and the others appear
-EPOCH, ORDER = "epoch (thousands)", ("first", "second", "third")
-GATES = np.repeat(np.concatenate([np.ones((1, CONTEXTS)), 1 - np.eye(CONTEXTS)]), 8, axis=1)  # of pathways
-N_OPEN = np.array([bin(k).count("1") for k in range(2**CONTEXTS)])  # contexts, of each pattern
+NETWORKS = {"relu": ("ReLU network", plot.BLUE), "gated": ("gated linear network", plot.ORANGE)}
+EPOCH = "epoch (thousands)"
+DIMS = {"distance": "plateau", "by_contexts": "contexts_open", "size": "pathway", "cosine": "pathway"}
+
+
+def leading_modes(m: np.ndarray, k: int) -> np.ndarray:
+    """The first k modes of matrices `(..., a, b)`, added up."""
+    u, s, v = np.linalg.svd(m, full_matrices=False)
+    return (u[..., :k] * s[..., None, :k]) @ v[..., :k, :]
+
+
+# Outputs (4, n, out): the first mode of all samples, then the first 1, 2 and 4 modes of each context.
+BY_CONTEXT = Y.reshape(CONTEXTS, ITEMS, -1)
+PLATEAUS = np.stack(
+    [leading_modes(Y, 1), *(leading_modes(BY_CONTEXT, k).reshape(Y.shape) for k in (1, 2, 4))]
+)
+START, *LEVELS = 0.5 * np.array([(Y**2).sum(), *((Y - PLATEAUS) ** 2).sum(axis=(1, 2))])
+COMMON = [START, *LEVELS[1:]]  # losses that both kinds of network are said to share
+DROPS = [f"drop {high:g} to {low:g}" for high, low in pairwise(COMMON)]
+ORDER = ("first", "second", "third")
 
 
 @dataclass(frozen=True)
@@ -47,373 +68,302 @@ class Depth(Parameters):
     save: int = option(301, "times that are saved", least=20)
     dtype: str = option("float32", "precision of training", choices=("float32", "float64"))
 
-
-@lru_cache(maxsize=1)
-def data() -> tuple[np.ndarray, np.ndarray]:
-    return nr.tasks.contexts(CONTEXTS).arrays
-
-
-@lru_cache(maxsize=1)
-def plateaus() -> np.ndarray:
-    """Outputs on four plateaus `(4, n, out)`: the first mode of all samples, the same in every context; then
-    the first 1, 2 and 4 modes of each context."""
-    y = data()[1]
-
-    def first(m: np.ndarray, k: int) -> np.ndarray:
-        u, s, v = np.linalg.svd(m, full_matrices=False)
-        return (u[..., :k] * s[..., None, :k]) @ v[..., :k, :]
-
-    blocks = y.reshape(CONTEXTS, -1, y.shape[1])
-    return np.stack([first(y, 1), *(first(blocks, k).reshape(y.shape) for k in (1, 2, 4))])
+    def descend(self, task: nr.Task, std: float, epochs: int, record: Any = None) -> dict[str, Any]:
+        """Networks from small random weights, on the loss summed over samples."""
+        start, dtype = nr.init.gaussian(task.graph, std, range(self.seeds)), np.dtype(self.dtype)
+        run = nr.descend(
+            task, start, self.lr * N, epochs, self.save, save_weights=False, record=record, dtype=dtype
+        )
+        recorded = {k: (f"run epoch {DIMS.get(k, '')}", v) for k, v in run.recorded.items()}
+        return {"epoch": ("epoch", run.t / (self.lr * N)), "loss": ("run epoch", N * run.loss), **recorded}
 
 
-def levels() -> np.ndarray:
-    """Loss of silence and of each plateau, `(5,)`."""
-    y = data()[1]
-    return 0.5 * np.array([(y**2).sum(), *((y - plateaus()) ** 2).sum(axis=(1, 2))])
+@part
+def relu(p: Depth) -> dict[str, Any]:
+    """ReLU networks with two hidden layers."""
+    return p.descend(relu_task(p.hidden, p.hidden), p.std, p.epochs, relu_state)
 
 
-def falls() -> list[tuple[float, float]]:
-    """Losses between which both kinds of network are said to fall: silence and the plateaus by context."""
-    return list(pairwise(np.delete(levels(), 1).tolist()))
+@part
+def gated(p: Depth) -> dict[str, Any]:
+    """The gated linear network."""
+    return p.descend(gated_task(p.hidden), p.std, p.epochs, gated_state)
 
 
-def compute(p: Depth, parts: Parts) -> Results:
-    # GPUs would multiply single-precision matrices with ten bits.
-    with jax.default_matmul_precision("highest"):
-        return {kind: parts(kind, train, p) for kind, train in TRAIN.items()}
+@part
+def shallow(p: Depth) -> dict[str, Any]:
+    """ReLU networks with one hidden layer, as published in section 5."""
+    return p.descend(relu_task(p.shallow), 7e-6, 8000)
 
 
-def train_relu(p: Depth) -> dict[str, Any]:
-    """Networks with two hidden layers."""
-    return _relu(p, [p.hidden, p.hidden], p.std, p.epochs, relu_state)
+def relu_task(*hidden: int) -> nr.Task:
+    return nr.Task(relu_chain([X.shape[1], *hidden, Y.shape[1]]), X, Y)
 
 
-def train_shallow(p: Depth) -> dict[str, Any]:
-    """Networks with one hidden layer, as published in section 5."""
-    return _relu(p, [p.shallow], 7e-6, 8000, None)
-
-
-def _relu(p: Depth, hidden: list[int], std: float, epochs: int, record: Any) -> dict[str, Any]:
-    x, y = data()
-    names = [f"h{k + 1}" for k in range(len(hidden))]
-    graph = nr.Graph.chain([x.shape[1], *hidden, y.shape[1]], activations=dict.fromkeys(names, "relu"))
-    return _descended(p, nr.Task(graph, x, y), std, epochs, record)
-
-
-def _descended(p: Depth, task: nr.Task, std: float, epochs: int, record: Any) -> dict[str, Any]:
-    """Networks from small random weights, on the loss summed over samples."""
-    weights, n = nr.init.gaussian(task.graph, std, range(p.seeds)), len(data()[0])
-    run = nr.descend(
-        task, weights, p.lr * n, epochs, p.save, save_weights=False, record=record, dtype=np.dtype(p.dtype)
-    )
-    return {"epoch": run.t / (p.lr * n), "loss": n * run.loss, **run.recorded}
+def gated_task(hidden: int) -> nr.Task:
+    """A linear layer for all, then four pathways p0 (always open), p1, p2, p3 with a quarter of the units."""
+    names = [f"p{k}" for k in range(PATHWAYS)]
+    nodes = {"x": X.shape[1], "h1": hidden, **dict.fromkeys(names, hidden // PATHWAYS), "y": Y.shape[1]}
+    edges = [("x", "h1"), *((a, b) for n in names for a, b in (("h1", n), (n, "y")))]
+    return nr.Task(nr.Graph(nodes, edges), X, Y, dict(zip(names, GATES, strict=True)))
 
 
 def relu_state(state: nr.State) -> dict[str, Any]:
-    """Gates of both layers, each unit counted by its size: norm of its weights in times norm out."""
+    """Gates of both layers, each unit counted by its size (`nr.unit_sizes`).
+
+    open, always: mean gate of the first layer, and share of its units that are open on all samples.
+    nonlinear: change of the outputs, relative to the targets, if the first layer did not rectify.
+    by_contexts: shares of the second layer open for most items in 0, 1, 2 and 3 contexts.
+    pure: share of the second layer that is open for all or for no items of each context.
+    """
     w1, w2, w3 = (state.weights[e] for e in ("x->h1", "h1->h2", "h2->y"))
-    h1, y = state.activity("h1"), state.activity("y")
-    g1, g2 = h1 > 0, state.activity("h2") > 0
-    cut = data()[0].astype(w1.dtype) @ w1.T - h1  # what the first layer rectifies away
-    first, second = _share(w1, w2), _share(w2, w3)
-    by_context = g2.reshape(CONTEXTS, -1, len(w2)).mean(axis=1)
-    pattern = (2 ** np.arange(CONTEXTS)) @ (by_context > 0.5)
-    pure = ((by_context == 0) | (by_context == 1)).all(axis=0)
-    kinds = pattern[:, None] == np.arange(2**CONTEXTS)
+    first, second = nr.unit_sizes(w1, w2, normalise=True), nr.unit_sizes(w2, w3, normalise=True)
+    h1, g2 = state.activity("h1"), state.activity("h2") > 0
+    rectified = X.astype(w1.dtype) @ w1.T - h1
+    mean_gate = g2.reshape(CONTEXTS, ITEMS, -1).mean(axis=1)
+    n_open = (mean_gate > 0.5).sum(axis=0)
     return {
-        "far": _far(y),
-        "open": g1.mean(axis=0) @ first,
-        "always": g1.all(axis=0) @ first,
-        "nonlinear": _size(((cut @ w2.T) * g2) @ w3.T),  # with the gates that layer 2 has
-        "majority": second @ kinds,
-        "pure": second @ (kinds & pure[:, None]),
+        "distance": relative_size(state.activity("y") - PLATEAUS.astype(w1.dtype)),
+        "open": (h1 > 0).mean(axis=0) @ first,
+        "always": (h1 > 0).all(axis=0) @ first,
+        "nonlinear": relative_size(((rectified @ w2.T) * g2) @ w3.T),  # with the gates of the second layer
+        "by_contexts": second @ (n_open[:, None] == np.arange(CONTEXTS + 1)),
+        "pure": second @ ((mean_gate == 0) | (mean_gate == 1)).all(axis=0),
     }
-
-
-def train_gated(p: Depth) -> dict[str, Any]:
-    """The gated linear network."""
-    return _descended(p, gated(p.hidden), p.std, p.epochs, gated_state)
-
-
-def gated(hidden: int) -> nr.Task:
-    """A linear layer for all, then four pathways p0 (always open), p1, p2, p3 with a quarter of the units."""
-    x, y = data()
-    nodes = {"x": x.shape[1], "h1": hidden, **dict.fromkeys(_names(), hidden // PATHWAYS), "y": y.shape[1]}
-    edges = [("x", "h1"), *((a, b) for n in _names() for a, b in (("h1", n), (n, "y")))]
-    return nr.Task(nr.Graph(nodes, edges), x, y, dict(zip(_names(), GATES, strict=True)))
 
 
 def gated_state(state: nr.State) -> dict[str, Any]:
-    """Size of what each pathway says, and how far its map is along the first mode of its own data."""
-    x, y = data()
-    alone = [{other: 0.0 for other in _names() if other != n} for n in _names()]
-    shown = np.eye(x.shape[1])
-    maps = jnp.stack([state.activity("y", shown, off).T for off in alone])
-    said = jnp.stack(
-        [state.activity("y", x, off | {n: g}) for n, off, g in zip(_names(), alone, GATES, strict=True)]
-    )
-    u, _, v = np.linalg.svd(y.T @ (GATES[:, :, None] * x), full_matrices=False)
-    along = jnp.einsum("poi,po,pi->p", maps, *(m.astype(maps.dtype) for m in (u[:, :, 0], v[:, 0])))
+    """Size of the outputs of each pathway, and cosine of its map and the first mode of its own data."""
+    graph = gated_task(PATHWAYS).graph
+    maps = jnp.stack(list(nr.pathway_maps(graph, state).values()))
+    outputs = GATES[:, :, None].astype(maps.dtype) * (X.astype(maps.dtype) @ maps.swapaxes(1, 2))
+    modes = leading_modes(Y.T @ (GATES[:, :, None] * X), 1).astype(maps.dtype)
     return {
-        "far": _far(said.sum(axis=0)),
-        "size": _size(said),
-        "cosine": jnp.abs(along) / jnp.sqrt((maps**2).sum(axis=(1, 2))),
+        "distance": relative_size(outputs.sum(axis=0) - PLATEAUS.astype(maps.dtype)),
+        "size": relative_size(outputs),
+        "cosine": jnp.abs((maps * modes).sum(axis=(1, 2))) / (_norm(maps) * _norm(modes)),
     }
 
 
-TRAIN = {"relu": train_relu, "gated": train_gated, "shallow": train_shallow}
+def _norm(m: Any) -> Any:
+    return jnp.sqrt((m**2).sum(axis=(-2, -1)))
 
 
-def _names() -> list[str]:
-    return [f"p{k}" for k in range(PATHWAYS)]
-
-
-def _share(into: Any, out: Any) -> Any:
-    size = jnp.linalg.norm(into, axis=1) * jnp.linalg.norm(out, axis=0)
-    return size / size.sum()
-
-
-def _size(y: Any) -> Any:
+def relative_size(outputs: Any) -> Any:
     """Norm of outputs `(..., n, out)`, relative to the targets."""
-    return jnp.sqrt((y**2).sum(axis=(-2, -1)) / (data()[1] ** 2).sum())
+    return _norm(outputs) / np.linalg.norm(Y)
 
 
-def _far(y: Any) -> Any:
-    return _size(y - plateaus().astype(y.dtype))
-
-
-def stereotype(loss: np.ndarray) -> int:
-    """The run closest to the mean trajectory: sum of distances over times."""
-    return int(np.abs(loss - loss.mean(axis=0)).sum(axis=1).argmin())
-
-
-def drops(found: Results) -> np.ndarray:
-    """Epochs at which a quarter of the way to the next common plateau is done, `(runs, 3)`; nan if never."""
-    marks = [high - (high - low) / 4 for high, low in falls()]
-    return np.array([[crossing(found["epoch"], v, mark) for mark in marks] for v in found["loss"]])
-
-
-def nearest(found: Results, name: str, plateau: int) -> np.ndarray:
-    """A recorded quantity when the outputs are nearest to those of a plateau, `(runs, ...)`."""
-    when = found["far"][:, :, plateau].argmin(axis=1)
-    return found[name][np.arange(len(when)), when]
-
-
-def first_above(found: Results, name: str, level: float) -> np.ndarray:
-    """Epochs from which on a quantity of each pathway `(runs, save, pathways)` is above a level, once."""
-    return np.array(
-        [[crossing(found["epoch"], -v, -level) for v in run.T] for run in found[name]]
-    )  # (runs, pathways)
-
-
-def counted(shares: np.ndarray) -> np.ndarray:
-    """Shares by the number of contexts in which a unit is open, `(..., 4)`, from those of patterns."""
-    return shares @ (N_OPEN[:, None] == np.arange(CONTEXTS + 1))
-
-
-def dwell(found: Results) -> np.ndarray:
-    """Epochs spent within 1% of the initial loss of each plateau, `(runs, 4)`."""
-    step = found["epoch"][1] - found["epoch"][0]
-    near = np.abs(found["loss"][:, :, None] - levels()[1:]) < 0.01 * levels()[0]
-    return step * near.sum(axis=1)
-
-
-def half_spread(found: Results) -> float:
-    """Standard deviation over runs of the log of the epoch of half loss."""
-    return float(
-        np.std(np.log([crossing(found["epoch"], v, levels()[0] / 2) for v in found["loss"]]), ddof=1)
+def typical(networks: xr.Dataset) -> xr.Dataset:
+    """The run whose loss is closest to the mean: sum of distances over times."""
+    return networks.isel(
+        run=int(np.abs(networks.loss - networks.loss.mean("run")).sum("epoch").argmin("run"))
     )
 
 
-def figures(p: Depth, r: Results) -> dict[str, tuple[Figure, str]]:
-    losses, (a, b, c) = plot.figure(1, 3, height=2.5, width_ratios=[1.7, 1, 1.2])
-    for at, (kind, (name, colour)) in enumerate(KINDS.items()):
-        epoch, loss = r[kind]["epoch"] / 1000, r[kind]["loss"]
-        a.plot(epoch, loss.T, color=colour, lw=0.5, alpha=min(0.5, 4 / p.seeds + 0.05))
-        plot.theory(a, epoch, loss[stereotype(loss)], colour, name)
-        side = 0.3 * (at - 0.5) + np.linspace(-0.1, 0.1, p.seeds)[:, None]
-        b.plot(np.arange(3) + side, drops(r[kind]) / 1000, "o", color=colour, ms=2, alpha=0.6)
-    for level in levels()[1:]:
+def drops(networks: xr.Dataset) -> np.ndarray:
+    """Epochs at which a quarter of the way to the next common plateau is done, `(..., 3)`; nan if never."""
+    marks = COMMON[:-1] + np.diff(COMMON) / 4
+    return crossing(networks.epoch, networks.loss.values[..., None, :], marks)
+
+
+def dwell(network: xr.Dataset) -> np.ndarray:
+    """Epochs that a run spends within 1% of the initial loss of each plateau, `(4,)`."""
+    near = np.abs(network.loss.values - np.array(LEVELS)[:, None]) < 0.01 * START
+    return near.sum(axis=1) * float(network.epoch[1])
+
+
+def at_plateau(networks: xr.Dataset, plateau: int) -> xr.Dataset:
+    """Each run when its outputs are nearest to those of a plateau."""
+    return networks.isel(epoch=networks.distance.isel(plateau=plateau).argmin("epoch"))
+
+
+@figure("losses")
+def losses(p: Depth, data: Data) -> tuple[Figure, str]:
+    fig, (a, b, c) = plot.figure(1, 3, height=2.5, width_ratios=[1.7, 1, 1.2])
+    for side, (kind, (name, colour)) in zip((-0.15, 0.15), NETWORKS.items(), strict=True):
+        networks = getattr(data, kind)
+        epoch = networks.epoch / 1000
+        a.plot(epoch, networks.loss.T, color=colour, lw=0.5, alpha=min(0.5, 4 / p.seeds + 0.05))
+        plot.theory(a, epoch, typical(networks).loss, colour, name)
+        x = np.arange(3) + side + np.linspace(-0.1, 0.1, p.seeds)[:, None]
+        b.plot(x, drops(networks) / 1000, "o", color=colour, ms=2, alpha=0.6)
+    for level in LEVELS:
         a.axhline(level, color=plot.BLACK, lw=0.6, ls=":", zorder=0)
-    a.set(
-        xlabel=EPOCH,
-        ylabel="loss (sum over samples)",
-        title=f"{p.seeds} networks of each kind",
-        ylim=(0, None),
-        yticks=[*levels().round(6), 0],
-    )
+    a.set(xlabel=EPOCH, ylabel="loss (sum over samples)", title=f"{p.seeds} networks of each kind")
+    a.set(ylim=(0, None), yticks=np.round([START, *LEVELS, 0], 6))
     a.legend()
-    marks = [f"{high:g} to\n{low:g}" for high, low in falls()]
-    b.set(xticks=range(3), xticklabels=marks, ylabel=EPOCH, ylim=(0, None), title="drops of the loss")
-    gated = r["gated"]
-    sizes = gated["size"][stereotype(gated["loss"])].T
-    for k, (label, colour) in enumerate((("always open", plot.BLACK), ("two contexts", plot.GREEN))):
-        plot.theory(c, gated["epoch"] / 1000, sizes[k], colour, label)
-        c.axvline(PUBLISHED[k] / 1000, color=colour, lw=0.8, ls="--", label="published" if k else None)
-    c.plot(gated["epoch"] / 1000, sizes[2:].T, color=plot.GREEN)
+    b.set(xticks=range(3), xticklabels=[d.removeprefix("drop ").replace("to ", "to\n") for d in DROPS])
+    b.set(ylabel=EPOCH, ylim=(0, None), title="drops of the loss")
+    one = typical(data.gated)
+    for k, label in enumerate(("always open", "two contexts", None, None)):
+        plot.theory(c, one.epoch / 1000, one.size[:, k], plot.GREEN if k else plot.BLACK, label)
+    for epoch, colour, label in zip(PUBLISHED, (plot.BLACK, plot.GREEN), (None, "published"), strict=True):
+        c.axvline(epoch / 1000, color=colour, lw=0.8, ls="--", label=label)
     c.set(xlabel=EPOCH, ylabel="output / targets", ylim=(0, None), title="pathways")
     c.legend(loc="lower right")
+    caption = (
+        f"Left: loss of {p.seeds} networks of each kind, in bold the run nearest to the mean; dotted: "
+        "plateaus. Middle: when a quarter of each drop is done, a dot per run. Right: outputs of the "
+        "pathways of the gated network nearest to the mean, relative to the targets; dashed: the "
+        "published epochs at which the common pathway aligns and the others appear."
+    )
+    return fig, caption
 
-    gates, (first, second) = plot.figure(1, 2, height=2.4)
-    relu = r["relu"]
-    epoch = relu["epoch"] / 1000
+
+@figure("gates")
+def gates(p: Depth, data: Data) -> tuple[Figure, str]:
+    fig, (first, second) = plot.figure(1, 2, height=2.4)
+    epoch = data.relu.epoch / 1000
     for name, colour, label in (
         ("open", plot.BLUE, "gates open"),
-        ("always", plot.RED, "units open for all"),
-        ("nonlinear", plot.BLACK, "outputs move if linear"),
+        ("always", plot.RED, "units open for all samples"),
+        ("nonlinear", plot.BLACK, "outputs change if linear"),
     ):
-        plot.runs(first, epoch, relu[name], colour, label)
+        plot.runs(first, epoch, data.relu[name], colour, label)
     first.set(xlabel=EPOCH, ylabel="share", ylim=(0, 1.02), title="first layer")
     first.legend(loc="upper right", bbox_to_anchor=(1, 0.75))
-    shares = counted(relu["majority"]).mean(axis=0).T[::-1]
     kinds = {"all three": plot.BLACK, "two": plot.GREEN, "one": plot.SKY, "none": "#dddddd"}
+    shares = data.relu.by_contexts.mean("run").T[::-1]
     second.stackplot(epoch, shares, labels=list(kinds), colors=list(kinds.values()), alpha=0.8, lw=0)
-    same = relu["pure"].sum(axis=-1).mean(axis=0)
-    second.plot(epoch, same, color=plot.RED, ls="--", label="same gate\nfor all items")
+    second.plot(epoch, data.relu.pure.mean("run"), color=plot.RED, ls="--", label="same gate\nfor all items")
     second.set(xlabel=EPOCH, ylim=(0, 1.02), xlim=(0, epoch[-1]), title="second layer, contexts open")
     second.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return {
-        "losses": (
-            losses,
-            f"Left: loss of {p.seeds} networks of each kind, in bold the run nearest to the mean; dotted: "
-            "plateaus. Middle: when a quarter of each drop is done, a dot per run. Right: outputs of the "
-            "pathways of the gated network nearest to the mean, relative to the targets; dashed: the "
-            "published epochs at which the common pathway aligns and the others appear.",
-        ),
-        "gates": (
-            gates,
-            f"Gates of {p.seeds} ReLU networks, units counted by the size of their weights. Left: first "
-            "layer (median, least to most); black: how far outputs would move, relative to the targets, if "
-            "it did not rectify. Right: contexts in which a unit of the second layer is open for more than "
-            "half of the items, mean over networks; dashed: units whose gate is the same for all items of "
-            "every context.",
-        ),
-    }
+    caption = (
+        f"Gates of {p.seeds} ReLU networks, units counted by the size of their weights. Left: first "
+        "layer (median, least to most); black: how far outputs would move, relative to the targets, if "
+        "it did not rectify. Right: contexts in which a unit of the second layer is open for more than "
+        "half of the items, mean over networks; dashed: units whose gate is the same for all items of "
+        "every context."
+    )
+    return fig, caption
 
 
-def claims(p: Depth, r: Results) -> list[Claim]:
-    relu, gated = r["relu"], r["gated"]
-    rest = levels()[1:]
-    one = {kind: stereotype(r[kind]["loss"]) for kind in KINDS}
-    epochs = {kind: drops(r[kind]) for kind in KINDS}
-    spread = {kind: np.log(epochs[kind]).std(axis=0, ddof=1) for kind in KINDS}
-    late = epochs["gated"][one["gated"]] / epochs["relu"][one["relu"]]
-    stays = {kind: dwell(r[kind])[one[kind]] for kind in KINDS}
-    apart = np.abs(relu["loss"][one["relu"]] - gated["loss"][one["gated"]]).mean() / levels()[0]
-    aligned, shown = first_above(gated, "cosine", 0.9)[:, 0], first_above(gated, "size", 0.1)
-    left = {kind: (r[kind]["loss"][:, -1] < 0.75 * rest[3]).mean() for kind in KINDS}
-    ends = counted(relu["majority"][:, -1])
-    names = [f"drop {high:g} to {low:g}" for high, low in falls()]
-    lowest = f"{rest[1]:g}, {rest[2]:g} and {rest[3]:g}"
-    open1, weight = "first layer open for all samples", "share of the weight"
-    moved, few = "outputs move if the first layer is linear", f"From {p.seeds} runs." if p.seeds < 30 else ""
-    follow = (shown[:, 1:] - shown[:, :1]).mean()
+SECTION, FIG = "make_haste_slowly section 6", "make_haste_slowly Fig. 6"
+AGREE = paper(SECTION, "We see close agreement between the ReLU network and GDLN stereotypical trajectories")
+TIMING = paper(
+    SECTION,
+    "The relative timing of the drops in loss and positions of the plateaus in loss are all consistent "
+    "following the alignment.",
+)
+VARIANCE = paper(
+    FIG, "Interestingly the ReLN shares the same characteristics in variance as the ReLU network."
+)
+LATER = "The later the drop, the later are gated networks, at both widths of pathways that were tried."
+
+
+@claims
+def drops_of_the_loss(p: Depth, data: Data) -> Iterator[Claim]:
+    one = {kind: typical(getattr(data, kind)) for kind in NETWORKS}
+    late = drops(one["gated"]) / drops(one["relu"])
+    width = "At equal total width. Wider pathways start stronger and are earlier in all drops alike."
+    for order, drop, ratio in zip(ORDER, DROPS, late, strict=True):
+        name = f"{drop}, epoch, typical gated / ReLU network - 1"
+        yield AGREE.near(f"{order}-drop-epoch", name, 0, ratio - 1, 0.1, width)
+    for k in (1, 2):
+        name = f"{DROPS[k]}, epoch / that of the {DROPS[k - 1]}, typical gated / ReLU network - 1"
+        yield TIMING.near(f"{ORDER[k]}-drop-delay", name, 0, late[k] / late[k - 1] - 1, 0.1, LATER)
+    apart = np.abs(one["relu"].loss - one["gated"].loss).mean() / START
+    name = "typical losses apart, mean over epochs / initial loss"
+    note = f"Mostly the plateau at {LEVELS[0]:g}, which gated networks do not have, and the end."
+    yield AGREE.below("typical-losses", name, 0.05, apart, note)
+
+
+@claims
+def variance(p: Depth, data: Data) -> Iterator[Claim]:
+    few = f"From {p.seeds} runs." if p.seeds < 30 else ""
+    gated, relu = (np.log(drops(getattr(data, kind))).std(axis=0, ddof=1) for kind in ("gated", "relu"))
+    for order, drop, ratio in zip(ORDER, DROPS, gated / relu, strict=True):
+        name = f"{drop}, spread of the log epoch, gated / ReLU"
+        yield VARIANCE.near(f"{order}-drop-spread", name, 1, ratio, 0.5, few)
+    grows = paper(
+        SECTION,
+        "We note that there is now variance in the trajectories of both networks, which was not the case for "
+        "the single-hidden-layer architectures.",
+    )
+    deep, one = (np.log(crossing(d.epoch, d.loss, START / 2)).std(ddof=1) for d in (data.relu, data.shallow))
+    name = "spread of the log epoch of half loss, two hidden layers / one"
+    yield grows.above("spread-with-depth", name, 2, deep / one, few)
+    left = {k: (getattr(data, k).loss[:, -1] < 0.75 * LEVELS[3]).mean().item() for k in NETWORKS}
+    name = f"networks that leave loss {LEVELS[3]:g} by the end, share, gated less ReLU"
+    yield VARIANCE.near("leave-last-plateau", name, 0, left["gated"] - left["relu"], 0.1, LATER)
+    fails = paper(
+        SECTION, "Thus, the ReLU networks and GDLNs fail to learn the exact optimal features on all runs."
+    )
+    for kind, (title, _) in NETWORKS.items():
+        name = f"{title}s that end below 1% of the initial loss, share"
+        learned = (getattr(data, kind).loss[:, -1] < 0.01 * START).mean()
+        yield fails.below(f"not-all-learn-{kind}", name, 1, learned)
+
+
+@claims
+def stages(p: Depth, data: Data) -> Iterator[Claim]:
+    """Plateaus, and the epochs at which pathways appear."""
+    in_stages = paper(
+        SECTION,
+        "We note that pathways within the GDLN become active in stages. For example, the common pathway "
+        "align around epoch 500, while the contextual pathways only appear at epoch 12000.",
+    )
+    epoch, size, cosine = data.gated.epoch, data.gated.size, data.gated.cosine[..., 0]
+    shown = crossing(epoch, size, 0.1, rising=True, axis=1)
     together = (
         "The first layer that the common pathway has grown serves the others too, which follow it within "
-        f"{follow:.0f} epochs: there is no plateau of the common pathway alone."
+        f"{(shown[:, 1:] - shown[:, :1]).mean():.0f} epochs: there is no plateau of the common pathway alone."
     )
-    width = "At equal total width. Wider pathways start stronger and are earlier in all drops alike."
-    later = "The later the drop, the later are gated networks, at both widths of pathways that were tried."
-    closes = f"All is open while the first pathway is alone, at {rest[0]:g}; then units turn and gates close."
-    return [
-        *(
-            paper.near(
-                f"{k}-drop-epoch", f"{n}, epoch, typical gated / ReLU network - 1", FIG, 0, v, 0.1, width
-            )
-            for k, n, v in zip(ORDER, names, late - 1, strict=True)
-        ),
-        *(
-            paper.near(
-                f"{ORDER[k + 1]}-drop-delay",
-                f"{names[k + 1]}, epoch / that of the {names[k]}, typical gated / ReLU network - 1", SOURCE,
-                0, late[k + 1] / late[k] - 1, 0.1, later,
-            )
-            for k in range(2)
-        ),
-        paper.below(
-            "typical-losses", "typical losses apart, mean over epochs / initial loss", FIG, 0.05, apart,
-            f"Mostly the plateau at {rest[0]:g}, which gated networks do not have, and the end.",
-        ),
-        *(
-            paper.above(
-                f"plateaus-{kind}", f"typical {title}, epochs at losses {lowest}", SOURCE, 500,
-                stays[kind][1:],
-            )
-            for kind, (title, _) in KINDS.items()
-        ),
-        *(
-            paper.above(
-                f"first-plateau-{kind}", f"typical {title}, epochs at loss {rest[0]:g}", SOURCE, 500,
-                stays[kind][0], note,
-            )
-            for (kind, (title, _)), note in zip(KINDS.items(), ("", together), strict=True)
-        ),
-        paper.below(
-            "plateau-outputs",
-            f"outputs of typical networks less those of the plateaus at losses {lowest} / targets", SOURCE,
-            0.05, [r[kind]["far"][one[kind], :, 1:].min(axis=0) for kind in KINDS],
-        ),
-        *(
-            paper.near(
-                f"{k}-drop-spread", f"{n}, spread of the log epoch, gated / ReLU", FIG, 1, ratio, 0.5, few
-            )
-            for k, n, ratio in zip(ORDER, names, spread["gated"] / spread["relu"], strict=True)
-        ),
-        paper.above(
-            "spread-with-depth", "spread of the log epoch of half loss, two hidden layers / one", SOURCE, 2,
-            half_spread(relu) / half_spread(r["shallow"]), few,
-        ),
-        paper.near(
-            "common-aligned", "common pathway aligned (cosine .9), epoch", SOURCE, PUBLISHED[0], aligned, 250,
-            together,
-        ),
-        paper.near(
-            "contextual-appear", "contextual pathways at .1 of the targets, epoch", SOURCE, PUBLISHED[1],
-            shown[:, 1:].mean(axis=1), 1000, together,
-        ),
-        *(
-            paper.near(
-                f"second-drop-{kind}", f"{names[1]}, {title}, epoch", SOURCE, PUBLISHED[1],
-                epochs[kind][:, 1], 1000,
-            )
-            for kind, (title, _) in KINDS.items()
-        ),
-        paper.above(
-            "first-layer-open-plateau", f"{open1}, {weight} at loss {rest[0]:g}", SOURCE, 0.9,
-            nearest(relu, "always", 0),
-        ),
-        paper.above(
-            "first-layer-open-end", f"{open1}, {weight} at the end", SOURCE, 0.9, relu["always"][:, -1],
-            closes,
-        ),
-        paper.below(
-            "first-layer-linear-plateau", f"{moved}, at loss {rest[1]:g}", FIG, 0.05,
-            nearest(relu, "nonlinear", 1),
-        ),
-        paper.below(
-            "first-layer-linear-end", f"{moved}, at the end", FIG, 0.05, relu["nonlinear"][:, -1], closes
-        ),
-        paper.above(
-            "second-layer-open-plateau", f"second layer always open, {weight} at loss {rest[0]:g}", SOURCE,
-            0.9, nearest(relu, "majority", 0)[:, -1],
-        ),
-        paper.above(
-            "second-layer-contexts", f"second layer open in two or three contexts, {weight} at the end", FIG,
-            0.9, ends[:, 2:].sum(axis=1), f"In two {ends[:, 2].mean():.2f}, in one {ends[:, 1].mean():.2f}.",
-        ),
-        paper.near(
-            "leave-last-plateau", f"networks that leave loss {rest[3]:g} by the end, share, gated less ReLU",
-            FIG, 0, left["gated"] - left["relu"], 0.1, later,
-        ),
-        *(
-            paper.below(
-                f"not-all-learn-{kind}", f"{title}s that end below 1% of the initial loss, share", SOURCE, 1,
-                (r[kind]["loss"][:, -1] < 0.01 * levels()[0]).mean(),
-            )
-            for kind, (title, _) in KINDS.items()
-        ),
-    ]  # fmt: skip
+    lowest = f"{LEVELS[1]:g}, {LEVELS[2]:g} and {LEVELS[3]:g}"
+    for kind, (title, _) in NETWORKS.items():
+        first, *others = dwell(typical(getattr(data, kind)))
+        yield TIMING.above(f"plateaus-{kind}", f"typical {title}, epochs at losses {lowest}", 500, others)
+        name, note = f"typical {title}, epochs at loss {LEVELS[0]:g}", together if kind == "gated" else ""
+        yield TIMING.above(f"first-plateau-{kind}", name, 500, first, note)
+        name, second = f"{DROPS[1]}, {title}, epoch", drops(getattr(data, kind))[:, 1]
+        yield in_stages.near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
+    aligned = crossing(epoch, cosine, 0.9, rising=True)
+    name = "common pathway aligned (cosine .9), epoch"
+    yield in_stages.near("common-aligned", name, PUBLISHED[0], aligned, 250, together)
+    name, appear = "contextual pathways at .1 of the targets, epoch", shown[:, 1:].mean(axis=1)
+    yield in_stages.near("contextual-appear", name, PUBLISHED[1], appear, 1000, together)
+    outputs = paper(
+        SECTION,
+        "Moreover, when comparing samples from both networks at plateaus in the loss trajectories we see "
+        "exact agreement between the outputs.",
+    )
+    name = f"outputs of typical networks less those of the plateaus at losses {lowest} / targets"
+    nearest = [typical(getattr(data, kind)).distance[:, 1:].min("epoch") for kind in NETWORKS]
+    yield outputs.below("plateau-outputs", name, 0.05, nearest)
+
+
+@claims
+def gates_of_layers(p: Depth, data: Data) -> Iterator[Claim]:
+    open_ = paper(
+        SECTION,
+        "the ReLU network does not use the first layer for gating and instead all neurons are active for all "
+        "datapoints.",
+    )
+    linear = paper(
+        FIG, "The first layer now is completely shared across all contexts and does not use the nonlinearity."
+    )
+    second = paper(
+        FIG,
+        "we find that the network still uses a common pathway and contextual pathways active in two "
+        "contexts.",
+    )
+    end, common, by_context = data.relu.isel(epoch=-1), at_plateau(data.relu, 0), at_plateau(data.relu, 1)
+    closes = (
+        f"All is open while the first pathway is alone, at {LEVELS[0]:g}; then units turn and gates close."
+    )
+    name = "first layer open for all samples, share of the weight at"
+    yield open_.above("first-layer-open-plateau", f"{name} loss {LEVELS[0]:g}", 0.9, common.always)
+    yield open_.above("first-layer-open-end", f"{name} the end", 0.9, end.always, closes)
+    name = "outputs move if the first layer is linear, at"
+    yield linear.below("first-layer-linear-plateau", f"{name} loss {LEVELS[1]:g}", 0.05, by_context.nonlinear)
+    yield linear.below("first-layer-linear-end", f"{name} the end", 0.05, end.nonlinear, closes)
+    name = f"second layer always open, share of the weight at loss {LEVELS[0]:g}"
+    yield second.above("second-layer-open-plateau", name, 0.9, common.by_contexts[:, 3])
+    name = "second layer open in two or three contexts, share of the weight at the end"
+    _, in_one, in_two, _ = end.by_contexts.mean("run").values
+    note = f"In two {in_two:.2f}, in one {in_one:.2f}."
+    yield second.above("second-layer-contexts", name, 0.9, end.by_contexts[:, 2:].sum("contexts_open"), note)
 
 
 EXPERIMENT = Experiment(
@@ -423,9 +373,6 @@ EXPERIMENT = Experiment(
     Depth(),
     # As long as the full form, from the same sqrt(hidden) std, which sets how long plateaus are.
     Depth(seeds=4, hidden=64, std=6e-4 * (420 / 64) ** 0.5, shallow=100),
-    compute,
-    figures,
-    claims,
-    (0.4, 150),
+    minutes=(0.4, 150),
     needs_full=("*-drop-spread", "spread-with-depth", "third-drop-delay"),  # spreads over 100 runs
 )

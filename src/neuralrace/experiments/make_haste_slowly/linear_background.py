@@ -1,10 +1,11 @@
 """Four items and their properties form a hierarchy. The singular value decomposition of their correlations
 finds it: one mode for what all share, one for animals against plants, one each for the two animals and the
 two plants. A linear network with one hidden layer learns these modes one after the other, each along a
-logistic curve that starts from what the random initial weights hold of it."""
+logistic curve that starts from the share that the random initial weights have of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,41 +14,26 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    kebab,
-    option,
-    paper,
-)
-from neuralrace.measure import crossing
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.measure import crossing, growing_part
 
-FIG, EQ = "make_haste_slowly Fig. 7", "make_haste_slowly Eq. 7"
-TALK = "learning_dynamics_talk Eq. 13-15"
 ITEMS = ("canary", "salmon", "oak", "rose")
 PROPERTIES = ("grow", "move", "roots", "fly", "swim", "leaves", "petals")
-MODES = ("all", "animal or plant", "canary or salmon", "oak or rose")
-COLOURS = (plot.BLACK, plot.BLUE, plot.ORANGE, plot.GREEN)
-VARIANCE = 1 / len(ITEMS)  # of the inputs, one-hot items, in any direction
-
-
-def _decomposition() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """U, s and V of `Syx = U diag(s) V^T`. Two strengths are equal, so their modes could be turned into each
-    other; here V holds the contrasts of the tree."""
-    x, y = nr.tasks.hierarchy(3).arrays
-    v = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]]).T
-    v = v / np.linalg.norm(v, axis=0)
-    u = y.T @ x @ v / len(x)
-    s = np.linalg.norm(u, axis=0)
-    return u / s, s, v
-
-
-U, S, V = _decomposition()
+MODES = {
+    "all": plot.BLACK,
+    "animal or plant": plot.BLUE,
+    "canary or salmon": plot.ORANGE,
+    "oak or rose": plot.GREEN,
+}
+X, Y = nr.tasks.hierarchy(3).arrays
+SYX, VARIANCE = Y.T @ X / len(X), 1 / len(ITEMS)  # one-hot items have this variance in any direction
+# Syx = U diag(S) V^T. Two strengths are equal and their modes not unique; V has the contrasts of the tree.
+V = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]]).T
+V = V / np.linalg.norm(V, axis=0)
+S = np.linalg.norm(SYX @ V, axis=0)
+U = SYX @ V / S
 
 
 @dataclass(frozen=True)
@@ -59,127 +45,136 @@ class LinearBackground(Parameters):
     strength: float = option(1e-3, "initial strength of each mode and layer, for aligned weights")
 
 
-def compute(p: LinearBackground, parts: Parts) -> Results:
-    return {"random": parts("random", train, p), "aligned": parts("aligned", aligned, p)}
+def in_modes(state: nr.State) -> dict[str, Any]:
+    """The map of the network in the modes of the data, `U^T W V`."""
+    return {"map": (state.activity("y", V.T) @ U).T}
 
 
-def recorded(state: nr.State) -> dict[str, Any]:
-    """What of each mode is said to each mode's inputs, `(4, 4)`."""
-    return {"modes": (state.activity("y", V.T) @ U).T}
-
-
-def train(p: LinearBackground) -> dict[str, Any]:
-    """Networks from small random weights and what is predicted from these: modes `(seeds, save, 4, 4)`."""
+@part
+def random(p: LinearBackground) -> dict[str, Any]:
+    """Networks from small random weights; Eq. 7 for each mode, and all modes together, from these weights."""
     task = nr.tasks.hierarchy(3, hidden=p.hidden)
     start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
-    run = nr.flow(
-        task, start, p.t1, p.save, method=nr.Adaptive(1e-9, 1e-12), record=recorded, save_weights=False
-    )
-    w1, w2 = start.values()
-    # What grows of a mode is the mean of its weights in both layers; the rest decays (theory section 9).
-    grows = (w1 @ V + np.swapaxes(w2, -1, -2) @ U) / 2
+    accurate = nr.Adaptive(1e-9, 1e-12)
+    run = nr.flow(task, start, p.t1, p.save, method=accurate, record=in_modes, save_weights=False)
+    grows = growing_part(start["x->h1"], start["h1->y"], V, U)
     root = VARIANCE**0.5  # turns inputs white
     layers = [nr.exact.balanced(run.t, root * z, root * z.T, np.diag(S)) for z in grows]
     return {
-        "t": run.t,
-        "loss": run.loss,
-        "modes": run.recorded["modes"],
-        "a0": (grows**2).sum(axis=-2),
-        "together": np.stack([b2 @ b1 for b1, b2 in layers]) / VARIANCE,
+        "t": ("t", run.t),
+        "map": ("run t out in", run.recorded["map"]),
+        "strength": ("run t mode", np.einsum("rtii->rti", run.recorded["map"])),
+        "theory": ("run t mode", eq7(run.t, (grows**2).sum(axis=-2)[:, None])),
+        "together": ("run t out in", np.stack([b2 @ b1 for b1, b2 in layers]) / VARIANCE),
     }
 
 
+@part
 def aligned(p: LinearBackground) -> dict[str, Any]:
-    """From decoupled weights: largest distance of the modes from Eq. 7, and times to half of each mode, with
+    """From decoupled weights: largest distance of the modes from Eq. 7, and half time of each mode, with
     inputs as they are and twice as large (targets half as large, so that `Syx` stays)."""
     task = nr.tasks.hierarchy(3, hidden=len(ITEMS))
-    x, y = task.arrays
-    start = nr.init.decoupled(nr.reduce(task), p.strength)
-    times, gap = [], 0.0
+    start, accurate = nr.init.decoupled(nr.reduce(task), p.strength), nr.Adaptive(1e-11, 1e-14)
+    gaps, times = [], []
     for scale in (1, 2):
-        variance = VARIANCE * scale**2
-        scaled, fine = nr.Task(task.graph, scale * x, y / scale), nr.Adaptive(1e-11, 1e-14)
-        run = nr.flow(scaled, start, p.t1, p.save, method=fine, record=recorded, save_weights=False)
-        modes = np.einsum("tii->ti", run.recorded["modes"])
-        gap = max(gap, np.abs(modes - predicted(run.t, np.array(p.strength**2), variance)).max())
-        times.append([half_time(run.t, m, final) for m, final in zip(modes.T, S / variance, strict=True)])
-    return {"gap": gap, "times": times}
+        scaled, variance = nr.Task(task.graph, scale * X, Y / scale), VARIANCE * scale**2
+        run = nr.flow(scaled, start, p.t1, p.save, method=accurate, record=in_modes, save_weights=False)
+        modes = np.einsum("tii->ti", run.recorded["map"])
+        gaps.append(np.abs(modes - eq7(run.t, p.strength**2, variance)).max())
+        times.append(half_times(run.t, modes, variance))
+    return {"scale": ("scale", [1, 2]), "gap": ("scale", gaps), "half": ("scale mode", times)}
 
 
-def predicted(t: np.ndarray, a0: np.ndarray, variance: float = VARIANCE) -> np.ndarray:
-    """Eq. 7 for every mode, `(..., save, 4)`, from strengths `(..., 4)`."""
-    return nr.exact.chain(t[:, None], S, variance, a0[..., None, :] if a0.ndim else a0)
+def eq7(t: np.ndarray, a0: Any, variance: float = VARIANCE) -> np.ndarray:
+    """Eq. 7 for every mode, `(..., t, mode)`."""
+    return nr.exact.chain(t[:, None], S, variance, a0)
 
 
-def half_time(t: np.ndarray, mode: np.ndarray, final: float) -> float:
-    return crossing(t, -mode, -final / 2)
+def half_times(t: Any, modes: Any, variance: float = VARIANCE) -> np.ndarray:
+    """When modes `(..., t, mode)` are half learned, `(..., mode)`."""
+    return crossing(t, modes, S / variance / 2, rising=True, axis=-2)
 
 
-def half_times(t: np.ndarray, modes: np.ndarray) -> np.ndarray:
-    """When each mode is half learned, `(seeds, 4)`."""
-    return np.array([[half_time(t, m, s / VARIANCE) for m, s in zip(one.T, S, strict=True)] for one in modes])
-
-
-def figures(p: LinearBackground, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {"linear-background-data": data(), "linear-background-modes": modes(p, r["random"])}
-
-
-def data() -> tuple[Figure, str]:
+@figure("linear-background-data")
+def decomposition(p: LinearBackground, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(1, 4, height=2.5)
-    parts = (
-        (U @ np.diag(S) @ V.T, r"$\Sigma^{yx}$", PROPERTIES, ITEMS),
-        (U, "= U: what modes say", PROPERTIES, range(1, 5)),
-        (np.diag(S), "S: how strongly", range(1, 5), range(1, 5)),
-        (V.T, r"$V^T$: of which items", range(1, 5), ITEMS),
+    numbers = range(1, 5)
+    panels = (
+        (SYX, r"$\Sigma^{yx}$", PROPERTIES, ITEMS),
+        (U, "= U: properties of modes", PROPERTIES, numbers),
+        (np.diag(S), "S: strengths", numbers, numbers),
+        (V.T, r"$V^T$: items of modes", numbers, ITEMS),
     )
-    for ax, (values, title, rows, columns) in zip(axes, parts, strict=True):
-        plot.matrix(ax, values, title)
-        ax.set(yticks=range(len(rows)), yticklabels=rows, xticks=range(len(columns)))
-        ax.set_xticklabels(columns, rotation=45 if columns is ITEMS else 0)
-        for (i, k), value in np.ndenumerate(values):
-            if abs(value) > 1e-9:
-                pale = abs(value) < 0.6 * np.abs(values).max()
-                text = f"{value:.2f}".replace("0.", ".")
-                ax.text(k, i, text, ha="center", va="center", size=6, color="black" if pale else "white")
+    for ax, (values, title, rows, columns) in zip(axes, panels, strict=True):
+        plot.labelled_matrix(ax, values, rows, columns, title)
     caption = "The correlations of items and properties, and their singular value decomposition."
     return fig, caption
 
 
-def modes(p: LinearBackground, r: Results) -> tuple[Figure, str]:
+@figure("linear-background-modes")
+def modes(p: LinearBackground, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(2, 5, height=3.6, gridspec_kw={"height_ratios": (1, 2.4)})
-    times = np.median(half_times(r["t"], np.einsum("stii->sti", r["modes"])), axis=0)
-    shown = [0.0, *(np.append(times[:2], times[2:].mean())), p.t1]
-    for ax, t in zip(axes[0], shown, strict=True):
-        k = int(np.abs(r["t"] - t).argmin())
-        plot.matrix(ax, r["modes"][0, k], f"A(t), t = {r['t'][k]:.3g}", limit=S[0] / VARIANCE)
+    d = data.random
+    first, second, *equal = np.median(half_times(d.t, d.strength), axis=0)
+    for ax, t in zip(axes[0], (0, first, second, np.mean(equal), p.t1), strict=True):
+        now = d["map"][0].sel(t=t, method="nearest")
+        plot.matrix(ax, now, f"A(t), t = {now.t.item():.3g}", limit=S[0] / VARIANCE)
         ax.set(aspect="equal")
     for ax in axes[1]:
         ax.remove()
     ax = fig.add_subplot(axes[1, 0].get_gridspec()[1, :])
-    theory = predicted(r["t"], r["a0"])
-    for k, (name, colour) in enumerate(zip(MODES, COLOURS, strict=True)):
-        plot.runs(ax, r["t"], r["modes"][..., k, k], colour, name)
-        plot.theory(ax, r["t"], np.median(theory[..., k], axis=0), colour, lw=0.9, ls="--")
+    for k, (name, colour) in enumerate(MODES.items()):
+        plot.runs(ax, d.t, d.strength[..., k], colour, name)
+        plot.theory(ax, d.t, d.theory[..., k].median("run"), colour, lw=0.9, ls="--")
     ax.plot([], [], color=plot.BLACK, lw=0.9, ls="--", label="Eq. 7")
     ax.set(xlabel="time (τ = 1)", ylabel="strength of the mode", ylim=(0, None), xlim=(0, p.t1))
     ax.legend(loc="lower right", ncols=3)
     caption = (
         "Top: the map of one network in the modes of the data, at the start, where modes are half learned, "
         f"and at the end. Bottom: strength of each mode in {p.seeds} networks from small random weights "
-        "(median and range), and Eq. 7 from what these weights hold of the mode (dashed, median)."
+        "(median and range), and Eq. 7 from the share of these weights in the mode (dashed, median)."
     )
     return fig, caption
 
 
-def claims(p: LinearBackground, r: Results) -> list[Claim]:
-    x, y = nr.tasks.hierarchy(3).arrays
-    syx = y.T @ x / len(x)
-    random, t = r["random"], r["random"]["t"]
-    trained, theory = np.einsum("stii->sti", random["modes"]), predicted(t, random["a0"])
-    found, ahead = half_times(t, trained), half_times(t, theory) / half_times(t, trained) - 1
-    together = half_times(t, np.einsum("stii->sti", random["together"])) / found - 1
-    plain, double = r["aligned"]["times"]
-    gap = np.abs(random["modes"] - random["together"]).max(axis=(1, 2, 3)) / (S[0] / VARIANCE)
+FIG, EQ, TALK = "make_haste_slowly Fig. 7", "make_haste_slowly Eq. 7", "learning_dynamics_talk Eq. 13-15"
+
+
+@claims
+def of_the_data(p: LinearBackground, data: Data) -> Iterator[Claim]:
+    yield check(FIG).below("decomposition", "U S V^T - Syx", 1e-12, np.abs(U * S @ V.T - SYX).max())
+    gap = np.abs(S - np.linalg.svd(SYX)[1]).max()
+    yield check(FIG).below("strengths", "strengths - singular values", 1e-12, gap)
+    second = paper(
+        FIG,
+        "the second column of U which corresponds with the animal vs plant discriminator of V^T has positive "
+        "elements for the move attribute and negative elements for roots.",
+    )
+    animals, plants, (move, roots) = V[:2, 1], V[2:, 1], U[1:3, 1]
+    name, holds = (
+        "mode 2: animals move, plants have roots",
+        move > 0 > roots and animals.min() > 0 > plants.max(),
+    )
+    yield second.relation("animals-and-plants", name, "move > 0 > roots", move, holds)
+
+
+@claims
+def of_networks(p: LinearBackground, data: Data) -> Iterator[Claim]:
+    d = data.random
+    agree = paper(
+        FIG,
+        "In this example we see near exact agreement between the closed-form predicted dynamics and the "
+        "actual dynamics of training the neural network.",
+    )
+    speed = paper(
+        "make_haste_slowly Fig. 7, C",
+        "The learning speed of deep linear networks is of order O(1/s) where s is the singular value.",
+    )
+    stable = paper(
+        "make_haste_slowly A.1",
+        "Thus, Sigma^x affects the stable point of the network singular values but not the time-course of "
+        "learning.",
+    )
     late = (
         "Modes of equal strength mix: what grows is a turned pair, and Eq. 7 for each alone leaves out "
         "what they share. All modes together are right."
@@ -188,41 +183,25 @@ def claims(p: LinearBackground, r: Results) -> list[Claim]:
         "The rate is that of Syx alone, but a mode has to grow from its start to s/d, which is nearer where "
         "inputs vary more: the half time is log(s/(d a0) - 1) / (2 s)."
     )
-    return [
-        check.below("decomposition", "U S V^T - Syx", FIG, 1e-12, np.abs(U * S @ V.T - syx).max()),
-        check.below(
-            "strengths", "strengths - singular values", FIG, 1e-12, np.abs(S - np.linalg.svd(syx)[1]).max()
-        ),
-        paper.relation(
-            "animals-and-plants", "mode 2: animals move, plants have roots", FIG, "move > 0 > roots", U[1, 1],
-            U[1, 1] > 0 > U[2, 1] and bool((V[:2, 1] > 0).all() and (V[2:, 1] < 0).all()),
-        ),
-        check.below("aligned-flow", "closed form - flow from aligned weights", EQ, 1e-8, r["aligned"]["gap"]),
-        *(
-            paper.near(
-                f"half-time-{kebab(name)}", f"half time of '{name}', Eq. 7 / network - 1", FIG, 0,
-                ahead[:, k], 0.01, note,
-            )
-            for k, (name, note) in enumerate(zip(MODES, ("", "", late, late), strict=True))
-        ),
-        finding.below(
-            "half-times-together", "half times, all modes together / network - 1", TALK, 1e-4,
-            np.abs(together).max(axis=1),
-        ),
-        finding.below(
-            "map-together", "map, all modes together - network, relative to the largest", TALK, 1e-3, gap
-        ),
-        paper.relation(
-            "order-of-modes", "order of learning is that of strengths", FIG,
-            "all, before animal or plant, before the rest",
-            np.mean([a < b < min(c, d) for a, b, c, d in found]),
-            all(a < b < min(c, d) for a, b, c, d in found),
-        ),
-        paper.near(
-            "input-variance", "half times with inputs twice as large, Syx the same / plain - 1",
-            "make_haste_slowly A.1", 0, double / plain - 1, 0.01, shift,
-        ),
-    ]  # fmt: skip
+    half = half_times(d.t, d.strength)
+    ahead = half_times(d.t, d.theory) / half - 1
+    gap = data.aligned.gap.max()
+    yield check(EQ).below("aligned-flow", "closed form - flow from aligned weights", 1e-8, gap)
+    for k, (mode, note) in enumerate(zip(MODES, ("", "", late, late), strict=True)):
+        name = f"half time of '{mode}', Eq. 7 / network - 1"
+        yield agree.near(f"half-time-{kebab(mode)}", name, 0, ahead[:, k], 0.01, note)
+    together = half_times(d.t, np.einsum("rtii->rti", d.together)) / half - 1
+    name, off = "half times, all modes together / network - 1", np.abs(together).max(axis=1)
+    yield finding(TALK).below("half-times-together", name, 1e-4, off)
+    gap = np.abs(d["map"] - d.together).max(("t", "out", "in")) / (S[0] / VARIANCE)
+    name = "map, all modes together - network, relative to the largest"
+    yield finding(TALK).below("map-together", name, 1e-3, gap)
+    ordered = (half[:, 0] < half[:, 1]) & (half[:, 1] < half[:, 2:].min(axis=1))
+    name, order = "order of learning is that of strengths", "all, before animal or plant, before the rest"
+    yield speed.relation("order-of-modes", name, order, ordered.mean(), ordered.all())
+    name = "half times with inputs twice as large, Syx the same / plain - 1"
+    plain, double = data.aligned.half
+    yield stable.near("input-variance", name, 0, double / plain - 1, 0.01, shift)
 
 
 EXPERIMENT = Experiment(
@@ -231,8 +210,5 @@ EXPERIMENT = Experiment(
     "make_haste_slowly Fig. 7, Eq. 7",
     LinearBackground(),
     LinearBackground(seeds=3),
-    compute,
-    figures,
-    claims,
-    (0.1, 0.1),
+    minutes=(0.1, 0.1),
 )
