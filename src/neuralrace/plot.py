@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,13 @@ def figure(
         return fig, fig.subplots(rows, columns, **keywords)
 
 
+def shades(n: int) -> list[Any]:
+    """Colours for n ordered items, from dark to bright."""
+    import matplotlib
+
+    return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.92, n)))
+
+
 def theory(ax: Axes, x: Any, y: Any, colour: str = BLACK, label: str | None = None, **keywords: Any) -> None:
     """What the theory says: a line."""
     ax.plot(x, y, color=colour, label=label, **{"lw": 1.3, "zorder": 3, **keywords})
@@ -70,13 +77,13 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
     ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **style)
 
 
-def logarithmic(axis: Any) -> None:
-    """Make an axis (`ax.xaxis`, `ax.yaxis`) logarithmic, with plain numbers at 1, 2, 5, 10, ..."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
+    """Make an axis (`ax.xaxis`, `ax.yaxis`) logarithmic, with plain numbers at 1, 2, 5, ..., or at `ticks`."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -31,7 +31,8 @@ def option(default: Any, meaning: str = "", **limits: Any) -> Any:
     meaning : str
         What it sets, in a few words; `neuralrace show` prints it.
     **limits
-        `least` or `above` for numbers, which else must be positive; `choices` for texts.
+        `least` or `above` for numbers, which else must be positive; `below` or `most` for numbers; `choices`
+        for texts.
     """
     return field(default=default, metadata={"meaning": meaning, **limits})
 
@@ -84,9 +85,13 @@ def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
             raise InputError(f"{name} must be text, got {value!r}")
         return choice(name, value, limits["choices"]) if "choices" in limits else value
     if kind is int:
-        return integer(name, value, least=limits.get("least", 1))
-    given = {k: limits[k] for k in ("least", "above") if k in limits} or {"above": 0}
-    return number(name, value, **given)
+        return integer(name, value, **{"least": 1, **_given(limits, "least", "most")})
+    lower = _given(limits, "least", "above") or {"above": 0}
+    return number(name, value, **lower, **_given(limits, "below", "most"))
+
+
+def _given(limits: Any, *names: str) -> dict[str, Any]:
+    return {name: limits[name] for name in names if name in limits}
 
 
 def _read(name: str, kind: Any, text: str) -> Any:

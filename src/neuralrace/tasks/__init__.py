@@ -4,7 +4,7 @@ from neuralrace.tasks.contexts import contexts, gated
 from neuralrace.tasks.image_domains import input_domains, patch_encoder, transformed
 from neuralrace.tasks.images import cifar10, digits, mnist
 from neuralrace.tasks.routing import circulant, routing, sharing
-from neuralrace.tasks.structured import hierarchy
+from neuralrace.tasks.structured import hierarchy, linear
 from neuralrace.tasks.toy import contextual_classification, separability, xor
 from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
@@ -19,6 +19,7 @@ __all__ = [
     "grid",
     "hierarchy",
     "input_domains",
+    "linear",
     "mnist",
     "partition",
     "patch_encoder",
