@@ -1,10 +1,18 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
-from neuralrace import errors, exact, experiments, init, landscape, plot, relu, tasks, universality
+from neuralrace import errors, exact, experiments, init, landscape, measure, plot, relu, tasks, universality
 from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
 from neuralrace.expected import ExpectedTime, expected_learning_time
 from neuralrace.graph import Graph
-from neuralrace.measure import conserved, learning_time, tangent_kernel
+from neuralrace.measure import (
+    conserved,
+    end_to_end,
+    half_time,
+    learning_time,
+    pathway_maps,
+    tangent_kernel,
+    unit_sizes,
+)
 from neuralrace.network import activity, error_rate, gradient, loss, predict
 from neuralrace.reduction import Reduction, mode_strengths, reduce
 from neuralrace.relu.race import race
@@ -25,6 +33,7 @@ __all__ = [
     "activity",
     "conserved",
     "descend",
+    "end_to_end",
     "error_rate",
     "errors",
     "exact",
@@ -32,11 +41,14 @@ __all__ = [
     "experiments",
     "flow",
     "gradient",
+    "half_time",
     "init",
     "landscape",
     "learning_time",
     "loss",
+    "measure",
     "mode_strengths",
+    "pathway_maps",
     "plot",
     "predict",
     "race",
@@ -44,5 +56,6 @@ __all__ = [
     "relu",
     "tangent_kernel",
     "tasks",
+    "unit_sizes",
     "universality",
 ]

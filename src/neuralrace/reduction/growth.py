@@ -1,4 +1,4 @@
-"""The hidden directions in which actual weights carry each mode, and their strengths along these."""
+"""Hidden directions in which each mode of a network grows, and the strengths of its weights along them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def growing_strengths(family: Family, w: Mapping[str, np.ndarray]) -> Strengths:
 def growing_blocks(family: Family, modes: Family, w: Mapping[str, np.ndarray]) -> Strengths:
     """Blocks `Q_t^T W_e Q_s` of a block family, Q the span of the hidden directions in which `modes` grow.
 
-    What of the weights lies outside these directions decays or stays as small as it was.
+    The part of the weights outside these directions decays or stays as small as it was.
     """
     g, frames = family.graph, growing_frames(modes, w)
 
@@ -59,9 +59,10 @@ def growing_frames(
 ) -> Frames:
     """At each hidden node and for each mode the unit vector r in which the network grows.
 
-    It makes the sum of all strengths `b_e = r_t^T W_e r_s` largest, and is found by going round the nodes:
-    `r ~ sum_in W r_s + sum_out W^T r_t`, from `begin` or from inputs and outputs alone. For two layers this
-    is `W1 v + W2^T u`, the growing component (theory section 9).
+    It makes the sum of all strengths `b_e = r_t^T W_e r_s` largest. Each round sets the direction of one node
+    after the other to `sum_in W r_s + sum_out W^T r_t`, normalised, from `begin` or from inputs and outputs
+    alone. For two layers this is the direction of `W1 v + W2^T u`, the growing part (theory section 9;
+    `measure.growing_part`).
     """
     g = family.graph
     lead = next(iter(w.values())).shape[:-2]
@@ -95,9 +96,9 @@ def frame_at(family: Family, frames: Frames, edge: str, end: int) -> np.ndarray:
 
 
 def strengths_along(family: Family, frames: Frames, w: Mapping[str, np.ndarray]) -> Strengths:
-    """Strengths `r_t^T W_e r_s` of each mode along such directions, edge -> (..., modes)."""
-    found = {}
+    """Strengths `r_t^T W_e r_s` of each mode along these directions, edge -> (..., modes)."""
+    strengths = {}
     for e in family.graph.edges:
         source, target = (frame_at(family, frames, e, end) for end in (0, 1))
-        found[e] = (target * (w[e] @ source)).sum(axis=-2)
-    return found
+        strengths[e] = (target * (w[e] @ source)).sum(axis=-2)
+    return strengths

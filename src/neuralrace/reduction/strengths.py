@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
@@ -13,17 +11,17 @@ from neuralrace.reduction.family import Family, pathwise, shared
 from neuralrace.reduction.growth import growing_frames, strengths_along
 from neuralrace.task import Task
 
-_ROUNDS = 20  # most, at each time: directions hardly turn from one to the next
-_TURN = 1e-6  # of a direction, below which it is found
+_ROUNDS = 20  # at most, at each time; from one time to the next directions hardly turn
+_TURN = 1e-6  # change of a direction in a round at which the search stops
 
 
 def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     """Strength of each mode of a task in each edge of a network, over time.
 
-    At every hidden node, mode and time the direction r is sought in which the network carries the mode best:
-    the one that makes the sum of the strengths `r_t^T W_e r_s` over all edges largest. At inputs and outputs
-    the directions are the modes of the task. In a network that is aligned with its task these are the
-    strengths of the reduction; from random weights they are what grows.
+    At every hidden node, mode and time the direction r is chosen that makes the sum of the strengths
+    `r_t^T W_e r_s` over all edges largest. At inputs and outputs the directions are the modes of the task. In
+    a network that is aligned with its task these are the strengths of the reduction; from random weights they
+    are those of the growing part.
 
     Parameters
     ----------
@@ -52,14 +50,14 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
         raise InputError("trajectory must have the weights of the task's graph: was it saved without them?")
     family = _modes(task)
     at = getattr(trajectory.weights, "at", lambda k: _at(trajectory, k))  # lifted at that time alone
-    found: dict[str, list[Any]] = {e: [] for e in g.edges}
+    strengths: dict[str, list[np.ndarray]] = {e: [] for e in g.edges}
     frames = None
     for k in range(len(trajectory.t)):
         w = at(k)
         frames = growing_frames(family, w, _ROUNDS if k else 10 * _ROUNDS, _TURN, frames)
         for e, b in strengths_along(family, frames, w).items():
-            found[e].append(b)
-    return {e: np.stack(b, axis=-2) for e, b in found.items()}
+            strengths[e].append(b)
+    return {e: np.stack(b, axis=-2) for e, b in strengths.items()}
 
 
 def _at(trajectory: Trajectory, k: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,61 @@
+"""Quantities read off weights and trajectories.
+
+Each takes a trajectory where that is natural, else arrays with any leading axes (runs, times, modes).
+"""
+
+from neuralrace.measure.kernels import distance_moved, kernel_change, kernel_turn, tangent_kernel
+from neuralrace.measure.laws import conserved, power_law_exponent
+from neuralrace.measure.maps import (
+    concentration,
+    contributions,
+    end_to_end,
+    off_diagonal_share,
+    pathway_maps,
+)
+from neuralrace.measure.representations import (
+    cosine,
+    cosine_similarity,
+    domain_similarity,
+    gram,
+    principal_components,
+    squared_distances,
+)
+from neuralrace.measure.times import (
+    crossing,
+    half_time,
+    last_crossing,
+    learning_time,
+    plateau_share,
+    stopping_time,
+)
+from neuralrace.measure.units import growing_part, silent_units, unit_sizes, xor_strengths
+
+__all__ = [
+    "concentration",
+    "conserved",
+    "contributions",
+    "cosine",
+    "cosine_similarity",
+    "crossing",
+    "distance_moved",
+    "domain_similarity",
+    "end_to_end",
+    "gram",
+    "growing_part",
+    "half_time",
+    "kernel_change",
+    "kernel_turn",
+    "last_crossing",
+    "learning_time",
+    "off_diagonal_share",
+    "pathway_maps",
+    "plateau_share",
+    "power_law_exponent",
+    "principal_components",
+    "silent_units",
+    "squared_distances",
+    "stopping_time",
+    "tangent_kernel",
+    "unit_sizes",
+    "xor_strengths",
+]

@@ -1,0 +1,42 @@
+"""Arguments of measures as arrays."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neuralrace.errors import InputError, short
+
+Floats = NDArray[np.float64]
+
+
+def floats(name: str, value: ArrayLike, least_axes: int = 0) -> Floats:
+    """`value` as a float64 array of at least so many axes; a JAX array stays one, so that it can be traced.
+
+    Unlike `errors.array` it takes nan and infinity: a run may have diverged.
+    """
+    if isinstance(value, jax.Array):
+        out = cast(Floats, value)
+    else:
+        try:
+            out = np.asarray(value, float)
+        except (TypeError, ValueError) as fault:
+            raise InputError(f"{name} must be an array of numbers, got {short(value)}") from fault
+    if out.ndim < least_axes:
+        raise InputError(f"{name} must have at least {least_axes} axes, got shape {out.shape}")
+    return out
+
+
+def stack(parts: list[Floats], axis: int) -> Floats:
+    """Arrays side by side along a new axis, by JAX if any of them is a JAX array."""
+    traced = any(isinstance(p, jax.Array) for p in parts)
+    return cast(Floats, jnp.stack(parts, axis)) if traced else np.stack(parts, axis)
+
+
+def plain(value: Floats) -> Floats:
+    """`value`, as a float where it has no axes."""
+    return value if isinstance(value, jax.Array) or np.ndim(value) else cast(Floats, float(value))

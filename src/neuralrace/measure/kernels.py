@@ -1,0 +1,154 @@
+"""How far a network has moved from its start: its tangent kernel and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.errors import InputError
+from neuralrace.graph import Graph
+from neuralrace.measure.arrays import Floats, floats
+from neuralrace.measure.representations import cosine
+from neuralrace.network import Stack, check, precision, program, take
+from neuralrace.task import Task
+
+
+def tangent_kernel(task: Task, weights: Mapping[str, ArrayLike]) -> Floats:
+    """Empirical neural tangent kernel `J J^T`, J the slope of all outputs in all weights.
+
+    Outputs are scaled so that the loss is half the sum of squared residuals r, and `dL/dt = -r^T K r` along
+    gradient flow.
+
+    Parameters
+    ----------
+    task : Task
+        Graph and data.
+    weights : dict of str to array_like
+        As in `loss`.
+
+    Returns
+    -------
+    ndarray, shape (..., n, n)
+        Rows are the outputs for every sample, times the root of its weight (1/n if all are equal); where the
+        network is linear, for the few pseudo-samples with the same moments. With the leading axis of the
+        weights.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
+    >>> tangent_kernel(task, {"x->h1": [[2.0]], "h1->y": [[3.0]]})
+    array([[13.]])
+    """
+    checked = check(task, weights)
+    flat, made = task.graph.flatten(checked), program(task, "squared")
+    with precision(np.float64):
+        return np.asarray(_kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.data))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
+    def outputs(w: Any) -> Any:
+        rows = [jnp.zeros(0, w.dtype)]
+        for h, r, d in zip(stack.outputs(w, data), stack.readouts, data["readouts"], strict=True):
+            scale = 1.0 if d["weight"] is None else jnp.sqrt(take(d["weight"], r.weight))[..., None]
+            rows.append((h * scale).ravel())
+        return jnp.concatenate(rows)
+
+    def one(w: Any) -> Any:
+        slope = jax.jacrev(outputs)(w)
+        return slope @ slope.T
+
+    return jax.lax.map(one, flat) if many else one(flat)
+
+
+def kernel_turn(kernels: ArrayLike) -> Floats:
+    """One minus the cosine between tangent kernels and the first of them: 0 while learning is lazy.
+
+    Parameters
+    ----------
+    kernels : array_like, shape (..., times, n, n)
+        As of `tangent_kernel`, with any leading axes.
+
+    Returns
+    -------
+    ndarray, shape (..., times)
+        Does not see a kernel that only grows.
+
+    Examples
+    --------
+    >>> kernel_turn([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 5.0]]])
+    array([0., 1.])
+    """
+    k = floats("kernels", kernels, 3)
+    return 1 - cosine(k, k[..., :1, :, :])
+
+
+def kernel_change(kernels: ArrayLike) -> Floats:
+    """Norm of the change of tangent kernels since the first of them, relative to the norm of that.
+
+    Parameters
+    ----------
+    kernels : array_like, shape (..., times, n, n)
+        As of `tangent_kernel`, with any leading axes.
+
+    Returns
+    -------
+    ndarray, shape (..., times)
+
+    Examples
+    --------
+    >>> kernel_change([[[1.0, 0.0], [0.0, 0.0]], [[3.0, 0.0], [0.0, 0.0]]])
+    array([0., 2.])
+    """
+    k = floats("kernels", kernels, 3)
+    first = k[..., :1, :, :]
+    return np.linalg.norm(k - first, axis=(-1, -2)) / np.linalg.norm(first, axis=(-1, -2))
+
+
+def distance_moved(
+    graph: Graph, weights: Trajectory | Mapping[str, ArrayLike], *, relative: bool = False
+) -> Floats:
+    """Norm of the change of all weights and biases since the first time.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of the weights.
+    weights : Trajectory or dict of str to array_like
+        With an axis of times, as `Trajectory.weights`, and any axes before it.
+    relative : bool
+        Whether to divide by the norm of the first weights.
+
+    Returns
+    -------
+    ndarray, shape (..., times)
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> graph = nr.Graph.chain([1, 1, 1])
+    >>> distance_moved(graph, {"x->h1": [[[0.0]], [[3.0]]], "h1->y": [[[1.0]], [[5.0]]]})
+    array([0., 5.])
+    """
+    table = weights.weights if isinstance(weights, Trajectory) else weights
+    moved: Floats = np.zeros(())
+    size: Floats = np.zeros(())
+    for name, shape in graph.shapes.items():
+        if name not in table:
+            raise InputError(f"weights must hold those of {name!r}; was the trajectory saved without them?")
+        w = floats(name, table[name], len(shape) + 1)
+        if w.shape[-len(shape) :] != tuple(shape):
+            raise InputError(f"{name} must have shape (..., times, {str(shape)[1:]}, got {w.shape}")
+        w = w.reshape(*w.shape[: w.ndim - len(shape)], -1)
+        first = w[..., :1, :]
+        moved = moved + ((w - first) ** 2).sum(axis=-1)
+        size = size + (first**2).sum(axis=-1)
+    return np.sqrt(moved / size) if relative else np.sqrt(moved)

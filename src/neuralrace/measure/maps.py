@@ -1,0 +1,247 @@
+"""The linear maps of a network and of its pathways, and how modes are spread over pathways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neuralrace.dynamics.record import State
+from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.errors import InputError, known
+from neuralrace.graph import Graph
+from neuralrace.measure.arrays import Floats, floats, plain, stack
+
+Network = State | Trajectory | Mapping[str, ArrayLike]
+Groups = Sequence[Sequence[int]]
+
+
+def end_to_end(
+    graph: Graph, network: Network, source: str | None = None, target: str | None = None
+) -> Floats:
+    """The map of a network from an input to an output.
+
+    Parameters
+    ----------
+    graph : Graph
+        Without biases.
+    network : State, Trajectory or dict of str to array_like
+        Weights give the sum over paths of the products of their weights, as if all units were linear. A state
+        (in `record`) is asked for its outputs for the unit vectors, with its activations, at no more cost
+        than a forward pass; in a linear network both are the same.
+    source, target : str, optional
+        Input and output; by default the only ones.
+
+    Returns
+    -------
+    ndarray, shape (..., size of target, size of source)
+        With the leading axes of the weights; a JAX array if they are.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> graph = nr.Graph.chain([1, 2, 1])
+    >>> end_to_end(graph, {"x->h1": [[1.0], [2.0]], "h1->y": [[3.0, 4.0]]})
+    array([[11.]])
+    """
+    source, target = _only("source", source, graph.inputs), _only("target", target, graph.outputs)
+    _refuse_biases(graph)
+    if isinstance(network, State):
+        return _shown(graph, network, source, target, {})
+    maps: dict[str, Floats | None] = {source: None}  # None: the identity
+    for node in graph.order:
+        parts = []
+        for edge in graph.incoming[node]:
+            if graph.edges[edge][0] in maps:
+                before, w = maps[graph.edges[edge][0]], _matrix(graph, edge, network)
+                parts.append(w if before is None else w @ before)
+        if parts:
+            maps[node] = sum(parts[1:], parts[0])
+    found = maps.get(target)
+    if found is None:
+        raise InputError(f"target must be an output that {source!r} reaches, got {target!r}")
+    return found
+
+
+def pathway_maps(graph: Graph, network: Network) -> dict[str, Floats]:
+    """The map of each pathway from its input to its output, all others being closed.
+
+    Parameters
+    ----------
+    graph : Graph
+        Without biases; every path has a hidden node that no other path has.
+    network : State, Trajectory or dict of str to array_like
+        As in `end_to_end`: products of weights, or outputs for the unit vectors.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (..., out, in)
+        By the first hidden node that belongs to the pathway alone, in the order of `Graph.paths`.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> graph = nr.Graph.pathways(1, 1, [[1], [1]])
+    >>> weights = {"x->p0h1": [[2.0]], "p0h1->y": [[3.0]], "x->p1h1": [[1.0]], "p1h1->y": [[-1.0]]}
+    >>> {name: m.item() for name, m in pathway_maps(graph, weights).items()}
+    {'p0h1': 6.0, 'p1h1': -1.0}
+    """
+    _refuse_biases(graph)
+    found = {}
+    for name, path in _pathways(graph):
+        if isinstance(network, State):
+            ends = graph.edges[path[0]][0], graph.edges[path[-1]][1]
+            passed = {graph.edges[e][1] for e in path}
+            found[name] = _shown(graph, network, *ends, {n: 0.0 for n in graph.hidden if n not in passed})
+        else:
+            product = _matrix(graph, path[0], network)
+            for edge in path[1:]:
+                product = _matrix(graph, edge, network) @ product
+            found[name] = product
+    return found
+
+
+def contributions(graph: Graph, network: Network, u: ArrayLike, v: ArrayLike) -> Floats:
+    """What each pathway contributes to each mode of a task, the `K_a = U^T W_a V` of multipathway.
+
+    Parameters
+    ----------
+    graph : Graph
+        Parallel pathways from one input to one output, as in `pathway_maps`.
+    network : State, Trajectory or dict of str to array_like
+        As in `end_to_end`.
+    u, v : array_like, shapes (out, modes) and (in, modes)
+        Output and input directions of the modes, such as those of the singular value decomposition of Syx.
+
+    Returns
+    -------
+    ndarray, shape (..., pathways, modes, modes)
+        Strengths of the modes are on the diagonal.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> graph = nr.Graph.pathways(2, 2, [[2], [2]])
+    >>> weights = {e: np.eye(2) for e in graph.edges}
+    >>> contributions(graph, weights, np.eye(2)[:, :1], np.eye(2)[:, :1]).shape
+    (2, 1, 1)
+    """
+    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+        raise InputError("graph must have one input and one output, so that pathways share their modes")
+    left, right = floats("u", u, 2), floats("v", v, 2)
+    sizes = graph.nodes[graph.outputs[0]], graph.nodes[graph.inputs[0]]
+    if (left.shape[-2], right.shape[-2]) != sizes:
+        raise InputError(f"u and v must have {sizes[0]} and {sizes[1]} rows, got {left.shape}, {right.shape}")
+    maps = pathway_maps(graph, network).values()
+    return stack([left.T @ m @ right for m in maps], -3)
+
+
+def concentration(k: ArrayLike, groups: Groups | None = None) -> Floats:
+    """How much each mode, or group of modes, is on one pathway: 0 shared evenly, 1 each on one of them.
+
+    With `r = sum_a |K_a|^2 / |sum_a K_a|^2` over the block of a group, for M pathways it is
+    `sqrt((M r - 1) / (M - 1))`, whatever the basis within a group. For one mode and two pathways it is
+    `|K_1 - K_2| / |K_1 + K_2|`.
+
+    Parameters
+    ----------
+    k : array_like, shape (..., pathways, modes, modes)
+        Contributions of at least two pathways, as of `contributions`.
+    groups : list of list of int, optional
+        Modes of each group, such as those of equal strength; by default each mode by itself.
+
+    Returns
+    -------
+    ndarray, shape (..., groups)
+
+    Examples
+    --------
+    >>> concentration([[[3.0]], [[1.0]]])
+    array([0.5])
+    """
+    k = floats("k", k, 3)
+    m = k.shape[-3]
+    if m < 2:
+        raise InputError(f"k must have at least two pathways, got shape {k.shape}")
+    shares = []
+    for block in _blocks(k, groups):
+        ratio = (block**2).sum(axis=(-1, -2, -3)) / (block.sum(axis=-3) ** 2).sum(axis=(-1, -2))
+        shares.append(np.sqrt(np.maximum(m * ratio - 1, 0) / (m - 1)))
+    return np.stack(shares, axis=-1)
+
+
+def off_diagonal_share(k: ArrayLike, groups: Groups | None = None) -> Floats:
+    """Share of the squared norm of maps between different modes, or groups of modes.
+
+    Parameters
+    ----------
+    k : array_like, shape (..., modes, modes)
+        Maps in the modes of a task, as of `contributions`.
+    groups : list of list of int, optional
+        Modes of each group; by default each mode by itself.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+
+    Examples
+    --------
+    >>> off_diagonal_share([[1.0, 1.0], [0.0, 0.0]])
+    0.5
+    """
+    k = floats("k", k, 2)
+    inside = sum((block**2).sum(axis=(-1, -2)) for block in _blocks(k, groups))
+    return plain(1 - inside / (k**2).sum(axis=(-1, -2)))
+
+
+def _blocks(k: Floats, groups: Groups | None) -> Iterator[Floats]:
+    """The blocks of k on the diagonal, one for each group."""
+    if k.shape[-1] != k.shape[-2]:
+        raise InputError(f"k must be square in its last two axes, got shape {k.shape}")
+    n = k.shape[-1]
+    for group in [[i] for i in range(n)] if groups is None else groups:
+        if not all(isinstance(i, (int, np.integer)) and 0 <= i < n for i in group):
+            raise InputError(f"groups must list modes from 0 to {n - 1}, got {group!r}")
+        yield k[..., group, :][..., group]
+
+
+def _pathways(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
+    """Each path with the first hidden node that no other path passes."""
+    paths = graph.paths()
+    passed = [[graph.edges[e][1] for e in path[:-1]] for path in paths]
+    counts: dict[str, int] = {}
+    for node in (n for nodes in passed for n in nodes):
+        counts[node] = counts.get(node, 0) + 1
+    named = []
+    for path, nodes in zip(paths, passed, strict=True):
+        own = [n for n in nodes if counts[n] == 1]
+        if not own:
+            raise InputError(f"graph must have a hidden node for each path alone; {' '.join(path)} has none")
+        named.append((own[0], path))
+    return named
+
+
+def _shown(graph: Graph, state: State, source: str, target: str, gates: dict[str, float]) -> Floats:
+    """What a state answers to the unit vectors of an input, (out, in)."""
+    return state.activity(target, {source: np.eye(graph.nodes[source])}, gates).swapaxes(-1, -2)
+
+
+def _matrix(graph: Graph, edge: str, network: Trajectory | Mapping[str, ArrayLike]) -> Floats:
+    weights = network.weights if isinstance(network, Trajectory) else network
+    known("network", [edge], weights, "saved edge")
+    w = floats(edge, weights[edge], 1 if edge in graph.diagonal else 2)
+    return w[..., None] * np.eye(w.shape[-1]) if edge in graph.diagonal else w
+
+
+def _only(name: str, given: str | None, options: Sequence[str]) -> str:
+    if given is None and len(options) != 1:
+        raise InputError(f"{name} must be one of {', '.join(options)}")
+    given = options[0] if given is None else given
+    known(name, [given], options, "input or output")
+    return given
+
+
+def _refuse_biases(graph: Graph) -> None:
+    if graph.biases:
+        raise InputError("graph must have no biases: with them a network is no linear map")

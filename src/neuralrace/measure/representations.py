@@ -1,0 +1,181 @@
+"""How samples are represented: similarity and distance matrices, sharing between domains, components."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neuralrace.errors import InputError, integer
+from neuralrace.measure.arrays import Floats, floats, plain
+
+
+def gram(activity: ArrayLike, *, centre: bool = False) -> Floats:
+    """Inner products of the activity for every two samples.
+
+    Parameters
+    ----------
+    activity : array_like, shape (..., samples, units)
+        With any leading axes (runs, times).
+    centre : bool
+        Whether to subtract the mean over samples first.
+
+    Returns
+    -------
+    ndarray, shape (..., samples, samples)
+
+    Examples
+    --------
+    >>> gram([[1.0, 0.0], [1.0, 2.0]])
+    array([[1., 1.],
+           [1., 5.]])
+    """
+    h = floats("activity", activity, 2)
+    h = h - h.mean(axis=-2, keepdims=True) if centre else h
+    return h @ h.swapaxes(-1, -2)
+
+
+def cosine_similarity(activity: ArrayLike, *, centre: bool = False) -> Floats:
+    """Cosine between the activity for every two samples.
+
+    Parameters
+    ----------
+    activity : array_like, shape (..., samples, units)
+        With any leading axes.
+    centre : bool
+        Whether to subtract the mean over samples first.
+
+    Returns
+    -------
+    ndarray, shape (..., samples, samples)
+        nan for samples without activity.
+
+    Examples
+    --------
+    >>> cosine_similarity([[2.0, 0.0], [0.0, 3.0]])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return _normalised(gram(activity, centre=centre))
+
+
+def domain_similarity(similarity: ArrayLike, domains: int) -> Floats:
+    """Cosine between the representations of the same item on every two domains.
+
+    Parameters
+    ----------
+    similarity : array_like, shape (..., domains * items, domains * items)
+        As of `gram` or `cosine_similarity`; samples are the items of the first domain, then of the next.
+    domains : int
+        Number of domains, with equally many items.
+
+    Returns
+    -------
+    ndarray, shape (..., items, domains, domains)
+        1 where domains share the representation of the item, as on the diagonal.
+
+    Examples
+    --------
+    >>> domain_similarity(gram([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), domains=2)[:, 0, 1]
+    array([1., 0.])
+    """
+    g, n = floats("similarity", similarity, 2), integer("domains", domains)
+    if g.shape[-1] != g.shape[-2] or g.shape[-1] % n:
+        raise InputError(f"similarity must be square, of a multiple of {n} samples; got shape {g.shape}")
+    blocks = g.reshape(*g.shape[:-2], n, g.shape[-1] // n, n, g.shape[-1] // n)
+    return _normalised(np.einsum("...iaja->...aij", blocks))
+
+
+def _normalised(g: Floats) -> Floats:
+    size = np.sqrt(np.diagonal(g, axis1=-2, axis2=-1))
+    with np.errstate(invalid="ignore"):
+        return g / (size[..., :, None] * size[..., None, :])
+
+
+def squared_distances(activity: ArrayLike) -> Floats:
+    """Squared distance of the activity for every two samples.
+
+    Parameters
+    ----------
+    activity : array_like, shape (..., samples, units)
+        With any leading axes.
+
+    Returns
+    -------
+    ndarray, shape (..., samples, samples)
+        Summed from differences, so that those of close samples are not lost to rounding.
+
+    Examples
+    --------
+    >>> squared_distances([[0.0, 0.0], [3.0, 4.0]])
+    array([[ 0., 25.],
+           [25.,  0.]])
+    """
+    from scipy.spatial.distance import cdist
+
+    h = np.asarray(floats("activity", activity, 2), float)
+    n = h.shape[-2]
+    each = [cdist(one, one, "sqeuclidean") for one in h.reshape(-1, *h.shape[-2:])]
+    return np.array(each, np.float64).reshape(*h.shape[:-2], n, n)
+
+
+def cosine(a: ArrayLike, b: ArrayLike, axes: int = 2) -> Floats:
+    """Cosine between arrays, taken as vectors over their last axes.
+
+    Of two tangent kernels or similarity matrices this is their alignment; of two centred similarity matrices
+    it is linear centred kernel alignment (CKA).
+
+    Parameters
+    ----------
+    a, b : array_like, shapes (..., m, n)
+        Leading axes broadcast.
+    axes : int
+        How many of the last axes make up a vector.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+
+    Examples
+    --------
+    >>> round(cosine([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 0.0]]), 3)
+    0.707
+    """
+    axes = integer("axes", axes)
+    one, two = floats("a", a, axes), floats("b", b, axes)
+    if one.shape[-axes:] != two.shape[-axes:]:
+        raise InputError(f"a and b must agree in their last {axes} axes, got {one.shape} and {two.shape}")
+    over = tuple(range(-axes, 0))
+    norms = np.sqrt((one**2).sum(axis=over) * (two**2).sum(axis=over))
+    with np.errstate(invalid="ignore"):
+        return plain((one * two).sum(axis=over) / norms)
+
+
+def principal_components(points: ArrayLike, k: int = 2) -> Floats:
+    """The leading principal components of points, all leading axes pooled (classical scaling of distances).
+
+    Parameters
+    ----------
+    points : array_like, shape (..., units)
+        Such as (time, samples, units): one basis serves all times.
+    k : int
+        Number of components.
+
+    Returns
+    -------
+    ndarray, shape (..., k)
+        Coordinates around the mean of all points, largest variance first; signs are arbitrary.
+
+    Examples
+    --------
+    >>> np.abs(principal_components([[0.0, 0.0], [3.0, 4.0]], k=1))
+    array([[2.5],
+           [2.5]])
+    """
+    h = floats("points", points, 2)
+    k = integer("k", k, most=h.shape[-1])
+    flat = h.reshape(-1, h.shape[-1])
+    flat = flat - flat.mean(axis=0)
+    basis = np.linalg.svd(flat, full_matrices=False)[2][:k]
+    if len(basis) < k:
+        raise InputError(f"k must be at most the number of points, {len(flat)}, got {k}")
+    return (flat @ basis.T).reshape(*h.shape[:-1], k)

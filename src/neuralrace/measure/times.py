@@ -1,0 +1,295 @@
+"""When something is learned: first and last crossings of a level, half times, plateaus."""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neuralrace.dynamics.history import History
+from neuralrace.dynamics.history import crossing as first_below
+from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.errors import InputError, number
+from neuralrace.measure.arrays import Floats, floats, plain
+
+
+class LossCurve(Protocol):
+    """Anything with times `(save,)` and a loss `(save,)` or `(runs, save)`, such as a `Trajectory`."""
+
+    @property
+    def t(self) -> np.ndarray: ...
+    @property
+    def loss(self) -> np.ndarray: ...
+
+
+def learning_time(trajectory: LossCurve, level: ArrayLike) -> Floats:
+    """First time at which the loss falls to `level`.
+
+    Interpolates with the loss and its slope at the solver's own steps, so the result does not depend on
+    which times were saved. For descent it is linear between steps; with mini-batches between saved steps.
+
+    Parameters
+    ----------
+    trajectory : Trajectory
+        One run or several. Anything with `t` and `loss` will do; it is then linear between these times.
+    level : float or array_like, shape (runs,)
+        Loss to reach, in the units of ``trajectory.loss``; the same for all runs, or one for each.
+
+    Returns
+    -------
+    float or ndarray, shape (runs,)
+        Flow time (tau = 1, mean loss); nan where the level is never reached.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> start = nr.init.decoupled(nr.reduce(task), 0.1)
+    >>> few, many = (nr.flow(task, start, t1=100.0, save=n) for n in (2, 500))
+    >>> bool(abs(learning_time(few, 0.1) / learning_time(many, 0.1) - 1) < 1e-3)
+    True
+    """
+    history = _history(trajectory)
+    if np.ndim(level) == 0 or history.loss.ndim == 1:
+        level = number("level", level)
+    if history.loss.ndim == 1:
+        return cast(Floats, first_below(history, cast(float, level)))
+    runs = len(history.loss)
+    levels = floats("level", level)
+    if levels.shape not in ((), (runs,)):
+        raise InputError(f"level must be a number or have shape ({runs},), got {levels.shape}")
+    levels = np.broadcast_to(levels, runs)
+    return np.array([first_below(history.run(k), float(levels[k])) for k in range(runs)])
+
+
+def _history(trajectory: LossCurve) -> History:
+    history = getattr(trajectory, "history", None)
+    if history is not None:
+        return history
+    try:
+        return History(np.asarray(trajectory.t, float), np.asarray(trajectory.loss, float), None)
+    except (AttributeError, TypeError, ValueError):
+        raise InputError(f"trajectory must be a Trajectory, got {type(trajectory).__name__}") from None
+
+
+def half_time(
+    t: LossCurve | ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    share: float = 0.5,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    axis: int = -1,
+) -> Floats:
+    """First time at which a curve has gone half of the way from its start to its end, up or down.
+
+    Parameters
+    ----------
+    t : Trajectory or array_like, shape (save,)
+        Of a trajectory the loss is followed, as in `learning_time`; else the times of `y`.
+    y : array_like, shape (..., save)
+        Curves, with any leading axes (runs, modes); not given for a trajectory.
+    share : float
+        Share of the way.
+    start, end : float or array_like, shape (...), optional
+        Values between which the way lies; by default the first and the last of each curve.
+    axis : int
+        Axis of `y` along which time goes.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+        Linear between times; nan where the curve never gets there.
+
+    Examples
+    --------
+    >>> half_time([0.0, 1.0, 2.0], [[0.0, 1.0, 4.0], [5.0, 2.0, 1.0]])
+    array([1.33333333, 0.66666667])
+    >>> half_time([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], start=0.0, end=4.0)
+    1.0
+    """
+    share = number("share", share)
+    if y is None:
+        trajectory = cast(LossCurve, t)
+        loss = _history(trajectory).loss
+        first, last = _ends(loss, start, end)
+        return learning_time(trajectory, first + share * (last - first))
+    curves = _along(floats("y", y, 1), axis)
+    first, last = _ends(curves, start, end)
+    sign = np.where(last > first, -1.0, 1.0)
+    return crossing(cast(ArrayLike, t), sign[..., None] * curves, sign * (first + share * (last - first)))
+
+
+def _ends(curves: Floats, start: ArrayLike | None, end: ArrayLike | None) -> tuple[Floats, Floats]:
+    first = curves[..., 0] if start is None else floats("start", start)
+    last = curves[..., -1] if end is None else floats("end", end)
+    try:
+        first, last, _ = np.broadcast_arrays(first, last, curves[..., 0])
+    except ValueError as fault:
+        raise InputError(
+            f"start and end must be numbers or have shape {curves.shape[:-1]}, "
+            f"got {first.shape} and {last.shape}"
+        ) from fault
+    return first, last
+
+
+def crossing(x: ArrayLike, y: ArrayLike, level: ArrayLike, *, rising: bool = False, axis: int = -1) -> Floats:
+    """First x at which curves are at or below a level (at or above it, if `rising`).
+
+    Parameters
+    ----------
+    x : array_like, shape (n,) or that of `y`
+        Abscissa, such as times.
+    y : array_like, shape (..., n)
+        Curves, with any leading axes.
+    level : float or array_like
+        One for all curves, or an array that broadcasts with the axes of `y` other than `axis`.
+    rising : bool
+        Whether the level is reached from below.
+    axis : int
+        Axis of `y` along which `x` goes.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+        Linear between points; x of the first point where it is there already, nan where it never is.
+
+    Examples
+    --------
+    >>> crossing([0.0, 1.0, 2.0], [4.0, 2.0, 1.0], 3.0)
+    0.5
+    >>> crossing([0.0, 1.0, 2.0], [[0.0, 2.0, 2.0], [0.0, 0.0, 1.0]], [1.0, 1.5], rising=True)
+    array([0.5, nan])
+    """
+    x, y, level = _curves(x, y, level, rising, axis)
+    below = y <= level[..., None]
+    return _where(x, y, level, np.where(below.any(axis=-1), below.argmax(axis=-1), y.shape[-1]))
+
+
+def last_crossing(
+    x: ArrayLike, y: ArrayLike, level: ArrayLike, *, rising: bool = False, axis: int = -1
+) -> Floats:
+    """The x from which on curves stay at or below a level (at or above it, if `rising`).
+
+    Parameters
+    ----------
+    x, y, level, rising, axis
+        As in `crossing`; a y of nan counts as one that stays.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+        Linear between points; x of the first point for curves that are always there, nan for those that are
+        not there at the end.
+
+    Examples
+    --------
+    >>> last_crossing([0.0, 1.0, 2.0, 3.0], [3.0, 1.0, 3.0, 1.0], 2.0)
+    2.5
+    """
+    x, y, level = _curves(x, y, level, rising, axis)
+    above = y > level[..., None]
+    n = y.shape[-1]
+    return _where(x, y, level, np.where(above.any(axis=-1), n - above[..., ::-1].argmax(axis=-1), 0))
+
+
+def _curves(
+    x: ArrayLike, y: ArrayLike, level: ArrayLike, rising: bool, axis: int
+) -> tuple[Floats, Floats, Floats]:
+    """Arrays x `(..., n)`, y `(..., n)` and level `(...)` of the same leading axes; y falls to the level."""
+    xs, ys, levels = floats("x", x, 1), floats("y", y, 1), floats("level", level)
+    ys = _along(ys, axis)
+    xs = _along(xs, axis) if xs.ndim > 1 else xs
+    if xs.shape[-1] != ys.shape[-1] or not ys.shape[-1]:
+        raise InputError(f"x and y must have equally many points, got {xs.shape[-1]} and {ys.shape[-1]}")
+    try:
+        lead = np.broadcast_shapes(xs.shape[:-1], ys.shape[:-1], levels.shape)
+    except ValueError as fault:
+        raise InputError(
+            f"x, y and level must fit each other, got {xs.shape}, {ys.shape} and {levels.shape}"
+        ) from fault
+    xs, ys = (np.broadcast_to(v, (*lead, v.shape[-1])) for v in (xs, ys))
+    levels = np.broadcast_to(levels, lead)
+    return (xs, -ys, -levels) if rising else (xs, ys, levels)
+
+
+def _along(curves: Floats, axis: int) -> Floats:
+    """With the axis of times or points last."""
+    if not -curves.ndim <= axis < curves.ndim:
+        raise InputError(f"axis must be one of the {curves.ndim} axes of y, got {axis}")
+    return np.moveaxis(curves, axis, -1)
+
+
+def _where(x: Floats, y: Floats, level: Floats, k: NDArray[np.intp]) -> Floats:
+    """The x at which y crosses the level on its way to point k `(...)`; nan where k is beyond the end."""
+    there = np.minimum(k, y.shape[-1] - 1)
+    pick = lambda v, at: np.take_along_axis(v, at[..., None], axis=-1)[..., 0]  # noqa: E731
+    before = np.maximum(there - 1, 0)
+    x0, x1, y0, y1 = pick(x, before), pick(x, there), pick(y, before), pick(y, there)
+    jump = (k == 0) | (y0 == y1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        between = x0 + (x1 - x0) * (y0 - level) / np.where(jump, 1.0, y0 - y1)
+    return plain(np.where(k < y.shape[-1], np.where(jump, x1, between), np.nan))
+
+
+def stopping_time(trajectory: Trajectory) -> Floats:
+    """Time at which runs with a `stop_loss` reached it, as exact as they were solved.
+
+    Parameters
+    ----------
+    trajectory : Trajectory
+        One run or several.
+
+    Returns
+    -------
+    float or ndarray, shape (runs,)
+        Flow time; nan where a run ended otherwise.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1]), [[1.0]], [[1.0]])
+    >>> run = nr.flow(task, {"x->y": [[0.0]]}, t1=9.0, stop_loss=0.125)
+    >>> round(stopping_time(run), 4)
+    0.6931
+    """
+    reached = np.array([s is Status.REACHED_LOSS for s in trajectory.statuses])
+    return plain(np.where(reached if trajectory.many else reached[0], trajectory.end, np.nan))
+
+
+def plateau_share(t: ArrayLike, loss: ArrayLike, until: float | None = None) -> Floats:
+    """Share of the time in which the loss falls more slowly than it will later.
+
+    Zero for a loss that is convex in time, as it is for a constant tangent kernel (a sum of decaying
+    exponentials); near one where drops come after long plateaus.
+
+    Parameters
+    ----------
+    t : array_like, shape (save,)
+        Times.
+    loss : array_like, shape (..., save)
+        Losses, with any leading axes.
+    until : float, optional
+        Only times before the loss is first below this count.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+        nan where fewer than two times count.
+
+    Examples
+    --------
+    >>> plateau_share([0.0, 1.0, 2.0, 3.0], [4.0, 3.9, 3.8, 0.0])
+    0.6666666666666666
+    """
+    times, losses = floats("t", t, 1), floats("loss", loss, 1)
+    if losses.shape[-1] != len(times):
+        raise InputError(f"t and loss must have equally many times, got {len(times)} and {losses.shape[-1]}")
+    low = np.zeros(losses.shape, bool) if until is None else losses < number("until", until)
+    counts = ~np.logical_or.accumulate(low, axis=-1)[..., 1:]
+    step = counts * np.diff(times)
+    rate = np.where(counts, -np.diff(losses) / np.diff(times), -np.inf)
+    later = np.maximum.accumulate(rate[..., ::-1], axis=-1)[..., ::-1]
+    with np.errstate(invalid="ignore"):
+        return plain((step * (rate < later)).sum(axis=-1) / step.sum(axis=-1))
