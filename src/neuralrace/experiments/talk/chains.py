@@ -1,7 +1,7 @@
 """Deep linear chains. Depth puts a saddle into the error surface, so learning waits near it and then comes in
 a stage, mode by mode. Epochs are steps of gradient descent with a learning rate of `rate / depth`, about as
-large as it can be without diverging; counted so, a very deep chain from a given product of weights learns in a
-finite time. How long depends on the initial weights: from small random ones the product falls with every
+large as it can be without diverging; counted so, a very deep chain from a given product of weights learns in
+a finite time. How long depends on the initial weights: from small random ones the product falls with every
 layer and the time grows exponentially with depth; greedy pretraining costs the same for every layer; from
 orthogonal ones the time does not depend on depth.
 
@@ -279,7 +279,8 @@ def narrow(p: Chains) -> dict[str, Any]:
 @figure("chains-trajectories")
 def trajectories(p: Chains, data: Data) -> tuple[Figure, str]:
     fig, (a, b, c) = plot.figure(1, 3, height=2.4)
-    for depth, colour in zip(data.curves.depth.values, [*plot.shades(len(p.curves)), plot.BLACK], strict=True):
+    colours = [*plot.shades(len(p.curves)), plot.BLACK]
+    for depth, colour in zip(data.curves.depth.values, colours, strict=True):
         curve = data.curves.sel(depth=depth)
         plot.theory(a, curve.t, curve.closed_form, colour, "∞" if math.isinf(depth) else f"{depth:g}")
         plot.points(a, curve.t[::10], curve.flow[::10], colour, ms=2.5)
@@ -393,8 +394,8 @@ def trajectories_and_surface(p: Chains, data: Data) -> Iterator[Claim]:
     yield check("theory: 1/s").near("saddle-time", name, 1, slope, 0.02)
     strengths = np.array([0.5, 1, 2, 4])
     waits = [time_to(1 / 4, math.inf, 1e-6, s) for s in strengths]
-    exponent = power_law_exponent(strengths, waits)
-    yield check(SPEED).near("infinite-depth-time", "infinite depth, exponent of time in s", -1, exponent, 0.01)
+    exponent, name = power_law_exponent(strengths, waits), "infinite depth, exponent of time in s"
+    yield check(SPEED).near("infinite-depth-time", name, -1, exponent, 0.01)
 
 
 @claims
