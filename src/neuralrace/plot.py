@@ -77,8 +77,14 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
     ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **style)
 
 
+def identity(ax: Axes) -> None:
+    """A line on which x and y are equal, over the range of what has been drawn."""
+    ends = [ax.dataLim.min.min(), ax.dataLim.max.max()]
+    ax.plot(ends, ends, color=BLACK, lw=0.8, zorder=3)
+
+
 def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
-    """Make an axis (`ax.xaxis`, `ax.yaxis`) logarithmic, with plain numbers at 1, 2, 5, ..., or at `ticks`."""
+    """Make an axis (such as `ax.xaxis`) logarithmic, with plain numbers at 1, 2, 5, ..., or at `ticks`."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})

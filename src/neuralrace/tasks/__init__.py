@@ -5,7 +5,7 @@ from neuralrace.tasks.image_domains import input_domains, patch_encoder, transfo
 from neuralrace.tasks.images import cifar10, digits, mnist
 from neuralrace.tasks.routing import circulant, routing, sharing
 from neuralrace.tasks.structured import hierarchy, linear
-from neuralrace.tasks.toy import contextual_classification, separability, xor
+from neuralrace.tasks.toy import contextual_classification, modular_addition, separability, xor
 from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "input_domains",
     "linear",
     "mnist",
+    "modular_addition",
     "partition",
     "patch_encoder",
     "ring",
