@@ -9,6 +9,7 @@ import pytest
 from neuralrace import experiments
 from neuralrace.errors import InputError
 from neuralrace.experiments import Report
+from neuralrace.experiments.report import write_report
 
 
 def test_run_writes_and_can_be_repeated(toy, out):
@@ -196,3 +197,25 @@ def test_published_results_are_read(path, tmp_path):
     assert found.name in experiments.names()
     assert len({c.id for c in found.claims}) == len(found.claims)
     assert all(c.kind in ("paper", "check", "finding") for c in found.claims)
+
+
+# -- experiments of one's own ----------------------------------------------------------------
+
+
+def test_an_experiment_in_a_file_of_ones_own(out):
+    report = experiments.run(
+        "examples/bottleneck.py", out=out, changes={"seeds": 2, "hidden": 6, "narrow": (1, 3)}
+    )
+    assert report.name == "bottleneck"
+    assert [c.verdict for c in report.claims[:3]] == ["holds"] * 3
+    assert len(report.claims) == 4
+    assert [name for name, _ in report.figures] == ["bottleneck-modes", "bottleneck-loss"]
+    assert "A chain with a bottleneck" in write_report(out).read_text()
+
+
+def test_files_without_an_experiment(tmp_path):
+    with pytest.raises(InputError, match=r"there is no file .*nothing\.py with an experiment"):
+        experiments.experiment(str(tmp_path / "nothing.py"))
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(InputError, match=r"empty\.py must define EXPERIMENT"):
+        experiments.experiment(str(tmp_path / "empty.py"))

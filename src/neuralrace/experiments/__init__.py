@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +52,31 @@ def names() -> tuple[str, ...]:
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of that name."""
+    """The experiment of that name, or the one in a file of your own, such as ``bottleneck.py``."""
+    if name.endswith(".py"):
+        return _from_file(Path(name))
     if name not in MODULES:
         raise InputError(f"there is no experiment {name!r}; there are {', '.join(MODULES)}")
     return import_module(MODULES[name]).EXPERIMENT
+
+
+def _from_file(file: Path) -> Experiment:
+    """The `EXPERIMENT` that a file of the user defines."""
+    name = f"neuralrace.experiments.own.{file.stem}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, file)
+        if not file.is_file() or spec is None or spec.loader is None:
+            raise InputError(f"there is no file {file} with an experiment")
+        sys.modules[name] = module = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    try:
+        return sys.modules[name].EXPERIMENT
+    except AttributeError:
+        raise InputError(f"{file} must define EXPERIMENT = Experiment(...)") from None
 
 
 @dataclass(frozen=True)
@@ -117,7 +139,7 @@ def run(
     Parameters
     ----------
     name : str
-        One of `names()`.
+        One of `names()`, or a file with an experiment of your own.
     quick : bool
         The small form, for a first look.
     out : path
@@ -154,7 +176,7 @@ def run(
     with plot.style():
         figures = chosen.figures(p, data)
     report = Report(
-        name,
+        chosen.name,
         chosen.title,
         chosen.source,
         (sys.modules[type(p).__module__].__doc__ or "").strip(),

@@ -25,7 +25,8 @@ td.number { font-variant-numeric: tabular-nums; white-space: nowrap }
 .holds { color: #00664a; font-weight: 600; white-space: nowrap }
 .fails { color: #a63d00; font-weight: 600; white-space: nowrap }
 .undecided { color: #555; white-space: nowrap } code { font-size: 12px; color: #555 }
-tr.fails-row { background: #fdf1ea } .note { color: #555 } q { display: block; color: #555; font-style: italic }
+tr.fails-row { background: #fdf1ea } .note { color: #555 }
+q { display: block; color: #555; font-style: italic }
 figure { display: inline-block; vertical-align: top; margin: 1rem 1.5rem 1rem 0; max-width: 100% }
 figure img { max-width: 100%; height: auto } figcaption { font-size: 13px; color: #444; max-width: 44rem }
 details { margin: .6rem 0 } summary { cursor: pointer; color: #444 } .small { color: #555; font-size: 13px }
@@ -49,8 +50,9 @@ def write_report(out: str | Path = "results") -> Path:
 
 
 def _place(report: Report) -> tuple[int, str]:
-    """Where a report stands: in the order of the experiments, the full form before others."""
-    return names().index(report.name), report.folder.name
+    """Where a report stands: in the order of the experiments, own ones last, the full form before others."""
+    order = names()
+    return order.index(report.name) if report.name in order else len(order), report.folder.name
 
 
 def _finished(folder: Path) -> Report | None:
@@ -60,7 +62,7 @@ def _finished(folder: Path) -> Report | None:
     except (OSError, ValueError, TypeError, KeyError):
         return None
     whole = all((folder / f"{name}.svg").is_file() for name, _ in report.figures)
-    return report if whole and report.name in names() else None
+    return report if whole else None
 
 
 def page(reports: list[Report], unreadable: Sequence[str] = ()) -> str:
