@@ -79,7 +79,8 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
 
 def identity(ax: Axes) -> None:
     """A line on which x and y are equal, over the range of what has been drawn."""
-    ends = [ax.dataLim.min.min(), ax.dataLim.max.max()]
+    drawn = ax.dataLim.get_points()
+    ends = [drawn.min(), drawn.max()]
     ax.plot(ends, ends, color=BLACK, lw=0.8, zorder=3)
 
 

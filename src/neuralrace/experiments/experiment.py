@@ -32,7 +32,7 @@ def option(default: Any, meaning: str = "", **limits: Any) -> Any:
         What it sets, in a few words; `neuralrace show` prints it.
     **limits
         `least` or `above` for numbers, which else must be positive; `below` or `most` for numbers; `choices`
-        for texts.
+        for texts. For tuples, these of each entry; `count`, the least number of entries, and `increasing`.
     """
     return field(default=default, metadata={"meaning": meaning, **limits})
 
@@ -75,7 +75,11 @@ def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
     if get_origin(kind) is tuple:
         if not isinstance(value, (tuple, list)) or not value:
             raise InputError(f"{name} must be a list of numbers, got {value!r}")
-        return tuple(_checked(name, get_args(kind)[0], v, limits) for v in value)
+        entries = tuple(_checked(name, get_args(kind)[0], v, limits) for v in value)
+        count, rising = limits.get("count", 1), list(entries) == sorted(set(entries))
+        require(len(entries) >= count, f"{name} must be at least {count} values, got {entries}")
+        require(rising or not limits.get("increasing"), f"{name} must increase, got {entries}")
+        return entries
     if kind is bool:
         if not isinstance(value, bool):
             raise InputError(f"{name} must be true or false, got {value!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -209,8 +211,8 @@ def multidimensional_scaling(points: ArrayLike, rounds: int = 300) -> Floats:
     flat = h.reshape(-1, h.shape[-1])
 
     def fitted(distances: Floats, start: Floats) -> tuple[Floats, float]:
-        x, error = smacof(distances, n_components=2, init=start, n_init=1, max_iter=rounds, eps=0)[:2]
-        return np.asarray(x), float(error)
+        result: Any = smacof(distances, n_components=2, init=start, n_init=1, max_iter=rounds, eps=0)
+        return result[:2]
 
     rng, last = np.random.default_rng(0), np.sqrt(squared_distances(h[-1]))
     ends = [fitted(last, rng.standard_normal((h.shape[1], 2))) for _ in range(20)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -57,17 +59,17 @@ def hierarchy(levels: int = 4, branching: int = 2, hidden: int = 32, graph: Grap
     return Task(chain_or(graph, len(y), hidden, y.shape[1]), np.eye(len(y)), y)
 
 
-def linear(syx: ArrayLike, hidden: int = 32, graph: Graph | None = None) -> Task:
+def linear(syx: ArrayLike, hidden: int | Sequence[int] = 32, graph: Graph | None = None) -> Task:
     """White inputs, whose second moment is the identity, and targets that a linear map makes of them.
 
     Parameters
     ----------
     syx : array_like, shape (outputs, inputs)
         The map, which is the correlation of targets and inputs.
-    hidden : int
-        Neurons of the hidden layer.
+    hidden : int or list of int
+        Neurons of the hidden layer, or of each of several.
     graph : Graph, optional
-        A graph of your own; by default a chain with one hidden layer.
+        A graph of your own; by default a chain.
 
     Returns
     -------
@@ -84,4 +86,5 @@ def linear(syx: ArrayLike, hidden: int = 32, graph: Graph | None = None) -> Task
     syx = array("syx", syx, (None, None))
     outputs, inputs = syx.shape
     rows = np.sqrt(inputs) * np.eye(inputs)
-    return Task(chain_or(graph, inputs, hidden, outputs), rows, rows @ syx.T)
+    layers = [hidden] if isinstance(hidden, int) else hidden
+    return Task(graph or Graph.chain([inputs, *layers, outputs]), rows, rows @ syx.T)

@@ -5,11 +5,10 @@ a finite time. How long depends on the initial weights: from small random ones t
 layer and the time grows exponentially with depth; greedy pretraining costs the same for every layer; from
 orthogonal ones the time does not depend on depth.
 
-Pretraining is greedy: each layer below the readout is trained as the encoder of a linear autoencoder (two
-layers from the same small random weights, squared error, the same rate) on the data as the layers before it
-transform them, until the reconstruction is learned. The encoders and the small random readout are then
-fine-tuned together on the task, and all epochs count. Inputs are white, targets have singular values
-`strengths`; random weights prefer no direction, so the targets are diagonal."""
+Pretraining is greedy: each layer below the readout first learns to encode its inputs (`pretraining`). The
+encoders and the small random readout are then fine-tuned together on the task, and all epochs count. Inputs
+are white, targets have singular values `strengths`; random weights prefer no direction, so the targets are
+diagonal."""
 
 from __future__ import annotations
 
@@ -18,11 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
-from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
@@ -30,11 +27,11 @@ from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.store import along
-from neuralrace.measure import end_to_end, growing_part, half_time, power_law_exponent, stopping_time
+from neuralrace.experiments.talk.epochs import KINDS, aligned_epochs, epochs_to_learn, train
+from neuralrace.measure import end_to_end, growing_part, half_time, power_law_exponent
 
 SPEED, EFFECT = "talk: training speed", "talk: effect of initialization"
-KINDS = {"small random": plot.BLUE, "pretrained": plot.ORANGE, "orthogonal": plot.GREEN}
-MARKS = dict(zip(KINDS, "osd", strict=True))
+STYLES = dict(zip(KINDS, ((plot.BLUE, "o"), (plot.ORANGE, "s"), (plot.GREEN, "d")), strict=True))
 FAR = (20, 30, 40)  # depths from which the theory's growth with depth is read
 PRECISE = nr.Adaptive(1e-11, 1e-13)
 
@@ -42,16 +39,16 @@ PRECISE = nr.Adaptive(1e-11, 1e-13)
 @dataclass(frozen=True)
 class Chains(Parameters):
     depths: tuple[int, ...] = option(
-        (1, 2, 3, 4, 5, 6, 8, 10), "depths of the networks whose learning time is measured"
+        (1, 2, 3, 4, 5, 6, 8, 10), "depths whose learning time is measured", increasing=True, count=4
     )
     strengths: tuple[float, ...] = option((3.0, 2.0, 1.5, 1.0), "singular values of the targets")
     width: int = option(16, "units of each hidden layer")
-    gain: float = option(0.6, "gain of the initial layers where depth varies", below=1)
+    gain: float = option(0.6, "gain of the initial layers where depth varies", least=0.32, below=1)
     before: float = option(0.1, "gain of the initial layers before pretraining", below=1)
     gains: tuple[float, ...] = option(
-        (0.3, 0.4, 0.5, 0.6), "gains of the initial layers where they vary, at depth deep"
+        (0.3, 0.4, 0.5, 0.6), "gains where they vary", increasing=True, count=2, least=0.1
     )
-    deep: int = option(6, "depth of the networks where the gain varies", least=3)
+    deep: int = option(6, "depth of the networks where the gain varies", least=3, most=20)
     rate: float = option(0.02, "learning rate times depth")
     level: float = option(0.01, "share of the error at which a task is learned", below=1)
     reconstructed: float = option(1e-4, "share of the error at which an autoencoder is learned", below=1)
@@ -62,26 +59,13 @@ class Chains(Parameters):
     product: float = option(0.1, "initial product of the weights of the chains that are drawn", below=1)
     small: float = option(0.02, "gain of the initial layers of the networks whose modes are drawn")
     offsets: tuple[float, ...] = option(
-        (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), "initial weights near the saddle of two layers", below=0.5
+        (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), "initial weights near the saddle", below=0.5, count=2
     )
 
     def check(self) -> None:
-        rising = list(self.depths) == sorted(set(self.depths)) and self.depths[0] == 1
-        require(
-            rising and len(self.depths) >= 4,
-            f"depths must increase from 1, at least four of them, got {self.depths}",
-        )
+        require(self.depths[0] == 1, f"depths must start with 1, got {self.depths}")
         n = len(self.strengths)
         require(self.width >= n, f"width must be at least {n}, one for each of strengths; got {self.width}")
-        require(
-            len(set(self.gains)) > 1 and len(set(self.offsets)) > 1,
-            "gains and offsets need at least two numbers each to fit an exponent",
-        )
-        deepest = max(*self.depths, *FAR)
-        for name, gain, depth in ("gain", self.gain, deepest), ("gains", min(self.gains), self.deep):
-            least = 10 ** (-20 / depth)
-            message = f"{name} must be at least {least:.2g}, or depth {depth} never learns; got {gain:g}"
-            require(gain >= least, message)
         top = 2 / max(1, *self.strengths) ** 2
         require(self.rate < top, f"rate must be below {top:g}, where descent diverges; got {self.rate:g}")
 
@@ -95,36 +79,11 @@ class Chains(Parameters):
         return self.level * 0.5 * float((self.s**2).sum())
 
     def task(self, depth: int, width: int) -> nr.Task:
-        n = len(self.strengths)
-        graph = nr.Graph.chain([n, *[width] * (depth - 1), n])
-        return nr.tasks.linear(np.diag(self.s), graph=graph)
+        return nr.tasks.linear(np.diag(self.s), [width] * (depth - 1))
 
     def small_random(self, graph: nr.Graph, gain: float, seeds: Any) -> nr.init.Weights:
         """Normal weights with a mean squared singular value of gain^2."""
         return nr.init.gaussian(graph, gain / np.sqrt(self.width), seed=seeds)
-
-
-def product(t: Any, depth: float, a0: float, s: Any = 1.0) -> Any:
-    """Product of the weights of a chain at `t`, which is depth times flow time; depth may be infinite."""
-    return nr.exact.chain(t if math.isinf(depth) else t / depth, s, a0=a0, depth=depth)
-
-
-def time_to(level: float, depth: float, a0: float, s: Any = 1.0) -> float:
-    """Depth times flow time until chains for modes s, all from a0, have this share of their error left."""
-
-    def error(log_t: float) -> float:
-        a = product(np.exp(log_t), depth, a0, s)
-        return float(np.sum((s - a) ** 2) / np.sum(np.square(s)) - level)
-
-    low, high = -20.0, 70.0
-    if not error(low) > 0 > error(high):
-        return math.nan
-    return math.exp(np.asarray(brentq(error, low, high, xtol=1e-12)).item())
-
-
-def aligned_epochs(p: Chains, depth: int, gain: float) -> float:
-    """The theory: epochs to the level if all layers are aligned with the modes and have this gain."""
-    return time_to(p.level, depth, gain**depth, p.s) / p.rate
 
 
 @part
@@ -132,15 +91,19 @@ def curves(p: Chains) -> dict[str, Any]:
     """The product of weights over depth x time from the same start: closed form and integrated flow."""
     t, depths, flow = np.linspace(0, 2 + 2 / p.product, 201), (*p.curves, math.inf), []
     for depth in p.curves:
-        task = nr.tasks.linear([[1.0]], graph=nr.Graph.chain([1] * (depth + 1)))
+        task = nr.tasks.linear([[1.0]], [1] * (depth - 1))
         start = {e: [[p.product ** (1 / depth)]] for e in task.graph.edges}
         run = nr.flow(task, start, save=t / depth, method=PRECISE)
         flow.append(end_to_end(task.graph, run)[:, 0, 0])
     limit = solve_ivp(
         lambda _, a: a**2 * (1 - a), (0, t[-1]), [p.product], "DOP853", t, rtol=1e-12, atol=1e-14
     )
-    form, many = [product(t, d, p.product) for d in depths], [100, 1000]
-    gap = [np.abs(product(t, d, p.product) - form[-1]).max() for d in many]
+
+    def closed_form(depth: float) -> np.ndarray:
+        return nr.exact.chain(t if math.isinf(depth) else t / depth, 1.0, a0=p.product, depth=depth)
+
+    form, many = [closed_form(d) for d in depths], [100, 1000]
+    gap = [np.abs(closed_form(d) - form[-1]).max() for d in many]
     return {
         "t": ("t", t),
         "depth": ("depth", np.array(depths, float)),
@@ -156,11 +119,7 @@ def modes(p: Chains, depth: int) -> dict[str, Any]:
     """Modes of networks from small random weights, and chains from the growing part of those weights."""
     task, t = p.task(depth, p.width), np.linspace(0, 4 * depth, 161)
     start = p.small_random(task.graph, p.small, range(p.seeds))
-
-    def diagonal(state: nr.State) -> dict[str, Any]:
-        return {"modes": jnp.diagonal(end_to_end(task.graph, state))}
-
-    run = nr.flow(task, start, save=t, record=diagonal, save_weights=False)
+    maps = end_to_end(task.graph, nr.flow(task, start, save=t))
     if depth == 1:
         a0 = np.diagonal(start["x->y"], axis1=1, axis2=2)[:, None]
         theory = p.s + (a0 - p.s) * np.exp(-t[:, None])
@@ -169,8 +128,7 @@ def modes(p: Chains, depth: int) -> dict[str, Any]:
         theory = nr.exact.chain(t[:, None], p.s, a0=a0[:, None], depth=2)
     return {
         "t": ("t", t),
-        "strength": ("mode", p.s),
-        "networks": ("run t mode", run.recorded["modes"]),
+        "networks": ("run t mode", np.diagonal(maps, axis1=-2, axis2=-1)),
         "theory": ("run t mode", theory),
     }
 
@@ -209,71 +167,13 @@ def by_gain(p: Chains, gain: float) -> dict[str, Any]:
     return train(p, p.deep, gain, gain)
 
 
-def train(p: Chains, depth: int, gain: float, before: float) -> dict[str, Any]:
-    """Epochs to the level from each kind of initial weights, and the theory of these.
-
-    Small random weights have this gain, or `before` pretraining; aligned ones are diagonal, with this gain
-    like the small random ones, or with gain 1 like orthogonal ones.
-    """
-    task = p.task(depth, p.width)
-    edges, seeds = list(task.graph.edges), range(p.seeds)
-    encoders, spent = pretrain(p, depth, before)
-    readout = p.small_random(task.graph, before, seeds)
-    kinds = (
-        p.small_random(task.graph, gain, seeds),
-        {**readout, **dict(zip(edges, encoders, strict=False))},
-        nr.init.orthogonal(task.graph, seed=seeds),
-        {e: np.array([gain, 1.0])[:, None, None] * np.eye(*readout[e].shape[1:]) for e in edges},
-    )
-    took = descend(p, task, {e: np.concatenate([w[e] for w in kinds]) for e in edges}, p.epochs)
-    epochs = took[:-2].reshape(3, -1)
-    epochs[1] += spent
-    code = time_to(p.reconstructed, 2, before**2)  # of one autoencoder
-    tuned = {e: np.eye(*readout[e].shape[1:]) * (e != edges[-1]) for e in edges}
-    tuning = depth * stopping_time(nr.flow(task, tuned, 1e3, save=2, stop_loss=p.learned_loss))
-    pretrained = ((depth - 1) * code + tuning) / p.rate
-    theory = [aligned_epochs(p, depth, gain), pretrained, aligned_epochs(p, depth, 1.0)]
-    return {
-        "start": ("start", list(KINDS)),
-        "epochs": ("start run", epochs),
-        "aligned": ("start", [took[-2], np.nan, took[-1]]),
-        "theory": ("start", theory),
-    }
-
-
-def descend(p: Chains, task: nr.Task, start: nr.init.Weights, most: int) -> np.ndarray:
-    """Steps of descent until the task is learned, (runs,); nan where it is not within `most`."""
-    lr = p.rate / len(task.graph.edges)
-    run = nr.descend(task, start, lr, most, save=2, stop_loss=p.learned_loss, save_weights=False)
-    return np.rint(stopping_time(run) / lr)
-
-
-def pretrain(p: Chains, depth: int, gain: float) -> tuple[list[np.ndarray], np.ndarray]:
-    """Encoders of the layers below the readout, (seeds, out, in) each, and the epochs that they took."""
-    n, lr = len(p.strengths), p.rate / 2
-    data, encoders, spent = np.tile(np.sqrt(n) * np.eye(n), (p.seeds, 1, 1)), [], np.zeros(p.seeds)
-    for layer in range(1, depth):
-        size = data.shape[2]
-        graph = nr.Graph.chain([size, p.width, size])
-        learned = []
-        for seed, rows in enumerate(data):
-            start = p.small_random(graph, gain, 1000 * layer + seed)
-            loss = p.reconstructed * 0.5 * (rows**2).sum() / n
-            run = nr.descend(nr.Task(graph, rows, rows), start, lr, p.epochs, save=2, stop_loss=loss)
-            learned.append(run.weights["x->h1"][-1])
-            spent[seed] += np.rint(run.end / lr)
-        encoders.append(np.stack(learned))
-        data = data @ np.swapaxes(encoders[-1], 1, 2)
-    return encoders, spent
-
-
 @part
 def narrow(p: Chains) -> dict[str, Any]:
     """Orthogonal networks without a neuron to spare: sign of the determinant, and epochs to the level."""
     task = p.task(p.deep, len(p.strengths))
     start = nr.init.orthogonal(task.graph, seed=range(p.square))
     sign = np.sign(np.linalg.det(end_to_end(task.graph, start)))
-    return {"determinant": ("run", sign), "epochs": ("run", descend(p, task, start, p.patience))}
+    return {"determinant": ("run", sign), "epochs": ("run", epochs_to_learn(p, task, start, p.patience))}
 
 
 @figure("chains-trajectories")
@@ -287,10 +187,10 @@ def trajectories(p: Chains, data: Data) -> tuple[Figure, str]:
     a.set(xlabel="depth x time (τ = 1)", ylabel="product of weights", xlim=(0, None))
     a.legend(title="depth", ncols=2)
     for ax, depth, title in ((b, 1, "shallow"), (c, 2, "deep")):
-        found = data.modes[depth]
+        modes = data.modes[depth]
         for k, colour in enumerate(plot.shades(len(p.s))):
-            plot.runs(ax, found.t, found.networks[..., k], colour, f"s = {p.s[k]:g}")
-            plot.theory(ax, found.t, found.theory[..., k].median("run"), colour, lw=0.9)
+            plot.runs(ax, modes.t, modes.networks[..., k], colour, f"s = {p.s[k]:g}")
+            plot.theory(ax, modes.t, modes.theory[..., k].median("run"), colour, lw=0.9)
         ax.set(xlabel="time (τ = 1)", ylabel="strength of mode", title=title)
     c.set(ylim=(None, 1.5 * max(p.strengths)))
     c.legend(loc="upper right", ncols=2)
@@ -307,12 +207,12 @@ def trajectories(p: Chains, data: Data) -> tuple[Figure, str]:
 @figure("chains-surface")
 def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
     fig, (a, b, c) = plot.figure(1, 3, height=2.5)
-    found, side = data.surface, np.linspace(-1.9, 1.9, 201)
+    surface, side = data.surface, np.linspace(-1.9, 1.9, 201)
     x, y = np.meshgrid(side, side)
     root = np.abs(1 - x * y)  # equal steps of the root show both valleys and walls
     a.contourf(x, y, root, np.linspace(0, 4.75, 20), cmap="Greys", vmin=-0.5, vmax=6)
     a.contour(x, y, root, [1], colors=plot.BLACK, linewidths=0.6, linestyles="--")
-    for path in found.weights.values:
+    for path in surface.weights.values:
         a.plot(*path.T, color=plot.BLUE, lw=0.8)
         a.plot(*path[0], "o", color=plot.BLUE, ms=2)
     arm = np.linspace(0.52, 1.9, 100)
@@ -321,13 +221,13 @@ def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
     a.plot(0, 0, "X", color=plot.RED, ms=6, ls="", label="saddle")
     a.set(xlabel="first weight", ylabel="second weight", aspect="equal", xlim=(-1.9, 1.9), ylim=(-1.9, 1.9))
     a.legend(loc="upper left", bbox_to_anchor=(-0.05, 1.18), ncols=2)
-    b.plot(found.t[1:], found.loss[:8, 1:].T, color=plot.BLUE, lw=0.9)
+    b.plot(surface.t[1:], surface.loss[:8, 1:].T, color=plot.BLUE, lw=0.9)
     b.axhline(0.5, color=plot.BLACK, lw=0.6, ls="--", label="loss at the saddle")
     b.set(xscale="log", xlabel="time (τ = 1)", ylabel="loss", ylim=(0, 2.5))
     b.legend()
-    distance = found.offset * np.sqrt(2)
-    plot.points(c, distance, found.leave, plot.BLUE, "flow")
-    times = [time_to(1 / 4, 2, v**2) / 2 for v in p.offsets]
+    distance = surface.offset * np.sqrt(2)
+    plot.points(c, distance, surface.leave, plot.BLUE, "flow")
+    times = [nr.exact.chain_time(1 / 4, 1.0, v**2) for v in p.offsets]
     plot.theory(c, distance, times, plot.BLACK, "closed form, depth 2")
     c.set(xscale="log", xlabel="initial distance from the saddle", ylabel="time to half (τ = 1)")
     c.set_ylim(0, None)
@@ -345,13 +245,12 @@ def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
 @figure("chains-depth")
 def learning_time(p: Chains, data: Data) -> tuple[Figure, str]:
     fig, (a, b) = plot.figure(1, 2, height=2.9)
-    for ax, x, found in ((a, p.depths, data.by_depth), (b, p.gains, data.by_gain)):
-        found = along(found, "x")
-        for kind, colour in KINDS.items():
-            one = found.sel(start=kind)
+    for ax, x, runs in ((a, p.depths, data.by_depth), (b, p.gains, data.by_gain)):
+        for kind, (colour, marker) in STYLES.items():
+            one = along(runs, "x").sel(start=kind)
             plot.theory(ax, x, one.theory, colour, lw=1)
-            plot.points(ax, x, one.epochs.T, colour, kind, fmt=MARKS[kind])
-            ax.plot(x, one.aligned, MARKS[kind], mec=colour, mfc="white", ms=4, zorder=4)
+            plot.points(ax, x, one.epochs.T, colour, kind, fmt=marker)
+            ax.plot(x, one.aligned, marker, mec=colour, mfc="white", ms=4, zorder=4)
         ax.set(yscale="log")
     a.set(xlabel="depth", ylabel="epochs to learn")
     a.set(title=f"initial gain {p.gain:g} ({p.before:g} before pretraining)")
@@ -393,7 +292,7 @@ def trajectories_and_surface(p: Chains, data: Data) -> Iterator[Claim]:
     name = "time at the saddle, slope in log(1/distance)"
     yield check("theory: 1/s").near("saddle-time", name, 1, slope, 0.02)
     strengths = np.array([0.5, 1, 2, 4])
-    waits = [time_to(1 / 4, math.inf, 1e-6, s) for s in strengths]
+    waits = [nr.exact.chain_time(1 / 4, s, 1e-6, math.inf) for s in strengths]
     exponent, name = power_law_exponent(strengths, waits), "infinite depth, exponent of time in s"
     yield check(SPEED).near("infinite-depth-time", name, -1, exponent, 0.01)
 
@@ -402,22 +301,21 @@ def trajectories_and_surface(p: Chains, data: Data) -> Iterator[Claim]:
 def small_random_weights(p: Chains, data: Data) -> Iterator[Claim]:
     exponential = paper(EFFECT, "Small random weights scale exponentially t_inf - t_1 ≈ O(1/b_0^D)")
     speed = "Time difference for deep net vs shallow net is t_inf - t_1 ≈ O(1/(s b_0^D))"
-    found = along(data.by_depth, "depth").sel(start="small random")
-    found, grow = found.sel(depth=found.depth >= 4), np.log(1 / p.gain)
+    runs = along(data.by_depth, "depth").sel(start="small random", depth=[d for d in p.depths if d >= 4])
     per_layer = "growth of log epochs per layer / log(1/b0)"
 
     def growth(depths: Any, epochs: Any) -> Any:
-        return np.polyfit(depths, np.log(epochs), 1)[0] / grow
+        return np.polyfit(depths, np.log(epochs), 1)[0] / np.log(1 / p.gain)
 
     shallow = aligned_epochs(p, 1, p.gain)
     far = growth(FAR, [aligned_epochs(p, d, p.gain) - shallow for d in FAR])
     yield exponential.near("small-random-theory", f"small random, theory: {per_layer}", 1, far, 0.05)
-    aligned = growth(found.depth, found.aligned)
+    aligned = growth(runs.depth, runs.aligned)
     name = f"small random, aligned networks: {per_layer}"
     yield exponential.near("small-random-aligned", name, 1, aligned, 0.1)
     yield exponential.near(
         "small-random-networks", f"small random, random networks: {per_layer}", 1,
-        growth(found.depth, found.epochs), 0.1,
+        growth(runs.depth, runs.epochs), 0.1,
         "Random layers are not aligned: only part of their singular values lies in directions that grow, "
         "and less so the more layers there are. Growth is exponential, faster than the formula's.",
     )  # fmt: skip
@@ -441,8 +339,8 @@ def small_random_weights(p: Chains, data: Data) -> Iterator[Claim]:
 def other_weights(p: Chains, data: Data) -> Iterator[Claim]:
     linear = paper(EFFECT, "Pretraining + fine-tuning scales linearly t_inf - t_1 ≈ O(D/b_0^2)")
     constant = paper(EFFECT, "Orthogonal initialization: depth-independent t_inf - t_1 ≈ O(1)")
-    found = along(data.by_depth, "depth")
-    epochs = found.epochs.sel(start="pretrained")
+    runs = along(data.by_depth, "depth")
+    epochs = runs.epochs.sel(start="pretrained")
     beyond = power_law_exponent(np.array(p.depths[1:]) - 1, (epochs[1:] - epochs[0]).T)
     name = "pretrained: exponent of the epochs beyond one layer in the layers beyond one"
     yield linear.near("pretrained-depth", name, 1, beyond, 0.1)
@@ -453,7 +351,7 @@ def other_weights(p: Chains, data: Data) -> Iterator[Claim]:
         "D/b0^2 bounds this from above. An autoencoder has two layers, whose time is log(1/b0^2): nearly no"
         " dependence on b0.",
     )  # fmt: skip
-    exponent = power_law_exponent(p.depths[1:], found.epochs.sel(start="orthogonal")[1:].T)
+    exponent = power_law_exponent(p.depths[1:], runs.epochs.sel(start="orthogonal")[1:].T)
     yield constant.near("orthogonal-depth", "orthogonal: exponent of epochs in depth", 0, exponent, 0.15)
     stuck = np.isnan(data.narrow.epochs)
     yield constant.near(

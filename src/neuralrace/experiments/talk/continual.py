@@ -43,7 +43,7 @@ class Continual(Parameters):
     )
     duration: float = option(12.0, "time for which each task is learned")
     trained: tuple[float, ...] = option(
-        (6.0, 8.0, 10.0, 12.0, 14.0), "times for which a task is learned before the opposite task"
+        (6.0, 8.0, 10.0, 12.0, 14.0), "times before the opposite task", increasing=True, count=2
     )
     imbalances: tuple[float, ...] = option(
         (1e-3, 0.1, 1.0), "relative scales at which an opposite task is learned, beside 0"
@@ -56,11 +56,13 @@ class Continual(Parameters):
         )
         fit = self.lams[0] == 0 and len(self.lams) == 3 and max(map(abs, self.lams)) >= 1
         require(fit, f"lams must be 0 and two others, one at least 1 in size; got {self.lams}")
-        rising = len(self.trained) > 1 and list(self.trained) == sorted(set(self.trained))
-        require(rising, f"trained must increase, at least two times, got {self.trained}")
+
+    @property
+    def graph(self) -> nr.Graph:
+        return nr.Graph.chain([self.size] * 3)
 
     def start(self, lam: float, seed: int) -> nr.init.Weights:
-        return nr.init.balanced(nr.Graph.chain([self.size] * 3), lam, self.scale, seed=seed)
+        return nr.init.balanced(self.graph, lam, self.scale, seed=seed)
 
     @property
     def silent(self) -> float:
@@ -77,13 +79,15 @@ def losses(maps: Any, syx: Any) -> np.ndarray:
     return 0.5 * ((np.asarray(maps)[..., None, :, :] - syx) ** 2).sum(axis=(-1, -2))
 
 
-def learn(t: Any, w1: Any, w2: Any, syx: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def learn(t: float, weights: Any, syx: np.ndarray) -> Any:
     """Both layers at time t, by the exact solution."""
+    w1, w2 = weights
     v1, v2 = nr.exact.balanced([t], w1, w2, syx)
     return v1[0], v2[0]
 
 
-def learning_time(t: np.ndarray, w1: Any, w2: Any, syx: np.ndarray) -> Any:
+def learning_time(t: np.ndarray, weights: Any, syx: np.ndarray) -> Any:
+    w1, w2 = weights
     v1, v2 = nr.exact.balanced(t, w1, w2, syx)
     return crossing(t, losses(v2 @ v1, syx[None])[:, 0], LEARNED * 0.5 * (syx**2).sum())
 
@@ -99,15 +103,17 @@ def sequence(p: Continual, seed: int) -> dict[str, Any]:
         ]
     )
     t, starts = np.linspace(0, p.duration, 101), [p.start(lam, seed) for lam in p.lams]
-    exact = np.stack([np.matmul(*nr.exact.continual(t, *w.values(), syx)[::-1]) for w in starts])
+    solved = [nr.exact.continual(t, w["x->h1"], w["h1->y"], syx) for w in starts]
+    exact = np.stack([v2 @ v1 for v1, v2 in solved])
     w, maps = {e: np.stack([one[e] for one in starts]) for e in starts[0]}, []
     for target in syx:
         task = nr.tasks.linear(target, p.size)
         run = nr.flow(task, w, save=t, method=nr.Adaptive(1e-11, 1e-13))
         w = {e: v[:, -1] for e, v in run.weights.items()}
-        maps.append(end_to_end(task.graph, run))
-    large = nr.init.balanced(task.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
-    v1, v2 = nr.exact.balanced(LONG, *learn(p.duration, *large, syx[0]), syx[1])
+        maps.append(end_to_end(p.graph, run))
+    large = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
+    w1, w2 = learn(p.duration, large, syx[0])
+    v1, v2 = nr.exact.balanced(LONG, w1, w2, syx[1])
     moved = np.linalg.norm(np.diff(exact[:, 1:], axis=2), axis=(-1, -2)).sum(axis=2)
     straight = np.linalg.norm(exact[:, 1:, -1] - exact[:, 1:, 0], axis=(-1, -2))
     return {
@@ -127,14 +133,14 @@ def reversal(p: Continual) -> dict[str, Any]:
     neurons have left, which keep the sign of their determinant."""
 
     def opposite(syx: np.ndarray, lam: float, trained: float) -> Any:
-        w = learn(trained, *right_signed(syx, lam), syx)
-        return learning_time(np.linspace(0, 4 * trained, 1201), *w, -syx)
+        w = learn(trained, right_signed(syx, lam), syx)
+        return learning_time(np.linspace(0, 4 * trained, 1201), w, -syx)
 
     tasks = [np.diag(np.arange(n) < modes).astype(float) for n, modes in SPARE.values()]
     lams, odd = (0.0, *p.imbalances), np.eye(3)
     times = [[[opposite(syx, lam, t) for t in p.trained] for lam in lams] for syx in tasks]
-    w = learn(p.trained[0], *right_signed(odd, 0.0), odd)
-    v1, v2 = learn(3 * p.trained[0], *w, -odd)
+    w = learn(p.trained[0], right_signed(odd, 0.0), odd)
+    v1, v2 = learn(3 * p.trained[0], w, -odd)
     return {
         "neurons": ("neurons", list(SPARE)),
         "lam": ("lam", list(lams)),
@@ -171,9 +177,8 @@ def transfer(p: Continual, seed: int) -> dict[str, Any]:
     t, ratio = np.append(0.0, np.geomspace(1e-2, 10 * p.duration, 400)), []
     for lam in p.lams:
         scratch = p.start(lam, seed).values()
-        after = learn(p.duration, *scratch, first)
-        times = [[learning_time(t, *w, syx) for syx in second.values()] for w in (after, scratch)]
-        ratio.append(np.divide(*times))
+        after = learn(p.duration, scratch, first)
+        ratio.append([learning_time(t, after, y) / learning_time(t, scratch, y) for y in second.values()])
     return {
         "lam": ("lam", list(p.lams)),
         "second": ("second", list(second)),
@@ -184,18 +189,18 @@ def transfer(p: Continual, seed: int) -> dict[str, Any]:
 @figure("continual-forgetting")
 def forgetting(p: Continual, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(1, 3, height=2.4, sharey=True)
-    found = data.sequence[0]
-    t = (np.arange(p.tasks)[:, None] * p.duration + found.t.values).ravel()
+    first = data.sequence[0]
+    t = (np.arange(p.tasks)[:, None] * p.duration + first.t.values).ravel()
     for ax, lam in zip(axes, p.lams, strict=True):
-        one = found.sel(lam=lam) / p.silent
+        one = first.sel(lam=lam) / p.silent
         for k, colour in zip(range(p.tasks), COLOURS, strict=False):
             plot.theory(ax, t, one.exact[..., k].values.ravel(), colour, f"task {k + 1}", lw=1)
             ax.plot(t[::9], one.flow[..., k].values.ravel()[::9], "o", color=colour, ms=2)
         for k in range(1, p.tasks):
             ax.axvline(k * p.duration, color=plot.BLACK, lw=0.5, ls=":")
         ax.set(title=f"λ = {lam:g}", xlabel="time (τ = 1)")
-    axes[0].set(ylabel="loss / silent network", ylim=(0, 3.4))
-    axes[0].legend(ncols=2, loc="upper left")
+    axes[0].set(ylabel="loss / silent network", ylim=(0, None))
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=p.tasks)
     caption = (
         f"Loss of {p.tasks} random tasks, learned one after the other (dotted: a new one begins): exact "
         "solution (lines) and integrated flow (dots), first start. A task's loss falls while it is learned "
@@ -235,20 +240,20 @@ def following(p: Continual, data: Data) -> tuple[Figure, str]:
 
 @claims
 def forgotten(p: Continual, data: Data) -> Iterator[Claim]:
-    found, braun = along(data.sequence, "run"), finding(BRAUN)
-    off = np.abs(found.exact - found.flow).max(("lam", "leg", "t", "task"))
+    runs, braun = along(data.sequence, "run"), finding(BRAUN)
+    off = np.abs(runs.exact - runs.flow).max(("lam", "leg", "t", "task"))
     text = f"losses of {p.tasks} tasks, exact - integrated flow"
     yield check("talk: exact continual learning dynamics").below("losses", text, 1e-6, off)
-    end = found.exact.isel(lam=slice(1, None), t=-1)
+    end = runs.exact.isel(lam=slice(1, None), t=-1)
     text = "losses at the end of a task - those tasks set / silent, lam not 0"
-    off = np.abs(end - found.apart).max(("lam", "leg", "task")) / p.silent
+    off = np.abs(end - runs.apart).max(("lam", "leg", "task")) / p.silent
     yield braun.below("forgetting-set-by-tasks", text, 1e-3, off)
     text = "what an old task leaves in the loss of the next, lam = 0, exponent of time"
     note = "Old modes fade as 1/t towards a saddle, where other lam fade exponentially."
-    yield braun.near("old-task-fades", text, -2, power_law_exponent(LONG, found.left), 0.1, note)
+    yield braun.near("old-task-fades", text, -2, power_law_exponent(LONG, runs.left), 0.1, note)
     text = "length of the way of the map / straight line"
-    yield braun.above("way-rich", f"{text}, lam = 0", 1.05, found.way.sel(lam=0.0))
-    lazy = found.way.sel(lam=p.laziest)
+    yield braun.above("way-rich", f"{text}, lam = 0", 1.05, runs.way.sel(lam=0.0))
+    lazy = runs.way.sel(lam=p.laziest)
     yield braun.near("way-lazy", f"{text}, lam = {p.laziest:g}", 1, lazy, 0.02)
 
 

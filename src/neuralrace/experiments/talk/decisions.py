@@ -31,6 +31,7 @@ SADDLES = "talk: saddle points arise through depth"
 COLOURS = {"deep": plot.RED, "deep, total error": plot.ORANGE, "shallow": plot.BLUE}
 INPUTS = ("left", "right", "bias")
 LATE = 0.8
+TIME = "time (trials x learning rate)"
 
 
 @dataclass(frozen=True)
@@ -190,13 +191,13 @@ def rank_correlation(x: Any, y: Any) -> float:
 
 @figure("decisions")
 def planes(p: Decisions, data: Data) -> tuple[Figure, str]:
-    fig, axes = plot.figure(1, len(p.agents), plot.PAGE, 2.7, sharey=True)
+    fig, axes = plot.figure(1, len(p.agents), len(p.agents) * plot.PAGE / 3, 2.7, sharey=True)
     for ax, name in zip(axes, p.agents, strict=True):
         left, right = np.moveaxis(data.paths[name].accuracy.values, -1, 0)
         ax.plot(left.T, right.T, color=COLOURS[name], lw=0.5, alpha=0.6)
         labels: dict[tuple[float, float], list[str]] = {}
-        found = data.points[name]
-        for (x, y), unstable in zip(found.accuracy.values, found.unstable.values, strict=True):
+        points = data.points[name]
+        for (x, y), unstable in zip(points.accuracy.values, points.unstable.values, strict=True):
             labels.setdefault((round(x, 2), round(y, 2)), []).append(str(unstable))
         for (x, y), texts in labels.items():
             face = plot.BLACK if "0" in texts else "white"
@@ -223,13 +224,13 @@ def timeline(p: Decisions, data: Data) -> tuple[Figure, str]:
     for name, colour in zip(INPUTS, (plot.BLUE, plot.ORANGE, plot.GREEN), strict=True):
         size = np.abs(one.associations.sel(input=name)).max("choice")
         plot.theory(a, one.t, size, colour, name)
-    a.set(xlabel="time", ylabel="largest association", xlim=(0, 2 * one.learned.max()))
+    a.set(xlabel=TIME, ylabel="largest association", xlim=(0, 2 * one.learned.max()))
     a.set_title("one deep agent")
     a.legend(loc="lower right")
     for name, path in data.paths.items():
         t, accuracy = path.t + path.t[1].values, path.accuracy.mean("side")
         plot.runs(b, t, accuracy, COLOURS[name], name, lw=1.3, alpha=1)
-    b.set(xscale="log", xlim=(0.2, p.t1), xlabel="time", ylabel="accuracy, easy stimuli", ylim=(0.45, 1.02))
+    b.set(xscale="log", xlim=(0.2, p.t1), xlabel=TIME, ylabel="accuracy, easy stimuli", ylim=(0.45, 1.02))
     b.legend(loc="lower left", bbox_to_anchor=(-0.05, 1), ncols=3, columnspacing=0.8)
     (early, late), times = early_and_late(deep)
     c.axhline(0, color="0.8", lw=0.6)
@@ -278,7 +279,7 @@ def accuracy(p: Decisions, data: Data) -> Iterator[Claim]:
 def fixed_points(p: Decisions, data: Data) -> Iterator[Claim]:
     depth = paper(SADDLES, "Saddle points arise through depth")
     near = paper(SADDLES, "Dynamics pass near a hierarchy of saddle points")
-    speed = max(float(found.norm.max()) for found in data.points.values())
+    speed = max(float(points.norm.max()) for points in data.points.values())
     yield check(SADDLES).below("fixed-points", "speed of learning at fixed points, all agents", 1e-10, speed)
     deep = data.points["deep"]
     used, unstable = deep.used.values, deep.unstable.values

@@ -46,7 +46,7 @@ class Saddles(Parameters):
     std: float = option(1e-3, "standard deviation of the initial weights that learn, depth 1 and 2", most=0.1)
     deep_std: float = option(0.03, "standard deviation of the initial weights that learn, depth 3", most=0.1)
     stds: tuple[float, ...] = option(
-        (1e-3, 1e-4, 1e-5, 1e-6, 1e-7), "as std, for the distance to a saddle", most=0.1
+        (1e-3, 1e-4, 1e-5, 1e-6, 1e-7), "as std, for the distance to a saddle", most=0.1, count=2
     )
     ratios: tuple[float, ...] = option(
         (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99), "mode 2 / mode 1, for the order", below=1
@@ -58,12 +58,9 @@ class Saddles(Parameters):
         require(falling, f"strengths must be two numbers, the larger first, got {self.strengths}")
         fit = self.depths in ((1, 2), (1, 2, 3))
         require(fit, f"depths must be (1, 2) or (1, 2, 3), got {self.depths}")
-        several = len(set(self.stds)) > 1
-        require(several, f"stds must be at least two to fit an exponent, got {self.stds}")
 
     def task(self, depth: int, strengths: Any = None) -> nr.Task:
-        graph = nr.Graph.chain([2, *[self.hidden] * (depth - 1), 2])
-        return nr.tasks.linear(np.diag(strengths or self.strengths), graph=graph)
+        return nr.tasks.linear(np.diag(strengths or self.strengths), [self.hidden] * (depth - 1))
 
     @property
     def maps(self) -> np.ndarray:
@@ -93,16 +90,16 @@ def points(p: Saddles, depth: int) -> dict[str, Any]:
         nr.init.gaussian(task.graph, std, seed=range(k * share, (k + 1) * share))
         for k, std in enumerate(p.spreads)
     ]
-    found = landscape.fixed_points(task, {e: np.concatenate([w[e] for w in drawn]) for e in drawn[0]})
-    negative, flat = landscape.index(task, found.weights)
-    distance = p.distances(end_to_end(task.graph, found.weights))
+    fixed = landscape.fixed_points(task, {e: np.concatenate([w[e] for w in drawn]) for e in drawn[0]})
+    negative, flat = landscape.index(task, fixed.weights)
+    distance = p.distances(end_to_end(task.graph, fixed.weights))
     return {
         "learned": ("point", distance.argmin(axis=-1)),
         "off": ("point", distance.min(axis=-1)),
-        "norm": ("point", found.norm),
+        "norm": ("point", fixed.norm),
         "negative": ("point", negative),
         "flat": ("point", flat),
-        "loss": ("point", nr.loss(task, found.weights)),
+        "loss": ("point", nr.loss(task, fixed.weights)),
         "starts": share * len(p.spreads),
     }
 
@@ -126,11 +123,12 @@ def learn(p: Saddles, depth: int, std: float) -> tuple[nr.Task, nr.Trajectory]:
 
 def passed(p: Saddles, task: nr.Task, run: nr.Trajectory) -> dict[str, Any]:
     """When each path is nearest to which fixed point, and how far it is in weights; nan if never."""
-    found = landscape.visits(task, run)
-    learned = p.distances(end_to_end(task.graph, found.weights)).argmin(axis=-1)
+    visits = landscape.visits(task, run)
+    learned = p.distances(end_to_end(task.graph, visits.weights)).argmin(axis=-1)
     when, distance = np.full((2, p.seeds, len(NAMES)), np.nan)
-    for k in np.argsort(-found.distance, kind="stable"):  # the nearest last
-        when[found.run[k], learned[k]], distance[found.run[k], learned[k]] = found.t[k], found.distance[k]
+    for k in np.argsort(-visits.distance, kind="stable"):  # the nearest last
+        at = visits.run[k], learned[k]
+        when[at], distance[at] = visits.t[k], visits.distance[k]
     return {
         "learned": ("learned", list(NAMES)),
         "when": ("run learned", when),
@@ -191,8 +189,8 @@ def landscape_and_paths(p: Saddles, data: Data) -> tuple[Figure, str]:
         shift, side = ((8, -3), "left") if saddle.loss < p.theory[0].loss / 2 else ((-8, -3), "right")
         at = saddle.loss, saddle.index
         a.annotate(name, at, shift, textcoords="offset points", ha=side, fontsize=7)
-    for (depth, found), marker in zip(data.points.items(), "sox", strict=False):
-        a.plot(found.loss, found.negative, marker, color=COLOURS[depth], ms=4, label=f"depth {depth}")
+    for (depth, fixed), marker in zip(data.points.items(), "sox", strict=False):
+        a.plot(fixed.loss, fixed.negative, marker, color=COLOURS[depth], ms=4, label=f"depth {depth}")
     a.set(xlabel="loss", ylabel="index (negative curvatures)", xlim=(-0.35, p.theory[0].loss * 1.15))
     a.set_ylim(-0.6, a.dataLim.ymax + 1.6)
     a.legend(loc="upper left")
@@ -256,16 +254,16 @@ def variability(p: Saddles, data: Data) -> tuple[Figure, str]:
     return fig, caption
 
 
-def kinds(found: Any) -> set[tuple[int, int, int]]:
+def kinds(points: Any) -> set[tuple[int, int, int]]:
     """Kinds of fixed points: map, negative and flat directions."""
-    return set(zip(*(found[k].values.tolist() for k in ("learned", "negative", "flat")), strict=True))
+    return set(zip(*(points[k].values.tolist() for k in ("learned", "negative", "flat")), strict=True))
 
 
 @claims
 def fixed_points(p: Saddles, data: Data) -> Iterator[Claim]:
     hierarchy = paper(TALK, "Depth introduces a hierarchy of saddle points")
     theory = {(k, s.index, s.flat) for k, s in enumerate(p.theory)}
-    norm, off = (max(float(found[v].max()) for found in data.points.values()) for v in ("norm", "off"))
+    norm, off = (max(float(points[v].max()) for points in data.points.values()) for v in ("norm", "off"))
     name = "norm of the gradient at fixed points, all depths"
     yield check(TALK).below("gradient-norm", name, 1e-10, norm)
     name = "distance of the maps of fixed points from those of a subset of modes"
@@ -313,7 +311,7 @@ def passages(p: Saddles, data: Data) -> Iterator[Claim]:
     exponent = power_law_exponent(p.stds, distance.T)
     yield finding(TALK).near("approach-exponent", name, scaling(p), exponent, 0.05, note)
     name = "nearest the map comes to that of mode 1 alone / s2"
-    nearest = {d: p.distances(found.maps)[..., FIRST].min(axis=1) for d, found in data.paths.items()}
+    nearest = {d: p.distances(path.maps)[..., FIRST].min(axis=1) for d, path in data.paths.items()}
     for depth in p.depths[1:]:
         value = nearest[depth] / p.strengths[1]
         yield near.below(f"passes-depth-{depth}", f"{name}, depth {depth}", 0.2, value)

@@ -125,18 +125,17 @@ def beliefs(p: Worlds, name: str, t: np.ndarray) -> dict[str, Any]:
     """How far outputs of aligned networks go to the wrong side, and outputs for the worst feature."""
     y = MAKE[name](p, features=p.beliefs).arrays[1] * np.sqrt(p.beliefs)  # (items, features)
     u, s, vt = np.linalg.svd(y, full_matrices=False)
-    end, depths, wrong, outputs = s / np.sqrt(p.beliefs), (2, 1), [], []
+    end, depths, outputs = s / np.sqrt(p.beliefs), (2, 1), []
     for depth in depths:
         a = nr.exact.chain(t[:, None], end / ITEMS, 1 / ITEMS, p.a0, depth) / end
-        output = np.einsum("ik,tk,kf->tif", u, a, s[:, None] * vt)
-        wrong.append((-np.sign(y) * output).max(axis=0) / y.std())
-        item, feature = np.unravel_index(wrong[0].argmax(), y.shape)  # of the deep network
-        outputs.append(output[:, :, feature])
+        outputs.append(np.einsum("ik,tk,kf->tif", u, a, s[:, None] * vt))
+    wrong = [(-np.sign(y) * output).max(axis=0) / y.std() for output in outputs]
+    item, feature = np.unravel_index(wrong[0].argmax(), y.shape)  # of the deep network
     return {
         "depth": ("depth", list(depths)),
         "wrong": ("depth item feature", wrong),
         "worst_item": item,
-        "output": ("depth t item", outputs),
+        "output": ("depth t item", [output[:, :, feature] for output in outputs]),
     }
 
 
@@ -155,25 +154,25 @@ def random_trees(p: Worlds) -> dict[str, Any]:
 
 
 def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
-    made, found = MAKE[name](p), data.world[name]
+    made, world = MAKE[name](p), data.world[name]
     fig, ((a, b), (c, d)) = plot.figure(2, 2, height=4.6)
     image = plot.matrix(a, made.covariance, "covariance of items", 1.0)
     a.set(aspect="equal", xlabel="item", ylabel="item")
     fig.colorbar(image, ax=a, shrink=0.8)
-    mode, colours = np.arange(1, ITEMS + 1), plot.shades(found.sizes["stage"])
+    mode, colours = np.arange(1, ITEMS + 1), plot.shades(world.sizes["stage"])
     plot.theory(b, mode, np.sqrt(made.values), plot.BLACK, "closed form", drawstyle="steps-mid", lw=0.9)
     label = f"{p.features:,} features"
-    b.scatter(mode, found.sampled, c=[colours[k] for k in made.stages], s=16, zorder=4, label=label)
+    b.scatter(mode, world.sampled, c=[colours[k] for k in made.stages], s=16, zorder=4, label=label)
     b.set(xlabel="mode", ylabel=r"singular value $\sqrt{\lambda}$", ylim=(0, None))
     b.legend()
     for k, colour in enumerate(colours):
-        c.plot(found.t, found.theory[0, :, k], color=colour)
-        c.plot(found.t[::7], found.networks[0, ::7, k], "o", color=colour, ms=2)
+        c.plot(world.t, world.theory[0, :, k], color=colour)
+        c.plot(world.t[::7], world.networks[0, ::7, k], "o", color=colour, ms=2)
     c.plot([], [], color=plot.BLACK, label="closed form")
     c.plot([], [], "o", color=plot.BLACK, ms=2, label="network")
     c.set(xlabel="time (τ = 1)", ylabel="learned of each stage", ylim=(-0.03, 1.06))
     c.legend(loc="lower right")
-    x, hues, method = found.plane.values, plot.shades(ITEMS), "least squares of distances."
+    x, hues, method = world.plane.values, plot.shades(ITEMS), "least squares of distances."
     if name in NEIGHBOURS:
         method = "two leading components, neighbours joined."
         for pair in np.argwhere(np.triu(np.abs(np.linalg.inv(made.covariance)) > 1e-6, 1)):
@@ -202,17 +201,18 @@ partition, tree, ring, grid = (
 @figure("worlds-beliefs")
 def wrong_beliefs(p: Worlds, data: Data) -> tuple[Figure, str]:
     fig, (a, b) = plot.figure(1, 2, height=2.5)
-    found, item = data.world["tree"], int(data.world["tree"].worst_item)
-    deep, shallow = found.output.values
+    tree = data.world["tree"]
+    item = int(tree.worst_item)
+    deep, shallow = tree.output.values
     others = np.arange(ITEMS) != item
     for has, label, colour in (
         (deep[-1] > 0, "others that have it", plot.BLUE),
         (deep[-1] <= 0, "others without", plot.ORANGE),
     ):
-        a.plot(found.t, deep[:, others & has], color=colour, lw=0.7)
-        a.plot([], color=colour, lw=0.7, label=label)
-    a.plot(found.t, deep[:, item], color=plot.RED, lw=1.8, label="this item, deep")
-    a.plot(found.t, shallow[:, item], color=plot.RED, ls=":", label="this item, shallow")
+        for k, i in enumerate(np.flatnonzero(others & has)):
+            a.plot(tree.t, deep[:, i], color=colour, lw=0.7, label=None if k else label)
+    a.plot(tree.t, deep[:, item], color=plot.RED, lw=1.8, label="this item, deep")
+    a.plot(tree.t, shallow[:, item], color=plot.RED, ls=":", label="this item, shallow")
     a.axhline(0, color=plot.BLACK, lw=0.6)
     a.set(xlabel="time (τ = 1)", ylabel="output for one feature of the tree", ylim=(-1.3, 2.2))
     a.set(yticks=(-1, 0, 1))
@@ -246,21 +246,21 @@ def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
         "In the limit of many features, what matters to learning dynamics is SVD of correlation structure "
         "[...] Can find this exactly for certain graphical models",
     )
-    for name, found in data.world.items():
-        sampled = np.abs(found.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
-        network, theory = half_times(found)
+    for name, world in data.world.items():
+        sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
+        network, theory = half_times(world)
         late = np.abs(network / theory - 1).max(axis=1)
         sample = f"singular values of {p.features:,} features"
         for statement, key, text, bound, value in (
-            (check(LINK), "eigenvalues", "eigenvalues, closed form - covariance", 1e-12, found.off_values),
-            (check(LINK), "eigenvectors", "eigenvectors, |C v - lambda v|", 1e-12, found.off_vectors),
+            (check(LINK), "eigenvalues", "eigenvalues, closed form - covariance", 1e-12, world.off_values),
+            (check(LINK), "eigenvectors", "eigenvectors, |C v - lambda v|", 1e-12, world.off_vectors),
             (link, "sampled-values", f"{sample} / closed form - 1", p.sampling, sampled),
             (
                 check(LINK),
                 "map",
                 "map of networks - closed form / largest value",
                 0.01,
-                found.off_map,
+                world.off_map,
             ),
             (check(LINK), "half-times", "half times of stages, networks / closed form - 1", 1e-4, late),
         ):
@@ -269,9 +269,9 @@ def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
     yield check(LINK).below("random-trees-eigenvalues", text, 1e-12, data.random_trees.off)
 
 
-def half_times(found: Any) -> tuple[np.ndarray, np.ndarray]:
+def half_times(world: Any) -> tuple[np.ndarray, np.ndarray]:
     """Times to half of the final value of each stage (runs, stages): networks and theory."""
-    network, theory = (half_time(found.t, y, start=0.0, axis=1) for y in (found.networks, found.theory))
+    network, theory = (half_time(world.t, y, start=0.0, axis=1) for y in (world.networks, world.theory))
     return network, theory
 
 
@@ -283,8 +283,8 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
         "These networks must exhibit progressive differentiation: Singular vectors mirror hierarchy, "
         "Singular values decay with depth",
     )
-    for name, found in data.world.items():
-        step, statement = least_step(half_times(found)[0]), stages if name in NEIGHBOURS else hierarchy
+    for name, world in data.world.items():
+        step, statement = least_step(half_times(world)[0]), stages if name in NEIGHBOURS else hierarchy
         note = ""
         if name == "ring" and step.min() <= 0:
             note = (
@@ -293,8 +293,8 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
             )
         text = f"{name}: stages in order, least step of half times"
         yield statement.above(f"order-{name}", text, 0, step, note)
-    found = data.world["tree"]
-    step = least_step(half_time(found.t, found.parting, start=0.0, axis=1))
+    tree = data.world["tree"]
+    step = least_step(half_time(tree.t, tree.parting, start=0.0, axis=1))
     text = "tree: items part level by level, least step of half times"
     yield hierarchy.above("tree-parting", text, 0, step)
     text = f"{p.trees} random trees: eigenvalue of a level / of the next - 1, least"
@@ -304,8 +304,8 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
 @claims
 def illusory_correlations(p: Worlds, data: Data) -> Iterator[Claim]:
     illusory = finding("Saxe et al. 2019, illusory correlations")
-    for name, found in data.world.items():
-        deep, shallow = (found.wrong > WRONG).mean(("item", "feature"))
+    for name, world in data.world.items():
+        deep, shallow = (world.wrong > WRONG).mean(("item", "feature"))
         text = f"{name}: beliefs on the wrong side on the way"
         yield illusory.above(f"illusory-deep-{name}", f"{text}, deep", 0.05, deep)
         yield illusory.near(f"illusory-shallow-{name}", f"{text}, shallow", 0, shallow, 0)
