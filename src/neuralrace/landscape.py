@@ -143,7 +143,7 @@ def visits(task: Task, runs: Trajectory) -> Visits:
     >>> import neuralrace as nr
     >>> task = nr.tasks.linear([[1.0]], hidden=1)
     >>> near_saddle = {"x->h1": [[[1.0]]], "h1->y": [[[-0.99]]]}
-    >>> passed = visits(task, nr.flow(task, near_saddle, t1=20.0, save=500))
+    >>> passed = visits(task, nr.flow(task, near_saddle, t1=10.0, save=500))
     >>> nr.loss(task, passed.weights).round(6)  # the saddle, then the minimum
     array([0.5, 0. ])
     """

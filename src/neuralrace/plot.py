@@ -86,12 +86,14 @@ def identity(ax: Axes) -> None:
 
 def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
     """Make an axis (such as `ax.xaxis`) logarithmic, with plain numbers at 1, 2, 5, ..., or at `ticks`."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axis.set_minor_formatter(NullFormatter())
+    if ticks is not None:
+        axis.set_minor_locator(NullLocator())
 
 
 def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -> Any:

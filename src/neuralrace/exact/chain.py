@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import binom, digamma, poch
 
 from neuralrace.errors import integer, number
@@ -60,6 +59,8 @@ def chain_time(share: float, s: ArrayLike, a0: float, depth: float = 2) -> float
     >>> round(chain_time(0.25, 1.0, 0.1), 6)  # a logistic curve: log(1/a0 - 1) / 2
     1.098612
     """
+    from scipy.optimize import brentq
+
     modes = positive("s", s)
 
     def excess(log_t: float) -> float:

@@ -206,7 +206,6 @@ def curves(p: RelativeScale, data: Data) -> tuple[Figure, str]:
     c.legend(loc="upper left")
     for ax in (b, c):
         plot.logarithmic(ax.xaxis, p.ratios)
-        ax.set_xticks([], minor=True)
         ax.set_xlabel("ratio r, later / first layer")
     caption = (
         f"Left: modular addition (mod {p.modulus}), share of correct sums at r = 1, {p.seeds} seeds. Middle: "
