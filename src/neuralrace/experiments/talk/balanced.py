@@ -313,7 +313,7 @@ def formulas(p: Balanced, data: Data) -> Iterator[Claim]:
 def rich_and_lazy(p: Balanced, data: Data) -> Iterator[Claim]:
     source, turned = "talk: architecture and learning regime", "turn of the tangent kernel"
     decides = paper(
-        source,
+        "talk: conclusion",
         "Initialization determines whether these saddle points influence dynamics, yielding several learning "
         "regimes",
     )

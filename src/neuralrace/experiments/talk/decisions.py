@@ -79,9 +79,17 @@ def easy(agent: Agent, w: Any) -> np.ndarray:
     return np.mean([agent.accuracy(w, c) for c in agent.contrasts if c >= 0.5], axis=0)
 
 
-def learned(t: np.ndarray, associations: np.ndarray) -> np.ndarray:
-    """When the largest association of each input is half of its value at the end, (runs, 3)."""
-    return half_time(t, np.abs(associations).max(axis=-1), start=0.0, axis=1)
+def outcome(agent: Agent, t: np.ndarray, w: np.ndarray) -> dict[str, Any]:
+    """Associations and accuracy over time, and when each input is learned."""
+    associations = agent.associations(w)
+    learned = half_time(t, np.abs(associations).max(axis=-1), start=0.0, axis=1)
+    return {
+        "t": ("t", t),
+        "input": ("input", list(INPUTS)),
+        "associations": ("run t input choice", associations),
+        "accuracy": ("run t side", easy(agent, w)),
+        "learned": ("run input", learned),
+    }
 
 
 @part(each="agents")
@@ -108,33 +116,19 @@ def points(p: Decisions, name: str) -> dict[str, Any]:
 
 @part(each="agents")
 def paths(p: Decisions, name: str) -> dict[str, Any]:
-    """Learning from small weights: associations, choices, and when each input is learned."""
+    """Learning from small weights, by the mean over trials."""
     agent, t, start = p.agent(name), np.linspace(0, p.t1, 2001), p.start(p.seeds)
     if agent.layers == 1:  # the same initial values
         start = p.agent("deep").associations(start).reshape(-1, 6)
-    w = learn(agent, start, t).weights["w"]
-    associations = agent.associations(w)
-    return {
-        "t": ("t", t),
-        "input": ("input", list(INPUTS)),
-        "associations": ("run t input choice", associations),
-        "accuracy": ("run t side", easy(agent, w)),
-        "learned": ("run input", learned(t, associations)),
-    }
+    return outcome(agent, t, learn(agent, start, t).weights["w"])
 
 
 @part
 def trials(p: Decisions) -> dict[str, Any]:
     """Agents that draw stimuli and choices, from the same weights."""
     agent, save = p.agent("deep"), 200
-    w = live(agent, p.start(p.seeds), p.rate, p.trials, save)
     t = p.rate * (p.trials // save) * np.arange(1, save + 1)
-    return {
-        "t": ("t", t),
-        "input": ("input", list(INPUTS)),
-        "accuracy": ("run t side", easy(agent, w)),
-        "learned": ("run input", learned(t, agent.associations(w))),
-    }
+    return outcome(agent, t, live(agent, p.start(p.seeds), p.rate, p.trials, save))
 
 
 @part

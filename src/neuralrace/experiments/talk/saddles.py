@@ -323,7 +323,7 @@ def passages(p: Saddles, data: Data) -> Iterator[Claim]:
 def individuals(p: Saddles, data: Data) -> Iterator[Claim]:
     varied = paper(VARIED, "Individual variability amidst structure")
     stages = paper(
-        VARIED,
+        "talk: conclusion",
         "Depth introduces a hierarchy of saddle points into the loss landscape, yielding a quasi-systematic "
         "progression through stages",
     )

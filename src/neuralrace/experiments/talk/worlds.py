@@ -243,8 +243,8 @@ def least_step(half: np.ndarray) -> np.ndarray:
 def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
     link = paper(
         LINK,
-        "In the limit of many features, what matters to learning dynamics is SVD of correlation structure "
-        "[...] Can find this exactly for certain graphical models",
+        "In the limit of many features, what matters to learning dynamics is SVD of correlation "
+        "structure; Can find this exactly for certain graphical models",
     )
     for name, world in data.world.items():
         sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
