@@ -59,8 +59,16 @@ def _refuse_masked(name: str, value: Any) -> None:
         raise InputError(f"{name} must have no masked entries; fill them, or leave those samples out")
 
 
-def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
-    """`value` as a finite float, greater than `above` and at least `least`."""
+def number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> float:
+    """`value` as a finite float: greater than `above`, at least `least`, below `below`, at most `most`."""
     if type(value) not in (int, float):
         _refuse_masked(name, value)
         if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
@@ -77,6 +85,10 @@ def number(name: str, value: Any, *, above: float | None = None, least: float | 
         raise InputError(f"{name} must be greater than {above:g}, got {out:g}")
     if least is not None and out < least:
         raise InputError(f"{name} must be at least {least:g}, got {out:g}")
+    if below is not None and out >= below:
+        raise InputError(f"{name} must be below {below:g}, got {out:g}")
+    if most is not None and out > most:
+        raise InputError(f"{name} must be at most {most:g}, got {out:g}")
     return out
 
 

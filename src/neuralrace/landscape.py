@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, integer, number
-from neuralrace.network import Stack, check, precision, program
+from neuralrace.network import Stack, check, gradient, precision, program
 from neuralrace.task import Task
 
 Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient
@@ -36,6 +38,27 @@ class FixedPoints(NamedTuple):
     weights: dict[str, np.ndarray]
     norm: np.ndarray
     start: np.ndarray
+
+
+class Visits(NamedTuple):
+    """Fixed points that paths of learning pass, as `visits` finds them.
+
+    Attributes
+    ----------
+    weights : dict of str to ndarray
+        Of the fixed points, with a leading axis.
+    run : ndarray of int, shape (points,)
+        Which path passes.
+    t : ndarray, shape (points,)
+        When it does, in flow time.
+    distance : ndarray, shape (points,)
+        Norm of the difference of all weights then.
+    """
+
+    weights: dict[str, np.ndarray]
+    run: np.ndarray
+    t: np.ndarray
+    distance: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -96,6 +119,55 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
     found, norm = roots(_Gradient(made.stack), flat, made.data, tol=tol, max_steps=max_steps)
     good = np.flatnonzero(norm < tol)
     return FixedPoints(task.graph.unflatten(found[good]), norm[good], good)
+
+
+def visits(task: Task, runs: Trajectory) -> Visits:
+    """Fixed points near which learning slows down.
+
+    Where the gradient is smallest along a path, and at its end, the nearest fixed point is sought.
+
+    Parameters
+    ----------
+    task : Task
+        Network and data; the loss is the squared one.
+    runs : Trajectory
+        Several runs, with their weights.
+
+    Returns
+    -------
+    Visits
+        In the order of runs and times; searches that fail are left out.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.linear([[1.0]], hidden=1)
+    >>> near_saddle = {"x->h1": [[[1.0]]], "h1->y": [[[-0.99]]]}
+    >>> passed = visits(task, nr.flow(task, near_saddle, t1=10.0, save=500))
+    >>> nr.loss(task, passed.weights).round(6)  # the saddle, then the minimum
+    array([0.5, 0. ])
+    """
+    many = {e: w.reshape(-1, *w.shape[2:]) for e, w in runs.weights.items()}
+    speed = np.linalg.norm(task.graph.flatten(gradient(task, many)), axis=-1).reshape(runs.loss.shape)
+    slow = slowest(speed)
+    slow[:, -1] = True
+    run, step = np.nonzero(slow)
+    starts = {e: w[run, step] for e, w in runs.weights.items()}
+    found = fixed_points(task, starts)
+    gap = task.graph.flatten(found.weights) - task.graph.flatten(starts)[found.start]
+    return Visits(found.weights, run[found.start], runs.t[step[found.start]], np.linalg.norm(gap, axis=-1))
+
+
+def slowest(speed: ArrayLike) -> np.ndarray:
+    """Where a path is slower than just before and not faster than just after, (..., times) of bool.
+
+    >>> slowest([2.0, 1.0, 3.0, 2.0])
+    array([False,  True, False,  True])
+    """
+    v = array("speed", speed)
+    beyond = np.full((*v.shape[:-1], 1), np.inf)
+    padded = np.concatenate([beyond, v, beyond], axis=-1)
+    return (v < padded[..., :-2]) & (v <= padded[..., 2:])
 
 
 def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:

@@ -50,6 +50,13 @@ def figure(
         return fig, fig.subplots(rows, columns, **keywords)
 
 
+def shades(n: int) -> list[Any]:
+    """Colours for n ordered items, from dark to bright."""
+    import matplotlib
+
+    return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.92, n)))
+
+
 def theory(ax: Axes, x: Any, y: Any, colour: str = BLACK, label: str | None = None, **keywords: Any) -> None:
     """What the theory says: a line."""
     ax.plot(x, y, color=colour, label=label, **{"lw": 1.3, "zorder": 3, **keywords})
@@ -70,14 +77,23 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
     ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **style)
 
 
-def logarithmic(axis: Any) -> None:
-    """Make an axis (`ax.xaxis`, `ax.yaxis`) logarithmic, with plain numbers at 1, 2, 5, 10, ..."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def identity(ax: Axes) -> None:
+    """A line on which x and y are equal, over the range of what has been drawn."""
+    drawn = ax.dataLim.get_points()
+    ends = [drawn.min(), drawn.max()]
+    ax.plot(ends, ends, color=BLACK, lw=0.8, zorder=3)
+
+
+def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
+    """Make an axis (such as `ax.xaxis`) logarithmic, with plain numbers at 1, 2, 5, ..., or at `ticks`."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axis.set_minor_formatter(NullFormatter())
+    if ticks is not None:
+        axis.set_minor_locator(NullLocator())
 
 
 def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -> Any:

@@ -45,6 +45,28 @@ CASES = np.array(
 )
 
 
+@pytest.mark.parametrize(("depth", "start"), [(1, 0.3), (2, 0.3), (3, 0.5), (3, 1.0), (math.inf, 0.5)])
+def test_chain_time_is_when_that_share_is_left(depth, start):
+    s = np.array([3.0, 2.0, 1.5])
+    t = exact.chain_time(0.01, s, start, depth)
+    left = ((s - exact.chain(t, s, a0=start, depth=depth)) ** 2).sum() / (s**2).sum()
+    assert left == pytest.approx(0.01, rel=1e-6)
+
+
+@pytest.mark.parametrize(("depth", "b0"), [(4, 1e-3), (6, 1e-2), (12, 0.1)])
+def test_chain_time_from_small_weights(depth, b0):
+    """D t = D/(D-2) / (s b0^(D-2)), up to what comes after the escape."""
+    want = 1 / ((depth - 2) * 1.5 * b0 ** (depth - 2))
+    assert exact.chain_time(0.01, 1.5, b0**depth, depth) == pytest.approx(want, rel=1e-4)
+
+
+def test_chain_time_is_nan_where_the_level_is_not_crossed():
+    assert math.isnan(exact.chain_time(0.5, 1.0, 0.9))
+    assert math.isnan(exact.chain_time(0.5, 1.0, 1e-40, math.inf))
+    with pytest.raises(nr.errors.InputError, match="share must be below 1"):
+        exact.chain_time(1.0, 1.0, 0.1)
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3, 1000, math.inf])
 def test_chain(depth):
     times = np.array([0, 1e-3, 0.1, 1, 4, 10, 300, 1e6])[:, None]

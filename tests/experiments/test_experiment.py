@@ -22,6 +22,8 @@ class Some(Parameters):
     flag: bool = False
     sizes: tuple[int, ...] = (1, 2)
     rates: tuple[float, ...] = (0.5,)
+    part: float = option(0.5, below=1, most=0.9)
+    steps: tuple[int, ...] = option((1, 3), count=2, increasing=True, most=9)
 
 
 def test_parameters_are_read_as_their_types():
@@ -71,6 +73,13 @@ def test_parameters_are_read_as_their_types():
         ({"sizes": 3}, "sizes must be a list"),
         ({"sizes": (1, 0)}, "sizes must be at least 1"),
         ({"sizes": "1,x"}, "sizes must be a whole number, got 'x'"),
+        ({"part": 1}, "part must be below 1, got 1"),
+        ({"part": 0.95}, "part must be at most 0.9, got 0.95"),
+        ({"part": -1}, "part must be greater than 0"),
+        ({"steps": (1,)}, "steps must be at least 2 values, got (1,)"),
+        ({"steps": (3, 1)}, "steps must increase, got (3, 1)"),
+        ({"steps": (1, 1)}, "steps must increase"),
+        ({"steps": (1, 10)}, "steps must be at most 9"),
         ({"speed": 1}, "'speed', which is no parameter of this experiment; there are seeds, rate"),
     ],
 )

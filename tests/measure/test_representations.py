@@ -12,6 +12,7 @@ from neuralrace.measure import (
     gram,
     kernel_change,
     kernel_turn,
+    multidimensional_scaling,
     power_law_exponent,
     principal_components,
     squared_distances,
@@ -62,6 +63,17 @@ def test_principal_components():
     assert np.allclose(np.einsum("rsi,rsj->ij", found, found), np.diag(values[:2]))
     exact = principal_components(H, 4).reshape(12, 4)
     assert np.allclose(squared_distances(exact), squared_distances(H.reshape(12, 4)))
+
+
+def test_multidimensional_scaling_keeps_distances_that_fit_a_plane():
+    rng = np.random.default_rng(0)
+    plane = rng.standard_normal((16, 2))
+    plane -= plane.mean(axis=0)
+    frame = np.linalg.qr(rng.standard_normal((5, 2)))[0]
+    points = np.linspace(0.1, 1, 4)[:, None, None] * (plane @ frame.T)
+    flat = multidimensional_scaling(points, rounds=300)
+    apart = [squared_distances(v.reshape(-1, v.shape[-1])) ** 0.5 for v in (flat, points)]
+    assert np.abs(apart[0] - apart[1]).max() < 1e-3
 
 
 def test_kernels():

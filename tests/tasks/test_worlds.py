@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.experiments import worlds
 
 WORLDS = {
     "partition": lambda **k: nr.tasks.partition(3, 4, 0.2, **k),
@@ -124,10 +123,6 @@ WRONG = [
     (lambda: nr.tasks.grid(2, 2, features=0), "features must be at least 1"),
     (lambda: nr.tasks.grid(2, 2, seed=-1), "seed must be at least 0"),
     (lambda: nr.tasks.grid(2, 2, hidden=0), "hidden must be at least 1"),
-    (lambda: worlds.Worlds(flip=0.5), "flip must be below 0.5"),
-    (lambda: worlds.Worlds(features=100), "features must be at least 1600"),
-    (lambda: worlds.Worlds(hidden=8), "hidden must be at least 16"),
-    (lambda: worlds.Worlds(std=0.1), "std must be at most 0.02"),
 ]
 
 
@@ -135,25 +130,3 @@ WRONG = [
 def test_wrong_input_is_refused(call, message):
     with pytest.raises(nr.errors.InputError, match=message):
         call()
-
-
-def test_scaling_keeps_distances_that_fit_a_plane():
-    plane = np.random.default_rng(0).standard_normal((2, worlds.ITEMS))
-    plane -= plane.mean(axis=1, keepdims=True)
-    frame = np.linalg.qr(np.random.default_rng(1).standard_normal((5, 2)))[0]
-    hidden = np.linspace(0.1, 1, 4)[:, None, None] * (frame @ plane)
-    for rounds in (0, 300):
-        x = worlds.scaling(hidden, rounds).reshape(-1, 2)
-        points = np.swapaxes(hidden, 1, 2).reshape(-1, 5)
-        apart = [np.linalg.norm(v[:, None] - v, axis=-1) for v in (x, points)]
-        assert np.abs(apart[0] - apart[1]).max() < 1e-3
-
-
-@pytest.mark.whole
-def test_experiment(tmp_path):
-    changes = {"seeds": 1, "trees": 10, "beliefs": 200, "looks": 8, "rounds": 20}
-    report = nr.experiments.run("worlds", quick=True, out=tmp_path, changes=changes)
-    assert all(c.holds for c in report.claims if not c.name.startswith("ring: stages"))
-    assert [name for name, _ in report.figures] == [
-        *(f"worlds-{n}" for n in ("partition", "tree", "ring", "grid")), "worlds-beliefs",
-    ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Solutions of the reduced dynamics in closed form, plain vectorised functions of time."""
 
 from neuralrace.exact.balanced import balanced, balanced_qq, continual
-from neuralrace.exact.chain import chain
+from neuralrace.exact.chain import chain, chain_time
 from neuralrace.exact.contexts import context_strength
 from neuralrace.exact.pathways import (
     pathway_deep,
@@ -23,6 +23,7 @@ __all__ = [
     "balanced",
     "balanced_qq",
     "chain",
+    "chain_time",
     "context_strength",
     "continual",
     "pathway_deep",

@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import binom, digamma, poch
 
-from neuralrace.errors import integer
+from neuralrace.errors import integer, number
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
 
 
@@ -32,6 +33,44 @@ def chain(t: Any, s: Any, d: Any = 1.0, a0: Any = 1e-3, depth: float = 2, tau: A
     """
     t, s, d, a0, tau = floats(t, s, d, a0, tau)
     return s / d * jnp.exp(log_fraction(t / tau, s, d, a0, _depth("depth", depth)))
+
+
+def chain_time(share: float, s: ArrayLike, a0: float, depth: float = 2) -> float:
+    """When balanced chains, one for each mode, have a share of the error of a silent network left.
+
+    Parameters
+    ----------
+    share : float
+        Of the summed squared errors.
+    s : float or array_like, shape (modes,)
+        Strengths of the modes; inputs are white.
+    a0 : float
+        Initial product of the weights, the same for all modes.
+    depth : int or math.inf
+        As in `chain`.
+
+    Returns
+    -------
+    float
+        Time as in `chain`, tau = 1; nan if the error is below from the start, or for more than exp(70).
+
+    Examples
+    --------
+    >>> round(chain_time(0.25, 1.0, 0.1), 6)  # a logistic curve: log(1/a0 - 1) / 2
+    1.098612
+    """
+    from scipy.optimize import brentq
+
+    modes = positive("s", s)
+
+    def excess(log_t: float) -> float:
+        a = chain(np.exp(log_t), modes, a0=a0, depth=depth)
+        return float(np.sum((modes - a) ** 2) / np.sum(modes**2) - share)
+
+    share, low, high = number("share", share, above=0, below=1), -20.0, 70.0
+    if not excess(low) > 0 > excess(high):
+        return math.nan
+    return math.exp(np.asarray(brentq(excess, low, high, xtol=1e-12)).item())
 
 
 def log_fraction(t: Any, s: Any, d: Any, a0: Any, depth: float) -> Any:

@@ -17,6 +17,7 @@ from neuralrace.measure.representations import (
     cosine_similarity,
     domain_similarity,
     gram,
+    multidimensional_scaling,
     principal_components,
     squared_distances,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "kernel_turn",
     "last_crossing",
     "learning_time",
+    "multidimensional_scaling",
     "off_diagonal_share",
     "pathway_maps",
     "plateau_share",

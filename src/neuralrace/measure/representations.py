@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -179,3 +181,42 @@ def principal_components(points: ArrayLike, k: int = 2) -> Floats:
     if len(basis) < k:
         raise InputError(f"k must be at most the number of points, {len(flat)}, got {k}")
     return (flat @ basis.T).reshape(*h.shape[:-1], k)
+
+
+def multidimensional_scaling(points: ArrayLike, rounds: int = 300) -> Floats:
+    """Points over time in the plane, with distances as near to the given ones as least squares can make them.
+
+    The last time is fitted first, the best of 20 random starts. From there all times are fitted together,
+    starting on straight lines to the centre, so that paths are continuous.
+
+    Parameters
+    ----------
+    points : array_like, shape (time, samples, units)
+        Centred on the origin at each time.
+    rounds : int
+        Steps of the SMACOF algorithm, which never raises the squared error.
+
+    Returns
+    -------
+    ndarray, shape (time, samples, 2)
+
+    Examples
+    --------
+    >>> multidimensional_scaling([[[0.0, 0.0, 3.0], [0.0, 0.0, -3.0]]], rounds=5).shape
+    (1, 2, 2)
+    """
+    from sklearn.manifold import smacof
+
+    h, rounds = floats("points", points, 3), integer("rounds", rounds)
+    flat = h.reshape(-1, h.shape[-1])
+
+    def fitted(distances: Floats, start: Floats) -> tuple[Floats, float]:
+        result: Any = smacof(distances, n_components=2, init=start, n_init=1, max_iter=rounds, eps=0)
+        return result[:2]
+
+    rng, last = np.random.default_rng(0), np.sqrt(squared_distances(h[-1]))
+    ends = [fitted(last, rng.standard_normal((h.shape[1], 2))) for _ in range(20)]
+    end = min(ends, key=lambda found: found[1])[0]
+    size = np.linalg.norm(h, axis=-1, keepdims=True)
+    x, _ = fitted(np.sqrt(squared_distances(flat)), (end * size / size[-1]).reshape(-1, 2))
+    return x.reshape(*h.shape[:2], 2)

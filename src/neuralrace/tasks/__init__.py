@@ -4,8 +4,8 @@ from neuralrace.tasks.contexts import contexts, gated
 from neuralrace.tasks.image_domains import input_domains, patch_encoder, transformed
 from neuralrace.tasks.images import cifar10, digits, mnist
 from neuralrace.tasks.routing import circulant, on_each_domain, routing, sharing
-from neuralrace.tasks.structured import hierarchy
-from neuralrace.tasks.toy import contextual_classification, separability, xor
+from neuralrace.tasks.structured import hierarchy, linear
+from neuralrace.tasks.toy import contextual_classification, modular_addition, separability, xor
 from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
 __all__ = [
@@ -19,7 +19,9 @@ __all__ = [
     "grid",
     "hierarchy",
     "input_domains",
+    "linear",
     "mnist",
+    "modular_addition",
     "on_each_domain",
     "partition",
     "patch_encoder",

@@ -1,10 +1,13 @@
-"""Tasks whose targets have structure: hierarchies of items."""
+"""Linear tasks: targets with the features of a hierarchy, and targets with a given map."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from neuralrace.errors import affordable, integer
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neuralrace.errors import affordable, array, integer
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 
@@ -54,3 +57,34 @@ def hierarchy(levels: int = 4, branching: int = 2, hidden: int = 32, graph: Grap
     """
     y = tree_features(levels, branching)
     return Task(chain_or(graph, len(y), hidden, y.shape[1]), np.eye(len(y)), y)
+
+
+def linear(syx: ArrayLike, hidden: int | Sequence[int] = 32, graph: Graph | None = None) -> Task:
+    """White inputs, whose second moment is the identity, and targets that a linear map makes of them.
+
+    Parameters
+    ----------
+    syx : array_like, shape (outputs, inputs)
+        The map, which is the correlation of targets and inputs.
+    hidden : int or list of int
+        Neurons of the hidden layer, or of each of several.
+    graph : Graph, optional
+        A graph of your own; by default a chain.
+
+    Returns
+    -------
+    Task
+        With one sample for each input.
+
+    Examples
+    --------
+    >>> task = linear([[2.0, 0.0], [0.0, 1.0]])
+    >>> task.syx(("x->h1", "h1->y"))
+    array([[2., 0.],
+           [0., 1.]])
+    """
+    syx = array("syx", syx, (None, None))
+    outputs, inputs = syx.shape
+    rows = np.sqrt(inputs) * np.eye(inputs)
+    layers = [hidden] if isinstance(hidden, int) else hidden
+    return Task(graph or Graph.chain([inputs, *layers, outputs]), rows, rows @ syx.T)

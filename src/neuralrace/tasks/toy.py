@@ -1,10 +1,10 @@
-"""Small nonlinear classification tasks."""
+"""Small nonlinear classification tasks, and modular addition."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from neuralrace.errors import affordable, choice, integer, number
+from neuralrace.errors import InputError, affordable, choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 from neuralrace.tasks.contexts import gated
@@ -128,3 +128,43 @@ def contextual_classification(
     second = np.arange(n) >= n // 2
     y = np.where(second, x[:, 1], x[:, 0])[:, None]
     return Task(graph, x, y, None if own else {"p0h1": ~second, "p1h1": second})
+
+
+def modular_addition(
+    modulus: int = 13, share: float = 0.8, part: str = "train", hidden: int = 128, graph: Graph | None = None
+) -> Task:
+    """Sums of two one-hot numbers modulo a third, some of them left out: the task of grokking.
+
+    Parameters
+    ----------
+    modulus : int
+        Numbers are 0 to modulus - 1.
+    share : float
+        Share of all sums that is for training, drawn once and for all.
+    part : str
+        "train", or "test" for the sums that are left out.
+    hidden : int
+        Neurons of a hidden layer of ReLUs.
+    graph : Graph, optional
+        A graph of your own.
+
+    Returns
+    -------
+    Task
+        Inputs `(n, 2 modulus)`, targets `(n, modulus)`, one-hot as well.
+
+    Examples
+    --------
+    >>> x, y = modular_addition(5, part="test").arrays
+    >>> x.shape, y.shape
+    ((5, 10), (5, 5))
+    """
+    n, share = integer("modulus", modulus, least=2), number("share", share, above=0, below=1)
+    choice("part", part, ("train", "test"))
+    order = np.random.default_rng(0).permutation(n**2)
+    cut = int(share * n**2)
+    a, b = np.divmod(order[:cut] if part == "train" else order[cut:], n)
+    if not len(a):
+        raise InputError(f"share must leave sums for both parts, got {share:g} of {n**2} sums")
+    x, y = np.concatenate([np.eye(n)[a], np.eye(n)[b]], axis=1), np.eye(n)[(a + b) % n]
+    return Task(graph or Graph.chain([2 * n, hidden, n], activations={"h1": "relu"}), x, y)

@@ -9,35 +9,22 @@ the rest. An inverted funnel does the opposite. Inputs are white, targets random
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    kebab,
-    option,
-    paper,
-    stacked,
-)
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.init import random_frame
-from neuralrace.measure import crossing, plateau_share
+from neuralrace.measure import cosine, gram, half_time, kernel_turn, plateau_share, power_law_exponent
 
-SOLUTION, SHAPE = "talk Eq. 13-15", "talk: from exponential to sigmoidal"
-REGIME, DELAYED = "talk: architecture and learning regime", "talk: delayed rich regime"
-HIDDEN = "talk: rich and lazy learning"
 SMALL, LARGE = 4, 8
 SIZES = {
     "funnel": (LARGE, SMALL, SMALL),
@@ -47,6 +34,7 @@ SIZES = {
 STYLES = dict(zip(SIZES, ((plot.BLUE, "o-"), (plot.BLACK, "s-"), (plot.ORANGE, "d-")), strict=True))
 OTHERS = ((6, 3, 4), (3, 5, 4), (6, 5, 4))  # checked too: bottleneck, and hidden layers that forbid some lam
 TIMES = np.append(0.0, np.geomspace(1e-4, 1e4, 161))
+SPANNED = 1 - SMALL / LARGE  # turn of a layer from random directions to those of the task
 
 
 @dataclass(frozen=True)
@@ -60,58 +48,42 @@ class Balanced(Parameters):
     relative: tuple[float, ...] = option(
         (0.0, 0.1, 0.3, 1.0, 3.0, 10.0), "|lam|/s of the single modes that are drawn", least=0
     )
-    a0: float = option(1e-3, "initial strength of the single modes")
+    a0: float = option(1e-3, "initial strength of the single modes", below=0.05)
     sizes: tuple[float, ...] = option(
-        (1.0, 4.0, 8.0, 16.0, 32.0, 64.0), "sizes |lam| at which regimes are compared, with both signs"
+        (1.0, 4.0, 8.0, 16.0, 32.0, 64.0), "sizes |lam|, with both signs", increasing=True, count=4
     )
     shown: tuple[float, ...] = option((4.0, 32.0), "two of the sizes, whose curves are drawn")
     world: float = option(5.0, "|lam| of the networks that learn a tree")
 
     def check(self) -> None:
-        if len(self.strengths) != SMALL:
-            raise InputError(f"strengths must be {SMALL} numbers, got {len(self.strengths)}")
-        if list(self.sizes) != sorted(set(self.sizes)) or len(self.sizes) < 4 or self.sizes[-1] < 10:
-            raise InputError(f"sizes must increase to at least 10, at least four of them, got {self.sizes}")
-        if not set(self.shown) <= set(self.sizes):
-            raise InputError(f"shown must be among the sizes {self.sizes}, got {self.shown}")
-        if self.a0 >= 0.05:
-            raise InputError(f"a0 must be below 0.05, or nothing waits; got {self.a0:g}")
+        n = len(self.strengths)
+        require(n == SMALL, f"strengths must be {SMALL} numbers, got {n}")
+        require(self.sizes[-1] >= 10, f"sizes must increase to at least 10, got {self.sizes}")
+        among = set(self.shown) <= set(self.sizes)
+        require(among, f"shown must be among the sizes {self.sizes}, got {self.shown}")
 
     @property
     def lams(self) -> tuple[float, ...]:
         return (*(-v for v in self.sizes[::-1]), 0.0, *self.sizes)
 
 
-def compute(p: Balanced, parts: Parts) -> Results:
-    found = {n: stacked(parts.each(n.replace(" ", "-"), learn, p.lams, n, p)) for n in SIZES}
-    return {
-        **found,
-        "exact": parts("exact", exact, p),
-        "modes": parts("modes", modes, p),
-        "world": parts("world", world, p),
-    }
-
-
-# -- the solution ------------------------------------------------------
-
-
-def exact(p: Balanced) -> dict[str, Any]:
-    """Largest difference of `Q Q^T` from the integrated flow; and where lam is refused, by size and sign."""
+@part
+def solution(p: Balanced) -> dict[str, Any]:
+    """Largest difference of `Q Q^T` from the flow, and how many lams are wrongly refused or taken."""
     t, off = np.append(0.0, np.geomspace(0.01, p.until, 30)), []
     for sizes in (*SIZES.values(), *OTHERS):
-        graph, white = nr.Graph.chain(sizes), np.sqrt(sizes[0]) * np.eye(sizes[0])
+        graph = nr.Graph.chain(sizes)
         syx = np.random.default_rng(0).standard_normal((sizes[2], sizes[0]))
         starts = [nr.init.balanced(graph, lam, 0.3, seed=1) for lam in p.checked if feasible(sizes, lam)]
         many = {e: np.stack([w[e] for w in starts]) for e in graph.edges}
-        run = nr.flow(nr.Task(graph, white, white @ syx.T), many, save=t, method=nr.Adaptive(1e-12, 1e-14))
-        integrated = squared(run.weights["x->h1"], run.weights["h1->y"])
-        for start, qq in zip(starts, integrated, strict=True):
+        task = nr.tasks.linear(syx, graph=graph)
+        w1, w2 = nr.flow(task, many, save=t, method=nr.Adaptive(1e-12, 1e-14)).weights.values()
+        q = np.concatenate([np.swapaxes(w1, -1, -2), w2], axis=-2)
+        for start, qq in zip(starts, q @ np.swapaxes(q, -1, -2), strict=True):
             off.append(np.abs(nr.exact.balanced_qq(t, start["x->h1"], start["h1->y"], syx) - qq).max())
-    wrong = [
-        refused(sizes, lam) == feasible(sizes, lam)
-        for sizes in np.ndindex(5, 5, 5) if min(sizes) > 0 for lam in (-1.0, 0.0, 1.0)
-    ]  # fmt: skip
-    return {"off": off, "wrong": wrong}
+    every = [(sizes, lam) for sizes in np.ndindex(5, 5, 5) if min(sizes) > 0 for lam in (-1.0, 0.0, 1.0)]
+    wrong = sum(taken(sizes, lam) != feasible(sizes, lam) for sizes, lam in every)
+    return {"off": max(off), "wrong": wrong}
 
 
 def feasible(sizes: tuple[int, ...], lam: float) -> bool:
@@ -120,37 +92,28 @@ def feasible(sizes: tuple[int, ...], lam: float) -> bool:
     return lam == 0 or hidden <= (n_out if lam > 0 else n_in)
 
 
-def refused(sizes: tuple[int, ...], lam: float) -> bool:
+def taken(sizes: tuple[int, ...], lam: float) -> bool:
+    """Whether the library makes such weights."""
     try:
         nr.init.balanced(nr.Graph.chain(sizes), lam)
     except InputError:
-        return True
-    return False
+        return False
+    return True
 
 
-def squared(w1: np.ndarray, w2: np.ndarray) -> np.ndarray:
-    q = np.concatenate([np.swapaxes(w1, -1, -2), w2], axis=-2)
-    return q @ np.swapaxes(q, -1, -2)
-
-
-# -- from sigmoidal to exponential ------------------------------------------------------
-
-
+@part
 def modes(p: Balanced) -> dict[str, Any]:
-    """One mode of strength 1 from a0, and the lam at which it, and its loss, lose their inflection."""
-    t = np.linspace(0, 12, 1201)
-    a = [mode(t, lam, p.a0) for lam in p.relative]
-
-    def bends(curve: Any) -> float:
-        low, high = 0.1, 3.0
-        while high - low > 1e-3:
-            lam = (low + high) / 2
-            a = mode(t[:401], lam, p.a0)
-            bent = (np.diff(curve(a), 2) > 1e-13).any()
-            low, high = (lam, high) if bent else (low, lam)
-        return low
-
-    return {"t": t, "a": a, "sigmoid": bends(lambda a: a), "plateau": bends(lambda a: -((1 - a) ** 2))}
+    """One mode of strength 1 from a0, and the lam from which on it, and its loss, have no inflection."""
+    t, until, fine = np.linspace(0, 12, 1201), np.linspace(0, 8, 801), np.geomspace(0.01, 10, 40)
+    return {
+        "t": ("t", t),
+        "lam": ("lam", list(p.relative)),
+        "a": ("lam t", [mode(t, lam, p.a0) for lam in p.relative]),
+        "fine": ("fine", fine),
+        "plateau": ("fine", [plateau_share(until, (1 - mode(until, v, p.a0)) ** 2, 0.01) for v in fine]),
+        "mode_limit": last_inflection(p.a0, lambda a: a),
+        "loss_limit": last_inflection(p.a0, lambda a: -((1 - a) ** 2)),
+    }
 
 
 def mode(t: np.ndarray, lam: float, a0: float) -> np.ndarray:
@@ -161,104 +124,79 @@ def mode(t: np.ndarray, lam: float, a0: float) -> np.ndarray:
     return (v1 * v2)[:, 0, 0]
 
 
-# -- regimes ------------------------------------------------------
+def last_inflection(a0: float, curve: Callable[[np.ndarray], np.ndarray]) -> float:
+    """The lam up to which a function of the mode still speeds up at some time, by bisection."""
+    low, high, t = 0.1, 3.0, np.linspace(0, 4, 401)
+    while high - low > 1e-3:
+        lam = (low + high) / 2
+        speeds_up = (np.diff(curve(mode(t, lam, a0)), 2) > 1e-13).any()
+        low, high = (lam, high) if speeds_up else (low, lam)
+    return low
 
 
-def learn(lam: float, name: str, p: Balanced) -> dict[str, Any]:
-    """Loss relative to a silent network and turn of the tangent kernel, `(seeds, time)`.
+@part(each=tuple(SIZES))
+def regimes(p: Balanced, name: str) -> dict[str, Any]:
+    """Loss relative to a silent network and turn of the tangent kernel, by the exact solution.
 
     And the sign of the determinant of the initial map relative to the target's, kept if square and lam = 0.
     """
     n_in, _, n_out = SIZES[name]
-    start = nr.init.balanced(nr.Graph.chain(SIZES[name]), lam, p.scale, seed=range(p.seeds))
-    loss, turned, sign = [], [], []
-    for seed, (w1, w2) in enumerate(zip(*start.values(), strict=True)):
+    graph = nr.Graph.chain(SIZES[name])
+    white = nr.tasks.linear(np.zeros((n_out, n_in)), graph=graph)  # the kernel does not depend on targets
+
+    def learn(lam: float, seed: int) -> tuple[Any, Any, Any]:
+        w1, w2 = nr.init.balanced(graph, lam, p.scale, seed=seed).values()
         rng = np.random.default_rng([seed, 1])
         syx = random_frame(rng, n_out, SMALL) @ np.diag(p.strengths) @ random_frame(rng, SMALL, n_in)
         q1, q2 = nr.exact.balanced(TIMES, w1, w2, syx)
-        loss.append(((syx - q2 @ q1) ** 2).sum(axis=(1, 2)) / (syx**2).sum())
-        turned.append(turn(q1, q2))
-        sign.append(np.linalg.slogdet(w2 @ w1 @ syx.T)[0])
-    return {"loss": loss, "turn": turned, "sign": sign}
+        loss = ((syx - q2 @ q1) ** 2).sum(axis=(1, 2)) / (syx**2).sum()
+        turn = kernel_turn(nr.tangent_kernel(white, {"x->h1": q1, "h1->y": q2}))
+        return loss, turn, np.linalg.slogdet(w2 @ w1 @ syx.T)[0]
+
+    runs = zip(*(learn(lam, seed) for lam in p.lams for seed in range(p.seeds)), strict=True)
+    loss, turn, sign = (np.reshape(v, (len(p.lams), p.seeds, -1)) for v in runs)
+    return {
+        "t": ("t", TIMES),
+        "lam": ("lam", list(p.lams)),
+        "loss": ("lam run t", loss),
+        "turn": ("lam run t", turn),
+        "determinant": ("lam run", sign[..., 0]),
+    }
 
 
-def turn(w1: np.ndarray, w2: np.ndarray) -> np.ndarray:
-    """One minus the cosine between the tangent kernel and that at the start, `(time,)`.
-
-    With white inputs the kernel is the Kronecker sum of `W2 W2^T` and `W1^T W1`.
-    """
-    a, b = w2 @ np.swapaxes(w2, 1, 2), np.swapaxes(w1, 1, 2) @ w1
-    n_out, n_in = a.shape[1], b.shape[1]
-
-    def product(a0: Any, b0: Any, a1: Any, b1: Any) -> Any:
-        trace = lambda m: np.trace(m, axis1=-2, axis2=-1)  # noqa: E731
-        return (
-            n_in * (a0 * a1).sum(axis=(-1, -2)) + n_out * (b0 * b1).sum(axis=(-1, -2))
-            + trace(a0) * trace(b1) + trace(a1) * trace(b0)
-        )  # fmt: skip
-
-    return 1 - product(a, b, a[0], b[0]) / np.sqrt(product(a, b, a, b) * product(a[0], b[0], a[0], b[0]))
-
-
-# -- representations ------------------------------------------------------
-
-
-def world(p: Balanced) -> dict[str, Any]:
-    """Similarity of a tree's eight items in the hidden layer, over time and at the end."""
-    tree = nr.tasks.tree((2, 2, 2), hidden=8)
+@part
+def items(p: Balanced) -> dict[str, Any]:
+    """Similarity of a tree's eight items in the hidden layer, and its cosine with other matrices."""
+    tree, lams = nr.tasks.tree((2, 2, 2), hidden=8), (-p.world, 0.0, p.world)
     s, v = np.sqrt(tree.values), tree.vectors
-    syx, found, off = np.diag(s) @ v.T / 8, [], []
-    for lam in (-p.world, 0.0, p.world):
+    syx, similar, off = np.diag(s) @ v.T / 8, [], []
+    for lam in lams:
         starts = zip(*nr.init.balanced(tree.graph, lam, p.scale, seed=range(20)).values(), strict=True)
         w1, w2 = next((a, b) for a, b in starts if np.linalg.slogdet(b @ a @ syx.T)[0] > 0)  # or it waits
         q1, q2 = nr.exact.balanced(TIMES, w1, w2, syx, sxx=np.eye(8) / 8)
-        found.append(np.swapaxes(q1, 1, 2) @ q1)
+        similar.append(gram(np.swapaxes(q1, 1, 2)))
         large = np.sqrt(lam**2 / 4 + s**2)
-        off.append(np.abs(found[-1][-1] - (v * (large - lam / 2)) @ v.T).max())
+        off.append(np.abs(similar[-1][-1] - (v * (large - lam / 2)) @ v.T).max())
         off.append(np.abs(q2[-1] @ q2[-1].T - np.diag(large + lam / 2)).max())
     like = {"covariance": tree.covariance, "root": (v * s) @ v.T, "identity": np.eye(8)}
     return {
-        "items": np.stack(found)[:, -1],
-        "off": off,
-        **{n: [[cosine(g, m) for g in grams] for grams in found] for n, m in like.items()},
+        "t": ("t", TIMES),
+        "lam": ("lam", list(lams)),
+        "similarity": ("lam item other", np.stack(similar)[:, -1]),
+        "off": max(off),
+        **{name: ("lam t", cosine(similar, m)) for name, m in like.items()},
     }
 
 
-def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    return float((a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b))
-
-
-# -- figures and claims ------------------------------------------------------
-
-
-def turn_time(turned: np.ndarray) -> np.ndarray:
-    """Time to half of the turn at the end, `(seeds,)`."""
-    return np.array([crossing(TIMES, -v, -v[-1] / 2) for v in turned])
-
-
-def figures(p: Balanced, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {
-        "balanced-modes": shapes(p, r["modes"]),
-        "balanced-regimes": regimes(p, r),
-        "balanced-architecture": architecture(p, r),
-        "balanced-representation": representation(p, r["world"]),
-    }
-
-
-def shapes(p: Balanced, r: Results) -> tuple[Figure, str]:
+@figure("balanced-modes")
+def shapes(p: Balanced, data: Data) -> tuple[Figure, str]:
     fig, (a, b, c) = plot.figure(1, 3, height=2.3)
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, len(p.relative)))
-    fine = np.geomspace(0.01, 10, 40)
-    for lam, learned, colour in zip(p.relative, r["a"], colours, strict=True):
-        half = crossing(r["t"], -learned, -0.5)
-        a.plot(r["t"] / half, learned, color=colour, label=f"{lam:g}")
-        b.plot(r["t"] / half, (1 - learned) ** 2, color=colour)
-    t = np.linspace(0, 8, 801)
-    share = []
-    for lam in fine:
-        loss = (1 - mode(t, lam, p.a0)) ** 2
-        share.append(plateau_share(t[loss > 0.01], loss[loss > 0.01]))
-    plot.theory(c, fine, share)
+    modes = data.modes
+    for lam, learned, colour in zip(p.relative, modes.a.values, plot.shades(len(p.relative)), strict=True):
+        t = modes.t / half_time(modes.t, learned, start=0.0, end=1.0)
+        a.plot(t, learned, color=colour, label=f"{lam:g}")
+        b.plot(t, (1 - learned) ** 2, color=colour)
+    plot.theory(c, modes.fine, modes.plateau)
     c.axvline(6**-0.5, color=plot.BLACK, lw=0.8, ls="--", label="1/√6")
     c.axvline(2**-0.5, color=plot.BLACK, lw=0.8, ls=":", label="1/√2")
     a.set(xlim=(0, 3), xlabel="time / time to half", ylabel="mode a/s")
@@ -276,18 +214,18 @@ def shapes(p: Balanced, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def regimes(p: Balanced, r: Results) -> tuple[Figure, str]:
+@figure("balanced-regimes")
+def curves(p: Balanced, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(2, 3, height=4.2, sharex=True, sharey="row")
-    kinds = [(-p.shown[-1], plot.BLUE, "--"), (-p.shown[0], plot.SKY, "--"), (0.0, plot.BLACK, "-"),
-             (p.shown[0], plot.ORANGE, "-"), (p.shown[-1], plot.RED, "-")]  # fmt: skip
-    for (above, below), (name, (n_in, hidden, n_out)) in zip(axes.T, SIZES.items(), strict=True):
-        for lam, colour, ls in kinds:
-            k = p.lams.index(lam)
-            for ax, what in ((above, "loss"), (below, "turn")):
-                ax.plot(
-                    TIMES[1:], r[name][what][k, :, 1:].mean(axis=0), color=colour, ls=ls, label=f"{lam:g}"
-                )
-        above.set(xscale="log", title=f"{name} {n_in}-{hidden}-{n_out}", xlim=(1e-3, 1e3))
+    least, most = p.shown[0], p.shown[-1]
+    kinds = {-most: plot.BLUE, -least: plot.SKY, 0.0: plot.BLACK, least: plot.ORANGE, most: plot.RED}
+    for (above, below), (name, sizes) in zip(axes.T, SIZES.items(), strict=True):
+        mean = data.regimes[name].mean("run").isel(t=slice(1, None))
+        for lam, colour in kinds.items():
+            for ax, values in ((above, mean.loss), (below, mean.turn)):
+                ls = "--" if lam < 0 else "-"
+                ax.plot(mean.t, values.sel(lam=lam), color=colour, ls=ls, label=f"{lam:g}")
+        above.set(xscale="log", title=f"{name} {'-'.join(map(str, sizes))}", xlim=(1e-3, 1e3))
         below.set(xlabel="time (τ = 1)")
     axes[0, 0].set(ylabel="loss / silent network", ylim=(-0.03, 1.06))
     axes[1, 0].set(ylabel="turn of the tangent kernel", ylim=(-0.02, None))
@@ -303,43 +241,50 @@ def regimes(p: Balanced, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def architecture(p: Balanced, r: Results) -> tuple[Figure, str]:
+def turn_time(turn: Any) -> np.ndarray:
+    """Time to half of the turn at the end, with the leading axes of `turn`."""
+    return half_time(TIMES, turn, start=0.0)
+
+
+@figure("balanced-architecture")
+def architecture(p: Balanced, data: Data) -> tuple[Figure, str]:
     fig, (a, b) = plot.figure(1, 2, height=2.6)
     for name, (colour, fmt) in STYLES.items():
-        plot.points(a, p.lams, r[name]["turn"][..., -1].T, colour, name, fmt=fmt)
+        plot.points(a, p.lams, data.regimes[name].turn[..., -1].T, colour, name, fmt=fmt)
     a.set_xscale("symlog", linthresh=1.0)
     a.set(xlabel="relative scale λ", ylabel="turn of the tangent kernel at the end", ylim=(-0.02, 0.85))
-    a.axhline(1 - SMALL / LARGE, color=plot.BLACK, lw=0.8, ls=":")
+    a.axhline(SPANNED, color=plot.BLACK, lw=0.8, ls=":")
     a.legend()
+    sizes = np.array(p.sizes)
     for name, sign in (("funnel", -1), ("inverted funnel", 1), ("square", 1)):
         colour, fmt = STYLES[name]
-        times = np.array([turn_time(r[name]["turn"][p.lams.index(sign * v)]) for v in p.sizes])
+        times = turn_time(data.regimes[name].turn.sel(lam=sign * sizes))
         plot.points(b, p.sizes, times.T, colour, f"{name}, λ {'<>'[sign > 0]} 0", fmt=fmt)
-    scaling = np.array(p.sizes) / np.square(p.strengths).mean()
+    scaling = sizes / np.square(p.strengths).mean()
     plot.theory(b, p.sizes, scaling, plot.RED, r"$|λ| / \langle s^2\rangle$", ls="--", lw=1)
     b.set(xscale="log", yscale="log", xlabel="relative scale |λ|", ylabel="time to half of the turn")
     b.set_ylim(1e-3, None)
     b.legend(loc="lower left")
     caption = (
         f"Left: turn of the tangent kernel at the end of learning ({p.seeds} starts, mean and standard "
-        f"deviation); dotted: {1 - SMALL / LARGE:g}, the turn of a layer that spans {SMALL} random of "
+        f"deviation); dotted: {SPANNED:g}, the turn of a layer that spans {SMALL} random of "
         f"{LARGE} directions to those of the task. Right: when half of the turn has happened. Where it is "
         "delayed, it takes a time that grows with |λ|, as |λ| over a squared singular value."
     )
     return fig, caption
 
 
-def representation(p: Balanced, r: Results) -> tuple[Figure, str]:
+@figure("balanced-representation")
+def representation(p: Balanced, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(1, 4, height=2.0, width_ratios=(1, 1, 1, 1.7))
-    lams = (-p.world, 0.0, p.world)
-    for ax, lam, items in zip(axes[:3], lams, r["items"], strict=True):
-        plot.matrix(ax, items / items.max(), f"λ = {lam:g}, max {items.max():.2g}", 1.0)
+    styles = ((plot.BLUE, "--"), (plot.BLACK, "-"), (plot.RED, "-."))
+    for k, (ax, (colour, ls)) in enumerate(zip(axes, styles, strict=False)):
+        one = data.items.isel(lam=k)
+        largest = float(one.similarity.max())
+        plot.matrix(ax, one.similarity / largest, f"λ = {one.lam:g}, max {largest:.2g}", 1.0)
         ax.set(aspect="equal", xlabel="item")
+        axes[3].plot(TIMES[1:], one.covariance[1:], color=colour, ls=ls, label=f"λ = {one.lam:g}")
     axes[0].set_ylabel("item")
-    for lam, colour, ls, curve in zip(
-        lams, (plot.BLUE, plot.BLACK, plot.RED), ("--", "-", "-."), r["covariance"], strict=True
-    ):
-        axes[3].plot(TIMES[1:], curve[1:], color=colour, ls=ls, label=f"λ = {lam:g}")
     axes[3].set(xscale="log", xlim=(0.1, 1e3), ylim=(0, 1.03))
     axes[3].set(xlabel="time (τ = 1)", ylabel="cosine with covariance")
     axes[3].legend(loc="lower right")
@@ -351,75 +296,70 @@ def representation(p: Balanced, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def claims(p: Balanced, r: Results) -> list[Claim]:
-    far, high = p.sizes[-1], np.array([v for v in p.sizes if v >= 8])
-    at = p.lams.index
-    turned = "turn of the tangent kernel"
-    end = {name: r[name]["turn"][..., -1] for name in SIZES}
-    left = 1 - SMALL / LARGE
-    pause = np.abs(TIMES - 1 / p.strengths[0]).argmin()  # between 1/lam and lam/s^2
-    found = []
-    for name, sign in (("funnel", -1), ("inverted funnel", 1)):
-        times = np.log([turn_time(r[name]["turn"][at(sign * v)]) for v in high])
-        slope, loss = np.polyfit(np.log(high), times, 1)[0], r[name]["loss"][at(sign * far), :, pause]
-        late, lazy, key = *(f"{name}, lam = {s * far:g}:" for s in (sign, -sign)), kebab(name)
-        found += [
-            paper.near(
-                f"delayed-turn-{key}", f"{late} {turned}", DELAYED, left, end[name][at(sign * far)], 0.1
-            ),
-            finding.near(
-                f"delayed-loss-{key}", f"{late} loss left at the pause / initial", DELAYED, left, loss, 0.1
-            ),
-            finding.near(
-                f"delayed-time-{key}", f"{name}: exponent of |lam| in the time of the late turn", DELAYED, 1,
-                slope, 0.05,
-            ),
-            paper.below(f"lazy-{key}", f"{lazy} {turned}", REGIME, 0.01, end[name][at(-sign * far)], "Lazy."),
-        ]  # fmt: skip
-    square, w = r["square"], r["world"]
-    waiting = square["loss"][at(0.0)][:, TIMES.searchsorted(20.0)] > 0.01
-    odd = waiting != (square["sign"][at(0.0)] < 0)
-    wait = "square, lam = 0: networks that wait at a saddle, or not, against the sign of their determinant"
-    signs = "sizes up to 4-4-4 and signs of lam wrongly refused or taken"
-    cosines = (
-        ("negative", f"lam = {-p.world:g}: cosine with the identity", w["identity"][0, -1]),
-        ("zero", "lam = 0: cosine with the root of the covariance", w["root"][1, -1]),
-        ("positive", f"lam = {p.world:g}: cosine with the covariance", w["covariance"][2, -1]),
+@claims
+def formulas(p: Balanced, data: Data) -> Iterator[Claim]:
+    exact, shape = check("talk Eq. 13-15"), finding("talk: from exponential to sigmoidal")
+    name = f"closed form - integrated flow, t up to {p.until:g}, most"
+    yield exact.below("closed-form", name, 1e-8, data.solution.off)
+    name = "sizes up to 4-4-4 and signs of lam wrongly refused or taken"
+    yield exact.near("feasible", name, 0, data.solution.wrong, 0)
+    name = "|lam|/s where a mode ceases to be sigmoidal"
+    yield shape.near("sigmoid-limit", name, 2**-0.5, data.modes.mode_limit, 0.01)
+    name = "|lam|/s where the loss has no plateau left"
+    yield shape.near("plateau-limit", name, 6**-0.5, data.modes.loss_limit, 0.01)
+
+
+@claims
+def rich_and_lazy(p: Balanced, data: Data) -> Iterator[Claim]:
+    source, turned = "talk: architecture and learning regime", "turn of the tangent kernel"
+    decides = paper(
+        "talk: conclusion",
+        "Initialization determines whether these saddle points influence dynamics, yielding several learning "
+        "regimes",
     )
-    off, flow = r["exact"]["off"].max(), f"closed form - integrated flow, t up to {p.until:g}, most"
-    return [
-        check.below("closed-form", flow, SOLUTION, 1e-8, off),
-        check.near("feasible", signs, SOLUTION, 0, r["exact"]["wrong"].sum(), 0),
-        finding.near(
-            "sigmoid-limit", "|lam|/s where a mode ceases to be sigmoidal", SHAPE, 2**-0.5,
-            r["modes"]["sigmoid"], 0.01,
-        ),
-        finding.near(
-            "plateau-limit", "|lam|/s where the loss has no plateau left", SHAPE, 6**-0.5,
-            r["modes"]["plateau"], 0.01,
-        ),
-        *(
-            paper.above(f"rich-{kebab(n)}", f"{n}, lam = 0: {turned}", REGIME, 0.1, end[n][at(0.0)], "Rich.")
-            for n in SIZES
-        ),
-        *(
-            paper.below(
-                f"lazy-square-{key}", f"square, lam = {v:g}: {turned}", REGIME, 0.01, end["square"][at(v)],
-                "Lazy.",
-            )
-            for key, v in (("negative", -far), ("positive", far))
-        ),
-        finding.near("saddle-sign", wait, REGIME, 0, odd.sum(), 0),
-        *found,
-        check.below(
-            "hidden-closed-form", "hidden layer and readout at the end - closed form", HIDDEN, 1e-8,
-            w["off"].max(),
-        ),
-        *(
-            finding.above(f"items-{key}", f"items of a tree, {what}", HIDDEN, 0.99, value)
-            for key, what, value in cosines
-        ),
-    ]  # fmt: skip
+    for name in SIZES:
+        end = data.regimes[name].turn[..., -1].sel(lam=0.0)
+        yield decides.above(f"rich-{kebab(name)}", f"{name}, lam = 0: {turned}", 0.1, end, "Rich.")
+    square = data.regimes["square"]
+    for key, lam in (("negative", -p.sizes[-1]), ("positive", p.sizes[-1])):
+        end = square.turn[..., -1].sel(lam=lam)
+        yield decides.below(f"lazy-square-{key}", f"square, lam = {lam:g}: {turned}", 0.01, end, "Lazy.")
+    waits = square.loss.sel(lam=0.0)[:, TIMES.searchsorted(20.0)] > 0.01
+    odd = waits != (square.determinant.sel(lam=0.0) < 0)
+    name = "square, lam = 0: networks that wait at a saddle, or not, against the sign of their determinant"
+    yield finding(source).near("saddle-sign", name, 0, odd.sum(), 0)
+
+
+@claims
+def delayed_rich(p: Balanced, data: Data) -> Iterator[Claim]:
+    delayed, regime = finding("talk: delayed rich regime"), finding("talk: architecture and learning regime")
+    far, high = p.sizes[-1], np.array([v for v in p.sizes if v >= 8])
+    pause = np.abs(TIMES - 1 / p.strengths[0]).argmin()  # between 1/lam and lam/s^2
+    for name, sign in (("funnel", -1), ("inverted funnel", 1)):
+        runs, key, turned = data.regimes[name], kebab(name), "turn of the tangent kernel"
+        rich, lazy = runs.sel(lam=sign * far), runs.sel(lam=-sign * far)
+        late = f"{name}, lam = {sign * far:g}:"
+        yield delayed.near(f"delayed-turn-{key}", f"{late} {turned}", SPANNED, rich.turn[:, -1], 0.1)
+        text, left = f"{late} loss left at the pause / initial", rich.loss[:, pause]
+        yield delayed.near(f"delayed-loss-{key}", text, SPANNED, left, 0.1)
+        exponent = power_law_exponent(high, turn_time(runs.turn.sel(lam=sign * high)).T)
+        text = f"{name}: exponent of |lam| in the time of the late turn"
+        yield delayed.near(f"delayed-time-{key}", text, 1, exponent, 0.05)
+        text = f"{name}, lam = {-sign * far:g}: {turned}"
+        yield regime.below(f"lazy-{key}", text, 0.01, lazy.turn[:, -1], "Lazy.")
+
+
+@claims
+def representations(p: Balanced, data: Data) -> Iterator[Claim]:
+    source, end = "talk: rich and lazy learning", data.items.isel(t=-1)
+    name = "hidden layer and readout at the end - closed form"
+    yield check(source).below("hidden-closed-form", name, 1e-8, end.off)
+    for key, text, value in (
+        ("negative", f"lam = {-p.world:g}: cosine with the identity", end.identity[0]),
+        ("zero", "lam = 0: cosine with the root of the covariance", end.root[1]),
+        ("positive", f"lam = {p.world:g}: cosine with the covariance", end.covariance[2]),
+    ):
+        yield finding(source).above(f"items-{key}", f"items of a tree, {text}", 0.99, value)
 
 
 EXPERIMENT = Experiment(
@@ -428,8 +368,5 @@ EXPERIMENT = Experiment(
     "talk: nontrivial initializations",
     Balanced(),
     Balanced(seeds=3, until=100.0),
-    compute,
-    figures,
-    claims,
-    (0.3, 0.5),
+    minutes=(0.3, 0.5),
 )

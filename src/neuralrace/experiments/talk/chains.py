@@ -1,367 +1,236 @@
 """Deep linear chains. Depth puts a saddle into the error surface, so learning waits near it and then comes in
-a stage, mode by mode. Epochs are steps of gradient descent with a learning rate of `rate / depth`, as far as
-it can go without diverging; counted so, a very deep chain from a given product learns in a finite time. How
-long depends on the initial weights: from small random ones the product falls with every layer and the time
-grows exponentially with depth; greedy pretraining pays for every layer once; orthogonal ones do not notice
-depth.
+a stage, mode by mode. Epochs are steps of gradient descent with a learning rate of `rate / depth`, about as
+large as it can be without diverging; counted so, a very deep chain from a given product of weights learns in
+a finite time. How long depends on the initial weights: from small random ones the product falls with every
+layer and the time grows exponentially with depth; greedy pretraining costs the same for every layer; from
+orthogonal ones the time does not depend on depth.
 
-Pretraining is greedy: each layer below the readout is trained as the encoder of a linear autoencoder (two
-layers from the same small random weights, squared error, the same rate) on the data as they come through the
-layers before it, until the reconstruction is learned. The encoders and the small random readout are then
-fine-tuned together on the task, and all epochs count. Inputs are white, targets have singular values
-`strengths`; random weights do not know directions, so the targets are diagonal."""
+Pretraining is greedy: each layer below the readout first learns to encode its inputs (`pretraining`). The
+encoders and the small random readout are then fine-tuned together on the task, and all epochs count. Inputs
+are white, targets have singular values `strengths`; random weights prefer no direction, so the targets are
+diagonal."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.optimize import brentq
+from scipy.integrate import solve_ivp
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.dynamics.integrate import STOPPED, Observed, Path, integrate
-from neuralrace.errors import InputError
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    option,
-    paper,
-    stacked,
-)
-from neuralrace.measure import crossing
-from neuralrace.network import precision
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.store import along
+from neuralrace.experiments.talk.epochs import KINDS, aligned_epochs, epochs_to_learn, train
+from neuralrace.measure import end_to_end, growing_part, half_time, power_law_exponent
 
-TALK, SPEED, EFFECT = "talk: linear chain", "talk: training speed", "talk: effect of initialization"
-SURFACE = "talk: error surface"
-KINDS = {"small random": plot.BLUE, "pretrained": plot.ORANGE, "orthogonal": plot.GREEN}
-MARKS = dict(zip(KINDS, "osd", strict=True))
-DEPTH_COLOURS = (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK, plot.SKY, plot.RED)
-FAR = (20, 30, 40)  # depths at which the theory's exponent in depth is read
+SPEED, EFFECT = "talk: training speed", "talk: effect of initialization"
+STYLES = dict(zip(KINDS, ((plot.BLUE, "o"), (plot.ORANGE, "s"), (plot.GREEN, "d")), strict=True))
+FAR = (20, 30, 40)  # depths from which the theory's growth with depth is read
+PRECISE = nr.Adaptive(1e-11, 1e-13)
 
 
 @dataclass(frozen=True)
 class Chains(Parameters):
     depths: tuple[int, ...] = option(
-        (1, 2, 3, 4, 5, 6, 8, 10), "depths of the networks whose learning time is measured"
+        (1, 2, 3, 4, 5, 6, 8, 10), "depths whose learning time is measured", increasing=True, count=4
     )
     strengths: tuple[float, ...] = option((3.0, 2.0, 1.5, 1.0), "singular values of the targets")
     width: int = option(16, "units of each hidden layer")
-    gain: float = option(0.6, "gain of the initial layers where depth varies")
-    before: float = option(0.1, "gain of the initial layers before pretraining")
+    gain: float = option(0.6, "gain of the initial layers where depth varies", least=0.32, below=1)
+    before: float = option(0.1, "gain of the initial layers before pretraining", below=1)
     gains: tuple[float, ...] = option(
-        (0.3, 0.4, 0.5, 0.6), "gains of the initial layers where they vary, at depth deep"
+        (0.3, 0.4, 0.5, 0.6), "gains where they vary", increasing=True, count=2, least=0.1
     )
-    deep: int = option(6, "depth of the networks where the gain varies", least=3)
+    deep: int = option(6, "depth of the networks where the gain varies", least=3, most=20)
     rate: float = option(0.02, "learning rate times depth")
-    level: float = option(0.01, "share of the error at which a task is learned")
-    reconstructed: float = option(1e-4, "share of the error at which an autoencoder is learned")
+    level: float = option(0.01, "share of the error at which a task is learned", below=1)
+    reconstructed: float = option(1e-4, "share of the error at which an autoencoder is learned", below=1)
     epochs: int = option(200_000, "steps after which training is given up")
     square: int = option(40, "orthogonal networks without neurons to spare")
     patience: int = option(10_000, "steps after which orthogonal networks are taken to be stuck")
     curves: tuple[int, ...] = option((1, 2, 3, 5, 10), "depths of the chains whose curves are drawn")
-    product: float = option(0.1, "initial product of the weights of the chains that are drawn")
+    product: float = option(0.1, "initial product of the weights of the chains that are drawn", below=1)
     small: float = option(0.02, "gain of the initial layers of the networks whose modes are drawn")
     offsets: tuple[float, ...] = option(
-        (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), "initial weights near the saddle of two layers"
+        (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), "initial weights near the saddle", below=0.5, count=2
     )
 
     def check(self) -> None:
-        if list(self.depths) != sorted(set(self.depths)) or self.depths[0] != 1 or len(self.depths) < 4:
-            raise InputError(f"depths must increase from 1, at least four of them, got {self.depths}")
-        if self.width < len(self.strengths):
-            raise InputError(f"width must be at least {len(self.strengths)}, a neuron for each of strengths; "
-                             f"got {self.width}")  # fmt: skip
-        if len(set(self.gains)) < 2 or len(set(self.offsets)) < 2:
-            raise InputError("gains and offsets need at least two numbers each to fit an exponent")
-        if max(self.offsets) >= 0.5:
-            raise InputError(f"offsets must be below 0.5, got {max(self.offsets):g}")
-        for name in ("gain", "before", "level", "reconstructed", "product"):
-            if getattr(self, name) >= 1:
-                raise InputError(f"{name} must be below 1, got {getattr(self, name):g}")
-        deepest = max(*self.depths, *FAR)
-        for name, gain, depth in ("gain", self.gain, deepest), ("gains", min(self.gains), self.deep):
-            least = 10 ** (-20 / depth)
-            if gain < least:
-                raise InputError(
-                    f"{name} must be at least {least:.2g}, or depth {depth} never learns; got {gain:g}"
-                )
+        require(self.depths[0] == 1, f"depths must start with 1, got {self.depths}")
+        n = len(self.strengths)
+        require(self.width >= n, f"width must be at least {n}, one for each of strengths; got {self.width}")
         top = 2 / max(1, *self.strengths) ** 2
-        if self.rate >= top:
-            raise InputError(f"rate must be below {top:g}, where descent diverges; got {self.rate:g}")
+        require(self.rate < top, f"rate must be below {top:g}, where descent diverges; got {self.rate:g}")
 
     @property
     def s(self) -> np.ndarray:
         return np.array(self.strengths)
 
+    @property
+    def learned_loss(self) -> float:
+        """Loss at which the task is learned."""
+        return self.level * 0.5 * float((self.s**2).sum())
+
     def task(self, depth: int, width: int) -> nr.Task:
-        """White inputs: the second moment of the rows is the identity."""
-        n = len(self.strengths)
-        rows = np.sqrt(n) * np.eye(n)
-        return nr.Task(nr.Graph.chain([n, *[width] * (depth - 1), n]), rows, rows * self.s)
+        return nr.tasks.linear(np.diag(self.s), [width] * (depth - 1))
 
     def small_random(self, graph: nr.Graph, gain: float, seeds: Any) -> nr.init.Weights:
         """Normal weights with a mean squared singular value of gain^2."""
         return nr.init.gaussian(graph, gain / np.sqrt(self.width), seed=seeds)
 
 
-def compute(p: Chains, parts: Parts) -> Results:
+@part
+def curves(p: Chains) -> dict[str, Any]:
+    """The product of weights over depth x time from the same start: closed form and integrated flow."""
+    t, depths, flow = np.linspace(0, 2 + 2 / p.product, 201), (*p.curves, math.inf), []
+    for depth in p.curves:
+        task = nr.tasks.linear([[1.0]], [1] * (depth - 1))
+        start = {e: [[p.product ** (1 / depth)]] for e in task.graph.edges}
+        run = nr.flow(task, start, save=t / depth, method=PRECISE)
+        flow.append(end_to_end(task.graph, run)[:, 0, 0])
+    limit = solve_ivp(
+        lambda _, a: a**2 * (1 - a), (0, t[-1]), [p.product], "DOP853", t, rtol=1e-12, atol=1e-14
+    )
+
+    def closed_form(depth: float) -> np.ndarray:
+        return nr.exact.chain(t if math.isinf(depth) else t / depth, 1.0, a0=p.product, depth=depth)
+
+    form, many = [closed_form(d) for d in depths], [100, 1000]
+    gap = [np.abs(closed_form(d) - form[-1]).max() for d in many]
     return {
-        "curves": parts("curves", curves, p),
-        **{f"modes{depth}": parts(f"modes{depth}", modes, p, depth) for depth in (1, 2)},
-        "surface": parts("surface", surface, p),
-        "depth": stacked(parts.each("depth", lambda depth: train(depth, p.gain, p.before, p), p.depths)),
-        "gain": stacked(parts.each("gain", lambda gain: train(p.deep, gain, gain, p), p.gains)),
-        "square": parts("square", square, p),
+        "t": ("t", t),
+        "depth": ("depth", np.array(depths, float)),
+        "closed_form": ("depth t", form),
+        "flow": ("depth t", [*flow, limit.y[0]]),
+        "many": ("many", many),
+        "gap": ("many", gap),
     }
 
 
-# -- trajectories and the error surface ------------------------------------------------------
-
-
-def curves(p: Chains) -> dict[str, Any]:
-    """The product of weights over depth x time from the same start: closed form and integrated flow."""
-    t = np.linspace(0, 2 + 2 / p.product, 201)
-    form, flow = [], []
-    for depth in p.curves:
-        task = nr.Task(nr.Graph.chain([1] * (depth + 1)), [[1.0]], [[1.0]])
-        start = {e: [[p.product ** (1 / depth)]] for e in task.graph.edges}
-        run = nr.flow(task, start, save=t / depth, method=nr.Adaptive(1e-11, 1e-13))
-        flow.append(np.prod([w[:, 0, 0] for w in run.weights.values()], axis=0))
-        form.append(nr.exact.chain(t / depth, 1.0, a0=p.product, depth=depth))
-    with precision(np.float64):
-        limit_flow = lambda _, a: a**2 * (1 - a)  # noqa: E731
-        last = jax.jit(lambda a, t: integrate(limit_flow, a, t, t[-1], 1e-12, 1e-14).kept)(p.product, t)
-    limit = nr.exact.chain(t, 1.0, a0=p.product, depth=math.inf)
-    many = np.array([100, 1000])
-    gap = [np.abs(nr.exact.chain(t / d, 1.0, a0=p.product, depth=int(d)) - limit).max() for d in many]
-    return {"t": t, "form": [*form, limit], "flow": [*flow, np.asarray(last)], "many": many, "gap": gap}
-
-
+@part(each=(1, 2))
 def modes(p: Chains, depth: int) -> dict[str, Any]:
     """Modes of networks from small random weights, and chains from the growing part of those weights."""
-    task, t = p.task(depth, p.width), np.linspace(0, 8 if depth == 2 else 4, 161)
+    task, t = p.task(depth, p.width), np.linspace(0, 4 * depth, 161)
     start = p.small_random(task.graph, p.small, range(p.seeds))
-
-    def diagonal(state: nr.State) -> dict[str, Any]:
-        return {"modes": jnp.diagonal(state.activity("y", np.eye(len(p.s))))}
-
-    run = nr.flow(task, start, save=t, record=diagonal, save_weights=False)
+    maps = end_to_end(task.graph, nr.flow(task, start, save=t))
     if depth == 1:
-        a0 = np.diagonal(start["x->y"], axis1=1, axis2=2)
-        theory = p.s * -np.expm1(-t[:, None]) + a0[:, None] * np.exp(-t[:, None])
+        a0 = np.diagonal(start["x->y"], axis1=1, axis2=2)[:, None]
+        theory = p.s + (a0 - p.s) * np.exp(-t[:, None])
     else:
-        a0 = ((np.swapaxes(start["x->h1"], 1, 2) + start["h1->y"]) ** 2).sum(axis=2) / 4
+        a0 = (growing_part(start["x->h1"], start["h1->y"]) ** 2).sum(axis=1)
         theory = nr.exact.chain(t[:, None], p.s, a0=a0[:, None], depth=2)
-    return {"t": t, "modes": run.recorded["modes"], "theory": theory}
+    return {
+        "t": ("t", t),
+        "networks": ("run t mode", np.diagonal(maps, axis1=-2, axis2=-1)),
+        "theory": ("run t mode", theory),
+    }
 
 
+@part
 def surface(p: Chains) -> dict[str, Any]:
     """Paths of the flow on the error of two weights, and the time to leave the saddle."""
-    task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
-
+    task = nr.tasks.linear([[1.0]], hidden=1)
     angles = np.radians([100, 120, 130, 134.99, 135.01, 140, 150, 170])
     ring = 1.6 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    starts = np.array([*ring, *-ring, [0.05, 0], [-0.05, 0], *((v, v) for v in p.offsets)])[..., None, None]
+    starts = np.array([*ring, *-ring, [0.05, 0], [-0.05, 0], *((v, v) for v in p.offsets)])
+    weights = {"x->h1": starts[:, :1, None], "h1->y": starts[:, 1:, None]}
     t = np.append(0, np.geomspace(1e-2, 5 - np.log(min(p.offsets)), 1500))
-    run = nr.flow(
-        task, {"x->h1": starts[:, 0], "h1->y": starts[:, 1]}, save=t, method=nr.Adaptive(1e-11, 1e-13)
-    )
-    paths = np.stack([w[..., 0, 0] for w in run.weights.values()], axis=-1)
-    kept = paths[..., 1] ** 2 - paths[..., 0] ** 2
-    step = 1e-3
-    around = step * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])[:, :, None, None]
-    slope = nr.gradient(task, {"x->h1": around[:, 0], "h1->y": around[:, 1]})
-    slope = np.stack([slope["x->h1"], slope["h1->y"]], axis=1)[..., 0, 0]
-    hessian = (slope[::2] - slope[1::2]) / (2 * step)
-    count = len(p.offsets)
+    run = nr.flow(task, weights, save=t, method=PRECISE)
+    kept = nr.conserved(task, run.weights)["h1"]
+    origin = {e: np.zeros((1, 1)) for e in weights}
+    drawn = len(starts) - len(p.offsets)
     return {
-        "t": t, "paths": paths[:-count, ::5], "loss": run.loss[: len(ring)],
-        "drift": np.abs(kept - kept[:, :1]).max(), "curvature": np.linalg.eigvalsh(hessian),
-        "leave": nr.learning_time(run[-count:], 1 / 8),
-    }  # fmt: skip
+        "t": ("t", t),
+        "weights": ("path t layer", np.stack([w[:drawn, :, 0, 0] for w in run.weights.values()], axis=-1)),
+        "loss": ("path t", run.loss[:drawn]),
+        "drift": np.abs(kept - kept[:, :1]).max(),
+        "curvature": ("direction", nr.landscape.hessian_eigenvalues(task, origin)),
+        "offset": ("offset", list(p.offsets)),
+        "leave": ("offset", nr.learning_time(run[drawn:], 1 / 8)),
+    }
 
 
-# -- learning time against depth -------------------------------------------------------------
+@part(each="depths")
+def by_depth(p: Chains, depth: int) -> dict[str, Any]:
+    return train(p, depth, p.gain, p.before)
 
 
-def train(depth: int, gain: float, before: float, p: Chains) -> dict[str, Any]:
-    """Epochs that networks of this depth take to the level, `(seeds,)` for each kind of initial weights.
-
-    Random weights have that gain, `before` pretraining; aligned ones are diagonal, at the gain and at 1.
-    """
-    task = p.task(depth, p.width)
-    random = p.small_random(task.graph, gain, range(p.seeds))
-    encoders, spent = pretrain(depth, before, p)
-    edges = list(task.graph.edges)
-    readout = p.small_random(task.graph, before, range(p.seeds))
-    pretrained = {**readout, **dict(zip(edges, encoders, strict=False))}
-    orthogonal = nr.init.orthogonal(task.graph, seed=range(p.seeds))
-    aligned = {e: np.array([gain, 1.0])[:, None, None] * np.eye(*random[e].shape[1:]) for e in edges}
-    starts = {e: np.concatenate([w[e] for w in (random, pretrained, orthogonal, aligned)]) for e in edges}
-    took = epochs(task, starts, depth, p.level * 0.5 * (p.s**2).sum(), p)
-    found = dict(zip(KINDS, took[:-2].reshape(3, -1), strict=True))
-    return {**found, "pretrained": found["pretrained"] + spent, "aligned": took[-2:]}
+@part(each="gains")
+def by_gain(p: Chains, gain: float) -> dict[str, Any]:
+    return train(p, p.deep, gain, gain)
 
 
-def epochs(task: nr.Task, starts: Any, depth: int, loss: float, p: Chains) -> np.ndarray:
-    """Steps of descent at `rate / depth` until that loss; nan where it was not reached."""
-    lr = p.rate / depth
-    run = nr.descend(task, starts, lr, p.epochs, save=2, stop_loss=loss, save_weights=False)
-    return np.where([s is nr.Status.REACHED_LOSS for s in run.statuses], np.rint(run.end / lr), np.nan)
-
-
-def pretrain(depth: int, gain: float, p: Chains) -> tuple[list[np.ndarray], np.ndarray]:
-    """Encoders of the layers below the readout, `(seeds, out, in)` each, and the epochs that they took."""
-    n = len(p.strengths)
-    data, found, spent = np.tile(np.sqrt(n) * np.eye(n), (p.seeds, 1, 1)), [], np.zeros(p.seeds)
-    for layer in range(depth - 1):
-        size = data.shape[2]
-        graph = nr.Graph.chain([size, p.width, size])
-        layers = np.zeros((p.seeds, p.width, size))
-        for seed, rows in enumerate(data):
-            task = nr.Task(graph, rows, rows)
-            start = p.small_random(graph, gain, 1000 * (layer + 1) + seed)
-            loss = p.reconstructed * 0.5 * (rows**2).sum() / n
-            run = nr.descend(task, start, p.rate / 2, p.epochs, save=2, stop_loss=loss)
-            layers[seed] = run.weights["x->h1"][-1]
-            spent[seed] += np.rint(run.end / (p.rate / 2))
-        found.append(layers)
-        data = data @ np.swapaxes(layers, 1, 2)
-    return found, spent
-
-
-def square(p: Chains) -> dict[str, Any]:
+@part
+def narrow(p: Chains) -> dict[str, Any]:
     """Orthogonal networks without a neuron to spare: sign of the determinant, and epochs to the level."""
     task = p.task(p.deep, len(p.strengths))
     start = nr.init.orthogonal(task.graph, seed=range(p.square))
-    sign = np.prod([np.linalg.det(w) for w in start.values()], axis=0)
-    took = epochs(task, start, p.deep, p.level * 0.5 * (p.s**2).sum(), replace(p, epochs=p.patience))
-    return {"sign": np.sign(sign), "epochs": took}
+    sign = np.sign(np.linalg.det(end_to_end(task.graph, start)))
+    return {"determinant": ("run", sign), "epochs": ("run", epochs_to_learn(p, task, start, p.patience))}
 
 
-def theory(p: Chains, kind: str, depth: int, gain: float) -> float:
-    """Epochs to the level. Modes start aligned, all layers at the gain (small random) or at 1 (orthogonal);
-    pretrained, an autoencoder for every layer below the readout, which then are at 1 and the readout at 0."""
-    if kind != "pretrained":
-        start = gain if kind == "small random" else 1.0
-        return reached(p.s, depth, start, start, p.level) / p.rate
-    code = reached(np.ones(1), 2, gain, gain, p.reconstructed)
-    return ((depth - 1) * code + reached(p.s, depth, 1.0, 0.0, p.level)) / p.rate
-
-
-def reached(s: np.ndarray, depth: int, first: float, last: float, level: float) -> float:
-    """Depth x time to a share of the error, of modes s with all layers at `first` but the last."""
-    if first != last:
-        with precision(np.float64):
-            start = np.repeat([[first], [last]], len(s), axis=1)
-            path = _integrated(jnp.asarray(s), float(depth), jnp.asarray(start), level)
-        return float(path.t) if path.status == STOPPED else math.nan
-
-    def error(log_t: float) -> float:
-        a = nr.exact.chain(np.exp(log_t) / depth, s, a0=first**depth, depth=depth)
-        return float(((s - a) ** 2).sum() / (s**2).sum() - level)
-
-    low, high = -20.0, 70.0
-    if not error(low) > 0 > error(high):
-        return math.nan
-    return math.exp(np.asarray(brentq(error, low, high, xtol=1e-12)).item())
-
-
-@jax.jit
-def _integrated(s: Any, depth: Any, start: Any, level: Any) -> Path:
-    """Modes of one pathway (multipathway Eq. 17) until the error is a share `level` of that of silence."""
-
-    def velocity(_: Any, state: Any) -> Any:
-        q, p = state
-        error = q ** (depth - 2) * (s - p * q ** (depth - 1)) / depth
-        return jnp.stack([p * error, q * error])
-
-    def share(state: Any) -> Any:
-        q, p = state
-        return ((s - p * q ** (depth - 1)) ** 2).sum() / (s**2).sum()
-
-    followed = Observed(share, lambda state, v: jax.jvp(share, (state,), (v,))[1])
-    return integrate(velocity, start, jnp.zeros(1), 1e30, 1e-10, 1e-12, observed=followed, stop=level)
-
-
-def power(x: Any, y: Any) -> Any:
-    """The exponent of y `(..., n)` in x: slope of the line through their logarithms."""
-    return np.polyfit(np.log(x), np.log(np.asarray(y, float)).T, 1)[0]
-
-
-def figures(p: Chains, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {
-        "chains-trajectories": trajectories(p, r),
-        "chains-surface": error_surface(p, r),
-        "chains-depth": learning_time(p, r),
-    }
-
-
-def trajectories(p: Chains, r: Results) -> tuple[Figure, str]:
+@figure("chains-trajectories")
+def trajectories(p: Chains, data: Data) -> tuple[Figure, str]:
     fig, (a, b, c) = plot.figure(1, 3, height=2.4)
-    found = r["curves"]
-    for k, (form, flow) in enumerate(zip(found["form"], found["flow"], strict=True)):
-        colour = DEPTH_COLOURS[k % len(DEPTH_COLOURS)] if k < len(p.curves) else plot.BLACK
-        label = str(p.curves[k]) if k < len(p.curves) else "∞"
-        plot.theory(a, found["t"], form, colour, label)
-        plot.points(a, found["t"][::10], flow[::10], colour, ms=2.5)
+    colours = [*plot.shades(len(p.curves)), plot.BLACK]
+    for depth, colour in zip(data.curves.depth.values, colours, strict=True):
+        curve = data.curves.sel(depth=depth)
+        plot.theory(a, curve.t, curve.closed_form, colour, "∞" if math.isinf(depth) else f"{depth:g}")
+        plot.points(a, curve.t[::10], curve.flow[::10], colour, ms=2.5)
     a.set(xlabel="depth x time (τ = 1)", ylabel="product of weights", xlim=(0, None))
     a.legend(title="depth", ncols=2)
-    for ax, depth in ((b, 1), (c, 2)):
-        found = r[f"modes{depth}"]
-        for k, (s, colour) in enumerate(zip(p.strengths, DEPTH_COLOURS, strict=False)):
-            plot.runs(ax, found["t"], found["modes"][..., k], colour, f"s = {s:g}")
-            plot.theory(ax, found["t"], np.median(found["theory"][..., k], axis=0), colour, lw=0.9)
-        ax.set(xlabel="time (τ = 1)", ylabel="strength of mode", title=("shallow", "deep")[depth - 1])
+    for ax, depth, title in ((b, 1, "shallow"), (c, 2, "deep")):
+        modes = data.modes[depth]
+        for k, colour in enumerate(plot.shades(len(p.s))):
+            plot.runs(ax, modes.t, modes.networks[..., k], colour, f"s = {p.s[k]:g}")
+            plot.theory(ax, modes.t, modes.theory[..., k].median("run"), colour, lw=0.9)
+        ax.set(xlabel="time (τ = 1)", ylabel="strength of mode", title=title)
     c.set(ylim=(None, 1.5 * max(p.strengths)))
     c.legend(loc="upper right", ncols=2)
     caption = (
         f"Left: product of the weights of balanced chains from {p.product:g} to 1, time counted in steps of "
         "a learning rate that falls as 1/depth; lines are closed forms, dots the integrated flow. Middle "
         "and right: modes of networks with one and with two layers from small random weights (bands, "
-        f"{p.seeds} seeds) and of chains that start with the growing part of those weights (lines): depth "
-        "makes stages of what is learned at once."
+        f"{p.seeds} seeds) and of chains that start with the growing part of those weights (lines): a "
+        "shallow network learns all modes at once, a deep one in stages."
     )
     return fig, caption
 
 
-def error_surface(p: Chains, r: Results) -> tuple[Figure, str]:
+@figure("chains-surface")
+def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
     fig, (a, b, c) = plot.figure(1, 3, height=2.5)
-    found, side = r["surface"], np.linspace(-1.9, 1.9, 201)
+    surface, side = data.surface, np.linspace(-1.9, 1.9, 201)
     x, y = np.meshgrid(side, side)
     root = np.abs(1 - x * y)  # equal steps of the root show both valleys and walls
     a.contourf(x, y, root, np.linspace(0, 4.75, 20), cmap="Greys", vmin=-0.5, vmax=6)
     a.contour(x, y, root, [1], colors=plot.BLACK, linewidths=0.6, linestyles="--")
-    for path in found["paths"]:
+    for path in surface.weights.values:
         a.plot(*path.T, color=plot.BLUE, lw=0.8)
         a.plot(*path[0], "o", color=plot.BLUE, ms=2)
-    for sign in (-1, 1):
-        arm = np.linspace(0.52, 1.9, 100)
-        a.plot(sign * arm, sign / arm, color=plot.ORANGE, lw=2, label="minima" if sign > 0 else None)
+    arm = np.linspace(0.52, 1.9, 100)
+    for sign, label in ((-1, None), (1, "minima")):
+        a.plot(sign * arm, sign / arm, color=plot.ORANGE, lw=2, label=label)
     a.plot(0, 0, "X", color=plot.RED, ms=6, ls="", label="saddle")
     a.set(xlabel="first weight", ylabel="second weight", aspect="equal", xlim=(-1.9, 1.9), ylim=(-1.9, 1.9))
     a.legend(loc="upper left", bbox_to_anchor=(-0.05, 1.18), ncols=2)
-    b.plot(found["t"][1:], found["loss"][:, 1:].T, color=plot.BLUE, lw=0.9)
+    b.plot(surface.t[1:], surface.loss[:8, 1:].T, color=plot.BLUE, lw=0.9)
     b.axhline(0.5, color=plot.BLACK, lw=0.6, ls="--", label="loss at the saddle")
     b.set(xscale="log", xlabel="time (τ = 1)", ylabel="loss", ylim=(0, 2.5))
     b.legend()
-    distance = np.array(p.offsets) * np.sqrt(2)
-    plot.points(c, distance, found["leave"], plot.BLUE, "flow")
-    plot.theory(c, distance, [logistic_time(v**2) for v in p.offsets], plot.BLACK, "closed form, depth 2")
-    c.set(
-        xscale="log", xlabel="initial distance from the saddle", ylabel="time to half (τ = 1)", ylim=(0, None)
-    )
+    distance = surface.offset * np.sqrt(2)
+    plot.points(c, distance, surface.leave, plot.BLUE, "flow")
+    times = [nr.exact.chain_time(1 / 4, 1.0, v**2) for v in p.offsets]
+    plot.theory(c, distance, times, plot.BLACK, "closed form, depth 2")
+    c.set(xscale="log", xlabel="initial distance from the saddle", ylabel="time to half (τ = 1)")
+    c.set_ylim(0, None)
     c.legend()
     caption = (
         "Left: error of a chain of two weights, (1 - w1 w2)²/2, dark where large; paths of the flow (blue, "
@@ -373,29 +242,20 @@ def error_surface(p: Chains, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def logistic_time(a0: float) -> float:
-    """When a chain of two layers, s = d = 1, is at one half: the logistic curve, solved for time."""
-    return float(np.log(1 / a0 - 1) / 2)
-
-
-def learning_time(p: Chains, r: Results) -> tuple[Figure, str]:
+@figure("chains-depth")
+def learning_time(p: Chains, data: Data) -> tuple[Figure, str]:
     fig, (a, b) = plot.figure(1, 2, height=2.9)
-    every = range(1, max(p.depths) + 1)
-    for kind, colour in KINDS.items():
-        start = p.before if kind == "pretrained" else p.gain
-        for ax, name, x, fine, line in (
-            (a, "depth", p.depths, every, [theory(p, kind, depth, start) for depth in every]),
-            (b, "gain", p.gains, p.gains, [theory(p, kind, p.deep, gain) for gain in p.gains]),
-        ):
-            plot.theory(ax, list(fine), line, colour, lw=1)
-            plot.points(ax, x, r[name][kind].T, colour, kind, fmt=MARKS[kind])
-            which = {"small random": 0, "orthogonal": 1}.get(kind)
-            if which is not None:
-                ax.plot(x, r[name]["aligned"][:, which], MARKS[kind], mec=colour, mfc="white", ms=4, zorder=4)
-    a.set(yscale="log", xlabel="depth", ylabel="epochs to learn", title=f"initial gain {p.gain:g} "
-          f"({p.before:g} before pretraining)")  # fmt: skip
-    b.set(yscale="log", xlabel="initial gain of a layer", title=f"depth {p.deep}")
-    plot.logarithmic(b.xaxis)
+    for ax, x, runs in ((a, p.depths, data.by_depth), (b, p.gains, data.by_gain)):
+        for kind, (colour, marker) in STYLES.items():
+            one = along(runs, "x").sel(start=kind)
+            plot.theory(ax, x, one.theory, colour, lw=1)
+            plot.points(ax, x, one.epochs.T, colour, kind, fmt=marker)
+            ax.plot(x, one.aligned, marker, mec=colour, mfc="white", ms=4, zorder=4)
+        ax.set(yscale="log")
+    a.set(xlabel="depth", ylabel="epochs to learn")
+    a.set(title=f"initial gain {p.gain:g} ({p.before:g} before pretraining)")
+    b.set(xlabel="initial gain of a layer", title=f"depth {p.deep}")
+    plot.logarithmic(b.xaxis, p.gains)
     a.plot([], color=plot.BLACK, lw=1, label="theory")
     a.plot([], "o", mec=plot.BLACK, mfc="white", ms=4, label="aligned weights")
     fig.legend(*a.get_legend_handles_labels(), loc="outside lower center", ncols=5)
@@ -409,88 +269,99 @@ def learning_time(p: Chains, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def claims(p: Chains, r: Results) -> list[Claim]:
-    found, saddle = r["curves"], r["surface"]
-    gap = np.abs(found["form"] - found["flow"]).max(axis=1)
-    half = [
-        [crossing(r["modes2"]["t"], -curve, -s / 2) for s, curve in zip(p.s, run.T, strict=True)]
-        for name in ("theory", "modes")
-        for run in r["modes2"][name]
-    ]
-    ahead, behind = np.array(half).reshape(2, p.seeds, -1)
-    grow, layers = np.log(1 / p.gain), np.array(p.depths[1:]) - 1
-    small, pretrained, orthogonal = (r["depth"][k].T for k in KINDS)
-    deep = np.array(p.depths) >= 4
-    slope = np.polyfit(np.array(p.depths)[deep], np.log(small[:, deep]).T, 1)[0]
-    aligned = np.polyfit(np.array(p.depths)[deep], np.log(r["depth"]["aligned"][deep, 0]), 1)[0]
-    first = theory(p, "small random", 1, p.gain)
-    far = [np.log(theory(p, "small random", d, p.gain) - first) for d in FAR]
+@claims
+def trajectories_and_surface(p: Chains, data: Data) -> Iterator[Claim]:
+    chain, saddle = check("talk: linear chain"), data.surface
+    gap = np.abs(data.curves.closed_form - data.curves.flow).max("t")
+    yield chain.below("closed-form", "closed form - flow, depths as drawn and infinite", 1e-8, gap)
+    near = power_law_exponent(data.curves.many, data.curves.gap)
+    yield chain.near("infinite-depth", "distance from infinite depth, exponent in depth", -1, near, 0.05)
+    deep = data.modes[2].transpose("run", "mode", "t")
+    theory, networks = (half_time(deep.t, y, start=0, end=p.s) for y in (deep.theory, deep.networks))
+    yield paper("talk: full networks", "Full networks act like several 1D chains").near(
+        "networks-as-chains", "two layers, time to half a mode: theory / random networks - 1", 0,
+        (theory / networks - 1).mean(axis=1), 0.01,
+        "Random networks start with modes that share hidden directions: theory comes a little early.",
+    )  # fmt: skip
+    surface = paper("talk: error surface", "Depth introduces a saddle point")
+    least, largest = saddle.curvature.values
+    yield surface.near("saddle-falls", "least curvature at the origin / s", -1, least, 1e-5)
+    yield surface.near("saddle-rises", "largest curvature at the origin / s", 1, largest, 1e-5)
+    yield check("theory").below("conserved", "drift of w2^2 - w1^2 along the flow", 1e-8, saddle.drift)
+    slope = -np.polyfit(np.log(saddle.offset), saddle.leave, 1)[0]
+    name = "time at the saddle, slope in log(1/distance)"
+    yield check("theory: 1/s").near("saddle-time", name, 1, slope, 0.02)
     strengths = np.array([0.5, 1, 2, 4])
-    waits = [np.log(4) / s**2 + (1 / 1e-6 - 1 / (s / 2)) / s for s in strengths]
-    at = np.array(p.gains)
-    tiny = (0.05, 0.1)
-    exact = [theory(p, "small random", p.deep, g) for g in tiny]
-    very = [theory(p, "small random", 100, g) for g in (0.8, 0.9)]
-    sq = r["square"]
-    wrong, stuck = sq["sign"] < 0, np.isnan(sq["epochs"])
+    waits = [nr.exact.chain_time(1 / 4, s, 1e-6, math.inf) for s in strengths]
+    exponent, name = power_law_exponent(strengths, waits), "infinite depth, exponent of time in s"
+    yield check(SPEED).near("infinite-depth-time", name, -1, exponent, 0.01)
+
+
+@claims
+def small_random_weights(p: Chains, data: Data) -> Iterator[Claim]:
+    exponential = paper(EFFECT, "Small random weights scale exponentially t_inf - t_1 ≈ O(1/b_0^D)")
+    speed = "Time difference for deep net vs shallow net is t_inf - t_1 ≈ O(1/(s b_0^D))"
+    runs = along(data.by_depth, "depth").sel(start="small random", depth=[d for d in p.depths if d >= 4])
     per_layer = "growth of log epochs per layer / log(1/b0)"
-    shared = "Random networks start with modes that share hidden directions: theory comes a little early."
-    part = (
+
+    def growth(depths: Any, epochs: Any) -> Any:
+        return np.polyfit(depths, np.log(epochs), 1)[0] / np.log(1 / p.gain)
+
+    shallow = aligned_epochs(p, 1, p.gain)
+    far = growth(FAR, [aligned_epochs(p, d, p.gain) - shallow for d in FAR])
+    yield exponential.near("small-random-theory", f"small random, theory: {per_layer}", 1, far, 0.05)
+    aligned = growth(runs.depth, runs.aligned)
+    name = f"small random, aligned networks: {per_layer}"
+    yield exponential.near("small-random-aligned", name, 1, aligned, 0.1)
+    yield exponential.near(
+        "small-random-networks", f"small random, random networks: {per_layer}", 1,
+        growth(runs.depth, runs.epochs), 0.1,
         "Random layers are not aligned: only part of their singular values lies in directions that grow, "
-        "and less so the more layers there are. Growth is exponential, faster than the formula's."
-    )
-    limit = (
+        "and less so the more layers there are. Growth is exponential, faster than the formula's.",
+    )  # fmt: skip
+    epochs = along(data.by_gain, "gain").epochs.sel(start="small random")
+    yield exponential.near(
+        "small-random-exponent", f"small random, depth {p.deep}: exponent in b0", -p.deep,
+        power_law_exponent(p.gains, epochs.T), 0.5,
         f"Chains of depth D take D/(D-2) / (s b0^(D-2)): the exponent is {2 - p.deep}, and the printed one "
-        "its limit for great depth."
-    )
-    sign = (
-        "Hidden layers as narrow as the input. Learning keeps the sign of the determinant, and half of all "
-        "orthogonal maps have the wrong one."
-    )
-    logarithm = (
+        "its limit for great depth.",
+    )  # fmt: skip
+    for statement, id, depth, gains, expected, text in (
+        (finding(SPEED), "theory-exponent", p.deep, (0.05, 0.1), 2 - p.deep, "from .05 to .1, / (2 - depth)"),
+        (paper(SPEED, speed), "theory-exponent-deep", 100, (0.8, 0.9), -100, "/ -depth"),
+    ):
+        exponent = power_law_exponent(gains, [aligned_epochs(p, depth, g) for g in gains]) / expected
+        name = f"small random, depth {depth}, theory: exponent in b0 {text}"
+        yield statement.near(id, name, 1, exponent, 0.05)
+
+
+@claims
+def other_weights(p: Chains, data: Data) -> Iterator[Claim]:
+    linear = paper(EFFECT, "Pretraining + fine-tuning scales linearly t_inf - t_1 ≈ O(D/b_0^2)")
+    constant = paper(EFFECT, "Orthogonal initialization: depth-independent t_inf - t_1 ≈ O(1)")
+    runs = along(data.by_depth, "depth")
+    epochs = runs.epochs.sel(start="pretrained")
+    beyond = power_law_exponent(np.array(p.depths[1:]) - 1, (epochs[1:] - epochs[0]).T)
+    name = "pretrained: exponent of the epochs beyond one layer in the layers beyond one"
+    yield linear.near("pretrained-depth", name, 1, beyond, 0.1)
+    epochs = along(data.by_gain, "gain").epochs.sel(start="pretrained")
+    yield linear.near(
+        "pretrained-exponent", f"pretrained, depth {p.deep}: exponent in b0", -2,
+        power_law_exponent(p.gains, epochs.T), 0.2,
         "D/b0^2 bounds this from above. An autoencoder has two layers, whose time is log(1/b0^2): nearly no"
-        " dependence on b0."
-    )
-    return [
-        check.below("closed-form", "closed form - flow, depths as drawn and infinite", TALK, 1e-8, gap),
-        check.near("infinite-depth", "distance from infinite depth, exponent in depth", TALK, -1,
-                   power(found["many"], found["gap"]), 0.05),
-        paper.near("networks-as-chains", "two layers, time to half a mode: theory / random networks - 1",
-                   "talk: full networks", 0, (ahead / behind - 1).mean(axis=1), 0.01, shared),
-        paper.near("saddle-falls", "least curvature at the origin / s", SURFACE, -1, saddle["curvature"][0],
-                   1e-5),
-        paper.near("saddle-rises", "largest curvature at the origin / s", SURFACE, 1, saddle["curvature"][1],
-                   1e-5),
-        check.below("conserved", "drift of w2^2 - w1^2 along the flow", "theory", 1e-8, saddle["drift"]),
-        check.near("saddle-time", "time at the saddle, slope in log(1/distance)", "theory: 1/s", 1,
-                   -np.polyfit(np.log(p.offsets), saddle["leave"], 1)[0], 0.02),
-        check.near("infinite-depth-time", "infinite depth, exponent of time in s", SPEED, -1,
-                   power(strengths, waits), 0.01),
-        paper.near("small-random-theory", f"small random, theory: {per_layer}", EFFECT, 1,
-                   np.polyfit(FAR, far, 1)[0] / grow, 0.05),
-        paper.near("small-random-aligned", f"small random, aligned networks: {per_layer}", EFFECT, 1,
-                   aligned / grow, 0.1),
-        paper.near("small-random-networks", f"small random, random networks: {per_layer}", EFFECT, 1,
-                   slope / grow, 0.1, part),
-        paper.near("small-random-exponent", f"small random, depth {p.deep}: exponent in b0", EFFECT, -p.deep,
-                   power(at, r["gain"]["small random"].T), 0.5, limit),
-        finding.near("theory-exponent",
-                     f"small random, depth {p.deep}, theory: exponent in b0 from .05 to .1, / (2 - depth)",
-                     SPEED, 1, power(tiny, exact) / (2 - p.deep), 0.05),
-        paper.near("theory-exponent-deep", "small random, depth 100, theory: exponent in b0 / -depth", SPEED,
-                   1, power((0.8, 0.9), very) / -100, 0.05),
-        paper.near("pretrained-depth",
-                   "pretrained: exponent of the epochs beyond one layer in the layers beyond one", EFFECT, 1,
-                   power(layers, pretrained[:, 1:] - pretrained[:, :1]), 0.1),
-        paper.near("pretrained-exponent", f"pretrained, depth {p.deep}: exponent in b0", EFFECT, -2,
-                   power(at, r["gain"]["pretrained"].T), 0.2, logarithm),
-        paper.near("orthogonal-depth", "orthogonal: exponent of epochs in depth", EFFECT, 0,
-                   power(p.depths[1:], orthogonal[:, 1:]), 0.15),
-        paper.near("orthogonal-narrow", "orthogonal without spare neurons: share that never learns", EFFECT,
-                   0, stuck.mean(), 0.05, sign),
-        finding.near("orthogonal-sign", "stuck exactly where the determinant's sign is wrong, share",
-                     "theory", 1, (stuck == wrong).mean(), 1e-9),
-    ]  # fmt: skip
+        " dependence on b0.",
+    )  # fmt: skip
+    exponent = power_law_exponent(p.depths[1:], runs.epochs.sel(start="orthogonal")[1:].T)
+    yield constant.near("orthogonal-depth", "orthogonal: exponent of epochs in depth", 0, exponent, 0.15)
+    stuck = np.isnan(data.narrow.epochs)
+    yield constant.near(
+        "orthogonal-narrow", "orthogonal without spare neurons: share that never learns", 0, stuck.mean(),
+        0.05, "Hidden layers as narrow as the input. Learning keeps the sign of the determinant, and half of "
+        "all orthogonal maps have the wrong one.",
+    )  # fmt: skip
+    explained = (stuck == (data.narrow.determinant < 0)).mean()
+    name = "stuck exactly where the determinant's sign is wrong, share"
+    yield finding("theory").near("orthogonal-sign", name, 1, explained, 1e-9)
 
 
 EXPERIMENT = Experiment(
@@ -499,8 +370,5 @@ EXPERIMENT = Experiment(
     "talk, part 1",
     Chains(),
     Chains(seeds=2, depths=(1, 2, 4, 8), gains=(0.4, 0.6), deep=4, square=20, curves=(2,)),
-    compute,
-    figures,
-    claims,
-    (0.4, 1.0),
+    minutes=(0.4, 1.0),
 )

@@ -1,12 +1,14 @@
-"""Tasks one after the other, each from where the last ended. Gradient flow keeps weights balanced, so every
-leg has an exact solution, and with it the forgetting of all earlier tasks. What is forgotten in the end is
-fixed by the tasks; the way there is not: a straight line where layers differ much in scale (lazy), a detour
-by way of unlearning where they do not (rich). Rich networks transfer, if the new task shares the inputs'
-or the outputs' side of the old one, and they are bad at reversal: the longer a task was learned, the longer
-its opposite takes. Inputs are white; tasks have `rank` singular values."""
+"""Tasks one after the other, each from the weights with which the last one ended. Gradient flow keeps weights
+balanced, so the learning of every task has an exact solution, and with it the forgetting of all earlier
+tasks. How much is forgotten in the end is fixed by the tasks, but not how: the map goes in a straight line
+where layers differ much in scale (lazy), and on a detour through unlearning where they do not (rich). Rich
+networks transfer, if the new task shares the inputs' or the outputs' side of the old one, and they are bad at
+reversal: the longer a task was learned, the longer its opposite takes. Inputs are white; tasks have the
+singular values `strengths`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,25 +18,14 @@ from scipy.integrate import quad
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.errors import InputError
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    kebab,
-    option,
-    paper,
-    stacked,
-)
+from neuralrace.experiments.claim import Claim, check, finding, kebab
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.store import along
 from neuralrace.init import random_frame
-from neuralrace.measure import crossing
+from neuralrace.measure import crossing, end_to_end, power_law_exponent
 
-TALK, BEYOND = "talk: exact continual learning dynamics", "Braun et al. 2022"
-KINDS = ("new outputs", "new inputs", "both new", "reversed")
+BRAUN = "Braun et al. 2022"
 LEARNED = 0.1  # of the loss of a silent network
 COLOURS = (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK, plot.RED, plot.SKY, plot.BLACK)
 LONG = np.array([1e3, 1e4])  # times in a second task, to see how an old one fades
@@ -43,7 +34,7 @@ SPARE = {"spare neurons": (12, 3), "none to spare": (4, 4)}  # neurons per layer
 
 @dataclass(frozen=True)
 class Continual(Parameters):
-    tasks: int = option(5, "tasks that are learned one after the other", least=2)
+    tasks: int = option(5, "tasks that are learned one after the other", least=2, most=len(COLOURS))
     size: int = option(12, "units of each layer")
     strengths: tuple[float, ...] = option((2.0, 1.5, 1.0), "singular values of each task")
     scale: float = option(0.01, "size of the initial weights, the balanced part apart")
@@ -52,113 +43,111 @@ class Continual(Parameters):
     )
     duration: float = option(12.0, "time for which each task is learned")
     trained: tuple[float, ...] = option(
-        (6.0, 8.0, 10.0, 12.0, 14.0), "times for which a task is learned before the opposite task"
+        (6.0, 8.0, 10.0, 12.0, 14.0), "times before the opposite task", increasing=True, count=2
     )
     imbalances: tuple[float, ...] = option(
         (1e-3, 0.1, 1.0), "relative scales at which an opposite task is learned, beside 0"
     )
 
     def check(self) -> None:
-        if self.size < 2 * len(self.strengths):
-            raise InputError(
-                f"size must be at least {2 * len(self.strengths)}, twice the modes; got {self.size}"
-            )
-        if self.lams[0] != 0 or len(self.lams) != 3 or max(map(abs, self.lams)) < 1:
-            raise InputError(f"lams must be 0 and two others, one at least 1 in size; got {self.lams}")
-        if self.tasks > len(COLOURS):
-            raise InputError(f"tasks must be at most {len(COLOURS)}, got {self.tasks}")
-        if len(self.trained) < 2 or list(self.trained) != sorted(set(self.trained)):
-            raise InputError(f"trained must increase, at least two times, got {self.trained}")
+        modes = len(self.strengths)
+        require(
+            self.size >= 2 * modes, f"size must be at least {2 * modes}, twice the modes; got {self.size}"
+        )
+        fit = self.lams[0] == 0 and len(self.lams) == 3 and max(map(abs, self.lams)) >= 1
+        require(fit, f"lams must be 0 and two others, one at least 1 in size; got {self.lams}")
 
     @property
     def graph(self) -> nr.Graph:
         return nr.Graph.chain([self.size] * 3)
 
-    def start(self, lam: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        w1, w2 = nr.init.balanced(self.graph, lam, self.scale, seed=seed).values()
-        return w1, w2
+    def start(self, lam: float, seed: int) -> nr.init.Weights:
+        return nr.init.balanced(self.graph, lam, self.scale, seed=seed)
 
     @property
     def silent(self) -> float:
+        """Loss of a silent network."""
         return 0.5 * float(np.square(self.strengths).sum())
 
-
-def compute(p: Continual, parts: Parts) -> Results:
-    return {
-        "sequence": stacked(parts.each("sequence", sequence, range(p.seeds), p)),
-        "reversal": parts("reversal", reversal, p),
-        "transfer": stacked(parts.each("transfer", transfer, range(p.seeds), p)),
-    }
+    @property
+    def laziest(self) -> float:
+        return max(self.lams, key=abs)
 
 
-# -- a sequence of tasks ------------------------------------------------------
+def losses(maps: Any, syx: Any) -> np.ndarray:
+    """Loss of maps (..., out, in) on each of the tasks, (..., tasks)."""
+    return 0.5 * ((np.asarray(maps)[..., None, :, :] - syx) ** 2).sum(axis=(-1, -2))
 
 
-def end_to_end(state: nr.State) -> dict[str, Any]:
-    """The map from inputs to outputs."""
-    return {"map": state.activity("y", np.eye(state.weights["x->h1"].shape[1])).T}
+def learn(t: float, weights: Any, syx: np.ndarray) -> Any:
+    """Both layers at time t, by the exact solution."""
+    w1, w2 = weights
+    v1, v2 = nr.exact.balanced([t], w1, w2, syx)
+    return v1[0], v2[0]
 
 
-def sequence(seed: int, p: Continual) -> dict[str, Any]:
-    """Loss of every task while each is learned, `(lams, legs, time, tasks)`: exact and integrated."""
-    rng, modes = np.random.default_rng([seed, 2]), len(p.strengths)
-    syx = np.stack([
-        random_frame(rng, p.size, modes) @ np.diag(p.strengths) @ random_frame(rng, modes, p.size)
-        for _ in range(p.tasks)
-    ])  # fmt: skip
-    t = np.linspace(0, p.duration, 101)
-    starts = [p.start(lam, seed) for lam in p.lams]
-    exact = np.stack([np.matmul(*nr.exact.continual(t, *w, syx)[::-1]) for w in starts])
-    w = {e: np.stack(v) for e, v in zip(p.graph.edges, zip(*starts, strict=True), strict=True)}
-    white, maps = np.sqrt(p.size) * np.eye(p.size), []
-    for target in syx:
-        task, fine = nr.Task(p.graph, white, white @ target.T), nr.Adaptive(1e-11, 1e-13)
-        run = nr.flow(task, w, save=t, method=fine, record=end_to_end)
-        w = {e: v[:, -1] for e, v in run.weights.items()}
-        maps.append(run.recorded["map"])
-    w1, w2 = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
-    v1, v2 = nr.exact.balanced([p.duration], w1, w2, syx[0])
-    v1, v2 = nr.exact.balanced(LONG, v1[0], v2[0], syx[1])
-    moved = np.linalg.norm(np.diff(exact[:, 1:], axis=2), axis=(-1, -2)).sum(axis=2)
-    return {
-        "t": t,
-        "exact": losses(exact, syx),
-        "flow": losses(np.stack(maps, axis=1), syx),
-        "apart": losses(syx, syx),
-        "left": losses(v2 @ v1, syx[1:2])[:, 0],
-        "path": moved / np.linalg.norm(exact[:, 1:, -1] - exact[:, 1:, 0], axis=(-1, -2)),
-    }
-
-
-def losses(maps: np.ndarray, syx: np.ndarray) -> np.ndarray:
-    """Loss of maps `(..., out, in)` on each of the tasks `(..., tasks)`; inputs are white."""
-    return 0.5 * ((maps[..., None, :, :] - syx) ** 2).sum(axis=(-1, -2))
-
-
-def learning_time(t: np.ndarray, w1: np.ndarray, w2: np.ndarray, syx: np.ndarray) -> float:
+def learning_time(t: np.ndarray, weights: Any, syx: np.ndarray) -> Any:
+    w1, w2 = weights
     v1, v2 = nr.exact.balanced(t, w1, w2, syx)
     return crossing(t, losses(v2 @ v1, syx[None])[:, 0], LEARNED * 0.5 * (syx**2).sum())
 
 
-# -- reversal and transfer ------------------------------------------------------
+@part(each=lambda p: range(p.seeds))
+def sequence(p: Continual, seed: int) -> dict[str, Any]:
+    """Loss of every task while each is learned, way of the map, and how an old task fades."""
+    rng, modes = np.random.default_rng([seed, 2]), len(p.strengths)
+    syx = np.stack(
+        [
+            random_frame(rng, p.size, modes) @ np.diag(p.strengths) @ random_frame(rng, modes, p.size)
+            for _ in range(p.tasks)
+        ]
+    )
+    t, starts = np.linspace(0, p.duration, 101), [p.start(lam, seed) for lam in p.lams]
+    solved = [nr.exact.continual(t, w["x->h1"], w["h1->y"], syx) for w in starts]
+    exact = np.stack([v2 @ v1 for v1, v2 in solved])
+    w, maps = {e: np.stack([one[e] for one in starts]) for e in starts[0]}, []
+    for target in syx:
+        task = nr.tasks.linear(target, p.size)
+        run = nr.flow(task, w, save=t, method=nr.Adaptive(1e-11, 1e-13))
+        w = {e: v[:, -1] for e, v in run.weights.items()}
+        maps.append(end_to_end(p.graph, run))
+    large = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
+    w1, w2 = learn(p.duration, large, syx[0])
+    v1, v2 = nr.exact.balanced(LONG, w1, w2, syx[1])
+    moved = np.linalg.norm(np.diff(exact[:, 1:], axis=2), axis=(-1, -2)).sum(axis=2)
+    straight = np.linalg.norm(exact[:, 1:, -1] - exact[:, 1:, 0], axis=(-1, -2))
+    return {
+        "t": ("t", t),
+        "lam": ("lam", list(p.lams)),
+        "exact": ("lam leg t task", losses(exact, syx)),
+        "flow": ("lam leg t task", losses(np.stack(maps, axis=1), syx)),
+        "apart": ("leg task", losses(syx, syx)),
+        "left": ("late", losses(v2 @ v1, syx[1:2])[:, 0]),
+        "way": ("lam", (moved / straight).mean(axis=1)),
+    }
 
 
+@part
 def reversal(p: Continual) -> dict[str, Any]:
-    """Time to learn the opposite of a task learned for a time, `(lams, trained)`, by spare neurons; and what
-    three modes in three neurons have left, which keep the sign of their determinant."""
-    found, lams = {}, (0.0, *p.imbalances)
-    for name, (n, modes) in SPARE.items():
-        syx = np.diag(np.arange(n) < modes).astype(float)
-        found[name] = [[opposite(syx, lam, trained) for trained in p.trained] for lam in lams]
-    odd = np.eye(3)
-    w1, w2 = nr.exact.balanced([p.trained[0]], *right_signed(odd, 0.0), odd)
-    v1, v2 = nr.exact.balanced([3 * p.trained[0]], w1[0], w2[0], -odd)
-    return {**found, "odd": ((v2 @ v1 + odd) ** 2).sum() / 3}
+    """Time to learn the opposite of a task learned for some time; and the loss that three modes in three
+    neurons have left, which keep the sign of their determinant."""
 
+    def opposite(syx: np.ndarray, lam: float, trained: float) -> Any:
+        w = learn(trained, right_signed(syx, lam), syx)
+        return learning_time(np.linspace(0, 4 * trained, 1201), w, -syx)
 
-def opposite(syx: np.ndarray, lam: float, trained: float) -> float:
-    w1, w2 = nr.exact.balanced([trained], *right_signed(syx, lam), syx)
-    return learning_time(np.linspace(0, 4 * trained, 1201), w1[0], w2[0], -syx)
+    tasks = [np.diag(np.arange(n) < modes).astype(float) for n, modes in SPARE.values()]
+    lams, odd = (0.0, *p.imbalances), np.eye(3)
+    times = [[[opposite(syx, lam, t) for t in p.trained] for lam in lams] for syx in tasks]
+    w = learn(p.trained[0], right_signed(odd, 0.0), odd)
+    v1, v2 = learn(3 * p.trained[0], w, -odd)
+    return {
+        "neurons": ("neurons", list(SPARE)),
+        "lam": ("lam", list(lams)),
+        "trained": ("trained", list(p.trained)),
+        "time": ("neurons lam trained", times),
+        "odd": ((v2 @ v1 + odd) ** 2).sum() / 3,
+    }
 
 
 def right_signed(syx: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
@@ -172,46 +161,46 @@ def reversed_in(lam: float) -> float:
     return quad(lambda a: 1 / (np.hypot(2 * a, lam) * (1 + a)), LEARNED**0.5 - 1, 1, points=[0], limit=500)[0]
 
 
-def transfer(seed: int, p: Continual) -> dict[str, Any]:
-    """Learning time after a first task / from scratch, `(lams, kinds)`."""
+@part(each=lambda p: range(p.seeds))
+def transfer(p: Continual, seed: int) -> dict[str, Any]:
+    """Learning time after a first task / from scratch, for each kind of second task."""
     rng, k = np.random.default_rng([seed, 3]), len(p.strengths)
     u, v, s = random_frame(rng, p.size, 2 * k), random_frame(rng, p.size, 2 * k), np.diag(p.strengths)
-    first = u[:, :k] @ s @ v[:, :k].T
+    old, new = slice(None, k), slice(k, None)
+    first = u[:, old] @ s @ v[:, old].T
     second = {
-        "new outputs": u[:, k:] @ s @ v[:, :k].T,
-        "new inputs": u[:, :k] @ s @ v[:, k:].T,
-        "both new": u[:, k:] @ s @ v[:, k:].T,
+        "new outputs": u[:, new] @ s @ v[:, old].T,
+        "new inputs": u[:, old] @ s @ v[:, new].T,
+        "both new": u[:, new] @ s @ v[:, new].T,
         "reversed": -first,
     }
     t, ratio = np.append(0.0, np.geomspace(1e-2, 10 * p.duration, 400)), []
     for lam in p.lams:
-        w = p.start(lam, seed)
-        v1, v2 = nr.exact.balanced([p.duration], *w, first)
-        ratio.append(
-            [learning_time(t, v1[0], v2[0], second[n]) / learning_time(t, *w, second[n]) for n in KINDS]
-        )
-    return {"ratio": ratio}
+        scratch = p.start(lam, seed).values()
+        after = learn(p.duration, scratch, first)
+        ratio.append([learning_time(t, after, y) / learning_time(t, scratch, y) for y in second.values()])
+    return {
+        "lam": ("lam", list(p.lams)),
+        "second": ("second", list(second)),
+        "ratio": ("lam second", ratio),
+    }
 
 
-# -- figures and claims ------------------------------------------------------
-
-
-def figures(p: Continual, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {"continual-forgetting": forgetting(p, r["sequence"]), "continual-next": following(p, r)}
-
-
-def forgetting(p: Continual, r: Results) -> tuple[Figure, str]:
+@figure("continual-forgetting")
+def forgetting(p: Continual, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(1, 3, height=2.4, sharey=True)
-    t = (np.arange(p.tasks)[:, None] * p.duration + r["t"][0]).ravel()
-    for ax, lam, exact, flow in zip(axes, p.lams, r["exact"][0], r["flow"][0], strict=True):
+    first = data.sequence[0]
+    t = (np.arange(p.tasks)[:, None] * p.duration + first.t.values).ravel()
+    for ax, lam in zip(axes, p.lams, strict=True):
+        one = first.sel(lam=lam) / p.silent
         for k, colour in zip(range(p.tasks), COLOURS, strict=False):
-            plot.theory(ax, t, exact[..., k].ravel() / p.silent, colour, f"task {k + 1}", lw=1)
-            ax.plot(t[::9], flow[..., k].ravel()[::9] / p.silent, "o", color=colour, ms=2)
+            plot.theory(ax, t, one.exact[..., k].values.ravel(), colour, f"task {k + 1}", lw=1)
+            ax.plot(t[::9], one.flow[..., k].values.ravel()[::9], "o", color=colour, ms=2)
         for k in range(1, p.tasks):
             ax.axvline(k * p.duration, color=plot.BLACK, lw=0.5, ls=":")
         ax.set(title=f"λ = {lam:g}", xlabel="time (τ = 1)")
-    axes[0].set(ylabel="loss / silent network", ylim=(0, 3.4))
-    axes[0].legend(ncols=2, loc="upper left")
+    axes[0].set(ylabel="loss / silent network", ylim=(0, None))
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=p.tasks)
     caption = (
         f"Loss of {p.tasks} random tasks, learned one after the other (dotted: a new one begins): exact "
         "solution (lines) and integrated flow (dots), first start. A task's loss falls while it is learned "
@@ -220,23 +209,25 @@ def forgetting(p: Continual, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def following(p: Continual, r: Results) -> tuple[Figure, str]:
+@figure("continual-next")
+def following(p: Continual, data: Data) -> tuple[Figure, str]:
     fig, (a, b) = plot.figure(1, 2, height=2.6)
+    times = data.reversal.time
     for name, fmt in zip(SPARE, ("o-", "s--"), strict=True):
-        a.plot(p.trained, r["reversal"][name][0], fmt, color=plot.BLACK, label=f"λ = 0, {name}")
-    for lam, times, colour in zip(p.imbalances, r["reversal"]["spare neurons"][1:], COLOURS, strict=False):
-        a.plot(p.trained, times, "d", color=colour, label=f"λ = {lam:g}")
+        a.plot(p.trained, times.sel(neurons=name, lam=0.0), fmt, color=plot.BLACK, label=f"λ = 0, {name}")
+    for lam, colour in zip(p.imbalances, COLOURS, strict=False):
+        one = times.sel(neurons="spare neurons", lam=lam)
+        a.plot(p.trained, one, "d", color=colour, label=f"λ = {lam:g}")
         a.axhline(reversed_in(lam), color=colour, lw=0.9)
     a.set(xlabel="time that the task was learned", ylabel="time to learn its opposite", ylim=(0, 48))
     a.legend(loc="upper left", ncols=2)
-    x = np.arange(len(KINDS))
-    for k, (lam, colour, fmt) in enumerate(
-        zip(p.lams, (plot.BLACK, plot.GREEN, plot.RED), "osd", strict=True)
-    ):
-        plot.points(b, x + 0.15 * (k - 1), r["transfer"]["ratio"][:, k], colour, f"λ = {lam:g}", fmt=fmt)
+    ratio = along(data.transfer, "run").ratio
+    x, colours = np.arange(ratio.sizes["second"]), (plot.BLACK, plot.GREEN, plot.RED)
+    for k, (lam, colour, fmt) in enumerate(zip(p.lams, colours, "osd", strict=True)):
+        plot.points(b, x + 0.15 * (k - 1), ratio.sel(lam=lam), colour, f"λ = {lam:g}", fmt=fmt)
     b.axhline(1, color=plot.BLACK, lw=0.8, ls=":")
     b.set(yscale="log", ylabel="learning time / from scratch", ylim=(0.2, 20))
-    b.set_xticks(x, KINDS)
+    b.set_xticks(x, ratio.second.values)
     b.legend(loc="upper left")
     caption = (
         "Left: time to learn the opposite of a task. With λ = 0 it grows with the time for which that was "
@@ -247,51 +238,53 @@ def following(p: Continual, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def claims(p: Continual, r: Results) -> list[Claim]:
-    found, back = r["sequence"], r["reversal"]
-    off = np.abs(found["exact"] - found["flow"]).max(axis=(1, 2, 3, 4))
-    ends = np.abs(found["exact"][:, 1:, :, -1] - found["apart"][:, None]).max(axis=(1, 2, 3)) / p.silent
-    fade = np.log(found["left"][:, -1] / found["left"][:, -2]) / np.log(LONG[-1] / LONG[-2])
-    lazy = int(np.argmax(np.abs(p.lams)))
-    path, ratio = found["path"].mean(axis=2), r["transfer"]["ratio"]
-    most = f"lam = {p.lams[lazy]:g}"
-    slopes = {n: np.diff(back[n], axis=1) / np.diff(p.trained) for n in SPARE}
-    spare, full = (slopes[n][0].mean() for n in SPARE)
-    other = np.abs(slopes["spare neurons"][1:, -1]).max()
-    late = np.abs(back["spare neurons"][1:, -1] / [reversed_in(v) for v in p.imbalances] - 1).max()
-    way, reverse = "length of the way of the map / straight line", "time to reverse by time learned, slope"
-    after, set_by = "learning time / from scratch", "losses at the end of a task - those tasks set / silent"
+@claims
+def forgotten(p: Continual, data: Data) -> Iterator[Claim]:
+    runs, braun = along(data.sequence, "run"), finding(BRAUN)
+    off = np.abs(runs.exact - runs.flow).max(("lam", "leg", "t", "task"))
+    text = f"losses of {p.tasks} tasks, exact - integrated flow"
+    yield check("talk: exact continual learning dynamics").below("losses", text, 1e-6, off)
+    end = runs.exact.isel(lam=slice(1, None), t=-1)
+    text = "losses at the end of a task - those tasks set / silent, lam not 0"
+    off = np.abs(end - runs.apart).max(("lam", "leg", "task")) / p.silent
+    yield braun.below("forgetting-set-by-tasks", text, 1e-3, off)
+    text = "what an old task leaves in the loss of the next, lam = 0, exponent of time"
     note = "Old modes fade as 1/t towards a saddle, where other lam fade exponentially."
-    fades, odd = "what an old task leaves in the loss of the next, lam = 0, exponent of time", back["odd"]
-    return [
-        check.below("losses", f"losses of {p.tasks} tasks, exact - integrated flow", TALK, 1e-6, off),
-        paper.below("forgetting-set-by-tasks", f"{set_by}, lam not 0", BEYOND, 1e-3, ends),
-        finding.near("old-task-fades", fades, BEYOND, -2, fade, 0.1, note),
-        finding.above("way-rich", f"{way}, lam = 0", BEYOND, 1.05, path[:, 0]),
-        finding.near("way-lazy", f"{way}, {most}", BEYOND, 1, path[:, lazy], 0.02),
-        finding.near("reversal-spare", f"{reverse}, lam = 0, spare neurons", BEYOND, 1, spare, 0.05),
-        finding.near("reversal-none-to-spare", f"{reverse}, lam = 0, none to spare", BEYOND, 2, full, 0.05),
-        finding.near("reversal-other-scales", f"{reverse}, other lam, most", BEYOND, 0, other, 0.01),
-        check.near(
-            "reversal-integral", "time to reverse / integral over a mode - 1, other lam, most", BEYOND, 0,
-            late, 0.01,
-        ),
-        finding.near(
-            "reversal-three-in-three", "loss left of a reversed task, 3 modes in 3 neurons, lam = 0", BEYOND,
-            1 / 3, odd, 0.01,
-        ),
-        *(
-            finding.below(
-                f"transfer-{kebab(KINDS[k])}", f"{KINDS[k]}, lam = 0: {after}", BEYOND, 0.7, ratio[:, 0, k]
-            )
-            for k in (0, 1)
-        ),
-        finding.near("transfer-both-new", f"both new, lam = 0: {after}", BEYOND, 1, ratio[:, 0, 2], 0.2),
-        finding.above("transfer-reversed", f"reversed, lam = 0: {after}", BEYOND, 2, ratio[:, 0, 3]),
-        finding.above(
-            "transfer-lazy", f"all kinds, {most}: {after}, least", BEYOND, 1, ratio[:, lazy].min(axis=1)
-        ),
-    ]  # fmt: skip
+    yield braun.near("old-task-fades", text, -2, power_law_exponent(LONG, runs.left), 0.1, note)
+    text = "length of the way of the map / straight line"
+    yield braun.above("way-rich", f"{text}, lam = 0", 1.05, runs.way.sel(lam=0.0))
+    lazy = runs.way.sel(lam=p.laziest)
+    yield braun.near("way-lazy", f"{text}, lam = {p.laziest:g}", 1, lazy, 0.02)
+
+
+@claims
+def reversed_tasks(p: Continual, data: Data) -> Iterator[Claim]:
+    braun, times = finding(BRAUN), data.reversal.time
+    slopes = times.diff("trained") / np.diff(p.trained)
+    text = "time to reverse by time learned, slope"
+    spare, full = slopes.sel(lam=0.0).mean("trained").values
+    yield braun.near("reversal-spare", f"{text}, lam = 0, spare neurons", 1, spare, 0.05)
+    yield braun.near("reversal-none-to-spare", f"{text}, lam = 0, none to spare", 2, full, 0.05)
+    other = np.abs(slopes.sel(neurons="spare neurons")[1:, -1]).max()
+    yield braun.near("reversal-other-scales", f"{text}, other lam, most", 0, other, 0.01)
+    last = times.sel(neurons="spare neurons")[1:, -1]
+    late = np.abs(last / [reversed_in(v) for v in p.imbalances] - 1).max()
+    text = "time to reverse / integral over a mode - 1, other lam, most"
+    yield check(BRAUN).near("reversal-integral", text, 0, late, 0.01)
+    text = "loss left of a reversed task, 3 modes in 3 neurons, lam = 0"
+    yield braun.near("reversal-three-in-three", text, 1 / 3, data.reversal.odd, 0.01)
+
+
+@claims
+def transferred(p: Continual, data: Data) -> Iterator[Claim]:
+    braun, ratio, after = finding(BRAUN), along(data.transfer, "run").ratio, "learning time / from scratch"
+    rich = {name: ratio.sel(lam=0.0, second=name) for name in ratio.second.values}
+    for name in ("new outputs", "new inputs"):
+        yield braun.below(f"transfer-{kebab(name)}", f"{name}, lam = 0: {after}", 0.7, rich[name])
+    yield braun.near("transfer-both-new", f"both new, lam = 0: {after}", 1, rich["both new"], 0.2)
+    yield braun.above("transfer-reversed", f"reversed, lam = 0: {after}", 2, rich["reversed"])
+    text, lazy = f"all kinds, lam = {p.laziest:g}: {after}, least", ratio.sel(lam=p.laziest).min("second")
+    yield braun.above("transfer-lazy", text, 1, lazy)
 
 
 EXPERIMENT = Experiment(
@@ -300,8 +293,5 @@ EXPERIMENT = Experiment(
     "talk: exact continual learning dynamics",
     Continual(),
     Continual(seeds=3),
-    compute,
-    figures,
-    claims,
-    (0.3, 0.5),
+    minutes=(0.3, 0.5),
 )

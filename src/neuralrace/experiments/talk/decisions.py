@@ -1,16 +1,17 @@
 """An agent learns to report on which side a stimulus is. Its value network is deep: a cortical and a striatal
-weight in series for every input, taught by three prediction errors. Its fixed points are one for each set of
-inputs that are used, with as many unstable directions as inputs are not: learning passes from none to the
-constant input (a bias), to one side, to both. Which side comes first differs between initial conditions, and
-early choices tell it. A network of one layer has one fixed point and no stages.
+weight in series for every input, taught by three prediction errors. It has one fixed point for each set of
+inputs that are used, with as many unstable directions as inputs are not used: learning passes from none to
+the constant input (a bias), to one side, to both. Which side comes first differs between initial conditions,
+and early choices foretell it. A network of one layer has one fixed point and no stages.
 
 Easy stimuli are those of half contrast and more. An input is learned when its largest association is half of
-what it will be. Early is when the constant input is learned, before stimuli are used; late is when four in
-five easy choices are correct. The shallow agent starts with the associations of the deep one."""
+its value at the end. Early is when the constant input is learned, before stimuli are used; late is when four
+in five easy choices are correct. The shallow agent starts with the associations of the deep one."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,227 +21,183 @@ from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
 from neuralrace.agent import Agent, learn, live
-from neuralrace.errors import InputError
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    kebab,
-    option,
-    paper,
-)
+from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.measure import half_time, power_law_exponent
 
 TALK, MODEL = "talk: diverse but systematic trajectories", "talk: a deep RL network"
 SADDLES = "talk: saddle points arise through depth"
-AGENTS = {"deep": plot.RED, "deep, total error": plot.ORANGE, "shallow": plot.BLUE}
-LEFT, RIGHT, CONSTANT = range(3)
+COLOURS = {"deep": plot.RED, "deep, total error": plot.ORANGE, "shallow": plot.BLUE}
+INPUTS = ("left", "right", "bias")
 LATE = 0.8
+TIME = "time (trials x learning rate)"
 
 
 @dataclass(frozen=True)
 class Decisions(Parameters):
-    seeds: int = option(50, "agents, each with initial weights of its own")
+    seeds: int = option(50, "agents, each with initial weights of its own", least=10)
     contrasts: tuple[float, ...] = option(
         (0.06, 0.12, 0.25, 0.5, 1.0), "contrasts of the stimuli, left and right"
     )
     beta: float = option(10.0, "how sharply choices follow values")
     forgetting: float = option(0.005, "rate at which all weights decay")
-    std: float = option(0.05, "standard deviation of initial weights")
+    std: float = option(0.05, "standard deviation of initial weights", most=0.2)
     t1: float = option(600.0, "end of learning, in units of trials times learning rate")
     starts: int = option(1500, "starts from which fixed points are sought")
     spreads: tuple[float, ...] = option(
         (0.1, 0.5, 1.5), "standard deviations of the starts from which fixed points are sought"
     )
-    rate: float = option(0.05, "learning rate of the agents that draw trials")
-    trials: int = option(8000, "trials of the agents that draw them")
+    rate: float = option(0.05, "learning rate of the agents that draw trials", most=0.2)
+    trials: int = option(8000, "trials of the agents that draw them", least=200)
     total: bool = option(True, "whether deep agents taught by the total error alone are added")
 
     def check(self) -> None:
-        if max(self.contrasts) < 0.5:
-            raise InputError(f"contrasts must have an easy one, at least 0.5, got {self.contrasts}")
-        if self.seeds < 10:
-            raise InputError(f"seeds must be at least 10 to compare agents, got {self.seeds}")
-        if self.std > 0.2:
-            raise InputError(f"std must be at most 0.2, small weights, got {self.std:g}")
-        if self.trials < 200:
-            raise InputError(f"trials must be at least 200, got {self.trials}")
-        if self.rate > 0.2:
-            raise InputError(f"rate must be at most 0.2, or single trials overshoot, got {self.rate:g}")
-        for name in AGENTS:
+        easy = max(self.contrasts) >= 0.5
+        require(easy, f"contrasts must have an easy one, at least 0.5, got {self.contrasts}")
+        for name in COLOURS:
             self.agent(name)
 
     def agent(self, name: str, **changes: Any) -> Agent:
-        kind = {
-            "deep": {},
-            "deep, total error": {"signals": "total"},
-            "shallow": {"signals": "total", "layers": 1},
-        }
         given = {"contrasts": self.contrasts, "beta": self.beta, "forgetting": self.forgetting}
-        return Agent(**{**given, **kind[name], **changes})
+        if name != "deep":
+            given |= {"signals": "total", "layers": 1 if name == "shallow" else 2}
+        return Agent(**{**given, **changes})
 
     @property
     def agents(self) -> list[str]:
         """The agents to compare; `total` adds the one that is taught by the total error alone."""
-        return [name for name in AGENTS if self.total or "total" not in name]
+        return [name for name in COLOURS if self.total or "total" not in name]
 
     def start(self, n: int) -> np.ndarray:
         """Initial weights of two layers."""
         return self.std * np.random.default_rng(1).standard_normal((n, 9))
 
 
-def compute(p: Decisions, parts: Parts) -> Results:
+def easy(agent: Agent, w: Any) -> np.ndarray:
+    """Mean accuracy on easy stimuli, left and right, (..., 2)."""
+    return np.mean([agent.accuracy(w, c) for c in agent.contrasts if c >= 0.5], axis=0)
+
+
+def outcome(agent: Agent, t: np.ndarray, w: np.ndarray) -> dict[str, Any]:
+    """Associations and accuracy over time, and when each input is learned."""
+    associations = agent.associations(w)
+    learned = half_time(t, np.abs(associations).max(axis=-1), start=0.0, axis=1)
     return {
-        "points": {name: parts(f"points-{slug(name)}", points, p, name) for name in p.agents},
-        "paths": {name: parts(f"paths-{slug(name)}", paths, p, name) for name in p.agents},
-        "live": parts("live", trial_by_trial, p),
-        "drift": parts("drift", drift, p),
+        "t": ("t", t),
+        "input": ("input", list(INPUTS)),
+        "associations": ("run t input choice", associations),
+        "accuracy": ("run t side", easy(agent, w)),
+        "learned": ("run input", learned),
     }
 
 
-def slug(name: str) -> str:
-    return name.replace(",", "").replace(" ", "-")
-
-
+@part(each="agents")
 def points(p: Decisions, name: str) -> dict[str, Any]:
-    """Fixed points, one row for each that is different in its associations, with unstable directions."""
+    """Fixed points that differ in their associations, the least stable first."""
     agent = p.agent(name)
     drawn = np.random.default_rng(0).standard_normal((p.starts, agent.size))
     w, norm = landscape.roots(agent, drawn * np.resize(p.spreads, p.starts)[:, None], max_steps=300)
     w, norm = w[norm < 1e-11], norm[norm < 1e-11]
-    m = agent.associations(w)
-    _, first, count = np.unique(
-        m.reshape(-1, 6).round(5) + 0.0, axis=0, return_index=True, return_counts=True
-    )
+    rounded = agent.associations(w).reshape(-1, 6).round(5) + 0.0
+    first = np.unique(rounded, axis=0, return_index=True)[1]
     unstable = (np.linalg.eigvals(landscape.jacobian(agent, w[first])).real > 1e-9).sum(axis=1)
     order = np.argsort(-unstable, kind="stable")
-    keep = first[order]
+    w, norm = w[first[order]], norm[first[order]]
+    associations = agent.associations(w)
     return {
-        "map": m[keep], "norm": norm[keep], "unstable": unstable[order], "count": count[order],
-        "used": np.abs(m[keep]).max(axis=-1) > 1e-4, "accuracy": easy(agent, w[keep]),
-    }  # fmt: skip
+        "associations": ("point input choice", associations),
+        "norm": ("point", norm),
+        "unstable": ("point", unstable[order]),
+        "used": ("point input", np.abs(associations).max(axis=-1) > 1e-4),
+        "accuracy": ("point side", easy(agent, w)),
+    }
 
 
-def easy(agent: Agent, w: Any) -> np.ndarray:
-    """Mean accuracy on easy stimuli, left and right `(..., 2)`."""
-    return np.mean([agent.accuracy(w, c) for c in agent.contrasts if c >= 0.5], axis=0)
-
-
+@part(each="agents")
 def paths(p: Decisions, name: str) -> dict[str, Any]:
-    """Learning from small weights: associations, choices, and when each input is learned."""
-    agent = p.agent(name)
-    t = np.linspace(0, p.t1, 2001)
-    start = p.start(p.seeds)
+    """Learning from small weights, by the mean over trials."""
+    agent, t, start = p.agent(name), np.linspace(0, p.t1, 2001), p.start(p.seeds)
     if agent.layers == 1:  # the same initial values
         start = p.agent("deep").associations(start).reshape(-1, 6)
-    w = learn(agent, start, t).weights["w"]
-    m = agent.associations(w)
-    return {"t": t, "map": m, "accuracy": easy(agent, w), "learned": learned(t, m)}
+    return outcome(agent, t, learn(agent, start, t).weights["w"])
 
 
-def learned(t: np.ndarray, m: np.ndarray) -> np.ndarray:
-    """When the largest association of every input is half of what it is at the end `(runs, 3)`."""
-    size = np.abs(m).max(axis=-1)
-    return t[(size >= size[:, -1:] / 2).argmax(axis=1)]
-
-
-def trial_by_trial(p: Decisions) -> dict[str, Any]:
+@part
+def trials(p: Decisions) -> dict[str, Any]:
     """Agents that draw stimuli and choices, from the same weights."""
     agent, save = p.agent("deep"), 200
-    w = live(agent, p.start(p.seeds), p.rate, p.trials, save)
     t = p.rate * (p.trials // save) * np.arange(1, save + 1)
-    return {"t": t, "accuracy": easy(agent, w), "learned": learned(t, agent.associations(w))}
+    return outcome(agent, t, live(agent, p.start(p.seeds), p.rate, p.trials, save))
 
 
+@part
 def drift(p: Decisions) -> dict[str, Any]:
-    """The three signals without forgetting: cortical weights of the stimuli and easy accuracy over time."""
+    """Cortical weights of the stimuli over time, three signals without forgetting."""
     agent, t = p.agent("deep", forgetting=0.0), np.append(0, np.geomspace(250, 1000, 5))
     w = learn(agent, p.start(3), t).weights["w"]
-    return {"t": t[1:], "cortical": np.abs(w[:, 1:, :2]), "accuracy": easy(agent, w[:, -1])}
+    return {"t": ("t", t[1:]), "cortical": ("run t input", np.abs(w[:, 1:, :2]))}
 
 
-def stops(path: Results, found: Results) -> list[list[tuple[int, float]]]:
-    """The fixed points at which each agent lingers in turn: which, and the distance in associations.
+def stops(path: Any, points: Any) -> list[dict[int, float]]:
+    """The fixed points at which each agent lingers in turn, and its distance to each in associations.
 
     It lingers where the speed of its associations has a minimum, near the fixed point that is nearest then.
     """
-    speed = np.linalg.norm(np.diff(path["map"], axis=1), axis=(-1, -2))
-    speed = np.pad(speed, ((0, 0), (1, 1)), constant_values=np.inf)
-    rows = []
-    for m, v in zip(path["map"], speed, strict=True):
-        slow = (v[1:-1] < v[:-2]) & (v[1:-1] <= v[2:])
+    fixed, rows = points.associations.values, []
+    for m in path.associations.values:
+        slow = landscape.slowest(np.linalg.norm(np.diff(m, axis=0), axis=(-1, -2)))
         row: dict[int, float] = {}
         for k in (0, *np.flatnonzero(slow), len(m) - 1):
-            far = np.linalg.norm(m[k] - found["map"], axis=(-1, -2))
+            far = np.linalg.norm(m[k] - fixed, axis=(-1, -2))
             at = int(far.argmin())
             row[at] = min(float(far[at]), row.get(at, np.inf))
-        rows.append(list(row.items()))
+        rows.append(row)
     return rows
 
 
 def named(used: Any) -> str:
-    return " + ".join(n for n, u in zip(("left", "right", "bias"), used, strict=True) if u) or "none"
+    """Names of the inputs that a fixed point uses."""
+    return " + ".join(name for name, u in zip(INPUTS, used, strict=True) if u) or "none"
 
 
-def stages(p: Decisions, r: Results, name: str) -> Counter[str]:
-    """How many agents learn the inputs in which order."""
-    order = np.argsort(r["paths"][name]["learned"], axis=1, kind="stable")
-    return Counter(", ".join(("left", "right", "bias")[k] for k in row) for row in order)
-
-
-def visited(p: Decisions, r: Results, name: str) -> Counter[str]:
-    """How many agents linger near which fixed points in turn."""
-    used = r["points"][name]["used"]
+def visited(data: Data) -> Counter[str]:
+    """How many deep agents linger near which fixed points in turn."""
+    points = data.points["deep"]
     return Counter(
-        " → ".join(named(used[k]) for k, _ in row) for row in stops(r["paths"][name], r["points"][name])
+        " → ".join(named(points.used.values[k]) for k in row) for row in stops(data.paths["deep"], points)
     )
 
 
-def asymmetry(accuracy: np.ndarray) -> np.ndarray:
-    """Log odds of a correct choice, left - right."""
+def early_and_late(path: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Log odds of a correct choice, left - right, early and late (2, runs); and the times of both."""
+    late = (path.accuracy.mean("side") >= LATE).values.argmax(axis=1)
+    steps = np.stack([np.searchsorted(path.t, path.learned.sel(input="bias")), late])
+    accuracy = path.accuracy.values[np.arange(steps.shape[1]), steps]
     odds = np.log(accuracy / (1 - accuracy))
-    return odds[..., 0] - odds[..., 1]
-
-
-def early_and_late(p: Decisions, path: Results) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Asymmetry of every agent early and late, and the times of both `(2, runs)`."""
-    t, mean, rows = path["t"], path["accuracy"].mean(axis=-1), np.arange(len(path["map"]))
-    when = np.searchsorted(t, path["learned"][:, CONSTANT]), (mean >= LATE).argmax(axis=1)
-    early, late = (asymmetry(path["accuracy"][rows, k]) for k in when)
-    return early, late, t[np.stack(when)]
+    return odds[..., 0] - odds[..., 1], path.t.values[steps]
 
 
 def rank_correlation(x: Any, y: Any) -> float:
-    found: Any = spearmanr(x, y)
-    return float(found.statistic)
+    result: Any = spearmanr(x, y)
+    return float(result.statistic)
 
 
-# -- figures ---------------------------------------------------------------------------------
-
-
-def figures(p: Decisions, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {"decisions": planes(p, r), "decisions-stages": timeline(p, r)}
-
-
-def planes(p: Decisions, r: Results) -> tuple[Figure, str]:
-    fig, axes = plot.figure(1, len(p.agents), plot.PAGE, 2.7, sharey=True)
+@figure("decisions")
+def planes(p: Decisions, data: Data) -> tuple[Figure, str]:
+    fig, axes = plot.figure(1, len(p.agents), len(p.agents) * plot.PAGE / 3, 2.7, sharey=True)
     for ax, name in zip(axes, p.agents, strict=True):
-        colour = AGENTS[name]
-        for one in r["paths"][name]["accuracy"]:
-            ax.plot(*one.T, color=colour, lw=0.5, alpha=0.6)
+        left, right = np.moveaxis(data.paths[name].accuracy.values, -1, 0)
+        ax.plot(left.T, right.T, color=COLOURS[name], lw=0.5, alpha=0.6)
         labels: dict[tuple[float, float], list[str]] = {}
-        for (x, y), unstable in zip(
-            r["points"][name]["accuracy"], r["points"][name]["unstable"], strict=True
-        ):
+        points = data.points[name]
+        for (x, y), unstable in zip(points.accuracy.values, points.unstable.values, strict=True):
             labels.setdefault((round(x, 2), round(y, 2)), []).append(str(unstable))
         for (x, y), texts in labels.items():
-            stable = "0" in texts
-            ax.plot(x, y, "o", color=plot.BLACK, mfc=plot.BLACK if stable else "white", ms=4, zorder=5)
-            up = (-2, 5) if y > 0.98 else (5, -3) if x > 0.98 else (-9, -9)
-            ax.annotate(",".join(texts), (x, y), up, textcoords="offset points", fontsize=7, zorder=6)
+            face = plot.BLACK if "0" in texts else "white"
+            ax.plot(x, y, "o", color=plot.BLACK, mfc=face, ms=4, zorder=5)
+            shift = (-2, 5) if y > 0.98 else (5, -3) if x > 0.98 else (-9, -9)
+            ax.annotate(",".join(texts), (x, y), shift, textcoords="offset points", fontsize=7, zorder=6)
         ax.set(title=name, xlabel="accuracy, left", xlim=(0, 1.12), ylim=(0, 1.12), aspect="equal")
     axes[0].set_ylabel("accuracy, right")
     caption = (
@@ -252,34 +209,31 @@ def planes(p: Decisions, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def timeline(p: Decisions, r: Results) -> tuple[Figure, str]:
-    fig, axes = plot.figure(2, 2, width=plot.PAGE, height=4.6)
-    (a, b), (c, d) = axes
-    deep, t = r["paths"]["deep"], r["paths"]["deep"]["t"]
-    early, late, when = early_and_late(p, deep)
-    one = int(np.argsort(np.abs(deep["learned"][:, LEFT] - deep["learned"][:, RIGHT]))[-len(late) // 5])
-    size = np.abs(deep["map"][one]).max(axis=-1)
-    for k, (n, colour) in enumerate(
-        zip(("left", "right", "bias"), (plot.BLUE, plot.ORANGE, plot.GREEN), strict=True)
-    ):
-        plot.theory(a, t, size[:, k], colour, n)
-    a.set(xlabel="time", ylabel="largest association", xlim=(0, 2 * deep["learned"][one].max()))
+@figure("decisions-stages")
+def timeline(p: Decisions, data: Data) -> tuple[Figure, str]:
+    fig, ((a, b), (c, d)) = plot.figure(2, 2, width=plot.PAGE, height=4.6)
+    deep = data.paths["deep"]
+    lead = np.abs(deep.learned.sel(input="left") - deep.learned.sel(input="right"))
+    one = deep.isel(run=int(np.argsort(lead.values)[-p.seeds // 5]))
+    for name, colour in zip(INPUTS, (plot.BLUE, plot.ORANGE, plot.GREEN), strict=True):
+        size = np.abs(one.associations.sel(input=name)).max("choice")
+        plot.theory(a, one.t, size, colour, name)
+    a.set(xlabel=TIME, ylabel="largest association", xlim=(0, 2 * one.learned.max()))
     a.set_title("one deep agent")
     a.legend(loc="lower right")
-    for name in p.agents:
-        colour = AGENTS[name]
-        plot.runs(b, t + t[1], r["paths"][name]["accuracy"].mean(axis=-1), colour, name, lw=1.3, alpha=1)
-    b.set(xscale="log", xlim=(0.2, p.t1), xlabel="time", ylabel="accuracy, easy stimuli", ylim=(0.45, 1.02))
+    for name, path in data.paths.items():
+        t, accuracy = path.t + path.t[1].values, path.accuracy.mean("side")
+        plot.runs(b, t, accuracy, COLOURS[name], name, lw=1.3, alpha=1)
+    b.set(xscale="log", xlim=(0.2, p.t1), xlabel=TIME, ylabel="accuracy, easy stimuli", ylim=(0.45, 1.02))
     b.legend(loc="lower left", bbox_to_anchor=(-0.05, 1), ncols=3, columnspacing=0.8)
+    (early, late), times = early_and_late(deep)
     c.axhline(0, color="0.8", lw=0.6)
     c.axvline(0, color="0.8", lw=0.6)
     c.plot(early, late, "o", color=plot.RED, alpha=0.7)
-    c.set(
-        xlabel=f"left - right early (t ≈ {when[0].mean():.0f})",
-        ylabel=f"left - right late (t ≈ {when[1].mean():.0f})",
-    )
+    c.set_xlabel(f"left - right early (t ≈ {times[0].mean():.0f})")
+    c.set_ylabel(f"left - right late (t ≈ {times[1].mean():.0f})")
     c.set_title(f"log odds of correct, rank correlation {rank_correlation(early, late):.2f}")
-    rows = visited(p, r, "deep").most_common(6)[::-1]
+    rows = visited(data).most_common(6)[::-1]
     d.barh(range(len(rows)), [n for _, n in rows], color=plot.RED, alpha=0.35, height=0.7)
     for k, (text, n) in enumerate(rows):
         d.text(0.3, k, f"{text}  ({n})", va="center", fontsize=6)
@@ -293,86 +247,93 @@ def timeline(p: Decisions, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-# -- claims ----------------------------------------------------------------------------------
+def listed(counts: Counter[str]) -> str:
+    return "; ".join(f"{k}: {n}" for k, n in counts.most_common())
 
 
-def claims(p: Decisions, r: Results) -> list[Claim]:
-    deep, shallow = r["paths"]["deep"], r["paths"]["shallow"]
-    found = {name: r["points"][name] for name in p.agents}
-    sets = {name: {tuple(u) for u in found[name]["used"].tolist()} for name in p.agents}
-    missing = 3 - found["deep"]["used"].sum(axis=1)
-    least = {
-        u: found["deep"]["unstable"][(found["deep"]["used"] == u).all(axis=1)].min() for u in sets["deep"]
+@claims
+def accuracy(p: Decisions, data: Data) -> Iterator[Claim]:
+    model, name = finding(MODEL), "accuracy on easy stimuli at the end"
+    for agent, path in data.paths.items():
+        yield model.above(f"accuracy-{kebab(agent)}", f"{name}, {agent}", 0.95, path.accuracy[:, -1])
+    last = data.trials.accuracy[:, -20:].mean(("t", "side"))
+    note = f"Last tenth of {p.trials} trials; least {float(last.min()):.3f}."
+    name = f"{name}, agents that draw trials and choices, mean"
+    yield model.above("accuracy-trials", name, 0.95, last.mean(), note)
+    cortical = np.exp(np.log(data.drift.cortical).mean(("run", "input")))
+    yield model.near(
+        "without-forgetting", "without forgetting: exponent of cortical weights in time", -0.5,
+        power_law_exponent(data.drift.t, cortical), 0.05,
+        "Stimuli and constant each predict all of the reward, and the total error takes what is too much off "
+        "the cortex: no fixed point, while choices stay.",
+    )  # fmt: skip
+
+
+@claims
+def fixed_points(p: Decisions, data: Data) -> Iterator[Claim]:
+    depth = paper(SADDLES, "Saddle points arise through depth")
+    near = paper(SADDLES, "Dynamics pass near a hierarchy of saddle points")
+    speed = max(float(points.norm.max()) for points in data.points.values())
+    yield check(SADDLES).below("fixed-points", "speed of learning at fixed points, all agents", 1e-10, speed)
+    deep = data.points["deep"]
+    used, unstable = deep.used.values, deep.unstable.values
+    sets = sorted({tuple(u) for u in used.tolist()})
+    table = "; ".join(f"{named(u)}: {k}" for u, k in zip(used, unstable, strict=True))
+    name = "sets of inputs used at fixed points, deep, of 8"
+    yield finding(SADDLES).near("points-deep", name, 8, len(sets), 0, f"Unstable directions: {table}.")
+    extra = [unstable[(used == u).all(axis=1)].min() - (3 - sum(u)) for u in sets]
+    more = (unstable != 3 - used.sum(axis=1)).sum()
+    name = "unstable directions - inputs not used, most stable of each set, deep"
+    yield finding(SADDLES).near("unstable-deep", name, 0, extra, 0, f"{more} further fixed points have more.")
+    shallow = len(np.unique(data.points["shallow"].used, axis=0))
+    yield depth.near("points-shallow", "sets of inputs used at fixed points, shallow", 1, shallow, 0)
+    rows = {name: stops(data.paths[name], data.points[name]) for name in ("deep", "shallow")}
+    passed = {
+        name: [sum(data.points[name].unstable.values[k] > 0 for k in [*row][1:]) for row in rows[name]]
+        for name in rows
     }
-    orders, passes = stages(p, r, "deep"), visited(p, r, "deep")
-    told = lambda counts: "; ".join(f"{k}: {n}" for k, n in counts.most_common())  # noqa: E731
-    rows = {name: stops(r["paths"][name], found[name]) for name in p.agents}
-    between = {
-        name: [sum(found[name]["unstable"][k] > 0 for k, _ in row[1:]) for row in rows[name]]
-        for name in p.agents
-    }
-    far = [d for row in rows["deep"] for k, d in row[1:-1]]
-    (early, late, when), (_, even, _) = (early_and_late(p, path) for path in (deep, shallow))
-    lead = np.log(deep["learned"][:, RIGHT] / deep["learned"][:, LEFT])
+    far = np.mean([distance for row in rows["deep"] for distance in [*row.values()][1:-1]])
+    note = f"Nearest {far:.2g} on the way, in associations. {listed(visited(data))}."
+    yield near.above("saddles-deep", "saddles passed after the start, deep", 0, passed["deep"], note)
+    name = "saddles passed after the start, shallow"
+    yield depth.near("saddles-shallow", name, 0, passed["shallow"], 0)
+
+
+@claims
+def individuals(p: Decisions, data: Data) -> Iterator[Claim]:
+    diverse = paper(TALK, "Learning trajectories are individually diverse but systematic")
+    path = data.paths["deep"]
+    orders = Counter(", ".join(INPUTS[k] for k in row) for row in np.argsort(path.learned.values, axis=1))
+    bias = (path.learned.argmin("input") == INPUTS.index("bias")).mean()
+    name = "share of deep agents that learn the bias first"
+    yield finding(TALK).near("bias-first", name, 1, bias, 0.05, f"Orders: {listed(orders)}.")
+    left, right = path.learned.sel(input="left"), path.learned.sel(input="right")
+    name = "share of deep agents that learn left before right"
+    yield diverse.near("side-first", name, 0.5, (left < right).mean(), 0.2)
+    gap = np.abs(left - right)
+    name = "time between left and right / time of the first, deep"
+    yield finding(TALK).above("side-gap", name, 0.2, (gap / np.minimum(left, right)).mean())
+    other = data.paths["shallow"].learned
+    even = np.abs(other.sel(input="left") - other.sel(input="right"))
+    name = "time between left and right, deep / shallow"
+    yield finding(TALK).above("side-gap-over-shallow", name, 2, gap.mean() / even.mean())
+    (early, late), times = early_and_late(path)
+    (_, late_shallow), _ = early_and_late(data.paths["shallow"])
+    name = "diversity: spread of left - right late over agents, deep / shallow"
+    yield diverse.above("diversity", name, 2, late.std() / late_shallow.std())
     bound = 2.58 / np.sqrt(p.seeds - 1)
-    gap = lambda path: np.abs(path["learned"][:, LEFT] - path["learned"][:, RIGHT])  # noqa: E731
-    lively = r["live"]["accuracy"][:, -20:].mean(axis=(1, 2))
-    alone = (r["live"]["learned"][:, LEFT] < r["live"]["learned"][:, RIGHT]) == (lead > 0)
-    cortical = np.log(r["drift"]["cortical"]).mean(axis=(0, 2))
-    table = "; ".join(
-        f"{named(u)}: {k}" for u, k in zip(found["deep"]["used"], found["deep"]["unstable"], strict=True)
+    note = (
+        f"t = {times[0].mean():.3g} and {times[1].mean():.3g}; the bound is the 1% level of chance."
+        f" Same sign in {np.mean(np.sign(early) == np.sign(late)):.0%}."
     )
-    return [
-        *(
-            finding.above(
-                f"accuracy-{kebab(name)}", f"accuracy on easy stimuli at the end, {name}", MODEL, 0.95,
-                path["accuracy"][:, -1],
-            )
-            for name, path in r["paths"].items()
-        ),
-        finding.above("accuracy-trials",
-                      "accuracy on easy stimuli at the end, agents that draw trials and choices, mean",
-                      MODEL, 0.95, lively.mean(),
-                      f"Last tenth of {p.trials} trials; least {lively.min():.3f}."),
-        check.below("fixed-points", "speed of learning at fixed points, all agents", SADDLES, 1e-10,
-                    max(f["norm"].max() for f in found.values())),
-        finding.near("points-deep", "sets of inputs used at fixed points, deep, of 8", SADDLES, 8,
-                     len(sets["deep"]), 0, f"Unstable directions: {table}."),
-        finding.near("unstable-deep", "unstable directions - inputs not used, most stable of each set, deep",
-                     SADDLES, 0, [least[u] - (3 - sum(u)) for u in sorted(least)], 0,
-                     f"{(found['deep']['unstable'] != missing).sum()} further fixed points have more."),
-        paper.near("points-shallow", "sets of inputs used at fixed points, shallow", SADDLES, 1,
-                   len(sets["shallow"]), 0),
-        paper.above("saddles-deep", "saddles passed after the start, deep", SADDLES, 0, between["deep"],
-                    f"Nearest {np.mean(far):.2g} on the way, in associations. {told(passes)}."),
-        paper.near("saddles-shallow", "saddles passed after the start, shallow", SADDLES, 0,
-                   between["shallow"], 0),
-        finding.near("bias-first", "share of deep agents that learn the bias first", TALK, 1,
-                     np.mean(deep["learned"].argmin(axis=1) == CONSTANT), 0.05, f"Orders: {told(orders)}."),
-        paper.near("side-first", "share of deep agents that learn left before right", TALK, 0.5,
-                   np.mean(lead > 0), 0.2),
-        finding.above("side-gap", "time between left and right / time of the first, deep", TALK, 0.2,
-                      np.mean(gap(deep) / deep["learned"][:, :2].min(axis=1))),
-        finding.above("side-gap-over-shallow", "time between left and right, deep / shallow", TALK, 2,
-                      gap(deep).mean() / gap(shallow).mean()),
-        paper.above("diversity", "diversity: spread of left - right late over agents, deep / shallow", TALK,
-                    2, late.std() / even.std()),
-        paper.above("early-tells-late",
-                    "early strategy tells late strategy: rank correlation of left - right", TALK, bound,
-                    rank_correlation(early, late),
-                    f"t = {when[0].mean():.3g} and {when[1].mean():.3g}; the bound is the 1% level of chance."
-                    f" Same sign in {np.mean(np.sign(early) == np.sign(late)):.0%}."),
-        paper.above("early-tells-order",
-                    "rank correlation of left - right early with the side learned first", TALK, bound,
-                    rank_correlation(early, lead)),
-        finding.above("trials-side-first",
-                      "agents that draw trials: share that learn first the side that the mean learns first",
-                      TALK, 0.5, alone.mean()),
-        finding.near("without-forgetting", "without forgetting: exponent of cortical weights in time", MODEL,
-                     -0.5, np.polyfit(np.log(r["drift"]["t"]), cortical, 1)[0], 0.05,
-                     "Stimuli and constant each predict all of the reward, and the total error takes what is "
-                     "too much off the cortex: no fixed point, while choices stay."),
-    ]  # fmt: skip
+    name = "early strategy foretells late strategy: rank correlation of left - right"
+    yield diverse.above("early-tells-late", name, bound, rank_correlation(early, late), note)
+    name = "rank correlation of left - right early with the side learned first"
+    yield diverse.above("early-tells-order", name, bound, rank_correlation(early, right / left))
+    drawn = data.trials.learned
+    same = (drawn.sel(input="left") < drawn.sel(input="right")) == (left < right)
+    name = "agents that draw trials: share that learn first the side that the mean learns first"
+    yield finding(TALK).above("trials-side-first", name, 0.5, same.mean())
 
 
 EXPERIMENT = Experiment(
@@ -381,8 +342,5 @@ EXPERIMENT = Experiment(
     "talk: learning to make perceptual decisions",
     Decisions(),
     Decisions(starts=400, trials=5000, total=False),
-    compute,
-    figures,
-    claims,
-    (0.5, 1.0),
+    minutes=(0.5, 1.0),
 )

@@ -7,12 +7,13 @@ first one by it, so that their product stays; `first` and `later` do one of both
 descend the squared error with weight decay, in full batches and with momentum; `without decay` they start
 from small weights and see more of the sums, or they would never understand. The convolutional network has a
 layer of filters, ReLU and a readout. At every r it is trained to the same error, by steps small enough for
-the steepest start. Three numbers tell its filters: what share of them is new, not along what they were at the
-start; what share lies in the five leading principal components of the patches they see; and their roughness,
-the mean squared difference of neighbouring weights over the mean square, 2 for noise."""
+the steepest start. Three numbers describe its filters: what share of them is new, not along the filters at
+the start; what share lies in the five leading principal components of the patches they see; and their
+roughness, the mean squared difference of neighbouring weights over the mean square, 2 for noise."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -24,25 +25,14 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.errors import InputError
-from neuralrace.experiments.old import (
-    Claim,
-    Experiment,
-    Parameters,
-    Parts,
-    Results,
-    check,
-    finding,
-    option,
-    paper,
-    stacked,
-)
-from neuralrace.measure import crossing
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.measure import cosine, crossing
 
 TALK = "talk: impact of relative scale in practice"
 WAYS = {"relative": plot.RED, "first": plot.BLUE, "later": plot.ORANGE}
 COMPONENTS = 5
-FILTERED = ("first", "relative")
 TRAINED, UNDERSTOOD = 0.99, 0.9
 
 
@@ -50,110 +40,120 @@ TRAINED, UNDERSTOOD = 0.99, 0.9
 class RelativeScale(Parameters):
     seeds: int = option(5, "random starts of each network")
     ratios: tuple[float, ...] = option(
-        (1 / 16, 1 / 4, 1.0, 4.0, 16.0), "ratios r of the later layer to the first, 1 among them"
+        (1 / 16, 1 / 4, 1.0, 4.0, 16.0), "ratios r of the later layer to the first", increasing=True, count=3
     )
     modulus: int = option(13, "numbers are added modulo this", least=5)
-    share: float = option(0.8, "share of the sums that is shown")
+    share: float = option(0.8, "share of the sums that is shown", least=0.1, most=0.95)
     hidden: int = option(128, "hidden units of the network that adds")
     gain: float = option(1.0, "gain of the initial Xavier weights of the network that adds")
     lr: float = option(0.1, "learning rate of the network that adds, on the mean loss")
     decay: float = option(1e-3, "weight decay of the network that adds", least=0)
-    steps: int = option(8000, "steps of training of the network that adds")
+    steps: int = option(8000, "steps of training of the network that adds", least=100)
     small: float = option(0.1, "gain of the initial weights without decay")
-    more: float = option(0.9, "share of the sums that is shown without decay")
+    more: float = option(0.9, "share of the sums that is shown without decay", least=0.1, most=0.95)
     filters: int = option(8, "filters of the convolutional network")
-    size: int = option(5, "pixels of a filter, along one side", least=2)
-    images: int = option(500, "digits that the convolutional network is trained on")
+    size: int = option(5, "pixels of a filter, along one side; images have 8", least=2, most=7)
+    images: int = option(500, "digits that the convolutional network is trained on", most=1437)
     rate: float = option(0.3, "learning rate of the convolutional network at ratio 1")
-    level: float = option(0.15, "loss at which filters are compared")
+    level: float = option(0.15, "loss at which filters are compared; 0.45 without learning", below=0.45)
     most: int = option(4000, "most steps of the convolutional network, at ratio 1")
 
     def check(self) -> None:
-        if len(self.ratios) < 3 or 1.0 not in self.ratios or list(self.ratios) != sorted(set(self.ratios)):
-            raise InputError(f"ratios must increase, at least three with 1 among them, got {self.ratios}")
-        for name in ("share", "more"):
-            if not 0.1 <= getattr(self, name) <= 0.95:
-                raise InputError(
-                    f"{name} must be from 0.1 to 0.95, to leave some sums out; got {getattr(self, name):g}"
-                )
-        if self.size > 7:
-            raise InputError(f"size must be at most 7, less than an image of 8 pixels, got {self.size}")
-        if self.images > 1437:
-            raise InputError(f"images must be at most 1437, got {self.images}")
-        if self.level >= 0.45:
-            raise InputError(f"level must be below 0.45, the loss without learning, got {self.level:g}")
-        if self.steps < 100:
-            raise InputError(f"steps must be at least 100, got {self.steps}")
-
-    def scaled(self, first: Any, later: Any, ratio: float, way: str) -> tuple[Any, Any]:
-        root = ratio**0.5
-        return first / (1 if way == "later" else root), later * (1 if way == "first" else root)
+        require(1.0 in self.ratios, f"ratios must have 1 among them, got {self.ratios}")
 
 
-def compute(p: RelativeScale, parts: Parts) -> Results:
-    without = replace(p, decay=0.0, gain=p.small, share=p.more)
-    part = lambda name, way, p: stacked(  # noqa: E731
-        parts.each(f"grokking-{name}", lambda ratio: grokking(ratio, way, p), p.ratios)
-    )
-    return {
-        **{way: part(way, way, p) for way in WAYS},
-        "without decay": part("without", "relative", without),
-        "filters": {
-            way: stacked(
-                parts.each(f"filters-{way}", lambda ratio, way=way: convolution(ratio, way, p), p.ratios)
-            )
-            for way in FILTERED
-        },
-    }
-
-
-# -- modular addition ------------------------------------------------------------------------
+def scaled(first: Any, later: Any, ratio: float, way: str) -> tuple[Any, Any]:
+    """Both layers, the later one `ratio` times the first; `way` tells which of them changes."""
+    root = ratio**0.5
+    return first / (1 if way == "later" else root), later * (1 if way == "first" else root)
 
 
 @cache
 def addition(p: RelativeScale) -> tuple[nr.Task, Any]:
-    """The sums that are shown, and how to tell what is known of the shown and of the others."""
-    n, m = p.modulus, p.modulus**2
-    a, b = np.divmod(np.arange(m), n)
-    x, y = np.concatenate([np.eye(n)[a], np.eye(n)[b]], axis=1), np.eye(n)[(a + b) % n]
-    order = np.random.default_rng(0).permutation(m)
-    parts = {"trained": order[: int(p.share * m)], "others": order[int(p.share * m) :]}
-    graph = nr.Graph.chain([2 * n, p.hidden, n], activations={"h1": "relu"})
+    """The sums that are shown, and a record of the shares of these and of the others that are correct."""
+    parts = {k: nr.tasks.modular_addition(p.modulus, p.share, k, p.hidden) for k in ("train", "test")}
 
-    def known(state: nr.State) -> dict[str, Any]:
-        right = state.activity("y", x).argmax(axis=1) == y.argmax(axis=1)
-        return {name: right[rows].mean() for name, rows in parts.items()}
+    def correct(state: nr.State) -> dict[str, Any]:
+        shares = {}
+        for name, task in parts.items():
+            x, y = task.arrays
+            shares[name] = (state.activity("y", x).argmax(axis=1) == y.argmax(axis=1)).mean()
+        return shares
 
-    shown = parts["trained"]
-    return nr.Task(graph, x[shown], y[shown]), known
+    return parts["train"], correct
 
 
-def grokking(ratio: float, way: str, p: RelativeScale) -> dict[str, Any]:
-    """Share of correct sums over steps, of those that were shown and of the others."""
-    task, known = addition(p)
-    w = nr.init.xavier(task.graph, p.gain, seed=range(p.seeds))
-    w["x->h1"], w["h1->y"] = p.scaled(w["x->h1"], w["h1->y"], ratio, way)
-    run = nr.descend(
-        task, w, p.lr, p.steps, min(p.steps, 400) + 1,
-        momentum=0.9, weight_decay=p.decay, record=known, save_weights=False, dtype=np.float32,
-    )  # fmt: skip
-    step = run.t / p.lr
-    reach = lambda name, level: [crossing(step, -v, -level) for v in run.recorded[name]]  # noqa: E731
+@part(each=(*WAYS, "without decay"))
+def grokking(p: RelativeScale, way: str) -> dict[str, Any]:
+    """Share of correct sums over steps, and when sums are memorised and understood."""
+    if way == "without decay":
+        p, way = replace(p, decay=0.0, gain=p.small, share=p.more), "relative"
+    task, correct = addition(p)
+    runs = []
+    for ratio in p.ratios:
+        w = nr.init.xavier(task.graph, p.gain, seed=range(p.seeds))
+        w["x->h1"], w["h1->y"] = scaled(w["x->h1"], w["h1->y"], ratio, way)
+        run = nr.descend(
+            task, w, p.lr, p.steps, min(p.steps, 400) + 1,
+            momentum=0.9, weight_decay=p.decay, record=correct, save_weights=False, dtype=np.float32,
+        )  # fmt: skip
+        runs.append(run)
+    step = runs[0].t / p.lr
+    train, test = (np.stack([run.recorded[k] for run in runs]) for k in ("train", "test"))
     return {
-        "step": step, **run.recorded,
-        "memorised": reach("trained", TRAINED), "understood": reach("others", UNDERSTOOD),
-    }  # fmt: skip
+        "ratio": ("ratio", list(p.ratios)),
+        "step": ("step", step),
+        "train": ("ratio run step", train),
+        "test": ("ratio run step", test),
+        "memorised": ("ratio run", crossing(step, train, TRAINED, rising=True)),
+        "understood": ("ratio run", crossing(step, test, UNDERSTOOD, rising=True)),
+    }
 
 
-# -- filters ---------------------------------------------------------------------------------
-
-
-def convolution(ratio: float, way: str, p: RelativeScale) -> dict[str, Any]:
-    """Filters `(seeds, filters, size, size)` when the loss reaches the level, and what they were."""
+@part(each=("first", "relative"))
+def convolution(p: RelativeScale, way: str) -> dict[str, Any]:
+    """Filters when the loss reaches the level, and three numbers that describe them."""
     x, y = (v[: p.images] for v in nr.tasks.digits(centred=True).arrays)
-    test = nr.tasks.digits("test", centred=True).arrays
-    found = [_trained(p, x, y, *test, ratio, way, seed) for seed in range(p.seeds)]
-    return {k: np.stack([f[k] for f in found]) for k in found[0]}
+    runs = [[train(p, x, y, ratio, way, seed) for seed in range(p.seeds)] for ratio in p.ratios]
+    start, filters, loss, accuracy = (np.array([[run[k] for run in row] for row in runs]) for k in range(4))
+    patches = np.lib.stride_tricks.sliding_window_view(x.reshape(-1, 8, 8), (p.size, p.size), axis=(1, 2))
+    flat = patches.reshape(-1, p.size**2)
+    leading = np.linalg.eigh(flat.T @ flat)[1][:, -COMPONENTS:]
+    return {
+        "ratio": ("ratio", list(p.ratios)),
+        "filters": ("ratio run filter row column", filters),
+        "loss": ("ratio run", loss),
+        "accuracy": ("ratio run", accuracy),
+        "new": ("ratio run", 1 - cosine(filters, start, axes=3) ** 2),
+        "structured": ("ratio run", share_within(filters.reshape(*filters.shape[:3], -1), leading)),
+        "roughness": ("ratio run", roughness(filters)),
+    }
+
+
+def share_within(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Share of squared vectors (..., n, size) that lies in orthonormal directions (size, k)."""
+    return ((rows @ basis) ** 2).sum(axis=(-1, -2)) / (rows**2).sum(axis=(-1, -2))
+
+
+def roughness(filters: np.ndarray) -> np.ndarray:
+    """Mean squared difference of neighbouring weights over their mean square, (...); 2 for noise."""
+    steps = [np.diff(filters, axis=axis) ** 2 for axis in (-1, -2)]
+    size = (filters**2).mean(axis=(-1, -2, -3))
+    return sum(s.mean(axis=(-1, -2, -3)) for s in steps) / (2 * size)
+
+
+def train(p: RelativeScale, x: Any, y: Any, ratio: float, way: str, seed: int) -> tuple[Any, ...]:
+    """Filters before and after training, final loss, and test accuracy."""
+    rng, side = np.random.default_rng(seed), (9 - p.size) ** 2 * p.filters
+    first = rng.standard_normal((p.filters, p.size, p.size)) / p.size
+    later = rng.standard_normal((side, 10)) / np.sqrt(side)
+    start = scaled(first, later, ratio, way)
+    # The gradient of a layer grows with the other one: the larger sets the step.
+    steep = max(1.0, *(s**2 for s in scaled(1.0, 1.0, ratio, way)))
+    w, loss = _descend(start, x, y, p.rate / steep, p.level, int(p.most * steep))
+    images, labels = nr.tasks.digits("test", centred=True).arrays
+    guess = np.asarray(_outputs(w, jnp.asarray(images, jnp.float32))).argmax(axis=1)
+    return start[0], np.asarray(w[0], float), float(loss), (guess == labels.argmax(axis=1)).mean()
 
 
 def _outputs(w: Any, x: Any) -> Any:
@@ -163,26 +163,10 @@ def _outputs(w: Any, x: Any) -> Any:
     return h.reshape(len(x), -1) @ w[1]
 
 
-def _trained(
-    p: RelativeScale, x: Any, y: Any, x_test: Any, y_test: Any, ratio: float, way: str, seed: int
-) -> dict[str, Any]:
-    rng, side = np.random.default_rng(seed), (9 - p.size) ** 2 * p.filters
-    first = rng.standard_normal((p.filters, p.size, p.size)) / p.size
-    later = rng.standard_normal((side, 10)) / np.sqrt(side)
-    start = p.scaled(first, later, ratio, way)
-    # The gradient of a layer grows with the other one: the larger sets the step.
-    steep = max(1.0, *(s**2 for s in p.scaled(1.0, 1.0, ratio, way)))
-    filters, loss, steps, readout = _descend(*start, x, y, p.rate / steep, p.level, int(p.most * steep))
-    right = np.asarray(_outputs((filters, readout), jnp.asarray(x_test, jnp.float32))).argmax(axis=1)
-    return {
-        "start": start[0], "filters": np.asarray(filters, float), "loss": float(loss), "steps": int(steps),
-        "accuracy": (right == y_test.argmax(axis=1)).mean(),
-    }  # fmt: skip
-
-
 @jax.jit
-def _descend(first: Any, later: Any, x: Any, y: Any, rate: Any, level: Any, most: Any) -> Any:
-    first, later, x, y = (jnp.asarray(v, jnp.float32) for v in (first, later, x, y))
+def _descend(w: Any, x: Any, y: Any, rate: Any, level: Any, most: Any) -> Any:
+    """Weights and loss when the loss is at the level, or after the most steps."""
+    w, x, y = jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), (w, x, y))
     slope = jax.value_and_grad(lambda w: ((_outputs(w, x) - y) ** 2).sum(axis=1).mean() / 2)
 
     def step(state: Any) -> Any:
@@ -190,70 +174,39 @@ def _descend(first: Any, later: Any, x: Any, y: Any, rate: Any, level: Any, most
         value, g = slope(w)
         return jax.tree.map(lambda a, b: a - rate * b, w, g), value, k + 1
 
-    go = lambda state: (state[1] > level) & (state[2] < most)  # noqa: E731
-    w, value, k = jax.lax.while_loop(go, step, ((first, later), jnp.inf, 0))
-    return w[0], value, k, w[1]
+    def unfinished(state: Any) -> Any:
+        return (state[1] > level) & (state[2] < most)
+
+    return jax.lax.while_loop(unfinished, step, (w, jnp.inf, 0))[:2]
 
 
-def roughness(filters: np.ndarray) -> np.ndarray:
-    """Mean squared difference of neighbouring weights over their mean square, `(...)`; 2 for noise."""
-    steps = [np.diff(filters, axis=axis) ** 2 for axis in (-1, -2)]
-    size = (filters**2).mean(axis=(-1, -2, -3))
-    return sum(s.mean(axis=(-1, -2, -3)) for s in steps) / (2 * size)
-
-
-def new(found: Results) -> np.ndarray:
-    """Share of the squared filters that does not lie along what they were at the start `(ratios, seeds)`."""
-    a, b = (found[k].reshape(*found[k].shape[:2], -1) for k in ("filters", "start"))
-    return 1 - (a * b).sum(axis=-1) ** 2 / ((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
-
-
-# -- figures and claims ----------------------------------------------------------------------
-
-
-def structured(filters: np.ndarray, p: RelativeScale) -> np.ndarray:
-    """Share of the squared filters in the leading principal components of patches `(ratios, seeds)`."""
-    images = nr.tasks.digits(centred=True).arrays[0][: p.images].reshape(-1, 8, 8)
-    patches = np.lib.stride_tricks.sliding_window_view(images, (p.size, p.size), axis=(1, 2))
-    flat = patches.reshape(-1, p.size**2)
-    leading = np.linalg.eigh(flat.T @ flat)[1][:, -COMPONENTS:]
-    rows = filters.reshape(*filters.shape[:2], p.filters, -1)
-    return ((rows @ leading) ** 2).sum(axis=(-1, -2)) / (rows**2).sum(axis=(-1, -2))
-
-
-def figures(p: RelativeScale, r: Results) -> dict[str, tuple[Figure, str]]:
-    return {"relative-scale": curves(p, r), "relative-scale-filters": shown(p, r)}
-
-
-def curves(p: RelativeScale, r: Results) -> tuple[Figure, str]:
+@figure("relative-scale")
+def curves(p: RelativeScale, data: Data) -> tuple[Figure, str]:
     fig, (a, b, c) = plot.figure(1, 3, height=2.5)
-    one = p.ratios.index(1.0)
-    found = r["relative"]
-    plot.runs(a, found["step"][one] + 1, found["trained"][one], plot.BLACK, "shown sums")
-    plot.runs(a, found["step"][one] + 1, found["others"][one], plot.RED, "other sums")
+    one = data.grokking["relative"].sel(ratio=1.0)
+    plot.runs(a, one.step + 1, one.train, plot.BLACK, "shown sums")
+    plot.runs(a, one.step + 1, one.test, plot.RED, "other sums")
     a.set(xscale="log", xlabel="steps", ylabel="correct", ylim=(-0.02, 1.05))
     a.legend(loc="lower left", bbox_to_anchor=(-0.05, 1), ncols=2)
     for way, colour in WAYS.items():
-        plot.points(b, p.ratios, r[way]["understood"].T, colour, way)
-        plot.points(b, p.ratios, r[way]["memorised"].T, colour, mfc="white")
-    b.set(xscale="log", yscale="log", xlabel="ratio r, later / first layer", ylabel="steps")
-    b.set(title="filled: understood, open: memorised")
+        plot.points(b, p.ratios, data.grokking[way].understood.T, colour, way)
+        plot.points(b, p.ratios, data.grokking[way].memorised.T, colour, mfc="white")
+    b.set(yscale="log", ylabel="steps", title="filled: understood, open: memorised")
     b.legend(loc="center left")
-    for way, face in zip(FILTERED, (None, "white"), strict=True):
-        found = r["filters"][way]
+    for way, runs in data.convolution.items():
         for values, colour, name in (
-            (new(found), plot.ORANGE, "new"),
-            (structured(found["filters"], p), plot.GREEN, "in leading components"),
-            (roughness(found["filters"]) / 2, plot.BLUE, "roughness / 2"),
+            (runs.new, plot.ORANGE, "new"),
+            (runs.structured, plot.GREEN, "in leading components"),
+            (runs.roughness / 2, plot.BLUE, "roughness / 2"),
         ):
-            plot.points(c, p.ratios, values.T, colour, name if way == "first" else None, mfc=face or colour)
+            style = {"label": name, "mfc": colour} if way == "first" else {"mfc": "white"}
+            plot.points(c, p.ratios, values.T, colour, **style)
     c.axhline(COMPONENTS / p.size**2, color=plot.GREEN, lw=0.8, ls=":")
-    c.set(xscale="log", xlabel="ratio r, later / first layer", ylabel="filters", ylim=(-0.03, 1.6))
-    c.set(title="filled: first, open: relative")
+    c.set(ylabel="filters", ylim=(-0.03, 1.6), title="filled: first, open: relative")
     c.legend(loc="upper left")
     for ax in (b, c):
-        ax.set_xticks(p.ratios, [f"{ratio:.3g}" for ratio in p.ratios])
-        ax.set_xticks([], minor=True)
+        plot.logarithmic(ax.xaxis, p.ratios)
+        ax.set_xlabel("ratio r, later / first layer")
     caption = (
         f"Left: modular addition (mod {p.modulus}), share of correct sums at r = 1, {p.seeds} seeds. Middle: "
         f"steps until {TRAINED:.0%} of the shown and {UNDERSTOOD:.0%} of the other sums are correct. Right: "
@@ -263,69 +216,70 @@ def curves(p: RelativeScale, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def shown(p: RelativeScale, r: Results) -> tuple[Figure, str]:
+@figure("relative-scale-filters")
+def drawn_filters(p: RelativeScale, data: Data) -> tuple[Figure, str]:
     many = min(p.filters, 8)
     fig, axes = plot.figure(len(p.ratios), many, plot.PAGE, 0.75 * len(p.ratios) + 0.2, squeeze=False)
-    for row, ratio, filters in zip(axes, p.ratios, r["filters"]["first"]["filters"][:, 0], strict=True):
-        for k, ax in enumerate(row):
-            plot.matrix(ax, filters[k])
+    for row, ratio, filters in zip(axes, p.ratios, data.convolution["first"].filters[:, 0], strict=True):
+        for ax, one in zip(row, filters, strict=False):
+            plot.matrix(ax, one)
             ax.set_aspect("equal")
         row[0].set_ylabel(f"{ratio:.3g}", rotation=0, ha="right", va="center")
     caption = "Filters of one seed, first layer alone scaled; rows: ratio r. Each has its own range."
     return fig, caption
 
 
-def about_filters(p: RelativeScale, found: Results, way: str, by: Any, ends: str) -> list[Claim]:
-    rough, fresh, leading = roughness(found["filters"]), new(found), structured(found["filters"], p)
-    change = lambda values: values[-1] - values[0]  # noqa: E731
-    why = ""
-    if way == "relative":
-        why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
-    return [
-        check.below(f"filters-loss-{way}", f"filters, {way}: loss at which they are compared", TALK,
-                    p.level + 1e-6, found["loss"], f"Test accuracy by r: {by(found['accuracy'])}."),
-        finding.above(f"filters-new-{way}", f"filters, {way}: share that is new, {ends}", TALK, 0,
-                      change(fresh), f"By r: {by(fresh)}."),
-        paper.above(f"filters-structured-{way}",
-                    f"filters, {way}: share in leading components of patches, {ends}", TALK, 0,
-                    change(leading).mean(),
-                    f"{why}By r: {by(leading)}; chance {COMPONENTS / p.size**2:.2g}."),
-        paper.below(f"filters-smooth-{way}", f"filters, {way}: roughness, {ends}", TALK, 0,
-                    change(rough).mean(), f"By r: {by(rough)}."),
-    ]  # fmt: skip
+def by_ratio(values: Any) -> str:
+    """Means over runs, for a note."""
+    return "; ".join(f"{float(v.ratio):.3g}: {float(v):.3g}" for v in values.mean("run", skipna=False))
 
 
-def claims(p: RelativeScale, r: Results) -> list[Claim]:
-    one, low, high = p.ratios.index(1.0), 0, len(p.ratios) - 1
-    times = {way: np.log(r[way]["understood"]) for way in WAYS}
-    delay = r["relative"]["understood"][one] / r["relative"]["memorised"][one]
-    without, quick = r["without decay"]["others"][..., -1], np.log(r["without decay"]["understood"])
+@claims
+def sums(p: RelativeScale, data: Data) -> Iterator[Claim]:
+    grokking = paper(TALK, "Decreases the time to grokking in modular arithmetic")
+    one = data.grokking["relative"].sel(ratio=1.0)
+    name = "grokking: steps to understand / to memorise, r = 1"
+    yield finding(TALK).above("grokking-delay", name, 5, one.understood / one.memorised)
+    share = np.mean([np.isfinite(data.grokking[way].understood).mean() for way in WAYS])
+    yield finding(TALK).near("grokking-share", "share of networks that understand", 1, share, 0)
+    text = f"log of steps to understand, r = {p.ratios[-1]:g} - r = 1"
+    size = "With weight decay the size of the weights decides: what is large takes long to decay. "
+    steps = {way: runs.understood for way, runs in data.grokking.items()}
+    change = {way: np.log(v.isel(ratio=-1) / v.sel(ratio=1.0)) for way, v in steps.items()}
+    note = {way: f"Steps by r: {by_ratio(v)}." for way, v in steps.items()}
+    name = f"{text}, relative"
+    yield grokking.below("grokking-relative", name, 0, change["relative"], size + note["relative"])
+    name = f"{text}, first layer alone"
+    yield finding(TALK).below("grokking-first", name, 0, change["first"], note["first"])
+    name = f"{text}, later layer alone"
+    yield finding(TALK).above("grokking-later", name, 0, change["later"], note["later"])
+    end = data.grokking["without decay"].test[..., -1]
+    name = f"without decay: other sums correct at the end, r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
+    gain = (end[-1] - end[0]).mean()
+    yield finding(TALK).above("without-decay-correct", name, 0, gain, f"By r: {by_ratio(end)}.")
+    mean, name = change["without decay"].mean(skipna=False), f"without decay: {text}"
+    yield finding(TALK).below("without-decay-steps", name, 0, mean, note["without decay"])
 
-    def by(values: np.ndarray) -> str:
-        return "; ".join(f"{s:.3g}: {v:.3g}" for s, v in zip(p.ratios, values.mean(axis=1), strict=True))
 
-    size = "With weight decay the size of the weights decides: what is large takes long to decay."
+@claims
+def filters(p: RelativeScale, data: Data) -> Iterator[Claim]:
+    interpretable = paper(TALK, "Promotes interpretability of early layers in CNNs")
     ends = f"r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
-    steps = f"log of steps to understand, r = {p.ratios[-1]:g} - r = 1"
-    return [
-        finding.above("grokking-delay", "grokking: steps to understand / to memorise, r = 1", TALK, 5, delay),
-        finding.near("grokking-share", "share of networks that understand", TALK, 1,
-                     np.mean([np.isfinite(t).mean() for t in times.values()]), 0),
-        paper.below("grokking-relative", f"{steps}, relative", TALK, 0,
-                    times["relative"][high] - times["relative"][one],
-                    f"{size} Steps by r: {by(np.exp(times['relative']))}."),
-        finding.below("grokking-first", f"{steps}, first layer alone", TALK, 0,
-                      times["first"][high] - times["first"][one],
-                      f"Steps by r: {by(np.exp(times['first']))}."),
-        finding.above("grokking-later", f"{steps}, later layer alone", TALK, 0,
-                      times["later"][high] - times["later"][one],
-                      f"Steps by r: {by(np.exp(times['later']))}."),
-        finding.above("without-decay-correct", f"without decay: other sums correct at the end, {ends}", TALK,
-                      0, (without[high] - without[low]).mean(), f"By r: {by(without)}."),
-        finding.below("without-decay-steps", f"without decay: {steps}", TALK, 0,
-                      np.mean(quick[high] - quick[one]), f"Steps by r: {by(np.exp(quick))}."),
-        *(claim for way in FILTERED for claim in about_filters(p, r["filters"][way], way, by, ends)),
-    ]  # fmt: skip
+    for way, runs in data.convolution.items():
+        text, change = f"filters, {way}", runs.isel(ratio=-1) - runs.isel(ratio=0)
+        name, note = f"{text}: loss at which they are compared", by_ratio(runs.accuracy)
+        loss = f"filters-loss-{way}"
+        yield check(TALK).below(loss, name, p.level + 1e-6, runs.loss, f"Test accuracy by r: {note}.")
+        name, note = f"{text}: share that is new, {ends}", f"By r: {by_ratio(runs.new)}."
+        yield finding(TALK).above(f"filters-new-{way}", name, 0, change.new, note)
+        note = f"By r: {by_ratio(runs.structured)}; chance {COMPONENTS / p.size**2:.2g}."
+        if way == "relative":
+            why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
+            note = why + note
+        name = f"{text}: share in leading components of patches, {ends}"
+        yield interpretable.above(f"filters-structured-{way}", name, 0, change.structured.mean(), note)
+        name, note = f"{text}: roughness, {ends}", f"By r: {by_ratio(runs.roughness)}."
+        yield interpretable.below(f"filters-smooth-{way}", name, 0, change.roughness.mean(), note)
 
 
 EXPERIMENT = Experiment(
@@ -334,8 +288,5 @@ EXPERIMENT = Experiment(
     "talk: impact of relative scale initializations in practice",
     RelativeScale(),
     RelativeScale(seeds=2, ratios=(1 / 8, 1.0, 8.0), steps=5000, images=200),
-    compute,
-    figures,
-    claims,
-    (0.4, 3.0),
+    minutes=(0.4, 3.0),
 )

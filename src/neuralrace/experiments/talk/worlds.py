@@ -1,31 +1,35 @@
-"""Structured worlds: sixteen items whose features come from a partition, a tree, a ring or a grid. A linear
-network sees such a world through the singular values and vectors of its features, known in closed form: the
-vectors mirror the structure, and the values fall from coarse to fine. A deep network learns each mode in a
-time inverse to its singular value, so broad distinctions come before fine ones (progressive
+"""Structured worlds: sixteen items whose features come from a partition, a tree, a ring or a grid. What a
+linear network learns of such a world are the singular values and vectors of its features, known in closed
+form: the vectors mirror the structure, and the values fall from coarse to fine. A deep network learns each
+mode in a time inverse to its singular value, so broad distinctions come before fine ones (progressive
 differentiation), and on the way an item is believed to have features that only its relatives have (illusory
 correlations). A shallow network learns all modes at the same rate and does neither."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.spatial.distance import pdist, squareform
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.errors import InputError
-from neuralrace.experiments.old import Claim, Experiment, Parameters, Parts, Results, check, option, paper
-from neuralrace.measure import crossing
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.measure import (
+    growing_part,
+    half_time,
+    multidimensional_scaling,
+    principal_components,
+    squared_distances,
+)
 from neuralrace.tasks import World
 
 ITEMS = 16
 LINK, ORDER = "talk: analytic link", "talk: progressive differentiation"
-BEYOND = "Saxe et al. 2019, illusory correlations"
 NEIGHBOURS = ("ring", "grid")
 WRONG = 0.1  # of a feature's standard deviation: beliefs further on the wrong side count
 MAKE: dict[str, Callable[..., World]] = {
@@ -39,24 +43,16 @@ MAKE: dict[str, Callable[..., World]] = {
 @dataclass(frozen=True)
 class Worlds(Parameters):
     flip: float = option(
-        0.1, "probability that a feature flips from a node to one below it: partition and tree"
+        0.1, "probability that a feature flips from a node to one below it: partition and tree", below=0.5
     )
     sigma: float = option(2.0, "how far items of the ring and the grid stay alike")
-    features: int = option(100_000, "features that are sampled to compare singular values")
+    features: int = option(100_000, "features sampled to compare singular values", least=100 * ITEMS)
     trees: int = option(200, "random trees whose eigenvalues are checked")
     hidden: int = option(32, "hidden units", least=ITEMS)
-    std: float = option(1e-3, "standard deviation of initial weights")
+    std: float = option(1e-3, "standard deviation of initial weights", most=0.02)
     beliefs: int = option(2000, "features that are sampled to look for wrong beliefs")
     looks: int = option(30, "times at which items in the hidden layer are drawn")
     rounds: int = option(400, "rounds of multidimensional scaling")
-
-    def check(self) -> None:
-        if self.flip >= 0.5:
-            raise InputError(f"flip must be below 0.5, got {self.flip:g}")
-        if self.features < 100 * ITEMS:
-            raise InputError(f"features must be at least {100 * ITEMS}, got {self.features}")
-        if self.std > 0.02:
-            raise InputError(f"std must be at most 0.02, or there is no plateau to see; got {self.std:g}")
 
     @property
     def sampling(self) -> float:
@@ -65,166 +61,122 @@ class Worlds(Parameters):
 
     @property
     def a0(self) -> float:
-        """Expected growing part of random weights in a mode."""
+        """Expected strength of the growing part of random weights in a mode."""
         return self.hidden * self.std**2 / 2
 
 
-def compute(p: Worlds, parts: Parts) -> Results:
-    found = {name: parts(name, study, name, p) for name in MAKE}
-    return {**found, "trees": parts("trees", random_trees, p)}
-
-
-def study(name: str, p: Worlds) -> dict[str, Any]:
-    world = MAKE[name](p)
-    values, vectors, covariance = world.values, world.vectors, world.covariance
-    sample = MAKE[name](p, features=p.features).arrays[1]
-    s = world.singular_values
+@part(each=tuple(MAKE))
+def world(p: Worlds, name: str) -> dict[str, Any]:
+    """Closed forms against covariance and samples; what networks learn and believe."""
+    made = MAKE[name](p)
+    s = made.singular_values
     t = np.linspace(0, 1.4 * np.log(ITEMS * s[-1] / p.a0) / (2 * s[-1]), 281)
+    hidden, readout, theory = train(p, made, t)
+    maps = readout @ hidden @ made.vectors  # outputs are the modes themselves
+    items = np.swapaxes(hidden, -1, -2)
+    drawn = items[0, np.linspace(0, len(t) - 1, p.looks).astype(int)]
+    drawn = drawn - drawn.mean(axis=1, keepdims=True)
+    near = name in NEIGHBOURS
+    eigenvalues = np.linalg.eigvalsh(made.covariance)[::-1]
     return {
-        "off_values": np.abs(np.linalg.eigvalsh(covariance)[::-1] - values).max(),
-        "off_vectors": np.abs(covariance @ vectors - vectors * values).max(),
-        "sampled": np.linalg.svd(sample, compute_uv=False),
-        "t": t,
-        **train(world, t, p, name in NEIGHBOURS),
-        **beliefs(name, t, p),
+        "t": ("t", t),
+        "off_values": np.abs(eigenvalues - made.values).max(),
+        "off_vectors": np.abs(made.covariance @ made.vectors - made.vectors * made.values).max(),
+        "sampled": ("mode", np.linalg.svd(MAKE[name](p, features=p.features).arrays[1], compute_uv=False)),
+        "off_map": ("run", np.abs(maps - theory).max(axis=(1, 2, 3)) / np.sqrt(made.values[0])),
+        "networks": ("run t stage", learned(made, maps)),
+        "theory": ("run t stage", learned(made, theory)),
+        "parting": ("run t likeness", parting(made, items)),
+        "plane": (
+            "look item axis",
+            principal_components(drawn) if near else multidimensional_scaling(drawn, p.rounds),
+        ),
+        **beliefs(p, name, t),
     }
 
 
-def train(world: World, t: np.ndarray, p: Worlds, neighbours: bool) -> dict[str, Any]:
-    """Modes of networks from small random weights, with the closed form from the growing part of these."""
-    start = nr.init.gaussian(world.graph, p.std, seed=range(p.seeds))
-    hidden, readout = nr.flow(world, start, save=t).weights.values()
-    maps = readout @ hidden @ world.vectors  # outputs are the modes themselves
-    theory = []
-    for w1, w2 in zip(start["x->h1"], start["h1->y"], strict=True):
-        grown = (w1 @ world.vectors + w2.T) / 2
-        q1, q2 = nr.exact.balanced(
-            t, grown @ world.vectors.T, grown.T, np.diag(world.singular_values) @ world.vectors.T,
-            sxx=np.eye(ITEMS) / ITEMS,
-        )  # fmt: skip
-        theory.append(q2 @ q1 @ world.vectors)
-    scale = np.sqrt(world.values[0])
-    pick = lambda m: np.stack([stage_progress(world, v) for v in m])  # noqa: E731
-    at = np.linspace(0, len(t) - 1, p.looks).astype(int)
-    shown = hidden[0, at]
-    return {
-        "off_map": np.abs(maps - theory).max(axis=(1, 2, 3)) / scale,
-        "progress": pick(maps),
-        "theory": pick(theory),
-        "parting": parting(world, hidden),
-        "scaled": scaling(shown - shown.mean(axis=2, keepdims=True), 0 if neighbours else p.rounds),
-    }
+def train(p: Worlds, made: World, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both layers of networks from small random weights; maps in closed form from their growing part."""
+    start = nr.init.gaussian(made.graph, p.std, seed=range(p.seeds))
+    hidden, readout = nr.flow(made, start, save=t).weights.values()
+    syx, theory = np.diag(made.singular_values) @ made.vectors.T, []
+    for grown in growing_part(start["x->h1"], start["h1->y"], made.vectors):
+        q1, q2 = nr.exact.balanced(t, grown @ made.vectors.T, grown.T, syx, sxx=np.eye(ITEMS) / ITEMS)
+        theory.append(q2 @ q1 @ made.vectors)
+    return hidden, readout, np.stack(theory)
 
 
-def stage_progress(world: World, maps: Any) -> np.ndarray:
-    """How much of each stage (distinct singular value) is learned, `(time, stages)`."""
-    learned = np.diagonal(maps, axis1=-2, axis2=-1) / np.sqrt(world.values)
-    return np.stack([learned[:, world.stages == k].mean(axis=1) for k in range(world.stages[-1] + 1)], axis=1)
+def learned(made: World, maps: np.ndarray) -> np.ndarray:
+    """How much of each stage (distinct singular value) is learned, (runs, time, stages)."""
+    modes = np.diagonal(maps, axis1=-2, axis2=-1) / np.sqrt(made.values)
+    return np.stack([modes[..., made.stages == k].mean(axis=-1) for k in np.unique(made.stages)], axis=-1)
 
 
-def parting(world: World, hidden: np.ndarray) -> np.ndarray:
-    """Mean squared distance in the hidden layer between items of each covariance, `(runs, time, kinds)`."""
-    gram = np.einsum("rthi,rthj->rtij", hidden, hidden)
-    size = np.diagonal(gram, axis1=-2, axis2=-1)
-    distance = size[..., :, None] + size[..., None, :] - 2 * gram
-    away = ~np.eye(ITEMS, dtype=bool)
-    kinds = np.unique(world.covariance[away].round(9))
-    where = [away & np.isclose(world.covariance, k, rtol=0, atol=1e-8) for k in kinds]
-    return np.stack([distance[..., w].mean(axis=-1) for w in where], axis=-1)
+def parting(made: World, items: np.ndarray) -> np.ndarray:
+    """Mean squared distance in the hidden layer of items with each covariance, (runs, time, covariances)."""
+    distance, others = squared_distances(items), ~np.eye(ITEMS, dtype=bool)
+    alike = made.covariance.round(9)
+    return np.stack(
+        [distance[..., others & (alike == k)].mean(axis=-1) for k in np.unique(alike[others])], axis=-1
+    )
 
 
-def scaling(hidden: np.ndarray, rounds: int) -> np.ndarray:
-    """Hidden activity `(time, hidden, items)` in the plane `(time, items, 2)`.
-
-    Without rounds the two leading components of all points; else distances fit by least squares: the end
-    first, best of several random starts, then all times from there on straight lines to the centre.
-    """
-    points = np.swapaxes(hidden, 1, 2)
-    if not rounds:
-        return points @ np.linalg.svd(points.reshape(-1, points.shape[-1]))[2][:2].T
-    rng = np.random.default_rng(0)
-    ends = [majorised(points[-1], rng.standard_normal((ITEMS, 2)), rounds) for _ in range(20)]
-    wanted = pdist(points[-1])
-    end = min(ends, key=lambda x: ((pdist(x) - wanted) ** 2).sum())
-    size = np.linalg.norm(points, axis=-1, keepdims=True)
-    x = majorised(points.reshape(-1, points.shape[-1]), (end * size / size[-1]).reshape(-1, 2), rounds)
-    return x.reshape(len(points), ITEMS, 2)
-
-
-def majorised(points: np.ndarray, x: np.ndarray, rounds: int) -> np.ndarray:
-    """`x` `(n, 2)` after so many rounds of SMACOF, which never raise the squared error of distances."""
-    from sklearn.manifold import smacof
-
-    far = squareform(pdist(points))
-    found: Any = smacof(far, n_components=2, init=x, n_init=1, max_iter=rounds, eps=0)
-    return found[0]
-
-
-def beliefs(name: str, t: np.ndarray, p: Worlds) -> dict[str, Any]:
-    """How far outputs of aligned networks go to the wrong side, by item and feature; the worst feature."""
+def beliefs(p: Worlds, name: str, t: np.ndarray) -> dict[str, Any]:
+    """How far outputs of aligned networks go to the wrong side, and outputs for the worst feature."""
     y = MAKE[name](p, features=p.beliefs).arrays[1] * np.sqrt(p.beliefs)  # (items, features)
     u, s, vt = np.linalg.svd(y, full_matrices=False)
-    worst, found = (0, 0), {}
-    for depth in (2, 1):
-        end = s / np.sqrt(p.beliefs)
+    end, depths, outputs = s / np.sqrt(p.beliefs), (2, 1), []
+    for depth in depths:
         a = nr.exact.chain(t[:, None], end / ITEMS, 1 / ITEMS, p.a0, depth) / end
-        believed = np.einsum("ik,tk,kf->tif", u, a, s[:, None] * vt)
-        wrong = (-np.sign(y) * believed).max(axis=0) / y.std()
-        if depth == 2:
-            worst = np.unravel_index(wrong.argmax(), wrong.shape)
-        found |= {f"wrong{depth}": wrong, f"belief{depth}": believed[:, :, worst[1]]}
-    return {**found, "worst": worst[0]}
+        outputs.append(np.einsum("ik,tk,kf->tif", u, a, s[:, None] * vt))
+    wrong = [(-np.sign(y) * output).max(axis=0) / y.std() for output in outputs]
+    item, feature = np.unravel_index(wrong[0].argmax(), y.shape)  # of the deep network
+    return {
+        "depth": ("depth", list(depths)),
+        "wrong": ("depth item feature", wrong),
+        "worst_item": item,
+        "output": ("depth t item", [output[:, :, feature] for output in outputs]),
+    }
 
 
+@part
 def random_trees(p: Worlds) -> dict[str, Any]:
     """Trees of any depth and branching: error of the closed form, and least fall of values by level."""
     off, fall = [], []
     for seed in range(p.trees):
         rng = np.random.default_rng(seed)
         branching = rng.integers(2, 5, size=rng.integers(1, 5)).tolist()
-        world = nr.tasks.tree(branching, rng.uniform(0.01, 0.45, len(branching)).tolist())
-        off.append(np.abs(np.linalg.eigvalsh(world.covariance)[::-1] - world.values).max() / world.values[0])
-        levels = np.cumprod([1, *branching]) - 1  # the first mode of each level
-        fall.append((world.values[levels[:-1]] / world.values[levels[1:]]).min() - 1)
-    return {"off": off, "fall": fall}
+        tree = nr.tasks.tree(branching, rng.uniform(0.01, 0.45, len(branching)).tolist())
+        off.append(np.abs(np.linalg.eigvalsh(tree.covariance)[::-1] - tree.values).max() / tree.values[0])
+        first = tree.values[np.cumprod([1, *branching]) - 1]  # the first mode of each level
+        fall.append((first[:-1] / first[1:]).min() - 1)
+    return {"off": max(off), "fall": min(fall)}
 
 
-def half_times(t: np.ndarray, progress: np.ndarray) -> np.ndarray:
-    """Time to half of the final value, `(runs, stages)`."""
-    return np.array([[crossing(t, -v, -0.5 * v[-1]) for v in run.T] for run in progress])
-
-
-def figures(p: Worlds, r: Results) -> dict[str, tuple[Figure, str]]:
-    found = {f"worlds-{name}": structure(p, name, r[name]) for name in MAKE}
-    return {**found, "worlds-beliefs": wrong_beliefs(p, r)}
-
-
-def structure(p: Worlds, name: str, r: Results) -> tuple[Figure, str]:
-    world = MAKE[name](p)
+def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
+    made, world = MAKE[name](p), data.world[name]
     fig, ((a, b), (c, d)) = plot.figure(2, 2, height=4.6)
-    image = plot.matrix(a, world.covariance, "covariance of items", 1.0)
+    image = plot.matrix(a, made.covariance, "covariance of items", 1.0)
     a.set(aspect="equal", xlabel="item", ylabel="item")
     fig.colorbar(image, ax=a, shrink=0.8)
-    number, stages = np.arange(1, ITEMS + 1), world.stages[-1] + 1
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, stages))
-    plot.theory(b, number, np.sqrt(world.values), plot.BLACK, "closed form", drawstyle="steps-mid", lw=0.9)
+    mode, colours = np.arange(1, ITEMS + 1), plot.shades(world.sizes["stage"])
+    plot.theory(b, mode, np.sqrt(made.values), plot.BLACK, "closed form", drawstyle="steps-mid", lw=0.9)
     label = f"{p.features:,} features"
-    b.scatter(number, r["sampled"], c=colours[world.stages], s=16, zorder=4, label=label)
+    b.scatter(mode, world.sampled, c=[colours[k] for k in made.stages], s=16, zorder=4, label=label)
     b.set(xlabel="mode", ylabel=r"singular value $\sqrt{\lambda}$", ylim=(0, None))
     b.legend()
-    for k in range(stages):
-        c.plot(r["t"], r["theory"][0, :, k], color=colours[k])
-        c.plot(r["t"][::7], r["progress"][0, ::7, k], "o", color=colours[k], ms=2)
+    for k, colour in enumerate(colours):
+        c.plot(world.t, world.theory[0, :, k], color=colour)
+        c.plot(world.t[::7], world.networks[0, ::7, k], "o", color=colour, ms=2)
     c.plot([], [], color=plot.BLACK, label="closed form")
     c.plot([], [], "o", color=plot.BLACK, ms=2, label="network")
     c.set(xlabel="time (τ = 1)", ylabel="learned of each stage", ylim=(-0.03, 1.06))
     c.legend(loc="lower right")
-    hues = matplotlib.colormaps["viridis"](np.linspace(0, 0.95, ITEMS))
-    x = r["scaled"]
+    x, hues, method = world.plane.values, plot.shades(ITEMS), "least squares of distances."
     if name in NEIGHBOURS:
-        near = np.argwhere(np.triu(np.abs(np.linalg.inv(world.covariance)) > 1e-6, 1))
-        for i, j in near:
-            d.plot(*x[-1, [i, j]].T, color="0.6", lw=0.8, zorder=1)
+        method = "two leading components, neighbours joined."
+        for pair in np.argwhere(np.triu(np.abs(np.linalg.inv(made.covariance)) > 1e-6, 1)):
+            d.plot(*x[-1, pair].T, color="0.6", lw=0.8, zorder=1)
     for i in range(ITEMS):
         d.plot(*x[:, i].T, color=hues[i], lw=0.9, zorder=2)
     d.scatter(*x[-1].T, c=hues, s=18, zorder=3)
@@ -236,32 +188,38 @@ def structure(p: Worlds, name: str, r: Results) -> tuple[Figure, str]:
         "form (line) and of sampled features (dots, coloured by stage from dark to bright). Below: how much "
         "of each stage is learned by a network from small random weights (dots) and by the closed form; and "
         "items in its hidden layer, from one point to their places at the end (dots), coloured in order; "
-        + (
-            "two leading components, neighbours joined."
-            if name in NEIGHBOURS
-            else "least squares of distances."
-        )
+        f"{method}"
     )
     return fig, caption
 
 
-def wrong_beliefs(p: Worlds, r: Results) -> tuple[Figure, str]:
+partition, tree, ring, grid = (
+    figure(f"worlds-{name}")(lambda p, data, name=name: structure(p, data, name)) for name in MAKE
+)
+
+
+@figure("worlds-beliefs")
+def wrong_beliefs(p: Worlds, data: Data) -> tuple[Figure, str]:
     fig, (a, b) = plot.figure(1, 2, height=2.5)
-    found, item = r["tree"], int(r["tree"]["worst"])
-    deep, end, drawn = found["belief2"].T, found["belief2"][-1], set()
-    for i in [j for j in range(ITEMS) if j != item]:
-        label, colour = ("others that have it", plot.BLUE) if end[i] > 0 else ("others without", plot.ORANGE)
-        a.plot(found["t"], deep[i], color=colour, lw=0.7, label=None if label in drawn else label)
-        drawn.add(label)
-    a.plot(found["t"], deep[item], color=plot.RED, lw=1.8, label="this item, deep")
-    a.plot(found["t"], found["belief1"][:, item], color=plot.RED, ls=":", label="this item, shallow")
+    tree = data.world["tree"]
+    item = int(tree.worst_item)
+    deep, shallow = tree.output.values
+    others = np.arange(ITEMS) != item
+    for has, label, colour in (
+        (deep[-1] > 0, "others that have it", plot.BLUE),
+        (deep[-1] <= 0, "others without", plot.ORANGE),
+    ):
+        for k, i in enumerate(np.flatnonzero(others & has)):
+            a.plot(tree.t, deep[:, i], color=colour, lw=0.7, label=None if k else label)
+    a.plot(tree.t, deep[:, item], color=plot.RED, lw=1.8, label="this item, deep")
+    a.plot(tree.t, shallow[:, item], color=plot.RED, ls=":", label="this item, shallow")
     a.axhline(0, color=plot.BLACK, lw=0.6)
     a.set(xlabel="time (τ = 1)", ylabel="output for one feature of the tree", ylim=(-1.3, 2.2))
     a.set(yticks=(-1, 0, 1))
     a.legend(loc="upper right", ncols=2)
     styles = zip(MAKE, (plot.BLUE, plot.GREEN, plot.PINK, plot.ORANGE), ("-", "--", "-.", ":"), strict=True)
     for name, colour, ls in styles:
-        wrong = np.sort(r[name]["wrong2"].ravel())[::-1]
+        wrong = np.sort(data.world[name].wrong.sel(depth=2).values.ravel())[::-1]
         b.plot(wrong, np.arange(1, len(wrong) + 1) / len(wrong), color=colour, ls=ls, label=name)
     b.axvline(WRONG, color=plot.BLACK, lw=0.6)
     b.set(xlabel="furthest on the wrong side (sd of features)", ylabel="share of items and features")
@@ -276,60 +234,81 @@ def wrong_beliefs(p: Worlds, r: Results) -> tuple[Figure, str]:
     return fig, caption
 
 
-def claims(p: Worlds, r: Results) -> list[Claim]:
-    close = (
-        "Short waves on the ring have singular values that differ by 2%, and random starts of single modes "
-        "differ by more."
+def least_step(half: np.ndarray) -> np.ndarray:
+    """Least relative step between the half times (runs, stages) of one stage and the next."""
+    return (np.diff(half, axis=1) / half[:, :-1]).min(axis=1)
+
+
+@claims
+def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
+    link = paper(
+        LINK,
+        "In the limit of many features, what matters to learning dynamics is SVD of correlation "
+        "structure; Can find this exactly for certain graphical models",
     )
-    found, wrong = [], "beliefs on the wrong side on the way"
-    for name in MAKE:
-        w, world = r[name], MAKE[name](p)
-        off = np.abs(w["sampled"] / np.sqrt(world.values) - 1).max()
-        half, theory = half_times(w["t"], w["progress"]), half_times(w["t"], w["theory"])
-        steps = (np.diff(half, axis=1) / half[:, :-1]).min(axis=1)
-        deep, shallow = ((w[f"wrong{d}"] > WRONG).mean() for d in (2, 1))
-        note = close if name == "ring" and steps.min() <= 0 else ""
-        rows = [
-            (check, "eigenvalues", "eigenvalues, closed form - covariance", 1e-12, w["off_values"]),
-            (check, "eigenvectors", "eigenvectors, |C v - lambda v|", 1e-12, w["off_vectors"]),
+    for name, world in data.world.items():
+        sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
+        network, theory = half_times(world)
+        late = np.abs(network / theory - 1).max(axis=1)
+        sample = f"singular values of {p.features:,} features"
+        for statement, key, text, bound, value in (
+            (check(LINK), "eigenvalues", "eigenvalues, closed form - covariance", 1e-12, world.off_values),
+            (check(LINK), "eigenvectors", "eigenvectors, |C v - lambda v|", 1e-12, world.off_vectors),
+            (link, "sampled-values", f"{sample} / closed form - 1", p.sampling, sampled),
             (
-                paper, "sampled-values", f"singular values of {p.features:,} features / closed form - 1",
-                p.sampling, off,
+                check(LINK),
+                "map",
+                "map of networks - closed form / largest value",
+                0.01,
+                world.off_map,
             ),
-            (check, "map", "map of networks - closed form / largest singular value", 0.01, w["off_map"]),
-            (
-                check, "half-times", "half times of stages, networks / closed form - 1", 1e-4,
-                np.abs(half / theory - 1).max(1),
-            ),
-        ]  # fmt: skip
-        found += [
-            *(
-                kind.below(f"{key}-{name}", f"{name}: {what}", LINK, bound, value)
-                for kind, key, what, bound, value in rows
-            ),
-            paper.above(
-                f"order-{name}", f"{name}: stages in order, least step of half times", ORDER, 0, steps, note
-            ),
-            paper.above(f"illusory-deep-{name}", f"{name}: {wrong}, deep", BEYOND, 0.05, deep),
-            paper.near(f"illusory-shallow-{name}", f"{name}: {wrong}, shallow", BEYOND, 0, shallow, 0),
-        ]
-    tree, trees = r["tree"], r["trees"]
-    apart = half_times(tree["t"], tree["parting"])
-    steps, many = (np.diff(apart, axis=1) / apart[:, :-1]).min(axis=1), f"{p.trees} random trees:"
-    return [
-        *found,
-        paper.above(
-            "tree-parting", "tree: items part level by level, least step of half times", ORDER, 0, steps
-        ),
-        check.below(
-            "random-trees-eigenvalues", f"{many} eigenvalues, closed form / covariance - 1", LINK, 1e-12,
-            trees["off"].max(),
-        ),
-        paper.above(
-            "random-trees-order", f"{many} eigenvalue of a level / of the next - 1, least", ORDER, 0,
-            trees["fall"].min(),
-        ),
-    ]  # fmt: skip
+            (check(LINK), "half-times", "half times of stages, networks / closed form - 1", 1e-4, late),
+        ):
+            yield statement.below(f"{key}-{name}", f"{name}: {text}", bound, value)
+    text = f"{p.trees} random trees: eigenvalues, closed form / covariance - 1"
+    yield check(LINK).below("random-trees-eigenvalues", text, 1e-12, data.random_trees.off)
+
+
+def half_times(world: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Times to half of the final value of each stage (runs, stages): networks and theory."""
+    network, theory = (half_time(world.t, y, start=0.0, axis=1) for y in (world.networks, world.theory))
+    return network, theory
+
+
+@claims
+def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
+    stages = paper("talk: stage-like transitions", "Depth introduces stage-like transitions")
+    hierarchy = paper(
+        ORDER,
+        "These networks must exhibit progressive differentiation: Singular vectors mirror hierarchy, "
+        "Singular values decay with depth",
+    )
+    for name, world in data.world.items():
+        step, statement = least_step(half_times(world)[0]), stages if name in NEIGHBOURS else hierarchy
+        note = ""
+        if name == "ring" and step.min() <= 0:
+            note = (
+                "Short waves on the ring have singular values that differ by 2%, and random starts of single "
+                "modes differ by more."
+            )
+        text = f"{name}: stages in order, least step of half times"
+        yield statement.above(f"order-{name}", text, 0, step, note)
+    tree = data.world["tree"]
+    step = least_step(half_time(tree.t, tree.parting, start=0.0, axis=1))
+    text = "tree: items part level by level, least step of half times"
+    yield hierarchy.above("tree-parting", text, 0, step)
+    text = f"{p.trees} random trees: eigenvalue of a level / of the next - 1, least"
+    yield hierarchy.above("random-trees-order", text, 0, data.random_trees.fall)
+
+
+@claims
+def illusory_correlations(p: Worlds, data: Data) -> Iterator[Claim]:
+    illusory = finding("Saxe et al. 2019, illusory correlations")
+    for name, world in data.world.items():
+        deep, shallow = (world.wrong > WRONG).mean(("item", "feature"))
+        text = f"{name}: beliefs on the wrong side on the way"
+        yield illusory.above(f"illusory-deep-{name}", f"{text}, deep", 0.05, deep)
+        yield illusory.near(f"illusory-shallow-{name}", f"{text}, shallow", 0, shallow, 0)
 
 
 EXPERIMENT = Experiment(
@@ -338,9 +317,6 @@ EXPERIMENT = Experiment(
     "talk: structured worlds",
     Worlds(),
     Worlds(seeds=2, trees=50, beliefs=500, rounds=200),
-    compute,
-    figures,
-    claims,
-    (0.3, 0.4),
+    minutes=(0.3, 0.4),
     needs_full=("order-ring",),  # its last stages change places in 4 of 10 networks
 )
