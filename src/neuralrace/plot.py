@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,20 @@ def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None,
     y = np.atleast_2d(np.asarray(y, float))
     ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.25, lw=0)
     ax.plot(x, np.median(y, axis=0), color=colour, label=label, **{"lw": 2.6, "alpha": 0.5, **keywords})
+
+
+def panels(titles: Sequence[str], columns: int = 4, height: float = 1.75) -> tuple[Figure, list[Axes]]:
+    """A page-wide figure with a titled panel for each of `titles`, in rows of `columns` panels."""
+    columns = min(columns, len(titles))
+    rows = -(-len(titles) // columns)
+    fig, grid = figure(rows, columns, PAGE, height * rows + 0.35, squeeze=False)
+    axes = list(grid.flat)
+    for ax in axes[len(titles) :]:
+        ax.set_axis_off()
+    with style():
+        for ax, title in zip(axes, titles, strict=False):
+            ax.set_title(title)
+    return fig, axes[: len(titles)]
 
 
 def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
