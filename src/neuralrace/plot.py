@@ -69,6 +69,20 @@ def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None,
     ax.plot(x, np.median(y, axis=0), color=colour, label=label, **{"lw": 2.6, "alpha": 0.5, **keywords})
 
 
+def panels(titles: Sequence[str], columns: int = 4, height: float = 1.75) -> tuple[Figure, list[Axes]]:
+    """A page-wide figure with a titled panel for each of `titles`, in rows of `columns` panels."""
+    columns = min(columns, len(titles))
+    rows = -(-len(titles) // columns)
+    fig, grid = figure(rows, columns, PAGE, height * rows + 0.35, squeeze=False)
+    axes = list(grid.flat)
+    for ax in axes[len(titles) :]:
+        ax.set_axis_off()
+    with style():
+        for ax, title in zip(axes, titles, strict=False):
+            ax.set_title(title)
+    return fig, axes[: len(titles)]
+
+
 def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
     """What networks did, `y` (points,) or (runs, points): dots, with bars of one standard deviation."""
     y = np.atleast_2d(np.asarray(y, float))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import neuralrace
-from neuralrace.experiments import MODULES, code, experiment, names
+from neuralrace.experiments import MODULES, PAPERS, code, experiment, names
 from neuralrace.experiments.code import Package
 
 FILES = {
@@ -164,16 +164,18 @@ def start(name):
     return experiment(name).code
 
 
-def test_experiments_depend_on_those_they_import_from(tmp_path):
-    assert MODULES["two-point"] in PACKAGE.modules(start("layers"))
+def test_experiments_depend_on_those_they_import_from():
     assert MODULES["routing"] in PACKAGE.modules(start("sharing"))
-    text = Path(str(experiment("two-point").module.__file__)).read_text()
-    assert text.count("level=0.01") == 1
-    file = tmp_path / "two_point.py"
-    file.write_text(text.replace("level=0.01", "level=0.02"))
-    edited = Package(PACKAGE.folder, "neuralrace", ((MODULES["two-point"], file),))
+
+
+def test_experiments_depend_on_what_they_use_of_the_library(tmp_path):
+    text = (PACKAGE.folder / "universality" / "fits.py").read_text()
+    assert text.count("strict=False") == 1
+    file = tmp_path / "fits.py"
+    file.write_text(text.replace("strict=False", "strict=True"))
+    edited = Package(PACKAGE.folder, "neuralrace", (("neuralrace.universality.fits", file),))
     changed = {n for n in names() if edited.key(start(n)) != PACKAGE.key(start(n))}
-    assert changed == {"two-point", "layers"}
+    assert changed == set(PAPERS["representations_align"])
 
 
 @pytest.mark.parametrize("name", names())

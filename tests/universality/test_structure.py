@@ -1,4 +1,4 @@
-"""Many samples: the theory for every pair, its weighing and comparison, and the experiments on them."""
+"""Many samples: the theory for every pair, its weighing and comparison."""
 
 import jax
 import numpy as np
@@ -7,9 +7,8 @@ import pytest
 import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
-from neuralrace.experiments import collapse
-from neuralrace.experiments import structure as experiment
-from neuralrace.universality import compare, squared_distances, structure, watch, weigh
+from neuralrace.measure import squared_distances
+from neuralrace.universality import compare, structure, watch, weigh
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 3)), RNG.normal(size=(12, 2))
@@ -186,6 +185,9 @@ def test_watch_sees_what_the_network_computes():
     w = {n: v[1, -1] for n, v in run.weights.items()}
     assert np.allclose(run.recorded["hidden"][1, -1], np.tanh(X @ w["x->h1"].T + w["h1"]))
     assert np.allclose(run.recorded["output"][1, -1], nr.predict(task, w)["y"])
+    same, other = watch(graph, X.tolist(), "h1"), watch(graph, X + 1, "h1")
+    assert same == watch(graph, X, "h1") != other  # equal ones share a compiled function
+    assert hash(same) == hash(watch(graph, X, "h1"))
     branched = nr.Graph({"x": 3, "a": 2, "y": 1, "z": 1}, [("x", "a"), ("a", "y"), ("a", "z")])
     for wrong, message in (
         (lambda: watch(branched, X, "a"), "graph must be a Graph with one input and one output"),
@@ -211,93 +213,6 @@ def test_runs_side_by_side_are_those_one_after_the_other(monkeypatch, settings):
     assert beside.status[2] is nr.Status.DIVERGED
     assert np.allclose(beside.loss[:2], alone.loss[:2], rtol=1e-9)
     assert np.allclose(beside.step_loss[:2], alone.step_loss[:2], rtol=1e-9, equal_nan=True)
-
-
-# -- experiments -----------------------------------------------------------------------------
-
-
-def test_blobs():
-    p = collapse.Collapse(side=4, pixels=3, batch_size=8)
-    x, y = collapse.blobs(p)
-    assert x.shape == (32, 11)
-    assert np.allclose(x[:, :9].sum(axis=1), 1)
-    image = x[:16, :9].reshape(4, 4, 3, 3)  # blob at (x, y), pixels (row, column)
-    assert image[0, 3].argmax() == 6  # left, and at the last row
-    assert np.array_equal(y[:16].reshape(4, 4)[:, 0], np.linspace(-1, 1, 4))  # the x position
-    assert np.array_equal(y[16:].reshape(4, 4)[0], np.linspace(-1, 1, 4))
-    assert np.array_equal(x[::16, 9:], np.eye(2))
-
-
-def test_collapse_index():
-    place = np.linspace(-1, 1, 6)
-    h = np.zeros((2, 6, 6, 4))
-    h[0, ..., 0], h[0, ..., 1] = place[:, None], 0.1 * place[None, :]  # x matters
-    h[1, ..., 0], h[1, ..., 1] = 0.2 * place[:, None], place[None, :]  # y matters
-    assert np.allclose(collapse.collapse_index(h), [0.01, 0.04])
-    h[1, ..., 2] = 2.0
-    apart = 4 + 2 * (place**2).mean()  # targets lie along different axes
-    assert np.isclose(collapse.context_distance(h), apart / (2 * (place**2).mean()), rtol=1e-9)
-    points, closer = collapse.drawn(h)
-    assert closer == 1
-    assert np.allclose(
-        squared_distances(points.reshape(72, 3)), squared_distances(h.reshape(72, 4)), atol=1e-9
-    )
-
-
-def test_tracked_pairs_and_samples_shown():
-    p = experiment.Structure()
-    x, y = experiment.images(p.data, p.path)
-    assert abs(x.mean()) < 1e-12
-    assert np.isclose(x.std(), 1)
-    digits = y[experiment.chosen(p, y)].argmax(axis=1)
-    assert (np.diff(digits) >= 0).all()
-    assert sorted(experiment.chosen(p, y)) == list(range(100))
-    assert experiment.NAMES[2] == "00\n11"
-    assert np.array_equal(experiment.SAME, [False, False, True, True, False, False])
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("structure", {"gains": (1.0,)}, "gains must hold 4 numbers"),
-        ("structure", {"data": "mnist", "path": "nowhere"}, "path must be an npz file or a folder"),
-        ("structure", {"shown": 5}, "shown must be at least 20"),
-        ("collapse", {"rates": (1.0,)}, "rates must hold 5 numbers"),
-        ("collapse", {"side": 4}, "batch_size must be at most the number of blobs, 32"),
-    ],
-)
-def test_settings_that_do_not_fit(name, changes, message, tmp_path):
-    with pytest.raises(InputError, match=message):
-        nr.experiments.run(name, quick=True, out=tmp_path, changes=changes)
-
-
-@pytest.mark.whole
-def test_structure_experiment(tmp_path):
-    changes = {
-        "seeds": 2, "depth": 3, "width": 20, "gains": (0.5, 1.0, 4.0, 1e-3), "rates": (0.1, 0.1, 1e-3, 0.06),
-        "adam_rates": (1e-3,) * 4, "steps": 2000, "pair_gain": 0.7, "pair_rate": 0.1, "pair_steps": 1000,
-        "epochs": 8, "adam_epochs": 4, "units": 30, "layers": 2, "shown": 40,
-    }  # fmt: skip
-    report = nr.experiments.run("structure", quick=True, out=tmp_path, changes=changes)
-    found = {c.name: c for c in report.claims}
-    assert found["runs that learned, exclusive or and two points"].holds
-    assert found["gradient descent, one hidden layer: correlation with Eq. 10"].holds
-    assert found["gradient descent, one hidden layer: the equal pair apart / different"].holds
-    assert found["Adam: correlation of theory without weighing, lower end of its interval"].measured > 0.2
-    assert {n for n, _ in report.figures} == {"xor", "tracked", "matrices"}
-    assert all((report.folder / f"{n}.png").stat().st_size > 10_000 for n, _ in report.figures)
-
-
-@pytest.mark.whole
-def test_collapse_experiment(tmp_path):
-    rates = (0.1, 0.1, 0.01, 0.003, 0.001)
-    changes = {"side": 6, "units": 40, "epochs": (100, 100, 100, 400, 400), "rates": rates}
-    report = nr.experiments.run("collapse", quick=True, out=tmp_path, changes=changes)
-    found = {c.name: c for c in report.claims}
-    assert found["high weights: irrelevant / relevant, the better context"].measured > 0.3
-    assert not found["loss at the end, all networks"].holds  # small weights were not given time
-    assert found["Adam, low weights: irrelevant / relevant, the worse context"].measured < 0.8
-    assert {n for n, _ in report.figures} == {"task", "blobs", "numbers"}
 
 
 def test_noise_is_refused_unless_asked_for():

@@ -14,6 +14,7 @@ from scipy.integrate import quad, solve_ivp
 import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
+from neuralrace.measure import squared_distances
 from tests.universality import recovery
 
 RATES = {"dx": 0.7, "dy": 1.1, "rate_h": 1.3, "rate_y": 0.4}
@@ -502,6 +503,7 @@ PATH = U.solve(T, 1e-4, 1e-4, -5e-3, 1, 1, 2, 0.5)
 ROWS = np.random.default_rng(0).normal(size=(9, 2))
 CALLS = {
     "fit": (U.fit, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
+    "fit_rates": (U.fit_rates, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
     "train": (
         U.train,
         {"network": U.Network(2, 4), "x": [[0.0], [1.0]], "y": [[0.0], [1.0]], "lr": 0.1, "steps": 2},
@@ -510,8 +512,8 @@ CALLS = {
     "Network": (U.Network, {}, "depth", "width", "activation", "gain", "dropout", "kernel"),
     "two_points": (U.two_points, {"dx": 1.0, "dy": 1.0}),
     "structure": (U.structure, {"x": ROWS, "y": ROWS, "rate_h": 1.0, "rate_y": 1.0}),
-    "weigh": (U.weigh, {"distances": U.squared_distances(ROWS), "unit": 1.0}),
-    "compare": (U.compare, dict.fromkeys(("predicted", "measured"), U.squared_distances(ROWS)), "draws"),
+    "weigh": (U.weigh, {"distances": squared_distances(ROWS), "unit": 1.0}),
+    "compare": (U.compare, dict.fromkeys(("predicted", "measured"), squared_distances(ROWS)), "draws"),
     "watch": (U.watch, {"graph": nr.Graph.chain([2, 3, 1]), "x": ROWS, "node": "h1"}),
     "record": (U.record, {"model": linear_net, "x": ROWS[:2], "y": ROWS[:2]}),
 }  # fmt: skip

@@ -9,7 +9,6 @@ import pytest
 import neuralrace as nr
 from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError
-from neuralrace.experiments import layers, two_point
 from neuralrace.universality import ZOO, Network, descent, train, two_points
 
 SMALL = Network(depth=3, width=12, gain=0.9)
@@ -302,7 +301,13 @@ def test_published_table():
     assert ZOO["elu"][0].activation == "elu"
     assert ZOO["convolution"][0].channels == 20
     assert ZOO["dropout"][0].dropout == 0.1
-    assert [ZOO[n][0].gain for n in two_point.WEIGHTS] == [0.9, 1.0, 1.1, 1.3, 1.4]
+    assert [ZOO[n][0].gain for n in ("low", "default", "intermediate", "high", "very-high")] == [
+        0.9,
+        1.0,
+        1.1,
+        1.3,
+        1.4,
+    ]
 
 
 def test_printed_learning_rate_is_not_enough_on_the_printed_loss():
@@ -400,58 +405,3 @@ def test_wrong_fits():
         run.fit(1)
     with pytest.raises(InputError, match="layer must be at most 3"):
         run.fit(layer=4)
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    out = tmp_path_factory.mktemp("zoo")
-    changes = {"architectures": ("shallow",), "weights": ("default",), "depth": 4, "steps": 800}
-    return {
-        "two-point": nr.experiments.run("two-point", True, out, {**changes, "adam": 3e-4, "adam_steps": 400}),
-        "layers": nr.experiments.run("layers", True, out, {"depth": 6, "steps": 1000}),
-    }
-
-
-@pytest.mark.whole
-def test_two_point(reports):
-    found = {c.name: c for c in reports["two-point"].claims}
-    assert found["shallow: error of the fit, of each series' largest value"].holds
-    assert found["shallow: final distance and Eq. 10, correlation"].measured > 0.8
-    assert found["error of the fit with Adam / with descent"].holds
-    assert {n for n, _ in reports["two-point"].figures} == {"zoo", "loss", "weights", "final", "adam"}
-
-
-@pytest.mark.whole
-def test_layers(reports):
-    found = {c.name: c for c in reports["layers"].claims}
-    assert found["error of the fit, mean of the later half of layers"].holds
-    assert found["error in the earlier half / in the later half"].holds
-    assert found["share of networks that converged"].holds
-
-
-def test_rates_alone_are_exact_where_the_theory_is():
-    t = np.linspace(0, 60, 200)
-    series = np.stack(nr.universality.solve(t, 1e-3, 1e-6, -5e-4, 0.5, 1.0, 2.0, 0.7))
-    found = nr.universality.fit(t, *series, 0.5, 1.0)
-    assert two_point.rates_alone(t, series, found) < 1e-6
-    far = replace(found, rate_h=3 * found.rate_h, rate_y=found.rate_y / 3)
-    assert two_point.rates_alone(t, series, far) < 1e-6
-    shifted = np.roll(series, 20, axis=1)
-    shifted[:, :20] = series[:, :1]
-    assert two_point.rates_alone(t, shifted, found) > 1e-3
-
-
-def test_plateau_and_agreement():
-    step = np.arange(100)
-    dy2 = np.stack([np.clip((step - 50) / 40, 0, 1), np.clip(step / 90, 0, 1), np.zeros(100)])
-    found = {"series": np.stack([dy2] * 4, 1), "step": step}
-    assert np.allclose(two_point.plateau(found), [54 / 86, 9 / 81, np.nan], equal_nan=True)
-    end = {"end_theory": np.array([0.0, 1, 2, 3, 9]), "end": np.array([0.5, 2, 4, 6, 0]),
-           "dy": np.array([0.0, 1, 1, 1, 1]), "trials": np.array([1, 1, 1, 1, 0], bool)}  # fmt: skip
-    correlation, ratio = two_point.agreement(end)
-    assert ratio == 2
-    assert correlation > 0.99
-
-
-def test_order():
-    assert np.allclose(layers.order(np.array([[1.0, 2, 5], [3, 2, 1]])), [1, -1])

@@ -276,7 +276,7 @@ class Graph(WeightLayout):
         sizes : sequence of int
             Neurons of each node, input first.
         **keywords
-            As in `Graph`.
+            As in `Graph`; `activations` may also be one name, for all hidden nodes.
 
         Returns
         -------
@@ -286,11 +286,15 @@ class Graph(WeightLayout):
         --------
         >>> Graph.chain([3, 128, 1]).nodes
         {'x': 3, 'h1': 128, 'y': 1}
+        >>> Graph.chain([3, 8, 8, 1], activations="relu").activations
+        {'h1': 'relu', 'h2': 'relu'}
         """
         sizes = sequence("sizes", sizes, "layer sizes")
         if len(sizes) < 2:
             raise GraphError(f"sizes must list at least an input and an output layer, got {short(sizes)}")
         row = ["x", *(f"h{k}" for k in range(1, len(sizes) - 1)), "y"]
+        if isinstance(activation := keywords.get("activations"), str):
+            keywords["activations"] = dict.fromkeys(row[1:-1], activation)
         return cls(dict(zip(row, sizes, strict=True)), list(pairwise(row)), **keywords)
 
     @classmethod

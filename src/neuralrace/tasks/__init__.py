@@ -1,5 +1,6 @@
 """Tasks of the papers, each a `Task` on a sensible default graph."""
 
+from neuralrace.tasks.blob_images import blobs
 from neuralrace.tasks.contexts import contexts, gated
 from neuralrace.tasks.image_domains import input_domains, patch_encoder, transformed
 from neuralrace.tasks.images import cifar10, digits, mnist
@@ -10,6 +11,7 @@ from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
 __all__ = [
     "World",
+    "blobs",
     "cifar10",
     "circulant",
     "contexts",

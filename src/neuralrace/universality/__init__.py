@@ -8,12 +8,13 @@ from neuralrace.universality.final import (
     fixed_points,
     initial_distance,
 )
-from neuralrace.universality.fit import Fit, fit
+from neuralrace.universality.fit import Fit, fit, fit_rates
+from neuralrace.universality.fits import fit_runs
+from neuralrace.universality.pairs import follow_pair
 from neuralrace.universality.record import Record, record
 from neuralrace.universality.structure import (
     Comparison,
     compare,
-    squared_distances,
     structure,
     watch,
     weigh,
@@ -45,14 +46,16 @@ __all__ = [
     "final_density",
     "final_distance",
     "fit",
+    "fit_rates",
+    "fit_runs",
     "fixed_points",
+    "follow_pair",
     "initial_distance",
     "loss",
     "plane_velocity",
     "record",
     "scales",
     "solve",
-    "squared_distances",
     "structure",
     "train",
     "two_points",

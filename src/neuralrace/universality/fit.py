@@ -190,6 +190,73 @@ def fit(
     )
 
 
+def fit_rates(
+    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, near: Fit | None = None, level: float = 0.95
+) -> Fit:
+    """The two effective learning rates alone, from the observed start (representations_align Eq. 49).
+
+    `fit` fits the start as well. Here the theory starts from the first value of each series. Each series
+    counts by its largest value.
+
+    Parameters
+    ----------
+    t, dh2, dy2, w : array_like, shape (times,)
+        As in `fit`.
+    dx, dy : float
+        Distances of the two inputs and of the two targets, not squared.
+    near : Fit, optional
+        Rates around which to search, within a factor of 7; by default those of `fit`.
+    level : float, default 0.95
+        Probability with which an interval holds the true rate.
+
+    Returns
+    -------
+    Fit
+        Its `start` is the observed one.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import fit_rates, solve
+    >>> t = np.linspace(0, 40, 50)
+    >>> found = fit_rates(t, *solve(t, 1e-4, 1e-4, -5e-3, 1, 1, rate_h=2, rate_y=0.5), dx=1, dy=1)
+    >>> round(found.rate_h, 4), round(found.rate_y, 4)
+    (2.0, 0.5)
+    """
+    from scipy.optimize import least_squares
+
+    t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, None, level, False)
+    near = near or fit(t, dh2, dy2, w, dx, dy, strict=False)
+    start, scale = State(*series[0].tolist()), np.abs(series).max(axis=0)
+
+    def residual(logs: np.ndarray) -> np.ndarray:
+        theory = solve(t - t[0], *start, dx=dx, dy=dy, rate_h=np.exp(logs[0]), rate_y=np.exp(logs[1]))
+        return ((np.stack(theory, 1) - series) / scale).ravel() / series.size**0.5
+
+    centre = np.log([near.rate_h, near.rate_y])
+    grid = centre + np.mgrid[-2:2:9j, -2:2:9j].reshape(2, -1).T
+    costs = np.nan_to_num([(residual(logs) ** 2).sum() for logs in grid], nan=np.inf)
+    if not costs.min() < np.inf:
+        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
+    best = least_squares(residual, grid[costs.argmin()])
+    left = best.fun.reshape(series.shape)
+    with np.errstate(all="ignore"):
+        spread = _deviation(left, best.jac.reshape(*series.shape, 2))
+        width = _quantile(level, series.size - 2) * spread
+    rate_h, rate_y = np.exp(best.x).tolist()
+    return Fit(
+        rate_h,
+        rate_y,
+        _interval(rate_h, width[0]),
+        _interval(rate_y, width[1]),
+        start,
+        error=float(np.sqrt((left**2).sum())),
+        errors=tuple(np.sqrt(left.shape[1] * (left**2).sum(axis=0)).tolist()),
+        dx=dx,
+        dy=dy,
+        t0=float(t[0]),
+    )
+
+
 def _problem(name: str, value: float, width: float, level: float) -> str:
     """Why a rate whose logarithm is known to `width` is not told by the series; nothing where it is."""
     if width < np.log(TOLD):
@@ -266,4 +333,4 @@ def _quantile(level: float, freedom: int) -> float:
     return float(student.ppf((1 + level) / 2, freedom))
 
 
-__all__ = ["Fit", "fit"]
+__all__ = ["Fit", "fit", "fit_rates"]

@@ -13,38 +13,13 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, flag, integer, number
 from neuralrace.graph import Graph
+from neuralrace.measure import squared_distances
 from neuralrace.universality.final import final_distance
 from neuralrace.universality.fit import Interval
 from neuralrace.universality.record import samples
 
 FEWEST = 8
 MOST_DRAWS = 1_000_000
-
-
-def squared_distances(rows: Any) -> np.ndarray:
-    """Squared distance of every two rows.
-
-    Parameters
-    ----------
-    rows : array_like, shape (samples, ...)
-        At least two samples; what is beyond the first axis is one row.
-
-    Returns
-    -------
-    ndarray, shape (samples, samples)
-        In squared units of the rows.
-
-    Examples
-    --------
-    >>> from neuralrace.universality import squared_distances
-    >>> squared_distances([[0.0, 0.0], [3.0, 4.0]])
-    array([[ 0., 25.],
-           [25.,  0.]])
-    """
-    from scipy.spatial.distance import cdist
-
-    flat = samples("rows", rows)
-    return cdist(flat, flat, "sqeuclidean")
 
 
 def structure(
@@ -157,7 +132,8 @@ class Comparison:
 
     Examples
     --------
-    >>> from neuralrace.universality import compare, squared_distances
+    >>> from neuralrace.measure import squared_distances
+    >>> from neuralrace.universality import compare
     >>> measured = squared_distances(np.random.default_rng(0).normal(size=(30, 2)))
     >>> found = compare(measured**2, measured)
     >>> found.interval[0] < found.correlation < found.interval[1]
@@ -223,7 +199,8 @@ def compare(
 
     Examples
     --------
-    >>> from neuralrace.universality import compare, squared_distances, structure
+    >>> from neuralrace.measure import squared_distances
+    >>> from neuralrace.universality import compare, structure
     >>> x = np.random.default_rng(0).normal(size=(30, 2))
     >>> compare(structure(x, x[:, :1]), squared_distances(x)).correlation > 0.5
     True
@@ -286,7 +263,7 @@ def watch(graph: Graph, x: Any, node: str) -> Callable[[Any], dict[str, Any]]:
     -------
     callable
         `record(state)`, which keeps `hidden` (samples, size of `node`) and `output` (samples, outputs) at the
-        saved times.
+        saved times. Two that watch the same are equal, and share compiled functions.
 
     Examples
     --------
@@ -303,11 +280,21 @@ def watch(graph: Graph, x: Any, node: str) -> Callable[[Any], dict[str, Any]]:
         raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {node!r}")
     (first,), (last,) = graph.inputs, graph.outputs
     rows = array("x", x, (None, graph.nodes[first]))
+    return _Watch(node, last, rows.shape, rows.tobytes())
 
-    def record(state: Any) -> dict[str, Any]:
-        return {"hidden": state.activity(node, rows), "output": state.activity(last, rows)}
 
-    return record
+@dataclass(frozen=True)
+class _Watch:
+    """Compared by what it holds, so that trainings with equal records share a compiled function."""
+
+    node: str
+    output: str
+    shape: tuple[int, ...]
+    rows: bytes
+
+    def __call__(self, state: Any) -> dict[str, Any]:
+        x = np.frombuffer(self.rows).reshape(self.shape)
+        return {"hidden": state.activity(self.node, x), "output": state.activity(self.output, x)}
 
 
 def _matrix(name: str, value: Any, n: int | None = None) -> np.ndarray:
