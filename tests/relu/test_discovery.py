@@ -12,7 +12,7 @@ from neuralrace import cli
 from neuralrace.errors import InputError
 from neuralrace.relu import clustering
 from neuralrace.relu.discovery import discover, mixed_share
-from neuralrace.tasks.contexts import gated
+from neuralrace.tasks.items_in_contexts import gated
 
 DIFFERENT = ("hierarchy", "ring", "cross")
 FOUR = ["111", "110", "101", "011"]

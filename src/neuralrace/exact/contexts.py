@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from neuralrace.errors import integer
-from neuralrace.exact.chain import log_fraction
+from neuralrace.exact.chains import log_fraction
 from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from neuralrace.errors import choice
-from neuralrace.exact.chain import log_fraction
+from neuralrace.exact.chains import log_fraction
 from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
 
 

@@ -12,7 +12,7 @@ from neuralrace.errors import InputError, array, flag, integer, sequence
 from neuralrace.relu.patterns import context_labels, implementable_patterns, pattern_text
 from neuralrace.relu.training import checked_data
 from neuralrace.task import Task
-from neuralrace.tasks.contexts import gated
+from neuralrace.tasks.items_in_contexts import gated
 
 MAX_CONTEXTS = 10  # unions of more are too many to list
 

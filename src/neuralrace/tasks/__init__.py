@@ -1,9 +1,9 @@
 """Tasks of the papers, each a `Task` on a sensible default graph."""
 
-from neuralrace.tasks.contexts import contexts, gated
+from neuralrace.tasks.domains import circulant, routing, sharing
 from neuralrace.tasks.image_domains import input_domains, patch_encoder, transformed
 from neuralrace.tasks.images import cifar10, digits, mnist
-from neuralrace.tasks.routing import circulant, routing, sharing
+from neuralrace.tasks.items_in_contexts import contexts, gated
 from neuralrace.tasks.structured import hierarchy
 from neuralrace.tasks.toy import contextual_classification, separability, xor
 from neuralrace.tasks.worlds import World, grid, partition, ring, tree

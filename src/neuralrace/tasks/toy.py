@@ -7,7 +7,7 @@ import numpy as np
 from neuralrace.errors import affordable, choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.task import Task
-from neuralrace.tasks.contexts import gated
+from neuralrace.tasks.items_in_contexts import gated
 
 
 def xor(hidden: int = 32, graph: Graph | None = None) -> Task:

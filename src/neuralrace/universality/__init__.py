@@ -8,9 +8,8 @@ from neuralrace.universality.final import (
     fixed_points,
     initial_distance,
 )
-from neuralrace.universality.fit import Fit, fit
-from neuralrace.universality.record import Record, record
-from neuralrace.universality.structure import (
+from neuralrace.universality.fitting import Fit, fit
+from neuralrace.universality.many_samples import (
     Comparison,
     compare,
     squared_distances,
@@ -18,6 +17,7 @@ from neuralrace.universality.structure import (
     watch,
     weigh,
 )
+from neuralrace.universality.recording import Record, record
 from neuralrace.universality.theory import (
     State,
     equal_targets,

@@ -16,7 +16,7 @@ from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, array, choice, flag, integer, number
 from neuralrace.network import precision
 from neuralrace.universality.descent import run_descent
-from neuralrace.universality.fit import Fit, fit
+from neuralrace.universality.fitting import Fit, fit
 from neuralrace.universality.zoo import Network
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.errors import InputError, array, flag, integer, number
-from neuralrace.universality.fit import Fit, fit
+from neuralrace.universality.fitting import Fit, fit
 
 
 class Record:

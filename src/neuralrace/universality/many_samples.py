@@ -14,8 +14,8 @@ import numpy as np
 from neuralrace.errors import InputError, array, flag, integer, number
 from neuralrace.graph import Graph
 from neuralrace.universality.final import final_distance
-from neuralrace.universality.fit import Interval
-from neuralrace.universality.record import samples
+from neuralrace.universality.fitting import Interval
+from neuralrace.universality.recording import samples
 
 FEWEST = 8
 MOST_DRAWS = 1_000_000
