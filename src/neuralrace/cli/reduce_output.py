@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace import plot
-from neuralrace.description import Description
+from neuralrace.cli.description import Description
 from neuralrace.dynamics import Status
 from neuralrace.graph import Graph
 
 if TYPE_CHECKING:
-    from neuralrace.explain import Explanation
+    from neuralrace.cli.reduce import Explanation
 
 LEARNED = 1e-3  # of what can be learned, what may be left at a chosen end
 MOST_SHOWN = 6  # classes, or edges of one

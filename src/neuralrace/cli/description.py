@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -317,15 +316,14 @@ def _listed(names: Any) -> str:
 def _matrix(path: Path) -> np.ndarray:
     """The numbers of a csv file, (rows, columns); a first line without any number is a header."""
     table = _table(path)
-    header = all(_cell(c) is None for c in table.iloc[0])
-    return _values(path, table.iloc[1:] if header else table)
+    return _values(path, table.iloc[1:] if np.isnan([_cell(c) for c in table.iloc[0]]).all() else table)
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
     """The columns of a csv file by the names in its first line."""
     table = _table(path)
     names = [n.strip() for n in table.iloc[0]]
-    if any(_cell(n) is not None for n in names) or not all(names) or len(set(names)) < len(names):
+    if not np.isnan([_cell(n) for n in names]).all() or not all(names) or len(set(names)) < len(names):
         raise InputError(f"{path}, line 1: must name the columns, each differently")
     return dict(zip(names, _values(path, table.iloc[1:]).T, strict=True))
 
@@ -334,18 +332,16 @@ def _table(path: Path) -> Any:
     """Cells of a csv file as text, a frame indexed by line; lines without any text are left out."""
     import pandas  # takes a quarter of a second
 
+    options: Any = {"header": None, "dtype": str, "keep_default_na": False, "skip_blank_lines": False}
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        table = pandas.read_csv(io.StringIO(text), header=None, dtype=str, keep_default_na=False)
+        table = pandas.read_csv(path, encoding="utf-8-sig", **options)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except pandas.errors.EmptyDataError:
         raise InputError(f"{path} is empty") from None
     except (pandas.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
-    lines = [k for k, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if len(lines) == len(table):  # else a cell has several lines
-        table.index = lines
+    table.index += 1
     table = table[table.map(lambda cell: bool(str(cell).strip())).any(axis=1)]
     if table.empty:
         raise InputError(f"{path} is empty")
@@ -355,18 +351,16 @@ def _table(path: Path) -> Any:
 def _values(path: Path, table: Any) -> np.ndarray:
     if table.empty:
         raise InputError(f"{path} holds no numbers")
-    found = np.empty(table.shape)
-    for k, (line, cells) in enumerate(zip(table.index, table.to_numpy(object), strict=True)):
-        for j, cell in enumerate(cells):
-            value = _cell(cell)
-            if value is None or not np.isfinite(value):
-                raise InputError(f"{path}, line {line}: column {j + 1} must be a number, got {cell!r}")
-            found[k, j] = value
-    return found
+    numbers = table.map(_cell).to_numpy(float)
+    for k, j in np.argwhere(~np.isfinite(numbers))[:1]:
+        where = f"{path}, line {table.index[k]}: column {j + 1}"
+        raise InputError(f"{where} must be a number, got {table.iat[k, j]!r}")
+    return numbers
 
 
-def _cell(text: str) -> float | None:
+def _cell(text: str) -> float:
+    """The number that a cell holds; nan where it holds none."""
     try:
         return float(text)
     except ValueError:
-        return None
+        return np.nan

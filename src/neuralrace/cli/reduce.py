@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace import explain_show as show
 from neuralrace import init, plot
-from neuralrace.description import Description, read_description
+from neuralrace.cli import reduce_output as show
+from neuralrace.cli.description import Description, read_description
 from neuralrace.dynamics import Adaptive, State, Status, Trajectory, flow
 from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError
