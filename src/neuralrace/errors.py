@@ -1,4 +1,14 @@
-"""Errors of the library, and the checks that raise them before anything is computed."""
+"""Errors of the library, and the checks that raise them before anything is computed.
+
+A check takes the name of an argument and the value that was given, and returns the value in its proper type:
+
+>>> number("lr", 1, above=0)
+1.0
+>>> number("lr", -1, above=0)
+Traceback (most recent call last):
+    ...
+neuralrace.errors.InputError: lr must be greater than 0, got -1
+"""
 
 from __future__ import annotations
 
@@ -20,7 +30,7 @@ class GraphError(InputError):
 
 
 class NothingToReduceError(InputError):
-    """No open path of a task correlates an input with a target, so that nothing can be learned."""
+    """No open path of a task correlates an input with a target: nothing can be learned."""
 
 
 def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
@@ -59,8 +69,15 @@ def _refuse_masked(name: str, value: Any) -> None:
         raise InputError(f"{name} must have no masked entries; fill them, or leave those samples out")
 
 
-def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
-    """`value` as a finite float, greater than `above` and at least `least`."""
+def number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+) -> float:
+    """`value` as a finite float, greater than `above`, at least `least` and less than `below`."""
     if type(value) not in (int, float):
         _refuse_masked(name, value)
         if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
@@ -77,6 +94,8 @@ def number(name: str, value: Any, *, above: float | None = None, least: float | 
         raise InputError(f"{name} must be greater than {above:g}, got {out:g}")
     if least is not None and out < least:
         raise InputError(f"{name} must be at least {least:g}, got {out:g}")
+    if below is not None and out >= below:
+        raise InputError(f"{name} must be less than {below:g}, got {out:g}")
     return out
 
 

@@ -31,6 +31,14 @@ class FixedPoints(NamedTuple):
         Norm of the gradient there.
     start : ndarray of int, shape (points,)
         Place among the starts of the one that led there.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
+    >>> found = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(2)))
+    >>> bool(found.norm.max() < 1e-11), found.start.tolist()
+    (True, [0, 1])
     """
 
     weights: dict[str, np.ndarray]
@@ -50,6 +58,11 @@ class Saddle:
         Above that of the minimum.
     index, flat : int
         Number of directions in which the loss falls, and in which it is flat.
+
+    Examples
+    --------
+    >>> two_layer_saddles([2.0, 1.0], hidden=3)[1]
+    Saddle(learned=(0,), loss=0.5, index=2, flat=5)
     """
 
     learned: tuple[int, ...]

@@ -63,11 +63,11 @@ class Graph(WeightLayout):
     ):
         if not isinstance(nodes, Mapping) or not nodes:
             raise GraphError(f"nodes must be a dict from names to sizes, got {short(nodes)}")
-        self.nodes = {
+        self.nodes: dict[str, int] = {
             check_name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE)
             for n, s in nodes.items()
         }
-        self.edges = named_edges(edges)
+        self.edges: dict[str, tuple[str, str]] = named_edges(edges)
         for name, (source, target) in self.edges.items():
             known(f"edge {name!r}", (source, target), self.nodes, "node")
         both = set(self.nodes) & set(self.edges)
@@ -79,32 +79,32 @@ class Graph(WeightLayout):
         for node in self.nodes:
             if not self.incoming[node] and not self.outgoing[node]:
                 raise GraphError(f"node {node!r} has no edges: an output that no input reaches")
-        self.inputs = tuple(n for n in self.nodes if not self.incoming[n])
-        self.outputs = tuple(n for n in self.nodes if not self.outgoing[n])
-        self.levels = levels(self.edges, self.incoming, self.outgoing)
-        self.order = tuple(sorted(self.nodes, key=self.levels.__getitem__))
-        self.rank = {node: k for k, node in enumerate(self.order)}
-        self.names = {**self.nodes, **self.edges}
+        self.inputs: tuple[str, ...] = tuple(n for n in self.nodes if not self.incoming[n])
+        self.outputs: tuple[str, ...] = tuple(n for n in self.nodes if not self.outgoing[n])
+        self.levels: dict[str, int] = levels(self.edges, self.incoming, self.outgoing)
+        self.order: tuple[str, ...] = tuple(sorted(self.nodes, key=self.levels.__getitem__))
+        self.rank: dict[str, int] = {node: k for k, node in enumerate(self.order)}
+        self.names: dict[str, Any] = {**self.nodes, **self.edges}
         # Edges to hidden nodes apart: a node may have thousands of outputs, of which a sample uses few.
-        self.onward = {
+        self.onward: dict[str, tuple[str, ...]] = {
             n: tuple(e for e in es if self.outgoing[self.edges[e][1]]) for n, es in self.outgoing.items()
         }
-        self.hidden = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
+        self.hidden: tuple[str, ...] = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
 
-        self.activations = check_activations(activations, self.nodes)
+        self.activations: dict[str, str] = check_activations(activations, self.nodes)
         if isinstance(biases, (bool, np.bool_)):
             biases = [n for n in self.order if self.incoming[n]] if biases else []
         biases = distinct_names("biases", biases, self.nodes, "node")
         for node in (*self.activations, *biases):
             if node in self.inputs:
                 raise GraphError(f"{node!r} is an input: it has no activation and no bias")
-        self.biases = biases
+        self.biases: tuple[str, ...] = biases
         diagonal = frozenset(distinct_names("diagonal", diagonal, self.edges, "edge"))
         for edge in diagonal:
             source, target = self.edges[edge]
             if self.nodes[source] != self.nodes[target]:
                 raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
-        self.diagonal = diagonal
+        self.diagonal: frozenset[str] = diagonal
 
     def __repr__(self) -> str:
         return (
@@ -230,7 +230,20 @@ class Graph(WeightLayout):
             )
 
     def check_path(self, name: str, path: Any) -> tuple[str, ...]:
-        """`path` as a tuple of edge names that follow one another from an input to an output."""
+        """Check a path.
+
+        Parameters
+        ----------
+        name : str
+            What to call it in a message.
+        path : sequence of str
+            Edge names.
+
+        Returns
+        -------
+        tuple of str
+            Edge names that follow one another from an input to an output; anything else is refused.
+        """
         path = (path,) if isinstance(path, str) else tuple(sequence(name, path, "edges"))
         known(name, path, self.edges, "edge")
         ends = [self.edges[e] for e in path]

@@ -62,7 +62,14 @@ class Discovery:
     moments : int
         Number of times at which gates were taken.
     warnings : tuple of str
-        What to beware of.
+        Reasons for caution, such as runs that have not converged.
+
+    Examples
+    --------
+    >>> x, y = np.eye(4), np.array([[1.0], [1.0], [-1.0], [-1.0]])
+    >>> found = discover(x, y, [100], k=2, std=1e-3, lr=0.1, steps=200, every=10)
+    >>> found.k, found.by_context([0, 0, 1, 1])
+    (2, ['10', '01'])
     """
 
     patterns: np.ndarray

@@ -90,6 +90,14 @@ class Imitation:
         How many units of the ReLU network each pathway took over.
     task : Task
         The gated network.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> x, y = np.eye(2), np.array([[1.0], [-1.0]])
+    >>> net = nr.relu.train(x, y, [20], std=1e-3, lr=0.1, steps=300, save=11)
+    >>> imitate(net, nr.tasks.gated(x, y, np.eye(2)))
+    Imitation(11 times to t = 60, largest distance 0.106 at t = 12, finished after 300 steps, t = 60)
     """
 
     trajectory: Trajectory

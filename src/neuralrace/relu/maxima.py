@@ -38,6 +38,13 @@ class Maxima:
         Size of the gradient along the sphere relative to the rate, with these gates.
     dead : float
         Share of starts that end inactive on all samples.
+
+    Examples
+    --------
+    >>> self_consistent([[1.0, 0.0], [0.0, 1.0]], [[1.0], [-1.0]], starts=50)
+    Maxima(2 of |F|, 0.32 of starts dead)
+      rate 0.5, share 0.32, 10
+      rate 0.5, share 0.36, 01
     """
 
     patterns: np.ndarray

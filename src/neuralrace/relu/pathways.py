@@ -33,6 +33,13 @@ class Pathways:
         FINISHED, or STEP_LIMIT if there may be more rounds.
     outcome : str
         The same in words.
+
+    Examples
+    --------
+    >>> predict_pathways([[1.0, 0.0], [0.0, 1.0]], [[1.0], [-1.0]])
+    Pathways(2 in 1 rounds, finished: loss 0 after 1 rounds)
+      0: rate 0.5, 10
+      0: rate 0.5, 01
     """
 
     patterns: np.ndarray
