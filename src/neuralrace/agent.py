@@ -3,7 +3,7 @@
 A trial shows a stimulus of some contrast left or right, beside a constant input. The value of each choice is
 the sum of what the stimulus and what the constant input predict, `Q_tot = Q_stim + Q_const`. The choice is
 drawn with probability `softmax(beta Q_tot)`, and earns a reward of 1 on the side of the stimulus. What the
-talk does not say, and is assumed here, is in docs/talk.md.
+talk does not say, and is assumed here, is in docs/developers/talk.md.
 """
 
 from __future__ import annotations
