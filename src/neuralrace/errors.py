@@ -130,10 +130,10 @@ def known(name: str, given: Any, options: Any, what: str) -> None:
         raise InputError(f"{name} must name each {what} in a list or dict, got {short(given)}")
     for key in given:
         try:
-            found = key in options
+            recognised = key in options
         except TypeError:  # unhashable
-            found = False
-        if not found:
+            recognised = False
+        if not recognised:
             listed = ", ".join(str(o) for o in list(options)[:12])
             more = ", ..." if len(options) > 12 else ""
             raise InputError(f"{name} names {short(key)}, which is no {what}; there are {listed}{more}")

@@ -23,7 +23,7 @@ from neuralrace.errors import InputError
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
-from neuralrace.universality import compare, squared_distances, structure, watch, weigh
+from neuralrace.universality import compare, smooth_distances, squared_distances, structure, watch
 
 KINDS = ("low", "intermediate", "high", "one-layer")
 OPTIMIZERS = {"sgd": "gradient descent", "adam": "Adam"}
@@ -161,10 +161,11 @@ def learn(p: Structure, optimizer: str) -> dict[str, Any]:
     a, b = (int(np.flatnonzero(y.argmax(axis=1) == digit)[0]) for digit in (0, 1))
     recs = [tracked(run, s, x, y, a, b) for s in range(p.trials)]
     fits = [rec.fit(strict=False) for rec in recs]
+    pair = recs[0].trajectory[0].recorded
     ends = [squared_distances(h[-1]) for h in run.recorded["hidden"]]
     return {
         "t": run.t,
-        "series": np.stack([recs[0].dh2, recs[0].dy2, recs[0].w])[..., 0],
+        "series": np.stack([pair["dh2"][:, 0], pair["dy2"], pair["w"]]),
         "theory": np.stack(fits[0].curves(run.t)),
         "error": [f.error for f in fits],
         "errors": [f.errors for f in fits],
@@ -182,8 +183,8 @@ def predictions(p: Structure) -> dict[str, Any]:
     all_pairs, here = structure(x[:n], y[:n]), np.ix_(some, some)
     return {
         "theory": all_pairs[here],
-        "weighed": weigh(all_pairs)[here],
-        "printed": weigh(all_pairs, normalised=False)[here],
+        "weighed": smooth_distances(all_pairs)[here],
+        "printed": smooth_distances(all_pairs, normalised=False)[here],
         "inputs": squared_distances(x[some]),
         "targets": squared_distances(y[some]),
         "digits": y[some].argmax(axis=1),

@@ -12,10 +12,10 @@ from neuralrace.universality.fitting import Fit, fit
 from neuralrace.universality.many_samples import (
     Comparison,
     compare,
+    smooth_distances,
     squared_distances,
     structure,
     watch,
-    weigh,
 )
 from neuralrace.universality.recording import Record, record
 from neuralrace.universality.theory import (
@@ -27,7 +27,8 @@ from neuralrace.universality.theory import (
     solve,
     velocity,
 )
-from neuralrace.universality.training import Training, train
+from neuralrace.universality.training import train
+from neuralrace.universality.trajectory import Training
 from neuralrace.universality.zoo import ZOO, Network, two_points
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "plane_velocity",
     "record",
     "scales",
+    "smooth_distances",
     "solve",
     "squared_distances",
     "structure",
@@ -58,5 +60,4 @@ __all__ = [
     "two_points",
     "velocity",
     "watch",
-    "weigh",
 ]
