@@ -75,7 +75,7 @@ def predict_pathways(
     Round by round: the fastest maxima of `|F|` on the residual (see `self_consistent`) become pathways with
     the gates they have there; all pathways so far are then learned together, which for constant gates is one
     least-squares problem; what they leave is the next residual. Between rounds gates are constant and a
-    pathway learns all its modes: the picture of make_haste_slowly section 4, with gates found instead of
+    pathway learns all its modes: the picture of make_haste_slowly section 4, with gates maxima instead of
     given.
 
     Parameters
@@ -123,14 +123,14 @@ def predict_pathways(
         elif k == max_rounds:
             break
         else:
-            found = self_consistent(x, residual, starts, seed + k)
-            new = found.rates >= found.rates.max(initial=0.0) * (1 - tie)
+            maxima = self_consistent(x, residual, starts, seed + k)
+            new = maxima.rates >= maxima.rates.max(initial=0.0) * (1 - tie)
             if not new.any():
                 ending = f"no start grows on what is left, loss {losses[-1]:.2g}"
                 break
-            patterns = np.concatenate([patterns, found.patterns[new]])
-            rates += found.rates[new].tolist()
-            shares += found.shares[new].tolist()
+            patterns = np.concatenate([patterns, maxima.patterns[new]])
+            rates += maxima.rates[new].tolist()
+            shares += maxima.shares[new].tolist()
             rounds += [k] * int(new.sum())
             residual = _left(x, y, patterns)
             losses.append(0.5 * float((residual**2).sum()) / len(y))

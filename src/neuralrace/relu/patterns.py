@@ -136,6 +136,13 @@ def pattern_text(pattern: Any) -> str:
     return "".join("~" if 1e-6 < g < 1 - 1e-6 else str(round(g)) for g in array("pattern", pattern, (None,)))
 
 
+def nearest_pattern(gates: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    """The pattern on which each row of 0 and 1 differs for the fewest samples."""
+    g = np.asarray(gates, float)
+    apart = g.sum(axis=1)[:, None] + patterns.sum(axis=1)[None] - 2 * g @ patterns.T
+    return apart.argmin(axis=1)
+
+
 def context_labels(context: Any, n: int) -> np.ndarray:
     """Labels of samples as an array, `(n,)`."""
     labels = np.empty(0)
