@@ -36,8 +36,8 @@ class FixedPoints(NamedTuple):
     --------
     >>> import neuralrace as nr
     >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
-    >>> found = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(2)))
-    >>> bool(found.norm.max() < 1e-11), found.start.tolist()
+    >>> points = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(2)))
+    >>> bool(points.norm.max() < 1e-11), points.start.tolist()
     (True, [0, 1])
     """
 
@@ -97,8 +97,8 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
     --------
     >>> import neuralrace as nr
     >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
-    >>> found = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(20)))
-    >>> np.unique(nr.loss(task, found.weights).round(9))
+    >>> points = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(20)))
+    >>> np.unique(nr.loss(task, points.weights).round(9))
     array([0. , 0.5])
     """
     checked = check(task, starts, "squared")
@@ -106,9 +106,9 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
     if flat.ndim != 2:
         raise InputError("starts must have a leading axis on every weight")
     made = program(task, "squared")
-    found, norm = roots(_Gradient(made.stack), flat, made.data, tol=tol, max_steps=max_steps)
+    points, norm = roots(_Gradient(made.stack), flat, made.data, tol=tol, max_steps=max_steps)
     good = np.flatnonzero(norm < tol)
-    return FixedPoints(task.graph.unflatten(found[good]), norm[good], good)
+    return FixedPoints(task.graph.unflatten(points[good]), norm[good], good)
 
 
 def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:
@@ -209,13 +209,13 @@ def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
         )
     if hidden < len(s):
         raise InputError(f"hidden must be at least {len(s)}, a neuron for each mode; got {hidden}")
-    found = []
+    saddles = []
     for r in range(len(s) + 1):
         for learned in combinations(range(len(s)), r):
             left = [j for j in range(len(s)) if j not in learned]
             down = sum(hidden - r + sum(bool(s[a] < s[j]) for a in learned) for j in left)
-            found.append(Saddle(learned, float((s[left] ** 2).sum() / 2), down, r * (2 * hidden - r)))
-    return found
+            saddles.append(Saddle(learned, float((s[left] ** 2).sum() / 2), down, r * (2 * hidden - r)))
+    return saddles
 
 
 def roots(
@@ -254,8 +254,8 @@ def roots(
     rows = array("starts", starts, (None, None))
     with precision(np.float64):
         _check_field(field, rows, data)
-        found = _roots(field, max_steps, jnp.asarray(rows), data, tol)
-    return np.asarray(found[0]), np.asarray(found[1])
+        solved = _roots(field, max_steps, jnp.asarray(rows), data, tol)
+    return np.asarray(solved[0]), np.asarray(solved[1])
 
 
 def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:

@@ -76,17 +76,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     own.add_argument("file", metavar="FILE", help="YAML file with graph, gates and data; see docs/command.md")
 
-    found = command(
+    data = command(
         "discover", _discover, "which gated network is a ReLU network on data of your own?", out, as_json
     )
-    found.add_argument("file", metavar="FILE", help="npz file with inputs X (n, in) and targets Y (n, out)")
-    found.add_argument("--k", type=int, metavar="K", help="number of patterns (default: chosen)")
-    found.add_argument("--runs", type=int, default=3, metavar="N", help="networks to train (default: 3)")
-    found.add_argument("--hidden", default="700", metavar="N,N", help="sizes of ReLU layers (default: 700)")
-    found.add_argument("--std", type=float, default=7e-6, help="of initial weights (default: 7e-6)")
-    found.add_argument("--lr", type=float, default=1e-3, help="learning rate, summed loss (default: 1e-3)")
-    found.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
-    found.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
+    data.add_argument("file", metavar="FILE", help="npz file with inputs X (n, in) and targets Y (n, out)")
+    data.add_argument("--k", type=int, metavar="K", help="number of patterns (default: chosen)")
+    data.add_argument("--runs", type=int, default=3, metavar="N", help="networks to train (default: 3)")
+    data.add_argument("--hidden", default="700", metavar="N,N", help="sizes of ReLU layers (default: 700)")
+    data.add_argument("--std", type=float, default=7e-6, help="of initial weights (default: 7e-6)")
+    data.add_argument("--lr", type=float, default=1e-3, help="learning rate, summed loss (default: 1e-3)")
+    data.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
+    data.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
 
     command("report", write_html_report, "gather finished experiments into one HTML page", out)
     return parser
@@ -95,8 +95,8 @@ def _parser() -> argparse.ArgumentParser:
 def _reduce(given: argparse.Namespace) -> int:
     from neuralrace.cli.reduce import reduce_file
 
-    found = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
-    print(json.dumps(found.to_dict()) if given.json else found)
+    explanation = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
+    print(json.dumps(explanation.to_dict()) if given.json else explanation)
     return 0
 
 
@@ -108,9 +108,10 @@ def _discover(given: argparse.Namespace) -> int:
     except ValueError:
         raise InputError(f"--hidden must be sizes such as 700 or 420,420; got {given.hidden!r}") from None
     chosen = {name: getattr(given, name) for name in ("k", "runs", "std", "lr", "steps", "seed")}
-    found, files = discover_file(given.file, given.out, hidden=hidden, progress=sys.stderr.isatty(), **chosen)
+    chosen |= {"hidden": hidden, "progress": sys.stderr.isatty()}
+    discovery, files = discover_file(given.file, given.out, **chosen)
     if given.json:
-        print(json.dumps({**found.to_dict(), "files": [str(f) for f in files]}))
+        print(json.dumps({**discovery.to_dict(), "files": [str(f) for f in files]}))
     else:
-        print("\n".join([found.table(), *(f"  {f}" for f in files)]))
+        print("\n".join([discovery.table(), *(f"  {f}" for f in files)]))
     return 0

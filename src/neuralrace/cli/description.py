@@ -78,7 +78,7 @@ class _Reader:
 
     def compose(self) -> yaml.Node:
         try:
-            found = yaml.compose(self.path.read_bytes(), yaml.SafeLoader)
+            document = yaml.compose(self.path.read_bytes(), yaml.SafeLoader)
         except OSError as error:
             raise InputError(f"{self.path} cannot be read: {error.strerror}") from None
         except yaml.MarkedYAMLError as error:
@@ -87,9 +87,9 @@ class _Reader:
             raise InputError(f"{self.path}{line}: malformed YAML: {error.problem}") from None
         except (yaml.YAMLError, UnicodeDecodeError):
             raise InputError(f"{self.path} must be a text file in YAML") from None
-        if found is None:
+        if document is None:
             raise InputError(f"{self.path} is empty; it needs {', '.join(NEEDED)}")
-        return found
+        return document
 
     # -- graph and task ----------------------------------------------------------------------
 
@@ -171,15 +171,15 @@ class _Reader:
         self.only("start", entries, ("strength", "std", "seeds"), "key")
         if ("strength" in entries) == ("std" in entries) or {"strength", "seeds"} <= set(entries):
             self.fail(key, "start must give strength, or std and seeds")
-        found: dict[str, Any] = {"strength": None}
+        settings: dict[str, Any] = {"strength": None}
         for name, (_, value) in entries.items():
             if name == "seeds":
-                found[name] = self.number("start: seeds", value, lambda v: integer("start: seeds", v))
+                settings[name] = self.number("start: seeds", value, lambda v: integer("start: seeds", v))
             else:
-                found[name] = self.number(
+                settings[name] = self.number(
                     f"start: {name}", value, lambda v, m=name: number(f"start: {m}", v, above=0)
                 )
-        return found
+        return settings
 
     # -- arrays ------------------------------------------------------------------------------
 
@@ -259,13 +259,13 @@ class _Reader:
         what = where or "the file"
         if not isinstance(node, yaml.MappingNode):
             self.fail(node, f"{what} must be a mapping, name: value; got {_kind(node)}")
-        found: Entries = {}
+        entries: Entries = {}
         for key, value in node.value:
             name = self.text(where or "keys", key)
-            if name in found:
+            if name in entries:
                 self.fail(key, f"{what} has {name!r} twice")
-            found[name] = key, value
-        return found
+            entries[name] = key, value
+        return entries
 
     def only(self, where: str, entries: Entries, options: Any, what: str) -> None:
         for name, (key, _) in entries.items():

@@ -94,7 +94,7 @@ class Explanation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All that is told, as JSON can hold it."""
+        """Everything as plain lists and numbers, for JSON."""
         r = self.reduction
         half = {n: [x if np.isfinite(x) else None for x in v.tolist()] for n, v in self.half_times.items()}
         return {
@@ -159,12 +159,12 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
             raise InputError(f"{given.path}: {error}") from None
         folder = writable(Path(out) / "reduce" / given.path.stem)
         bar.update()
-        found = explain(given, r, bar)
+        explanation = explain(given, r, bar)
         bar.set_description("drawing")
-        write_text(folder / "equations.tex", show.latex(found))
-        write_text(folder / "curves.csv", show.table(found))
-        drawn = plot.save(show.figure(found), folder, "curves")
-    return replace(found, files=(folder / "equations.tex", folder / "curves.csv", *drawn))
+        write_text(folder / "equations.tex", show.latex(explanation))
+        write_text(folder / "curves.csv", show.table(explanation))
+        drawn = plot.save(show.figure(explanation), folder, "curves")
+    return replace(explanation, files=(folder / "equations.tex", folder / "curves.csv", *drawn))
 
 
 def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
@@ -210,12 +210,12 @@ def _coordinates(r: Reduction) -> Record:
 
 
 def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, bool]:
-    """A time by which what can be learned has been learned, and whether there is one.
+    """A time by which learning is complete, and whether there is one.
 
-    Near a saddle the loss of a small start rests before it falls, so its slope does not tell that it is
-    done; what a large start ends with is the goal. Where the reduced system does not get there, because it
-    lacks what of the start lies outside its family, the time is that of the network itself. The steps of all
-    this are limited: what has not happened by then counts as never.
+    From a small start the loss rests near saddles before it falls: a small slope does not mean the end. The
+    goal is the loss at which a large start ends. Where the reduced system does not reach it, because part of
+    the start lies outside its family, the time is that of the network itself. Steps are limited; a goal that
+    is not reached within them counts as never reached.
     """
     contexts = r.task.moment_contexts
     untrained = sum(

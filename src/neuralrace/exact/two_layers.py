@@ -41,8 +41,8 @@ def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = No
     """Weights of two linear layers over time from a balanced start, up to a rotation of the hidden units.
 
     `tau W1' = W2^T (syx - W2 W1 sxx)`, `tau W2' = (syx - W2 W1 sxx) W1^T` (the talk's Eq. 13-15), from
-    weights with `W2^T W2 - W1 W1^T = lam I`; lam is read off them. Under a JAX transformation the flow itself is
-    integrated (relative tolerance 1e-10), as the formula's pivots have no derivative.
+    weights with `W2^T W2 - W1 W1^T = lam I`; lam is read off them. Under a JAX transformation the flow
+    itself is integrated (relative tolerance 1e-10), as the formula's pivots have no derivative.
 
     Parameters
     ----------
@@ -113,11 +113,11 @@ def continual(
         raise InputError(f"t must be increasing times in one dimension, got shape {times.shape}")
     if not len(tasks):
         raise InputError("syx must hold at least one task, got none")
-    found = []
+    solved = []
     for task in tasks:
-        found.append(balanced(times, w1, w2, task, tau, sxx))
-        w1, w2 = (w[-1] for w in found[-1])
-    first, second = zip(*found, strict=True)
+        solved.append(balanced(times, w1, w2, task, tau, sxx))
+        w1, w2 = (w[-1] for w in solved[-1])
+    first, second = zip(*solved, strict=True)
     return np.stack(first), np.stack(second)
 
 

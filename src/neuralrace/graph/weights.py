@@ -102,10 +102,10 @@ class WeightLayout:
 
     def unflatten(self, flat: Any) -> dict[str, Any]:
         """The inverse of `flatten`: views of a vector (..., n_weights)."""
-        found = {}
+        weights = {}
         for shape, (offset, names) in self.stacks.items():
             size = prod(shape)
             for k, name in enumerate(names):
                 start = offset + k * size
-                found[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)
-        return {name: found[name] for name in self.shapes}
+                weights[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)
+        return {name: weights[name] for name in self.shapes}

@@ -75,8 +75,8 @@ def gradient(task: Task, weights: Any, loss: str = "squared") -> dict[str, Any]:
     array([[2.]])
     """
     check_task(task, loss)
-    found = run(_GRADIENT, task, weights, loss, lambda: program(task, loss))
-    return task.graph.unflatten(found)
+    flat = run(_GRADIENT, task, weights, loss, lambda: program(task, loss))
+    return task.graph.unflatten(flat)
 
 
 def predict(task: Task, weights: Any) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def predict(task: Task, weights: Any) -> dict[str, Any]:
     task.samples  # noqa: B018 - refuses a task that does not hold them
     outputs = task.graph.outputs
     made = program(task, "squared", "merged")
-    found = run(_read(made, task, outputs), task, weights, "squared", lambda: made)
-    return dict(zip(outputs, found, strict=True))
+    activities = run(_read(made, task, outputs), task, weights, "squared", lambda: made)
+    return dict(zip(outputs, activities, strict=True))
 
 
 def activity(task: Task, weights: Any, node: str, inputs: Any = None, gates: Any = None) -> Any:
@@ -182,11 +182,11 @@ class _Reader:
     rows: tuple[int, ...]
 
     def __call__(self, stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
-        found = stack.activities(flat, data)
+        activities = stack.activities(flat, data)
         return [
             jnp.concatenate(
                 [
-                    jnp.zeros((n, size), flat.dtype) if at is None else found[at[0]][at[1], :n]
+                    jnp.zeros((n, size), flat.dtype) if at is None else activities[at[0]][at[1], :n]
                     for at, n in zip(places, self.rows, strict=True)
                 ]
             )
@@ -236,10 +236,10 @@ def error_rate(task: Task, weights: Any) -> np.ndarray:
     with_middle = made._replace(data={**made.data, "thresholds": middle})
     wrong = run(_wrong, task, weights, "squared", lambda: with_middle)
     places = [c for here in made.outputs for c, _ in here]
-    found = np.concatenate([np.asarray(w) for w in wrong], axis=-1) if wrong else _nothing(task, weights)
-    total = np.zeros((*found.shape[:-1], task.n_contexts))
+    rates = np.concatenate([np.asarray(w) for w in wrong], axis=-1) if wrong else _nothing(task, weights)
+    total = np.zeros((*rates.shape[:-1], task.n_contexts))
     for k, c in enumerate(places):
-        total[..., c] += found[..., k]
+        total[..., c] += rates[..., k]
     with np.errstate(invalid="ignore"):
         return total / np.bincount(places, minlength=task.n_contexts)
 
@@ -273,12 +273,12 @@ def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
         outputs = zip(
             stack.outputs(flat, rows), stack.readouts, rows["readouts"], rows["thresholds"], strict=True
         )
-        found = []
+        sums = []
         for h, r, d, threshold in outputs:
             weight = take(d["weight"], r.weight)
             wrong = missed(h, take(d["target"], r.target), threshold)
-            found.append(jnp.stack([(wrong * weight).sum(axis=-1), weight.sum(axis=-1)]))
-        return found
+            sums.append(jnp.stack([(wrong * weight).sum(axis=-1), weight.sum(axis=-1)]))
+        return sums
 
     sizes = {g["rows"].shape[1] for g in data["groups"] if "rows" in g}
     if len(sizes) == 1:  # block by block: all samples at once may not fit

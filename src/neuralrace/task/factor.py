@@ -41,7 +41,7 @@ def cholesky(s: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 class PseudoSamples:
-    """Makes pseudo-samples from moments; each distinct array is computed and held once.
+    """Makes pseudo-samples from moments; each distinct array is computed and stored once.
 
     Moments are known by keys that the caller gives: equal keys mean equal moments.
     """

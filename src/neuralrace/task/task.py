@@ -55,15 +55,15 @@ class Task:
         gates: Mapping[str, Any] | None = None,
         sample_weight: Any = None,
     ):
-        self.graph = _check_graph(graph)
+        self.graph: Graph = _check_graph(graph)
         self._samples: Samples | None = check_samples(graph, inputs, targets, gates, sample_weight)
         self._contexts: list[Context] | None = None
 
     @classmethod
     def from_batches(cls, graph: Graph, batches: Iterable[Any]) -> Task:
-        """A task whose samples arrive in batches and are never held together.
+        """A task whose samples arrive in batches, of which only moments are kept.
 
-        Memory does not grow with the number of samples. Only moments are kept, so the network must be linear.
+        Memory does not grow with the number of samples. The network must be linear.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Task:
         return task
 
     def __repr__(self) -> str:
-        return f"Task({self._held()}, {self.n_contexts} contexts, {self.graph!r})"
+        return f"Task({self._data_words()}, {self.n_contexts} contexts, {self.graph!r})"
 
     def _repr_html_(self) -> str:
         from neuralrace.drawing import graph_svg, table_html
@@ -172,7 +172,7 @@ class Task:
         tables = [c.gates for c in self._contexts] if self._samples is None else [self._samples.gates]  # type: ignore[union-attr]
         gated = list(dict.fromkeys(name for gates in tables for name in gates))
         rows = [
-            ("data", self._held()),
+            ("data", self._data_words()),
             ("contexts", f"{self.n_contexts:,}"),
             ("inputs", _named_sizes(g, g.inputs)),
             ("outputs", _named_sizes(g, g.outputs)),
@@ -180,8 +180,8 @@ class Task:
         ]
         return table_html("Task", rows, graph_svg(g))
 
-    def _held(self) -> str:
-        """What the task holds, in words."""
+    def _data_words(self) -> str:
+        """The kind of data, in words."""
         if self._samples is not None:
             return f"{self._samples.n} samples"
         return "samples by context" if self.sampled else "moments"
@@ -198,7 +198,7 @@ class Task:
 
     @property
     def n_samples(self) -> int | None:
-        """Number of samples; None where they are not held as one list."""
+        """Number of samples; None where they are not one list."""
         return None if self._samples is None else self._samples.n
 
     @property

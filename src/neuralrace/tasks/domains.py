@@ -106,7 +106,7 @@ def routing(
     Returns
     -------
     Task
-        One context per trained pair, held as moments.
+        One context per trained pair, as moments.
 
     Examples
     --------
