@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_BYTES = 2**33  # a task of more than 8 GiB is refused
+MAX_BYTES = 2**33  # a task of more than 8 GiB is refused
 
 
 class InputError(ValueError):
@@ -161,10 +161,10 @@ def listable(given: Any) -> bool:
 
 def affordable(name: str, value: Any, numbers: float) -> None:
     """Refuse what needs too much memory: so many float64 numbers."""
-    if numbers * 8 > MOST_BYTES:
+    if numbers * 8 > MAX_BYTES:
         raise InputError(
             f"{name} = {short(value)} is too large: its data would take {numbers * 8 / 2**30:,.0f} GiB, "
-            f"more than {MOST_BYTES / 2**30:.0f}"
+            f"more than {MAX_BYTES / 2**30:.0f}"
         )
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, number
-from neuralrace.graph import Graph
+from neuralrace.graph import Graph, check_graph
 
 if TYPE_CHECKING:
     from neuralrace.reduction import Reduction
@@ -22,7 +23,7 @@ Weights = dict[str, np.ndarray]
 Seed = int | Iterable[int]
 
 
-def gaussian(graph: Graph, std: Any, seed: Seed = 0, key: Any = None) -> Weights:
+def gaussian(graph: Graph, std: ArrayLike, seed: Seed = 0, key: Any = None) -> Weights:
     """Independent normal entries; biases zero.
 
     Parameters
@@ -53,7 +54,7 @@ def gaussian(graph: Graph, std: Any, seed: Seed = 0, key: Any = None) -> Weights
     return _draw(graph, lambda rng, out, size: rng.standard_normal((out, size)), "std", std, seed, key)
 
 
-def xavier(graph: Graph, gain: Any = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
+def xavier(graph: Graph, gain: ArrayLike = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
     """Normal entries of standard deviation `gain sqrt(2 / (inputs + outputs))`; biases zero.
 
     Parameters
@@ -82,7 +83,7 @@ def xavier(graph: Graph, gain: Any = 1.0, seed: Seed = 0, key: Any = None) -> We
     return _draw(graph, layer, "gain", gain, seed, key)
 
 
-def orthogonal(graph: Graph, scale: Any = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
+def orthogonal(graph: Graph, scale: ArrayLike = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
     """All singular values equal to `scale`, directions uniform; biases zero.
 
     Parameters
@@ -108,7 +109,7 @@ def orthogonal(graph: Graph, scale: Any = 1.0, seed: Seed = 0, key: Any = None) 
     return _draw(graph, random_frame, "scale", scale, seed, key)
 
 
-def balanced(graph: Graph, lam: float, scale: Any = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
+def balanced(graph: Graph, lam: float, scale: ArrayLike = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
     """Two-layer chains with `W2^T W2 - W1 W1^T = lam I`.
 
     Parameters
@@ -134,7 +135,7 @@ def balanced(graph: Graph, lam: float, scale: Any = 1.0, seed: Seed = 0, key: An
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
-    _check_graph(graph)
+    check_graph(graph)
     lam = number("lam", lam)
     if len(graph.hidden) != 1 or len(graph.edges) != 2 or graph.biases or not graph.is_linear:
         raise InputError("graph must be a linear chain of two layers without biases for balanced weights")
@@ -162,7 +163,7 @@ def balanced(graph: Graph, lam: float, scale: Any = 1.0, seed: Seed = 0, key: An
     return _seeded(chain, _sizes("scale", scale), seed, key)
 
 
-def decoupled(reduction: Reduction, strength: Any) -> Weights:
+def decoupled(reduction: Reduction, strength: ArrayLike) -> Weights:
     """Weights in the basis of a reduction, all strengths equal: its solution is then the true flow.
 
     Parameters
@@ -221,11 +222,6 @@ def random_frame(rng: np.random.Generator, out: int, size: int) -> np.ndarray:
 Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
-def _check_graph(graph: Any) -> None:
-    if not isinstance(graph, Graph):
-        raise InputError(f"graph must be a Graph, got {type(graph)}")
-
-
 def _sizes(name: str, value: Any) -> np.ndarray:
     sizes = array(name, value)
     if sizes.size == 0 or (sizes <= 0).any():
@@ -234,7 +230,7 @@ def _sizes(name: str, value: Any) -> np.ndarray:
 
 
 def _draw(graph: Graph, layer: Layer, name: str, size: Any, seed: Any, key: Any) -> Weights:
-    _check_graph(graph)
+    check_graph(graph)
 
     def network(rng: np.random.Generator, size: float) -> Weights:
         return {

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.errors import InputError, array, integer, number
+from neuralrace.graph import WeightsLike
 from neuralrace.network import Stack, check, precision, program
 from neuralrace.task import Task
 
 Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient
-MOST_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
+MAX_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
 
 
 class FixedPoints(NamedTuple):
@@ -71,7 +72,7 @@ class Saddle:
     flat: int
 
 
-def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2000) -> FixedPoints:
+def fixed_points(task: Task, starts: WeightsLike, tol: float = 1e-11, max_steps: int = 2000) -> FixedPoints:
     """Fixed points of gradient flow, saddles as well as minima.
 
     Levenberg-Marquardt steps (optimistix) solve `dL/dW = 0`. Deep networks have manifolds of fixed points, so
@@ -111,7 +112,7 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
     return FixedPoints(task.graph.unflatten(points[good]), norm[good], good)
 
 
-def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:
+def index(task: Task, weights: WeightsLike, flat: float = 1e-7) -> tuple[Any, Any]:
     """Number of negative and of flat directions of the loss, by the eigenvalues of its Hessian.
 
     Parameters
@@ -143,7 +144,7 @@ def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:
     return counts if values.ndim > 1 else tuple(int(c) for c in counts)  # pyright: ignore[reportReturnType]
 
 
-def hessian_eigenvalues(task: Task, weights: Any) -> np.ndarray:
+def hessian_eigenvalues(task: Task, weights: WeightsLike) -> np.ndarray:
     """Eigenvalues of the Hessian of the loss in all weights.
 
     Parameters
@@ -203,9 +204,9 @@ def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
     hidden = integer("hidden", hidden)
     if len(s) == 0 or s.min() <= 0 or len(set(s.tolist())) < len(s):
         raise InputError(f"strengths must be positive and all different, got {s.tolist()}")
-    if len(s) > MOST_MODES:
+    if len(s) > MAX_MODES:
         raise InputError(
-            f"strengths must be at most {MOST_MODES}, whose 2^{MOST_MODES} subsets are listed; got {len(s)}"
+            f"strengths must be at most {MAX_MODES}, whose 2^{MAX_MODES} subsets are listed; got {len(s)}"
         )
     if hidden < len(s):
         raise InputError(f"hidden must be at least {len(s)}, a neuron for each mode; got {hidden}")

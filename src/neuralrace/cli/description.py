@@ -26,8 +26,23 @@ Entries = dict[str, tuple[yaml.Node, yaml.Node]]  # name -> (where it is written
 class Description:
     """What a file says: the task, and how to reduce and solve it.
 
-    The start is a common `strength`, or gaussian weights of standard deviation `std` from `seeds` seeds.
-    `time` and `save`, the number of times, are None where they are to be chosen.
+    Attributes
+    ----------
+    path : Path
+        The file.
+    task : Task
+    basis : str
+        As in `nr.reduce`.
+    strength : float or None
+        Start of every mode of every edge; None for a random start.
+    std : float or None
+        Standard deviation of random weights.
+    seeds : int
+        Number of random starts.
+    time : float or None
+        End of the curves, in flow time; None to choose it.
+    save : int or None
+        Number of times in the curves; None to choose them.
     """
 
     path: Path
@@ -41,7 +56,7 @@ class Description:
 
 
 def read_description(path: str | Path) -> Description:
-    """The network that a YAML file describes; `InputError` names the file and line of what is wrong."""
+    """The network that a YAML file describes; `InputError` names the file and the line of a mistake."""
     if not isinstance(path, (str, Path)):
         raise InputError(f"path must be the name of a file, got {path!r}")
     return _Reader(Path(path)).read()

@@ -13,9 +13,9 @@ from neuralrace.errors import GraphError, InputError, distinct_names, integer, k
 from neuralrace.graph.checks import check_activations, check_name, edges_by_node, levels, named_edges, some
 from neuralrace.graph.weights import WeightLayout
 
-MOST_LISTED_PATHS = 1_000_000
+MAX_LISTED_PATHS = 1_000_000
 LARGEST_NODE = 2**31 - 1  # neurons
-MOST_DOMAINS = 100_000
+MAX_DOMAINS = 100_000
 
 
 class Graph(WeightLayout):
@@ -224,9 +224,9 @@ class Graph(WeightLayout):
         return paths
 
     def _refuse_many(self, count: int) -> None:
-        if count > MOST_LISTED_PATHS:
+        if count > MAX_LISTED_PATHS:
             raise GraphError(
-                f"more than {MOST_LISTED_PATHS:,} paths to list; n_paths counts them without listing"
+                f"more than {MAX_LISTED_PATHS:,} paths to list; n_paths counts them without listing"
             )
 
     def check_path(self, name: str, path: Any) -> tuple[str, ...]:
@@ -372,7 +372,7 @@ class Graph(WeightLayout):
         >>> Graph.routing(domains=7, size_in=4).n_paths
         49
         """
-        integer("domains", domains, most=MOST_DOMAINS)
+        integer("domains", domains, most=MAX_DOMAINS)
         hidden = sequence("hidden", hidden, "layer sizes")
         if not hidden:
             raise GraphError("hidden must list at least one hidden size")
@@ -389,3 +389,10 @@ class Graph(WeightLayout):
             *((middle[-1], y) for y in ys),
         ]
         return cls(nodes, edges, **keywords)
+
+
+def check_graph(graph: Any) -> Graph:
+    """`graph`, which must be a Graph."""
+    if not isinstance(graph, Graph):
+        raise InputError(f"graph must be a Graph, got {type(graph)}")
+    return graph

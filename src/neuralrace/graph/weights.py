@@ -8,9 +8,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, known
 from neuralrace.graph.checks import some
+
+WeightsLike = Mapping[str, ArrayLike]
+"""Weights as a user gives them: edge name -> (target size, source size)."""
 
 
 class WeightLayout:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.errors import InputError, known
+from neuralrace.graph import WeightsLike
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
 from neuralrace.network.programs import check_task, on_device, program, run
@@ -18,7 +19,7 @@ from neuralrace.task.blocks import Blocks
 from neuralrace.task.samples import check_gates, check_rows, common_length, gates_by_row
 
 
-def loss(task: Task, weights: Any, loss: str = "squared") -> Any:
+def loss(task: Task, weights: WeightsLike, loss: str = "squared") -> Any:
     """Mean loss over samples, summed over outputs.
 
     Parameters
@@ -50,7 +51,7 @@ def loss(task: Task, weights: Any, loss: str = "squared") -> Any:
 _GRADIENT = jax.grad(Stack.loss, argnums=1)
 
 
-def gradient(task: Task, weights: Any, loss: str = "squared") -> dict[str, Any]:
+def gradient(task: Task, weights: WeightsLike, loss: str = "squared") -> dict[str, Any]:
     """Gradient of the mean loss with respect to every weight.
 
     Parameters
@@ -79,7 +80,7 @@ def gradient(task: Task, weights: Any, loss: str = "squared") -> dict[str, Any]:
     return task.graph.unflatten(flat)
 
 
-def predict(task: Task, weights: Any) -> dict[str, Any]:
+def predict(task: Task, weights: WeightsLike) -> dict[str, Any]:
     """Activity of every output for every sample.
 
     Parameters
@@ -110,7 +111,7 @@ def predict(task: Task, weights: Any) -> dict[str, Any]:
     return dict(zip(outputs, activities, strict=True))
 
 
-def activity(task: Task, weights: Any, node: str, inputs: Any = None, gates: Any = None) -> Any:
+def activity(task: Task, weights: WeightsLike, node: str, inputs: Any = None, gates: Any = None) -> Any:
     """Activity of a node, after its gate and activation.
 
     Parameters
@@ -199,7 +200,7 @@ def _read(made: Program, task: Task, nodes: tuple[str, ...]) -> _Reader:
     return _Reader(places, tuple(task.graph.nodes[n] for n in nodes), tuple(made.rows))
 
 
-def error_rate(task: Task, weights: Any) -> np.ndarray:
+def error_rate(task: Task, weights: WeightsLike) -> np.ndarray:
     """Share of samples that are classified wrongly, in each context.
 
     An output of several neurons is wrong where its largest neuron is not that of the target. An output of one
@@ -244,7 +245,7 @@ def error_rate(task: Task, weights: Any) -> np.ndarray:
         return total / np.bincount(places, minlength=task.n_contexts)
 
 
-def _nothing(task: Task, weights: Any) -> np.ndarray:
+def _nothing(task: Task, weights: WeightsLike) -> np.ndarray:
     """No errors of no outputs, with the leading axis of the weights."""
     return task.graph.flatten(task.graph.check_weights(weights))[..., :0]
 

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag, integer, sequence
 from neuralrace.relu.patterns import context_labels, implementable_patterns, pattern_text
@@ -18,9 +19,9 @@ MAX_CONTEXTS = 10  # unions of more are too many to list
 
 
 def context_candidates(
-    X: Any,
-    Y: Any,
-    context: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
+    context: ArrayLike,
     columns: Sequence[int] | None = None,
     common: bool = True,
     hidden: int = 32,
@@ -74,9 +75,9 @@ def context_candidates(
 
 
 def pattern_candidates(
-    X: Any,
-    Y: Any,
-    patterns: Any = None,
+    X: ArrayLike,
+    Y: ArrayLike,
+    patterns: ArrayLike | None = None,
     symmetries: Iterable[Sequence[int]] = (),
     columns: Sequence[int] | None = None,
     common: bool = True,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, choice, flag, integer, number
 from neuralrace.relu.cluster_count import (
@@ -100,7 +101,7 @@ class Discovery:
         """Twice the mean distance of each centre from its pattern, `(k,)`: 0 if all gates are 0 or 1."""
         return 2 * np.abs(self.centres - self.patterns).mean(axis=1)
 
-    def by_context(self, context: Any) -> list[str]:
+    def by_context(self, context: ArrayLike) -> list[str]:
         """Each pattern with one digit per context.
 
         Parameters
@@ -151,8 +152,8 @@ class Discovery:
 
 
 def discover(
-    X: Any = None,
-    Y: Any = None,
+    X: ArrayLike | None = None,
+    Y: ArrayLike | None = None,
     hidden: Sequence[int] = (700,),
     k: int | None = None,
     runs: int = 3,
@@ -274,7 +275,9 @@ def discover(
     )
 
 
-def mixed_share(net: Any, context: Any, i: int = -1, layer: int = 1, X: Any = None) -> float:
+def mixed_share(
+    net: Any, context: ArrayLike, i: int = -1, layer: int = 1, X: ArrayLike | None = None
+) -> float:
     """The share of a layer's weight in units that are open for some samples of a context and not for others.
 
     Lemma 4.1 of make_haste_slowly has it zero. Silent units do not count; weight is the product of the

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Trajectory
 from neuralrace.errors import InputError, choice
@@ -17,7 +18,9 @@ from neuralrace.relu.training import ReluNetwork, train_like, unit_gates
 from neuralrace.task import Task
 
 
-def as_gdln(net: Any, i: int = -1, X: Any = None, Y: Any = None) -> tuple[Task, dict[str, np.ndarray]]:
+def as_gdln(
+    net: Any, i: int = -1, X: ArrayLike | None = None, Y: ArrayLike | None = None
+) -> tuple[Task, dict[str, np.ndarray]]:
     """The linear network, gated neuron by neuron, that a ReLU network is at one moment.
 
     It has the outputs of the network, and its gradient on the mean loss (that of the objective divided by
@@ -56,7 +59,7 @@ def as_gdln(net: Any, i: int = -1, X: Any = None, Y: Any = None) -> tuple[Task, 
 
 
 def network_at(
-    net: Any, i: int, X: Any, Y: Any, need_targets: bool = True
+    net: Any, i: int, X: ArrayLike | None, Y: ArrayLike | None, need_targets: bool = True
 ) -> tuple[Task, dict[str, np.ndarray]]:
     """The task and the weights of one ReLU network at one time."""
     network = as_relu_network(net, X, Y, need_targets)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, integer
 from neuralrace.network import precision
@@ -63,8 +64,8 @@ class Maxima:
 
 
 def self_consistent(
-    X: Any,
-    residual: Any,
+    X: ArrayLike,
+    residual: ArrayLike,
     starts: int = 200,
     seed: int = 0,
     steps: int = 4000,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status
 from neuralrace.errors import InputError, array, integer, number
@@ -61,8 +61,8 @@ class Pathways:
 
 
 def predict_pathways(
-    X: Any,
-    Y: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
     level: float = 1e-3,
     max_rounds: int = 10,
     starts: int = 400,

@@ -6,13 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag, listable
 
 MAX_SAMPLES = 16
 
 
-def implementable(pattern: Any, X: Any, bias: bool = False) -> bool:
+def implementable(pattern: ArrayLike, X: ArrayLike, bias: bool = False) -> bool:
     """Whether one ReLU unit can be active on exactly the samples where a pattern is 1.
 
     It can if a w exists with `w.x >= 1` where the pattern is 1 and `w.x <= 0` where it is 0: a linear
@@ -46,7 +47,7 @@ def implementable(pattern: Any, X: Any, bias: bool = False) -> bool:
     return _witness(x, g > 0) is not None
 
 
-def implementable_patterns(X: Any, bias: bool = False) -> np.ndarray:
+def implementable_patterns(X: ArrayLike, bias: bool = False) -> np.ndarray:
     """All patterns that one ReLU unit can have on a small data set.
 
     Parameters
@@ -86,7 +87,7 @@ def implementable_patterns(X: Any, bias: bool = False) -> np.ndarray:
     return np.array([pattern for pattern, _ in patterns], float)
 
 
-def unit_inputs(X: Any, bias: bool = False) -> np.ndarray:
+def unit_inputs(X: ArrayLike, bias: bool = False) -> np.ndarray:
     """Inputs as an array, with a column of ones for the bias."""
     x, bias = array("X", X, (None, None)), flag("bias", bias)
     if not x.size:
@@ -115,7 +116,7 @@ def _witness(x: np.ndarray, on: np.ndarray) -> np.ndarray | None:
     return result.x / size[on].min()
 
 
-def pattern_text(pattern: Any) -> str:
+def pattern_text(pattern: ArrayLike) -> str:
     """A pattern as digits.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Adaptive, Trajectory, descend, flow
 from neuralrace.dynamics.methods import check_steps
@@ -118,8 +119,8 @@ class ReluNetwork(Trajectory):
 
 
 def train(
-    X: Any,
-    Y: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
     hidden: Sequence[int] = (700,),
     std: float = 7e-6,
     lr: float = 1e-3,
@@ -278,7 +279,7 @@ def layer_gates(net: ReluNetwork, i: int, layer: int) -> np.ndarray:
     return np.asarray(activity(net.task, net.at(i), net.task.graph.hidden[layer - 1])) > 0
 
 
-def checked_data(X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
+def checked_data(X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets as arrays with the same number of rows."""
     x, y = array("X", X, (None, None)), array("Y", Y, (None, None))
     if len(x) != len(y):

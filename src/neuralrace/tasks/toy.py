@@ -41,8 +41,7 @@ def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
     y = -x[:, :1] * x[:, 1:]
     if graph is not None:
         return Task(graph, x, y)
-    graph = Graph.pathways(2, 1, [[hidden]] * 4)
-    return Task(graph, x, y, gates={f"p{k}h1": np.eye(4)[k] for k in range(4)})
+    return gated(x, y, np.eye(4), hidden)
 
 
 def separability(delta: float, gating: str = "xor", hidden: int = 32, graph: Graph | None = None) -> Task:
@@ -120,5 +119,4 @@ def contextual_classification(
     y = np.where(second, x[:, 1], x[:, 0])[:, None]
     if graph is not None:
         return Task(graph, x, y)
-    graph = Graph.pathways(2, 1, [[hidden]] * 2)
-    return Task(graph, x, y, gates={"p0h1": ~second, "p1h1": second})
+    return gated(x, y, np.stack([~second, second]), hidden)

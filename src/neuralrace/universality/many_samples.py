@@ -18,7 +18,7 @@ from neuralrace.universality.fitting import Interval
 from neuralrace.universality.recording import samples
 
 FEWEST = 8
-MOST_DRAWS = 1_000_000
+MAX_DRAWS = 1_000_000
 
 
 def squared_distances(rows: Any) -> np.ndarray:
@@ -245,7 +245,7 @@ def compare(
         centred.append(off)
     rng = np.random.default_rng(integer("seed", seed, least=0))
     counts = rng.multinomial(
-        n, np.full(n, 1 / n), size=integer("draws", draws, least=100, most=MOST_DRAWS)
+        n, np.full(n, 1 / n), size=integer("draws", draws, least=100, most=MAX_DRAWS)
     ).astype(float)
     correlations = _correlations(np.vstack([np.ones(n), counts]), *centred)
     # A draw of few different samples, all pairs of which are alike, says nothing.

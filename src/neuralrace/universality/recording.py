@@ -189,10 +189,9 @@ def record(
     flat, targets = (samples(name, as_array(v)) for name, v in (("x", x), ("y", y)))
     if len(targets) != len(flat):
         raise InputError(f"y must have {len(flat)} rows, as many as x, got {len(targets)}")
-    chosen = _pairs(pairs, len(flat))
     if is_module(model):
         measure, name = measure_module(model, x, layer, pick)
-        return Record(measure, flat, targets, chosen, name)
+        return Record(measure, flat, targets, _pairs(pairs, len(flat)), name)
     if not callable(model):
         raise InputError(f"model must be a torch.nn.Module or a function, got {type(model).__name__}")
     for name, v in (("layer", layer), ("pick", pick)):
@@ -205,7 +204,7 @@ def record(
             raise InputError(f"the function must return (representation, output), got {type(out).__name__}")
         return out
 
-    return Record(measure_function, flat, targets, chosen, None)
+    return Record(measure_function, flat, targets, _pairs(pairs, len(flat)), None)
 
 
 def samples(name: str, value: Any) -> np.ndarray:
