@@ -15,7 +15,7 @@ from neuralrace.measure import (
 )
 from neuralrace.network import activity, error_rate, gradient, loss, predict
 from neuralrace.reduction import Reduction, mode_strengths, reduce
-from neuralrace.relu.race import race
+from neuralrace.relu.gating_race import race
 from neuralrace.task import Task
 
 __version__ = "0.1.0"

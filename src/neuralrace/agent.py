@@ -3,7 +3,7 @@
 A trial shows a stimulus of some contrast left or right, beside a constant input. The value of each choice is
 the sum of what the stimulus and what the constant input predict, `Q_tot = Q_stim + Q_const`. The choice is
 drawn with probability `softmax(beta Q_tot)`, and earns a reward of 1 on the side of the stimulus. What the
-talk does not say, and is assumed here, is in docs/talk.md.
+talk does not say, and is assumed here, is in docs/developers/talk.md.
 """
 
 from __future__ import annotations
@@ -32,13 +32,26 @@ _METHOD = Adaptive(rtol=1e-8, atol=1e-10, max_steps=200_000)
 class Agent:
     """The task and the network of an agent; weights are one flat vector.
 
-    With `layers=2` every input has a cortical weight a, and from there a striatal weight to either choice:
-    its associations are `a_i v_ij`. `signals="three"` is the talk's: cortical weights descend the squared
-    total error, striatal ones that of the stimuli or of the constant input alone, as if it had to predict all
-    of the reward; with "total" all descend the squared total error. One layer has only the total error. All
-    weights decay at the rate `forgetting`. Called, it returns the velocity of weights, the mean over trials
-    and choices.
+    Called with weights, it returns their velocity, the mean over trials and choices. All weights decay.
 
+    Parameters
+    ----------
+    contrasts : tuple of float
+        Of the stimuli, above 0 and at most 1; all are equally frequent.
+    beta : float
+        Sharpness of the choice, `softmax(beta Q_tot)`.
+    forgetting : float
+        Rate at which weights decay.
+    signals : {"three", "total"}
+        "three" is the talk's: cortical weights descend the squared total error; striatal ones that of the
+        stimuli alone, or of the constant input alone, as if it had to predict all of the reward. With "total"
+        all descend the squared total error.
+    layers : int
+        2: every input has a cortical weight a, and from there a striatal weight v to either choice; the
+        associations are `a_i v_ij`. 1: one weight for each input and choice; `signals` must be "total".
+
+    Examples
+    --------
     >>> agent = Agent()
     >>> agent(jnp.zeros(agent.size)).tolist()
     [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
@@ -50,7 +63,7 @@ class Agent:
     signals: str = "three"
     layers: int = 2
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         c = array("contrasts", self.contrasts, (None,))
         if not len(c) or c.min() <= 0 or c.max() > 1:
             raise InputError(f"contrasts must be above 0 and at most 1, got {self.contrasts}")
@@ -65,22 +78,47 @@ class Agent:
 
     @property
     def size(self) -> int:
+        """Number of weights."""
         return 9 if self.layers == 2 else 6
 
     @property
     def trials(self) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs `(n, 3)`, left, right and constant, and rewards of both choices `(n, 2)`."""
+        """Inputs (left, right, constant) of all trials, `(n, 3)`, and rewards of both choices, `(n, 2)`."""
         c, off = np.array(self.contrasts), np.zeros(len(self.contrasts))
         x = np.concatenate([np.stack([c, off, off + 1], 1), np.stack([off, c, off + 1], 1)])
         return x, (x[:, :2] > 0).astype(float)
 
     def associations(self, w: Any) -> Any:
-        """The value of either choice per unit of every input `(..., 3, 2)`."""
+        """The value of either choice per unit of every input.
+
+        Parameters
+        ----------
+        w : array, shape (..., size)
+            Weights.
+
+        Returns
+        -------
+        array, shape (..., 3, 2)
+            Input by choice.
+        """
         v = w[..., -6:].reshape(*w.shape[:-1], 3, 2)
         return w[..., :3, None] * v if self.layers == 2 else v
 
     def accuracy(self, w: Any, contrast: float) -> Any:
-        """Probability of the correct choice for stimuli of this contrast, left and right `(..., 2)`."""
+        """Probability of the correct choice.
+
+        Parameters
+        ----------
+        w : array, shape (..., size)
+            Weights.
+        contrast : float
+            Of the stimulus.
+
+        Returns
+        -------
+        array, shape (..., 2)
+            For a stimulus on the left, and on the right.
+        """
         m = self.associations(w)
         ahead = contrast * (m[..., :2, 0] - m[..., :2, 1]) + (m[..., 2:, 0] - m[..., 2:, 1])
         return 1 / (1 + np.exp(-self.beta * ahead * np.array([1, -1])))
@@ -91,10 +129,19 @@ class Agent:
         return jax.vmap(self.update, (None, 0, 0, 0))(w, x, rewards, likely).mean(axis=0)
 
     def loss(self, w: Any) -> Any:
-        """Half the squared total error of the choice that is made, in the mean over trials and choices.
+        """Half the squared total error of the choice that is made, the mean over trials and choices.
 
-        What the velocity descends only where `signals` is "total", and then with the probabilities of the
-        choices held: what is chosen changes too, so it may rise.
+        It may rise: the velocity descends it only where `signals` is "total", and does not differentiate the
+        probabilities of the choices.
+
+        Parameters
+        ----------
+        w : array, shape (size,)
+            Weights.
+
+        Returns
+        -------
+        scalar array
         """
         x, rewards = (jnp.asarray(v, w.dtype) for v in self.trials)
         values = x @ self.associations(w)
@@ -102,7 +149,23 @@ class Agent:
         return 0.5 * (likely * (rewards - values) ** 2).sum(axis=-1).mean()
 
     def update(self, w: Any, x: Any, reward: Any, chosen: Any) -> Any:
-        """What one trial teaches: `chosen` `(2,)` is 1 for the choice, or the probability of each."""
+        """Change of the weights by one trial, per unit of learning rate.
+
+        Parameters
+        ----------
+        w : array, shape (size,)
+            Weights.
+        x : array, shape (3,)
+            Inputs: left, right and constant.
+        reward : array, shape (2,)
+            Of both choices.
+        chosen : array, shape (2,)
+            1 for the choice that was made, or the probability of each.
+
+        Returns
+        -------
+        array, shape (size,)
+        """
         part = x[:, None] * self.associations(w)
         stim, const = part[:2].sum(axis=0), part[2]
         total = chosen * (reward - stim - const)
@@ -120,11 +183,13 @@ def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> T
     Parameters
     ----------
     agent : Agent
+        The task and the network.
     starts : array, shape (n, size)
         Initial weights of each run.
     t : array, shape (times,)
         Rising times to save, in units of trials times learning rate.
     method : Adaptive
+        Tolerances of the solver.
 
     Returns
     -------
@@ -179,10 +244,34 @@ def _learn(agent: Agent, max_steps: int, starts: Any, atol: Any, t: Any, rtol: A
 
 
 def live(agent: Agent, starts: Any, rate: float, trials: int, save: int = 200, seed: int = 0) -> np.ndarray:
-    """Weights `(n, save, size)` of agents that draw stimuli and choices, and learn from each trial.
+    """Learning of agents that draw stimuli and choices, and learn from each trial.
 
-    They learn `rate` times what a trial teaches, so trial k is at `t = rate k` of `learn`; saved are `save`
-    trials, evenly spaced.
+    Trial k is at the time `rate k` of `learn`.
+
+    Parameters
+    ----------
+    agent : Agent
+        The task and the network.
+    starts : array, shape (n, size)
+        Initial weights of each run.
+    rate : float
+        Learning rate.
+    trials : int
+        Number of trials.
+    save : int
+        Number of trials after which weights are saved, evenly spaced.
+    seed : int
+        Draws stimuli and choices.
+
+    Returns
+    -------
+    ndarray, shape (n, save, size)
+        Weights.
+
+    Examples
+    --------
+    >>> live(Agent(), np.full((2, 9), 0.1), rate=0.05, trials=20, save=4).shape
+    (2, 4, 9)
     """
     w, rate = array("starts", starts, (None, agent.size)), number("rate", rate, above=0)
     every = integer("trials", trials) // integer("save", save)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from neuralrace.graph import Graph
 
-MOST_NODES = 40  # a graph with more is drawn in part
-MOST_IN_COLUMN = 5  # nodes of a layer that are then shown
-MOST_COLUMNS = 8
+MAX_NODES = 40  # a graph with more is drawn in part
+MAX_IN_COLUMN = 5  # nodes of a layer that are then shown
+MAX_COLUMNS = 8
 GAP_X, GAP_Y, HEIGHT = 56, 14, 34  # between boxes, and of a box, in pixels
 LETTER, SMALL_LETTER = 7.2, 5.6  # width of a letter in names and in the smaller line below, about
 LONGEST_NAME = 14
-MOST_PIXELS = 900  # width above which a drawing is scaled down
+MAX_PIXELS = 900  # width above which a drawing is scaled down
 
 
 class Box(NamedTuple):
@@ -46,7 +46,7 @@ def graph_svg(graph: Graph) -> str:
     curves, highest, lowest = _curves(graph, boxes, width, {n: k for k, c in enumerate(columns) for n in c})
     top, bottom = min(highest, 0.0) - 4, max(lowest, tallest) + 4
     full = len(columns) * (width + GAP_X) - GAP_X + 8
-    shown = min(1.0, MOST_PIXELS / full)
+    shown = min(1.0, MAX_PIXELS / full)
     parts = [*curves, *(_box(graph, name, box, width) for name, box in boxes.items())]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(repr(graph))}" '
@@ -63,15 +63,15 @@ def _columns(graph: Graph) -> list[list[str]]:
     for node in graph.nodes:
         columns[levels[node]].append(node)
     columns = [column for column in columns if column]
-    if len(columns) > MOST_COLUMNS:
-        half = MOST_COLUMNS // 2
+    if len(columns) > MAX_COLUMNS:
+        half = MAX_COLUMNS // 2
         between = columns[half : 1 - half]
         columns = [*columns[:half], [f"/{len(between)} layers"], *columns[1 - half :]]
-    if len(graph.nodes) > MOST_NODES:
+    if len(graph.nodes) > MAX_NODES:
         columns = [
             c
-            if len(c) <= MOST_IN_COLUMN
-            else [*c[: MOST_IN_COLUMN - 1], f"/{len(c) - MOST_IN_COLUMN + 1} more {k}"]
+            if len(c) <= MAX_IN_COLUMN
+            else [*c[: MAX_IN_COLUMN - 1], f"/{len(c) - MAX_IN_COLUMN + 1} more {k}"]
             for k, c in enumerate(columns)
         ]  # names of nodes hold no slash
     return columns
@@ -119,7 +119,7 @@ def _curves(
     drawn: list[str] = []
     seen: dict[tuple[str, str], int] = {}
     highest, lowest = 0.0, 0.0
-    faint = 0.55 if len(graph.edges) <= MOST_NODES else 0.3
+    faint = 0.55 if len(graph.edges) <= MAX_NODES else 0.3
     for edge, (source, target) in graph.edges.items():
         if source not in boxes or target not in boxes:
             continue

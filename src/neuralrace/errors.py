@@ -1,4 +1,14 @@
-"""Errors of the library, and the checks that raise them before anything is computed."""
+"""Errors of the library, and the checks that raise them before anything is computed.
+
+A check takes the name of an argument and the value that was given, and returns the value in its proper type:
+
+>>> number("lr", 1, above=0)
+1.0
+>>> number("lr", -1, above=0)
+Traceback (most recent call last):
+    ...
+neuralrace.errors.InputError: lr must be greater than 0, got -1
+"""
 
 from __future__ import annotations
 
@@ -8,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_BYTES = 2**33  # a task of more than 8 GiB is refused
+MAX_BYTES = 2**33  # a task of more than 8 GiB is refused
 
 
 class InputError(ValueError):
@@ -20,7 +30,7 @@ class GraphError(InputError):
 
 
 class NothingToReduceError(InputError):
-    """No open path of a task correlates an input with a target, so that nothing can be learned."""
+    """No open path of a task correlates an input with a target: nothing can be learned."""
 
 
 def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
@@ -68,7 +78,7 @@ def number(
     below: float | None = None,
     most: float | None = None,
 ) -> float:
-    """`value` as a finite float: greater than `above`, at least `least`, below `below`, at most `most`."""
+    """A finite float: greater than `above`, at least `least`, less than `below`, at most `most`."""
     if type(value) not in (int, float):
         _refuse_masked(name, value)
         if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
@@ -86,7 +96,7 @@ def number(
     if least is not None and out < least:
         raise InputError(f"{name} must be at least {least:g}, got {out:g}")
     if below is not None and out >= below:
-        raise InputError(f"{name} must be below {below:g}, got {out:g}")
+        raise InputError(f"{name} must be less than {below:g}, got {out:g}")
     if most is not None and out > most:
         raise InputError(f"{name} must be at most {most:g}, got {out:g}")
     return out
@@ -123,10 +133,10 @@ def known(name: str, given: Any, options: Any, what: str) -> None:
         raise InputError(f"{name} must name each {what} in a list or dict, got {short(given)}")
     for key in given:
         try:
-            found = key in options
+            recognised = key in options
         except TypeError:  # unhashable
-            found = False
-        if not found:
+            recognised = False
+        if not recognised:
             listed = ", ".join(str(o) for o in list(options)[:12])
             more = ", ..." if len(options) > 12 else ""
             raise InputError(f"{name} names {short(key)}, which is no {what}; there are {listed}{more}")
@@ -154,10 +164,10 @@ def listable(given: Any) -> bool:
 
 def affordable(name: str, value: Any, numbers: float) -> None:
     """Refuse what needs too much memory: so many float64 numbers."""
-    if numbers * 8 > MOST_BYTES:
+    if numbers * 8 > MAX_BYTES:
         raise InputError(
             f"{name} = {short(value)} is too large: its data would take {numbers * 8 / 2**30:,.0f} GiB, "
-            f"more than {MOST_BYTES / 2**30:.0f}"
+            f"more than {MAX_BYTES / 2**30:.0f}"
         )
 
 

@@ -55,8 +55,8 @@ def writable(folder: Path) -> Path:
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an npz file by name."""
     try:
-        with path.open("rb") as file, np.load(file) as found:
-            return {name: found[name] for name in found.files}
+        with path.open("rb") as file, np.load(file) as archive:
+            return {name: archive[name] for name in archive.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or 'not an npz file'}") from None
     except (ValueError, EOFError, TypeError, AttributeError, KeyError, zipfile.BadZipFile):

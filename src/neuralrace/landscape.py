@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, integer, number
+from neuralrace.graph import WeightsLike
 from neuralrace.network import Stack, check, gradient, precision, program
 from neuralrace.task import Task
 
 Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient
-MOST_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
+MAX_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
 
 
 class FixedPoints(NamedTuple):
@@ -33,6 +34,14 @@ class FixedPoints(NamedTuple):
         Norm of the gradient there.
     start : ndarray of int, shape (points,)
         Place among the starts of the one that led there.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
+    >>> points = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(2)))
+    >>> bool(points.norm.max() < 1e-11), points.start.tolist()
+    (True, [0, 1])
     """
 
     weights: dict[str, np.ndarray]
@@ -73,6 +82,11 @@ class Saddle:
         Above that of the minimum.
     index, flat : int
         Number of directions in which the loss falls, and in which it is flat.
+
+    Examples
+    --------
+    >>> two_layer_saddles([2.0, 1.0], hidden=3)[1]
+    Saddle(learned=(0,), loss=0.5, index=2, flat=5)
     """
 
     learned: tuple[int, ...]
@@ -81,7 +95,7 @@ class Saddle:
     flat: int
 
 
-def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2000) -> FixedPoints:
+def fixed_points(task: Task, starts: WeightsLike, tol: float = 1e-11, max_steps: int = 2000) -> FixedPoints:
     """Fixed points of gradient flow, saddles as well as minima.
 
     Levenberg-Marquardt steps (optimistix) solve `dL/dW = 0`. Deep networks have manifolds of fixed points, so
@@ -107,8 +121,8 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
     --------
     >>> import neuralrace as nr
     >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [[1.0]], [[1.0]])
-    >>> found = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(20)))
-    >>> np.unique(nr.loss(task, found.weights).round(9))
+    >>> points = fixed_points(task, nr.init.gaussian(task.graph, 1.0, seed=range(20)))
+    >>> np.unique(nr.loss(task, points.weights).round(9))
     array([0. , 0.5])
     """
     checked = check(task, starts, "squared")
@@ -116,9 +130,9 @@ def fixed_points(task: Task, starts: Any, tol: float = 1e-11, max_steps: int = 2
     if flat.ndim != 2:
         raise InputError("starts must have a leading axis on every weight")
     made = program(task, "squared")
-    found, norm = roots(_Gradient(made.stack), flat, made.data, tol=tol, max_steps=max_steps)
+    points, norm = roots(_Gradient(made.stack), flat, made.data, tol=tol, max_steps=max_steps)
     good = np.flatnonzero(norm < tol)
-    return FixedPoints(task.graph.unflatten(found[good]), norm[good], good)
+    return FixedPoints(task.graph.unflatten(points[good]), norm[good], good)
 
 
 def visits(task: Task, runs: Trajectory) -> Visits:
@@ -170,7 +184,7 @@ def slowest(speed: ArrayLike) -> np.ndarray:
     return (v < padded[..., :-2]) & (v <= padded[..., 2:])
 
 
-def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:
+def index(task: Task, weights: WeightsLike, flat: float = 1e-7) -> tuple[Any, Any]:
     """Number of negative and of flat directions of the loss, by the eigenvalues of its Hessian.
 
     Parameters
@@ -202,7 +216,7 @@ def index(task: Task, weights: Any, flat: float = 1e-7) -> tuple[Any, Any]:
     return counts if values.ndim > 1 else tuple(int(c) for c in counts)  # pyright: ignore[reportReturnType]
 
 
-def hessian_eigenvalues(task: Task, weights: Any) -> np.ndarray:
+def hessian_eigenvalues(task: Task, weights: WeightsLike) -> np.ndarray:
     """Eigenvalues of the Hessian of the loss in all weights.
 
     Parameters
@@ -287,19 +301,19 @@ def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
     hidden = integer("hidden", hidden)
     if len(s) == 0 or s.min() <= 0 or len(set(s.tolist())) < len(s):
         raise InputError(f"strengths must be positive and all different, got {s.tolist()}")
-    if len(s) > MOST_MODES:
+    if len(s) > MAX_MODES:
         raise InputError(
-            f"strengths must be at most {MOST_MODES}, whose 2^{MOST_MODES} subsets are listed; got {len(s)}"
+            f"strengths must be at most {MAX_MODES}, whose 2^{MAX_MODES} subsets are listed; got {len(s)}"
         )
     if hidden < len(s):
         raise InputError(f"hidden must be at least {len(s)}, a neuron for each mode; got {hidden}")
-    found = []
+    saddles = []
     for r in range(len(s) + 1):
         for learned in combinations(range(len(s)), r):
             left = [j for j in range(len(s)) if j not in learned]
             down = sum(hidden - r + sum(bool(s[a] < s[j]) for a in learned) for j in left)
-            found.append(Saddle(learned, float((s[left] ** 2).sum() / 2), down, r * (2 * hidden - r)))
-    return found
+            saddles.append(Saddle(learned, float((s[left] ** 2).sum() / 2), down, r * (2 * hidden - r)))
+    return saddles
 
 
 def roots(
@@ -338,8 +352,8 @@ def roots(
     rows = array("starts", starts, (None, None))
     with precision(np.float64):
         _check_field(field, rows, data)
-        found = _roots(field, max_steps, jnp.asarray(rows), data, tol)
-    return np.asarray(found[0]), np.asarray(found[1])
+        solved = _roots(field, max_steps, jnp.asarray(rows), data, tol)
+    return np.asarray(solved[0]), np.asarray(solved[1])
 
 
 def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""One house style for all figures: theory is a line, simulation is points or a band.
+"""One style for all figures: theory is a line, simulation is points or a band.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart; sizes fit a paper's column.
 Nothing here touches matplotlib's global state.
@@ -32,7 +32,18 @@ STYLE: Any = {
 
 
 def style() -> AbstractContextManager[None]:
-    """The house style while figures are drawn: legends, titles and texts read it when they are made."""
+    """The common style while figures are drawn: legends, titles and texts read it when they are made.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> with style():
+    ...     fig, ax = figure()
+    ...     _ = ax.set_title("loss")
+    """
     import matplotlib
 
     return matplotlib.rc_context(STYLE)
@@ -41,7 +52,29 @@ def style() -> AbstractContextManager[None]:
 def figure(
     rows: int = 1, columns: int = 1, width: float | None = None, height: float | None = None, **keywords: Any
 ) -> tuple[Figure, Any]:
-    """A figure with its axes (one, or an array of them), a column wide if it holds one panel, else a page."""
+    """A figure with its axes.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Number of panels.
+    width, height : float, optional
+        In inches. By default one panel is as wide as a column of a paper, several as a page.
+    **keywords
+        Those of matplotlib's `Figure.subplots`.
+
+    Returns
+    -------
+    fig : matplotlib.figure.Figure
+    axes : Axes, or ndarray of Axes
+        One, or one for each panel.
+
+    Examples
+    --------
+    >>> fig, (left, right) = figure(columns=2)
+    >>> fig.get_size_inches().tolist()
+    [7.0, 2.5]
+    """
     from matplotlib.figure import Figure
 
     width = width or (COLUMN if columns == 1 else PAGE)
@@ -58,12 +91,41 @@ def shades(n: int) -> list[Any]:
 
 
 def theory(ax: Axes, x: Any, y: Any, colour: str = BLACK, label: str | None = None, **keywords: Any) -> None:
-    """What the theory says: a line."""
+    """Draw what the theory says, as a line.
+
+    Parameters
+    ----------
+    ax : Axes
+    x, y : array_like, shape (points,)
+    colour, label : str
+    **keywords
+        Those of `Axes.plot`.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> theory(ax, [0, 1, 2], [1.0, 0.5, 0.25], label="theory")
+    """
     ax.plot(x, y, color=colour, label=label, **{"lw": 1.3, "zorder": 3, **keywords})
 
 
 def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
-    """What networks did, `y` (runs, points): the median as a pale line in a band from least to most."""
+    """Draw what networks did: the median as a pale line, in a band from the least to the greatest.
+
+    Parameters
+    ----------
+    ax : Axes
+    x : array_like, shape (points,)
+    y : array_like, shape (runs, points)
+    colour, label : str
+    **keywords
+        Those of `Axes.plot`, for the median.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> runs(ax, [0, 1], [[1.0, 0.5], [1.1, 0.4]], label="networks")
+    """
     y = np.atleast_2d(np.asarray(y, float))
     ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.25, lw=0)
     ax.plot(x, np.median(y, axis=0), color=colour, label=label, **{"lw": 2.6, "alpha": 0.5, **keywords})
@@ -84,7 +146,22 @@ def panels(titles: Sequence[str], columns: int = 4, height: float = 1.75) -> tup
 
 
 def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
-    """What networks did, `y` (points,) or (runs, points): dots, with bars of one standard deviation."""
+    """Draw what networks did: dots at the mean, with bars of one standard deviation over runs.
+
+    Parameters
+    ----------
+    ax : Axes
+    x : array_like, shape (points,)
+    y : array_like, shape (points,) or (runs, points)
+    colour, label : str
+    **keywords
+        Those of `Axes.errorbar`.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> points(ax, [0, 1], [[1.0, 0.5], [1.1, 0.4]], label="networks")
+    """
     y = np.atleast_2d(np.asarray(y, float))
     spread = y.std(axis=0, ddof=1) if len(y) > 1 else None
     style = {"fmt": "o", "ms": 3.5, "lw": 0.9, "capsize": 1.5, **keywords}
@@ -99,7 +176,22 @@ def identity(ax: Axes) -> None:
 
 
 def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
-    """Make an axis (such as `ax.xaxis`) logarithmic, with plain numbers at 1, 2, 5, ..., or at `ticks`."""
+    """Make an axis logarithmic, with plain numbers at 1, 2, 5, 10, ..., or at given places.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+        `ax.xaxis` or `ax.yaxis`.
+    ticks : sequence of float, optional
+        Where numbers stand.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> logarithmic(ax.xaxis)
+    >>> ax.get_xscale()
+    'log'
+    """
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
@@ -111,13 +203,63 @@ def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
 
 
 def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -> Any:
-    """A matrix as an image without ticks, zero white, symmetric about it."""
+    """Draw a matrix as an image without ticks; zero is white, and the colours are symmetric about it.
+
+    Parameters
+    ----------
+    ax : Axes
+    values : array_like, shape (rows, columns)
+    title : str
+    limit : float, optional
+        Value of the strongest colour; by default the largest size of an entry.
+
+    Returns
+    -------
+    matplotlib.image.AxesImage
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> matrix(ax, [[1.0, 0.0], [0.0, -2.0]]).get_clim()
+    (-2.0, 2.0)
+    """
     values = np.asarray(values, float)
     limit = limit or float(np.abs(values).max()) or 1.0
     image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="none", aspect="auto")
     ax.set(xticks=[], yticks=[], title=title)
     ax.spines[["top", "right"]].set_visible(True)
     return image
+
+
+def block_matrix(
+    ax: Axes,
+    values: Any,
+    block: tuple[int, int],
+    title: str = "",
+    limit: float | None = None,
+    framed: Any = None,
+) -> Any:
+    """A matrix of blocks of `block` (rows, columns), numbered from 1 at the sides; some of them framed.
+
+    `framed` marks blocks, a boolean for each. Returns the image, as `matrix` does.
+    """
+    from matplotlib.patches import Rectangle
+
+    image = matrix(ax, values, title, limit)
+    rows, columns = block
+    for axis, length, step in zip((ax.yaxis, ax.xaxis), np.shape(values), block, strict=True):
+        number = np.arange(length // step)
+        axis.set_ticks(number * step + (step - 1) / 2, [str(n + 1) for n in number])
+        axis.set_tick_params(length=0)
+    for i, j in np.argwhere([] if framed is None else framed):
+        corner = (j * columns - 0.35, i * rows - 0.35)
+        ax.add_patch(Rectangle(corner, columns - 0.3, rows - 0.3, fill=False, lw=0.7, ec=GREEN))
+    return image
+
+
+def legend_below(fig: Figure, ax: Axes, columns: int) -> None:
+    """One legend below all panels, with the labels of one of them."""
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
 
 
 def labelled_matrix(
@@ -136,3 +278,27 @@ def labelled_matrix(
     return image
 
 
+def save(fig: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure as SVG, PDF and PNG.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+    folder : Path
+        Made if it does not exist.
+    name : str
+        Of the files, without suffix.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    paths = []
+    folder.mkdir(parents=True, exist_ok=True)
+    with style():
+        for suffix in FORMATS:
+            date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
+            paths.append(folder / f"{name}.{suffix}")
+            fig.savefig(paths[-1], metadata=dict(date))
+    return paths

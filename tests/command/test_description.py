@@ -9,9 +9,9 @@ import pytest
 
 import neuralrace as nr
 from neuralrace import cli
-from neuralrace.description import read_description
+from neuralrace.cli.description import read_description
+from neuralrace.cli.reduce import reduce_file
 from neuralrace.errors import InputError
-from neuralrace.explain import reduce_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
 X = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from neuralrace import cli, experiments
+from neuralrace.cli.run import value_text
 
 
 def test_list(toy, command):
@@ -48,9 +49,9 @@ def test_show_tells_every_parameter_of_every_experiment(command):
 
 
 def test_values_are_shown_as_they_can_be_set():
-    assert cli._value((0.5, 1e-5)) == "0.5,1e-05"
-    assert cli._value(tuple(range(9))) == "0,1,2,...,7,8"
-    assert (cli._value(True), cli._value(""), cli._value("flow")) == ("true", "(empty)", "flow")
+    assert value_text((0.5, 1e-5)) == "0.5,1e-05"
+    assert value_text(tuple(range(9))) == "0,1,2,...,7,8"
+    assert (value_text(True), value_text(""), value_text("flow")) == ("true", "(empty)", "flow")
 
 
 def test_run_tells_claims(toy, out, command):

@@ -8,7 +8,7 @@ import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
 from neuralrace.measure import squared_distances
-from neuralrace.universality import compare, structure, watch, weigh
+from neuralrace.universality import compare, smooth_distances, structure, watch
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 3)), RNG.normal(size=(12, 2))
@@ -61,23 +61,24 @@ def test_weighing_is_the_sum_over_pairs():
         [sum(near[i, k] * near[v, j] * d[k, v] for k in range(12) for v in range(12)) for j in range(12)]
         for i in range(12)
     ]
-    assert np.allclose(weigh(d, 0.7, normalised=False), printed)
-    assert np.allclose(weigh(d, 0.7), printed / np.outer(near.sum(1), near.sum(1)))
-    assert np.allclose(weigh(d, 1e-9), d)  # nobody is near
+    assert np.allclose(smooth_distances(d, 0.7, normalised=False), printed)
+    assert np.allclose(smooth_distances(d, 0.7), printed / np.outer(near.sum(1), near.sum(1)))
+    assert np.allclose(smooth_distances(d, 1e-9), d)  # nobody is near
 
 
 def test_printed_weighing_is_no_distance():
     """Eq. 50 for A and B, B and C together but A and C far apart; and for samples given twice."""
     far = 50.0
     d = np.array([[0, 0, far], [0, 0, 0], [far, 0, 0]])
-    printed = weigh(d, normalised=False)
+    printed = smooth_distances(d, normalised=False)
     assert np.allclose(printed, [[0, far, far], [far, 2 * far, far], [far, far, 0]], atol=1e-12)
     twice = np.arange(12).repeat(2)
     d = squared_distances(H)
     assert np.allclose(
-        weigh(d[np.ix_(twice, twice)], normalised=False)[::2, ::2], 4 * weigh(d, normalised=False)
+        smooth_distances(d[np.ix_(twice, twice)], normalised=False)[::2, ::2],
+        4 * smooth_distances(d, normalised=False),
     )
-    assert np.allclose(weigh(d[np.ix_(twice, twice)])[::2, ::2], weigh(d))
+    assert np.allclose(smooth_distances(d[np.ix_(twice, twice)])[::2, ::2], smooth_distances(d))
 
 
 def test_weighing_undoes_violations_of_the_triangle_inequality_only_in_large_units():
@@ -90,9 +91,9 @@ def test_weighing_undoes_violations_of_the_triangle_inequality_only_in_large_uni
         return (far[:, None, :] > far[:, :, None] + far[None] + 1e-9).mean()
 
     assert broken(d) > 0.05
-    assert broken(weigh(d, normalised=False)) == broken(weigh(d)) == 0
+    assert broken(smooth_distances(d, normalised=False)) == broken(smooth_distances(d)) == 0
     pairs = np.triu_indices(100, 1)
-    same = lambda unit: np.corrcoef(weigh(d, unit, normalised=False)[pairs], d[pairs])[0, 1]  # noqa: E731
+    same = lambda unit: np.corrcoef(smooth_distances(d, unit, normalised=False)[pairs], d[pairs])[0, 1]  # noqa: E731
     assert same(1.0) > 0.7
     assert abs(same(100.0)) < 0.3  # all samples are near: nothing is left
 
@@ -162,8 +163,11 @@ def test_bad_input_is_refused():
             r"dh2 must have shape \(12, 12\), got \(3, 12\)",
         ),
         (lambda: structure(X, Y, dh2=0 * square, dy2=square), "dh2"),
-        (lambda: weigh(square, 0), "unit must be greater than 0"),
-        (lambda: weigh(X), r"distances must be a square matrix of at least two samples, got shape \(12, 3\)"),
+        (lambda: smooth_distances(square, 0), "unit must be greater than 0"),
+        (
+            lambda: smooth_distances(X),
+            r"distances must be a square matrix of at least two samples, got shape \(12, 3\)",
+        ),
         (lambda: compare(np.triu(square), square), "predicted must be symmetric"),
         (lambda: compare(square[:4, :4], square[:4, :4]), "measured has 4 samples, too few for an interval"),
         (lambda: compare(1 - np.eye(12), square), "predicted is the same for all pairs"),

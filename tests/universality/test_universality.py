@@ -334,10 +334,10 @@ def test_fit_says_when_it_cannot():
     with pytest.raises(InputError, match="flat"):
         universality.fit(t, np.ones(100), np.ones(100), np.zeros(100), 0.7, 1.1)
     plateau = [v * (1 + 0.05 * rng.normal(size=100)) for v in series(t / 100)]
-    with pytest.raises(InputError, match="do not tell rate_"):
+    with pytest.raises(InputError, match="do not determine rate_"):
         universality.fit(t / 100, *plateau, 0.7, 1.1)
     loose = universality.fit(t / 100, *plateau, 0.7, 1.1, strict=False)
-    assert "do not tell rate_" in loose.problems[0]
+    assert "do not determine rate_" in loose.problems[0]
     for interval in (loose.rate_h_interval, loose.rate_y_interval):
         assert interval is None or interval[1] <= 1e6 * interval[0]
     assert loose.error < 0.1
@@ -353,7 +353,7 @@ def test_a_rate_that_is_not_identified_has_no_interval():
     # A representation that falls while the outputs part, as with cross-entropy: nothing that Eq. 7 can do.
     t = np.linspace(0, 1, 100)
     curves = np.exp(-5 * t), 1e-3 + t**4, -0.2 + 0.3 * t
-    with pytest.raises(InputError, match="do not tell rate_"):
+    with pytest.raises(InputError, match="do not determine rate_"):
         universality.fit(t, *curves, 1.0, 1.0)
     found = universality.fit(t, *curves, 1.0, 1.0, strict=False)
     assert None in (found.rate_h_interval, found.rate_y_interval)
@@ -380,10 +380,13 @@ def test_record_of_a_function():
         slopes = {"w1": x.T @ miss @ params["w2"].T, "w2": hidden.T @ miss}
         params = {k: v - 0.05 * slopes[k] for k, v in params.items()}
     np.testing.assert_allclose([rec.dx[0], rec.dy[0]], [2, 1])
-    assert rec.dh2.shape == (100, 1)
-    np.testing.assert_allclose(
-        rec.loss[:, 0], universality.loss(rec.t, rec.dy2[:, 0], rec.w[:, 0], 1.0), atol=1e-12
-    )
+    run = rec.trajectory
+    assert isinstance(run, nr.Trajectory)
+    assert run.recorded["dh2"].shape == (1, 100, 1)
+    dy2, w = run.recorded["dy2"], run.recorded["w"]
+    np.testing.assert_allclose(run.loss, universality.loss(run.t, dy2, w, 1.0), atol=1e-12)
+    assert nr.learning_time(run[0], run.loss[0, 50]) == pytest.approx(run.t[50])
+    assert universality.Training.from_xarray(run.to_xarray()).fit(0).rate_h == rec.fit().rate_h
     found = rec.fit()
     np.testing.assert_allclose([found.rate_h, found.rate_y], 0.5, rtol=0.02)  # steps of 0.05 are no flow
     assert found.error < 0.01
@@ -406,12 +409,14 @@ def test_record_says_what_is_wrong():
         with pytest.raises(InputError, match=message):
             wrong()
     rec = universality.record(linear_net, x, y, pairs=[(0, 1), (2, 0)])
+    with pytest.raises(InputError, match="nothing is recorded yet"):
+        rec.fit()
     rec(0, params)
     with pytest.raises(InputError, match="t must increase"):
         rec(0, params)
     with pytest.raises(InputError, match="diverged: its representation at t = 1"):
         rec(1, {"w1": np.full((1, 2), np.inf), "w2": np.ones((2, 1))})
-    assert rec.dh2.shape == (1, 2)
+    assert rec.trajectory.recorded["dh2"].shape == (2, 1, 1)
     with pytest.raises(InputError, match="pair must be below 2"):
         rec.fit(2)
     with pytest.raises(InputError, match="too few"):
@@ -440,12 +445,14 @@ def test_record_of_a_module(network):
     assert not network[4]._forward_hooks
     hidden = network.eval()[:5](x).detach().double().numpy()
     i, j = rec.pairs.T
-    np.testing.assert_allclose(rec.dh2[0], ((hidden[j] - hidden[i]) ** 2).sum(1), rtol=1e-6)
+    run = rec.trajectory
+    dh2, w = run.recorded["dh2"][:, 0, 0], run.recorded["w"][:, 0]
+    np.testing.assert_allclose(dh2, ((hidden[j] - hidden[i]) ** 2).sum(1), rtol=1e-6)
     out, goal = network(x).detach().double().numpy(), y.double().numpy()
     d = out[j] - out[i]
-    np.testing.assert_allclose(rec.w[0], (d * (d - goal[j] + goal[i])).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(w, (d * (d - goal[j] + goal[i])).sum(1), rtol=1e-5)
     np.testing.assert_allclose(
-        rec.loss[0], [((out - goal)[[a, b]] ** 2).sum() / 4 for a, b in rec.pairs], rtol=1e-6
+        run.loss[:, 0], [((out - goal)[[a, b]] ** 2).sum() / 4 for a, b in rec.pairs], rtol=1e-6
     )
     assert universality.record(network, x[:2], y[:2]).layer == "2"
     assert universality.record(network, x[:2], y[:2], layer=-2).layer == "4"
@@ -492,7 +499,7 @@ def test_rates_of_a_deep_network():
         optimizer.step()
     found = rec.fit()
     assert found.error < 0.06
-    np.testing.assert_allclose(found.final, rec.dh2[-1, 0], rtol=0.05)
+    np.testing.assert_allclose(found.final, rec.trajectory.recorded["dh2"][0, -1, 0], rtol=0.05)
 
 
 WRONG = (None, "a", ["a"], [[1, 2], [3]], {"a": 1}, object(), 1j, 10**400, np.array([None]))
@@ -512,7 +519,7 @@ CALLS = {
     "Network": (U.Network, {}, "depth", "width", "activation", "gain", "dropout", "kernel"),
     "two_points": (U.two_points, {"dx": 1.0, "dy": 1.0}),
     "structure": (U.structure, {"x": ROWS, "y": ROWS, "rate_h": 1.0, "rate_y": 1.0}),
-    "weigh": (U.weigh, {"distances": squared_distances(ROWS), "unit": 1.0}),
+    "smooth_distances": (U.smooth_distances, {"distances": squared_distances(ROWS), "unit": 1.0}),
     "compare": (U.compare, dict.fromkeys(("predicted", "measured"), squared_distances(ROWS)), "draws"),
     "watch": (U.watch, {"graph": nr.Graph.chain([2, 3, 1]), "x": ROWS, "node": "h1"}),
     "record": (U.record, {"model": linear_net, "x": ROWS[:2], "y": ROWS[:2]}),
@@ -531,7 +538,7 @@ def test_odd_inputs_are_refused_or_welcome(name):
                 call(**{**given, argument: odd})
 
 
-@pytest.mark.parametrize("flag", [(U.fit, "strict"), (U.weigh, "normalised"), (U.Network, "skip")])
+@pytest.mark.parametrize("flag", [(U.fit, "strict"), (U.smooth_distances, "normalised"), (U.Network, "skip")])
 def test_flags_are_true_or_false(flag):
     call, name = flag
     given = CALLS[call.__name__][1]

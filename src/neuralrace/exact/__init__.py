@@ -1,9 +1,8 @@
 """Solutions of the reduced dynamics in closed form, plain vectorised functions of time."""
 
-from neuralrace.exact.balanced import balanced, balanced_qq, continual
-from neuralrace.exact.chain import chain, chain_time
+from neuralrace.exact.chains import chain, chain_time
 from neuralrace.exact.contexts import context_strength
-from neuralrace.exact.pathways import (
+from neuralrace.exact.parallel import (
     pathway_deep,
     pathway_far,
     pathway_field,
@@ -11,13 +10,14 @@ from neuralrace.exact.pathways import (
     pathway_split,
     pathways,
 )
-from neuralrace.exact.routing import routing, sharing
+from neuralrace.exact.routes import routing, sharing
 from neuralrace.exact.separability import (
     separability_crossover,
     separability_loss,
     separability_time,
     xor_loss,
 )
+from neuralrace.exact.two_layers import balanced, balanced_qq, continual
 
 __all__ = [
     "balanced",

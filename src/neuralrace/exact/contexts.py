@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from neuralrace.errors import integer
-from neuralrace.exact.chain import log_fraction
+from neuralrace.exact.chains import log_fraction
 from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
 
 
@@ -19,12 +19,32 @@ def _contexts(name: str, value: Any) -> int:
     static=["contexts"], t=nonnegative, s=positive, d=positive, contexts=_contexts, b0=positive, tau=positive
 )
 def context_strength(t: Any, s: Any, d: Any, contexts: int, b0: Any, tau: Any = 1.0) -> Any:
-    """Strength B(t) of a pathway's mode: `tau B' = 2 B (s - d B / (contexts - 1))`.
+    """Strength of a mode of a context pathway: `tau B' = 2 B (s - d B / (contexts - 1))`.
 
-    s and d belong to the residual that the common pathway leaves at its fixed point, and to the inputs of the
-    pathway. It is make_haste_slowly appendices F and G with their misprints put right (see errata), from
-    overlaps `U_p^T U_j = -1/(C-1)` and input correlations `(C-2)/(C-1)`.
+    make_haste_slowly appendices F and G with their misprints corrected (see errata), from overlaps
+    `U_p^T U_j = -1/(C-1)` and input correlations `(C-2)/(C-1)`. The common pathway is at its fixed point.
 
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    s, d : array_like
+        Strength of the mode in the residual that the common pathway leaves, and variance of the input of the
+        pathway; above 0.
+    contexts : int
+        Number of contexts, at least 2.
+    b0 : array_like
+        Strength at time 0, above 0.
+    tau : array_like, default 1
+        Unit of time.
+
+    Returns
+    -------
+    float or ndarray
+        B(t); it tends to `(contexts - 1) s / d`.
+
+    Examples
+    --------
     >>> round(context_strength(1e3, s=0.1, d=0.2, contexts=4, b0=1e-6), 6)
     1.5
     """

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from neuralrace.errors import choice
-from neuralrace.exact.chain import log_fraction
+from neuralrace.exact.chains import log_fraction
 from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
 
 
@@ -20,6 +20,22 @@ def _gating(name: str, value: Any) -> str:
 def xor_loss(t: Any, a0: Any, tau: Any = 1.0) -> Any:
     """Loss of four pathways, each open for one sample of exclusive or (neural_race Eq. 21-23).
 
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    a0 : array_like
+        Product of the weights of a pathway at time 0, above 0.
+    tau : array_like, default 1
+        Unit of time.
+
+    Returns
+    -------
+    float or ndarray
+        Mean loss; 1/2 for weights of zero.
+
+    Examples
+    --------
     >>> round(xor_loss(0.0, a0=1e-3), 6)
     0.498587
     """
@@ -32,10 +48,30 @@ def xor_loss(t: Any, a0: Any, tau: Any = 1.0) -> Any:
 def separability_loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any = 1.0) -> Any:
     """Loss on exclusive or with a third input +-delta that separates it (make_haste_slowly appendix C).
 
-    gating "linear": one pathway for each target, `s = delta/2`, `d = delta^2/2` (Eq. 18-22); "xor": one for
-    each sample, `s = sqrt(2 + delta^2)/4`, `d = (2 + delta^2)/4` (d is misprinted there, see errata). At
+    A chain with `s = delta/2`, `d = delta^2/2` for the linear gating (Eq. 18-22), and with
+    `s = sqrt(2 + delta^2)/4`, `d = (2 + delta^2)/4` for the other (d is misprinted there, see errata). At
     delta = 0 the linear gating learns nothing.
 
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    delta : array_like
+        Size of the third input, at least 0.
+    gating : {"linear", "xor"}
+        One pathway for each target, or one for each sample.
+    a0 : array_like
+        Product of the weights of a pathway at time 0, above 0.
+    tau : array_like, default 1
+        Unit of time.
+
+    Returns
+    -------
+    float or ndarray
+        Mean loss; 1/2 for weights of zero.
+
+    Examples
+    --------
     >>> bool(separability_loss(20.0, 2.0, "linear", 1e-3) < separability_loss(20.0, 2.0, "xor", 1e-3))
     True
     """
@@ -77,8 +113,14 @@ def _length_and_share(delta: Any, gating: str) -> tuple[Any, int]:
 
 
 def separability_crossover() -> float:
-    """The delta at which both gatings grow equally fast (make_haste_slowly Eq. 24-26).
+    """The delta at which both gatings grow equally fast, `sqrt(2/3)` (make_haste_slowly Eq. 24-26).
 
+    Returns
+    -------
+    float
+
+    Examples
+    --------
     >>> round(separability_crossover(), 6)
     0.816497
     """

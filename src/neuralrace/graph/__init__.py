@@ -1,6 +1,7 @@
 """Architecture graphs: nodes are layers of neurons, edges are weight matrices."""
 
 from neuralrace.graph.checks import some
-from neuralrace.graph.graph import MOST_LISTED_PATHS, Graph
+from neuralrace.graph.graph import Graph, check_graph
+from neuralrace.graph.weights import WeightsLike
 
-__all__ = ["MOST_LISTED_PATHS", "Graph", "some"]
+__all__ = ["Graph", "WeightsLike", "check_graph", "some"]

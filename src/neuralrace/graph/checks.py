@@ -41,10 +41,10 @@ def edges_by_node(
     nodes: Mapping[str, int], edges: Mapping[str, tuple[str, str]], end: int
 ) -> dict[str, tuple[str, ...]]:
     """Edges that leave (end 0) or enter (end 1) each node."""
-    found: dict[str, list[str]] = {n: [] for n in nodes}
+    by_node: dict[str, list[str]] = {n: [] for n in nodes}
     for edge, ends in edges.items():
-        found[ends[end]].append(edge)
-    return {n: tuple(e) for n, e in found.items()}
+        by_node[ends[end]].append(edge)
+    return {n: tuple(e) for n, e in by_node.items()}
 
 
 def some(names: Sequence[str]) -> str:
@@ -70,18 +70,18 @@ def levels(
 ) -> dict[str, int]:
     """Longest distance of each node from an input."""
     inputs = [n for n in incoming if not incoming[n]]
-    found = dict.fromkeys(inputs, 0)
+    distance = dict.fromkeys(inputs, 0)
     waiting = {n: len(into) for n, into in incoming.items()}
     ready = list(inputs)
     while ready:
         node = ready.pop()
         for edge in outgoing[node]:
             target = edges[edge][1]
-            found[target] = max(found.get(target, 0), found[node] + 1)
+            distance[target] = max(distance.get(target, 0), distance[node] + 1)
             waiting[target] -= 1
             if waiting[target] == 0:
                 ready.append(target)
     cyclic = [n for n, count in waiting.items() if count > 0]
     if cyclic:
         raise GraphError(f"edges must not form a cycle; one runs through {cyclic}")
-    return found
+    return distance

@@ -13,9 +13,9 @@ from neuralrace.errors import GraphError, InputError, distinct_names, integer, k
 from neuralrace.graph.checks import check_activations, check_name, edges_by_node, levels, named_edges, some
 from neuralrace.graph.weights import WeightLayout
 
-MOST_LISTED_PATHS = 1_000_000
+MAX_LISTED_PATHS = 1_000_000
 LARGEST_NODE = 2**31 - 1  # neurons
-MOST_DOMAINS = 100_000
+MAX_DOMAINS = 100_000
 
 
 class Graph(WeightLayout):
@@ -63,11 +63,11 @@ class Graph(WeightLayout):
     ):
         if not isinstance(nodes, Mapping) or not nodes:
             raise GraphError(f"nodes must be a dict from names to sizes, got {short(nodes)}")
-        self.nodes = {
+        self.nodes: dict[str, int] = {
             check_name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE)
             for n, s in nodes.items()
         }
-        self.edges = named_edges(edges)
+        self.edges: dict[str, tuple[str, str]] = named_edges(edges)
         for name, (source, target) in self.edges.items():
             known(f"edge {name!r}", (source, target), self.nodes, "node")
         both = set(self.nodes) & set(self.edges)
@@ -79,32 +79,32 @@ class Graph(WeightLayout):
         for node in self.nodes:
             if not self.incoming[node] and not self.outgoing[node]:
                 raise GraphError(f"node {node!r} has no edges: an output that no input reaches")
-        self.inputs = tuple(n for n in self.nodes if not self.incoming[n])
-        self.outputs = tuple(n for n in self.nodes if not self.outgoing[n])
-        self.levels = levels(self.edges, self.incoming, self.outgoing)
-        self.order = tuple(sorted(self.nodes, key=self.levels.__getitem__))
-        self.rank = {node: k for k, node in enumerate(self.order)}
-        self.names = {**self.nodes, **self.edges}
+        self.inputs: tuple[str, ...] = tuple(n for n in self.nodes if not self.incoming[n])
+        self.outputs: tuple[str, ...] = tuple(n for n in self.nodes if not self.outgoing[n])
+        self.levels: dict[str, int] = levels(self.edges, self.incoming, self.outgoing)
+        self.order: tuple[str, ...] = tuple(sorted(self.nodes, key=self.levels.__getitem__))
+        self.rank: dict[str, int] = {node: k for k, node in enumerate(self.order)}
+        self.names: dict[str, Any] = {**self.nodes, **self.edges}
         # Edges to hidden nodes apart: a node may have thousands of outputs, of which a sample uses few.
-        self.onward = {
+        self.onward: dict[str, tuple[str, ...]] = {
             n: tuple(e for e in es if self.outgoing[self.edges[e][1]]) for n, es in self.outgoing.items()
         }
-        self.hidden = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
+        self.hidden: tuple[str, ...] = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
 
-        self.activations = check_activations(activations, self.nodes)
+        self.activations: dict[str, str] = check_activations(activations, self.nodes)
         if isinstance(biases, (bool, np.bool_)):
             biases = [n for n in self.order if self.incoming[n]] if biases else []
         biases = distinct_names("biases", biases, self.nodes, "node")
         for node in (*self.activations, *biases):
             if node in self.inputs:
                 raise GraphError(f"{node!r} is an input: it has no activation and no bias")
-        self.biases = biases
+        self.biases: tuple[str, ...] = biases
         diagonal = frozenset(distinct_names("diagonal", diagonal, self.edges, "edge"))
         for edge in diagonal:
             source, target = self.edges[edge]
             if self.nodes[source] != self.nodes[target]:
                 raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
-        self.diagonal = diagonal
+        self.diagonal: frozenset[str] = diagonal
 
     def __repr__(self) -> str:
         return (
@@ -224,13 +224,26 @@ class Graph(WeightLayout):
         return paths
 
     def _refuse_many(self, count: int) -> None:
-        if count > MOST_LISTED_PATHS:
+        if count > MAX_LISTED_PATHS:
             raise GraphError(
-                f"more than {MOST_LISTED_PATHS:,} paths to list; n_paths counts them without listing"
+                f"more than {MAX_LISTED_PATHS:,} paths to list; n_paths counts them without listing"
             )
 
     def check_path(self, name: str, path: Any) -> tuple[str, ...]:
-        """`path` as a tuple of edge names that follow one another from an input to an output."""
+        """Check a path.
+
+        Parameters
+        ----------
+        name : str
+            What to call it in a message.
+        path : sequence of str
+            Edge names.
+
+        Returns
+        -------
+        tuple of str
+            Edge names that follow one another from an input to an output; anything else is refused.
+        """
         path = (path,) if isinstance(path, str) else tuple(sequence(name, path, "edges"))
         known(name, path, self.edges, "edge")
         ends = [self.edges[e] for e in path]
@@ -363,7 +376,7 @@ class Graph(WeightLayout):
         >>> Graph.routing(domains=7, size_in=4).n_paths
         49
         """
-        integer("domains", domains, most=MOST_DOMAINS)
+        integer("domains", domains, most=MAX_DOMAINS)
         hidden = sequence("hidden", hidden, "layer sizes")
         if not hidden:
             raise GraphError("hidden must list at least one hidden size")
@@ -380,3 +393,10 @@ class Graph(WeightLayout):
             *((middle[-1], y) for y in ys),
         ]
         return cls(nodes, edges, **keywords)
+
+
+def check_graph(graph: Any) -> Graph:
+    """`graph`, which must be a Graph."""
+    if not isinstance(graph, Graph):
+        raise InputError(f"graph must be a Graph, got {type(graph)}")
+    return graph

@@ -8,9 +8,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, known
 from neuralrace.graph.checks import some
+
+WeightsLike = Mapping[str, ArrayLike]
+"""Weights as a user gives them: edge name -> (target size, source size)."""
 
 
 class WeightLayout:
@@ -102,10 +106,10 @@ class WeightLayout:
 
     def unflatten(self, flat: Any) -> dict[str, Any]:
         """The inverse of `flatten`: views of a vector (..., n_weights)."""
-        found = {}
+        weights = {}
         for shape, (offset, names) in self.stacks.items():
             size = prod(shape)
             for k, name in enumerate(names):
                 start = offset + k * size
-                found[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)
-        return {name: found[name] for name in self.shapes}
+                weights[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)
+        return {name: weights[name] for name in self.shapes}

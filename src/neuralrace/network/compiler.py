@@ -158,8 +158,8 @@ class _Builder:
                 key = (item.group, self.graph.shapes[edge])
                 by_source.setdefault(key, []).append((self.place[edge], item.place, k, edge_gate))
         products, gates = [], []
-        for (source, shape), found in sorted(by_source.items()):
-            product, edge_gates = self.product(source, shape, width, len(members), found)
+        for (source, shape), rows in sorted(by_source.items()):
+            product, edge_gates = self.product(source, shape, width, len(members), rows)
             products.append(product)
             gates.append(edge_gates)
         d = {"edge_gates": gates, "gate": gate}
@@ -170,14 +170,14 @@ class _Builder:
         return Group(size, width, len(members), activation, bias, tuple(products)), d
 
     def product(
-        self, source: int, shape: tuple[int, ...], width: int, n_items: int, found: list[Any]
+        self, source: int, shape: tuple[int, ...], width: int, n_items: int, rows: list[Any]
     ) -> tuple[Product, np.ndarray | None]:
-        edge, place, target = (np.array([f[k] for f in found], np.int32) for k in range(3))
+        edge, place, target = (np.array([f[k] for f in rows], np.int32) for k in range(3))
         n_edges = len(self.graph.stacks[shape][1])
         n_places = len(self.groups[self.group_keys[source]])
         w, a, order = layout(edge, place, n_edges, n_places, shape, width)
         targets = np.append(target, np.int32(n_items))[order]  # order is -1 where a product only pads
-        gate = common_gate([1.0 if i < 0 else self.gates[found[i][3]] for i in order], width)
+        gate = common_gate([1.0 if i < 0 else self.gates[rows[i][3]] for i in order], width)
         blocks = (len(w), w.shape[1], a.shape[1])
         product = Product(
             source,
@@ -193,7 +193,7 @@ class _Builder:
         self, active: list[dict[str, int]], kind: str
     ) -> tuple[list[Readout], list[Any], Any, float]:
         constant = sum(c.irreducible_loss for c in self.contexts)
-        found: dict[Any, list[tuple[int, Block, Any, Any, tuple[int, str]]]] = {}
+        groups: dict[Any, list[tuple[int, Block, Any, Any, tuple[int, str]]]] = {}
         for k, (c, here) in enumerate(zip(self.contexts, active, strict=True)):
             for o, target in c.target_blocks.items():
                 if o in here:
@@ -201,11 +201,11 @@ class _Builder:
                     width = (self.widths if c.mix_block is None else self.mixed_widths)[target.shape[0]]
                     key = (item.group, width, c.mix_block is None, c.weight_block is None)
                     row = (item.place, target, c.weight_block, c.mix_block, (k, o))
-                    found.setdefault(key, []).append(row)
+                    groups.setdefault(key, []).append(row)
                 else:
                     constant += _loss_of_silence(target.array, c.weight, kind)
         readouts, data = [], []
-        for (group, width, unmixed, unweighted), rows in found.items():
+        for (group, width, unmixed, unweighted), rows in groups.items():
             place = np.array([r[0] for r in rows], np.int32)
             n_places = len(self.groups[self.group_keys[group]])
             target, targets = distinct([r[1] for r in rows], width)
@@ -217,7 +217,7 @@ class _Builder:
             item = None if is_plain(place, n_places) else place
             readouts.append(Readout(group, item, target, weight, mix))
             data.append({"target": targets, "weight": weights, "mix": mixes})
-        return readouts, data, [[r[4] for r in rows] for rows in found.values()], constant
+        return readouts, data, [[r[4] for r in rows] for rows in groups.values()], constant
 
 
 def _loss_of_silence(target: np.ndarray, weight: np.ndarray | None, kind: str) -> float:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.errors import InputError, known
+from neuralrace.graph import WeightsLike
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
 from neuralrace.network.programs import check_task, on_device, program, run
@@ -18,7 +19,7 @@ from neuralrace.task.blocks import Blocks
 from neuralrace.task.samples import check_gates, check_rows, common_length, gates_by_row
 
 
-def loss(task: Task, weights: Any, loss: str = "squared") -> Any:
+def loss(task: Task, weights: WeightsLike, loss: str = "squared") -> Any:
     """Mean loss over samples, summed over outputs.
 
     Parameters
@@ -50,7 +51,7 @@ def loss(task: Task, weights: Any, loss: str = "squared") -> Any:
 _GRADIENT = jax.grad(Stack.loss, argnums=1)
 
 
-def gradient(task: Task, weights: Any, loss: str = "squared") -> dict[str, Any]:
+def gradient(task: Task, weights: WeightsLike, loss: str = "squared") -> dict[str, Any]:
     """Gradient of the mean loss with respect to every weight.
 
     Parameters
@@ -75,11 +76,11 @@ def gradient(task: Task, weights: Any, loss: str = "squared") -> dict[str, Any]:
     array([[2.]])
     """
     check_task(task, loss)
-    found = run(_GRADIENT, task, weights, loss, lambda: program(task, loss))
-    return task.graph.unflatten(found)
+    flat = run(_GRADIENT, task, weights, loss, lambda: program(task, loss))
+    return task.graph.unflatten(flat)
 
 
-def predict(task: Task, weights: Any) -> dict[str, Any]:
+def predict(task: Task, weights: WeightsLike) -> dict[str, Any]:
     """Activity of every output for every sample.
 
     Parameters
@@ -106,11 +107,11 @@ def predict(task: Task, weights: Any) -> dict[str, Any]:
     task.samples  # noqa: B018 - refuses a task that does not hold them
     outputs = task.graph.outputs
     made = program(task, "squared", "merged")
-    found = run(_read(made, task, outputs), task, weights, "squared", lambda: made)
-    return dict(zip(outputs, found, strict=True))
+    activities = run(_read(made, task, outputs), task, weights, "squared", lambda: made)
+    return dict(zip(outputs, activities, strict=True))
 
 
-def activity(task: Task, weights: Any, node: str, inputs: Any = None, gates: Any = None) -> Any:
+def activity(task: Task, weights: WeightsLike, node: str, inputs: Any = None, gates: Any = None) -> Any:
     """Activity of a node, after its gate and activation.
 
     Parameters
@@ -182,11 +183,11 @@ class _Reader:
     rows: tuple[int, ...]
 
     def __call__(self, stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
-        found = stack.activities(flat, data)
+        activities = stack.activities(flat, data)
         return [
             jnp.concatenate(
                 [
-                    jnp.zeros((n, size), flat.dtype) if at is None else found[at[0]][at[1], :n]
+                    jnp.zeros((n, size), flat.dtype) if at is None else activities[at[0]][at[1], :n]
                     for at, n in zip(places, self.rows, strict=True)
                 ]
             )
@@ -199,7 +200,7 @@ def _read(made: Program, task: Task, nodes: tuple[str, ...]) -> _Reader:
     return _Reader(places, tuple(task.graph.nodes[n] for n in nodes), tuple(made.rows))
 
 
-def error_rate(task: Task, weights: Any) -> np.ndarray:
+def error_rate(task: Task, weights: WeightsLike) -> np.ndarray:
     """Share of samples that are classified wrongly, in each context.
 
     An output of several neurons is wrong where its largest neuron is not that of the target. An output of one
@@ -236,15 +237,15 @@ def error_rate(task: Task, weights: Any) -> np.ndarray:
     with_middle = made._replace(data={**made.data, "thresholds": middle})
     wrong = run(_wrong, task, weights, "squared", lambda: with_middle)
     places = [c for here in made.outputs for c, _ in here]
-    found = np.concatenate([np.asarray(w) for w in wrong], axis=-1) if wrong else _nothing(task, weights)
-    total = np.zeros((*found.shape[:-1], task.n_contexts))
+    rates = np.concatenate([np.asarray(w) for w in wrong], axis=-1) if wrong else _nothing(task, weights)
+    total = np.zeros((*rates.shape[:-1], task.n_contexts))
     for k, c in enumerate(places):
-        total[..., c] += found[..., k]
+        total[..., c] += rates[..., k]
     with np.errstate(invalid="ignore"):
         return total / np.bincount(places, minlength=task.n_contexts)
 
 
-def _nothing(task: Task, weights: Any) -> np.ndarray:
+def _nothing(task: Task, weights: WeightsLike) -> np.ndarray:
     """No errors of no outputs, with the leading axis of the weights."""
     return task.graph.flatten(task.graph.check_weights(weights))[..., :0]
 
@@ -273,12 +274,12 @@ def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
         outputs = zip(
             stack.outputs(flat, rows), stack.readouts, rows["readouts"], rows["thresholds"], strict=True
         )
-        found = []
+        sums = []
         for h, r, d, threshold in outputs:
             weight = take(d["weight"], r.weight)
             wrong = missed(h, take(d["target"], r.target), threshold)
-            found.append(jnp.stack([(wrong * weight).sum(axis=-1), weight.sum(axis=-1)]))
-        return found
+            sums.append(jnp.stack([(wrong * weight).sum(axis=-1), weight.sum(axis=-1)]))
+        return sums
 
     sizes = {g["rows"].shape[1] for g in data["groups"] if "rows" in g}
     if len(sizes) == 1:  # block by block: all samples at once may not fit

@@ -64,7 +64,7 @@ class Stack:
     readouts: tuple[Readout, ...]
     digest: bytes = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         content = pickle.dumps((self.weights, self.groups, self.readouts), protocol=4)
         object.__setattr__(self, "digest", hashlib.blake2b(content, digest_size=16).digest())
 
@@ -79,22 +79,22 @@ class Stack:
     def activities(self, flat: Any, data: Any) -> list[Any]:
         """Activity of every group, `(items, rows, size)` each, from flat weights `(n_weights,)`."""
         weights = self._weights(flat)
-        found: list[Any] = []
+        activity: list[Any] = []
         for group, d in zip(self.groups, data["groups"], strict=True):
             if "rows" in d:
-                found.append(d["rows"])
+                activity.append(d["rows"])
                 continue
             total = 0.0
             for product, gate in zip(group.products, d["edge_gates"], strict=True):
-                out = _multiply(product, weights[product.shape], found[product.source])
+                out = _multiply(product, weights[product.shape], activity[product.source])
                 total = total + _gather(out if gate is None else out * gate, product.target, group.items)
             if group.bias is not None:
                 bias = take(weights[(group.size,)], group.bias)
                 total = total + bias[:, None, :] * d["ones"][:, :, None]
             if group.activation:
                 total = ACTIVATIONS[group.activation](total)
-            found.append(total if d["gate"] is None else total * d["gate"])
-        return found
+            activity.append(total if d["gate"] is None else total * d["gate"])
+        return activity
 
     def _weights(self, flat: Any) -> dict[tuple[int, ...], Any]:
         parts = jax.lax.split(flat, [n * prod(shape) for shape, n in self.weights])
@@ -102,19 +102,21 @@ class Stack:
 
     def outputs(self, flat: Any, data: Any) -> list[Any]:
         """Activity at each readout, `(outputs, rows, size)`."""
-        found = self.activities(flat, data)
-        return [_read(r, d, found) for r, d in zip(self.readouts, data["readouts"], strict=True)]
+        activities = self.activities(flat, data)
+        return [_read(r, d, activities) for r, d in zip(self.readouts, data["readouts"], strict=True)]
 
     def loss(self, flat: Any, data: Any, kind: str = "squared") -> Any:
         """Loss of flat weights `(n_weights,)`."""
-        found, total = self.activities(flat, data), jnp.asarray(data["constant"])
+        activities, total = self.activities(flat, data), jnp.asarray(data["constant"])
         for r, d in zip(self.readouts, data["readouts"], strict=True):
             product = self._bulky(r, d, data["groups"][r.group], kind)
             if product is not None:
                 weights = self._weights(flat)[product.shape]
-                total = total + _blockwise(product, weights, found[product.source], r.target, d["target"])
+                total = total + _blockwise(
+                    product, weights, activities[product.source], r.target, d["target"]
+                )
                 continue
-            h, y = _read(r, d, found), take(d["target"], r.target)
+            h, y = _read(r, d, activities), take(d["target"], r.target)
             if kind == "squared":
                 each = 0.5 * jnp.sum((y - h) ** 2, axis=-1)
             else:
@@ -145,8 +147,8 @@ class Stack:
 _BULK = 4_000_000  # numbers: 32 MB
 
 
-def _read(r: Readout, d: Any, found: list[Any]) -> Any:
-    h = take(found[r.group], r.item)
+def _read(r: Readout, d: Any, activities: list[Any]) -> Any:
+    h = take(activities[r.group], r.item)
     return h if d["mix"] is None else jnp.einsum("nrm,nms->nrs", take(d["mix"], r.mix), h)
 
 

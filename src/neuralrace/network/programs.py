@@ -81,14 +81,14 @@ def run(
     """
     if _traced(weights):
         flat = task.graph.flatten(_check_traced(task, weights), jnp)
-        found = made()
-        data = cast(found.data, flat.dtype)
-        one = lambda w: function(found.stack, w, data, kind)  # noqa: E731
+        program = made()
+        data = cast(program.data, flat.dtype)
+        one = lambda w: function(program.stack, w, data, kind)  # noqa: E731
         return jax.vmap(one)(flat) if flat.ndim == 2 else one(flat)
     flat = task.graph.flatten(task.graph.check_weights(weights))
-    found = made()
+    program = made()
     with precision(np.float64):
-        values = _compiled(function, found.stack, kind, flat.ndim == 2, jnp.asarray(flat), found.data)
+        values = _compiled(function, program.stack, kind, flat.ndim == 2, jnp.asarray(flat), program.data)
     return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), values)
 
 

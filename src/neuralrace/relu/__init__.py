@@ -4,6 +4,7 @@ from neuralrace.relu.candidates import context_candidates, pattern_candidates
 from neuralrace.relu.conditions import reduction_conditions
 from neuralrace.relu.discovery import Discovery, discover, mixed_share
 from neuralrace.relu.gates import Imitation, as_gdln, imitate
+from neuralrace.relu.gating_race import Race, race
 from neuralrace.relu.maxima import Maxima, self_consistent
 from neuralrace.relu.pathways import Pathways, pathway_residual, predict_pathways
 from neuralrace.relu.patterns import (
@@ -13,7 +14,6 @@ from neuralrace.relu.patterns import (
     implementable_patterns,
     pattern_text,
 )
-from neuralrace.relu.race import Race, race
 from neuralrace.relu.stages import two_stage_loss
 from neuralrace.relu.training import ReluNetwork, train, train_like
 

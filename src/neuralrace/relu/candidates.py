@@ -7,20 +7,21 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag, integer, sequence
 from neuralrace.relu.patterns import context_labels, implementable_patterns, pattern_text
 from neuralrace.relu.training import checked_data
 from neuralrace.task import Task
-from neuralrace.tasks.contexts import gated
+from neuralrace.tasks.items_in_contexts import gated
 
 MAX_CONTEXTS = 10  # unions of more are too many to list
 
 
 def context_candidates(
-    X: Any,
-    Y: Any,
-    context: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
+    context: ArrayLike,
     columns: Sequence[int] | None = None,
     common: bool = True,
     hidden: int = 32,
@@ -74,9 +75,9 @@ def context_candidates(
 
 
 def pattern_candidates(
-    X: Any,
-    Y: Any,
-    patterns: Any = None,
+    X: ArrayLike,
+    Y: ArrayLike,
+    patterns: ArrayLike | None = None,
     symmetries: Iterable[Sequence[int]] = (),
     columns: Sequence[int] | None = None,
     common: bool = True,

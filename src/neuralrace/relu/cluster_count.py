@@ -9,9 +9,9 @@ import numpy as np
 
 from neuralrace.graph import Graph
 from neuralrace.network import activity, predict
-from neuralrace.relu.clustering import has_equal_patterns, nearest_pattern
-from neuralrace.relu.observed import ObservedNetwork
-from neuralrace.relu.training import relu_chain, train_like
+from neuralrace.relu.clustering import has_equal_patterns
+from neuralrace.relu.patterns import nearest_pattern
+from neuralrace.relu.training import ReluNetwork, layer_gates, relu_chain, train_like
 from neuralrace.task import Task
 
 CLOSE = 0.005  # distances, relative to the targets, that count as equal
@@ -41,29 +41,33 @@ def root_mean_square(values: Sequence[Any]) -> float:
     return float(np.sqrt(np.mean([np.mean(np.square(v)) for v in values])))
 
 
-def swapped_distance(network: ObservedNetwork, patterns: np.ndarray, layer: int) -> np.ndarray:
-    """Distance of outputs at each time, with each unit's gates swapped for the nearest pattern."""
-    x, y = network.task.arrays
-    g = network.task.graph
+def all_outputs(net: ReluNetwork) -> np.ndarray:
+    """Outputs at all saved times, `(save, n, out)`."""
+    return predict(net.task, net.weights)["y"]
+
+
+def swapped_distance(net: ReluNetwork, outputs: np.ndarray, patterns: np.ndarray, layer: int) -> np.ndarray:
+    """Distance from the outputs at each time, with each unit's gates swapped for the nearest pattern."""
+    x, y = net.task.arrays
+    g = net.task.graph
     node = g.hidden[layer - 1]
     others = {h: a for h, a in g.activations.items() if h != node}
     swapped = Task(Graph(g.nodes, g.edges, others, g.biases), x, y)
     distances = []
-    for i, outputs in enumerate(network.outputs):
-        own = network.gates(i, layer)
+    for i, here in enumerate(outputs):
+        own = layer_gates(net, i, layer)
         gates = patterns[nearest_pattern(own.T, patterns)].T * own.any(axis=0)
-        apart = activity(swapped, network.at(i), "y", inputs=x, gates={node: gates}) - outputs
+        apart = activity(swapped, net.at(i), "y", inputs=x, gates={node: gates}) - here
         distances.append(np.sqrt((apart**2).sum() / (y**2).sum()))
     return np.array(distances)
 
 
-def trained_distance(network: ObservedNetwork, patterns: np.ndarray, layer: int) -> np.ndarray:
-    """Distance of outputs at each time from a linear network with constant gates, trained as this one was."""
-    assert network.trained is not None
-    y, outputs = network.task.arrays[1], network.outputs
+def trained_distance(net: ReluNetwork, outputs: np.ndarray, patterns: np.ndarray, layer: int) -> np.ndarray:
+    """Distance from the outputs of a linear network with constant gates that is trained as `net` was."""
+    y = net.Y
     span = _span_of_outputs(y, outputs)
-    task, weights = _pathways(network, patterns, layer, span)
-    path = train_like(network.trained, task, weights)
+    task, weights = _pathways(net, patterns, layer, span)
+    path = train_like(net, task, weights)
     apart = predict(task, path.weights)["y"] - outputs[: len(path.t)] @ span.T
     return np.sqrt((apart**2).sum(axis=(1, 2)) / (y**2).sum())
 
@@ -81,19 +85,19 @@ def _span_of_outputs(y: np.ndarray, outputs: np.ndarray) -> np.ndarray:
 
 
 def _pathways(
-    network: ObservedNetwork, patterns: np.ndarray, layer: int, span: np.ndarray
+    net: ReluNetwork, patterns: np.ndarray, layer: int, span: np.ndarray
 ) -> tuple[Task, dict[str, np.ndarray]]:
     """The network with each unit at the pattern nearest to its last gates, and its initial weights.
 
     Units with the same gates are a linear pathway. Rotating them changes nothing, so no pathway needs more
     units than it has inputs and outputs.
     """
-    (x, y), start = network.task.arrays, network.at(0)
-    first, second = network.task.graph.edges
-    bias = network.task.graph.biases
+    (x, y), start = net.task.arrays, net.at(0)
+    first, second = net.task.graph.edges
+    bias = net.task.graph.biases
     inward = np.column_stack([start[first], *([start["h1"]] if bias else [])])
     outward = span @ start[second]
-    own = network.gates(network.times - 1, layer).T
+    own = layer_gates(net, -1, layer).T
     member = np.where(own.any(axis=1), nearest_pattern(own, patterns), -1)
     size = min(inward.shape[1] + len(span), len(own))
     w1, w2 = np.zeros((len(patterns), size, inward.shape[1])), np.zeros((len(patterns), len(span), size))

@@ -9,7 +9,7 @@ import numpy as np
 
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
-from neuralrace.relu.observed import ObservedNetwork
+from neuralrace.relu.training import ReluNetwork, layer_gates
 
 MAX_NUMBERS = 20_000_000  # in the patterns that are clustered
 
@@ -21,14 +21,14 @@ def unit_size(graph: Graph, weights: Mapping[str, np.ndarray], layer: int) -> np
 
 
 def distinct_patterns(
-    networks: Sequence[ObservedNetwork], layer: int, weighted: bool
+    networks: Sequence[ReluNetwork], layer: int, weighted: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Distinct patterns `(m, n)`, how much each counts `(m,)`, and the share of those left out."""
-    n = len(networks[0].task.arrays[0])
+    n = len(networks[0].X)
     count: dict[bytes, float] = {}
     for one in networks:
-        for i in range(one.times):
-            gates = one.gates(i, layer).T
+        for i in range(len(one.t)):
+            gates = layer_gates(one, i, layer).T
             size = np.sqrt(unit_size(one.task.graph, one.at(i), layer))
             alive = gates.any(axis=1) & (size > 0)
             size = size[alive] if weighted else np.ones(alive.sum())
@@ -68,10 +68,3 @@ def open_patterns(centres: np.ndarray) -> np.ndarray:
 def has_equal_patterns(centres: np.ndarray) -> bool:
     """Whether two clusters have the same pattern."""
     return len(np.unique(open_patterns(centres), axis=0)) < len(centres)
-
-
-def nearest_pattern(gates: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """The pattern on which each row of 0 and 1 differs for the fewest samples."""
-    g = np.asarray(gates, float)
-    apart = g.sum(axis=1)[:, None] + patterns.sum(axis=1)[None] - 2 * g @ patterns.T
-    return apart.argmin(axis=1)

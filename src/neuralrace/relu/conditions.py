@@ -11,7 +11,7 @@ from neuralrace.graph import Graph
 from neuralrace.measure import unit_sizes
 from neuralrace.network import activity
 from neuralrace.reduction import reduce
-from neuralrace.relu.clustering import nearest_pattern
+from neuralrace.relu.patterns import nearest_pattern
 from neuralrace.relu.training import ReluNetwork
 from neuralrace.task import Task
 

@@ -1,4 +1,4 @@
-"""Which gated linear network is this ReLU network? Few gating patterns, found in how it trains.
+"""Which gated linear network is this ReLU network? A few gating patterns from its training.
 
 make_haste_slowly Algorithm 1: gates of the hidden units over training and runs, clustered by k-means. Here
 units count by the size of their weights, and the number of clusters is chosen by how well the network with
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, choice, flag, integer, number
 from neuralrace.relu.cluster_count import (
     WORSE_IN_A_ROW,
+    all_outputs,
     choose_count,
     root_mean_square,
     swapped_distance,
@@ -29,9 +31,15 @@ from neuralrace.relu.clustering import (
     unit_size,
 )
 from neuralrace.relu.gates import network_at
-from neuralrace.relu.observed import ObservedNetwork, convergence_warnings, observe_given, observe_training
+from neuralrace.relu.observed import (
+    convergence_warnings,
+    given_networks,
+    relative_loss,
+    train_networks,
+    trained_here,
+)
 from neuralrace.relu.patterns import context_labels, pattern_text
-from neuralrace.relu.training import unit_gates
+from neuralrace.relu.training import ReluNetwork, unit_gates
 
 FOLLOW = ("trained", "swapped")
 
@@ -62,7 +70,14 @@ class Discovery:
     moments : int
         Number of times at which gates were taken.
     warnings : tuple of str
-        What to beware of.
+        Reasons for caution, such as runs that have not converged.
+
+    Examples
+    --------
+    >>> x, y = np.eye(4), np.array([[1.0], [1.0], [-1.0], [-1.0]])
+    >>> result = discover(x, y, [100], k=2, std=1e-3, lr=0.1, steps=200, every=10)
+    >>> result.k, result.by_context([0, 0, 1, 1])
+    (2, ['10', '01'])
     """
 
     patterns: np.ndarray
@@ -86,7 +101,7 @@ class Discovery:
         """Twice the mean distance of each centre from its pattern, `(k,)`: 0 if all gates are 0 or 1."""
         return 2 * np.abs(self.centres - self.patterns).mean(axis=1)
 
-    def by_context(self, context: Any) -> list[str]:
+    def by_context(self, context: ArrayLike) -> list[str]:
         """Each pattern with one digit per context.
 
         Parameters
@@ -137,8 +152,8 @@ class Discovery:
 
 
 def discover(
-    X: Any = None,
-    Y: Any = None,
+    X: ArrayLike | None = None,
+    Y: ArrayLike | None = None,
     hidden: Sequence[int] = (700,),
     k: int | None = None,
     runs: int = 3,
@@ -218,13 +233,17 @@ def discover(
     """
     tolerance, max_clusters = number("tolerance", tolerance, least=0), integer("max_clusters", max_clusters)
     k = None if k is None else integer("k", k)
-    layer, seed = integer("layer", layer), integer("seed", seed, least=0)
-    if seed >= 2**32:
-        raise InputError(f"seed must be below 2^32, got {seed}")
+    layer, seed = integer("layer", layer), integer("seed", seed, 0, 2**32 - 1)
     if follow is not None:
         choice("follow", follow, FOLLOW)
-    setting = (hidden, runs, std, lr, steps, every, seed)
-    networks = _networks(X, Y, net, setting, {"progress": flag("progress", progress)}, keywords)
+    progress = flag("progress", progress)
+    if net is None:
+        keywords |= {"progress": progress}
+        networks = train_networks(X, Y, hidden, runs, std, lr, steps, every, seed, **keywords)
+    elif keywords:
+        raise InputError(f"{next(iter(keywords))} is for training, and net is trained already")
+    else:
+        networks = given_networks(X, Y, net)
     warnings = convergence_warnings(networks)
     follow = _follow(networks[0], layer, follow)
     patterns, weights, left_out = distinct_patterns(networks, layer, flag("weighted", weighted))
@@ -248,15 +267,17 @@ def discover(
         shares,
         elbow,
         rule,
-        np.array([one.loss for one in networks]),
+        np.array([relative_loss(one) for one in networks]),
         centres,
         layer,
-        networks[0].times,
+        len(networks[0].t),
         tuple(warnings),
     )
 
 
-def mixed_share(net: Any, context: Any, i: int = -1, layer: int = 1, X: Any = None) -> float:
+def mixed_share(
+    net: Any, context: ArrayLike, i: int = -1, layer: int = 1, X: ArrayLike | None = None
+) -> float:
     """The share of a layer's weight in units that are open for some samples of a context and not for others.
 
     Lemma 4.1 of make_haste_slowly has it zero. Silent units do not count; weight is the product of the
@@ -288,8 +309,7 @@ def mixed_share(net: Any, context: Any, i: int = -1, layer: int = 1, X: Any = No
     task, weights = network_at(net, i, X, None, need_targets=False)
     graph = task.graph
     labels = context_labels(context, len(task.arrays[0]))
-    if integer("layer", layer) > len(graph.hidden):
-        raise InputError(f"layer must be at most the number of ReLU layers, {len(graph.hidden)}; got {layer}")
+    _check_layer(integer("layer", layer), len(graph.hidden))
     gates, size = unit_gates(task, weights)[layer - 1], unit_size(graph, weights, layer)
     mean = np.stack([gates[labels == c].mean(axis=0) for c in np.unique(labels)])
     mixed, alive = ((mean > 0) & (mean < 1)).any(axis=0), gates.any(axis=0)
@@ -298,29 +318,23 @@ def mixed_share(net: Any, context: Any, i: int = -1, layer: int = 1, X: Any = No
     return float(size[mixed].sum() / size[alive].sum())
 
 
-def _networks(
-    X: Any, Y: Any, net: Any, setting: tuple[Any, ...], shown: dict[str, bool], keywords: dict[str, Any]
-) -> list[ObservedNetwork]:
-    """The networks to look at: those given, or newly trained ones."""
-    if net is None:
-        return observe_training(X, Y, *setting, **shown, **keywords)
-    if keywords:
-        raise InputError(f"{next(iter(keywords))} is for training, and net is trained already")
-    return observe_given(X, Y, net)
+def _check_layer(layer: int, depth: int) -> None:
+    if layer > depth:
+        raise InputError(f"layer must be at most the number of ReLU layers, {depth}; got {layer}")
 
 
-def _follow(network: ObservedNetwork, layer: int, follow: str | None) -> str:
+def _follow(net: ReluNetwork, layer: int, follow: str | None) -> str:
     """How the distance is measured, where the networks allow it."""
-    if layer > network.depth:
-        raise InputError(f"layer must be at most the number of ReLU layers, {network.depth}; got {layer}")
-    possible = network.trained is not None and network.depth == 1
+    depth = len(net.task.graph.hidden)
+    _check_layer(layer, depth)
+    possible = trained_here(net) and depth == 1
     if follow == "trained" and not possible:
         raise InputError("follow='trained' needs networks with one hidden layer, trained by nr.relu.train")
     return follow or ("trained" if possible else "swapped")
 
 
 def _elbow(
-    networks: Sequence[ObservedNetwork],
+    networks: Sequence[ReluNetwork],
     counts: Sequence[int],
     clusters: Any,
     follow: str,
@@ -331,13 +345,14 @@ def _elbow(
     from tqdm import tqdm
 
     distance = trained_distance if follow == "trained" else swapped_distance
+    outputs = [all_outputs(net) for net in networks]
     elbow, tried, worse = {}, {}, 0
     with tqdm(total=len(counts) * len(networks), desc="clusters", disable=not progress) as bar:
         for m in counts:
             tried[m] = clusters(m)
             distances = []
-            for one in networks:
-                distances.append(distance(one, open_patterns(tried[m][0]), layer))
+            for net, own in zip(networks, outputs, strict=True):
+                distances.append(distance(net, own, open_patterns(tried[m][0]), layer))
                 bar.update()
             apart = root_mean_square(distances)
             worse = worse + 1 if elbow and min(elbow.values()) <= apart else 0

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Trajectory
-from neuralrace.errors import InputError, array, choice
+from neuralrace.errors import InputError, choice
 from neuralrace.graph import Graph
 from neuralrace.network import predict
-from neuralrace.relu.own_weights import own_network
+from neuralrace.relu.own_weights import as_relu_network
+from neuralrace.relu.patterns import nearest_pattern
 from neuralrace.relu.training import ReluNetwork, train_like, unit_gates
 from neuralrace.task import Task
 
 
-def as_gdln(net: Any, i: int = -1, X: Any = None, Y: Any = None) -> tuple[Task, dict[str, np.ndarray]]:
+def as_gdln(
+    net: Any, i: int = -1, X: ArrayLike | None = None, Y: ArrayLike | None = None
+) -> tuple[Task, dict[str, np.ndarray]]:
     """The linear network, gated neuron by neuron, that a ReLU network is at one moment.
 
     It has the outputs of the network, and its gradient on the mean loss (that of the objective divided by
@@ -56,22 +59,13 @@ def as_gdln(net: Any, i: int = -1, X: Any = None, Y: Any = None) -> tuple[Task, 
 
 
 def network_at(
-    net: Any, i: int, X: Any, Y: Any, need_targets: bool = True
+    net: Any, i: int, X: ArrayLike | None, Y: ArrayLike | None, need_targets: bool = True
 ) -> tuple[Task, dict[str, np.ndarray]]:
-    """A ReLU network at one moment, of ours or of own weights; targets are zero where not needed."""
-    if isinstance(net, ReluNetwork):
-        if net.many:
-            raise InputError(f"net holds {len(net)} networks; choose one, as in net[0]")
-        return net.task, net.at(i)
-    if X is None or (Y is None and need_targets):
-        needed = "X and Y, the inputs and targets, are" if need_targets else "X, the inputs, is"
-        raise InputError(f"{needed} needed with weights or a torch module")
-    weights, graph = own_network(net)
-    x = array("X", X, (None, graph.nodes["x"]))
-    if not len(x):
-        raise InputError("X must hold at least one sample, got none")
-    y = np.zeros((len(x), graph.nodes["y"])) if Y is None else array("Y", Y, (len(x), graph.nodes["y"]))
-    return Task(graph, x, y), weights
+    """The task and the weights of one ReLU network at one time."""
+    network = as_relu_network(net, X, Y, need_targets)
+    if network.many:
+        raise InputError(f"net holds {len(network)} networks; choose one, as in net[0]")
+    return network.task, network.at(i)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +84,14 @@ class Imitation:
         How many units of the ReLU network each pathway took over.
     task : Task
         The gated network.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> x, y = np.eye(2), np.array([[1.0], [-1.0]])
+    >>> net = nr.relu.train(x, y, [20], std=1e-3, lr=0.1, steps=300, save=11)
+    >>> imitate(net, nr.tasks.gated(x, y, np.eye(2)))
+    Imitation(11 times to t = 60, largest distance 0.106 at t = 12, finished after 300 steps, t = 60)
     """
 
     trajectory: Trajectory
@@ -145,8 +147,8 @@ def imitate(net: ReluNetwork, task: Task, matching: str = "members", at: int = -
     >>> import neuralrace as nr
     >>> x, y = np.eye(2), np.array([[1.0], [-1.0]])
     >>> net = nr.relu.train(x, y, [20], std=1e-3, lr=0.1, steps=300, save=11)
-    >>> found = imitate(net, nr.tasks.gated(x, y, np.eye(2)))
-    >>> found.members, bool(found.distance.max() < 0.2)
+    >>> imitation = imitate(net, nr.tasks.gated(x, y, np.eye(2)))
+    >>> imitation.members, bool(imitation.distance.max() < 0.2)
     ({'p0h1': 14, 'p1h1': 6}, True)
     """
     if not isinstance(net, ReluNetwork):
@@ -168,13 +170,9 @@ def imitate(net: ReluNetwork, task: Task, matching: str = "members", at: int = -
         weights[e] = given if given.size else np.zeros(small.graph.shapes[e])
     path = train_like(net, small, weights)
     n = len(path.t)
-    apart = predict(small, path.weights)[g.outputs[0]] - predict(net.task, _first(net.weights, n))["y"]
+    apart = predict(small, path.weights)[g.outputs[0]] - predict(net.task, net.weights)["y"][:n]
     distance = np.sqrt((apart**2).sum(axis=(1, 2)) / (net.Y**2).sum())
     return Imitation(path, distance, net.loss[:n], {p: len(u) for p, u in units.items()}, small)
-
-
-def _first(weights: Mapping[str, np.ndarray], n: int) -> dict[str, np.ndarray]:
-    return {e: w[:n] for e, w in weights.items()}
 
 
 def _units(net: ReluNetwork, task: Task, at: int | None) -> dict[str, np.ndarray]:
@@ -183,9 +181,8 @@ def _units(net: ReluNetwork, task: Task, at: int | None) -> dict[str, np.ndarray
     if at is None:
         return {p: np.arange(n) for p in paths}
     patterns = np.stack([np.broadcast_to(task.samples.gates.get(p, 1.0), len(net.X)) for p in paths])
-    active = net.gates(at)[0].T  # (units, n)
-    apart = np.abs(active[:, None] - patterns[None]).sum(axis=2)
-    return {p: np.flatnonzero(apart.argmin(axis=1) == k) for k, p in enumerate(paths)}
+    nearest = nearest_pattern(net.gates(at)[0].T, patterns)
+    return {p: np.flatnonzero(nearest == k) for k, p in enumerate(paths)}
 
 
 def _columns(net: ReluNetwork, task: Any) -> dict[str, list[int]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, integer
 from neuralrace.network import precision
@@ -38,6 +39,13 @@ class Maxima:
         Size of the gradient along the sphere relative to the rate, with these gates.
     dead : float
         Share of starts that end inactive on all samples.
+
+    Examples
+    --------
+    >>> self_consistent([[1.0, 0.0], [0.0, 1.0]], [[1.0], [-1.0]], starts=50)
+    Maxima(2 of |F|, 0.32 of starts dead)
+      rate 0.5, share 0.32, 10
+      rate 0.5, share 0.36, 01
     """
 
     patterns: np.ndarray
@@ -56,8 +64,8 @@ class Maxima:
 
 
 def self_consistent(
-    X: Any,
-    residual: Any,
+    X: ArrayLike,
+    residual: ArrayLike,
     starts: int = 200,
     seed: int = 0,
     steps: int = 4000,
@@ -67,7 +75,7 @@ def self_consistent(
     A unit with input weights w and readout v follows `w' = sum g_i (e_i.v) x_i / n`, `v' = F(w)` with
     `F(w) = sum e_i relu(w.x_i) / n`: it climbs `|F|` on the unit sphere, and then its weights grow at the
     rate `|F|`, their product at twice that. Random starts (normal w and v, as in a network) follow this flow;
-    where they settle is found exactly as the top direction of the pattern there, restricted to the kinks it
+    where they settle is maxima exactly as the top direction of the pattern there, restricted to the kinks it
     sits on.
 
     Parameters
@@ -90,26 +98,20 @@ def self_consistent(
 
     Examples
     --------
-    >>> found = self_consistent([[1.0, 0.0], [0.0, 1.0]], [[1.0], [-1.0]], starts=50)
-    >>> found.patterns.tolist(), found.rates.tolist()
+    >>> maxima = self_consistent([[1.0, 0.0], [0.0, 1.0]], [[1.0], [-1.0]], starts=50)
+    >>> maxima.patterns.tolist(), maxima.rates.tolist()
     ([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
     """
     x, e = unit_inputs(X), array("residual", residual)
     if e.ndim != 2 or len(e) != len(x) or not e.size:
         raise InputError(f"residual must have shape ({len(x)} samples, outputs), got {e.shape}")
-    starts, steps = integer("starts", starts), integer("steps", steps, least=4)
-    for name, value, largest in (("starts", starts, MAX_STARTS), ("steps", steps, MAX_STEPS)):
-        if value > largest:
-            raise InputError(f"{name} must be at most {largest:,}, got {value}")
+    starts, steps = integer("starts", starts, most=MAX_STARTS), integer("steps", steps, 4, MAX_STEPS)
     rng = np.random.default_rng(integer("seed", seed, least=0))
     basis, xs = _compressed(x)
     outs, es = _compressed(e)
-    empty = np.zeros((0, len(x)))
     if not xs.shape[1] or not es.shape[1]:
-        none = np.zeros(0)
-        return Maxima(
-            empty, none, none, np.zeros((0, x.shape[1])), np.zeros((0, e.shape[1])), none, 1.0
-        )  # fmt: skip
+        none, *empty = (np.zeros((0, *size)) for size in ((), (len(x),), x.shape[1:], e.shape[1:]))
+        return Maxima(empty[0], none, none, empty[1], empty[2], none, 1.0)
     w = rng.standard_normal((starts, x.shape[1])) @ basis
     v = rng.standard_normal((starts, e.shape[1])) @ outs
     with precision(np.float64):
@@ -145,78 +147,78 @@ def _ascend(x: Any, e: Any, w: Any, v: Any, steps: int) -> Any:
     return w / jnp.maximum(jnp.linalg.norm(w, axis=-1, keepdims=True), 1e-300)
 
 
+@dataclass
+class _Maximum:
+    """A maximum in the row space of the inputs, and the starts that ended there."""
+
+    direction: np.ndarray
+    gates: np.ndarray
+    rate: float
+    leftover: float
+    ends: list[np.ndarray] = field(default_factory=list)  # distinct ends of the flow that belong to it
+    count: int = 0
+
+
 def _gathered(
     x: np.ndarray, xs: np.ndarray, es: np.ndarray, w: np.ndarray, basis: np.ndarray, outs: np.ndarray
 ) -> Maxima:
-    """Equal ends merged, each put exactly on its maximum."""
+    """Equal ends of the flow merged, each put exactly on its maximum."""
     size = np.linalg.norm(xs, axis=1)
     alive = np.flatnonzero((xs @ w.T > 1e-9 * size[:, None]).any(axis=0))
-    kept: list[tuple[np.ndarray, np.ndarray, float, float]] = []
-    count: list[int] = []
-    rough: list[np.ndarray] = []
-    place: list[int] = []
-    for k in alive:
-        near = [j for j, r in enumerate(rough) if np.abs(r - w[k]).max() < SAME]
-        if near:
-            count[place[near[0]]] += 1
-            continue
-        direction, pattern, rate, left = _settled(xs, es, w[k])
-        same = [
-            j
-            for j, (d, _, r, _) in enumerate(kept)
-            if abs(r - rate) < SAME * r and np.abs(d - direction).max() < 1e-3
-        ]
-        if same:
-            j = same[0]
-            if left < kept[j][3]:
-                kept[j] = (direction, pattern, rate, left)
-            count[j] += 1
-        else:
-            j = len(kept)
-            kept.append((direction, pattern, rate, left))
-            count.append(1)
-        rough.append(w[k])
-        place.append(j)
-    total = max(len(w), 1)
-    digits = [
-        (-round(r / max(1e-300, max(q[2] for q in kept)), 6), pattern_text(1 - g)) for _, g, r, _ in kept
-    ]
-    order = sorted(range(len(kept)), key=lambda j: digits[j])
-    directions = np.array([kept[j][0] for j in order]).reshape(-1, xs.shape[1])
+    maxima: list[_Maximum] = []
+    for end in w[alive]:
+        here = next((m for m in maxima if any(np.abs(v - end).max() < SAME for v in m.ends)), None)
+        if here is None:
+            here = _merged(maxima, _settled(xs, es, end))
+            here.ends.append(end)
+        here.count += 1
+    fastest = max((m.rate for m in maxima), default=1.0) or 1.0
+    maxima.sort(key=lambda m: (-round(m.rate / fastest, 6), pattern_text(1 - m.gates)))
+    directions = np.array([m.direction for m in maxima]).reshape(-1, xs.shape[1])
     readouts = np.maximum(directions @ xs.T, 0) @ es
     readouts /= np.maximum(np.linalg.norm(readouts, axis=1, keepdims=True), 1e-300)
     return Maxima(
-        np.array([kept[j][1] for j in order]).reshape(-1, len(x)),
-        np.array([kept[j][2] for j in order]),
-        np.array([count[j] / total for j in order]),
+        np.array([m.gates for m in maxima]).reshape(-1, len(x)),
+        np.array([m.rate for m in maxima]),
+        np.array([m.count / len(w) for m in maxima]),
         directions @ basis.T,
         readouts @ outs.T,
-        np.array([kept[j][3] for j in order]),
-        1 - len(alive) / total,
+        np.array([m.leftover for m in maxima]),
+        1 - len(alive) / len(w),
     )
 
 
-def _settled(x: np.ndarray, e: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """The maximum next to w: its direction, gates, rate, and what is left of the gradient.
+def _merged(maxima: list[_Maximum], new: _Maximum) -> _Maximum:
+    """The maximum in the list that is the same as a new one, which is added if there is none."""
+    for m in maxima:
+        if abs(m.rate - new.rate) < SAME * m.rate and np.abs(m.direction - new.direction).max() < 1e-3:
+            if new.leftover < m.leftover:
+                m.direction, m.gates = new.direction, new.gates
+                m.rate, m.leftover = new.rate, new.leftover
+            return m
+    maxima.append(new)
+    return new
 
-    Whether a sample lies on a kink is tried at several tolerances; the try that leaves least is taken.
+
+def _settled(x: np.ndarray, e: np.ndarray, w: np.ndarray) -> _Maximum:
+    """The maximum next to w.
+
+    Whether a sample lies on a kink is tried at several tolerances; the one with the least leftover gradient
+    is taken.
     """
     a = x @ w / np.maximum(np.linalg.norm(x, axis=1), 1e-300)
-    tries, seen = [], set()
+    tries: dict[bytes, _Maximum] = {}
     for tolerance in (1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
         on, kink = a > tolerance, np.abs(a) <= tolerance
-        if (on.tobytes(), kink.tobytes()) in seen or not on.any():
-            continue
-        seen.add((on.tobytes(), kink.tobytes()))
-        tries.append(_top(x, e, w, on, kink))
-        if tries[-1][3] < 1e-9:
-            break
-    return min(tries, key=lambda found: found[3])
+        key = on.tobytes() + kink.tobytes()
+        if on.any() and key not in tries:
+            tries[key] = _top(x, e, w, on, kink)
+            if tries[key].leftover < 1e-9:
+                break
+    return min(tries.values(), key=lambda m: m.leftover)
 
 
-def _top(
-    x: np.ndarray, e: np.ndarray, w: np.ndarray, on: np.ndarray, kink: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float, float]:
+def _top(x: np.ndarray, e: np.ndarray, w: np.ndarray, on: np.ndarray, kink: np.ndarray) -> _Maximum:
     """The maximum with these samples on and these on a kink, nearest to w where it is degenerate."""
     from scipy.optimize import lsq_linear
 
@@ -224,7 +226,7 @@ def _top(
     if kink.any():
         _, s, vt = np.linalg.svd(x[kink])
         free = vt[(s > 1e-9 * s[0]).sum() :].T
-    none = (w, on + 0.5 * kink, float(np.linalg.norm(np.maximum(x @ w, 0) @ e)), np.inf)
+    none = _Maximum(w, on + 0.5 * kink, float(np.linalg.norm(np.maximum(x @ w, 0) @ e)), np.inf)
     if not free.shape[1]:
         return none
     syx = e[on].T @ x[on] @ free
@@ -249,4 +251,4 @@ def _top(
         gates[kink] = lsq_linear(*both, bounds=(0.0, 1.0), tol=1e-14).x
         rest = rest + gates[kink] @ pull[kink]
     wrong = float(np.abs(np.where(kink, 0.0, (x @ d > 0) != on)).max())  # gates that d does not have
-    return d, gates, rate, float(np.linalg.norm(rest) / rate) + wrong
+    return _Maximum(d, gates, rate, float(np.linalg.norm(rest) / rate) + wrong)

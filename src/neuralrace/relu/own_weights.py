@@ -1,22 +1,56 @@
-"""Weights of networks that were made elsewhere, as layers: lists, dicts and torch modules."""
+"""ReLU networks that were made elsewhere: weights in lists, dicts and torch modules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from neuralrace.errors import InputError, array
 from neuralrace.graph import Graph
-from neuralrace.relu.training import relu_chain
+from neuralrace.network import loss
+from neuralrace.relu.training import ReluNetwork, relu_chain
+from neuralrace.task import Task
 
 Layer = tuple[np.ndarray, np.ndarray | None]
 
 
-def own_network(net: Any) -> tuple[dict[str, np.ndarray], Graph]:
+def as_relu_network(net: Any, X: Any, Y: Any, need_targets: bool = True) -> ReluNetwork:
+    """`net` as `train` returns it.
+
+    Weights from elsewhere become a network with the mean loss and a saved time t = 0, 1, ... for each state.
+    Targets are zero where they are neither given nor needed.
+    """
+    if isinstance(net, ReluNetwork):
+        if not net.weights:
+            raise InputError("net must have its weights saved: train with save_weights=True")
+        return net
+    if X is None or (Y is None and need_targets):
+        needed = "X and Y, the inputs and targets, are" if need_targets else "X, the inputs, is"
+        raise InputError(f"{needed} needed with weights or a torch module")
+    states = [_named_weights(state) for state in _states(net)]
+    graph = states[0][1]
+    if any(g != graph for _, g in states):
+        raise InputError("net must have the same layers at all times")
+    x = array("X", X, (None, graph.nodes["x"]))
+    if not len(x):
+        raise InputError("X must hold at least one sample, got none")
+    y = np.zeros((len(x), graph.nodes["y"])) if Y is None else array("Y", Y, (len(x), graph.nodes["y"]))
+    task, weights = Task(graph, x, y), {n: np.stack([w[n] for w, _ in states]) for n in graph.shapes}
+    return ReluNetwork(
+        t=np.arange(float(len(states))),
+        loss=loss(task, weights),
+        weights=weights,
+        task=task,
+        objective="mean",
+        lr=np.nan,
+    )
+
+
+def _named_weights(net: Any) -> tuple[dict[str, np.ndarray], Graph]:
     """Weights by name, and the chain they belong to."""
-    layers = layers_of(net)
+    layers = _layers(net)
     if len(layers) < 2:
         raise InputError(f"net must have a ReLU layer, so at least two layers of weights; got {len(layers)}")
     sizes = [layers[0][0].shape[1], *(len(w) for w, _ in layers)]
@@ -34,7 +68,7 @@ def own_network(net: Any) -> tuple[dict[str, np.ndarray], Graph]:
     return weights, graph
 
 
-def layers_of(net: Any) -> list[Layer]:
+def _layers(net: Any) -> list[Layer]:
     """Matrices and biases, in layer order, of a list, a dict or a torch module."""
     if type(net).__module__.split(".")[0] == "torch" or hasattr(net, "named_parameters"):
         return _torch_layers(net)
@@ -75,3 +109,39 @@ def _torch_layers(net: Any) -> list[Layer]:
         )
     numbers = lambda p: None if p is None else p.detach().cpu().double().numpy()  # noqa: E731
     return [(np.asarray(numbers(m.weight)), numbers(m.bias)) for m in parts[::2]]
+
+
+def _states(net: Any) -> list[Any]:
+    """The weights at each time, each in one of the forms that `_layers` takes."""
+    if isinstance(net, Mapping):
+        series = {n: array(f"net[{n!r}]", w) for n, w in net.items()}
+        if not any(w.ndim == 3 for w in series.values()):
+            return [net]
+        return [{n: w[t] for n, w in series.items()} for t in range(_length(series.values()))]
+    if isinstance(net, Sequence) and not isinstance(net, str) and len(net):
+        if all(isinstance(w, Mapping) or hasattr(w, "named_parameters") for w in net):
+            return list(net)
+        pairs = [
+            w if isinstance(w, (tuple, list)) and len(w) == 2 and _axes(w[0]) == 3 else (w,) for w in net
+        ]
+        if all(_axes(p[0]) == 3 for p in pairs):
+            flat = [[array(f"net[{k}]", a) for a in p if a is not None] for k, p in enumerate(pairs)]
+            length = _length([a for p in flat for a in p])
+            return [[p[0][t] if len(p) == 1 else (p[0][t], p[1][t]) for p in flat] for t in range(length)]
+    return [net]
+
+
+def _axes(value: Any) -> int:
+    """Number of axes; -1 of what is no array."""
+    try:
+        return np.ndim(value)
+    except ValueError:
+        return -1
+
+
+def _length(series: Iterable[np.ndarray]) -> int:
+    """The number of times, which must be the same for all weights."""
+    lengths = {len(w) if w.ndim else 0 for w in series}
+    if len(lengths) != 1 or not min(lengths):
+        raise InputError(f"net must have its weights at the same times, got {sorted(lengths)} of them")
+    return lengths.pop()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status
 from neuralrace.errors import InputError, array, integer, number
@@ -33,6 +33,13 @@ class Pathways:
         FINISHED, or STEP_LIMIT if there may be more rounds.
     outcome : str
         The same in words.
+
+    Examples
+    --------
+    >>> predict_pathways([[1.0, 0.0], [0.0, 1.0]], [[1.0], [-1.0]])
+    Pathways(2 in 1 rounds, finished: loss 0 after 1 rounds)
+      0: rate 0.5, 10
+      0: rate 0.5, 01
     """
 
     patterns: np.ndarray
@@ -54,8 +61,8 @@ class Pathways:
 
 
 def predict_pathways(
-    X: Any,
-    Y: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
     level: float = 1e-3,
     max_rounds: int = 10,
     starts: int = 400,
@@ -68,7 +75,7 @@ def predict_pathways(
     Round by round: the fastest maxima of `|F|` on the residual (see `self_consistent`) become pathways with
     the gates they have there; all pathways so far are then learned together, which for constant gates is one
     least-squares problem; what they leave is the next residual. Between rounds gates are constant and a
-    pathway learns all its modes: the picture of make_haste_slowly section 4, with gates found instead of
+    pathway learns all its modes: the picture of make_haste_slowly section 4, with gates maxima instead of
     given.
 
     Parameters
@@ -116,14 +123,14 @@ def predict_pathways(
         elif k == max_rounds:
             break
         else:
-            found = self_consistent(x, residual, starts, seed + k)
-            new = found.rates >= found.rates.max(initial=0.0) * (1 - tie)
+            maxima = self_consistent(x, residual, starts, seed + k)
+            new = maxima.rates >= maxima.rates.max(initial=0.0) * (1 - tie)
             if not new.any():
                 ending = f"no start grows on what is left, loss {losses[-1]:.2g}"
                 break
-            patterns = np.concatenate([patterns, found.patterns[new]])
-            rates += found.rates[new].tolist()
-            shares += found.shares[new].tolist()
+            patterns = np.concatenate([patterns, maxima.patterns[new]])
+            rates += maxima.rates[new].tolist()
+            shares += maxima.shares[new].tolist()
             rounds += [k] * int(new.sum())
             residual = pathway_residual(x, y, patterns)
             losses.append(0.5 * float((residual**2).sum()) / len(y))
@@ -140,7 +147,7 @@ def predict_pathways(
     )
 
 
-def pathway_residual(X: Any, Y: Any, patterns: Any = None) -> np.ndarray:
+def pathway_residual(X: ArrayLike, Y: ArrayLike, patterns: ArrayLike | None = None) -> np.ndarray:
     """What linear pathways with constant gates leave of the targets when they have learned.
 
     Parameters

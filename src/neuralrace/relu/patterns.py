@@ -7,13 +7,14 @@ from itertools import permutations, product
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag, integer, listable
 
 MAX_SAMPLES = 16
 
 
-def implementable(pattern: Any, X: Any, bias: bool = False) -> bool:
+def implementable(pattern: ArrayLike, X: ArrayLike, bias: bool = False) -> bool:
     """Whether one ReLU unit can be active on exactly the samples where a pattern is 1.
 
     It can if a w exists with `w.x >= 1` where the pattern is 1 and `w.x <= 0` where it is 0: a linear
@@ -47,7 +48,7 @@ def implementable(pattern: Any, X: Any, bias: bool = False) -> bool:
     return _witness(x, g > 0) is not None
 
 
-def implementable_patterns(X: Any, bias: bool = False) -> np.ndarray:
+def implementable_patterns(X: ArrayLike, bias: bool = False) -> np.ndarray:
     """All patterns that one ReLU unit can have on a small data set.
 
     Parameters
@@ -150,7 +151,7 @@ def growth_rates(patterns: Any, X: Any, E: Any) -> np.ndarray:
     return np.sqrt(np.concatenate(rates))
 
 
-def unit_inputs(X: Any, bias: bool = False) -> np.ndarray:
+def unit_inputs(X: ArrayLike, bias: bool = False) -> np.ndarray:
     """Inputs as an array, with a column of ones for the bias."""
     x, bias = array("X", X, (None, None)), flag("bias", bias)
     if not x.size:
@@ -179,7 +180,7 @@ def _witness(x: np.ndarray, on: np.ndarray) -> np.ndarray | None:
     return result.x / size[on].min()
 
 
-def pattern_text(pattern: Any) -> str:
+def pattern_text(pattern: ArrayLike) -> str:
     """A pattern as digits.
 
     Parameters
@@ -198,6 +199,13 @@ def pattern_text(pattern: Any) -> str:
     '10~'
     """
     return "".join("~" if 1e-6 < g < 1 - 1e-6 else str(round(g)) for g in array("pattern", pattern, (None,)))
+
+
+def nearest_pattern(gates: np.ndarray, patterns: np.ndarray) -> np.ndarray:
+    """The pattern on which each row of 0 and 1 differs for the fewest samples."""
+    g = np.asarray(gates, float)
+    apart = g.sum(axis=1)[:, None] + patterns.sum(axis=1)[None] - 2 * g @ patterns.T
+    return apart.argmin(axis=1)
 
 
 def context_labels(context: Any, n: int) -> np.ndarray:

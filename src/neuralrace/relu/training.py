@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Adaptive, Trajectory, descend, flow
 from neuralrace.dynamics.methods import check_steps
@@ -118,8 +119,8 @@ class ReluNetwork(Trajectory):
 
 
 def train(
-    X: Any,
-    Y: Any,
+    X: ArrayLike,
+    Y: ArrayLike,
     hidden: Sequence[int] = (700,),
     std: float = 7e-6,
     lr: float = 1e-3,
@@ -273,7 +274,12 @@ def unit_gates(task: Task, weights: Mapping[str, Any]) -> list[np.ndarray]:
     return [np.asarray(activity(task, weights, h) > 0, float) for h in task.graph.hidden]
 
 
-def checked_data(X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
+def layer_gates(net: ReluNetwork, i: int, layer: int) -> np.ndarray:
+    """Which units of a layer (1 is the first) are active at one saved time, `(n, size)` booleans."""
+    return np.asarray(activity(net.task, net.at(i), net.task.graph.hidden[layer - 1])) > 0
+
+
+def checked_data(X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and targets as arrays with the same number of rows."""
     x, y = array("X", X, (None, None)), array("Y", Y, (None, None))
     if len(x) != len(y):
@@ -361,14 +367,14 @@ def _in_units_of_objective(
     path: Trajectory, task: Task, objective: str, lr: float, stop: Any, span: np.ndarray | None
 ) -> ReluNetwork:
     """The network of a trajectory, with losses and the words of its outcome in units of the objective."""
-    told = path.settings
-    outcomes = [o.replace(f"lr than {told.get('lr', lr):g}", f"lr than {lr:g}") for o in path.outcomes]
+    settings = path.settings
+    outcomes = [o.replace(f"lr than {settings.get('lr', lr):g}", f"lr than {lr:g}") for o in path.outcomes]
     if stop is not None:
-        outcomes = [o.replace(f"loss {told['stop_loss']:g}", f"loss {float(stop):g}") for o in outcomes]
+        outcomes = [o.replace(f"loss {settings['stop_loss']:g}", f"loss {float(stop):g}") for o in outcomes]
     values = {f.name: getattr(path, f.name) for f in fields(Trajectory)}
     values |= {
         "outcomes": tuple(outcomes),
-        "settings": told | {"objective": objective, "stop_loss": stop},
+        "settings": settings | {"objective": objective, "stop_loss": stop},
     }
     if span is not None:
         values["weights"] = _readout(task.graph, path.weights, span)

@@ -47,7 +47,7 @@ class Accumulator:
         self.graph = graph
         self.states: dict[Any, _State] = {}
         self.sums: WeakValueDictionary[bytes, _Sum] = WeakValueDictionary()
-        self.weight = 0.0
+        self.weight: float = 0.0
 
     def add(self, s: Samples) -> None:
         """Count in a batch."""
@@ -85,12 +85,12 @@ class Accumulator:
     def _plus(self, total: _Sum | None, a: np.ndarray, b: np.ndarray) -> _Sum:
         product = a.T @ b if a.shape[1] <= DIGEST_COLUMNS else None
         key = digest(total.key if total else b"", *((a, b) if product is None else (product,)))
-        found = self.sums.get(key)
-        if found is None:
+        new = self.sums.get(key)
+        if new is None:
             product = a.T @ b if product is None else product
-            found = _Sum(product if total is None else total.value + product, key)
-            self.sums[key] = found
-        return found
+            new = _Sum(product if total is None else total.value + product, key)
+            self.sums[key] = new
+        return new
 
     def finish(self) -> list[Context]:
         """Contexts of pseudo-samples with the moments of all batches."""

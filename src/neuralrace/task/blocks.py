@@ -98,7 +98,7 @@ class ArrayInterner:
     """Turns arrays into blocks; equal arrays become one block."""
 
     def __init__(self):
-        self.blocks = Blocks()
+        self.blocks: Blocks = Blocks()
         self.known: dict[bytes, Block] = {}
 
     def __call__(self, value: np.ndarray) -> Block:

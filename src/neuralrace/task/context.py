@@ -17,8 +17,8 @@ Gate = float | np.ndarray
 class Context:
     """Rows that pass through the network under the same gates.
 
-    Data is held as blocks, so that contexts can share it; `inputs`, `targets`, `ones`, `weight` and `mix` are
-    the arrays themselves.
+    Data is stored as blocks, so that contexts can share it. `inputs`, `targets`, `ones`, `weight` and `mix`
+    are the arrays themselves.
 
     Parameters
     ----------

@@ -41,13 +41,14 @@ def cholesky(s: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 class PseudoSamples:
-    """Makes pseudo-samples from moments; each distinct array is computed and held once.
+    """Makes pseudo-samples from moments; each distinct array is computed and stored once.
 
     Moments are known by keys that the caller gives: equal keys mean equal moments.
     """
 
-    def __init__(self):
-        self.inputs, self.targets = ArrayInterner(), ArrayInterner()
+    def __init__(self) -> None:
+        self.inputs: ArrayInterner = ArrayInterner()
+        self.targets: ArrayInterner = ArrayInterner()
         self._joint = ArrayInterner()  # rows of several inputs side by side, needed only for a while
         self._factors: dict[Any, Factor] = {}
         self._solved: dict[Any, tuple[list[Block], float]] = {}

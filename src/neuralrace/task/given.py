@@ -21,9 +21,9 @@ Pairs = dict[tuple[str, str], np.ndarray]
 def given_contexts(graph: Graph, contexts: Iterable[Any]) -> list[Context]:
     """Contexts of pseudo-samples with the moments given."""
     reader = _Reader(graph)
-    found = [reader.context(f"contexts[{k}]", c) for k, c in enumerate(contexts)]
+    made = [reader.context(f"contexts[{k}]", c) for k, c in enumerate(contexts)]
     reader.made.consolidate()
-    return found
+    return made
 
 
 class _Recognised:
@@ -105,7 +105,7 @@ def _pairs(name: str, given: Any, graph: Graph, rows: tuple[str, ...]) -> Pairs:
         if len(graph.inputs) != 1 or len(rows) != 1:
             raise InputError(f"{name} must be a dict from pairs of nodes to arrays, got {type(given)}")
         given = {(rows[0], graph.inputs[0]): given}
-    found = {}
+    blocks = {}
     for key, value in given.items():
         pair = (key, key) if isinstance(key, str) else key
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -114,8 +114,8 @@ def _pairs(name: str, given: Any, graph: Graph, rows: tuple[str, ...]) -> Pairs:
             side = graph.incoming if end is graph.inputs else graph.outgoing
             if side.get(node, True):
                 known(name, [node], end, "input node" if end is graph.inputs else "output node")
-        found[pair] = array(f"{name}[{key!r}]", value, (graph.nodes[pair[0]], graph.nodes[pair[1]]))
-    return found
+        blocks[pair] = array(f"{name}[{key!r}]", value, (graph.nodes[pair[0]], graph.nodes[pair[1]]))
+    return blocks
 
 
 def _powers(name: str, given: Any, graph: Graph) -> dict[str, float]:

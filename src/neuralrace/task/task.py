@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.errors import InputError, listable
-from neuralrace.graph import Graph, some
+from neuralrace.graph import Graph, check_graph, some
 from neuralrace.task.accumulate import Accumulator
 from neuralrace.task.blocks import ArrayInterner, Blocks
 from neuralrace.task.context import Context, is_open
@@ -55,15 +55,15 @@ class Task:
         gates: Mapping[str, Any] | None = None,
         sample_weight: Any = None,
     ):
-        self.graph = _check_graph(graph)
+        self.graph: Graph = check_graph(graph)
         self._samples: Samples | None = check_samples(graph, inputs, targets, gates, sample_weight)
         self._contexts: list[Context] | None = None
 
     @classmethod
     def from_batches(cls, graph: Graph, batches: Iterable[Any]) -> Task:
-        """A task whose samples arrive in batches and are never held together.
+        """A task whose samples arrive in batches, of which only moments are kept.
 
-        Memory does not grow with the number of samples. Only moments are kept, so the network must be linear.
+        Memory does not grow with the number of samples. The network must be linear.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Task:
         >>> Task.from_batches(Graph.chain([2, 3, 1]), batches).n_contexts
         1
         """
-        moments = Accumulator(_check_graph(graph))
+        moments = Accumulator(check_graph(graph))
         if not listable(batches):
             raise InputError(f"batches must be an iterable of batches, got {type(batches)}")
         for k, batch in enumerate(batches):
@@ -129,7 +129,7 @@ class Task:
         >>> Task.from_moments(Graph.chain([2, 3, 1]), [moments]).syx(["x->h1", "h1->y"])
         array([[1. , 0.5]])
         """
-        if _check_graph(graph).biases:
+        if check_graph(graph).biases:
             raise InputError("graph must have no biases for from_moments: biases also see the means")
         if not listable(contexts):
             raise InputError(f"contexts must be a list of dicts, got {type(contexts)}")
@@ -153,7 +153,7 @@ class Task:
         -------
         Task
         """
-        _check_graph(graph)
+        check_graph(graph)
         if not isinstance(contexts, (list, tuple)) or not all(isinstance(c, Context) for c in contexts):
             raise InputError(f"contexts must be a list of Context, got {type(contexts)}")
         if not contexts:
@@ -163,7 +163,7 @@ class Task:
         return task
 
     def __repr__(self) -> str:
-        return f"Task({self._held()}, {self.n_contexts} contexts, {self.graph!r})"
+        return f"Task({self._data_words()}, {self.n_contexts} contexts, {self.graph!r})"
 
     def _repr_html_(self) -> str:
         from neuralrace.drawing import graph_svg, table_html
@@ -172,7 +172,7 @@ class Task:
         tables = [c.gates for c in self._contexts] if self._samples is None else [self._samples.gates]  # type: ignore[union-attr]
         gated = list(dict.fromkeys(name for gates in tables for name in gates))
         rows = [
-            ("data", self._held()),
+            ("data", self._data_words()),
             ("contexts", f"{self.n_contexts:,}"),
             ("inputs", _named_sizes(g, g.inputs)),
             ("outputs", _named_sizes(g, g.outputs)),
@@ -180,8 +180,8 @@ class Task:
         ]
         return table_html("Task", rows, graph_svg(g))
 
-    def _held(self) -> str:
-        """What the task holds, in words."""
+    def _data_words(self) -> str:
+        """The kind of data, in words."""
         if self._samples is not None:
             return f"{self._samples.n} samples"
         return "samples by context" if self.sampled else "moments"
@@ -198,7 +198,7 @@ class Task:
 
     @property
     def n_samples(self) -> int | None:
-        """Number of samples; None where they are not held as one list."""
+        """Number of samples; None where they are not one list."""
         return None if self._samples is None else self._samples.n
 
     @property
@@ -237,7 +237,7 @@ class Task:
         8
         """
         own = self.graph
-        if _check_graph(graph).edges != own.edges or graph.biases != own.biases:
+        if check_graph(graph).edges != own.edges or graph.biases != own.biases:
             raise InputError("graph must have the same edges and biases as the task's own")
         for n in (*own.inputs, *own.outputs):
             if graph.nodes[n] != own.nodes[n]:
@@ -392,9 +392,3 @@ class Task:
 
 def _named_sizes(graph: Graph, nodes: Sequence[str]) -> str:
     return some([f"{n} ({graph.nodes[n]})" for n in nodes])
-
-
-def _check_graph(graph: Any) -> Graph:
-    if not isinstance(graph, Graph):
-        raise InputError(f"graph must be a Graph, got {type(graph)}")
-    return graph

@@ -11,7 +11,7 @@ import numpy as np
 from neuralrace.errors import InputError, array, choice, flag, integer, sequence, short
 from neuralrace.graph import Graph
 from neuralrace.task import Blocks, Context, Task
-from neuralrace.tasks.routing import trained_pairs
+from neuralrace.tasks.domains import trained_pairs
 
 Encoder = Callable[[np.ndarray], np.ndarray]
 

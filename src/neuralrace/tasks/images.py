@@ -157,15 +157,15 @@ def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, La
         from sklearn.datasets import fetch_openml
 
         try:
-            found, labels = fetch_openml(openml, version=1, return_X_y=True, as_frame=False, n_retries=0)
+            images, labels = fetch_openml(openml, version=1, return_X_y=True, as_frame=False, n_retries=0)
         except Exception as error:
             raise InputError(
                 f"path: {name} is not here and could not be downloaded ({error}); give an npz file with "
                 f"x_train, y_train, x_test, y_test, or set {FOLDER} to the folder that holds {name}.npz"
             ) from None
         if name == "cifar10":  # channels come first there
-            found = found.reshape(-1, 3, 1024).swapaxes(1, 2)
-        x, y = np.split(np.asarray(found), [first]), np.split(np.asarray(labels).astype(int), [first])
+            images = images.reshape(-1, 3, 1024).swapaxes(1, 2)
+        x, y = np.split(np.asarray(images), [first]), np.split(np.asarray(labels).astype(int), [first])
     for images, labels in zip(x, y, strict=True):
         if len(images) != len(labels) or labels.min() < 0 or labels.max() >= CLASSES:
             raise InputError(f"path must hold one label in 0..{CLASSES - 1} per image, got {file}")

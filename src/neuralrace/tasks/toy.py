@@ -7,7 +7,7 @@ import numpy as np
 from neuralrace.errors import InputError, affordable, choice, integer, number
 from neuralrace.graph import Graph
 from neuralrace.task import Task
-from neuralrace.tasks.contexts import gated
+from neuralrace.tasks.items_in_contexts import gated
 
 
 def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
@@ -41,8 +41,7 @@ def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
     y = -x[:, :1] * x[:, 1:]
     if graph is not None:
         return Task(graph, x, y)
-    graph = Graph.pathways(2, 1, [[hidden]] * 4)
-    return Task(graph, x, y, gates={f"p{k}h1": np.eye(4)[k] for k in range(4)})
+    return gated(x, y, np.eye(4), hidden)
 
 
 def separability(delta: float, gating: str = "xor", hidden: int = 32, graph: Graph | None = None) -> Task:

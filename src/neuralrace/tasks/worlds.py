@@ -66,11 +66,13 @@ class World(Task):
     """
 
     def __init__(
-        self, covariance: Any, values: Any, vectors: Any, draw: Draw,
+        self, covariance: np.ndarray, values: np.ndarray, vectors: np.ndarray, draw: Draw,
         features: int | None, seed: int, hidden: int, graph: Graph | None,
-    ):  # fmt: skip
+    ) -> None:  # fmt: skip
         order = np.argsort(-values, kind="stable")
-        self.covariance, self.values, self.vectors = covariance, values[order], vectors[:, order]
+        self.covariance: np.ndarray = covariance
+        self.values: np.ndarray = values[order]
+        self.vectors: np.ndarray = vectors[:, order]
         rng, hidden = np.random.default_rng(integer("seed", seed, least=0)), integer("hidden", hidden)
         if features is None:
             y = self.vectors * np.sqrt(self.values)

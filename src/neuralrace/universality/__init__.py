@@ -8,17 +8,17 @@ from neuralrace.universality.final import (
     fixed_points,
     initial_distance,
 )
-from neuralrace.universality.fit import Fit, fit, fit_rates
 from neuralrace.universality.fits import fit_runs
-from neuralrace.universality.pairs import follow_pair
-from neuralrace.universality.record import Record, record
-from neuralrace.universality.structure import (
+from neuralrace.universality.fitting import Fit, fit, fit_rates
+from neuralrace.universality.many_samples import (
     Comparison,
     compare,
+    smooth_distances,
     structure,
     watch,
-    weigh,
 )
+from neuralrace.universality.pairs import follow_pair
+from neuralrace.universality.recording import Record, record
 from neuralrace.universality.theory import (
     State,
     equal_targets,
@@ -28,7 +28,8 @@ from neuralrace.universality.theory import (
     solve,
     velocity,
 )
-from neuralrace.universality.training import Training, train
+from neuralrace.universality.training import train
+from neuralrace.universality.trajectory import Training
 from neuralrace.universality.zoo import ZOO, Network, two_points
 
 __all__ = [
@@ -55,11 +56,11 @@ __all__ = [
     "plane_velocity",
     "record",
     "scales",
+    "smooth_distances",
     "solve",
     "structure",
     "train",
     "two_points",
     "velocity",
     "watch",
-    "weigh",
 ]

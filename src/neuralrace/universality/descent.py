@@ -28,12 +28,12 @@ def run_descent(network: Network, optimizer: str, steps: int, runs: Any, gain: A
     """
     if optimizer == "adam" or network.channels or jax.default_backend() != "cpu":
         return _compiled(network, optimizer, steps, runs, gain, lr)
-    found, descend = [], compiled(_quick, (0, 1), *COMPILER.items())
+    series, descend = [], compiled(_quick, (0, 1), *COMPILER.items())
     for run in zip(*runs, strict=True):
         start = _start(network, gain, *run)
         # Fetched one by one, as weights of runs to come would else wait in memory.
-        found.append(jax.device_get(descend(network, steps, gain, lr, *run, start)))
-    return jax.tree.map(lambda *v: np.stack(v), *found)
+        series.append(jax.device_get(descend(network, steps, gain, lr, *run, start)))
+    return jax.tree.map(lambda *v: np.stack(v), *series)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -118,18 +118,18 @@ def _low_rank(
                 return network.layers(x, affine, key)
 
             def loss(small: Any, taps: Any) -> Any:
-                found = layers(small, taps, jax.random.fold_in(noise, start + k))
-                return _loss(found, y), found
+                activities = layers(small, taps, jax.random.fold_in(noise, start + k))
+                return _loss(activities, y), activities
 
             none = [jnp.zeros((2, network.width))] * len(weights)
-            (slopes, taps), found = jax.grad(loss, (0, 1), has_aux=True)(small, none)
-            kept = _measured(layers(small, none) if network.dropout else found, y)
+            (slopes, taps), activities = jax.grad(loss, (0, 1), has_aux=True)(small, none)
+            kept = _measured(layers(small, none) if network.dropout else activities, y)
             # Never true, but then XLA knows that what is overwritten has been read, and copies nothing. (Side
             # by side on a GPU, runs had better share the row.)
             row = 2 * k + (slopes[0][0, 0] > jnp.inf if jax.default_backend() == "cpu" else 0)
             put = lambda rows, new: jax.lax.dynamic_update_slice(rows, new, (row, 0))  # noqa: E731
             small = jax.tree.map(lambda v, s: v - lr * s, small, slopes)
-            ins, outs = [*map(put, ins, found[1:-2])], [*map(put, outs, (-lr * s for s in taps))]
+            ins, outs = [*map(put, ins, activities[1:-2])], [*map(put, outs, (-lr * s for s in taps))]
             return (small, ins, outs), kept
 
         empty = [jnp.zeros((2 * BLOCK, network.width))] * len(weights)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuralrace.errors import InputError, flag, integer
-from neuralrace.universality.fit import Fit, fit, fit_rates
+from neuralrace.universality.fitting import Fit, fit, fit_rates
 from neuralrace.universality.training import Training
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndar
         return least_squares(residual, theta, jac=slopes, method="lm", **options)  # pyright: ignore[reportArgumentType]
 
     costs = np.nan_to_num(_costs(guesses, *given), nan=np.inf)
-    best = min((search(guesses[k]) for k in np.argsort(costs)[:BEST]), key=lambda found: found.cost)
+    best = min((search(guesses[k]) for k in np.argsort(costs)[:BEST]), key=lambda result: result.cost)
     return best.x, *linear(best.x.tobytes())
 
 

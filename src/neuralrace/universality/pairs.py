@@ -8,7 +8,7 @@ import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, integer
-from neuralrace.universality.record import samples
+from neuralrace.universality.recording import samples
 from neuralrace.universality.training import Training
 
 

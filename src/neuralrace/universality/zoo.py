@@ -58,14 +58,13 @@ class Network:
     channels: int = 0
     kernel: int = 11
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         integer("depth", self.depth)
         integer("width", self.width)
         choice("activation", self.activation, ACTIVATIONS)
         number("gain", self.gain, above=0)
         flag("skip", self.skip)
-        if number("dropout", self.dropout, least=0) >= 1:
-            raise InputError(f"dropout must be less than 1, got {self.dropout:g}")
+        number("dropout", self.dropout, least=0, below=1)
         if integer("channels", self.channels, 0) and self.width % self.channels:
             raise InputError(f"channels must divide width, {self.width}; got {self.channels}")
         if integer("kernel", self.kernel) % 2 == 0:
@@ -147,18 +146,18 @@ class Network:
         --------
         >>> net = Network(depth=2, width=4, activation="linear")
         >>> weights = [np.ones(shape) for shape in net.shapes(inputs=2, outputs=1)]
-        >>> found = net.layers(np.ones((5, 2)), net.affine(weights, biases=[0.0] * 3))
-        >>> [h.shape for h in found]
+        >>> activities = net.layers(np.ones((5, 2)), net.affine(weights, biases=[0.0] * 3))
+        >>> [h.shape for h in activities]
         [(5, 2), (5, 4), (5, 4), (5, 1)]
         """
-        found = [x]
+        activities = [x]
         for k in range(self.depth):
-            h = ACTIVATIONS[self.activation](affine(k, found[-1]))
+            h = ACTIVATIONS[self.activation](affine(k, activities[-1]))
             if self.dropout and key is not None:
                 on = jax.random.bernoulli(jax.random.fold_in(key, k), 1 - self.dropout, h.shape)
                 h = h * on / (1 - self.dropout)
-            found.append(h + found[k - 1] if self.skip and k > 1 else h)
-        return [*found, affine(self.depth, found[-1])]
+            activities.append(h + activities[k - 1] if self.skip and k > 1 else h)
+        return [*activities, affine(self.depth, activities[-1])]
 
     def affine(self, weights: list[Any], biases: list[Any]) -> Callable[[int, Any], Any]:
         """The affine maps between layers, as `layers` takes them.

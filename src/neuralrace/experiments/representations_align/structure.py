@@ -143,8 +143,8 @@ def predicted(p: Structure) -> dict[str, Any]:
     theory, here = structure(x[:n], y[:n]), np.ix_(some, some)
     distances = {
         "theory": theory[here],
-        "weighed": universality.weigh(theory)[here],
-        "printed": universality.weigh(theory, normalised=False)[here],
+        "weighed": universality.smooth_distances(theory)[here],
+        "printed": universality.smooth_distances(theory, normalised=False)[here],
         "inputs": squared_distances(x[some]),
         "targets": squared_distances(y[some]),
     }

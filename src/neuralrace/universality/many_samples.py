@@ -15,11 +15,11 @@ from neuralrace.errors import InputError, array, flag, integer, number
 from neuralrace.graph import Graph
 from neuralrace.measure import squared_distances
 from neuralrace.universality.final import final_distance
-from neuralrace.universality.fit import Interval
-from neuralrace.universality.record import samples
+from neuralrace.universality.fitting import Interval
+from neuralrace.universality.recording import samples
 
 FEWEST = 8
-MOST_DRAWS = 1_000_000
+MAX_DRAWS = 1_000_000
 
 
 def structure(
@@ -69,18 +69,18 @@ def structure(
         )
     if (dh2 is None) != (dy2 is None):
         raise InputError("dh2 and dy2 go together: give both, or neither for the limit of small weights")
-    found = np.sqrt(rate_h / rate_y) * dx * goal
+    final = np.sqrt(rate_h / rate_y) * dx * goal
     if dh2 is not None:
         h, out = (_matrix(name, v, n)[apart] for name, v in (("dh2", dh2), ("dy2", dy2)))
-        found[apart] = final_distance(h, out, dx[apart], goal[apart], rate_h, rate_y)
-    return found
+        final[apart] = final_distance(h, out, dx[apart], goal[apart], rate_h, rate_y)
+    return final
 
 
-def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.ndarray:
-    """Squared distances averaged over the neighbours of both samples (exponential weighing, Eq. 50).
+def smooth_distances(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.ndarray:
+    """Squared distances averaged over the neighbours of both samples (exponential weights, Eq. 50).
 
-    Sample k counts for sample i by `exp(-distance / unit)`. Two samples that are to be close then are about
-    as far from a third.
+    Sample k counts for sample i by `exp(-distance / unit)`. Two samples that are close to each other are then
+    about equally far from any third.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ def weigh(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.n
 
     Examples
     --------
-    >>> from neuralrace.universality import weigh
-    >>> weigh([[0, 0.1, 4], [0.1, 0, 5], [4, 5, 0]]).round(2)
+    >>> from neuralrace.universality import smooth_distances
+    >>> smooth_distances([[0, 0.1, 4], [0.1, 0, 5], [4, 5, 0]]).round(2)
     array([[0.13, 0.11, 4.33],
            [0.11, 0.08, 4.4 ],
            [4.33, 4.4 , 0.2 ]])
@@ -127,7 +127,7 @@ class Comparison:
         Probability of the interval.
     draws : ndarray, shape (draws,)
         Correlations of the resampled sets; nan where all pairs of a set are alike. Those of another
-        comparison with the same measured matrix and seed are of the same sets, so `over` can tell which of
+        comparison with the same measured matrix and seed are of the same sets, so `over` says which of
         two predictions is better.
 
     Examples
@@ -135,8 +135,8 @@ class Comparison:
     >>> from neuralrace.measure import squared_distances
     >>> from neuralrace.universality import compare
     >>> measured = squared_distances(np.random.default_rng(0).normal(size=(30, 2)))
-    >>> found = compare(measured**2, measured)
-    >>> found.interval[0] < found.correlation < found.interval[1]
+    >>> result = compare(measured**2, measured)
+    >>> result.interval[0] < result.correlation < result.interval[1]
     True
     """
 
@@ -208,9 +208,7 @@ def compare(
     measured = _matrix("measured", measured)
     n = len(measured)
     predicted = _matrix("predicted", predicted, n)
-    level = number("level", level, above=0)
-    if level >= 1:
-        raise InputError(f"level must be less than 1, got {level:g}")
+    level = number("level", level, above=0, below=1)
     if n < FEWEST:
         raise InputError(f"measured has {n} samples, too few for an interval; at least {FEWEST} are needed")
     pairs = np.triu_indices(n, 1)
@@ -224,12 +222,12 @@ def compare(
         centred.append(off)
     rng = np.random.default_rng(integer("seed", seed, least=0))
     counts = rng.multinomial(
-        n, np.full(n, 1 / n), size=integer("draws", draws, least=100, most=MOST_DRAWS)
+        n, np.full(n, 1 / n), size=integer("draws", draws, least=100, most=MAX_DRAWS)
     ).astype(float)
-    found = _correlations(np.vstack([np.ones(n), counts]), *centred)
+    correlations = _correlations(np.vstack([np.ones(n), counts]), *centred)
     # A draw of few different samples, all pairs of which are alike, says nothing.
-    usable = np.where(np.isfinite(found), found, np.nan)
-    return Comparison(float(found[0]), _interval(usable[1:], level), level, usable[1:])
+    usable = np.where(np.isfinite(correlations), correlations, np.nan)
+    return Comparison(float(correlations[0]), _interval(usable[1:], level), level, usable[1:])
 
 
 def _correlations(counts: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ def discover_file(
 
     Returns
     -------
-    found : Discovery
+    discovery : Discovery
     files : tuple of Path
         What was written.
     """
@@ -45,33 +45,37 @@ def discover_file(
     x, y = checked_data(arrays["X"], arrays["Y"])
     folder = writable(Path(out) / "discover" / given.stem)
     keywords["every"] = max(1, min(100, keywords.get("steps", 8000) // 20))
-    found = discover(x, y, **keywords)
-    write_text(folder / "patterns.csv", _csv(found))
-    figure = draw(found)
-    return found, (folder / "patterns.csv", *plot.save(figure, folder, "discover"))
+    discovery = discover(x, y, **keywords)
+    write_text(folder / "patterns.csv", _csv(discovery))
+    figure = draw(discovery)
+    return discovery, (folder / "patterns.csv", *plot.save(figure, folder, "discover"))
 
 
-def draw(found: Discovery) -> Figure:
+def draw(discovery: Discovery) -> Figure:
     """Mean gates of each cluster as a matrix, beside the distance for each number of clusters."""
     with plot.style():
         fig, (left, right) = plot.figure(1, 2, height=2.2, width_ratios=[2, 1])
-        image = left.imshow(found.centres, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="none")
+        image = left.imshow(
+            discovery.centres, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="none"
+        )
         left.set(
-            yticks=range(found.k),
-            yticklabels=[f"{share:.0%}" for share in found.shares],
+            yticks=range(discovery.k),
+            yticklabels=[f"{share:.0%}" for share in discovery.shares],
             xlabel="sample",
-            xticks=np.unique(np.linspace(0, found.patterns.shape[1] - 1, 9).astype(int)),
+            xticks=np.unique(np.linspace(0, discovery.patterns.shape[1] - 1, 9).astype(int)),
             ylabel="share of weight",
-            title=f"{found.k} patterns",
+            title=f"{discovery.k} patterns",
         )
         left.spines[["top", "right"]].set_visible(True)
-        for row in range(1, found.k):
+        for row in range(1, discovery.k):
             left.axhline(row - 0.5, color=plot.BLACK, lw=0.7)
         fig.colorbar(image, ax=left, label="mean gate", pad=0.02)
-        k = np.array(list(found.elbow))
-        d = np.array(list(found.elbow.values()))
+        k = np.array(list(discovery.elbow))
+        d = np.array(list(discovery.elbow.values()))
         right.plot(k, d, "o-", color=plot.BLUE)
-        right.plot(found.k, found.elbow[found.k], "o", ms=8, mfc="none", color=plot.RED, label="chosen")
+        right.plot(
+            discovery.k, discovery.elbow[discovery.k], "o", ms=8, mfc="none", color=plot.RED, label="chosen"
+        )
         right.set(
             xlabel="clusters", ylabel="distance of outputs", title="gated network against ReLU", xticks=k
         )
@@ -81,11 +85,11 @@ def draw(found: Discovery) -> Figure:
     return fig
 
 
-def _csv(found: Discovery) -> str:
+def _csv(discovery: Discovery) -> str:
     """One row per pattern: share, ambiguity, then gate and mean gate on every sample."""
     import pandas as pd
 
-    columns = {"share": found.shares, "ambiguity": found.ambiguity}
-    columns |= {f"gate{i}": gate.astype(int) for i, gate in enumerate(found.patterns.T)}
-    columns |= {f"mean{i}": mean for i, mean in enumerate(found.centres.T)}
+    columns = {"share": discovery.shares, "ambiguity": discovery.ambiguity}
+    columns |= {f"gate{i}": gate.astype(int) for i, gate in enumerate(discovery.patterns.T)}
+    columns |= {f"mean{i}": mean for i, mean in enumerate(discovery.centres.T)}
     return pd.DataFrame(columns).to_csv(index=False, float_format="%.6g", lineterminator="\n")

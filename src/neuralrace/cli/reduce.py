@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace import explain_show as show
 from neuralrace import init, plot
-from neuralrace.description import Description, read_description
+from neuralrace.cli import reduce_output as show
+from neuralrace.cli.description import Description, read_description
 from neuralrace.dynamics import Adaptive, State, Status, Trajectory, flow
 from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError
@@ -20,20 +20,31 @@ from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.family import Strengths
 
-LONGEST = (
-    1e12  # in units of the time in which the strongest correlation of inputs and targets would be learned
-)
-MOST_STEPS = {True: 100_000, False: 2_000}  # to choose an end: of equations, and of small networks
+LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
+MAX_STEPS = {True: 100_000, False: 2_000}  # to choose an end: of equations, and of small networks
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """A reduction with its solution, and the flow of the network from the same start.
 
-    `theory` and `flow` have a leading axis of seeds where the start is random. `converged` says whether a
-    time that was not given could be chosen so that what can be learned has been learned; `distance` is how
-    far the start lies from the family of weights that the reduction speaks of, relative to its size.
-    `prediction` is the reduction around a random start, which leaves nothing of it out.
+    Attributes
+    ----------
+    description : Description
+        What the file says.
+    reduction : Reduction
+    theory : Solution
+        The solved reduction, with a leading axis of seeds where the start is random.
+    flow : Trajectory
+        The network itself, likewise.
+    converged : bool
+        Whether learning is complete at the chosen time; True where the time was given.
+    distance : float
+        Distance of the start from the weights that the reduction describes, relative to its size.
+    prediction : StartSolution or None
+        For a random start: the reduction around it, in which no part of the start is left out.
+    files : tuple of Path
+        What was written.
     """
 
     description: Description
@@ -46,29 +57,27 @@ class Explanation:
     files: tuple[Path, ...] = ()
 
     @cached_property
+    def _equations(self) -> tuple[list[str], str | None]:
+        try:
+            return [show.line(eq) for eq in self.reduction.equations()], None
+        except InputError as error:
+            return [], str(error)
+
+    @property
     def equations(self) -> list[str]:
         """One line per class, and per mode where modes are coupled; none where there are too many terms."""
-        try:
-            return [show.line(eq) for eq in self.reduction.equations()]
-        except InputError:
-            return []
+        return self._equations[0]
 
-    @cached_property
+    @property
     def why_no_equations(self) -> str | None:
-        try:
-            self.reduction.equations()
-        except InputError as error:
-            return str(error)
-        return None
+        """The reason where there are no equations."""
+        return self._equations[1]
 
     @cached_property
     def conserved(self) -> list[str]:
-        """What stays constant in each mode; in the block basis the B are matrices, and this is left out."""
-        return (
-            []
-            if self.reduction.basis == "block"
-            else [show.plain(e, "lex") for e in self.reduction.conserved()]
-        )
+        """What stays constant in each mode; left out in the block basis, where the B are matrices."""
+        laws = [] if self.reduction.basis == "block" else self.reduction.conserved()
+        return [show.plain(e, "lex") for e in laws]
 
     @cached_property
     def reached(self) -> int:
@@ -84,7 +93,7 @@ class Explanation:
 
     @cached_property
     def half_times(self) -> dict[str, np.ndarray]:
-        """When each is half way from the first loss to the last of the flow, for each seed."""
+        """Time at which each has half of the fall of the loss in the flow, for each seed."""
         levels = [(true.loss[0] + true.loss[-1]) / 2 for true in _each(self.flow)]
         runs = {"theory": self.theory, "prediction": self.prediction, "flow": self.flow}
         return {
@@ -94,7 +103,7 @@ class Explanation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All that is told, as JSON can hold it."""
+        """Everything as plain lists and numbers, for JSON."""
         r = self.reduction
         half = {n: [x if np.isfinite(x) else None for x in v.tolist()] for n, v in self.half_times.items()}
         return {
@@ -136,7 +145,7 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
     Parameters
     ----------
     path : path
-        The description (see `read_description`).
+        The description; docs/command.md says what it holds.
     out : path
         Equations, curves and figure go to the folder `out/reduce/<name of the file>`.
     progress : bool
@@ -145,6 +154,7 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
     Returns
     -------
     Explanation
+        Printed, it is the report of the command.
     """
     from tqdm import tqdm
 
@@ -159,12 +169,12 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
             raise InputError(f"{given.path}: {error}") from None
         folder = writable(Path(out) / "reduce" / given.path.stem)
         bar.update()
-        found = explain(given, r, bar)
+        explanation = explain(given, r, bar)
         bar.set_description("drawing")
-        write_text(folder / "equations.tex", show.latex(found))
-        write_text(folder / "curves.csv", show.table(found))
-        drawn = plot.save(show.figure(found), folder, "curves")
-    return replace(found, files=(folder / "equations.tex", folder / "curves.csv", *drawn))
+        write_text(folder / "equations.tex", show.latex(explanation))
+        write_text(folder / "curves.csv", show.table(explanation))
+        drawn = plot.save(show.figure(explanation), folder, "curves")
+    return replace(explanation, files=(folder / "equations.tex", folder / "curves.csv", *drawn))
 
 
 def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
@@ -201,7 +211,7 @@ def _coordinates(r: Reduction) -> Record:
     """A function that gives the strengths of the first edge of each class."""
     import jax.numpy as jnp
 
-    frames = {c[0]: (r.family.left[c[0]], r.family.right[c[0]]) for c in r.classes[: show.MOST_SHOWN]}
+    frames = {c[0]: (r.family.left[c[0]], r.family.right[c[0]]) for c in r.classes[: show.MAX_SHOWN]}
 
     def record(state: State) -> dict[str, Any]:
         return {e: jnp.einsum("om,oi,im->m", u, state.weights[e], v) for e, (u, v) in frames.items()}
@@ -210,12 +220,12 @@ def _coordinates(r: Reduction) -> Record:
 
 
 def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, bool]:
-    """A time by which what can be learned has been learned, and whether there is one.
+    """A time by which learning is complete, and whether there is one.
 
-    Near a saddle the loss of a small start rests before it falls, so its slope does not tell that it is
-    done; what a large start ends with is the goal. Where the reduced system does not get there, because it
-    lacks what of the start lies outside its family, the time is that of the network itself. The steps of all
-    this are limited: what has not happened by then counts as never.
+    From a small start the loss rests near saddles before it falls: a small slope does not mean the end. The
+    goal is the loss at which a large start ends. Where the reduced system does not reach it, because part of
+    the start lies outside its family, the time is that of the network itself. Steps are limited; a goal that
+    is not reached within them counts as never reached.
     """
     contexts = r.task.moment_contexts
     untrained = sum(
@@ -228,7 +238,7 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
         for y in c.targets.values()
     )
     forever = LONGEST / strongest
-    method = Adaptive(1e-6, 1e-8, max_steps=MOST_STEPS[r.tied is not None])
+    method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
     large = r.solve(1.0, forever, 2, method=method)
     assert large.history is not None
     goal = float(large.history.loss.min())
@@ -250,7 +260,7 @@ def _reached(run: Trajectory) -> bool:
 
 
 def _settled(run: Trajectory) -> float:
-    """When all runs have but little left to learn of what they learn until their end."""
+    """Time at which all runs have learned all but a share `LEARNED` of what they learn by their end."""
     times = []
     for one in _each(run):
         assert one.history is not None

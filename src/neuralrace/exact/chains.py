@@ -23,11 +23,31 @@ def _depth(name: str, value: Any) -> float:
 
 @closed_form(static=["depth"], t=nonnegative, s=positive, d=positive, a0=positive, depth=_depth, tau=positive)
 def chain(t: Any, s: Any, d: Any = 1.0, a0: Any = 1e-3, depth: float = 2, tau: Any = 1.0) -> Any:
-    """Product a(t) of the weights of a balanced chain, for a mode of strength s and input variance d.
+    """Product of the weights of a balanced chain, for one mode.
 
     Solves `tau a' = depth a^(2-2/depth) (s - d a)` (`tau a' = s - d a` at depth 1), and for depth `math.inf`
     the limit `tau a' = a^2 (s - d a)`, where time is counted in units of tau / depth. Arguments broadcast.
 
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    s, d : array_like
+        Strength of the mode in `Syx`, and variance of its input; above 0.
+    a0 : array_like, default 1e-3
+        Product of the weights at time 0, above 0.
+    depth : int or math.inf, default 2
+        Number of layers. A new depth is compiled anew.
+    tau : array_like, default 1
+        Unit of time.
+
+    Returns
+    -------
+    float or ndarray
+        a(t); it tends to `s / d`.
+
+    Examples
+    --------
     >>> round(chain(10.0, s=1.0, a0=1e-3, depth=2), 6)
     0.999998
     """

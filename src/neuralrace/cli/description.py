@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,8 +26,23 @@ Entries = dict[str, tuple[yaml.Node, yaml.Node]]  # name -> (where it is written
 class Description:
     """What a file says: the task, and how to reduce and solve it.
 
-    The start is a common `strength`, or gaussian weights of standard deviation `std` from `seeds` seeds.
-    `time` and `save`, the number of times, are None where they are to be chosen.
+    Attributes
+    ----------
+    path : Path
+        The file.
+    task : Task
+    basis : str
+        As in `nr.reduce`.
+    strength : float or None
+        Start of every mode of every edge; None for a random start.
+    std : float or None
+        Standard deviation of random weights.
+    seeds : int
+        Number of random starts.
+    time : float or None
+        End of the curves, in flow time; None to choose it.
+    save : int or None
+        Number of times in the curves; None to choose them.
     """
 
     path: Path
@@ -42,7 +56,7 @@ class Description:
 
 
 def read_description(path: str | Path) -> Description:
-    """The network that a YAML file describes; `InputError` names the file and line of what is wrong."""
+    """The network that a YAML file describes; `InputError` names the file and the line of a mistake."""
     if not isinstance(path, (str, Path)):
         raise InputError(f"path must be the name of a file, got {path!r}")
     return _Reader(Path(path)).read()
@@ -79,7 +93,7 @@ class _Reader:
 
     def compose(self) -> yaml.Node:
         try:
-            found = yaml.compose(self.path.read_bytes(), yaml.SafeLoader)
+            document = yaml.compose(self.path.read_bytes(), yaml.SafeLoader)
         except OSError as error:
             raise InputError(f"{self.path} cannot be read: {error.strerror}") from None
         except yaml.MarkedYAMLError as error:
@@ -88,9 +102,9 @@ class _Reader:
             raise InputError(f"{self.path}{line}: malformed YAML: {error.problem}") from None
         except (yaml.YAMLError, UnicodeDecodeError):
             raise InputError(f"{self.path} must be a text file in YAML") from None
-        if found is None:
+        if document is None:
             raise InputError(f"{self.path} is empty; it needs {', '.join(NEEDED)}")
-        return found
+        return document
 
     # -- graph and task ----------------------------------------------------------------------
 
@@ -172,15 +186,15 @@ class _Reader:
         self.only("start", entries, ("strength", "std", "seeds"), "key")
         if ("strength" in entries) == ("std" in entries) or {"strength", "seeds"} <= set(entries):
             self.fail(key, "start must give strength, or std and seeds")
-        found: dict[str, Any] = {"strength": None}
+        settings: dict[str, Any] = {"strength": None}
         for name, (_, value) in entries.items():
             if name == "seeds":
-                found[name] = self.number("start: seeds", value, lambda v: integer("start: seeds", v))
+                settings[name] = self.number("start: seeds", value, lambda v: integer("start: seeds", v))
             else:
-                found[name] = self.number(
+                settings[name] = self.number(
                     f"start: {name}", value, lambda v, m=name: number(f"start: {m}", v, above=0)
                 )
-        return found
+        return settings
 
     # -- arrays ------------------------------------------------------------------------------
 
@@ -260,13 +274,13 @@ class _Reader:
         what = where or "the file"
         if not isinstance(node, yaml.MappingNode):
             self.fail(node, f"{what} must be a mapping, name: value; got {_kind(node)}")
-        found: Entries = {}
+        entries: Entries = {}
         for key, value in node.value:
             name = self.text(where or "keys", key)
-            if name in found:
+            if name in entries:
                 self.fail(key, f"{what} has {name!r} twice")
-            found[name] = key, value
-        return found
+            entries[name] = key, value
+        return entries
 
     def only(self, where: str, entries: Entries, options: Any, what: str) -> None:
         for name, (key, _) in entries.items():
@@ -317,15 +331,14 @@ def _listed(names: Any) -> str:
 def _matrix(path: Path) -> np.ndarray:
     """The numbers of a csv file, (rows, columns); a first line without any number is a header."""
     table = _table(path)
-    header = all(_cell(c) is None for c in table.iloc[0])
-    return _values(path, table.iloc[1:] if header else table)
+    return _values(path, table.iloc[1:] if np.isnan([_cell(c) for c in table.iloc[0]]).all() else table)
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:
     """The columns of a csv file by the names in its first line."""
     table = _table(path)
     names = [n.strip() for n in table.iloc[0]]
-    if any(_cell(n) is not None for n in names) or not all(names) or len(set(names)) < len(names):
+    if not np.isnan([_cell(n) for n in names]).all() or not all(names) or len(set(names)) < len(names):
         raise InputError(f"{path}, line 1: must name the columns, each differently")
     return dict(zip(names, _values(path, table.iloc[1:]).T, strict=True))
 
@@ -334,18 +347,16 @@ def _table(path: Path) -> Any:
     """Cells of a csv file as text, a frame indexed by line; lines without any text are left out."""
     import pandas  # takes a quarter of a second
 
+    options: Any = {"header": None, "dtype": str, "keep_default_na": False, "skip_blank_lines": False}
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        table = pandas.read_csv(io.StringIO(text), header=None, dtype=str, keep_default_na=False)
+        table = pandas.read_csv(path, encoding="utf-8-sig", **options)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except pandas.errors.EmptyDataError:
         raise InputError(f"{path} is empty") from None
     except (pandas.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
-    lines = [k for k, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if len(lines) == len(table):  # else a cell has several lines
-        table.index = lines
+    table.index += 1
     table = table[table.map(lambda cell: bool(str(cell).strip())).any(axis=1)]
     if table.empty:
         raise InputError(f"{path} is empty")
@@ -355,18 +366,16 @@ def _table(path: Path) -> Any:
 def _values(path: Path, table: Any) -> np.ndarray:
     if table.empty:
         raise InputError(f"{path} holds no numbers")
-    found = np.empty(table.shape)
-    for k, (line, cells) in enumerate(zip(table.index, table.to_numpy(object), strict=True)):
-        for j, cell in enumerate(cells):
-            value = _cell(cell)
-            if value is None or not np.isfinite(value):
-                raise InputError(f"{path}, line {line}: column {j + 1} must be a number, got {cell!r}")
-            found[k, j] = value
-    return found
+    numbers = table.map(_cell).to_numpy(float)
+    for k, j in np.argwhere(~np.isfinite(numbers))[:1]:
+        where = f"{path}, line {table.index[k]}: column {j + 1}"
+        raise InputError(f"{where} must be a number, got {table.iat[k, j]!r}")
+    return numbers
 
 
-def _cell(text: str) -> float | None:
+def _cell(text: str) -> float:
+    """The number that a cell holds; nan where it holds none."""
     try:
         return float(text)
     except ValueError:
-        return None
+        return np.nan

@@ -13,11 +13,30 @@ from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, p
 
 
 def routing(t: Any, s: Any, d: Any, M: int, b0: Any, tau: Any = 1.0) -> Any:
-    """B1(t), B2(t) of neural_race Eq. 13-14, from b0 for both or from a pair (B1, B2).
+    """Strengths of a mode in a routing network with M input and M output domains (neural_race Eq. 13-14).
 
-    `tau B1' = B2 B1 (s - B2 B1^2 d) / M`, `tau B2' = B1^2 (s - B2 B1^2 d)`. Arguments broadcast; for arrays
-    of starts give a pair of arrays.
+    `tau B1' = B2 B1 (s - B2 B1^2 d) / M`, `tau B2' = B1^2 (s - B2 B1^2 d)`. Arguments broadcast.
 
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0.
+    s, d : array_like
+        Strength of the mode in `Syx`, and variance of its input; above 0.
+    M : int
+        Number of input domains, and of output domains.
+    b0 : float or pair of array_like
+        Strengths at time 0: one number for both, or a pair (B1, B2); at least 1e-150.
+    tau : array_like, default 1
+        Unit of time.
+
+    Returns
+    -------
+    B1, B2 : float or ndarray
+        Strengths of the layers next to inputs and outputs, and of the shared layer.
+
+    Examples
+    --------
     >>> b1, b2 = routing(1e4, s=1.0, d=1.0, M=10, b0=0.01)
     >>> round(b2 * b1**2, 6), round(b2 / b1 / 10**0.5, 3)
     (1.0, 1.0)
@@ -27,10 +46,24 @@ def routing(t: Any, s: Any, d: Any, M: int, b0: Any, tau: Any = 1.0) -> Any:
 
 
 def sharing(t: Any, s: Any, d: Any, M: int, P: float, b0: Any, tau: Any = 1.0) -> Any:
-    """B1(t), B2(t) of neural_race Eq. 16-17: P of the M^2 routes run through each hidden pathway.
+    """Strengths of a mode where P of the M^2 routes run through each hidden pathway (neural_race Eq. 16-17).
 
     As `routing` with rates `sqrt(P)/M^2` of B1 and `P/M^2` of B2; P = M^2 is `routing`.
 
+    Parameters
+    ----------
+    t, s, d, M, b0, tau
+        As in `routing`.
+    P : float
+        Routes through each hidden pathway, 1 to M^2.
+
+    Returns
+    -------
+    B1, B2 : float or ndarray
+        As in `routing`.
+
+    Examples
+    --------
     >>> [round(sharing(100.0, 1.0, 1.0, 4, P, 0.1)[1], 2) for P in (1, 4, 16)]
     [0.26, 1.26, 1.58]
     """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, affordable, array, choice, integer, sequence, short
 from neuralrace.graph import Graph
@@ -71,9 +71,9 @@ def contexts(
 
 
 def gated(
-    inputs: Any,
-    targets: Any,
-    patterns: Any,
+    inputs: ArrayLike,
+    targets: ArrayLike,
+    patterns: ArrayLike,
     hidden: int = 32,
     columns: Mapping[int, Sequence[int]] | None = None,
 ) -> Task:

@@ -16,8 +16,19 @@ from neuralrace.exact.formula import floats, nonnegative, traced
 
 
 def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None) -> Any:
-    """`Q Q^T` with `Q = [W1^T; W2]`, shape `(time, n_in + n_out, n_in + n_out)`; see `balanced`.
+    """`Q Q^T` of two layers over time, with `Q = [W1^T; W2]`.
 
+    Parameters
+    ----------
+    t, w1, w2, syx, tau, sxx
+        As in `balanced`.
+
+    Returns
+    -------
+    ndarray, shape (*shape of t, in + out, in + out)
+
+    Examples
+    --------
     >>> float(balanced_qq(50.0, [[0.1]], [[0.1]], [[2.0]])[0, 1].round(6))
     2.0
     """
@@ -27,14 +38,35 @@ def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any =
 
 
 def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None) -> tuple[Any, Any]:
-    """W1 `(time, hidden, n_in)` and W2 `(time, n_out, hidden)`, up to a rotation of the hidden units.
+    """Weights of two linear layers over time from a balanced start, up to a rotation of the hidden units.
 
-    `tau W1' = W2^T (syx - W2 W1 sxx)`, `tau W2' = (syx - W2 W1 sxx) W1^T`, from weights with
-    `W2^T W2 - W1 W1^T = lam I`; lam is read off them, and weights that are not balanced are refused. Inputs
-    must be white: `sxx` is a multiple of the identity (None: the identity), anything else is refused. Under a
-    JAX transformation the flow itself is integrated (relative tolerance 1e-10), as the formula's pivots
-    have no derivative.
+    `tau W1' = W2^T (syx - W2 W1 sxx)`, `tau W2' = (syx - W2 W1 sxx) W1^T` (the talk's Eq. 13-15), from
+    weights with `W2^T W2 - W1 W1^T = lam I`; lam is read off them. Under a JAX transformation the flow
+    itself is integrated (relative tolerance 1e-10), as the formula's pivots have no derivative.
 
+    Parameters
+    ----------
+    t : float or array_like, shape (times,)
+        Times, at least 0.
+    w1 : array_like, shape (hidden, in)
+        First layer at time 0.
+    w2 : array_like, shape (out, hidden)
+        Second layer at time 0. Weights that are not balanced are refused.
+    syx : array_like, shape (out, in)
+        Correlation of targets and inputs.
+    tau : float, default 1
+        Unit of time.
+    sxx : array_like, shape (in, in), optional
+        Correlation of the inputs, a multiple of the identity (white inputs), anything else is refused; by
+        default the identity.
+
+    Returns
+    -------
+    W1 : ndarray, shape (*shape of t, hidden, in)
+    W2 : ndarray, shape (*shape of t, out, hidden)
+
+    Examples
+    --------
     >>> w1, w2 = balanced([0.0, 50.0], [[0.1]], [[0.1]], [[2.0]])
     >>> (w2 @ w1).round(6).ravel().tolist()
     [0.01, 2.0]
@@ -50,12 +82,28 @@ def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = No
 def continual(
     t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`balanced` for tasks `syx` `(tasks, n_out, n_in)` one after the other, each from where the last ended.
+    """`balanced` for several tasks one after the other, each from where the last ended.
 
-    `t` are increasing times since the beginning of a task, each learned until the last of them. W1 is
-    `(tasks, time, hidden, n_in)`, W2 `(tasks, time, n_out, hidden)`. Gradient flow keeps weights balanced, so
-    every task has the closed form.
+    Gradient flow keeps weights balanced, so every task has the closed form.
 
+    Parameters
+    ----------
+    t : array_like, shape (times,)
+        Increasing times since the beginning of a task; each task is learned until the last of them.
+    w1, w2
+        As in `balanced`.
+    syx : array_like, shape (tasks, out, in)
+        Correlation of targets and inputs in each task.
+    tau, sxx
+        As in `balanced`.
+
+    Returns
+    -------
+    W1 : ndarray, shape (tasks, times, hidden, in)
+    W2 : ndarray, shape (tasks, times, out, hidden)
+
+    Examples
+    --------
     >>> w1, w2 = continual([0.0, 50.0], [[1.0]], [[2.0]], [[[2.0]], [[-1.0]]])
     >>> (w2 @ w1).round(6).ravel().tolist()
     [2.0, 2.0, 2.0, -1.0]
@@ -65,11 +113,11 @@ def continual(
         raise InputError(f"t must be increasing times in one dimension, got shape {times.shape}")
     if not len(tasks):
         raise InputError("syx must hold at least one task, got none")
-    found = []
+    solved = []
     for task in tasks:
-        found.append(balanced(times, w1, w2, task, tau, sxx))
-        w1, w2 = (w[-1] for w in found[-1])
-    first, second = zip(*found, strict=True)
+        solved.append(balanced(times, w1, w2, task, tau, sxx))
+        w1, w2 = (w[-1] for w in solved[-1])
+    first, second = zip(*solved, strict=True)
     return np.stack(first), np.stack(second)
 
 

@@ -13,8 +13,8 @@ from neuralrace.universality.model import best_fit, initial_state
 from neuralrace.universality.theory import State, loss, solve
 
 FEWEST = 8
-TOLD = 2.0  # a rate is told by series that give it to this factor, either way
-UNKNOWN = 1e3  # and not known at all beyond this one
+DETERMINED = 2.0  # a rate counts as determined where its interval is within this factor, either way
+UNKNOWN = 1e3  # and as not identified at all beyond this one
 Interval = tuple[float, float]
 
 
@@ -44,7 +44,7 @@ class Fit:
     offset : float or None
         Distance of the mean output from the mean target at the first time.
     problems : tuple of str
-        What `fit` refuses unless `strict=False`: which rates the series do not tell, and why.
+        Reasons for which `fit` refuses series unless `strict=False`: rates that they do not determine.
 
     Examples
     --------
@@ -52,8 +52,8 @@ class Fit:
 
     >>> from neuralrace.universality import Fit, State
     >>> start, errors = State(dh2=1e-4, dy2=1e-8, w=-5e-5), (0.0, 0.0, 0.0)
-    >>> found = Fit(2.0, 0.5, (1.9, 2.1), (0.4, 0.6), start, 0.0, errors, dx=1.0, dy=1.0, t0=0.0)
-    >>> round(found.final, 3), found.curves([0.0, 50.0]).dh2.round(3).tolist()
+    >>> fitted = Fit(2.0, 0.5, (1.9, 2.1), (0.4, 0.6), start, 0.0, errors, dx=1.0, dy=1.0, t0=0.0)
+    >>> round(fitted.final, 3), fitted.curves([0.0, 50.0]).dh2.round(3).tolist()
     (2.0, [0.0, 2.0])
     """
 
@@ -135,7 +135,7 @@ def fit(
     level : float, default 0.95
         Probability with which an interval holds the true rate.
     strict : bool, default True
-        Refuse series that do not tell rate_h and rate_y to a factor of two. With False the best fit is
+        Refuse series that do not determine rate_h and rate_y to a factor of two. With False the best fit is
         returned anyhow: `problems` says what would have been refused, and an interval is None where the rate
         is not identified at all.
 
@@ -148,8 +148,8 @@ def fit(
     --------
     >>> from neuralrace.universality import fit, solve
     >>> t = np.linspace(0, 40, 50)
-    >>> found = fit(t, *solve(t, 1e-4, 1e-4, -5e-3, 1, 1, rate_h=2, rate_y=0.5), dx=1, dy=1)
-    >>> round(found.rate_h, 4), round(found.rate_y, 4)
+    >>> rates = fit(t, *solve(t, 1e-4, 1e-4, -5e-3, 1, 1, rate_h=2, rate_y=0.5), dx=1, dy=1)
+    >>> round(rates.rate_h, 4), round(rates.rate_y, 4)
     (2.0, 0.5)
     """
     t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, loss, level, strict)
@@ -164,8 +164,8 @@ def fit(
         speed = np.exp(theta) / span
     rate_h, rate_y = float(speed[0] * high / out / dx**2), float(speed[1] / high)
     start = _state(theta, target) * unit[:3]
-    found = (("rate_h", rate_h, width[0]), ("rate_y", rate_y, width[1]))
-    problems = tuple(p for given in found if (p := _problem(*given, level)))
+    rates = (("rate_h", rate_h, width[0]), ("rate_y", rate_y, width[1]))
+    problems = tuple(p for given in rates if (p := _problem(*given, level)))
     if strict and problems:
         raise InputError(problems[0])
     if not (np.isfinite(start).all() and 0 < rate_h < np.inf and 0 < rate_y < np.inf):
@@ -258,12 +258,12 @@ def fit_rates(
 
 
 def _problem(name: str, value: float, width: float, level: float) -> str:
-    """Why a rate whose logarithm is known to `width` is not told by the series; nothing where it is."""
-    if width < np.log(TOLD):
+    """Why the series do not determine a rate whose logarithm has this half width; empty where they do."""
+    if width < np.log(DETERMINED):
         return ""
     return (
-        f"the series do not tell {name}: about {value:.3g}, {level:.0%} interval wider than a factor of "
-        f"{TOLD:g} either way; they should cover learning, from the start to near the end, "
+        f"the series do not determine {name}: about {value:.3g}, {level:.0%} interval wider than a factor of "
+        f"{DETERMINED:g} either way; they should cover learning, from the start to near the end, "
         "and rise well above their noise"
     )
 
@@ -294,9 +294,7 @@ def _checked(
     named = {"dh2": dh2, "dy2": dy2, "w": w} | ({} if loss is None else {"loss": loss})
     series = {n: array(n, v, (len(t),)) for n, v in named.items()}
     dx, dy = number("dx", dx, above=0), number("dy", dy, least=0)
-    level, strict = number("level", level, above=0), flag("strict", strict)
-    if level >= 1:
-        raise InputError(f"level must be less than 1, got {level:g}")
+    level, strict = number("level", level, above=0, below=1), flag("strict", strict)
     for name in series.keys() - {"w"}:
         if series[name].max() <= 0:
             raise InputError(f"{name} must be positive somewhere, as a squared distance is")

@@ -22,10 +22,26 @@ def _finite(name: str, value: Any) -> int:
 
 @closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
 def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
-    """`sigma^(2-D) p 2F1(1/2, (D-1)/2; 3/2; -p^2)`, whose differences between pathways are constant.
+    """The invariant of a pathway, `sigma^(2-D) p 2F1(1/2, (D-1)/2; 3/2; -p^2)` (multipathway Eq. 22).
 
-    multipathway Eq. 22, which has sigma = 1; p in units of sigma. It is the integral of (1+p^2)^((1-D)/2).
+    Differences of it between pathways are constant. It is the integral of `(1+p^2)^((1-D)/2)`; the paper has
+    sigma = 1. Arguments broadcast.
 
+    Parameters
+    ----------
+    p : array_like
+        Last layer of the pathway in the mode, in units of sigma.
+    depth : int
+        Number of layers D, at most 1000.
+    sigma : array_like, default 1
+        Scale of the initial layers, above 0.
+
+    Returns
+    -------
+    float or ndarray
+
+    Examples
+    --------
     >>> round(pathway_invariant(1.0, depth=3), 6)
     0.785398
     """
@@ -39,11 +55,27 @@ def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
 
 @closed_form(static=["depth"], p=positive, depth=_finite, sigma=positive)
 def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
-    """The invariant for p far above 1, `sigma^(2-D) p^(2-D)/(2-D)` and a constant (multipathway Eq. 25).
+    """The invariant of a pathway for p far above 1 (multipathway Eq. 25).
 
-    At depth 2 the power is a logarithm. The constant, `sigma^(2-D) sqrt(pi)/2 gamma(D/2-1)/gamma((D-1)/2)`,
-    cancels between pathways of equal depth. The power is too large by a share `(D-1)(D-2)/(2 D p^2)`.
+    `sigma^(2-D) p^(2-D)/(2-D)` and a constant, `sigma^(2-D) sqrt(pi)/2 gamma(D/2-1)/gamma((D-1)/2)`, which
+    cancels between pathways of equal depth. At depth 2 the power is a logarithm. The power is too large by a
+    share `(D-1)(D-2)/(2 D p^2)`. Arguments broadcast.
 
+    Parameters
+    ----------
+    p : array_like
+        Last layer of the pathway in the mode, in units of sigma; above 0.
+    depth : int
+        Number of layers D, at most 1000.
+    sigma : array_like, default 1
+        Scale of the initial layers, above 0.
+
+    Returns
+    -------
+    float or ndarray
+
+    Examples
+    --------
     >>> round(pathway_far(20.0, depth=4), 5), round(pathway_invariant(20.0, depth=4), 5)
     (0.99875, 0.99875)
     """
@@ -57,10 +89,28 @@ def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
 
 @closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
 def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
-    """The invariant at great depth, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
+    """The invariant of a very deep pathway, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
 
     A deep pathway is strong while p is still small: `(1+p^2)^((1-D)/2)` is then `exp(-(D-1) p^2/2)`, and not
-    a power of p as in Eq. 25-31.
+    a power of p as in multipathway Eq. 25-31. Arguments broadcast.
+
+    Parameters
+    ----------
+    p : array_like
+        Last layer of the pathway in the mode, in units of sigma.
+    depth : int
+        Number of layers D, 2 to 1000.
+    sigma : array_like, default 1
+        Scale of the initial layers, above 0.
+
+    Returns
+    -------
+    float or ndarray
+
+    Examples
+    --------
+    >>> round(pathway_deep(0.1, depth=200), 4), round(pathway_invariant(0.1, depth=200), 4)
+    (0.0748, 0.0748)
     """
     p, sigma = floats(p, sigma)
     n = integer("depth", depth, least=2) - 1
@@ -77,11 +127,27 @@ def _deep(name: str, value: Any) -> float:
 
 @closed_form(static=["depth"], s=positive, c=real, depth=_deep)
 def pathway_split(s: Any, c: Any, depth: float = math.inf) -> Any:
-    """The second of two pathways' contributions, K_b, where `K_a + K_b = s` and Eq. 25 holds.
+    """Contribution of the second of two pathways that together have learned a mode (multipathway Eq. 26).
 
-    Solves `K_a^-m - K_b^-m = c` with `m = 1 - 2/depth`, and c `2 - depth` times the difference of the
-    invariants of a and b (multipathway Eq. 26); at infinite depth, m = 1, it is Eq. 30 with its sign +.
+    Solves `K_a + K_b = s` and `K_a^-m - K_b^-m = c` with `m = 1 - 2/depth`; at infinite depth, m = 1, it is
+    Eq. 30 with its sign +. Arguments broadcast.
 
+    Parameters
+    ----------
+    s : array_like
+        Strength of the mode, above 0.
+    c : array_like
+        `2 - depth` times the difference of the invariants of a and b.
+    depth : int or math.inf, default math.inf
+        Number of layers, 3 to 1000.
+
+    Returns
+    -------
+    float or ndarray
+        K_b.
+
+    Examples
+    --------
     >>> round(pathway_split(10.0, 1.0), 6), round(pathway_split(10.0, -1.0), 6)
     (9.09902, 0.90098)
     """
@@ -130,8 +196,26 @@ def _rate(p: Any, n: Any, sigma: Any) -> Any:
 
 @closed_form(static=["depths"], apart=["p"], p=real, s=_scalar, depths=_depths, sigma=_scalar)
 def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
-    """Contributions K of pathways with last layers p `(pathways, ...)`, and their velocity `tau K'` (Eq. 17).
+    """Contributions of parallel pathways to a mode, and how they change (multipathway Eq. 17).
 
+    Parameters
+    ----------
+    p : array_like, shape (pathways, ...)
+        Last layers of the pathways in the mode, in units of sigma.
+    s : float
+        Strength of the mode, above 0.
+    depths : sequence of int, length pathways
+        Number of layers of each.
+    sigma : float, default 1
+        Scale of the initial layers, above 0.
+
+    Returns
+    -------
+    K, velocity : ndarray, shape (pathways, ...)
+        Contributions, and `tau K'`.
+
+    Examples
+    --------
     >>> k, velocity = pathway_field([0.0, 1.0], 10.0, [2, 3])
     >>> k.round(6).tolist(), velocity.round(6).tolist()
     ([0.0, 2.0], [8.0, 64.0])
@@ -156,13 +240,33 @@ def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
     tau=_scalar,
 )
 def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 1.0) -> Any:
-    """Contributions K of the pathways, `(pathways, *shape of t)`, to a mode of strength s (Eq. 17, 19-20).
+    """Contributions of parallel pathways to a mode over time (multipathway Eq. 17, 19-20), for white inputs.
 
-    `K = sigma^D p q^(D-1)`, `q = sqrt(1 + p^2)`, `tau p' = sigma^(D-2) q^(D-1) (s - sum K)`; depths and p0
-    (the initial last layers, in units of sigma) have one entry per pathway. White inputs. Integrated to a
-    relative 1e-10, together with the logarithm of the error, so that late times are as cheap as early ones.
-    Gradients in reverse mode.
+    `K = sigma^D p q^(D-1)` with `q = sqrt(1 + p^2)` and `tau p' = sigma^(D-2) q^(D-1) (s - sum K)`. It is
+    integrated to a relative 1e-10, together with the logarithm of the error, so that late times are as cheap
+    as early ones. Derivatives in reverse mode.
 
+    Parameters
+    ----------
+    t : array_like
+        Times, at least 0, of any shape.
+    s : float
+        Strength of the mode, above 0.
+    depths : sequence of int, length pathways
+        Number of layers of each.
+    p0 : array_like, shape (pathways,), or float
+        Last layers of the pathways at time 0, in units of sigma.
+    sigma : float, default 1
+        Scale of the initial layers, above 0.
+    tau : float, default 1
+        Unit of time.
+
+    Returns
+    -------
+    ndarray, shape (pathways, *shape of t)
+
+    Examples
+    --------
     >>> k = pathways([0.0, 5.0], s=10.0, depths=[3, 3], p0=[0.02, 0.01])
     >>> k.shape, round(float(k[:, 1].sum()), 6)
     ((2, 2), 10.0)

@@ -14,7 +14,7 @@ from neuralrace.init import random_frame
 from neuralrace.task import Task
 from neuralrace.tasks.structured import tree_features
 
-MOST_EDGES = 1_000_000
+MAX_EDGES = 1_000_000
 
 
 def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = None) -> np.ndarray:
@@ -106,7 +106,7 @@ def routing(
     Returns
     -------
     Task
-        One context per trained pair, held as moments.
+        One context per trained pair, as moments.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def sharing(
     if not hidden:
         raise InputError("hidden must list at least one hidden size")
     n = domains // group
-    if domains * n > MOST_EDGES:
+    if domains * n > MAX_EDGES:
         raise InputError(
             f"domains = {domains} in groups of {group} is too large: it has {2 * domains * n:,} edges"
         )

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace import plot
-from neuralrace.description import Description
+from neuralrace.cli.description import Description
 from neuralrace.dynamics import Status
 from neuralrace.graph import Graph
 
 if TYPE_CHECKING:
-    from neuralrace.explain import Explanation
+    from neuralrace.cli.reduce import Explanation
 
-LEARNED = 1e-3  # of what can be learned, what may be left at a chosen end
-MOST_SHOWN = 6  # classes, or edges of one
+LEARNED = 1e-3  # share of what can be learned that may be left at a chosen end
+MAX_SHOWN = 6  # classes, or edges of one
 MODES_SHOWN = 3
 
 # -- text ------------------------------------------------------------------------------------
 
 
 def lines(x: Explanation) -> list[str]:
+    """The report, line by line."""
     r, given = x.reduction, x.description
     lines = [f"graph: {graph_line(r.task.graph)}"]
     n = r.task.n_samples
@@ -32,10 +33,10 @@ def lines(x: Explanation) -> list[str]:
     lines.append(
         f"basis: {r.basis}, {_count(r.n_modes, 'mode')}, {_count(r.n_classes, 'class', 'es')} of equal edges"
     )
-    for k, members in enumerate(r.classes[: 2 * MOST_SHOWN]):
+    for k, members in enumerate(r.classes[: 2 * MAX_SHOWN]):
         lines.append(f"  B{k + 1}: {_some(members)}")
-    if r.n_classes > 2 * MOST_SHOWN:
-        lines.append(f"  ... and {r.n_classes - 2 * MOST_SHOWN} more")
+    if r.n_classes > 2 * MAX_SHOWN:
+        lines.append(f"  ... and {r.n_classes - 2 * MAX_SHOWN} more")
     lines.append(f"residual: {r.residual:.1e}, {'exact' if r.exact else 'NOT exact'}")
     if not r.exact:
         lines.append(f"  broken by {'; '.join(r.breaking)}")
@@ -97,6 +98,7 @@ def _half_times(x: Explanation) -> list[str]:
 
 
 def graph_line(g: Graph) -> str:
+    """Nodes, edges and paths of a graph."""
     nodes = [f"{n} {size}" for n, size in g.nodes.items()]
     edges = _some([f"{s}->{t}" if e == f"{s}->{t}" else f"{e}: {s}->{t}" for e, (s, t) in g.edges.items()])
     return f"{_some(nodes)}; {edges}; {_count(g.n_paths, 'path')}"
@@ -122,8 +124,8 @@ def _count(n: int, what: str, plural: str = "s") -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = len(names) - MOST_SHOWN
-    return ", ".join(names[:MOST_SHOWN]) + (f", ... ({len(names)} in all)" if more > 0 else "")
+    more = len(names) - MAX_SHOWN
+    return ", ".join(names[:MAX_SHOWN]) + (f", ... ({len(names)} in all)" if more > 0 else "")
 
 
 def _mean(values: Any) -> str:
@@ -137,11 +139,13 @@ def _cut(text: str, most: int = 400) -> str:
 
 
 def line(equation: Any) -> str:
+    """A differential equation as text."""
     strength = next(f.args[0] for f in equation.lhs.args if f.is_Derivative)
     return f"tau d{strength}/dt = {plain(_short(equation.rhs))}"
 
 
 def plain(expression: Any, order: str = "rev-lex") -> str:
+    """A SymPy expression as text, with ^ for powers."""
     import sympy as sp
 
     return sp.sstr(expression, order="none" if expression.is_Matrix else order).replace("**", "^")
@@ -158,6 +162,7 @@ def _short(expression: Any) -> Any:
 
 
 def latex(x: Explanation) -> str:
+    """The equations as LaTeX, with symbols and with the numbers of each mode."""
     r = x.reduction
     lines = [f"% {r!r}"]
     lines += [f"% B_{k + 1}: {_some(members)}" for k, members in enumerate(r.classes)]
@@ -197,10 +202,10 @@ def figure(x: Explanation) -> Any:
     at = np.unique(np.linspace(0, x.reached - 1, 30).round().astype(int))
     network = "network" if seeds == 1 else f"networks, {seeds} seeds"
     wide = 1.3 if seeds == 1 else 0.7
-    if seeds > MOST_SHOWN:
+    if seeds > MAX_SHOWN:
         plot.runs(left, x.flow.t, x.flow.loss, plot.BLUE, network)
     for k, (theory, true) in enumerate(zip(*map(np.atleast_2d, (x.theory.loss, x.flow.loss)), strict=True)):
-        if seeds <= MOST_SHOWN:
+        if seeds <= MAX_SHOWN:
             plot.points(left, x.flow.t[at], true[at], plot.BLUE, None if k else network, ms=3)
         if x.prediction is None:
             plot.theory(left, t, theory, label=None if k else "theory", lw=wide)
@@ -216,7 +221,7 @@ def figure(x: Explanation) -> Any:
 
     r = x.reduction
     runs = x.theory.strengths.reshape(seeds, len(t), r.n_modes, r.n_classes)
-    for c, members in enumerate(r.classes[:MOST_SHOWN]):
+    for c, members in enumerate(r.classes[:MAX_SHOWN]):
         # Classes often move together: later ones are thinner, so that those below can be seen.
         colour, style, width = plot.COLOURS[c], ("-", "--", ":", "-.")[c % 4], wide * (1.8 - 0.2 * c)
         for k, mode in np.ndindex(seeds, r.n_modes):
@@ -226,7 +231,7 @@ def figure(x: Explanation) -> Any:
                 plot.points(right, x.flow.t[at], x.flow.recorded[members[0]][at, mode], colour, ms=2.5)
     what = "singular values" if r.basis == "block" else "strengths"
     right.set(xlabel="time (τ = 1)", ylabel=f"{what} ({_count(r.n_modes, 'mode')})", xlim=(0, end))
-    title = "" if r.n_classes <= MOST_SHOWN else f"{MOST_SHOWN} of {r.n_classes} classes"
+    title = "" if r.n_classes <= MAX_SHOWN else f"{MAX_SHOWN} of {r.n_classes} classes"
     with plot.style():
         left.legend()
         fig.legend(*right.get_legend_handles_labels(), loc="outside right upper", title=title)

@@ -1,0 +1,117 @@
+"""The parser of the command `neuralrace`, and what ends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neuralrace import __version__
+from neuralrace.cli.run import list_experiments, run_experiments, show_experiment, write_html_report
+from neuralrace.errors import InputError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line; by default the ones that Python was started with.
+
+    Returns
+    -------
+    int
+        Exit status: 0 when no claim fails (undecided ones do not count), 1 when one does, 2 for wrong usage,
+        130 when interrupted.
+    """
+    given = _parser().parse_args(arguments)
+    try:
+        status = given.command(given)
+        sys.stdout.flush()
+        return status
+    except InputError as error:
+        print(f"neuralrace: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader has seen enough; Python's last flush must not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("neuralrace: interrupted; the same command goes on from what was finished", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neuralrace", description="The theory of how networks learn.")
+    parser.add_argument("--version", action="version", version=f"neuralrace {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    out, as_json = (argparse.ArgumentParser(add_help=False) for _ in range(2))
+    out.add_argument("--out", default="results", metavar="DIR", help="folder of results (default: results)")
+    as_json.add_argument("--json", action="store_true", help="print the results as JSON")
+
+    def command(name: str, function: Callable[..., int], text: str, *parents: Any) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, parents=parents)
+        added.set_defaults(command=function)
+        return added
+
+    command("list", list_experiments, "every experiment, what it reproduces, how long it takes")
+
+    showing = command("show", show_experiment, "parameters of an experiment, with defaults and meaning")
+    showing.add_argument("name", metavar="NAME", help="an experiment; see neuralrace list")
+
+    run = command("run", run_experiments, "run experiments: figures, claims and a report", out, as_json)
+    run.add_argument("names", nargs="*", metavar="NAME", help="experiments; see neuralrace list")
+    run.add_argument("--all", action="store_true", help="every experiment")
+    run.add_argument("--quick", action="store_true", help="the small form, for a first look")
+    run.add_argument("--seeds", metavar="N", help="number of random starts")
+    run.add_argument("--jobs", type=int, metavar="N", help="experiments side by side (default: cores)")
+    changes = "another value of a parameter; NAME.KEY=VALUE for one of several experiments"
+    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=changes)
+
+    own = command(
+        "reduce", _reduce, "equations, certificate and curves of a network of your own", out, as_json
+    )
+    own.add_argument("file", metavar="FILE", help="YAML file with graph, gates and data; see docs/command.md")
+
+    data = command(
+        "discover", _discover, "which gated network is a ReLU network on data of your own?", out, as_json
+    )
+    data.add_argument("file", metavar="FILE", help="npz file with inputs X (n, in) and targets Y (n, out)")
+    data.add_argument("--k", type=int, metavar="K", help="number of patterns (default: chosen)")
+    data.add_argument("--runs", type=int, default=3, metavar="N", help="networks to train (default: 3)")
+    data.add_argument("--hidden", default="700", metavar="N,N", help="sizes of ReLU layers (default: 700)")
+    data.add_argument("--std", type=float, default=7e-6, help="of initial weights (default: 7e-6)")
+    data.add_argument("--lr", type=float, default=1e-3, help="learning rate, summed loss (default: 1e-3)")
+    data.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
+    data.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
+
+    command("report", write_html_report, "gather finished experiments into one HTML page", out)
+    return parser
+
+
+def _reduce(given: argparse.Namespace) -> int:
+    from neuralrace.cli.reduce import reduce_file
+
+    explanation = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
+    print(json.dumps(explanation.to_dict()) if given.json else explanation)
+    return 0
+
+
+def _discover(given: argparse.Namespace) -> int:
+    from neuralrace.cli.discover import discover_file
+
+    try:
+        hidden = [int(size) for size in given.hidden.split(",")]
+    except ValueError:
+        raise InputError(f"--hidden must be sizes such as 700 or 420,420; got {given.hidden!r}") from None
+    chosen = {name: getattr(given, name) for name in ("k", "runs", "std", "lr", "steps", "seed")}
+    chosen |= {"hidden": hidden, "progress": sys.stderr.isatty()}
+    discovery, files = discover_file(given.file, given.out, **chosen)
+    if given.json:
+        print(json.dumps({**discovery.to_dict(), "files": [str(f) for f in files]}))
+    else:
+        print("\n".join([discovery.table(), *(f"  {f}" for f in files)]))
+    return 0

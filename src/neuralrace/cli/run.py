@@ -1,0 +1,153 @@
+"""Experiments on the command line: `neuralrace list`, `show`, `run` and `report`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from neuralrace import experiments
+from neuralrace.errors import InputError
+from neuralrace.experiments.claim import FAILS, HOLDS, UNDECIDED
+from neuralrace.experiments.report import shown, summary, write_report
+
+MARKS = {HOLDS: "holds", FAILS: "FAILS", UNDECIDED: "undecided"}
+
+
+def list_experiments(_: Namespace) -> int:
+    """Print a line for each experiment."""
+    rows = [("name", "reproduces", "quick", "full", "")]
+    for name in experiments.names():
+        e = experiments.experiment(name)
+        quick, full = (_minutes(m) for m in e.minutes)
+        rows.append((name, e.source, quick, full, e.title))
+    _print_table(rows)
+    return 0
+
+
+def show_experiment(given: Namespace) -> int:
+    """Print the parameters of an experiment."""
+    e = experiments.experiment(given.name)
+    quick, meanings = vars(e.quick), e.parameters.meanings()
+    times = "quick {}, full {}, on two cores".format(*(_minutes(m) for m in e.minutes))
+    print(f"{e.name}: {e.title}\nreproduces: {e.source}\ntakes: {times}\n")
+    rows = [("parameter", "default", "quick", "meaning")]
+    for name, value in vars(e.parameters).items():
+        small = "" if quick[name] == value else value_text(quick[name])
+        rows.append((name, value_text(value), small, meanings[name]))
+    _print_table(rows)
+    print("\nAn empty cell under quick: as the default. Change one by `--set PARAMETER=VALUE`.")
+    return 0
+
+
+def run_experiments(given: Namespace) -> int:
+    """Run experiments, print their claims and write the report."""
+    if given.jobs is not None and given.jobs < 1:
+        raise InputError(f"--jobs must be at least 1, got {given.jobs}")
+    names = list(experiments.names()) if given.all else list(dict.fromkeys(given.names))
+    if not names or (given.all and given.names):
+        raise InputError("name the experiments to run, or give --all")
+    changes = {name: _changes(given, name, names) for name in names}
+    for name in names:  # everything wrong is said before anything runs
+        experiments.experiment(name).chosen(given.quick, changes[name])
+    say = (lambda text: None) if given.json else print
+    reports = []
+    for report in _reports(given, changes):
+        reports.append(report)
+        say(f"{report.name}: {report.title} ({report.seconds:.1f} s)")
+        for claim in report.claims:
+            say(_claim_line(claim))
+    path = write_report(given.out)
+    if given.json:
+        print(json.dumps({r.name: _json(r) for r in reports}))
+    say("\n".join(summary(reports)))
+    say(f"report: {path}")
+    return 0 if all(r.holds for r in reports) else 1
+
+
+def write_html_report(given: Namespace) -> int:
+    """Gather finished experiments into one page."""
+    if not Path(given.out).is_dir():
+        raise InputError(
+            f"--out must be a folder with results of `neuralrace run`; there is none at {given.out}"
+        )
+    print(f"report: {write_report(given.out)}")
+    return 0
+
+
+def value_text(value: Any) -> str:
+    """A value as `--set` takes it; the first and last entries of a long list."""
+    if isinstance(value, tuple):
+        texts = [value_text(v) for v in value]
+        return ",".join(texts if len(texts) <= 6 else [*texts[:3], "...", *texts[-2:]])
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value) or "(empty)"
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns as wide as their longest cell; the last one as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    for row in rows:
+        print("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip())
+
+
+def _minutes(minutes: float) -> str:
+    return f"{60 * minutes:.0f} s" if minutes < 1 else f"{minutes:.0f} min"
+
+
+def _claim_line(c: experiments.Claim) -> str:
+    """A claim, with its reason where it fails."""
+    spread = "" if c.spread is None else f" ± {shown(c.spread)}"
+    tolerance = "" if c.tolerance is None else f" ± {shown(c.tolerance)}"
+    measured = f"{shown(c.measured)}{spread}, expected {shown(c.expected)}{tolerance}"
+    reason = f"\n             {c.note}" if c.verdict == FAILS else ""
+    return f"  {MARKS[c.verdict]:<9}  {c.kind:<7}  {c.id}: {c.name}: {measured}{reason}"
+
+
+def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[experiments.Report]:
+    """Reports in order. Most of a quick run is compiling, on one core: several run side by side."""
+    jobs = min(len(changes), (os.cpu_count() or 1) if given.jobs is None else given.jobs)
+    one = partial(_run_one, given.quick, given.out, jobs == 1)
+    if jobs == 1:
+        yield from map(one, changes.items())
+        return
+    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends the others
+    pool = get_context("spawn").Pool(jobs, signal.signal, ignore_interrupts)
+    try:
+        yield from pool.imap(one, changes.items())
+    finally:
+        pool.terminate()
+        pool.join()
+
+
+def _run_one(quick: bool, out: str, progress: bool, item: tuple[str, dict[str, str]]) -> experiments.Report:
+    return experiments.run(item[0], quick, out, item[1], progress=progress)
+
+
+def _json(report: experiments.Report) -> dict[str, Any]:
+    whole = report.to_dict()
+    kept = ("claims", "seconds", "parameters", "quick", "versions", "folder")
+    files = [str(report.folder / f"{name}.svg") for name, _ in report.figures]
+    return {**{k: whole[k] for k in kept}, "figures": files}
+
+
+def _changes(given: Namespace, name: str, names: list[str]) -> dict[str, str]:
+    """Parameters of one experiment that --set and --seeds change."""
+    changed = {} if given.seeds is None else {"seeds": given.seeds}
+    for text in given.changes:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set must be KEY=VALUE, got {text!r}")
+        whose, dot, own = key.rpartition(".")
+        if dot and whose not in names:
+            raise InputError(f"--set {text}: {whose!r} is not among the experiments to run")
+        if not dot or whose == name:
+            changed[own] = value
+    return changed

@@ -1,0 +1,226 @@
+"""Distances of representations and outputs of a user's own network while it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from neuralrace.dynamics.trajectory import Status
+from neuralrace.errors import InputError, array, integer, number
+from neuralrace.universality.fitting import Fit
+from neuralrace.universality.torch_module import as_array, is_module, measure_module
+from neuralrace.universality.trajectory import Training
+
+
+class Record:
+    """Follows pairs of samples while a network learns: call it with the time during training.
+
+    Made by `record`. `trajectory` is what it has recorded so far.
+
+    Attributes
+    ----------
+    pairs : ndarray of int, shape (pairs, 2)
+        Numbers of the samples.
+    dx, dy : ndarray, shape (pairs,)
+        Distances of the two inputs and of the two targets, not squared.
+    layer : str or None
+        Name of the layer of a torch module.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import record
+    >>> x = np.array([[0.0], [1.0]])
+    >>> rec = record(lambda scale, x: (scale * x, scale * x), x, y=x)
+    >>> for t in range(3):
+    ...     rec(t, t / 2)
+    >>> run = rec.trajectory[0]  # of the first pair
+    >>> run.recorded["dh2"][:, 0].tolist(), run.loss.tolist()
+    ([0.0, 0.25, 1.0], [0.25, 0.0625, 0.0])
+    """
+
+    def __init__(
+        self,
+        measure: Callable[..., Any],
+        x: np.ndarray,
+        y: np.ndarray,
+        pairs: np.ndarray,
+        layer: str | None,
+    ) -> None:
+        first, second = pairs.T
+        self.pairs: np.ndarray = pairs
+        self.layer: str | None = layer
+        self.dx: np.ndarray = np.linalg.norm(x[second] - x[first], axis=1)
+        self.dy: np.ndarray = np.linalg.norm(y[second] - y[first], axis=1)
+        if (self.dx == 0).any():
+            i, j = self.pairs[np.argmin(self.dx)]
+            raise InputError(
+                f"samples {i} and {j} have identical inputs, so they can have no different representations; "
+                "choose other pairs"
+            )
+        self._measure, self._targets = measure, y
+        self._rows: list[np.ndarray] = []
+        self._times: list[float] = []
+
+    def __call__(self, t: float, *state: Any) -> None:
+        """Measure now, at time t.
+
+        Parameters
+        ----------
+        t : float
+            The time, in any unit; it must increase from call to call.
+        *state
+            For a function: its arguments before the inputs, such as the parameters.
+        """
+        t = number("t", t)
+        if self._times and t <= self._times[-1]:
+            raise InputError(f"t must increase from call to call; got {t:g} after {self._times[-1]:g}")
+        hidden, output = (np.asarray(v, np.float64) for v in self._measure(*state))
+        n = len(self._targets)
+        for name, v in (("representation", hidden), ("output", output)):
+            if v.ndim == 0 or v.shape[0] != n:
+                raise InputError(
+                    f"the {name} must have one row per sample, {n}; its shape is {v.shape}; "
+                    "`pick` chooses the right array and axis order of a layer"
+                )
+            if not np.isfinite(v).all():
+                raise InputError(
+                    f"the network diverged: its {name} at t = {t:g} is not finite; "
+                    "what was recorded before is kept; try a smaller learning rate"
+                )
+        hidden, output = hidden.reshape(n, -1), output.reshape(n, -1)
+        if output.shape != self._targets.shape:
+            raise InputError(f"y must have the {output.shape[1]} outputs per sample that the model has, "
+                             f"got {self._targets.shape[1]}")  # fmt: skip
+        first, second = self.pairs.T
+        dh, dy, goal = (v[second] - v[first] for v in (hidden, output, self._targets))
+        square = ((output - self._targets) ** 2).sum(1)
+        w = (dy * (dy - goal)).sum(1)
+        loss = (square[first] + square[second]) / 4
+        self._rows.append(np.stack([(dh**2).sum(1), (dy**2).sum(1), w, loss]))
+        self._times.append(t)
+
+    @property
+    def trajectory(self) -> Training:
+        """What was recorded, one run for each pair: `loss`, and `dh2`, `dy2`, `w` under `recorded`."""
+        if not self._times:
+            raise InputError("nothing is recorded yet: call the record with the time during training")
+        dh2, dy2, w, loss = np.stack(self._rows, axis=-1)  # (pairs, times) each
+        n, t = len(self.pairs), np.array(self._times)
+        return Training(
+            t=t,
+            loss=loss,
+            statuses=(Status.FINISHED,) * n,
+            outcomes=("finished",) * n,
+            end=np.full(n, t[-1]),
+            recorded={"dh2": dh2[..., None], "dy2": dy2, "w": w},
+            settings={"layer": self.layer},
+            runs={"first": self.pairs[:, 0], "second": self.pairs[:, 1], "dx": self.dx, "dy": self.dy},
+            dims={"recorded:dh2": ("layer",)},
+        )
+
+    def fit(self, pair: int = 0, *, loss: bool = False, level: float = 0.95, strict: bool = True) -> Fit:
+        """Effective learning rates of one pair: `universality.fit` of its series, at all times.
+
+        Parameters
+        ----------
+        pair : int, default 0
+            Its place among the pairs.
+        loss : bool, default False
+            Whether to fit the loss too, for the rate of the mean output.
+        level, strict
+            As in `universality.fit`.
+
+        Returns
+        -------
+        Fit
+            Rates per unit of `t`.
+        """
+        if integer("pair", pair, 0) >= len(self.pairs):
+            raise InputError(f"pair must be below {len(self.pairs)}, the number of pairs; got {pair}")
+        times = max(1, len(self._times))
+        return self.trajectory.fit(pair, loss=loss, times=times, level=level, strict=strict)
+
+
+def record(
+    model: Any, x: Any, y: Any, *, layer: str | int | None = None,
+    pairs: Sequence[tuple[int, int]] | str | None = None, pick: Callable[[Any], Any] | None = None,
+) -> Record:  # fmt: skip
+    """Follow how the representations of samples x with targets y move while `model` learns.
+
+    Call the result with the time in your own training loop: `rec(t)`, or `rec(t, params)` for a function. A
+    module is measured in evaluation mode, without gradients, and left as it was.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or callable
+        The network, or a function that returns a representation and an output for (params, x), each with
+        one row per sample.
+    x, y : array_like or torch.Tensor, shape (samples, ...)
+        Inputs and targets. A function gets x as it is given here.
+    layer : str or int, optional
+        Of a module: the name of a submodule, or its place among the modules without children in the order
+        in which they run (negative from the end); by default the one half way.
+    pairs : sequence of (int, int), or "all", optional
+        Which samples to compare; needed where there are more than two.
+    pick : callable, optional
+        Of a module: takes the representation from what the layer returns (its first tensor by default),
+        samples first.
+
+    Returns
+    -------
+    Record
+        To be called with the time. Its `trajectory` has a run for each pair.
+
+    Examples
+    --------
+    >>> from neuralrace.universality import record
+    >>> def model(weights, x):
+    ...     hidden = x @ weights[0]
+    ...     return hidden, hidden @ weights[1]
+    >>> rec = record(model, np.eye(2), [[0.0], [1.0]])
+    >>> rec(0.0, (np.eye(2), np.ones((2, 1))))
+    >>> run = rec.trajectory
+    >>> run.recorded["dh2"].ravel(), run.recorded["dy2"].ravel(), run.loss.ravel()
+    (array([2.]), array([0.]), array([0.25]))
+    """
+    flat, targets = (samples(name, as_array(v)) for name, v in (("x", x), ("y", y)))
+    if len(targets) != len(flat):
+        raise InputError(f"y must have {len(flat)} rows, as many as x, got {len(targets)}")
+    if is_module(model):
+        measure, name = measure_module(model, x, layer, pick)
+        return Record(measure, flat, targets, _pairs(pairs, len(flat)), name)
+    if not callable(model):
+        raise InputError(f"model must be a torch.nn.Module or a function, got {type(model).__name__}")
+    for name, v in (("layer", layer), ("pick", pick)):
+        if v is not None:
+            raise InputError(f"{name} is for a torch.nn.Module; a function returns (representation, output)")
+
+    def measure_function(*state: Any) -> Any:
+        out = model(*state, x)
+        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            raise InputError(f"the function must return (representation, output), got {type(out).__name__}")
+        return out
+
+    return Record(measure_function, flat, targets, _pairs(pairs, len(flat)), None)
+
+
+def samples(name: str, value: Any) -> np.ndarray:
+    """One row of numbers per sample, of which there must be two or more."""
+    out = array(name, value)
+    if out.ndim == 0 or len(out) < 2:
+        raise InputError(f"{name} must hold at least two samples, got {len(out) if out.ndim else 'a number'}")
+    return out.reshape(len(out), -1)
+
+
+def _pairs(pairs: Any, n: int) -> np.ndarray:
+    if pairs is None and n > 2:
+        raise InputError(f'pairs must say which of the {n} samples to compare, as [(0, 1), ...] or "all"')
+    if pairs is None or (isinstance(pairs, str) and pairs == "all"):
+        return np.array(list(combinations(range(n), 2)))
+    out = array("pairs", pairs, (None, 2))
+    if not len(out) or not np.isin(out, np.arange(n)).all() or (out[:, 0] == out[:, 1]).any():
+        raise InputError(f"pairs must hold pairs of different sample numbers from 0 to {n - 1}")
+    return out.astype(int)
