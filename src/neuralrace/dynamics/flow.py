@@ -13,12 +13,12 @@ import numpy as np
 
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.history import History, collect
-from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, Path, integrate
+from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.lowrank import low_rank_flow
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.setup import Setup, Solved, ending, finish
+from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import save_times, telling_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
@@ -153,32 +153,10 @@ def _solved(
             with bar:
                 path = jax.block_until_ready(_integrated(*call, *given))
     path: Path = jax.tree.map(np.asarray, path)
-    (losses, kept), end = path.kept, np.asarray(path.t, float)
-    statuses, outcomes = endings(path, losses, end, t1, stop, method.max_steps)
-    solved = Solved(ts, end, path.last, losses, kept, statuses, outcomes)
+    solved = Solved.of(path, ts, t1, stop, method.max_steps)
     settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
-    stats = {"steps": path.steps, "error": np.zeros(len(end))} if exact else {"steps": path.steps}
+    stats = {"steps": path.steps, "error": np.zeros(len(path.t))} if exact else {"steps": path.steps}
     return solved, collect(path.history), stats, settings
-
-
-_STATUS = {
-    FINISHED: Status.FINISHED,
-    STOPPED: Status.REACHED_LOSS,
-    LIMITED: Status.STEP_LIMIT,
-    FAILED: Status.DIVERGED,
-}
-
-
-def endings(
-    path: Path, losses: np.ndarray, end: np.ndarray, t1: float, stop: float | None, max_steps: int
-) -> tuple[list[Status], list[str]]:
-    """How each run ended, and the same in words."""
-    finite = np.isfinite([row[k] for row, k in zip(losses, path.last, strict=True)])
-    statuses = [
-        _STATUS[int(s)] if good else Status.DIVERGED for s, good in zip(path.status, finite, strict=True)
-    ]
-    outcomes = [ending(s, at, t1, stop, max_steps) for s, at in zip(statuses, end, strict=True)]
-    return statuses, outcomes
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))

@@ -92,11 +92,14 @@ def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any
 
 def collect(buffer: Any) -> History:
     """The histories of all runs `(runs, steps)` from the buffers `(runs, ...)` of a solver."""
-    count = np.asarray(buffer.count)
-    rows = np.array(buffer.rows[:, : count.max()], float)
-    for run, n in zip(rows, count, strict=True):
-        run[n:] = run[n - 1] * (1, 1, 0)
-    return History(*np.moveaxis(rows, -1, 0))
+    count = np.asarray(buffer.count).tolist()
+    most = max(count)
+    rows = np.array(np.asarray(buffer.rows)[:, :most].transpose(2, 0, 1), float)
+    for k, n in enumerate(count):
+        if n < most:
+            rows[:, k, n:] = rows[:, k, n - 1 : n]
+            rows[2, k, n:] = 0.0
+    return History(*rows)
 
 
 def curve(history: History, t: np.ndarray) -> np.ndarray:

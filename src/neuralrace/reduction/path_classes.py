@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from neuralrace.dynamics.setup import Rates
 from neuralrace.graph import Graph
+from neuralrace.network import precision
 from neuralrace.reduction.family import Family
 from neuralrace.reduction.ties import Classes
 from neuralrace.task import Context
@@ -46,6 +48,12 @@ class TiedLoss:
     @cached_property
     def powers(self) -> tuple[Key, ...]:
         return tuple(map(tuple, self.exponents.tolist()))
+
+    @cached_property
+    def on_device(self) -> tuple[Any, Any]:
+        """Statistics and rates as `tied_flow` takes them, in the memory of JAX."""
+        with precision(np.float64), jax.ensure_compile_time_eval():
+            return jax.device_put(((self.s, self.d, self.sizes, self.constant), (self.rates, self.decays)))
 
 
 class PathStatistics(NamedTuple):

@@ -27,7 +27,7 @@ from neuralrace.reduction.latex import aligned
 from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.path_classes import TiedLoss, class_rates, tied_loss
 from neuralrace.reduction.solution import Solution
-from neuralrace.reduction.solve import Request, solve_small, solve_tied
+from neuralrace.reduction.solve import solve_small, solve_tied
 from neuralrace.reduction.symbols import Written, rate_values
 from neuralrace.reduction.system import System
 from neuralrace.reduction.ties import Classes
@@ -332,45 +332,37 @@ class Reduction:
             save = list(save)  # a generator is read twice
         end, ts = save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
-        b, outside = self._start(strength, b0, weights)
-        first = next(iter(self.family.shape))
-        lead = b[first].shape[: b[first].ndim - len(self.family.shape[first])]
+        b = self._start(strength, b0, weights)
+        edge, shape = next(iter(self.family.shape.items()))
+        lead = b[edge].shape[: b[edge].ndim - len(shape)]
         if len(lead) > 1 or any(v.shape != (*lead, *self.family.shape[e]) for e, v in b.items()):
             raise InputError(
                 "strength, b0 and weights may have one leading axis, of runs, the same for all edges"
             )
-        many = bool(lead)
         given = None if weights is None else self._check_weights(weights)
-        common = {
-            "runs": coordinates(runs, lead[0] if many else 1, many),
-            "outside": outside,
+        more = {
+            "runs": coordinates(runs, lead[0] if lead else 1, bool(lead)),
+            "outside": np.zeros(lead)[()] if given is None else share_outside(self.family, given),
             "start": given,
         }
-        asked = Request(many, end, ts, save, method, stop, common)
         tied = all(b[e] is b[m[0]] or np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
-        if not tied or self.tied is None:
-            return solve_small(self, b, asked)
-        start = np.stack([b[members[0]] for members in self.classes], axis=-2)
-        return solve_tied(self, start if many else start[None], asked)
+        if tied and self.tied is not None:
+            return solve_tied(self, b, end, ts, save is None, method, stop, more)
+        return solve_small(self, b, end, save, method, stop, more)
 
-    def _start(self, strength: Any, b0: Any, weights: Any) -> tuple[dict[str, np.ndarray], Any]:
-        """Strengths to start from, and the share of the given weights outside the family."""
-        shape = self.family.shape
-        if strength is not None:
-            value = array("strength", strength)
-            if value.ndim > 1 or not value.size or (value < 0).any():
-                raise InputError(
-                    f"strength must be at least 0, a number or one for each run; got {strength!r}"
-                )
-            one = {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in set(shape.values())}
-            b = {s: value[(...,) + (None,) * len(s)] * v for s, v in one.items()}
-            return {e: b[s] for e, s in shape.items()}, np.zeros(value.shape)[()]
+    def _start(self, strength: Any, b0: Any, weights: Any) -> dict[str, np.ndarray]:
+        """Strengths to start from."""
         if b0 is not None:
-            b = self._check(b0)
-            many = b[next(iter(b))].ndim > len(shape[next(iter(b))])
-            return b, np.zeros(b[next(iter(b))].shape[:1] if many else ())[()]
-        w = self._check_weights(weights)
-        return self.strengths(w), share_outside(self.family, w)
+            return self._check(b0)
+        if weights is not None:
+            return self.strengths(weights)
+        value = array("strength", strength)
+        if value.ndim > 1 or not value.size or (value < 0).any():
+            raise InputError(f"strength must be at least 0, a number or one for each run; got {strength!r}")
+        shapes = self.family.shape
+        one = {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in set(shapes.values())}
+        b = {s: value[(...,) + (None,) * len(s)] * v for s, v in one.items()}
+        return {e: b[s] for e, s in shapes.items()}
 
     def to_jax(self, strength: float | None = None, *, weights: Mapping[str, Any] | None = None) -> System:
         """The reduced system in a block basis, as pure functions of strengths, data and gates for JAX.
