@@ -240,7 +240,6 @@ def _recorded(
 
 def _pull_back(velocity: Velocity, args: Any, path: _Recorded, change: Any) -> tuple[Any, Any]:
     """From the derivative of a number by the last state those by the first state and by args."""
-    method = _Method(velocity, args)
     length = isqrt(len(path.times) - 1)
     empty = jnp.zeros((length, *path.y.shape), path.y.dtype)
 
@@ -248,14 +247,20 @@ def _pull_back(velocity: Velocity, args: Any, path: _Recorded, change: Any) -> t
         k, *totals = state
         begins = k * length
         n = jnp.minimum(path.count - begins, length)
-        span = lambda i: (path.times[begins + i], path.times[begins + i + 1])  # noqa: E731
+
+        def step(i: Any, y: Any, args: Any) -> Any:
+            return _step(velocity, y, args, path.times[begins + i], path.times[begins + i + 1])
 
         def again(i: Any, carried: Any) -> Any:
             y, states = carried
-            return method.step(y, *span(i)), states.at[i].set(y)
+            return step(i, y, args), states.at[i].set(y)
+
+        def back(j: Any, totals: Any) -> Any:
+            i = n - 1 - j
+            by_y, by_args = jax.vjp(partial(step, i), states[i], args)[1](totals[0])
+            return by_y, jax.tree.map(jnp.add, totals[1], by_args)
 
         states = jax.lax.fori_loop(0, n, again, (path.kept[k], empty))[1]
-        back = lambda i, totals: method.back(states[n - 1 - i], *span(n - 1 - i), *totals)  # noqa: E731
         return k - 1, *jax.lax.fori_loop(0, n, back, tuple(totals))
 
     last = (path.count + length - 1) // length - 1
@@ -263,44 +268,13 @@ def _pull_back(velocity: Velocity, args: Any, path: _Recorded, change: Any) -> t
     return jax.lax.while_loop(lambda s: s[0] >= 0, stretch, start)[1:]
 
 
-class _Method(NamedTuple):
-    """One step of order 8 from t to another time, forwards and backwards."""
+def _step(velocity: Velocity, y: Any, args: Any, t: Any, end: Any) -> Any:
+    """One step of order 8 from t to `end`. The last stage of the method is that end."""
+    table, h = tableau(8), end - t
+    a, c = (jnp.asarray(v, y.dtype) for v in (table.a, table.c))
 
-    velocity: Velocity
-    args: Any
+    def one(i: Any, k: Any) -> Any:
+        return k.at[i].set(velocity(t + c[i] * h, y + h * jnp.tensordot(a[i, :-1], k, 1), args))
 
-    def step(self, y: Any, t: Any, end: Any) -> Any:
-        return y + (end - t) * jnp.tensordot(self._last(y), self._stages(y, t, end), 1)
-
-    def back(self, y: Any, t: Any, end: Any, change: Any, total: Any) -> tuple[Any, Any]:
-        """The derivative by y, from that by the end of the step, and the total of those by args."""
-        (a, c), b, h = self._table(y), self._last(y), end - t
-        k = self._stages(y, t, end)
-
-        def one(j: Any, carried: Any) -> Any:
-            pulled, total = carried  # of each later stage: the derivative by the state at which it looks
-            i = len(a) - 1 - j
-            by_velocity = h * (b[i] * change + jnp.tensordot(a[:, i], pulled, 1))
-            there = y + h * jnp.tensordot(a[i], k, 1)
-            _, pull = jax.vjp(partial(self.velocity, t + c[i] * h), there, self.args)
-            by_state, by_args = pull(by_velocity)
-            return pulled.at[i].set(by_state), jax.tree.map(jnp.add, total, by_args)
-
-        pulled, total = jax.lax.fori_loop(0, len(a), one, (jnp.zeros_like(k), total))
-        return change + pulled.sum(axis=0), total
-
-    def _stages(self, y: Any, t: Any, end: Any) -> Any:
-        (a, c), h = self._table(y), end - t
-
-        def one(i: Any, k: Any) -> Any:
-            return k.at[i].set(self.velocity(t + c[i] * h, y + h * jnp.tensordot(a[i], k, 1), self.args))
-
-        return jax.lax.fori_loop(0, len(a), one, jnp.zeros((len(a), *y.shape), y.dtype))
-
-    def _table(self, y: Any) -> tuple[Any, Any]:
-        """Of each stage but the last, which is the end: velocities by which it is reached, and its time."""
-        table = tableau(8)
-        return jnp.asarray(table.a[:-1, :-1], y.dtype), jnp.asarray(table.c[:-1], y.dtype)
-
-    def _last(self, y: Any) -> Any:
-        return jnp.asarray(tableau(8).a[-1, :-1], y.dtype)
+    k = jax.lax.fori_loop(0, len(c) - 1, one, jnp.zeros((len(c) - 1, *y.shape), y.dtype))
+    return y + h * jnp.tensordot(a[-1, :-1], k, 1)
