@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.dynamics.flow import flow
+from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import resized
 from neuralrace.dynamics.trajectory import Status, Trajectory

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.dynamics.flow import each_run
+from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.dynamics.progress import Bar

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from neuralrace.compiling import compiled
-from neuralrace.dynamics.flow import flow
+from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Path
 from neuralrace.dynamics.methods import Adaptive

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuralrace.dynamics.flow import each_run
+from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.integrate import Observed, Path, integrate
 
 COMPILER = {"xla_cpu_use_fusion_emitters": False}  # half the time to compile; few numbers take as long
