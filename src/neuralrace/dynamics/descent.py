@@ -16,7 +16,7 @@ from neuralrace.dynamics.methods import check_steps
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
-from neuralrace.dynamics.times import DEFAULT, save_steps, telling_times
+from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, integer, number
 from neuralrace.network import Program, program, row_blocks, some_rows
@@ -100,7 +100,7 @@ def descend(
     solved, losses = run(saves)
     history = History(lr * np.arange(steps + 1), losses, None) if batches is None else None
     if save is None and history is not None and steps >= DEFAULT:
-        better = _telling_steps(history, steps, lr)
+        better = _adapted_steps(history, steps, lr)
         if better is not None:
             solved, losses = run(better)
     settings = {
@@ -127,9 +127,9 @@ def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
     return optimizer, momentum
 
 
-def _telling_steps(history: History, steps: int, lr: float) -> np.ndarray | None:
+def _adapted_steps(history: History, steps: int, lr: float) -> np.ndarray | None:
     """Steps at which losses change, as many as by default."""
-    ts = telling_times([history.run(k) for k in range(len(history.loss))], lr * steps)
+    ts = adapted_times([history.run(k) for k in range(len(history.loss))], lr * steps)
     if ts is None:
         return None
     chosen = np.unique(np.round(ts / lr).astype(int).clip(max=steps))

@@ -19,7 +19,7 @@ from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
-from neuralrace.dynamics.times import save_times, telling_times
+from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
 from neuralrace.network import is_linear
@@ -122,7 +122,7 @@ def _by_method(
     solve = partial(_solved, setup, method, t1, stop, progress=progress)
     found, history, stats, settings = solve(ts)
     if choose and history is not None:
-        better = telling_times([history.run(k) for k in range(len(history.loss))], t1)
+        better = adapted_times([history.run(k) for k in range(len(history.loss))], t1)
         if better is not None:
             found, history, stats, settings = solve(better)
     named = {"process": "flow", "method": type(method).__name__, "t1": t1, "stop_loss": stop}

@@ -45,7 +45,7 @@ def save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
     return np.unique(np.round(ts).astype(int))
 
 
-def telling_times(histories: list[History], t1: float) -> np.ndarray | None:
+def adapted_times(histories: list[History], t1: float) -> np.ndarray | None:
     """As many times as by default, half of them where losses fall; None where even ones show that already.
 
     The times are the same for all runs: each run has its share of them.

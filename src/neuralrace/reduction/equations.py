@@ -24,7 +24,7 @@ from neuralrace.reduction.path_classes import (
     TiedLoss,
     TooManyPathClasses,
     class_rates,
-    living,
+    nonzero_classes,
     terms_of_all_paths,
 )
 from neuralrace.reduction.symbols import (
@@ -93,7 +93,7 @@ def _decoupled(tied: TiedLoss, each: EdgeClasses) -> Written:
     import sympy as sp
 
     paths = range(len(tied.powers))
-    live = living(list(tied.s), {(j, k): tied.d[j, k] for j in paths for k in paths})
+    live = nonzero_classes(list(tied.s), {(j, k): tied.d[j, k] for j in paths for k in paths})
     number = range(len(live))
     found = Statistics()
     s = found.name("S", "S", {((k,),): tied.s[live[k]] for k in number})

@@ -129,7 +129,7 @@ class Expansion:
                         both = both * _overlaps(self.family, m, n, gate)
                     j = self.index[other]
                     d[j, k] = d.get((j, k), 0.0) + count * both
-        keys, live = list(self.index), living(list(s.values()), d)
+        keys, live = list(self.index), nonzero_classes(list(s.values()), d)
         number = {k: n for n, k in enumerate(live)}
         met = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
         return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], met)
@@ -223,7 +223,7 @@ class Expansion:
         return terms, constant
 
 
-def living(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
+def nonzero_classes(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
     """Classes of paths whose statistics do not all vanish, up to rounding."""
     sizes = [[np.abs(v).max(initial=0.0) for v in values] for values in (s, d.values())]
     large_s, large_d = (SAME * max(size, default=0.0) for size in sizes)

@@ -15,8 +15,8 @@ from neuralrace.dynamics.times import save_times
 from neuralrace.errors import InputError, array, known, number
 from neuralrace.reduction.certificate import (
     EXACT,
-    breaking_paths,
-    left_modes,
+    inexact_paths,
+    omitted_modes,
     share_outside,
 )
 from neuralrace.reduction.conserved import laws
@@ -97,15 +97,15 @@ class Reduction:
         return {e: v for e, v in self.rates.scale.items() if v != 1}
 
     @cached_property
-    def left_modes(self) -> int:
+    def omitted_modes(self) -> int:
         """Modes that hidden layers are too narrow to carry."""
-        return left_modes(self.family)
+        return omitted_modes(self.family)
 
     @cached_property
-    def breaking(self) -> list[str]:
+    def inexact_paths(self) -> list[str]:
         """Paths (or edges, where paths are many) that most of the residual comes from."""
         edges = sorted(self.gradient_residual, key=lambda e: -self.gradient_residual[e])[:3]
-        return breaking_paths(self.task, self.family, EXACT) or edges
+        return inexact_paths(self.task, self.family, EXACT) or edges
 
     def __repr__(self) -> str:
         text = (
@@ -113,10 +113,10 @@ class Reduction:
             f"equations {'exact' if self.exact else 'NOT exact'} for weights in its family "
             f"(residual {self.residual:.1e})"
         )
-        if self.left_modes:
-            text += f"; {self.left_modes} modes left out, hidden layers are too narrow for them"
+        if self.omitted_modes:
+            text += f"; {self.omitted_modes} modes left out, hidden layers are too narrow for them"
         if not self.exact:
-            text += f"; broken by {', '.join(self.breaking)}"
+            text += f"; broken by {', '.join(self.inexact_paths)}"
         return text + ")"
 
     # -- equations ---------------------------------------------------------------------------

@@ -7,22 +7,25 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.compiling import compiled
-from neuralrace.dynamics.gradient_flow import flow
+from neuralrace.dynamics.gradient_flow import each_run, flow
 from neuralrace.dynamics.history import History, collect
-from neuralrace.dynamics.integrate import Path
+from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
-from neuralrace.dynamics.times import telling_times
+from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.network import precision
 from neuralrace.reduction.solution import LiftedWeights, Solution, TiedStrengths
-from neuralrace.reduction.tied import COMPILER, tied_flow
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
+
+_COMPILER = {"xla_cpu_use_fusion_emitters": False}  # half the time to compile; few numbers take as long
+_UNROLLED = 8  # path classes up to which the sums over them are written out
 
 
 def solve_small(
@@ -57,7 +60,7 @@ def solve_tied(
     start = start if many else start[None]
     path, history = _integrated(r, start, ts, t1, stop, method)
     if choose:
-        better = telling_times([history.run(k) for k in range(len(start))], t1)
+        better = adapted_times([history.run(k) for k in range(len(start))], t1)
         if better is not None:
             ts = better
             path, history = _integrated(r, start, ts, t1, stop, method)
@@ -86,6 +89,50 @@ def _integrated(
     assert tied is not None
     with precision(np.float64):
         given = (start, method.absolute(start), *tied.on_device, ts, t1, stop, method.rtol)
-        solve = compiled(tied_flow, (0, 1), *COMPILER.items())
+        solve = compiled(tied_flow, (0, 1), *_COMPILER.items())
         path = jax.tree.map(np.asarray, solve(tied.powers, method.max_steps, *given))
     return path, collect(path.history)
+
+
+def tied_flow(
+    powers: tuple[tuple[int, ...], ...], max_steps: int, start: Any, atol: Any,
+    statistics: Any, rates: Any, ts: Any, t1: Any, stop: Any, rtol: Any,
+) -> Path:  # fmt: skip
+    """Integrate from each of `start` (runs, classes, modes); `kept` are losses and strengths at `ts`.
+
+    `statistics` are S, D, the sizes of the classes and the constant of a `TiedLoss`; `rates` the learning
+    rate and the weight decay of each class.
+    """
+    s, d, sizes, constant = statistics
+    sizes, scale, decay = (v[:, None] for v in (sizes, *rates))
+
+    def loss(b: Any) -> Any:
+        m = [_product(b, p) for p in powers]
+        if len(m) > _UNROLLED:
+            products = jnp.einsum("klm,lm->km", d, jnp.stack(m))
+        else:
+            products = [sum(d[k, j] * m[j] for j in range(len(m))) for k in range(len(m))]
+        return constant + sum(jnp.sum((0.5 * products[k] - s[k]) * m[k]) for k in range(len(m)))
+
+    def velocity(_: Any, b: Any) -> Any:
+        return -scale * (jax.grad(loss)(b) / sizes + decay * b)
+
+    def slope(b: Any, v: Any) -> Any:
+        g = v / jnp.where(scale > 0, scale, 1) + decay * b  # where a rate is 0, so is v
+        return -jnp.sum(sizes * g * v)
+
+    def one(b0: Any, atol: Any) -> Path:
+        observed = Observed(loss, slope)
+        path = integrate(
+            velocity, b0, ts, t1, rtol, atol, observed=observed, stop=stop, max_steps=max_steps, order=5
+        )
+        return path._replace(kept=(jax.vmap(loss)(path.kept), path.kept))
+
+    return each_run(one, start, atol)
+
+
+def _product(b: Any, powers: tuple[int, ...]) -> Any:
+    out = jnp.ones(b.shape[1], b.dtype)
+    for k, p in enumerate(powers):
+        out = out * b[k] ** p if p else out
+    return out
