@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
+DOCS = sorted((Path(__file__).parents[1] / "docs").rglob("*.md"))
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda p: p.name)
