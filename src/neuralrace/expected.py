@@ -103,7 +103,8 @@ def expected_learning_time(
     """Mean and spread of the learning time over random starts, without drawing full networks.
 
     The cost depends on the sizes of inputs and outputs and on the depth, not on the width of hidden layers.
-    It is exact in law for one hidden layer; for more, `error` of the result states what was left out.
+    It is exact in law for one hidden layer; for more, `error` of the result estimates the effect of those
+    directions that were left out.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ def expected_learning_time(
         Random starts, at least 2.
     seed : int
     t1 : float, optional
-        Flow time at which to give up; by default it is put off until all draws have reached the level, or
-        until 30 times the slowest of those that have. A draw is also given up after 5000 steps of the solver.
+        Largest flow time. By default it is extended until all draws have reached the level, or to 30 times
+        the slowest of those that have. A draw also ends after 5000 steps of the solver.
     tolerance : float
         Estimated error of the mean, relative to it, at which no more directions are drawn; at least 1e-5.
 
@@ -261,7 +262,7 @@ class Draws:
         self.save: np.ndarray | None = None
 
     def solve(self) -> tuple[np.ndarray, Weights]:
-        """Learning times `(draws,)`, and what weights have gained at some times `(draws, times, ...)`."""
+        """Learning times `(draws,)`, and changes of the weights at some times `(draws, times, ...)`."""
         self._make_room()
         net = self.network
         small = resized(net.task, self.room)

@@ -49,9 +49,7 @@ class RevealedNetwork:
         self.task: Task = task
         self.graph: Graph = task.graph
         self.sizes: Mapping[str, int] = sizes
-        self.ends: dict[str, tuple[str, str]] = {
-            e: (t, s) for e, (s, t) in task.graph.edges.items()
-        }
+        self.ends: dict[str, tuple[str, str]] = {e: (t, s) for e, (s, t) in task.graph.edges.items()}
         self.matrices: dict[str, Revealed] = {}
         for e, (t, s) in self.ends.items():
             self.matrices[e] = draw((sizes[t], sizes[s]))
@@ -120,9 +118,9 @@ class RevealedNetwork:
         Parameters
         ----------
         moved : dict of str to ndarray, shape (draws, states, target, source)
-            What the small networks have learned at some states.
+            Weights of the small networks at some states, less the initial ones.
         share : float
-            What the directions left out may add to the velocity of the weights, relative to it.
+            Velocity that the directions left out may add to the weights, relative to their velocity.
         most : int
             Known directions of a node.
         """
@@ -217,9 +215,9 @@ class _Sweep:
                 behind[o] = c.gate(o) * signal(np.broadcast_to(y, out.shape), out)
 
     def images(self, edge: str, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Products `(draws, known, known)` of the signals at one end of an edge.
+        """Gram matrix `(draws, known, known)` of the signals at one end of an edge.
 
-        And what the edge makes of them in all, known directions and others.
+        Also the squared norm of their images under the edge, in known and unknown directions.
         """
         here, there = self.network.ends[edge][end], self.network.ends[edge][1 - end]
         gram = np.zeros((1, 1, self.network.known[here], self.network.known[here]))

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.history import History, collect
@@ -29,7 +30,7 @@ from neuralrace.task import Task
 
 def flow(
     task: Task,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, ArrayLike],
     t1: float | None = None,
     save: int | Iterable[float] | None = None,
     *,
@@ -39,11 +40,11 @@ def flow(
     weight_decay: float | Mapping[str, float] = 0.0,
     lr_scale: Mapping[str, float] | None = None,
     frozen: Iterable[str] = (),
-    runs: Mapping[str, Any] | None = None,
+    runs: Mapping[str, ArrayLike] | None = None,
     record: Record | None = None,
     save_weights: bool = True,
     progress: bool = False,
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
 ) -> Trajectory:
     """Gradient flow `dW/dt = -dL/dW` from `weights` to time `t1`.
 
@@ -51,7 +52,7 @@ def flow(
     ----------
     task : Task
     weights : dict
-        Edge name -> (out, in). A leading axis on every weight runs all those starts.
+        Edge name -> (out, in). With a leading axis on every weight, each of its entries is a run.
     t1 : float
         The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times.
     save : int or times, optional
@@ -67,7 +68,7 @@ def flow(
         Stop where the loss falls to this level.
     weight_decay : float or dict, optional
         `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The
-        loss that is returned has no penalty in it.
+        returned loss does not include the penalty.
     lr_scale : dict, optional
         Learning rates of some edges or biases, relative to the others.
     frozen : names, optional
@@ -75,9 +76,8 @@ def flow(
     runs : dict, optional
         Coordinates of the runs, such as ``{"seed": range(5)}``; their places if not given.
     record : callable, optional
-        `record(state)` returns a dict of what else to keep at the saved times, written with `jax.numpy`. It
-        sees `state.t`, `state.weights`, `state.outputs` and `state.activity(node, inputs=None,
-        gates=None)`.
+        `record(state)` returns a dict of further values to save, computed with `jax.numpy`. The `State` has
+        `t`, `weights`, `outputs` and `activity(node, inputs=None, gates=None)`.
     save_weights : bool
         Whether to keep the weights at the saved times.
     progress : bool
@@ -116,7 +116,7 @@ def _by_method(
     setup: Setup, t1: float, ts: np.ndarray, stop: float | None, choose: bool, progress: bool,
     method: Adaptive | LowRank,
 ) -> Trajectory:  # fmt: skip
-    """Solve; where times are to be chosen and those given tell too little, again with better ones."""
+    """Solve; if times are to be chosen and even ones skip the fall of the loss, again with better ones."""
     if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
         setup = replace(setup, task=setup.given, start=setup.full, frames={})
     solve = partial(_solved, setup, method, t1, stop, progress=progress)

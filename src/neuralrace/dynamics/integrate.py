@@ -1,11 +1,11 @@
 """Ordinary differential equations, integrated in one place.
 
-`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: of order 8 (they
-come with diffrax), or of order 5 (with SciPy) for a handful of numbers, where compiling counts more than the
-number of steps. Both interpolate between steps without further stages. Its loop over stages and steps is our
-own: it keeps the history of an observed value at its own steps, stops where that value falls to a level, and
-compiles in less than half the time. Values between steps are off by up to some tens of tolerances.
-Derivatives in forward mode only; `adjoint` follows the same steps backwards.
+`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: order 8 (from
+diffrax), or order 5 (from SciPy) for a handful of numbers, where compiling takes longer than solving. Both
+interpolate between steps without further stages, with errors of up to some tens of tolerances. The loop is
+our own: it records an observed value at every step, stops where that value falls to a level, and compiles in
+less than half the time of a general solver. It has derivatives in forward mode only; `adjoint` has reverse
+mode.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 
 from neuralrace.dynamics.history import Buffer, append, empty
 
-_SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # how far the length of the next step may differ
-_FEW = 1000
-_BEGIN = 0.01  # the first step changes y by about this share of itself
+_SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # ratio of the next step to this one
+_FEW = 1000  # numbers up to which sums are faster than products of matrices
+_BEGIN = 0.01  # relative change of y in the first step, about
 _HALVINGS = 60  # to find where the observed value crosses the level
 
 GOING, FINISHED, STOPPED, LIMITED, FAILED = range(5)  # how an integration stands
 
 
 class Path(NamedTuple):
-    """What `integrate` returns, as JAX arrays."""
+    """The result of `integrate`, as JAX arrays."""
 
-    kept: Any  # rows of what `keep` gave at each of the times; beyond `last` they mean nothing
-    last: Any  # the last row: of the last time that was reached, or of the end where that came early
+    kept: Any  # values of `keep` at each of the times; valid up to `last`
+    last: Any  # index of the last valid row; if the run ended early, that of its end
     t: Any  # where it ended
     status: Any  # FINISHED at t1, STOPPED at the level, LIMITED in its steps, or FAILED to find a step
     steps: Any  # taken and refused
@@ -49,10 +49,10 @@ class Observed(NamedTuple):
 class Tableau(NamedTuple):
     """Coefficients of a method whose last stage is the first of the next step."""
 
-    a: np.ndarray  # (stages, stages) velocities by which each stage is reached; the last is the step itself
-    c: np.ndarray  # (stages,) shares of the step
+    a: np.ndarray  # (stages, stages) coefficients of the velocities in each stage; the last row is the step
+    c: np.ndarray  # (stages,) times, as fractions of the step
     error: np.ndarray  # (stages,)
-    curve: np.ndarray  # (stages, powers) what each velocity adds at the share x: a polynomial, x^1 first
+    curve: np.ndarray  # (stages, powers) coefficients of the interpolant in x, the fraction of the step
     order: int
 
 
@@ -118,7 +118,7 @@ def integrate(
     keep : callable
         `(t, y) ->` pytree of arrays.
     observed : Observed, optional
-        What the history holds.
+        The value whose history is recorded.
     stop : float, optional
         Level of the observed value at which to stop.
     max_steps : int
@@ -149,7 +149,7 @@ def begin(
     progress: Any = None,
     order: int = 8,
 ) -> tuple[Problem, Step]:
-    """What `integrate` advances until it is no longer going, and where that starts."""
+    """The problem that `integrate` solves, and its state before the first step."""
     y0 = jnp.asarray(y0)
     zero = jnp.zeros((), y0.dtype)
     followed = observed or Observed(lambda y: zero, lambda y, v: zero)
@@ -158,7 +158,7 @@ def begin(
     problem = Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, max_steps, progress, table)
     row = jax.eval_shape(keep, zero, y0)
     rows = jax.tree.map(lambda v: jnp.zeros((len(ts), *v.shape), v.dtype), row)
-    # The first step has no length: it finds the velocity at the start, and keeps what is due there.
+    # The first step has length 0: it computes the initial velocity and saves the initial state.
     start = Step(
         zero,
         zero,
@@ -174,7 +174,7 @@ def begin(
 
 
 class Problem(NamedTuple):
-    """What is solved, and how."""
+    """The arguments of `integrate`; its methods make one step."""
 
     velocity: Callable[[Any, Any], Any]
     keep: Callable[[Any, Any], Any]
@@ -241,7 +241,7 @@ class Problem(NamedTuple):
         return lambda x: s.y + h * _sum(_polynomial(powers, x), k)
 
     def save(self, s: Step, k: Any, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:
-        """Keep what is due in a step that ends at t, and the end itself where that comes early."""
+        """Save the times inside a step that ends at t; also its end, if the run ends early there."""
         ahead = lambda i: self.ts[jnp.minimum(i, len(self.ts) - 1)]  # noqa: E731
         inside = self.inside(s, k, h)
 
@@ -284,12 +284,12 @@ def _polynomial(coefficients: list[Any], x: Any) -> Any:
 
 
 def _sum(coefficients: Any, k: Any) -> Any:
-    """The sum of velocities with these coefficients. Of few numbers it is over before a product is called."""
+    """The sum of velocities with these coefficients."""
     c = jnp.asarray(coefficients, k.dtype)
     return jnp.tensordot(c, k, 1) if k.size > _FEW else (c.reshape(-1, *(1,) * (k.ndim - 1)) * k).sum(axis=0)
 
 
 def _once(wanted: Any, change: Callable[[Any], Any], value: Any) -> Any:
-    """`change(value)` where wanted: a loop of one round, as a condition copies what it takes and gives."""
+    """`change(value)` if wanted, by a loop of one round: `lax.cond` would copy its arguments."""
     round_ = lambda c: (change(c[0]), jnp.zeros((), bool))  # noqa: E731
     return jax.lax.while_loop(lambda c: c[1], round_, (value, wanted))[0]

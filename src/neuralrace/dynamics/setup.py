@@ -1,4 +1,4 @@
-"""From checked arguments to the arrays that solvers run on, and from theirs to a trajectory."""
+"""Before and after solving: checks arguments and prepares arrays; makes a trajectory of the results."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _per_edge(name: str, value: Any, graph: Graph, usual: float) -> dict[str, fl
 
 @dataclass(frozen=True)
 class Setup:
-    """What is integrated; runs are the leading axis."""
+    """A checked problem: task, initial weights, rates. The leading axis of arrays counts runs."""
 
-    task: Task  # in small spaces where the flow closes in them
+    task: Task  # with smaller hidden nodes where weights stay in small subspaces
     given: Task
     many: bool
     kind: str
@@ -126,7 +126,7 @@ class Setup:
 
     @property
     def lift(self) -> Any:
-        """What takes weights in small spaces back to full ones; None where they are full."""
+        """Arguments of `Recorder.full_weights`; None if full weights are integrated."""
         if not self.frames:
             return None
         return {n: q.astype(self.dtype) for n, q in self.frames.items()}, self.start, self.full
@@ -178,17 +178,17 @@ def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
 class Solved:
     """The results of a solver; the leading axis counts runs."""
 
-    ts: np.ndarray  # (save,) times that were asked for
+    ts: np.ndarray  # (save,) times to save
     end: np.ndarray  # (runs,) time at which each run ended
     last: np.ndarray  # (runs,) index of the last saved time that was reached
     losses: np.ndarray  # (runs, save)
-    kept: Any  # whatever else was kept at the saved times, (runs, save, ...)
+    kept: Any  # other values at the saved times, (runs, save, ...)
     statuses: list[Status]
     outcomes: list[str]
 
     @classmethod
     def of(cls, path: Path, ts: np.ndarray, t1: float, stop: float | None, max_steps: int) -> Solved:
-        """From what `integrate` returned for all runs, with `path.kept` the losses and other values."""
+        """From the result of `integrate` for all runs; `path.kept` has losses and other values."""
         losses, kept = path.kept
         statuses = [_STATUS[code] for code in path.status.tolist()]
         if not np.isfinite(losses).all():

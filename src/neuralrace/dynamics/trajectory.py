@@ -1,4 +1,4 @@
-"""What everything that learns over time returns: times, losses, weights, and how each run ended."""
+"""The result of everything that learns over time: times, losses, weights, and how each run ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WORST_FIRST = (Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory:
-    """A learning trajectory, or several from different initial weights.
+    """A learning trajectory, or several from different initial weights (`traj[k]` is one of them).
 
     Several runs share the times `t`; all else then has a leading axis of runs, and a run that ended early
     keeps its last state.
@@ -57,13 +57,13 @@ class Trajectory:
     end : float or ndarray, shape (runs,)
         Time at which each run ended.
     recorded : dict
-        What the `record` function returned at the saved times.
+        Values of the `record` function at the saved times.
     step_loss : ndarray, shape (steps + 1,) or (runs, steps + 1), optional
         Descent: the loss before every step, of the batch if there are batches.
     history : History, optional
         Loss and slope at the solver's own steps, from which learning times are read.
     stats : dict
-        What a method reports: steps, and stated errors under "error" (one per run).
+        Statistics of the method: "steps", and the estimated "error" (one per run).
     settings, versions : dict
         How it was made, and by which versions.
     runs : dict
@@ -72,6 +72,14 @@ class Trajectory:
         Names of the axes of weights and recorded values, run and time aside.
     loss_scale : float
         1 for the mean loss, the number of samples for the summed loss.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=20.0, save=5)
+    >>> traj.t.shape, traj.loss.shape, traj.weights["x->p0h1"].shape, traj.status
+    ((5,), (5,), (5, 32, 2), <Status.FINISHED: 'finished'>)
     """
 
     t: np.ndarray
@@ -275,21 +283,21 @@ class Trajectory:
 
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
-        """Read what `save` wrote."""
+        """Read a trajectory from a folder that `save` wrote."""
         from neuralrace.dynamics.storage import load
 
         return load(path)
 
 
 def _of_run(value: Any, k: Any, n: int) -> Any:
-    """What a method reports of run k, where it reports one value per run."""
+    """The entry of run k in a statistic that has one value per run."""
     array = np.asarray(value)
     return array[k] if array.ndim and len(array) == n else value
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of what computed a result."""
+    """Versions of Python and of the packages that compute results."""
     found = {"python": platform.python_version()}
     for package in ("neuralrace", "jax", "diffrax", "optax", "numpy"):
         try:

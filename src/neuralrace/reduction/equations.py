@@ -2,7 +2,7 @@
 
 A class of n edges moves with 1/n of the slope of the tied loss (neural_race Eq. 10), less its weight decay,
 times its learning rate. Modes that decouple are written once, for all modes; coupled ones mode by mode where
-they are few. The rest are matrix equations (`matrix_equations`).
+they are few. Other reductions have matrix equations (`matrix_equations`).
 """
 
 from __future__ import annotations

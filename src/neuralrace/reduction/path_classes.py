@@ -145,7 +145,7 @@ class Expansion:
         return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], pairs)
 
     def sums(self) -> tuple[list[Any], dict[tuple[int, int], Any]]:
-        """S of each class of paths and D of each pair as in `PathStatistics`; D is (modes,) in a shared basis."""
+        """S of each class of paths and D of each pair (see `PathStatistics`; D is (modes,) if shared)."""
         s: list[Any] = [0.0] * len(self.index)
         d: dict[tuple[int, int], Any] = {}
         for (ends, target, gate), count in self.terms.items():

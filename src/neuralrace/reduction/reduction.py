@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import Rates, coordinates
@@ -49,7 +50,7 @@ class Reduction:
     classes : tuple of tuples of str
         Edges that stay equal in all modes.
     gradient_residual : dict
-        Edge -> largest part of the gradient that leaves the family of weights, relative to the largest
+        Edge -> largest part of the gradient outside the family of weights, relative to the largest
         gradient, at random points of the family.
     rates : Rates
         Learning rate and weight decay of each edge.
@@ -187,7 +188,7 @@ class Reduction:
         return aligned(self._written if mode is None else write(self, mode), self.classes)
 
     def _repr_latex_(self) -> str | None:
-        """What a notebook shows: the equations, where there are any, and whether they are exact."""
+        """The equations, and whether they are exact, for a notebook."""
         try:
             text = self.latex()
         except InputError:
@@ -200,13 +201,12 @@ class Reduction:
         return write(self)
 
     def conserved(self) -> list[sympy.Expr]:
-        """What stays constant along the flow, in every mode.
+        """Quantities that are constant along the flow, in every mode.
 
-        At each hidden node it is the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
-        learning rates eta; for blocks, of `B^T B/eta` less that of `B B^T/eta`. Where the weights decay it
-        shrinks with them: if `eta lambda` is the same for all edges at the node, times
-        `exp(2 eta lambda t/tau)` it is constant; if not, there is no such law, and nothing is listed for the
-        node. Nor is there one at a node with an edge of rate 0.
+        At each hidden node: the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
+        learning rates eta; for blocks, of `B^T B/eta` less that of `B B^T/eta`. With weight decay, and if
+        `eta lambda` is the same for all edges at the node, this times `exp(2 eta lambda t/tau)` is constant.
+        There is no such law at other nodes, nor at a node with an edge of rate 0.
 
         Returns
         -------
@@ -218,24 +218,24 @@ class Reduction:
 
     # -- to and from weights -----------------------------------------------------------------
 
-    def project(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Coordinates of the nearest weights in the family: edge -> (modes,), or small matrices."""
+    def project(self, weights: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+        """Coordinates of the nearest weights in the family: edge -> (modes,), or blocks."""
         return self.family.project(self._check_weights(weights))
 
-    def lift(self, b: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def lift(self, b: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
         """Weights with coordinates b."""
         return self.family.lift(self._check(b))
 
-    def distance(self, weights: Mapping[str, Any]) -> float:
+    def distance(self, weights: Mapping[str, ArrayLike]) -> float:
         """How far weights are from the family, relative to their size; several runs are taken together."""
         return float(np.sqrt(share_outside(self.family, self._check_weights(weights), together=True)))
 
-    def off_manifold_fraction(self, weights: Mapping[str, Any]) -> Any:
-        """Share of the squared norm of weights outside the family, its hidden frames turned to fit them.
+    def off_manifold_fraction(self, weights: Mapping[str, ArrayLike]) -> float | np.ndarray:
+        """Fraction of the squared norm of weights outside the family, with hidden frames fitted to them.
 
         0 for decoupled weights with positive strengths in any hidden directions, near 1 for random ones. For
-        the change since the start, `W(t) - W(0)`, it says how much of what was learned is not of the kind
-        that the reduction describes; random weights that stay where they were do not count then.
+        the change since the start, `W(t) - W(0)`, it is the part of learning that the reduction does not
+        describe; random weights that do not change do not count then.
 
         Returns
         -------
@@ -249,10 +249,11 @@ class Reduction:
         found = off_manifold_fraction(self.family, self._check_weights(weights))
         return float(found) if found.ndim == 0 else found
 
-    def strengths(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Strengths from which the reduced system follows a network that starts at these weights.
+    def strengths(self, weights: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+        """Initial strengths of the reduced system for a network that starts at these weights.
 
-        Coordinates, if the weights lie in the family; else what of them grows: in each mode, or as blocks.
+        For weights in the family: their coordinates. For other weights, only the component that grows under
+        learning is kept (one strength per mode, or one small matrix per block).
         """
         w = self._check_weights(weights)
         if np.sqrt(share_outside(self.family, w, together=True)) < 1e-6:
@@ -288,15 +289,15 @@ class Reduction:
 
     def solve(
         self,
-        strength: Any = None,
+        strength: ArrayLike | None = None,
         t1: float | None = None,
         save: int | Iterable[float] | None = None,
         *,
-        b0: Mapping[str, Any] | None = None,
-        weights: Mapping[str, Any] | None = None,
+        b0: Mapping[str, ArrayLike] | None = None,
+        weights: Mapping[str, ArrayLike] | None = None,
         method: Adaptive = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
         stop_loss: float | None = None,
-        runs: Mapping[str, Any] | None = None,
+        runs: Mapping[str, ArrayLike] | None = None,
     ) -> Solution:
         """Solve the reduced system.
 
@@ -309,7 +310,7 @@ class Reduction:
         b0 : dict, optional
             Start from these strengths: edge -> (modes,), or blocks; a leading axis of runs may be given.
         weights : dict, optional
-            Start from what of these weights the system follows (see `strengths`).
+            Start from the strengths of these weights (see `strengths`).
         method : Adaptive
 
         Returns
@@ -364,7 +365,9 @@ class Reduction:
         b = {s: value[(...,) + (None,) * len(s)] * v for s, v in one.items()}
         return {e: b[s] for e, s in shapes.items()}
 
-    def to_jax(self, strength: float | None = None, *, weights: Mapping[str, Any] | None = None) -> System:
+    def to_jax(
+        self, strength: float | None = None, *, weights: Mapping[str, ArrayLike] | None = None
+    ) -> System:
         """The reduced system in a block basis, as pure functions of strengths, data and gates for JAX.
 
         Parameters

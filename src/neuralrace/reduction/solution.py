@@ -34,7 +34,7 @@ class Solution(Trajectory):
     Attributes
     ----------
     reduction : Reduction
-        What was solved.
+        The reduction that was solved.
     b : mapping
         Edge name -> (save, modes), or (save, rows, columns) for blocks; runs are a leading axis.
     weights : mapping
@@ -146,7 +146,7 @@ class TiedStrengths(Mapping[str, np.ndarray]):
 
 
 class LiftedWeights(Mapping[str, np.ndarray]):
-    """Weights (..., save, out, in) of each edge, computed from strengths when asked for."""
+    """Weights (..., save, out, in) of each edge, computed from strengths on demand."""
 
     def __init__(self, family: Family, b: Mapping[str, np.ndarray]):
         self.family: Family = family

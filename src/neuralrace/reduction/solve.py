@@ -54,7 +54,7 @@ def solve_tied(
     r: Reduction, b: Mapping[str, np.ndarray], t1: float, ts: np.ndarray, choose: bool, method: Adaptive,
     stop: float | None, more: dict[str, Any],
 ) -> Solution:  # fmt: skip
-    """By the equations of the classes; where `choose`, at better times than `ts` if these tell too little."""
+    """By the equations of the classes; with `choose`, at better times if `ts` skip the fall of the loss."""
     start = np.stack([b[members[0]] for members in r.classes], axis=-2)
     many = start.ndim == 3
     start = start if many else start[None]
