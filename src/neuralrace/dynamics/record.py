@@ -31,6 +31,15 @@ class State:
         Edge name -> (out, in), of the whole network whatever the method.
     outputs : dict
         Output -> (n, size), for the samples of the task in their order.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> w = nr.init.gaussian(task.graph, 0.1)
+    >>> run = nr.flow(task, w, t1=1.0, save=3, record=lambda state: {"h": state.activity("p0h1")})
+    >>> run.recorded["h"].shape  # times, samples, neurons
+    (3, 4, 32)
     """
 
     def __init__(

@@ -185,6 +185,19 @@ class Trajectory:
         """The same with the loss on another scale: 1 for the mean over samples, their number for the sum.
 
         Times do not change: they are those of the mean loss (see `time`).
+
+        Parameters
+        ----------
+        loss_scale : float
+            Number that multiplies the mean loss.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 1e-6), t1=1.0, save=2)
+        >>> traj.rescaled(4).loss.round(3)
+        array([2., 2.])
         """
         factor = number("loss_scale", loss_scale, above=0) / self.loss_scale
         return dataclasses.replace(
@@ -196,7 +209,25 @@ class Trajectory:
         )
 
     def singular_values(self, edge: str) -> np.ndarray:
-        """Singular values of a weight matrix over time, `(save, r)`, largest first."""
+        """Singular values of a weight matrix over time, largest first.
+
+        Parameters
+        ----------
+        edge : str
+            Name of an edge whose weights were saved.
+
+        Returns
+        -------
+        ndarray, shape (save, min(out, in)) or (runs, save, min(out, in))
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=5)
+        >>> traj.singular_values("x->p0h1").shape
+        (5, 2)
+        """
         known("edge", [edge], self.weights, "saved edge")
         if np.ndim(self.weights[edge]) - self.many != 3:
             raise InputError(f"edge must name a weight matrix; the weights of {edge!r} are a vector")
@@ -229,6 +260,14 @@ class Trajectory:
         Returns
         -------
         ndarray, shape (save,)
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=3)
+        >>> traj.time("steps", lr=0.01)
+        array([  0.,  50., 100.])
         """
         choice("unit", unit, ("flow", "steps"))
         choice("loss", loss, ("mean", "sum"))
@@ -260,6 +299,14 @@ class Trajectory:
         Axes have shared names: `run`, `t`, nodes of the graph (`weights:x->h1` has axes `h1` and `x`),
         `step`. The coordinates of runs are coordinates; settings, outcomes, stats and versions are
         attributes.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=3)
+        >>> traj.to_xarray()["weights:x->p0h1"].dims
+        ('t', 'p0h1', 'x')
         """
         from neuralrace.dynamics.storage import to_xarray
 
@@ -267,7 +314,13 @@ class Trajectory:
 
     @classmethod
     def from_xarray(cls, ds: xarray.Dataset) -> Trajectory:
-        """The inverse of `to_xarray`."""
+        """The inverse of `to_xarray`.
+
+        Parameters
+        ----------
+        ds : xarray.Dataset
+            As `to_xarray` returned it.
+        """
         from neuralrace.dynamics.storage import from_xarray
 
         return from_xarray(ds)

@@ -54,6 +54,13 @@ class Reduction:
         gradient, at random points of the family.
     rates : Rates
         Learning rate and weight decay of each edge.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+    >>> r.exact, r.basis, r.n_modes, r.n_classes
+    (True, 'shared', 4, 2)
     """
 
     task: Task
@@ -177,13 +184,37 @@ class Reduction:
         return dict(self._written.values)
 
     def parameters(self) -> dict[sympy.Symbol, float]:
-        """The numbers behind the symbols eta and lambda of `equations` and `conserved`."""
+        """The numbers behind the symbols eta and lambda of `equations` and `conserved`.
+
+        Returns
+        -------
+        dict of sympy.Symbol to float
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.reduce(nr.tasks.xor(), weight_decay=0.1).parameters()
+        {lambda: 0.1}
+        """
         return rate_values(*class_rates(self.classes, self.rates))
 
     def latex(self, mode: int | None = None) -> str:
         """The equations in LaTeX (amsmath), one per line with the edges of its class beside it.
 
-        `mode` as in `equations`; its numbers have three digits.
+        Parameters
+        ----------
+        mode : int, optional
+            As in `equations`; numbers have three digits.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> "frac{d}{dt} B_{1}" in nr.reduce(nr.tasks.xor()).latex()
+        True
         """
         return aligned(self._written if mode is None else write(self, mode), self.classes)
 
@@ -212,6 +243,12 @@ class Reduction:
         -------
         list of sympy.Expr
             In B1, B2, ... (and t, tau, eta, lambda), one per independent hidden node.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.reduce(nr.tasks.routing(domains=7, trained=4)).conserved()
+        [-B1**2 + 7*B2**2]
         """
         blocks = [self.family.shape[c[0]] for c in self.classes] if self.basis == "block" else None
         return laws(self.task.graph, self.classes, self.rates, blocks)
@@ -219,16 +256,72 @@ class Reduction:
     # -- to and from weights -----------------------------------------------------------------
 
     def project(self, weights: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-        """Coordinates of the nearest weights in the family: edge -> (modes,), or blocks."""
-        return self.family.project(self._check_weights(weights))
+        """Coordinates of the nearest weights in the family.
+
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in), or with leading axes.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edge name -> (modes,), or (rows, columns) for blocks, with the leading axes of the weights.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> r.project(nr.init.decoupled(r, 0.1))["x0->h1"].round(6)
+        array([0.1, 0.1, 0.1, 0.1])
+        """
+        return self.family.project(self.task.graph.check_weights(weights))
 
     def lift(self, b: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-        """Weights with coordinates b."""
+        """Weights with coordinates b: the inverse of `project` on the family.
+
+        Parameters
+        ----------
+        b : dict
+            Edge name -> (modes,), or (rows, columns) for blocks; leading axes may be given.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edge name -> (out, in), with the leading axes of `b`.
+
+        Examples
+        --------
+        >>> import numpy as np, neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> r.lift({e: np.full(4, 0.1) for e in r.task.graph.edges})["x0->h1"].shape
+        (64, 4)
+        """
         return self.family.lift(self._check(b))
 
     def distance(self, weights: Mapping[str, ArrayLike]) -> float:
-        """How far weights are from the family, relative to their size; several runs are taken together."""
-        return float(np.sqrt(share_outside(self.family, self._check_weights(weights), together=True)))
+        """Distance of weights from the family, relative to their norm.
+
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in). Several runs (a leading axis) are one long vector.
+
+        Returns
+        -------
+        float
+            Between 0, in the family, and 1.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> r.distance(nr.init.decoupled(r, 0.1)) < 1e-12, r.distance(nr.init.xavier(r.task.graph)) > 0.9
+        (True, True)
+        """
+        return float(
+            np.sqrt(share_outside(self.family, self.task.graph.check_weights(weights), together=True))
+        )
 
     def off_manifold_fraction(self, weights: Mapping[str, ArrayLike]) -> float | np.ndarray:
         """Fraction of the squared norm of weights outside the family, with hidden frames fitted to them.
@@ -237,16 +330,28 @@ class Reduction:
         the change since the start, `W(t) - W(0)`, it is the part of learning that the reduction does not
         describe; random weights that do not change do not count then.
 
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in), or with leading axes.
+
         Returns
         -------
         float or ndarray
             With the leading axes of the weights.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> abs(r.off_manifold_fraction(nr.init.decoupled(r, 0.1))) < 1e-9
+        True
         """
         if self.basis == "block":
             raise InputError(
                 "off_manifold_fraction needs modes: reduce the task in the shared or the pathwise basis"
             )
-        found = off_manifold_fraction(self.family, self._check_weights(weights))
+        found = off_manifold_fraction(self.family, self.task.graph.check_weights(weights))
         return float(found) if found.ndim == 0 else found
 
     def strengths(self, weights: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
@@ -254,20 +359,30 @@ class Reduction:
 
         For weights in the family: their coordinates. For other weights, only the component that grows under
         learning is kept (one strength per mode, or one small matrix per block).
+
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in), or with leading axes.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edge name -> (modes,), or (rows, columns) for blocks, with the leading axes of the weights.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.xor())
+        >>> r.strengths(nr.init.gaussian(r.task.graph, 0.01))["x->p0h1"].shape
+        (1,)
         """
-        w = self._check_weights(weights)
+        w = self.task.graph.check_weights(weights)
         if np.sqrt(share_outside(self.family, w, together=True)) < 1e-6:
             return self.family.project(w)
         if self.basis == "block":
             return growing_blocks(self.family, FAMILIES["pathwise"](self.task, np.random.default_rng(0)), w)
         return growing_strengths(self.family, w)
-
-    def _check_weights(self, weights: Any) -> dict[str, np.ndarray]:
-        if not isinstance(weights, Mapping):
-            raise InputError(
-                f"weights must be a dict from edge names to arrays, got {type(weights).__name__}"
-            )
-        return self.task.graph.check_weights(weights)
 
     def _check(self, b: Any) -> dict[str, np.ndarray]:
         if not isinstance(b, Mapping):
@@ -340,7 +455,7 @@ class Reduction:
             raise InputError(
                 "strength, b0 and weights may have one leading axis, of runs, the same for all edges"
             )
-        given = None if weights is None else self._check_weights(weights)
+        given = None if weights is None else self.task.graph.check_weights(weights)
         more = {
             "runs": coordinates(runs, lead[0] if lead else 1, bool(lead)),
             "outside": np.zeros(lead)[()] if given is None else share_outside(self.family, given),
@@ -380,5 +495,12 @@ class Reduction:
         Returns
         -------
         System
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> s = nr.reduce(nr.tasks.xor()).to_jax(strength=0.1)
+        >>> round(s.loss(s.strengths, s.statistics, s.gates), 3)
+        0.5
         """
         return make_system(self, strength, weights)
