@@ -248,7 +248,7 @@ class Reduction:
         --------
         >>> import neuralrace as nr
         >>> nr.reduce(nr.tasks.routing(domains=7, trained=4)).conserved()
-        [-B1**2 + 7*B2**2]
+        [-7*B1**2 + B2**2]
         """
         blocks = [self.family.shape[c[0]] for c in self.classes] if self.basis == "block" else None
         return laws(self.task.graph, self.classes, self.rates, blocks)
