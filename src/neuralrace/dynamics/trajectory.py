@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,21 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from neuralrace.dynamics.history import History
+from neuralrace.dynamics.status import Status
 from neuralrace.errors import InputError, choice, integer, known, number
 
 if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
-
-
-class Status(enum.Enum):
-    """How a run ended; values are the words with which `Trajectory.outcome` starts."""
-
-    FINISHED = "finished"
-    REACHED_LOSS = "reached loss"
-    DIVERGED = "diverged"
-    STEP_LIMIT = "step limit"
-    MISSED_ERROR = "missed error"
 
 
 _WORST_FIRST = (Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.FINISHED, Status.REACHED_LOSS)
@@ -323,7 +313,7 @@ class Trajectory:
         """
         from neuralrace.dynamics.storage import from_xarray
 
-        return from_xarray(ds)
+        return Trajectory(**from_xarray(ds))
 
     def save(self, path: str | Path) -> None:
         """Write to a zarr folder at `path`, which `xarray.open_zarr` opens too.
@@ -332,14 +322,14 @@ class Trajectory:
         """
         from neuralrace.dynamics.storage import save
 
-        save(self, path)
+        save(self.to_xarray(), path)
 
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
         """Read a trajectory from a folder that `save` wrote."""
         from neuralrace.dynamics.storage import load
 
-        return load(path)
+        return Trajectory(**load(path))
 
 
 def _of_run(value: Any, k: Any, n: int) -> Any:
