@@ -17,7 +17,7 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.expected import _converged, _Draws, _matrix
+from neuralrace.expected import Draws, converged_times, random_matrix
 from neuralrace.revealed_network import RevealedNetwork
 
 DEPTHS, WIDTHS, GAINS = (2, 3, 4, 5), (50, 200), (0.3, 0.7, 1.0)
@@ -132,11 +132,11 @@ def completed(seed: int) -> tuple[float, float] | None:
     scale = 10 ** rng.uniform(-0.8, 0.15) / (math.sqrt(hidden[0]) if init == "gaussian" else 1)
     x = rng.standard_normal((12, inputs)) * rng.uniform(0.3, 2, inputs)
     task = nr.Task(nr.Graph.chain([inputs, *hidden, outputs]), x, x @ rng.standard_normal((inputs, outputs)))
-    network = RevealedNetwork(task, task.graph.nodes, partial(_matrix, rng, 8, init, scale))
+    network = RevealedNetwork(task, task.graph.nodes, partial(random_matrix, rng, 8, init, scale))
     network.follow_start(128)
     level = rng.choice([0.9, 0.5, 0.1, 0.02]) * float(network.start()[0].mean())
-    draws = _Draws(network, level, None)
-    times, stated, rounds = _converged(draws, 2e-3)
+    draws = Draws(network, level, None)
+    times, stated, rounds = converged_times(draws, 2e-3)
     most = max(network.known[n] for n in task.graph.hidden)
     if network.known == network.sizes:
         return None

@@ -3,7 +3,7 @@
 The time in which the loss falls to a level is differentiated by the gates. Gates start at random in
 [0.25, 0.75], move by Adam on the logarithm of the time, and are clipped to [0, 1] after every step. All
 gatings, the papers' too, begin at the same small random weights. `python examples/gates_by_gradient.py`
-prints what is found; docs/reduction.md says what it means.
+prints what is found; docs/developers/reduction.md says what it means.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.expected import _converged, _Draws, _matrix
+from neuralrace.expected import Draws, converged_times, random_matrix
 from neuralrace.revealed import SOURCE, TARGET, GaussianMatrix, OrthogonalMatrix
 from neuralrace.revealed_network import RevealedNetwork
 
@@ -155,7 +155,7 @@ TASKS = {"chain": lambda: chain(4, 9), "gated": lambda: gated(8)}
 def revealed(task, init, scale, draws, seed=0):
     rng = np.random.default_rng(seed)
     network = RevealedNetwork(
-        task, dict(task.graph.nodes), lambda shape: _matrix(rng, draws, init, scale, shape)
+        task, dict(task.graph.nodes), lambda shape: random_matrix(rng, draws, init, scale, shape)
     )
     network.follow_start(1000)
     return network
@@ -210,9 +210,9 @@ def test_the_stated_error_holds_for_the_same_draws_completed(scale):
     task = chain(4, 60)
     level = 0.3 * nr.loss(task, {e: np.zeros(s) for e, s in task.graph.shapes.items()})
     network = revealed(task, "gaussian", scale, 10)
-    draws = _Draws(network, level, None)
+    draws = Draws(network, level, None)
     first, _ = draws.solve()
-    times, error, rounds = _converged(draws, 2e-3)
+    times, error, rounds = converged_times(draws, 2e-3)
     assert rounds >= 1
     assert 0 < error < 2e-3
     for node in task.graph.hidden:

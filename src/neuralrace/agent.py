@@ -17,10 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics import Adaptive, Trajectory
-from neuralrace.dynamics.flow import endings
 from neuralrace.dynamics.history import collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
-from neuralrace.dynamics.setup import pick_times, shown
+from neuralrace.dynamics.setup import Solved
 from neuralrace.errors import InputError, array, choice, integer, number
 from neuralrace.network import precision
 
@@ -211,19 +210,10 @@ def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> T
         raise InputError("t must hold at least two rising times, none negative")
     with precision(np.float64):
         path = jax.device_get(_learn(agent, method.max_steps, w, method.absolute(w), t, method.rtol))
-    losses, weights = path.kept
-    end = np.asarray(path.t, float)
-    statuses, outcomes = endings(path, losses, end, float(t[-1]), None, method.max_steps)
-    index = shown(losses, path.last)
+    solved = Solved.of(path, t, float(t[-1]), None, method.max_steps)
     return Trajectory(
-        t=t[: index.shape[1]],
-        loss=pick_times(losses, index, many=True),
-        weights={"w": pick_times(weights, index, many=True)},
-        statuses=tuple(statuses),
-        outcomes=tuple(outcomes),
-        end=end,
-        history=collect(path.history),
-        stats={"steps": path.steps},
+        **solved.fields(True, collect(path.history), {"steps": path.steps}),
+        weights={"w": solved.pick(solved.kept, many=True)},
         settings={"process": "agent", "t1": float(t[-1]), "rtol": method.rtol, "atol": method.atol},
         runs={"run": np.arange(len(w))},
         dims={"weights:w": ("weight",)},

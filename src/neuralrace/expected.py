@@ -1,10 +1,10 @@
 """Learning times expected over random starts, from depth, width and size of the weights alone.
 
-A linear network sees its initial weights only through the directions that signals reach. Only these are
-drawn, with the law that they have in a network of the true width (see `revealed`): a small network for each
-random start. What has been learned carries signals out of the first directions. They are followed in rounds:
-solve, look at the directions outside in which signals would move weights most, solve again. Each round
-contains the draws of the one before, so that their difference tells the error.
+The learning of a linear network depends on its initial weights only through the directions that signals
+reach. Only these are drawn, with the law that they have in a network of the true width (see `revealed`): a
+small network for each random start. Learned weights carry signals out of the first directions. So there are
+rounds: solve, add the directions in which signals outside would move weights most, solve again. Each round
+contains the draws of the one before, and their difference estimates the error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.dynamics.flow import flow
+from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import resized
 from neuralrace.dynamics.trajectory import Status, Trajectory
@@ -32,16 +32,16 @@ Weights = dict[str, np.ndarray]
 
 INITS = ("gaussian", "xavier", "orthogonal")
 
-_STATES = 8  # times at which signals are looked at
+_STATES = 8  # times at which signals are computed
 _EXAMPLES = 50  # draws by which these times are chosen
-_SHARE = 0.03  # of a velocity that the first round may leave out, a third of it in the next
-_NOTHING = 1e-6  # a share that is none
-_SAFETY = 3.0  # the error that is stated, in units of its estimate
-_GAIN = 0.1  # a round is not trusted to shrink the error by more
-_ROOM = 2.25  # growth of layers for which there is room before shapes change and programs are compiled anew
-_LARGEST = 256  # directions of a hidden layer
+_FIRST_SHARE = 0.03  # fraction of a velocity that the first round may leave out; a third of it in the next
+_NEGLIGIBLE = 1e-6  # a fraction that counts as zero
+_SAFETY = 3.0  # the error in the result, in units of its estimate
+_BEST_RATIO = 0.1  # a round is assumed to shrink the error by no more than this factor
+_ROOM = 2.25  # layers may grow by this factor before programs are compiled again
+_LARGEST = 256  # directions of a hidden layer, at most
 _METHOD = Adaptive(rtol=1e-6, atol=1e-8, max_steps=5000)
-_LONGER = 4.0  # factor by which the end is put off until all draws have reached the level,
+_EXTENSION = 4.0  # factor by which the end is put off until all draws have reached the level,
 _PATIENCE = 30.0  # up to so many times the slowest, if most have
 
 
@@ -103,7 +103,8 @@ def expected_learning_time(
     """Mean and spread of the learning time over random starts, without drawing full networks.
 
     The cost depends on the sizes of inputs and outputs and on the depth, not on the width of hidden layers.
-    It is exact in law for one hidden layer; for more, `error` of the result states what was left out.
+    It is exact in law for one hidden layer; for more, `error` of the result estimates the effect of those
+    directions that were left out.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ def expected_learning_time(
         Random starts, at least 2.
     seed : int
     t1 : float, optional
-        Flow time at which to give up; by default it is put off until all draws have reached the level, or
-        until 30 times the slowest of those that have. A draw is also given up after 5000 steps of the solver.
+        Largest flow time. By default it is extended until all draws have reached the level, or to 30 times
+        the slowest of those that have. A draw also ends after 5000 steps of the solver.
     tolerance : float
         Estimated error of the mean, relative to it, at which no more directions are drawn; at least 1e-5.
 
@@ -150,14 +151,14 @@ def expected_learning_time(
     if level <= least:
         raise InputError(f"level must be above {least:.6g}, which no weights can reach; got {level:g}")
     rng = np.random.default_rng(seed)
-    network = RevealedNetwork(task, sizes, partial(_matrix, rng, draws, init, scale))
+    network = RevealedNetwork(task, sizes, partial(random_matrix, rng, draws, init, scale))
     network.follow_start(_LARGEST // 2)
     first, _ = network.start()
     if level >= first.mean():
         raise InputError(
             f"level must be below the initial loss, about {first.mean():.6g} with this scale; got {level:g}"
         )
-    times, error, rounds = _converged(_Draws(network, level, end), tolerance)
+    times, error, rounds = converged_times(Draws(network, level, end), tolerance)
     return _result(times, error, rounds, {n: network.known[n] for n in task.graph.hidden})
 
 
@@ -191,7 +192,7 @@ def _least_loss(task: Task) -> float:
     return total
 
 
-def _matrix(
+def random_matrix(
     rng: np.random.Generator, draws: int, init: str, scale: float, shape: tuple[int, int]
 ) -> Revealed:
     if init == "orthogonal":
@@ -199,22 +200,22 @@ def _matrix(
     return GaussianMatrix(rng, draws, shape, scale * math.sqrt(2 / sum(shape)) if init == "xavier" else scale)
 
 
-def _converged(draws: _Draws, tolerance: float) -> tuple[np.ndarray, float, int]:
+def converged_times(draws: Draws, tolerance: float) -> tuple[np.ndarray, float, int]:
     """Learning times, the error of their mean relative to it, and the rounds that it took."""
-    network, share, changes = draws.network, _SHARE, []
+    network, share, changes = draws.network, _FIRST_SHARE, []
     times, moved = draws.solve()
     while not network.closed and np.isfinite(times).any():
         before = dict(network.known)
         network.follow(moved, share, _LARGEST)
-        limited = network.left > share
+        limited = network.omitted > share
         if network.known != before:
             new, moved = draws.solve()
             changes.append(_change(times, new))
             times = new
-        elif network.left <= _NOTHING:
+        elif network.omitted <= _NEGLIGIBLE:
             break
         # Where a layer has no room left, the share of a velocity that is not seen stands for the error.
-        error = max(_stated(changes), network.left) if limited else _stated(changes)
+        error = max(_estimated_error(changes), network.omitted) if limited else _estimated_error(changes)
         if not network.closed and (limited or (changes and error <= tolerance)):
             return times, error, len(changes)
         share /= 3
@@ -228,12 +229,12 @@ def _change(before: np.ndarray, times: np.ndarray) -> float:
     return float(np.abs(times - before)[both].mean() / mean) if mean > 0 else np.inf
 
 
-def _stated(changes: list[float]) -> float:
+def _estimated_error(changes: list[float]) -> float:
     """The error of the last round, if the next ones shrink it as the last one did."""
     if not changes:
         return 0.0
     ratio = changes[-1] / changes[-2] if len(changes) > 1 and changes[-2] > 0 else 1.0
-    return _SAFETY * changes[-1] * min(1.0, max(_GAIN, ratio))
+    return _SAFETY * changes[-1] * min(1.0, max(_BEST_RATIO, ratio))
 
 
 def _result(times: np.ndarray, error: float, rounds: int, hidden: dict[str, int]) -> ExpectedTime:
@@ -252,7 +253,7 @@ def _result(times: np.ndarray, error: float, rounds: int, hidden: dict[str, int]
     )
 
 
-class _Draws:
+class Draws:
     """Flows of the small networks of all draws, solved together."""
 
     def __init__(self, network: RevealedNetwork, level: float, t1: float | None) -> None:
@@ -261,7 +262,7 @@ class _Draws:
         self.save: np.ndarray | None = None
 
     def solve(self) -> tuple[np.ndarray, Weights]:
-        """Learning times `(draws,)`, and what weights have gained at some times `(draws, times, ...)`."""
+        """Learning times `(draws,)`, and changes of the weights at some times `(draws, times, ...)`."""
         self._make_room()
         net = self.network
         small = resized(net.task, self.room)
@@ -273,7 +274,7 @@ class _Draws:
             run, self.t1 = self._search(solved)
             if net.closed:
                 return _times(run), {}
-            self.save = _telling(run, self.level, self.t1)
+            self.save = _state_times(run, self.level, self.t1)
         run = solved(self.t1, self.save)
         moved = {}
         for e, (t, s) in net.ends.items():
@@ -306,8 +307,8 @@ class _Draws:
             slowest = np.nanmax(times, initial=0.0)
             patient = t1 < _PATIENCE * slowest or np.isfinite(times).mean() < 0.5
             if Status.FINISHED not in run.statuses or not patient:
-                return run, max(t1, _LONGER * slowest)
-            t1 *= _LONGER
+                return run, max(t1, _EXTENSION * slowest)
+            t1 *= _EXTENSION
 
 
 def _times(run: Trajectory) -> np.ndarray:
@@ -319,7 +320,7 @@ def _even(t1: float) -> np.ndarray:
     return t1 * np.arange(1, _STATES + 1) / _STATES
 
 
-def _telling(run: Trajectory, level: float, t1: float) -> np.ndarray:
+def _state_times(run: Trajectory, level: float, t1: float) -> np.ndarray:
     """Times at which to look at signals: evenly in time and in loss, over the draws together."""
     shares = (np.arange(_STATES) + 0.5) / _STATES
     found, histories = [], run.history

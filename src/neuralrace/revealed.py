@@ -1,16 +1,16 @@
-"""Random matrices of any size, drawn only as far as they are looked at.
+"""Random matrices of any size, drawn only in the directions that signals reach.
 
 Signals reach few directions of a wide layer. A large random matrix W is therefore kept as its block
 `Q_t^T W Q_s` between orthonormal directions known at its two ends, and nothing is ever stored in the size of
 the layers. Directions are abstract: only their number is known. There are two ways to know more of W:
 
-- `extend`: a direction becomes known that has nothing to do with W, such as one found by another matrix of
-  the same layer. It is uniform in what is not known, and so are its entries in the block.
-- `reveal`: the image of known directions is looked at. What of it lies outside the known directions of the
-  other end becomes new directions there.
+- `extend` adds directions that are independent of W, such as those added by another matrix of the same layer.
+  They are uniform in the unknown directions, and so are their entries in the block.
+- `reveal` draws the image of known directions. Its part outside the known directions of the other end becomes
+  new directions there.
 
-Both follow the law of W given all that is known already, so the block has at any moment the law of the same
-block of a full matrix, and choices of what to look at next may depend on what has been seen. All arrays have
+Both sample from the law of W given its known block. So the block always has the law of the same block of a
+full matrix, and the choice of the next directions may depend on the block. All arrays have
 a leading axis of independent draws.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 TARGET, SOURCE = 0, 1  # ends of a matrix: its rows, its columns
 
-_ROUNDING = 1e-12  # squares of lengths, in units of the whole, below which nothing is left
+_ROUNDING = 1e-12  # squared lengths below this fraction of the whole count as zero
 
 
 class Revealed(Protocol):
@@ -38,17 +38,17 @@ class Revealed(Protocol):
         ...
 
     def leaks(self, end: int) -> np.ndarray:
-        """How signals at one end leave the known space of the other: `(draws, known, open)`.
+        """Map from signals at one end to directions unknown at the other: `(draws, known, open)`.
 
         `leaks^T f` has the expected length of the part of the image of f outside the known directions.
         """
         ...
 
     def reveal(self, end: int, turn: np.ndarray, count: int) -> int:
-        """Look at the images of some directions of one end; the number of new ones at the other.
+        """Draw the images of some directions of one end; return the number of new directions at the other.
 
-        `turn` `(draws, open, open)` is orthogonal; its first columns are the directions to look at, in the
-        coordinates of `leaks`.
+        `turn` `(draws, open, open)` is orthogonal; its first columns are the directions, in coordinates of
+        `leaks`.
         """
         ...
 
@@ -56,8 +56,8 @@ class Revealed(Protocol):
 class GaussianMatrix:
     """Independent normal entries.
 
-    Images of directions that were looked at lie in what is known at the other end. On all others, the open
-    ones, the part of the matrix outside is independent of what is known.
+    Images of revealed directions lie in the known directions of the other end. On the others, called open,
+    the part of the matrix outside is independent of the known block.
 
     Parameters
     ----------
@@ -71,8 +71,10 @@ class GaussianMatrix:
     """
 
     def __init__(self, rng: np.random.Generator, draws: int, shape: tuple[int, int], std: float):
-        self.rng, self.shape, self.std = rng, shape, std
-        self.block = np.zeros((draws, 0, 0))
+        self.rng: np.random.Generator = rng
+        self.shape: tuple[int, int] = shape
+        self.std: float = std
+        self.block: np.ndarray = np.zeros((draws, 0, 0))
         self._open = [np.zeros((draws, 0, 0)), np.zeros((draws, 0, 0))]  # (draws, known, open), orthonormal
 
     def extend(self, end: int, count: int) -> None:
@@ -111,14 +113,16 @@ class OrthogonalMatrix:
     """All singular values equal, directions uniform.
 
     The matrix, or its transpose, is the first columns of a uniform orthogonal matrix O. The other columns of
-    O are a space of their own, of which directions become known too. If F is the known block of O, what O
-    adds to its columns outside has the products `1 - F^T F`, and is uniform apart from that.
+    O are a space of their own, whose directions become known too. If F is the known block of O, the unknown
+    part of its columns has the Gram matrix `1 - F^T F`, and is uniform apart from that.
 
     Parameters are those of `GaussianMatrix`, with `scale`, the singular value, in place of `std`.
     """
 
     def __init__(self, rng: np.random.Generator, draws: int, shape: tuple[int, int], scale: float):
-        self.rng, self.shape, self.scale = rng, shape, scale
+        self.rng: np.random.Generator = rng
+        self.shape: tuple[int, int] = shape
+        self.scale: float = scale
         self._large = TARGET if shape[TARGET] >= shape[SOURCE] else SOURCE
         self._n = max(shape)
         self._block = np.zeros((draws, 0, 0))  # rows: the larger end; columns: the smaller

@@ -1,4 +1,4 @@
-"""Random networks drawn only where their signals pass, and the small networks that learn like them.
+"""Random networks drawn only in the directions that signals reach, and small networks that learn like them.
 
 Each hidden layer is known in some orthonormal directions, each weight matrix as its block between those of
 its two ends (see `revealed`). The blocks are the weights of a small network. It learns like the large one as
@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace.graph import Graph
 from neuralrace.revealed import SOURCE, TARGET, Revealed
 from neuralrace.task import Context, Task
 
 Signals = dict[str, np.ndarray]  # node -> (draws, states, rows, known directions)
 
-_FIRST = 1e-6  # share of the first signals that may be left out
-_REST = 1e-3  # speeds below this share of the largest count as this
+_FIRST = 1e-6  # fraction of the initial signals that may be left out
+_SLOWEST = 1e-3  # smaller speeds, relative to the largest, are set to this
 
 
 class RevealedNetwork:
-    """Independent random networks of the same sizes, drawn where their signals pass.
+    """Independent random networks of the same sizes, drawn in the directions that their signals reach.
 
     Parameters
     ----------
@@ -32,23 +33,28 @@ class RevealedNetwork:
     sizes : dict of str to int
         Neurons of every node.
     draw : callable
-        The matrix of an edge, of which nothing is known, from its shape.
+        From the shape of an edge its random matrix, with no known directions.
 
     Attributes
     ----------
     known : dict of str to int
         Known directions of every node; all of inputs and outputs.
-    left : float
-        The largest share of signals, or of velocities, that was left out when they were followed last.
+    omitted : float
+        Largest fraction of signals (`follow_start`) or velocities (`follow`) outside the known directions.
     """
 
     def __init__(
         self, task: Task, sizes: Mapping[str, int], draw: Callable[[tuple[int, int]], Revealed]
     ) -> None:
-        self.task, self.graph, self.sizes = task, task.graph, sizes
-        self.ends = {e: (target, source) for e, (source, target) in task.graph.edges.items()}  # by end
-        self.matrices = {e: draw((sizes[t], sizes[s])) for e, (t, s) in self.ends.items()}
-        self.known, self.left = dict.fromkeys(sizes, 0), np.inf
+        self.task: Task = task
+        self.graph: Graph = task.graph
+        self.sizes: Mapping[str, int] = sizes
+        self.ends: dict[str, tuple[str, str]] = {e: (t, s) for e, (s, t) in task.graph.edges.items()}
+        self.matrices: dict[str, Revealed] = {}
+        for e, (t, s) in self.ends.items():
+            self.matrices[e] = draw((sizes[t], sizes[s]))
+        self.known: dict[str, int] = dict.fromkeys(sizes, 0)
+        self.omitted: float = np.inf
         for node in (*self.graph.inputs, *self.graph.outputs):
             self.extend(node, sizes[node])
 
@@ -73,7 +79,7 @@ class RevealedNetwork:
     def closed(self) -> bool:
         """Whether signals can never leave the known directions."""
         inner = [e for e, ends in self.ends.items() if all(n in self.graph.hidden for n in ends)]
-        return self.known == self.sizes or (not inner and self.left <= _FIRST)
+        return self.known == self.sizes or (not inner and self.omitted <= _FIRST)
 
     def follow_start(self, most: int) -> None:
         """Reveal the directions that the signals of the initial weights pass, up to so many in a node.
@@ -81,17 +87,17 @@ class RevealedNetwork:
         Of more directions those with the largest signals are kept; half of the room is for signals that come
         backwards.
         """
-        sweep, left = _Sweep(self, {}), [0.0]
+        sweep, omitted = _Sweep(self, {}), [0.0]
         for node in self.graph.order:
             sweep.forwards(node)
             for e in self._with_unknown(self.graph.outgoing[node], TARGET):
-                left.append(self._reveal(e, SOURCE, *sweep.images(e, SOURCE), _FIRST, most // 2))
+                omitted.append(self._reveal(e, SOURCE, *sweep.images(e, SOURCE), _FIRST, most // 2))
         sweep.end_at(lambda y, out: np.concatenate([y, out], axis=2))
         for node in reversed(self.graph.order):
             sweep.backwards(node)
             for e in self._with_unknown(self.graph.incoming[node], SOURCE):
-                left.append(self._reveal(e, TARGET, *sweep.images(e, TARGET), _FIRST, most))
-        self.left = max(left)
+                omitted.append(self._reveal(e, TARGET, *sweep.images(e, TARGET), _FIRST, most))
+        self.omitted = max(omitted)
         for node in self.graph.hidden:
             if not self.known[node]:  # no signal ever passes
                 self.extend(node, 1)
@@ -112,25 +118,25 @@ class RevealedNetwork:
         Parameters
         ----------
         moved : dict of str to ndarray, shape (draws, states, target, source)
-            What the small networks have learned at some states.
+            Weights of the small networks at some states, less the initial ones.
         share : float
-            What the directions left out may add to the velocity of the weights, relative to it.
+            Velocity that the directions left out may add to the weights, relative to their velocity.
         most : int
             Known directions of a node.
         """
         sweep = _Sweep(self, moved)
         sweep.all()
-        speeds, left = sweep.speeds(), [0.0]
+        speeds, omitted = sweep.speeds(), [0.0]
         for node in self.graph.order:
             sweep.forwards(node)
             for e in self._with_unknown(self.graph.outgoing[node], TARGET):
-                left.append(self._reveal(e, SOURCE, sweep.velocities(e, SOURCE, speeds), 1.0, share, most))
+                omitted.append(self._reveal(e, SOURCE, sweep.velocities(e, SOURCE, speeds), 1.0, share, most))
         sweep.end_at(_error)
         for node in reversed(self.graph.order):
             sweep.backwards(node)
             for e in self._with_unknown(self.graph.incoming[node], SOURCE):
-                left.append(self._reveal(e, TARGET, sweep.velocities(e, TARGET, speeds), 1.0, share, most))
-        self.left = max(left)
+                omitted.append(self._reveal(e, TARGET, sweep.velocities(e, TARGET, speeds), 1.0, share, most))
+        self.omitted = max(omitted)
 
     def _with_unknown(self, edges: tuple[str, ...], end: int) -> list[str]:
         """Edges of which this end is not known completely."""
@@ -138,19 +144,19 @@ class RevealedNetwork:
         return [e for e, node in other.items() if self.known[node] < self.sizes[node]]
 
     def _reveal(self, edge: str, end: int, gram: np.ndarray, whole: Any, share: float, most: int) -> float:
-        """Reveal the principal images of signals with these products; the share that is left out."""
+        """Reveal the principal images of signals with these products; return the fraction left out."""
         leaks, node = self.matrices[edge].leaks(end), self.ends[edge][1 - end]
         values, turn = np.linalg.eigh(leaks.swapaxes(1, 2) @ gram @ leaks)
         values, turn = np.maximum(values[:, ::-1], 0.0), turn[:, :, ::-1]
         sizes = (values / np.reshape(np.maximum(whole, 1e-300), (-1, 1))).mean(axis=0)
-        left = np.sqrt(np.append(np.cumsum(sizes[::-1])[::-1], 0.0))  # if so many are revealed
-        wanted = int(np.flatnonzero(left <= share)[0])
+        omitted = np.sqrt(np.append(np.cumsum(sizes[::-1])[::-1], 0.0))  # if so many are revealed
+        wanted = int(np.flatnonzero(omitted <= share)[0])
         room = min(most, self.sizes[node]) - self.known[node]
         count = max(0, min(wanted, room))
         if count:
             new = self.matrices[edge].reveal(end, turn, count)
             self.extend(node, new, found_by=edge)
-        return float(left[count])
+        return float(omitted[count])
 
 
 class _Sweep:
@@ -209,9 +215,9 @@ class _Sweep:
                 behind[o] = c.gate(o) * signal(np.broadcast_to(y, out.shape), out)
 
     def images(self, edge: str, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Products `(draws, known, known)` of the signals at one end of an edge.
+        """Gram matrix `(draws, known, known)` of the signals at one end of an edge.
 
-        And what the edge makes of them in all, known directions and others.
+        Also the squared norm of their images under the edge, in known and unknown directions.
         """
         here, there = self.network.ends[edge][end], self.network.ends[edge][1 - end]
         gram = np.zeros((1, 1, self.network.known[here], self.network.known[here]))
@@ -229,7 +235,7 @@ class _Sweep:
         found = {}
         for e, (s, t) in self.graph.edges.items():
             speed = np.linalg.norm(self._pull((t, s), (e,)), axis=(2, 3))
-            found[e] = np.maximum(speed, np.maximum(_REST * speed.max(axis=1, keepdims=True), 1e-300))
+            found[e] = np.maximum(speed, np.maximum(_SLOWEST * speed.max(axis=1, keepdims=True), 1e-300))
         return found
 
     def velocities(self, edge: str, end: int, speeds: Mapping[str, np.ndarray]) -> np.ndarray:

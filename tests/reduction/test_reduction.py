@@ -244,7 +244,7 @@ def test_narrow_hidden_layers_learn_the_strongest_modes():
     task = nr.tasks.hierarchy(4, graph=nr.Graph.chain([8, 3, 15]))
     r = nr.reduce(task)
     assert r.exact
-    assert r.left_modes == 5
+    assert r.omitted_modes == 5
     assert "5 modes left out" in repr(r)
     end = r.solve(strength=0.1, t1=300.0)
     best = nr.flow(task, nr.init.gaussian(task.graph, 0.1, seed=0), t1=3000.0)

@@ -39,9 +39,9 @@ def lines(x: Explanation) -> list[str]:
         lines.append(f"  ... and {r.n_classes - 2 * MAX_SHOWN} more")
     lines.append(f"residual: {r.residual:.1e}, {'exact' if r.exact else 'NOT exact'}")
     if not r.exact:
-        lines.append(f"  broken by {'; '.join(r.breaking)}")
-    if r.left_modes:
-        lines.append(f"  {_count(r.left_modes, 'mode')} left out: hidden layers are too narrow")
+        lines.append(f"  broken by {'; '.join(r.inexact_paths)}")
+    if r.omitted_modes:
+        lines.append(f"  {_count(r.omitted_modes, 'mode')} left out: hidden layers are too narrow")
     if x.why_no_equations:
         lines.append(f"equations: none. {x.why_no_equations}")
     else:

@@ -1,9 +1,9 @@
-"""Derivatives in reverse mode of what `integrate` solves.
+"""Reverse-mode derivatives of the solutions of `integrate` (the discrete adjoint).
 
-The steps that the adaptive method took are recorded, and the derivative of their composition is followed
-backwards, stage by stage (the discrete adjoint). It is that of the numbers computed, whatever the tolerances.
-Of the states only the first of each stretch of steps is kept; those between are computed again, one stretch
-at a time, so that memory grows with the root of the number of steps.
+The times of the accepted steps are stored, and the composition of the steps is differentiated backwards. The
+result is the derivative of the computed numbers, whatever the tolerances. Only the first state of each
+stretch of steps is stored; the others are computed again, so that memory grows with the root of the number
+of steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def integrate_differentiable(
     y0 : pytree of arrays
         At time 0.
     args : pytree of arrays
-        Derivatives by them are known too, and by what the velocity holds of the caller's.
+        The result can be differentiated by them, and by arrays in the closure of `velocity`.
     rtol, atol : float
         Local errors, relative and absolute.
     ts : array, shape (times,), optional
@@ -51,13 +51,13 @@ def integrate_differentiable(
     flat, tree = ravel_pytree(y0)
     one = jnp.ones((), flat.dtype)
     plain = lambda t, y, args: ravel_pytree(velocity(t, tree(y), args))[0]  # noqa: E731
-    plain, held = jax.closure_convert(plain, one, flat, args)
+    plain, closure = jax.closure_convert(plain, one, flat, args)
     whole = lambda t, y, args: plain(t, y, args[0], *args[1])  # noqa: E731
     tolerances = jnp.asarray(rtol, flat.dtype), jnp.asarray(atol, flat.dtype)
 
     def stretch(state: Any, t: Any) -> Any:
         start, y = state
-        y = _end(whole, max_steps, y, (args, held), start, t, tolerances)
+        y = _end(whole, max_steps, y, (args, closure), start, t, tolerances)
         return (t, y), y
 
     if ts is None:
@@ -84,7 +84,7 @@ def crossing_time(
     Parameters
     ----------
     velocity : callable
-        `(t, y, args) -> dy/dt`, which holds none of the caller's arrays.
+        `(t, y, args) -> dy/dt`, without arrays in its closure.
     value : callable
         `(y, args) -> number`, likewise.
     y0 : array
@@ -92,11 +92,11 @@ def crossing_time(
     args : pytree of arrays
     level : float
     t1 : float
-        When to give up.
+        Largest time.
     rtol, atol : float
         Local errors, relative and absolute.
     max_steps : int
-        When to give up, too.
+        Largest number of steps.
 
     Returns
     -------
@@ -112,26 +112,26 @@ def crossing_time(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _end(velocity: Velocity, most: int, y0: Any, args: Any, t0: Any, t1: Any, tolerances: Any) -> Any:
+def _end(velocity: Velocity, max_steps: int, y0: Any, args: Any, t0: Any, t1: Any, tolerances: Any) -> Any:
     path = integrate(
         lambda t, y: velocity(t0 + t, y, args),
         y0,
         (t1 - t0)[None],
         t1 - t0,
         *tolerances,
-        max_steps=most,
+        max_steps=max_steps,
     )
     return jnp.where(path.status == FINISHED, path.kept[0], jnp.nan)
 
 
 def _end_forwards(
-    velocity: Velocity, most: int, y0: Any, args: Any, t0: Any, t1: Any, tolerances: Any
+    velocity: Velocity, max_steps: int, y0: Any, args: Any, t0: Any, t1: Any, tolerances: Any
 ) -> tuple[Any, Any]:
-    path = _recorded(velocity, y0, args, t0, t1, tolerances, most)
+    path = _recorded(velocity, y0, args, t0, t1, tolerances, max_steps)
     return jnp.where(path.status == FINISHED, path.y, jnp.nan), (path, args)
 
 
-def _end_backwards(velocity: Velocity, most: int, saved: Any, change: Any) -> Any:
+def _end_backwards(velocity: Velocity, max_steps: int, saved: Any, change: Any) -> Any:
     path, args = saved
     first, total = _pull_back(velocity, args, path, change)
     start, end = path.times[0], path.times[path.count]
@@ -148,7 +148,7 @@ _end.defvjp(_end_forwards, _end_backwards)
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _crossing(
-    velocity: Velocity, value: Value, most: int, y0: Any, args: Any, level: Any, t1: Any, tolerances: Any
+    velocity: Velocity, value: Value, max_steps: int, y0: Any, args: Any, level: Any, t1: Any, tolerances: Any
 ) -> Any:
     path = integrate(
         lambda t, y: velocity(t, y, args),
@@ -159,7 +159,7 @@ def _crossing(
         keep=lambda t, y: t,
         observed=_observed(value, args),
         stop=level,
-        max_steps=most,
+        max_steps=max_steps,
     )
     return jnp.where(path.status == STOPPED, path.t, jnp.nan)
 
@@ -169,19 +169,19 @@ def _observed(value: Value, args: Any) -> Observed:
 
 
 def _crossing_forwards(
-    velocity: Velocity, value: Value, most: int, y0: Any, args: Any, level: Any, t1: Any, tolerances: Any
+    velocity: Velocity, value: Value, max_steps: int, y0: Any, args: Any, level: Any, t1: Any, tolerances: Any
 ) -> tuple[Any, Any]:
     observed = _observed(value, args)
-    path = _recorded(velocity, y0, args, jnp.zeros_like(t1), t1, tolerances, most, observed, level)
+    path = _recorded(velocity, y0, args, jnp.zeros_like(t1), t1, tolerances, max_steps, observed, level)
     time = jnp.where(path.status == STOPPED, path.times[path.count], jnp.nan)
     return time, (path, args, time)
 
 
-def _crossing_backwards(velocity: Velocity, value: Value, most: int, saved: Any, change: Any) -> Any:
+def _crossing_backwards(velocity: Velocity, value: Value, max_steps: int, saved: Any, change: Any) -> Any:
     path, args, time = saved
     by_y, by_args = jax.grad(value, (0, 1))(path.y, args)
     slope = jnp.vdot(by_y, velocity(time, path.y, args))
-    # A start below the level stays there if a little changes; what is never reached has no derivative.
+    # A start below the level stays below it under small changes; a level that is not reached gives nan.
     factor = change * jnp.where(time > 0, 1 / slope, jnp.where(time == 0, 0.0, jnp.nan))
     first, total = _pull_back(velocity, args, path, -factor * by_y)
     total = jax.tree.map(lambda through, direct: through - factor * direct, total, by_args)
@@ -212,17 +212,17 @@ def _recorded(
     t0: Any,
     t1: Any,
     tolerances: Any,
-    most: int,
+    max_steps: int,
     observed: Observed | None = None,
     level: Any = None,
 ) -> _Recorded:
-    """Solve as `integrate` does, and keep what `_pull_back` needs."""
+    """Solve as `integrate` does, and store the steps for `_pull_back`."""
     field = lambda t, y: velocity(t0 + t, y, args)  # noqa: E731
     end, (rtol, atol) = t1 - t0, tolerances
-    problem, start = begin(field, y0, end[None], end, rtol, atol, lambda t, y: t, observed, level, most)
-    stretch = isqrt(most)
-    times = jnp.zeros(most + 1, y0.dtype)
-    kept = jnp.zeros((most // stretch + 1, *y0.shape), y0.dtype)
+    problem, start = begin(field, y0, end[None], end, rtol, atol, lambda t, y: t, observed, level, max_steps)
+    stretch = isqrt(max_steps)
+    times = jnp.zeros(max_steps + 1, y0.dtype)
+    kept = jnp.zeros((max_steps // stretch + 1, *y0.shape), y0.dtype)
 
     def advance(state: Any) -> Any:
         step, count, times, kept = state
@@ -240,7 +240,6 @@ def _recorded(
 
 def _pull_back(velocity: Velocity, args: Any, path: _Recorded, change: Any) -> tuple[Any, Any]:
     """From the derivative of a number by the last state those by the first state and by args."""
-    method = _Method(velocity, args)
     length = isqrt(len(path.times) - 1)
     empty = jnp.zeros((length, *path.y.shape), path.y.dtype)
 
@@ -248,14 +247,20 @@ def _pull_back(velocity: Velocity, args: Any, path: _Recorded, change: Any) -> t
         k, *totals = state
         begins = k * length
         n = jnp.minimum(path.count - begins, length)
-        span = lambda i: (path.times[begins + i], path.times[begins + i + 1])  # noqa: E731
+
+        def step(i: Any, y: Any, args: Any) -> Any:
+            return _step(velocity, y, args, path.times[begins + i], path.times[begins + i + 1])
 
         def again(i: Any, carried: Any) -> Any:
             y, states = carried
-            return method.step(y, *span(i)), states.at[i].set(y)
+            return step(i, y, args), states.at[i].set(y)
+
+        def back(j: Any, totals: Any) -> Any:
+            i = n - 1 - j
+            by_y, by_args = jax.vjp(partial(step, i), states[i], args)[1](totals[0])
+            return by_y, jax.tree.map(jnp.add, totals[1], by_args)
 
         states = jax.lax.fori_loop(0, n, again, (path.kept[k], empty))[1]
-        back = lambda i, totals: method.back(states[n - 1 - i], *span(n - 1 - i), *totals)  # noqa: E731
         return k - 1, *jax.lax.fori_loop(0, n, back, tuple(totals))
 
     last = (path.count + length - 1) // length - 1
@@ -263,44 +268,13 @@ def _pull_back(velocity: Velocity, args: Any, path: _Recorded, change: Any) -> t
     return jax.lax.while_loop(lambda s: s[0] >= 0, stretch, start)[1:]
 
 
-class _Method(NamedTuple):
-    """One step of order 8 from t to another time, forwards and backwards."""
+def _step(velocity: Velocity, y: Any, args: Any, t: Any, end: Any) -> Any:
+    """One step of order 8 from t to `end`. The last stage of the method is that end."""
+    table, h = tableau(8), end - t
+    a, c = (jnp.asarray(v, y.dtype) for v in (table.a, table.c))
 
-    velocity: Velocity
-    args: Any
+    def one(i: Any, k: Any) -> Any:
+        return k.at[i].set(velocity(t + c[i] * h, y + h * jnp.tensordot(a[i, :-1], k, 1), args))
 
-    def step(self, y: Any, t: Any, end: Any) -> Any:
-        return y + (end - t) * jnp.tensordot(self._last(y), self._stages(y, t, end), 1)
-
-    def back(self, y: Any, t: Any, end: Any, change: Any, total: Any) -> tuple[Any, Any]:
-        """The derivative by y, from that by the end of the step, and the total of those by args."""
-        (a, c), b, h = self._table(y), self._last(y), end - t
-        k = self._stages(y, t, end)
-
-        def one(j: Any, carried: Any) -> Any:
-            pulled, total = carried  # of each later stage: the derivative by the state at which it looks
-            i = len(a) - 1 - j
-            by_velocity = h * (b[i] * change + jnp.tensordot(a[:, i], pulled, 1))
-            there = y + h * jnp.tensordot(a[i], k, 1)
-            _, pull = jax.vjp(partial(self.velocity, t + c[i] * h), there, self.args)
-            by_state, by_args = pull(by_velocity)
-            return pulled.at[i].set(by_state), jax.tree.map(jnp.add, total, by_args)
-
-        pulled, total = jax.lax.fori_loop(0, len(a), one, (jnp.zeros_like(k), total))
-        return change + pulled.sum(axis=0), total
-
-    def _stages(self, y: Any, t: Any, end: Any) -> Any:
-        (a, c), h = self._table(y), end - t
-
-        def one(i: Any, k: Any) -> Any:
-            return k.at[i].set(self.velocity(t + c[i] * h, y + h * jnp.tensordot(a[i], k, 1), self.args))
-
-        return jax.lax.fori_loop(0, len(a), one, jnp.zeros((len(a), *y.shape), y.dtype))
-
-    def _table(self, y: Any) -> tuple[Any, Any]:
-        """Of each stage but the last, which is the end: velocities by which it is reached, and its time."""
-        table = tableau(8)
-        return jnp.asarray(table.a[:-1, :-1], y.dtype), jnp.asarray(table.c[:-1], y.dtype)
-
-    def _last(self, y: Any) -> Any:
-        return jnp.asarray(tableau(8).a[-1, :-1], y.dtype)
+    k = jax.lax.fori_loop(0, len(c) - 1, one, jnp.zeros((len(c) - 1, *y.shape), y.dtype))
+    return y + h * jnp.tensordot(a[-1, :-1], k, 1)

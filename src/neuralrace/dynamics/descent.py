@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
-from neuralrace.dynamics.flow import each_run
+from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
-from neuralrace.dynamics.times import DEFAULT, save_steps, telling_times
+from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, integer, number
 from neuralrace.network import Program, program, row_blocks, some_rows
@@ -25,7 +26,7 @@ from neuralrace.task import Task
 
 def descend(
     task: Task,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, ArrayLike],
     lr: float,
     steps: int,
     save: int | Iterable[float] | None = None,
@@ -38,11 +39,11 @@ def descend(
     weight_decay: float | Mapping[str, float] = 0.0,
     lr_scale: Mapping[str, float] | None = None,
     frozen: Iterable[str] = (),
-    runs: Mapping[str, Any] | None = None,
+    runs: Mapping[str, ArrayLike] | None = None,
     record: Record | None = None,
     save_weights: bool = True,
     progress: bool = False,
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
     seed: int = 0,
 ) -> Trajectory:
     """Gradient descent on the mean loss.
@@ -63,14 +64,14 @@ def descend(
         Of "sgd".
     batch_size : int, optional
         Samples per step, drawn without replacement in an order that `seed` shuffles anew each epoch (those
-        that do not fill a batch are left out of that epoch). A task that holds its samples context by
+        that do not fill a batch are left out of that epoch). A task whose samples are stored context by
         context takes the same rows from every context. The loss at the saved times is always that of all
         samples.
     weight_decay : float or dict, optional
         Adds `weight_decay W` to the gradient, before the optimizer sees it.
     lr_scale : dict, optional
-        Learning rates of some edges or biases, relative to `lr`: what the optimizer does is multiplied by
-        them.
+        Learning rates of some edges or biases, relative to `lr`. The updates of the optimizer
+        are multiplied by them.
     seed : int
         Of the order of samples.
 
@@ -100,7 +101,7 @@ def descend(
     solved, losses = run(saves)
     history = History(lr * np.arange(steps + 1), losses, None) if batches is None else None
     if save is None and history is not None and steps >= DEFAULT:
-        better = _telling_steps(history, steps, lr)
+        better = _adapted_steps(history, steps, lr)
         if better is not None:
             solved, losses = run(better)
     settings = {
@@ -127,9 +128,9 @@ def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
     return optimizer, momentum
 
 
-def _telling_steps(history: History, steps: int, lr: float) -> np.ndarray | None:
+def _adapted_steps(history: History, steps: int, lr: float) -> np.ndarray | None:
     """Steps at which losses change, as many as by default."""
-    ts = telling_times([history.run(k) for k in range(len(history.loss))], lr * steps)
+    ts = adapted_times([history.run(k) for k in range(len(history.loss))], lr * steps)
     if ts is None:
         return None
     chosen = np.unique(np.round(ts / lr).astype(int).clip(max=steps))
@@ -139,7 +140,7 @@ def _telling_steps(history: History, steps: int, lr: float) -> np.ndarray | None
 
 
 class _Batches(NamedTuple):
-    """What mini-batches are drawn from."""
+    """Samples from which mini-batches are drawn."""
 
     stack: Any
     size: int

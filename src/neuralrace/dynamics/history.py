@@ -1,8 +1,7 @@
 """The loss at a solver's own steps, and learning times read off it.
 
-A solver knows the loss and its slope in time at every step it takes. They are few numbers, and a cubic
-through both ends of a step tells the loss in between, so a learning time need not depend on which times
-were saved.
+A solver computes the loss and its slope in time at every step. A cubic through both ends of a step gives the
+loss in between, so learning times do not depend on which times were saved.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from scipy.interpolate import KroghInterpolator
 
 SIZE = 4096  # steps kept per run
-_FLOOR = 1e-12  # share of the first loss below which losses need not be told apart
+_FLOOR = 1e-12  # fraction of the first loss; smaller differences are rounding
 
 
 class History(NamedTuple):
@@ -69,7 +68,7 @@ def _thinned(buffer: Buffer) -> Buffer:
     """A full buffer without a quarter of its steps.
 
     Every other step may go; those go whose loss the cubic between their neighbours predicts best. So a long
-    tail in which nothing happens does not crowd out the steps that tell when the loss fell.
+    tail in which nothing happens does not crowd out the steps at which the loss fell.
     """
     before, at, after = (buffer.rows[k : SIZE - 2 + k : 2].T for k in range(3))
     (t_a, a, slope_a), (t, loss, _), (t_b, b, slope_b) = before, at, after
@@ -92,11 +91,14 @@ def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any
 
 def collect(buffer: Any) -> History:
     """The histories of all runs `(runs, steps)` from the buffers `(runs, ...)` of a solver."""
-    count = np.asarray(buffer.count)
-    rows = np.array(buffer.rows[:, : count.max()], float)
-    for run, n in zip(rows, count, strict=True):
-        run[n:] = run[n - 1] * (1, 1, 0)
-    return History(*np.moveaxis(rows, -1, 0))
+    count = np.asarray(buffer.count).tolist()
+    most = max(count)
+    rows = np.array(np.asarray(buffer.rows)[:, :most].transpose(2, 0, 1), float)
+    for k, n in enumerate(count):
+        if n < most:
+            rows[:, k, n:] = rows[:, k, n - 1 : n]
+            rows[2, k, n:] = 0.0
+    return History(*rows)
 
 
 def curve(history: History, t: np.ndarray) -> np.ndarray:
@@ -129,10 +131,10 @@ def crossing(history: History, level: float) -> float:
 
 
 def _between(history: History, k: int) -> Callable[[float], float]:
-    """The loss between steps k - 1 and k, as a function of the share of the way.
+    """The loss between steps k - 1 and k, as a function of the fraction of the step.
 
-    The polynomial through values and slopes of four steps; the cubic of the two, where that leaves their
-    values, as it may where the loss has a kink.
+    The polynomial through values and slopes of four steps; the cubic of the two, if the polynomial exceeds
+    their values, as it may where the loss has a kink.
     """
     t, loss, slope = history
     a, width = t[k - 1], t[k] - t[k - 1]

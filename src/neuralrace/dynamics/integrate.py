@@ -1,11 +1,11 @@
 """Ordinary differential equations, integrated in one place.
 
-`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: of order 8 (they
-come with diffrax), or of order 5 (with SciPy) for a handful of numbers, where compiling counts more than the
-number of steps. Both interpolate between steps without further stages. Its loop over stages and steps is our
-own: it keeps the history of an observed value at its own steps, stops where that value falls to a level, and
-compiles in less than half the time. Values between steps are off by up to some tens of tolerances.
-Derivatives in forward mode only; `adjoint` follows the same steps backwards.
+`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: order 8 (from
+diffrax), or order 5 (from SciPy) for a handful of numbers, where compiling takes longer than solving. Both
+interpolate between steps without further stages, with errors of up to some tens of tolerances. The loop is
+our own: it records an observed value at every step, stops where that value falls to a level, and compiles in
+less than half the time of a general solver. It has derivatives in forward mode only; `adjoint` has reverse
+mode.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 
 from neuralrace.dynamics.history import Buffer, append, empty
 
-_SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # how far the length of the next step may differ
-_FEW = 1000
-_BEGIN = 0.01  # the first step changes y by about this share of itself
+_SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # ratio of the next step to this one
+_FEW = 1000  # numbers up to which sums are faster than products of matrices
+_BEGIN = 0.01  # relative change of y in the first step, about
 _HALVINGS = 60  # to find where the observed value crosses the level
 
 GOING, FINISHED, STOPPED, LIMITED, FAILED = range(5)  # how an integration stands
 
 
 class Path(NamedTuple):
-    """What `integrate` returns, as JAX arrays."""
+    """The result of `integrate`, as JAX arrays."""
 
-    kept: Any  # rows of what `keep` gave at each of the times; beyond `last` they mean nothing
-    last: Any  # the last row: of the last time that was reached, or of the end where that came early
+    kept: Any  # values of `keep` at each of the times; valid up to `last`
+    last: Any  # index of the last valid row; if the run ended early, that of its end
     t: Any  # where it ended
     status: Any  # FINISHED at t1, STOPPED at the level, LIMITED in its steps, or FAILED to find a step
     steps: Any  # taken and refused
@@ -49,10 +49,10 @@ class Observed(NamedTuple):
 class Tableau(NamedTuple):
     """Coefficients of a method whose last stage is the first of the next step."""
 
-    a: np.ndarray  # (stages, stages) velocities by which each stage is reached; the last is the step itself
-    c: np.ndarray  # (stages,) shares of the step
+    a: np.ndarray  # (stages, stages) coefficients of the velocities in each stage; the last row is the step
+    c: np.ndarray  # (stages,) times, as fractions of the step
     error: np.ndarray  # (stages,)
-    curve: np.ndarray  # (stages, powers) what each velocity adds at the share x: a polynomial, x^1 first
+    curve: np.ndarray  # (stages, powers) coefficients of the interpolant in x, the fraction of the step
     order: int
 
 
@@ -81,7 +81,7 @@ class Step(NamedTuple):
     t: Any
     h: Any  # length of the next step
     y: Any
-    k: Any  # velocities at the stages of a step, the first of them at t
+    v: Any  # velocity at t
     kept: Any
     saved: Any  # how many rows
     status: Any
@@ -118,7 +118,7 @@ def integrate(
     keep : callable
         `(t, y) ->` pytree of arrays.
     observed : Observed, optional
-        What the history holds.
+        The value whose history is recorded.
     stop : float, optional
         Level of the observed value at which to stop.
     max_steps : int
@@ -149,7 +149,7 @@ def begin(
     progress: Any = None,
     order: int = 8,
 ) -> tuple[Problem, Step]:
-    """What `integrate` advances until it is no longer going, and where that starts."""
+    """The problem that `integrate` solves, and its state before the first step."""
     y0 = jnp.asarray(y0)
     zero = jnp.zeros((), y0.dtype)
     followed = observed or Observed(lambda y: zero, lambda y, v: zero)
@@ -158,14 +158,23 @@ def begin(
     problem = Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, max_steps, progress, table)
     row = jax.eval_shape(keep, zero, y0)
     rows = jax.tree.map(lambda v: jnp.zeros((len(ts), *v.shape), v.dtype), row)
-    k = jnp.zeros((len(table.c), *y0.shape), y0.dtype)
-    # The first step has no length: it finds the velocity at the start, and keeps what is due there.
-    start = Step(zero, zero, y0, k, rows, jnp.int32(0), jnp.int32(GOING), jnp.int32(-1), empty(y0.dtype))
+    # The first step has length 0: it computes the initial velocity and saves the initial state.
+    start = Step(
+        zero,
+        zero,
+        y0,
+        jnp.zeros_like(y0),
+        rows,
+        jnp.int32(0),
+        jnp.int32(GOING),
+        jnp.int32(-1),
+        empty(y0.dtype),
+    )
     return problem, start
 
 
 class Problem(NamedTuple):
-    """What is solved, and how."""
+    """The arguments of `integrate`; its methods make one step."""
 
     velocity: Callable[[Any, Any], Any]
     keep: Callable[[Any, Any], Any]
@@ -194,7 +203,7 @@ class Problem(NamedTuple):
         begin = jnp.where(error > 0, _BEGIN / self.rtol / jnp.where(error > 0, error, 1.0), self.t1)
         length = jnp.where(first, begin, h * factor)
         t = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
-        t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (k[-1], s.k[0])))
+        t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (k[-1], s.v)))
         value, reached = self.followed.value(y), jnp.zeros((), bool)
         if self.stop is not None:
             reached = accept & (value <= self.stop)
@@ -207,29 +216,34 @@ class Problem(NamedTuple):
         history = append(s.history, t, value, self.followed.slope(y, v), accept | first)
         if self.progress is not None:
             self.progress(s.t, t)
-        # Infinite velocities would spoil later sums in which their coefficient is zero.
-        k = _once(~fine, jnp.zeros_like, k).at[0].set(v)
-        return Step(t, length, y, k, kept, saved, status, s.steps + 1, history)
+        return Step(t, length, y, v, kept, saved, status, s.steps + 1, history)
 
     def stages(self, s: Step, h: Any) -> Any:
-        """Velocities at all stages of a step of length h; at the first stage too where there are none yet."""
+        """Velocities (stages, ...) at all stages of a step of length h."""
         a, c = (jnp.asarray(v, s.y.dtype) for v in (self.table.a, self.table.c))
 
         def one(i: Any, k: Any) -> Any:
             return k.at[i].set(self.velocity(s.t + c[i] * h, s.y + h * _sum(a[i], k)))
 
-        return jax.lax.fori_loop(jnp.where(s.steps < 0, 0, 1), len(c), one, s.k)
+        k = jnp.zeros((len(c), *s.y.shape), s.y.dtype).at[0].set(s.v)
+        if self.table.order == 5:  # a loop costs more than the few numbers in it
+            for i in range(1, len(c)):
+                k = one(i, k)
+            return k
+        return jax.lax.fori_loop(1, len(c), one, k)
 
-    def inside(self, s: Step, k: Any, h: Any, x: Any) -> Any:
-        """y at the share x of a step."""
-        shares = jnp.zeros(len(k), k.dtype)
-        for column in self.table.curve.T[::-1]:
-            shares = (shares + jnp.asarray(column, k.dtype)) * x
-        return s.y + h * _sum(shares, k)
+    def inside(self, s: Step, k: Any, h: Any) -> Callable[[Any], Any]:
+        """y as a function of the fraction x of a step."""
+        powers = [jnp.asarray(column, k.dtype) for column in self.table.curve.T]
+        if self.table.order == 5:
+            changes = [_sum(column, k) for column in powers]
+            return lambda x: s.y + h * _polynomial(changes, x)
+        return lambda x: s.y + h * _sum(_polynomial(powers, x), k)
 
     def save(self, s: Step, k: Any, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:
-        """Keep what is due in a step that ends at t, and the end itself where that comes early."""
+        """Save the times inside a step that ends at t; also its end, if the run ends early there."""
         ahead = lambda i: self.ts[jnp.minimum(i, len(self.ts) - 1)]  # noqa: E731
+        inside = self.inside(s, k, h)
 
         def due(saving: Any) -> Any:
             _, i, early = saving
@@ -238,7 +252,7 @@ class Problem(NamedTuple):
         def one(saving: Any) -> Any:
             kept, i, early = saving
             at = jnp.minimum(ahead(i), t)
-            there = jnp.where(at == t, y, self.inside(s, k, h, (at - s.t) / h))
+            there = jnp.where(at == t, y, inside((at - s.t) / h))
             kept = jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, self.keep(at, there))
             return kept, i + 1, early & (ahead(i) < t)
 
@@ -248,7 +262,8 @@ class Problem(NamedTuple):
 
     def crossing(self, s: Step, k: Any, h: Any, end: Any) -> Any:
         """Time, y, velocity and observed value where that value falls to the level, by halving."""
-        value = lambda x: self.followed.value(self.inside(s, k, h, x))  # noqa: E731
+        inside = self.inside(s, k, h)
+        value = lambda x: self.followed.value(inside(x))  # noqa: E731
 
         def halve(_: Any, ends: Any) -> Any:
             middle = (ends[0] + ends[1]) / 2
@@ -256,17 +271,25 @@ class Problem(NamedTuple):
             return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
 
         x = jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(h), jnp.ones_like(h)))[1]
-        at, y = s.t + x * h, jnp.where(x < 1, self.inside(s, k, h, x), end[1])
+        at, y = s.t + x * h, jnp.where(x < 1, inside(x), end[1])
         return at, y, self.velocity(at, y), self.followed.value(y)
 
 
+def _polynomial(coefficients: list[Any], x: Any) -> Any:
+    """`c_0 x + c_1 x^2 + ...`."""
+    total = coefficients[-1] * x
+    for c in coefficients[-2::-1]:
+        total = (total + c) * x
+    return total
+
+
 def _sum(coefficients: Any, k: Any) -> Any:
-    """The sum of velocities with these coefficients. Of few numbers it is over before a product is called."""
+    """The sum of velocities with these coefficients."""
     c = jnp.asarray(coefficients, k.dtype)
     return jnp.tensordot(c, k, 1) if k.size > _FEW else (c.reshape(-1, *(1,) * (k.ndim - 1)) * k).sum(axis=0)
 
 
 def _once(wanted: Any, change: Callable[[Any], Any], value: Any) -> Any:
-    """`change(value)` where wanted: a loop of one round, as a condition copies what it takes and gives."""
+    """`change(value)` if wanted, by a loop of one round: `lax.cond` would copy its arguments."""
     round_ = lambda c: (change(c[0]), jnp.zeros((), bool))  # noqa: E731
     return jax.lax.while_loop(lambda c: c[1], round_, (value, wanted))[0]

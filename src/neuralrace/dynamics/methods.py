@@ -1,4 +1,4 @@
-"""How a flow is solved: each method is a small value that holds its own options."""
+"""Methods that solve a flow; each is a small frozen object with its own options."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from neuralrace.errors import InputError, integer, number
 
 @dataclass(frozen=True)
 class Adaptive:
-    """All weights by an adaptive solver of order 8.
+    """Integrate all weights by an adaptive Runge-Kutta method of order 8.
 
     Parameters
     ----------
     rtol, atol : float
-        Local errors allowed, relative and absolute. `atol` counts in units of the largest initial weight
-        where that is below 1, so that tiny starts are followed as closely as large ones.
+        Local errors allowed, relative and absolute. If the largest initial weight is below 1, `atol` is
+        multiplied by it, so that small weights are integrated as accurately as large ones.
     max_steps : int
-        Steps, refused ones included, after which a run gives up.
+        Largest number of steps of a run, rejected ones included.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=20.0, method=Adaptive(rtol=1e-6)).outcome
+    'finished at t = 20'
     """
 
     rtol: float = 1e-8

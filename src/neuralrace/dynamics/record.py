@@ -1,4 +1,4 @@
-"""What a `record` function sees at a saved time, and what is kept of it."""
+"""The argument of a `record` function at a saved time, and the values that it returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Record = Callable[[Any], Mapping[str, Any]]
 
 
 class State:
-    """A network at one moment of learning, as `record(state)` sees it; nothing is computed unless asked for.
+    """A network at one moment of learning: the argument of `record(state)`. Values are computed on demand.
 
     Attributes
     ----------
@@ -31,6 +31,15 @@ class State:
         Edge name -> (out, in), of the whole network whatever the method.
     outputs : dict
         Output -> (n, size), for the samples of the task in their order.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> w = nr.init.gaussian(task.graph, 0.1)
+    >>> run = nr.flow(task, w, t1=1.0, save=3, record=lambda state: {"h": state.activity("p0h1")})
+    >>> run.recorded["h"].shape  # times, samples, neurons
+    (3, 4, 32)
     """
 
     def __init__(
@@ -75,7 +84,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Recorder:
-    """What to keep at a saved time: a static argument of compiled functions, shared by equal ones."""
+    """The values to save at a time. A static argument of compiled functions; equal ones compile once."""
 
     graph: Graph  # of the weights that are integrated
     task: Task  # as given
@@ -89,7 +98,7 @@ class Recorder:
         return kept, self.recorded(State(t, self.task, lambda: self.full_weights(flat, lift)))
 
     def recorded(self, state: State) -> dict[str, Any]:
-        """What `record` returns, as arrays."""
+        """The values that `record` returns, as arrays."""
         if self.record is None:
             return {}
         found = self.record(state)
@@ -98,7 +107,7 @@ class Recorder:
         out = {}
         for name, value in found.items():
             if not isinstance(name, str) or not name or "/" in name:
-                raise InputError(f"record must name what it returns by text without '/', got {name!r}")
+                raise InputError(f"record must return a dict whose keys are text without '/', got {name!r}")
             try:
                 if isinstance(value, Mapping):
                     raise TypeError("a dict")
@@ -117,7 +126,7 @@ class Recorder:
         return {n: w + moved[n] for n, w in graph.unflatten(full).items()}
 
     def check(self, dtype: Any) -> None:
-        """Call `record` with shapes alone, so that a wrong one is found before anything is computed."""
+        """Trace `record` without computing, so that errors in it are raised before solving."""
         if self.record is not None:
             _checked(self, dtype)
 

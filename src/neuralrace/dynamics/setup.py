@@ -1,14 +1,16 @@
-"""From checked arguments to the arrays that solvers run on, and from theirs to a trajectory."""
+"""Before and after solving: checks arguments and prepares arrays; makes a trajectory of the results."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from neuralrace.dynamics.history import History
+from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Path
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, known, number
@@ -16,6 +18,8 @@ from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
 from neuralrace.subspace import Frames, closed_frames, expand, shrink
 from neuralrace.task import Task
+
+FLOW_TIME = "flow time: tau = 1 on the mean loss"
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,6 @@ class Rates:
         """Whether each edge learns at rate 1 or not at all, without decay."""
         return not self.decays and all(s in (0.0, 1.0) for s in self.scale.values())
 
-    @property
-    def plain(self) -> bool:
-        """Whether all edges learn alike, without decay."""
-        return not self.decays and all(s == 1 for s in self.scale.values())
-
     def vectors(self, graph: Graph, dtype: Any) -> tuple[Any, Any]:
         """Both as vectors over the flat weights of a graph; None where they change nothing."""
 
@@ -74,9 +73,9 @@ def _per_edge(name: str, value: Any, graph: Graph, usual: float) -> dict[str, fl
 
 @dataclass(frozen=True)
 class Setup:
-    """What is integrated; runs are the leading axis."""
+    """A checked problem: task, initial weights, rates. The leading axis of arrays counts runs."""
 
-    task: Task  # in small spaces where the flow closes in them
+    task: Task  # with smaller hidden nodes where weights stay in small subspaces
     given: Task
     many: bool
     kind: str
@@ -127,7 +126,7 @@ class Setup:
 
     @property
     def lift(self) -> Any:
-        """What takes weights in small spaces back to full ones; None where they are full."""
+        """Arguments of `Recorder.full_weights`; None if full weights are integrated."""
         if not self.frames:
             return None
         return {n: q.astype(self.dtype) for n, q in self.frames.items()}, self.start, self.full
@@ -177,52 +176,108 @@ def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class Solved:
-    """What a solver gives back for each run."""
+    """The results of a solver; the leading axis counts runs."""
 
-    ts: np.ndarray
-    end: np.ndarray  # (runs,) times
+    ts: np.ndarray  # (save,) times to save
+    end: np.ndarray  # (runs,) time at which each run ended
     last: np.ndarray  # (runs,) index of the last saved time that was reached
     losses: np.ndarray  # (runs, save)
-    kept: tuple[np.ndarray, dict[str, Any]]  # flat weights (runs, save, n) and what was recorded
+    kept: Any  # other values at the saved times, (runs, save, ...)
     statuses: list[Status]
     outcomes: list[str]
+
+    @classmethod
+    def of(cls, path: Path, ts: np.ndarray, t1: float, stop: float | None, max_steps: int) -> Solved:
+        """From the result of `integrate` for all runs; `path.kept` has losses and other values."""
+        losses, kept = path.kept
+        statuses = [_STATUS[code] for code in path.status.tolist()]
+        if not np.isfinite(losses).all():
+            finals = [losses[k, i] for k, i in enumerate(path.last)]
+            statuses = [
+                s if np.isfinite(v) else Status.DIVERGED for s, v in zip(statuses, finals, strict=True)
+            ]
+        ended = zip(statuses, path.t.tolist(), strict=True)
+        outcomes = [ending(s, at, t1, stop, max_steps) for s, at in ended]
+        return cls(ts, np.asarray(path.t, float), path.last, losses, kept, statuses, outcomes)
+
+    @cached_property
+    def final(self) -> np.ndarray:
+        """(runs,) index of the last saved time with a finite loss."""
+        finite = np.isfinite(self.losses)
+        if finite.all():
+            return self.last
+        first_bad = np.where(finite.all(axis=1), finite.shape[1], finite.argmin(axis=1))
+        return np.where(first_bad <= self.last, np.maximum(first_bad - 1, 0), self.last)
+
+    def pick(self, values: np.ndarray, many: bool) -> np.ndarray:
+        """Values (runs, save, ...) up to the last time that any run reached.
+
+        A run that ended earlier repeats its last finite state. A single run loses its axis.
+        """
+        cut = int(self.final.max()) + 1
+        values = values[:, :cut]
+        if (self.final < cut - 1).any():
+            index = np.minimum(np.arange(cut), self.final[:, None])
+            values = np.take_along_axis(values, index.reshape(index.shape + (1,) * (values.ndim - 2)), axis=1)
+        return values if many else values[0]
+
+    def fields(self, many: bool, history: History | None, stats: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a `Trajectory` that do not depend on the kind of network."""
+        t = np.array(self.ts[: int(self.final.max()) + 1], float)
+        if not many:
+            t[-1] = min(t[-1], self.end[0])
+            history = None if history is None else history.run(0)
+            stats = {n: v[0] if np.ndim(v) else v for n, v in stats.items()}
+        return {
+            "t": t,
+            "loss": self.pick(self.losses, many),
+            "statuses": tuple(self.statuses),
+            "outcomes": tuple(self.outcomes),
+            "end": self.end if many else self.end[0],
+            "history": history,
+            "stats": stats,
+        }
+
+
+_STATUS = {
+    FINISHED: Status.FINISHED,
+    STOPPED: Status.REACHED_LOSS,
+    LIMITED: Status.STEP_LIMIT,
+    FAILED: Status.DIVERGED,
+}
+
+
+def ending(status: Status, at: float, t1: float, stop: float | None, max_steps: int) -> str:
+    """How a flow ended, in words."""
+    if status is Status.REACHED_LOSS:
+        return f"reached loss {stop:g} at t = {at:g}"
+    if status is Status.STEP_LIMIT:
+        return f"step limit of {max_steps} at t = {at:g}: try increasing max_steps"
+    if status is Status.DIVERGED:
+        return f"diverged at t = {at:g}: the solver found no step with finite weights"
+    return f"finished at t = {t1:g}"
 
 
 def finish(
     setup: Setup, solved: Solved, settings: dict[str, Any], stats: dict[str, Any],
     history: History | None, step_loss: np.ndarray | None = None,
 ) -> Trajectory:  # fmt: skip
-    """A trajectory, cut where no run went; a run that ended early keeps its last finite state."""
+    """The trajectory of a network, from `solved.kept`: flat weights (runs, save, n) and recorded values."""
     flat, recorded = solved.kept
-    losses, many = np.array(solved.losses, float), setup.many
-    index = shown(losses, solved.last)
-    t = np.array(solved.ts[: index.shape[1]], float)
-    if not many:
-        t[-1] = min(t[-1], solved.end[0])
-    weights = _weights(setup, np.asarray(flat, float), index) if flat.shape[-1] else {}
-    pick = lambda v: pick_times(np.asarray(v), index, many)  # noqa: E731
-    recorded = {n: pick(v) for n, v in recorded.items()}
+    solved = replace(solved, losses=np.array(solved.losses, float))
+    weights = _weights(setup, solved.pick(np.asarray(flat, float), many=True)) if flat.shape[-1] else {}
     settings |= {
         "loss": setup.kind, "dtype": str(np.dtype(setup.dtype)),
         "lr_scale": {e: s for e, s in setup.rates.scale.items() if s != 1},
         "weight_decay": {e: d for e, d in setup.rates.decay.items() if d},
-        "time": "flow time: tau = 1 on the mean loss",
+        "time": FLOW_TIME,
     }  # fmt: skip
     settings.setdefault("dimensions", {n: q.shape[-1] for n, q in setup.frames.items()})
-    if not many:
-        history = None if history is None else history.run(0)
-        stats = {n: v[0] if np.ndim(v) else v for n, v in stats.items()}
     return Trajectory(
-        t=t,
-        loss=pick(losses),
+        **solved.fields(setup.many, history, stats),
         weights=weights,
-        statuses=tuple(solved.statuses),
-        outcomes=tuple(solved.outcomes),
-        end=solved.end if many else solved.end[0],
-        recorded=recorded,
+        recorded={n: solved.pick(np.asarray(v), setup.many) for n, v in recorded.items()},
         step_loss=step_loss,
-        history=history,
-        stats=stats,
         settings=settings,
         runs=setup.runs,
         dims=weight_dims(setup.given.graph) if weights else {},
@@ -237,8 +292,9 @@ def weight_dims(graph: Graph) -> dict[str, tuple[str, ...]]:
     return dims
 
 
-def _weights(setup: Setup, flat: np.ndarray, index: np.ndarray) -> dict[str, np.ndarray]:
-    flat, graph = pick_times(flat, index, many=True), setup.given.graph
+def _weights(setup: Setup, flat: np.ndarray) -> dict[str, np.ndarray]:
+    """Full weights from flat ones (runs, save, n), in small spaces where the flow closes in them."""
+    graph = setup.given.graph
     if not setup.frames:
         found = graph.unflatten(flat)
     else:
@@ -246,35 +302,3 @@ def _weights(setup: Setup, flat: np.ndarray, index: np.ndarray) -> dict[str, np.
         for n, w in graph.unflatten(setup.full).items():
             found[n] += w[:, None]
     return found if setup.many else {n: w[0] for n, w in found.items()}
-
-
-def ending(status: Status, at: float, t1: float, stop: float | None, max_steps: int) -> str:
-    """How a flow ended, in words."""
-    if status is Status.REACHED_LOSS:
-        return f"reached loss {stop:g} at t = {at:g}"
-    if status is Status.STEP_LIMIT:
-        return f"step limit of {max_steps} at t = {at:g}: try increasing max_steps"
-    if status is Status.DIVERGED:
-        return f"diverged at t = {at:g}: the solver found no step with finite weights"
-    return f"finished at t = {t1:g}"
-
-
-def shown(losses: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Index (runs, times) of the state shown at each time: runs that ended keep their last finite one."""
-    index = np.zeros(losses.shape, int)
-    cut = 0
-    for k, row in enumerate(np.isfinite(losses)):
-        bad = np.flatnonzero(~row[: last[k] + 1])
-        stop = max(0, bad[0] - 1) if len(bad) else last[k]
-        index[k] = np.minimum(np.arange(losses.shape[1]), stop)
-        cut = max(cut, stop + 1)
-    return index[:, :cut]
-
-
-def pick_times(values: np.ndarray, index: np.ndarray, many: bool) -> np.ndarray:
-    """Values (runs, times, ...) at the indices of `shown`; a single run loses its axis."""
-    if (index == np.arange(index.shape[1])).all():
-        out = values[:, : index.shape[1]]
-    else:
-        out = np.take_along_axis(values, index.reshape(index.shape + (1,) * (values.ndim - 2)), axis=1)
-    return out if many else out[0]

@@ -53,7 +53,7 @@ def _curves(ax: Any, traj: Trajectory, values: np.ndarray, label: str, colours: 
 
 
 def trajectory_html(traj: Trajectory) -> str:
-    """A table of what is in a trajectory, beside its loss curve."""
+    """A table of the contents of a trajectory, beside its loss curve."""
     rows = {
         "runs": str(len(traj.loss)) if traj.many else "1",
         "times": f"{len(traj.t)}, to t = {traj.t[-1]:g}",

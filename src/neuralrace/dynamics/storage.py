@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.status import Status
 from neuralrace.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
+
+    from neuralrace.dynamics.trajectory import Trajectory
 
 _TEXTS = ("outcomes", "statuses", "stats", "settings", "versions", "dims", "runs", "loss_scale")
 _TAKEN = ("run", "t", "step", "solver_step")  # names of axes that a node may have too
@@ -68,8 +70,8 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)
 
 
-def from_xarray(ds: Any) -> Trajectory:
-    """See `Trajectory.from_xarray`."""
+def from_xarray(ds: Any) -> dict[str, Any]:
+    """The fields of the trajectory that `to_xarray` wrote."""
     import xarray as xr
 
     if not isinstance(ds, xr.Dataset) or any(n not in ds.attrs for n in _TEXTS):
@@ -82,26 +84,26 @@ def from_xarray(ds: Any) -> Trajectory:
 
     history = part("history:")
     names = [n for n in notes["runs"] if n in ds.coords]
-    return Trajectory(
-        t=np.asarray(ds["t"].values),
-        loss=arrays["loss"],
-        weights=part("weights:"),
-        statuses=tuple(Status[s] for s in notes["statuses"]),
-        outcomes=tuple(notes["outcomes"]),
-        end=arrays["end"] if arrays["end"].ndim else arrays["end"][()],
-        recorded=part("recorded:"),
-        step_loss=arrays.get("step_loss"),
-        history=History(history["t"], history["loss"], history.get("slope")) if history else None,
-        stats=notes["stats"],
-        settings=notes["settings"],
-        versions=notes["versions"],
-        runs={n: np.asarray(ds.coords[n].values) for n in names},
-        dims={k: tuple(v) for k, v in notes["dims"].items()},
-        loss_scale=notes["loss_scale"],
-    )
+    return {
+        "t": np.asarray(ds["t"].values),
+        "loss": arrays["loss"],
+        "weights": part("weights:"),
+        "statuses": tuple(Status[s] for s in notes["statuses"]),
+        "outcomes": tuple(notes["outcomes"]),
+        "end": arrays["end"] if arrays["end"].ndim else arrays["end"][()],
+        "recorded": part("recorded:"),
+        "step_loss": arrays.get("step_loss"),
+        "history": History(history["t"], history["loss"], history.get("slope")) if history else None,
+        "stats": notes["stats"],
+        "settings": notes["settings"],
+        "versions": notes["versions"],
+        "runs": {n: np.asarray(ds.coords[n].values) for n in names},
+        "dims": {k: tuple(v) for k, v in notes["dims"].items()},
+        "loss_scale": notes["loss_scale"],
+    }
 
 
-def save(traj: Trajectory, path: str | Path) -> None:
+def save(ds: xarray.Dataset, path: str | Path) -> None:
     """See `Trajectory.save`. Written beside `path` first, so that an interrupt loses nothing."""
     path = Path(path)
     if path.exists() and not _replaceable(path):
@@ -112,7 +114,7 @@ def save(traj: Trajectory, path: str | Path) -> None:
     new = path.with_name(f"{path.name}.partial")
     if new.exists():
         shutil.rmtree(new)
-    traj.to_xarray().to_zarr(new, mode="w", zarr_format=2, consolidated=True)
+    ds.to_zarr(new, mode="w", zarr_format=2, consolidated=True)
     if path.exists():
         shutil.rmtree(path)
     new.rename(path)
@@ -132,8 +134,8 @@ def _replaceable(path: Path) -> bool:
     return ours and all(e.name.startswith(".z") or (e / ".zarray").is_file() for e in entries)
 
 
-def load(path: str | Path) -> Trajectory:
-    """See `Trajectory.load`."""
+def load(path: str | Path) -> dict[str, Any]:
+    """The fields of a saved trajectory."""
     import xarray as xr
 
     if not (Path(path) / ".zattrs").is_file():

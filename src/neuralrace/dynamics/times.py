@@ -10,7 +10,7 @@ from neuralrace.dynamics.history import History, curve
 from neuralrace.errors import InputError, array, integer, number
 
 DEFAULT = 200  # times, where they are not given
-_RESOLVED = 0.1  # share of a run's fall of the loss that evenly spaced times may skip at once
+_RESOLVED = 0.1  # fraction of the fall of the loss between two even times, at most
 _FINE = 20_001  # points on which times are chosen
 _ROUNDING = 1e-12  # share of the loss below which a fall is none
 _MOST = 10_000_000
@@ -45,10 +45,10 @@ def save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
     return np.unique(np.round(ts).astype(int))
 
 
-def telling_times(histories: list[History], t1: float) -> np.ndarray | None:
-    """As many times as by default, half of them where losses fall; None where even ones show that already.
+def adapted_times(histories: list[History], t1: float) -> np.ndarray | None:
+    """Default number of times, half of them where losses fall; None if even times resolve the fall already.
 
-    The times are the same for all runs: each run has its share of them.
+    The times are the same for all runs: each run has an equal part of them.
     """
     fine = _fine(histories, t1)
     falls = [f for f in (_fall(h, fine) for h in histories) if f is not None]
@@ -57,7 +57,7 @@ def telling_times(histories: list[History], t1: float) -> np.ndarray | None:
     even = np.linspace(0, t1, DEFAULT)
     if max(np.diff(np.interp(even, fine, f)).max() for f in falls) <= _RESOLVED:
         return None
-    # Time and the loss that has been learned count alike.
+    # Time and the fall of the loss have equal weight.
     travelled = fine / t1 + np.mean(falls, axis=0)
     ts = np.interp(np.linspace(0, travelled[-1], DEFAULT), travelled, fine)
     ts[0], ts[-1] = 0.0, t1
@@ -74,7 +74,7 @@ def _fine(histories: list[History], t1: float) -> np.ndarray:
 
 
 def _fall(history: History, ts: np.ndarray) -> np.ndarray | None:
-    """The share of a run's fall of the loss that has happened by each time; None where it never falls."""
+    """Fraction of the fall of the loss that has happened by each time; None if it never falls."""
     losses = np.minimum.accumulate(curve(history, ts))
     whole = losses[0] - losses[-1]
     falls = np.isfinite(whole) and whole > _ROUNDING * abs(losses[0])

@@ -1,9 +1,8 @@
-"""What everything that learns over time returns: times, losses, weights, and how each run ended."""
+"""The result of everything that learns over time: times, losses, weights, and how each run ended."""
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from neuralrace.dynamics.history import History
+from neuralrace.dynamics.status import Status
 from neuralrace.errors import InputError, choice, integer, known, number
 
 if TYPE_CHECKING:
@@ -22,22 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Status(enum.Enum):
-    """How a run ended; values are the words with which `Trajectory.outcome` starts."""
-
-    FINISHED = "finished"
-    REACHED_LOSS = "reached loss"
-    DIVERGED = "diverged"
-    STEP_LIMIT = "step limit"
-    MISSED_ERROR = "missed error"
-
-
 _WORST_FIRST = (Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.FINISHED, Status.REACHED_LOSS)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory:
-    """A learning trajectory, or several from different initial weights.
+    """A learning trajectory, or several from different initial weights (`traj[k]` is one of them).
 
     Several runs share the times `t`; all else then has a leading axis of runs, and a run that ended early
     keeps its last state.
@@ -57,13 +47,13 @@ class Trajectory:
     end : float or ndarray, shape (runs,)
         Time at which each run ended.
     recorded : dict
-        What the `record` function returned at the saved times.
+        Values of the `record` function at the saved times.
     step_loss : ndarray, shape (steps + 1,) or (runs, steps + 1), optional
         Descent: the loss before every step, of the batch if there are batches.
     history : History, optional
         Loss and slope at the solver's own steps, from which learning times are read.
     stats : dict
-        What a method reports: steps, and stated errors under "error" (one per run).
+        Statistics of the method: "steps", and the estimated "error" (one per run).
     settings, versions : dict
         How it was made, and by which versions.
     runs : dict
@@ -72,6 +62,14 @@ class Trajectory:
         Names of the axes of weights and recorded values, run and time aside.
     loss_scale : float
         1 for the mean loss, the number of samples for the summed loss.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=20.0, save=5)
+    >>> traj.t.shape, traj.loss.shape, traj.weights["x->p0h1"].shape, traj.status
+    ((5,), (5,), (5, 32, 2), <Status.FINISHED: 'finished'>)
     """
 
     t: np.ndarray
@@ -177,6 +175,19 @@ class Trajectory:
         """The same with the loss on another scale: 1 for the mean over samples, their number for the sum.
 
         Times do not change: they are those of the mean loss (see `time`).
+
+        Parameters
+        ----------
+        loss_scale : float
+            Number that multiplies the mean loss.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 1e-6), t1=1.0, save=2)
+        >>> traj.rescaled(4).loss.round(3)
+        array([2., 2.])
         """
         factor = number("loss_scale", loss_scale, above=0) / self.loss_scale
         return dataclasses.replace(
@@ -188,7 +199,25 @@ class Trajectory:
         )
 
     def singular_values(self, edge: str) -> np.ndarray:
-        """Singular values of a weight matrix over time, `(save, r)`, largest first."""
+        """Singular values of a weight matrix over time, largest first.
+
+        Parameters
+        ----------
+        edge : str
+            Name of an edge whose weights were saved.
+
+        Returns
+        -------
+        ndarray, shape (save, min(out, in)) or (runs, save, min(out, in))
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=5)
+        >>> traj.singular_values("x->p0h1").shape
+        (5, 2)
+        """
         known("edge", [edge], self.weights, "saved edge")
         if np.ndim(self.weights[edge]) - self.many != 3:
             raise InputError(f"edge must name a weight matrix; the weights of {edge!r} are a vector")
@@ -221,6 +250,14 @@ class Trajectory:
         Returns
         -------
         ndarray, shape (save,)
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=3)
+        >>> traj.time("steps", lr=0.01)
+        array([  0.,  50., 100.])
         """
         choice("unit", unit, ("flow", "steps"))
         choice("loss", loss, ("mean", "sum"))
@@ -252,6 +289,14 @@ class Trajectory:
         Axes have shared names: `run`, `t`, nodes of the graph (`weights:x->h1` has axes `h1` and `x`),
         `step`. The coordinates of runs are coordinates; settings, outcomes, stats and versions are
         attributes.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=3)
+        >>> traj.to_xarray()["weights:x->p0h1"].dims
+        ('t', 'p0h1', 'x')
         """
         from neuralrace.dynamics.storage import to_xarray
 
@@ -259,10 +304,16 @@ class Trajectory:
 
     @classmethod
     def from_xarray(cls, ds: xarray.Dataset) -> Trajectory:
-        """The inverse of `to_xarray`."""
+        """The inverse of `to_xarray`.
+
+        Parameters
+        ----------
+        ds : xarray.Dataset
+            As `to_xarray` returned it.
+        """
         from neuralrace.dynamics.storage import from_xarray
 
-        return from_xarray(ds)
+        return Trajectory(**from_xarray(ds))
 
     def save(self, path: str | Path) -> None:
         """Write to a zarr folder at `path`, which `xarray.open_zarr` opens too.
@@ -271,25 +322,25 @@ class Trajectory:
         """
         from neuralrace.dynamics.storage import save
 
-        save(self, path)
+        save(self.to_xarray(), path)
 
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
-        """Read what `save` wrote."""
+        """Read a trajectory from a folder that `save` wrote."""
         from neuralrace.dynamics.storage import load
 
-        return load(path)
+        return Trajectory(**load(path))
 
 
 def _of_run(value: Any, k: Any, n: int) -> Any:
-    """What a method reports of run k, where it reports one value per run."""
+    """The entry of run k in a statistic that has one value per run."""
     array = np.asarray(value)
     return array[k] if array.ndim and len(array) == n else value
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of what computed a result."""
+    """Versions of Python and of the packages that compute results."""
     found = {"python": platform.python_version()}
     for package in ("neuralrace", "jax", "diffrax", "optax", "numpy"):
         try:

@@ -144,7 +144,7 @@ def _strength(links: Links, frames: Frames) -> np.ndarray:
 def _place(new: Frames, frames: Frames) -> None:
     """Add modes to `frames`; modes that live at different nodes share a column, and so a hidden direction.
 
-    Any choice is exact; sharing is what the race favours (neural_race section 4.2).
+    Any choice is exact; the race favours sharing (neural_race section 4.2).
     """
     count = next(iter(new.values())).shape[1]
     columns = next(iter(frames.values())).shape[1]
@@ -173,7 +173,7 @@ def _curvature(graph: Graph, links: Links, neighbours: Any, rng: np.random.Gener
         total = np.zeros((graph.nodes[node],) * 2)
         if (node, node) in links.sxx:
             total += rng.uniform(0.5, 1.5) * _unit(links.sxx[node, node] + links.sxx[node, node].T)
-        if depth:  # what splits a degeneracy may sit a few nodes away
+        if depth:  # a degeneracy may be split by statistics of nodes further away
             for other, m in neighbours[node]:
                 m = _unit(m)
                 inner = rng.uniform(0.5, 1.5) * np.eye(len(m)) + at(other, depth - 1)
@@ -268,7 +268,7 @@ def components(graph: Graph) -> list[frozenset[str]]:
 
 
 def spans(graph: Graph, task: Task) -> Frames:
-    """Orthonormal bases of what inputs and targets span at each input and output node."""
+    """Orthonormal bases of the span of the data at each input and output node."""
     blocks: dict[str, dict[Block, None]] = {}  # distinct ones, in order
     for c in task.moment_contexts:
         for n, rows in (*c.input_blocks.items(), *c.target_blocks.items()):

@@ -1,4 +1,4 @@
-"""How exact a reduction is: the part of the full gradient that leaves the family (theory section 4)."""
+"""How exact a reduction is: the part of the full gradient outside the family (theory section 4)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def share_outside(family: Family, w: Mapping[str, np.ndarray], together: bool = 
     return off / np.maximum(sum((v**2).sum(axis=axis) for v in w.values()), 1e-300)
 
 
-def left_modes(family: Family) -> int:
+def omitted_modes(family: Family) -> int:
     """How many modes no path can carry to an output, as hidden layers are too narrow."""
     if family.basis == "block":
         return 0
@@ -58,7 +58,7 @@ def left_modes(family: Family) -> int:
     return int((~np.any([reached[o] for o in g.outputs], axis=0)).sum())
 
 
-def breaking_paths(task: Task, family: Family, tolerance: float) -> list[str]:
+def inexact_paths(task: Task, family: Family, tolerance: float) -> list[str]:
     """The paths, three at most, whose statistics the frames diagonalise worst; none where paths are many."""
     worst = {}
     for p in task.graph.paths() if task.graph.n_paths <= MOST_PATHS else ():

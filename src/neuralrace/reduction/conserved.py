@@ -1,4 +1,4 @@
-"""What the flow of a reduction conserves at each hidden node (theory section 5)."""
+"""Conserved quantities of a reduction at each hidden node (theory section 5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def laws(
     graph: Graph, classes: Classes, rates: Rates, shapes: list[tuple[int, ...]] | None = None
 ) -> list[sympy.Expr]:
-    """What each hidden node conserves, as `Reduction.conserved` describes it; independent ones only.
+    """Independent conserved quantities of the hidden nodes (see `Reduction.conserved`).
 
     `shapes` are those of the blocks, where classes have blocks.
     """

@@ -2,7 +2,7 @@
 
 A class of n edges moves with 1/n of the slope of the tied loss (neural_race Eq. 10), less its weight decay,
 times its learning rate. Modes that decouple are written once, for all modes; coupled ones mode by mode where
-they are few. The rest are matrix equations (`matrix_equations`).
+they are few. Other reductions have matrix equations (`matrix_equations`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from neuralrace.reduction.path_classes import (
     TiedLoss,
     TooManyPathClasses,
     class_rates,
-    living,
+    nonzero_classes,
     terms_of_all_paths,
 )
 from neuralrace.reduction.symbols import (
@@ -93,7 +93,7 @@ def _decoupled(tied: TiedLoss, each: EdgeClasses) -> Written:
     import sympy as sp
 
     paths = range(len(tied.powers))
-    live = living(list(tied.s), {(j, k): tied.d[j, k] for j in paths for k in paths})
+    live = nonzero_classes(list(tied.s), {(j, k): tied.d[j, k] for j in paths for k in paths})
     number = range(len(live))
     found = Statistics()
     s = found.name("S", "S", {((k,),): tied.s[live[k]] for k in number})

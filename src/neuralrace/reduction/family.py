@@ -1,6 +1,6 @@
 """Linear families of weights on which the flow is restricted (theory section 4).
 
-A family fixes orthonormal frames and leaves small coordinates b: `W_e = L_e diag(b_e) R_e^T` (shared and
+A family has fixed orthonormal frames and small coordinates b: `W_e = L_e diag(b_e) R_e^T` (shared and
 pathwise basis) or `W_e = Q_t B_e Q_s^T` (blocks). The loss on the family is the loss of a small network, the
 same graph with few neurons: one per mode with diagonal edges, or as many as the blocks are wide.
 """

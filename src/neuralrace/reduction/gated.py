@@ -17,7 +17,7 @@ from neuralrace.graph import Graph
 
 
 class Statistics(NamedTuple):
-    """What a task's data are to the reduced system; a pytree.
+    """The data of a task in the bases of the reduced system; a pytree.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class Statistics(NamedTuple):
         Of each input and output, in its basis. Rows have the second moments of a context's samples: they are
         the samples times the root of their weight where these are few. Shorter contexts end in zeros.
     counts : dict of str to array, shape (contexts,)
-        Of each output: 1 where its error counts in the loss, 0 where the task leaves it out.
+        Of each output: 1 where its error counts in the loss, 0 where the task has no target for it.
     irreducible_loss : array, shape (contexts,)
-        What no weights can remove.
+        Loss that no weights can remove.
     """
 
     inputs: dict[str, Any]
@@ -61,7 +61,7 @@ class Packed(NamedTuple):
     inputs: tuple[Any, ...]  # (nodes, contexts, rows, dimension)
     targets: tuple[Any, ...]
     counts: tuple[Any, ...]  # (nodes, contexts)
-    rest: Any  # (contexts,) irreducible loss
+    irreducible_loss: Any  # (contexts,)
     nodes: tuple[Any, ...]  # gates of each group (nodes, contexts)
     edges: Any  # gates (edges, contexts)
 
@@ -134,7 +134,7 @@ class GatedNetwork(NamedTuple):
         """Every context through the whole graph: `h_v = g_v sum_e g_e W_e h_s` (theory section 1)."""
         groups, h = _groups(self.graph), []  # activities (nodes, contexts, rows, size)
         inputs, targets = iter(data.inputs), iter(zip(data.targets, data.counts, strict=True))
-        total = data.rest.sum()
+        total = data.irreducible_loss.sum()
         for group, gate in zip(groups, data.nodes, strict=True):
             arriving = [_carried(link, len(group.nodes), weights, h, data.edges) for link in group.links]
             h.append(gate[..., None, None] * (sum(arriving) if arriving else next(inputs)))
@@ -168,16 +168,18 @@ class GatedNetwork(NamedTuple):
         inputs = _named("statistics.inputs", statistics.inputs, g.inputs, "input node")
         targets = _named("statistics.targets", statistics.targets, g.outputs, "output node")
         counts = _named("statistics.counts", statistics.counts, g.outputs, "output node")
-        rest = numbers("statistics.irreducible_loss", statistics.irreducible_loss)
-        if rest.ndim != 1 or not len(rest):
-            raise InputError(f"statistics.irreducible_loss must have shape (contexts,), got {rest.shape}")
+        irreducible = numbers("statistics.irreducible_loss", statistics.irreducible_loss)
+        if irreducible.ndim != 1 or not len(irreducible):
+            raise InputError(
+                f"statistics.irreducible_loss must have shape (contexts,), got {irreducible.shape}"
+            )
         rows = inputs[g.inputs[0]].shape[1] if inputs[g.inputs[0]].ndim == 3 else 0
         for name, table in (("inputs", inputs), ("targets", targets)):
             for n, v in table.items():
-                _fit(f"statistics.{name}[{n!r}]", v, (len(rest), rows, g.nodes[n]))
+                _fit(f"statistics.{name}[{n!r}]", v, (len(irreducible), rows, g.nodes[n]))
         for o, v in counts.items():
-            _fit(f"statistics.counts[{o!r}]", v, (len(rest),))
-        return blocks, Statistics(inputs, targets, counts, rest), self._gates(gates, len(rest))
+            _fit(f"statistics.counts[{o!r}]", v, (len(irreducible),))
+        return blocks, Statistics(inputs, targets, counts, irreducible), self._gates(gates, len(irreducible))
 
     def _gates(self, gates: Any, contexts: int) -> dict[str, Any]:
         """A gate for every node and edge, `(contexts,)`."""
@@ -200,7 +202,7 @@ class GatedNetwork(NamedTuple):
 
 
 def _carried(link: _Link, count: int, weights: Any, h: list[Any], gates: Any) -> Any:
-    """What the edges of a link bring to the nodes of its target group, `(nodes, contexts, rows, size)`."""
+    """Sum over the edges of a link, at the nodes of its target group: `(nodes, contexts, rows, size)`."""
     offset, shape = link.stack
     stack = weights[offset : offset + prod(shape)].reshape(shape)
     w, signal = _taken(stack, link.places), h[link.source]

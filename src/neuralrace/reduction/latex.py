@@ -118,7 +118,7 @@ def _printer(names: dict[Any, str]) -> Any:
 
 
 def _place(term: Any) -> Any:
-    """Terms without strengths come first, then the rest by the numbers of their strengths; decay is last."""
+    """Sort key: terms without strengths, then by the numbers of their strengths; weight decay last."""
     names = sorted(x.name for x in term.free_symbols if _is_strength(x))
     decays = any(x.name.startswith("lambda") for x in term.free_symbols)
     return decays, bool(names), [[int(n) for n in re.findall(r"\d+", name)] for name in names], str(term)

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.setup import Rates
 from neuralrace.errors import InputError, choice, integer, known
@@ -38,7 +39,7 @@ def reduce(
     start: Mapping[str, float] | None = ...,
     seed: int = ...,
     *,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, ArrayLike],
     error: float = ...,
     weight_decay: float | Mapping[str, float] = ...,
     lr_scale: Mapping[str, float] | None = ...,
@@ -51,7 +52,7 @@ def reduce(
     start: Mapping[str, float] | None = None,
     seed: int = 0,
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Mapping[str, ArrayLike] | None = None,
     error: float = 1e-3,
     weight_decay: float | Mapping[str, float] = 0.0,
     lr_scale: Mapping[str, float] | None = None,

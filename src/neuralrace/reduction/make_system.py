@@ -71,9 +71,9 @@ def gates_of(task: Task) -> dict[str, np.ndarray]:
 
 
 def with_all_inputs(task: Task) -> Task:
-    """A task with the data of inputs that are closed, which contexts leave out, so that they can be opened.
+    """A task with the data of closed inputs too, which contexts omit, so that they can be opened.
 
-    Only samples tell these data. Where there are none, such inputs are zero.
+    These data come from samples. In a task without samples such inputs are zero.
     """
     g, contexts = task.graph, task.moment_contexts
     if task.n_samples is None or all(x in c.input_blocks for c in contexts for x in g.inputs):
@@ -83,17 +83,17 @@ def with_all_inputs(task: Task) -> Task:
         root = np.sqrt(s.share[index])[:, None]
         x = np.concatenate([root * s.inputs[n][index] for n in g.inputs], axis=1)
         y = np.concatenate([root * s.targets[n][index] for n in g.outputs], axis=1)
-        rest = 0.0
+        irreducible = 0.0
         if len(x) > x.shape[1]:  # as many rows as numbers of the inputs have the same moments
             q, x = np.linalg.qr(x)
-            rest = 0.5 * float(np.vdot(y, y))
+            irreducible = 0.5 * float(np.vdot(y, y))
             y = q.T @ y
-            rest -= 0.5 * float(np.vdot(y, y))
+            irreducible -= 0.5 * float(np.vdot(y, y))
         inputs, targets = (
             {n: blocks.add(part) for n, part in zip(nodes, _split(g, nodes, rows), strict=True)}
             for nodes, rows in ((g.inputs, x), (g.outputs, y))
         )
-        found.append(Context(c.gates, inputs, targets, irreducible_loss=rest))
+        found.append(Context(c.gates, inputs, targets, irreducible_loss=irreducible))
     return Task.from_contexts(g, found)
 
 
@@ -105,9 +105,10 @@ def _split(graph: Graph, nodes: tuple[str, ...], rows: np.ndarray) -> list[np.nd
 def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
     """A block family that these weights never leave, whatever the gates.
 
-    Its hidden bases hold what inputs and targets become in the weights, forwards and backwards, over and
-    over (theory section 3): one round where hidden nodes touch inputs and outputs only, else up to as many
-    dimensions as there are neurons. No signal reaches what of the weights lies outside.
+    Its hidden bases span the images of inputs and targets under products of the weights, forwards and
+    backwards, repeated until they no longer grow (theory section 3): one round if hidden nodes touch only
+    inputs and outputs, else up to as many dimensions as there are neurons. No signal reaches the weights
+    outside.
     """
     g = family.graph
     frames = {n: np.zeros((g.nodes[n], 0)) for n in g.hidden}

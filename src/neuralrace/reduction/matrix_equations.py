@@ -57,7 +57,7 @@ def vectors(statistics: PathStatistics, modes: int, each: EdgeClasses) -> Writte
     s, d, found = _named(columns, ("S", "S"), ("D", "D"))
     b = [sp.MatrixSymbol(f"B{k + 1}", modes, 1) for k in range(len(each.sizes))]
     factors = [[x for x, p in zip(b, powers, strict=True) for _ in range(p)] for powers in statistics.keys]
-    slopes: list[dict[Any, list[Any]]] = [{} for _ in b]  # error, power -> what else is on the paths
+    slopes: list[dict[Any, list[Any]]] = [{} for _ in b]  # error, power -> other factors on the paths
     for p, powers in enumerate(statistics.keys):
         same: dict[Any, list[Any]] = {}
         for j, product in enumerate(factors):

@@ -1,8 +1,8 @@
-"""Classes of paths and their statistics, found without listing paths.
+"""Classes of paths and their statistics, computed without listing paths.
 
 Paths whose edges have the same classes act alike, so their statistics are summed. Diagonal weights commute:
-in the shared and the pathwise basis a class of paths is told by the exponents of the classes of edges in the
-product along a path. Blocks do not: there it is told by the classes in their order from input to output.
+in the shared and the pathwise basis the key of a class of paths holds the exponents of the classes of edges
+in the product along a path. Blocks do not commute: there the key lists the classes from input to output.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from neuralrace.dynamics.setup import Rates
 from neuralrace.graph import Graph
+from neuralrace.network import precision
 from neuralrace.reduction.family import Family
 from neuralrace.reduction.ties import Classes
 from neuralrace.task import Context
@@ -47,12 +49,18 @@ class TiedLoss:
     def powers(self) -> tuple[Key, ...]:
         return tuple(map(tuple, self.exponents.tolist()))
 
+    @cached_property
+    def on_device(self) -> tuple[Any, Any]:
+        """Statistics and rates as `tied_flow` takes them, in the memory of JAX."""
+        with precision(np.float64), jax.ensure_compile_time_eval():
+            return jax.device_put(((self.s, self.d, self.sizes, self.constant), (self.rates, self.decays)))
+
 
 class PathStatistics(NamedTuple):
     """Statistics of classes of paths, where modes are coupled (M modes) or for blocks.
 
-    `s` has (M,) or `Sigma^yx` (out, in) for each class. `d` has, for classes j and p of paths that meet at an
-    output, (M, M) with the modes of j first, or `Sigma^xx` (input of j, input of p).
+    `s` has (M,) or `Sigma^yx` (out, in) for each class. `d` has, for classes j and p of paths that end at the
+    same output, (M, M) with the modes of j first, or `Sigma^xx` (input of j, input of p).
     """
 
     keys: tuple[Key, ...]
@@ -72,26 +80,47 @@ def tied_loss(family: Family, classes: Classes, rates: Rates) -> TiedLoss | None
         found = Expansion(family, classes)
     except TooManyPathClasses:
         return None
-    return _decoupled(family, classes, rates, found)
+    sums, couplings = found.sums()
+    n = len(sums)
+    s, d = np.reshape(sums, (n, family.modes)), np.zeros((n, n, family.modes))
+    crossing = 0.0
+    for pair, value in couplings.items():
+        if value.ndim == 2:
+            diagonal = np.diagonal(value)
+            crossing = max(crossing, np.abs(value - np.diag(diagonal)).max(initial=0.0))
+            value = diagonal
+        d[pair] = value
+    if crossing > 1e-10 * max(np.abs(d).max(initial=0.0), 1e-300):
+        return None
+    targets = (count * float(np.vdot(y.array, y.array)) for (_, y, _), count in found.terms.items())
+    exponents = np.array(list(found.index), int).reshape(n, len(classes))
+    sizes = np.array([len(c) for c in classes])
+    return TiedLoss(exponents, s, d, sizes, found.constant + 0.5 * sum(targets), *class_rates(classes, rates))
 
 
 class Expansion:
-    """Activities as polynomials; what comes about in the same way is computed once."""
+    """The activity of each node as a polynomial in the strengths of the classes.
+
+    Equal polynomials are computed and stored once.
+    """
 
     def __init__(self, family: Family, classes: Classes):
-        self.family, self.classes = family, classes
-        self.graph = family.small.graph
-        self.class_of = {e: k for k, members in enumerate(classes) for e in members}
+        self.family: Family = family
+        self.classes: Classes = classes
+        self.graph: Graph = family.small.graph
+        self.class_of: dict[str, int] = {e: k for k, members in enumerate(classes) for e in members}
         self.polynomials: list[Polynomial] = []
         self.ids: dict[Any, int] = {}
-        self.ordered = family.basis == "block"
+        self.ordered: bool = family.basis == "block"
+        self.terms: Counter[Any]
+        self.constant: float
         self.terms, self.constant = self._collect()
         found = dict.fromkeys(
             key for ends, _, _ in self.terms for _, p in ends for key in self.polynomials[p]
         )
         if len(found) > MOST_CLASSES:
             raise TooManyPathClasses
-        self.index = {key: k for k, key in enumerate(sorted(found, key=self._place))}
+        self.index: dict[Key, int] = {key: k for k, key in enumerate(sorted(found, key=self._place))}
 
     def classes_on(self, key: Key) -> Key:
         """The classes of edges on paths of a class, each as often as it occurs."""
@@ -100,7 +129,7 @@ class Expansion:
         return tuple(k for k, p in enumerate(key) for _ in range(p))
 
     def pairs(self) -> set[tuple[int, int]]:
-        """Classes of paths that meet at an output."""
+        """Pairs of classes of paths that end at the same output."""
         met = set()
         for ends, _, _ in self.terms:
             here = {self.index[key] for _, p in ends for key in self.polynomials[p]}
@@ -108,42 +137,54 @@ class Expansion:
         return met
 
     def statistics(self) -> PathStatistics:
-        """S and D of the classes that carry anything, with all couplings of modes."""
-        s: dict[int, Any] = dict.fromkeys(range(len(self.index)), 0.0)
-        d: dict[tuple[int, int], Any] = {}
-        for ends, y, gate, count in self.summands():
-            for n, key, rows in ends:
-                k = self.index[key]
-                s[k] = s[k] + count * (y.T @ rows if self.ordered else _aimed(self.family, n, y, gate, rows))
-                for m, other, others in ends:
-                    both = others.T @ rows
-                    if not self.ordered:
-                        both = both * _overlaps(self.family, m, n, gate)
-                    j = self.index[other]
-                    d[j, k] = d.get((j, k), 0.0) + count * both
-        keys, live = list(self.index), living(list(s.values()), d)
+        """S and D of the classes of paths that are not zero, with all couplings of modes."""
+        s, d = self.sums()
+        keys, live = list(self.index), nonzero_classes(s, d)
         number = {k: n for n, k in enumerate(live)}
-        met = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
-        return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], met)
+        pairs = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
+        return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], pairs)
+
+    def sums(self) -> tuple[list[Any], dict[tuple[int, int], Any]]:
+        """S of each class of paths and D of each pair (see `PathStatistics`; D is (modes,) if shared)."""
+        s: list[Any] = [0.0] * len(self.index)
+        d: dict[tuple[int, int], Any] = {}
+        for (ends, target, gate), count in self.terms.items():
+            paths = [(n, key, rows) for n, p in ends for key, rows in self.polynomials[p].items()]
+            for n, key, rows in paths:
+                k = self.index[key]
+                s[k] = s[k] + count * self._correlation(target.array, n, rows, gate)
+                for m, other, others in paths:
+                    j = self.index[other]
+                    d[j, k] = d.get((j, k), 0.0) + count * self._coupling(m, others, n, rows, gate)
+        return s, d
+
+    def _correlation(self, y: np.ndarray, node: str, rows: np.ndarray, gate: float) -> np.ndarray:
+        """Correlation of the rows that reach an output through a node with its target."""
+        if self.ordered:
+            return y.T @ rows
+        u = self.family.overlap.get(node)
+        goal = y[:, : self.family.modes] if u is None else gate * y[:, : len(u)] @ u
+        return (goal * rows).sum(axis=0)
+
+    def _coupling(self, m: str, others: np.ndarray, n: str, rows: np.ndarray, gate: float) -> np.ndarray:
+        """Correlation of the rows that reach an output through two nodes, in the frames of their pathways."""
+        if self.ordered:
+            return others.T @ rows
+        frames = self.family.overlap
+        if not frames:  # modes of a shared frame are orthogonal
+            return (others * rows).sum(axis=0)
+        return (others.T @ rows) * (gate**2 * frames[m].T @ frames[n])
 
     def _place(self, key: Key) -> Any:
         """Equations are written class by class: paths are numbered as they appear in them."""
         return sorted(self.classes_on(key)), key
-
-    def summands(self) -> list[tuple[list[tuple[str, Key, np.ndarray]], np.ndarray, float, int]]:
-        """What reaches each output: its nodes, classes of paths and rows; the target, the gate, how often."""
-        found = []
-        for (ends, target, gate), count in self.terms.items():
-            flat = [(n, key, rows) for n, p in ends for key, rows in self.polynomials[p].items()]
-            found.append((flat, target.array, gate, count))
-        return found
 
     def _extended(self, key: Key, edge_class: int) -> Key:
         if self.ordered:
             return (*key, edge_class)
         return tuple(p + (k == edge_class) for k, p in enumerate(key))
 
-    def _held(self, key: Any, make: Callable[[], Polynomial]) -> int:
+    def _interned(self, key: Any, make: Callable[[], Polynomial]) -> int:
         if key not in self.ids:
             self.ids[key] = len(self.polynomials)
             self.polynomials.append(make())
@@ -170,14 +211,14 @@ class Expansion:
                     total[up] = total.get(up, 0.0) + rows * edge_gate * gate
             return total
 
-        here[n] = self._held((tuple(sorted(products)), np.asarray(gate).tobytes()), make)
+        here[n] = self._interned((tuple(sorted(products)), np.asarray(gate).tobytes()), make)
 
     def _hidden(self, c: Context) -> dict[str, int]:
         one: Key = () if self.ordered else (0,) * len(self.classes)
         here: dict[str, int] = {}
         for x, rows in c.input_blocks.items():
             key = (rows, np.asarray(c.gate(x)).tobytes())
-            here[x] = self._held(key, lambda rows=rows, x=x: {one: rows.array * c.gate(x)})
+            here[x] = self._interned(key, lambda rows=rows, x=x: {one: rows.array * c.gate(x)})
         reached, stack = set(), list(c.input_blocks)
         while stack:
             for e in self.graph.onward[stack.pop()]:
@@ -190,7 +231,7 @@ class Expansion:
         return here
 
     def _collect(self) -> tuple[Counter[Any], float]:
-        """How often each (what reaches an output, target, gate) occurs; the loss that no weights remove."""
+        """Count of each (polynomials that reach an output, target, gate); the loss that no weights remove."""
         g, family = self.graph, self.family
         terms: Counter[Any] = Counter()
         memo: dict[Any, dict[str, int]] = {}
@@ -215,48 +256,13 @@ class Expansion:
         return terms, constant
 
 
-def living(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
+def nonzero_classes(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
     """Classes of paths whose statistics do not all vanish, up to rounding."""
     sizes = [[np.abs(v).max(initial=0.0) for v in values] for values in (s, d.values())]
     large_s, large_d = (SAME * max(size, default=0.0) for size in sizes)
     found = {k for k, size in enumerate(sizes[0]) if size > large_s}
     found |= {k for pair, size in zip(d, sizes[1], strict=True) if size > large_d for k in pair}
     return sorted(found)
-
-
-def _aimed(family: Family, node: str, y: np.ndarray, gate: float, rows: np.ndarray) -> np.ndarray:
-    """Correlation of rows with the target, in each mode."""
-    u = family.overlap.get(node)
-    goal = y[:, : family.modes] if u is None else gate * y[:, : len(u)] @ u
-    return (goal * rows).sum(axis=0)
-
-
-def _overlaps(family: Family, node: str, other: str, gate: float) -> np.ndarray:
-    """Products of the output frames of two pathways, (modes, modes); modes of a shared frame are apart."""
-    u = family.overlap.get(node)
-    return np.eye(family.modes) if u is None else gate**2 * u.T @ family.overlap[other]
-
-
-def _decoupled(family: Family, classes: Classes, rates: Rates, found: Expansion) -> TiedLoss | None:
-    """The loss where no mode is coupled to another."""
-    index, modes, constant = found.index, family.modes, found.constant
-    s, d = np.zeros((len(index), modes)), np.zeros((len(index), len(index), modes))
-    crossing = 0.0
-    for ends, y, gate, count in found.summands():
-        constant += 0.5 * count * float(np.vdot(y, y))
-        for n, key, rows in ends:
-            s[index[key]] += count * _aimed(family, n, y, gate, rows)
-            for m, other, others in ends:
-                both = rows.T @ others
-                if family.overlap:
-                    both = both * _overlaps(family, n, m, gate)
-                    crossing = max(crossing, np.abs(both - np.diag(np.diagonal(both))).max(initial=0.0))
-                d[index[key], index[other]] += count * np.diagonal(both)
-    if crossing > 1e-10 * max(np.abs(d).max(initial=0.0), 1e-300):
-        return None
-    exponents = np.array(list(index), int).reshape(len(index), len(classes))
-    scale, decay = class_rates(classes, rates)
-    return TiedLoss(exponents, s, d, np.array([len(c) for c in classes]), constant, scale, decay)
 
 
 def class_rates(classes: Classes, rates: Rates) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import Rates, coordinates
@@ -15,8 +16,8 @@ from neuralrace.dynamics.times import save_times
 from neuralrace.errors import InputError, array, known, number
 from neuralrace.reduction.certificate import (
     EXACT,
-    breaking_paths,
-    left_modes,
+    inexact_paths,
+    omitted_modes,
     share_outside,
 )
 from neuralrace.reduction.conserved import laws
@@ -27,7 +28,7 @@ from neuralrace.reduction.latex import aligned
 from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.path_classes import TiedLoss, class_rates, tied_loss
 from neuralrace.reduction.solution import Solution
-from neuralrace.reduction.solve import Request, solve_small, solve_tied
+from neuralrace.reduction.solve import solve_small, solve_tied
 from neuralrace.reduction.symbols import Written, rate_values
 from neuralrace.reduction.system import System
 from neuralrace.reduction.ties import Classes
@@ -49,10 +50,17 @@ class Reduction:
     classes : tuple of tuples of str
         Edges that stay equal in all modes.
     gradient_residual : dict
-        Edge -> largest part of the gradient that leaves the family of weights, relative to the largest
+        Edge -> largest part of the gradient outside the family of weights, relative to the largest
         gradient, at random points of the family.
     rates : Rates
         Learning rate and weight decay of each edge.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+    >>> r.exact, r.basis, r.n_modes, r.n_classes
+    (True, 'shared', 4, 2)
     """
 
     task: Task
@@ -97,15 +105,15 @@ class Reduction:
         return {e: v for e, v in self.rates.scale.items() if v != 1}
 
     @cached_property
-    def left_modes(self) -> int:
+    def omitted_modes(self) -> int:
         """Modes that hidden layers are too narrow to carry."""
-        return left_modes(self.family)
+        return omitted_modes(self.family)
 
     @cached_property
-    def breaking(self) -> list[str]:
+    def inexact_paths(self) -> list[str]:
         """Paths (or edges, where paths are many) that most of the residual comes from."""
         edges = sorted(self.gradient_residual, key=lambda e: -self.gradient_residual[e])[:3]
-        return breaking_paths(self.task, self.family, EXACT) or edges
+        return inexact_paths(self.task, self.family, EXACT) or edges
 
     def __repr__(self) -> str:
         text = (
@@ -113,10 +121,10 @@ class Reduction:
             f"equations {'exact' if self.exact else 'NOT exact'} for weights in its family "
             f"(residual {self.residual:.1e})"
         )
-        if self.left_modes:
-            text += f"; {self.left_modes} modes left out, hidden layers are too narrow for them"
+        if self.omitted_modes:
+            text += f"; {self.omitted_modes} modes left out, hidden layers are too narrow for them"
         if not self.exact:
-            text += f"; broken by {', '.join(self.breaking)}"
+            text += f"; broken by {', '.join(self.inexact_paths)}"
         return text + ")"
 
     # -- equations ---------------------------------------------------------------------------
@@ -176,18 +184,42 @@ class Reduction:
         return dict(self._written.values)
 
     def parameters(self) -> dict[sympy.Symbol, float]:
-        """The numbers behind the symbols eta and lambda of `equations` and `conserved`."""
+        """The numbers behind the symbols eta and lambda of `equations` and `conserved`.
+
+        Returns
+        -------
+        dict of sympy.Symbol to float
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.reduce(nr.tasks.xor(), weight_decay=0.1).parameters()
+        {lambda: 0.1}
+        """
         return rate_values(*class_rates(self.classes, self.rates))
 
     def latex(self, mode: int | None = None) -> str:
         """The equations in LaTeX (amsmath), one per line with the edges of its class beside it.
 
-        `mode` as in `equations`; its numbers have three digits.
+        Parameters
+        ----------
+        mode : int, optional
+            As in `equations`; numbers have three digits.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> "frac{d}{dt} B_{1}" in nr.reduce(nr.tasks.xor()).latex()
+        True
         """
         return aligned(self._written if mode is None else write(self, mode), self.classes)
 
     def _repr_latex_(self) -> str | None:
-        """What a notebook shows: the equations, where there are any, and whether they are exact."""
+        """The equations, and whether they are exact, for a notebook."""
         try:
             text = self.latex()
         except InputError:
@@ -200,73 +232,157 @@ class Reduction:
         return write(self)
 
     def conserved(self) -> list[sympy.Expr]:
-        """What stays constant along the flow, in every mode.
+        """Quantities that are constant along the flow, in every mode.
 
-        At each hidden node it is the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
-        learning rates eta; for blocks, of `B^T B/eta` less that of `B B^T/eta`. Where the weights decay it
-        shrinks with them: if `eta lambda` is the same for all edges at the node, times
-        `exp(2 eta lambda t/tau)` it is constant; if not, there is no such law, and nothing is listed for the
-        node. Nor is there one at a node with an edge of rate 0.
+        At each hidden node: the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
+        learning rates eta; for blocks, of `B^T B/eta` less that of `B B^T/eta`. With weight decay, and if
+        `eta lambda` is the same for all edges at the node, this times `exp(2 eta lambda t/tau)` is constant.
+        There is no such law at other nodes, nor at a node with an edge of rate 0.
 
         Returns
         -------
         list of sympy.Expr
             In B1, B2, ... (and t, tau, eta, lambda), one per independent hidden node.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.reduce(nr.tasks.routing(domains=7, trained=4)).conserved()
+        [-7*B1**2 + B2**2]
         """
         blocks = [self.family.shape[c[0]] for c in self.classes] if self.basis == "block" else None
         return laws(self.task.graph, self.classes, self.rates, blocks)
 
     # -- to and from weights -----------------------------------------------------------------
 
-    def project(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Coordinates of the nearest weights in the family: edge -> (modes,), or small matrices."""
-        return self.family.project(self._check_weights(weights))
+    def project(self, weights: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+        """Coordinates of the nearest weights in the family.
 
-    def lift(self, b: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Weights with coordinates b."""
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in), or with leading axes.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edge name -> (modes,), or (rows, columns) for blocks, with the leading axes of the weights.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> r.project(nr.init.decoupled(r, 0.1))["x0->h1"].round(6)
+        array([0.1, 0.1, 0.1, 0.1])
+        """
+        return self.family.project(self.task.graph.check_weights(weights))
+
+    def lift(self, b: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+        """Weights with coordinates b: the inverse of `project` on the family.
+
+        Parameters
+        ----------
+        b : dict
+            Edge name -> (modes,), or (rows, columns) for blocks; leading axes may be given.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edge name -> (out, in), with the leading axes of `b`.
+
+        Examples
+        --------
+        >>> import numpy as np, neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> r.lift({e: np.full(4, 0.1) for e in r.task.graph.edges})["x0->h1"].shape
+        (64, 4)
+        """
         return self.family.lift(self._check(b))
 
-    def distance(self, weights: Mapping[str, Any]) -> float:
-        """How far weights are from the family, relative to their size; several runs are taken together."""
-        return float(np.sqrt(share_outside(self.family, self._check_weights(weights), together=True)))
+    def distance(self, weights: Mapping[str, ArrayLike]) -> float:
+        """Distance of weights from the family, relative to their norm.
 
-    def off_manifold_fraction(self, weights: Mapping[str, Any]) -> Any:
-        """Share of the squared norm of weights outside the family, its hidden frames turned to fit them.
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in). Several runs (a leading axis) are one long vector.
+
+        Returns
+        -------
+        float
+            Between 0, in the family, and 1.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> r.distance(nr.init.decoupled(r, 0.1)) < 1e-12, r.distance(nr.init.xavier(r.task.graph)) > 0.9
+        (True, True)
+        """
+        return float(
+            np.sqrt(share_outside(self.family, self.task.graph.check_weights(weights), together=True))
+        )
+
+    def off_manifold_fraction(self, weights: Mapping[str, ArrayLike]) -> float | np.ndarray:
+        """Fraction of the squared norm of weights outside the family, with hidden frames fitted to them.
 
         0 for decoupled weights with positive strengths in any hidden directions, near 1 for random ones. For
-        the change since the start, `W(t) - W(0)`, it says how much of what was learned is not of the kind
-        that the reduction describes; random weights that stay where they were do not count then.
+        the change since the start, `W(t) - W(0)`, it is the part of learning that the reduction does not
+        describe; random weights that do not change do not count then.
+
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in), or with leading axes.
 
         Returns
         -------
         float or ndarray
             With the leading axes of the weights.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.routing(domains=3, trained=2))
+        >>> abs(r.off_manifold_fraction(nr.init.decoupled(r, 0.1))) < 1e-9
+        True
         """
         if self.basis == "block":
             raise InputError(
                 "off_manifold_fraction needs modes: reduce the task in the shared or the pathwise basis"
             )
-        found = off_manifold_fraction(self.family, self._check_weights(weights))
+        found = off_manifold_fraction(self.family, self.task.graph.check_weights(weights))
         return float(found) if found.ndim == 0 else found
 
-    def strengths(self, weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Strengths from which the reduced system follows a network that starts at these weights.
+    def strengths(self, weights: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+        """Initial strengths of the reduced system for a network that starts at these weights.
 
-        Coordinates, if the weights lie in the family; else what of them grows: in each mode, or as blocks.
+        For weights in the family: their coordinates. For other weights, only the component that grows under
+        learning is kept (one strength per mode, or one small matrix per block).
+
+        Parameters
+        ----------
+        weights : dict
+            Edge name -> (out, in), or with leading axes.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edge name -> (modes,), or (rows, columns) for blocks, with the leading axes of the weights.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> r = nr.reduce(nr.tasks.xor())
+        >>> r.strengths(nr.init.gaussian(r.task.graph, 0.01))["x->p0h1"].shape
+        (1,)
         """
-        w = self._check_weights(weights)
+        w = self.task.graph.check_weights(weights)
         if np.sqrt(share_outside(self.family, w, together=True)) < 1e-6:
             return self.family.project(w)
         if self.basis == "block":
             return growing_blocks(self.family, FAMILIES["pathwise"](self.task, np.random.default_rng(0)), w)
         return growing_strengths(self.family, w)
-
-    def _check_weights(self, weights: Any) -> dict[str, np.ndarray]:
-        if not isinstance(weights, Mapping):
-            raise InputError(
-                f"weights must be a dict from edge names to arrays, got {type(weights).__name__}"
-            )
-        return self.task.graph.check_weights(weights)
 
     def _check(self, b: Any) -> dict[str, np.ndarray]:
         if not isinstance(b, Mapping):
@@ -288,15 +404,15 @@ class Reduction:
 
     def solve(
         self,
-        strength: Any = None,
+        strength: ArrayLike | None = None,
         t1: float | None = None,
         save: int | Iterable[float] | None = None,
         *,
-        b0: Mapping[str, Any] | None = None,
-        weights: Mapping[str, Any] | None = None,
+        b0: Mapping[str, ArrayLike] | None = None,
+        weights: Mapping[str, ArrayLike] | None = None,
         method: Adaptive = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
         stop_loss: float | None = None,
-        runs: Mapping[str, Any] | None = None,
+        runs: Mapping[str, ArrayLike] | None = None,
     ) -> Solution:
         """Solve the reduced system.
 
@@ -309,7 +425,7 @@ class Reduction:
         b0 : dict, optional
             Start from these strengths: edge -> (modes,), or blocks; a leading axis of runs may be given.
         weights : dict, optional
-            Start from what of these weights the system follows (see `strengths`).
+            Start from the strengths of these weights (see `strengths`).
         method : Adaptive
 
         Returns
@@ -332,47 +448,41 @@ class Reduction:
             save = list(save)  # a generator is read twice
         end, ts = save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
-        b, outside = self._start(strength, b0, weights)
-        first = next(iter(self.family.shape))
-        lead = b[first].shape[: b[first].ndim - len(self.family.shape[first])]
+        b = self._start(strength, b0, weights)
+        edge, shape = next(iter(self.family.shape.items()))
+        lead = b[edge].shape[: b[edge].ndim - len(shape)]
         if len(lead) > 1 or any(v.shape != (*lead, *self.family.shape[e]) for e, v in b.items()):
             raise InputError(
                 "strength, b0 and weights may have one leading axis, of runs, the same for all edges"
             )
-        many = bool(lead)
-        given = None if weights is None else self._check_weights(weights)
-        common = {
-            "runs": coordinates(runs, lead[0] if many else 1, many),
-            "outside": outside,
+        given = None if weights is None else self.task.graph.check_weights(weights)
+        more = {
+            "runs": coordinates(runs, lead[0] if lead else 1, bool(lead)),
+            "outside": np.zeros(lead)[()] if given is None else share_outside(self.family, given),
             "start": given,
         }
-        asked = Request(many, end, ts, save, method, stop, common)
         tied = all(b[e] is b[m[0]] or np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
-        if not tied or self.tied is None:
-            return solve_small(self, b, asked)
-        start = np.stack([b[members[0]] for members in self.classes], axis=-2)
-        return solve_tied(self, start if many else start[None], asked)
+        if tied and self.tied is not None:
+            return solve_tied(self, b, end, ts, save is None, method, stop, more)
+        return solve_small(self, b, end, save, method, stop, more)
 
-    def _start(self, strength: Any, b0: Any, weights: Any) -> tuple[dict[str, np.ndarray], Any]:
-        """Strengths to start from, and the share of the given weights outside the family."""
-        shape = self.family.shape
-        if strength is not None:
-            value = array("strength", strength)
-            if value.ndim > 1 or not value.size or (value < 0).any():
-                raise InputError(
-                    f"strength must be at least 0, a number or one for each run; got {strength!r}"
-                )
-            one = {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in set(shape.values())}
-            b = {s: value[(...,) + (None,) * len(s)] * v for s, v in one.items()}
-            return {e: b[s] for e, s in shape.items()}, np.zeros(value.shape)[()]
+    def _start(self, strength: Any, b0: Any, weights: Any) -> dict[str, np.ndarray]:
+        """Strengths to start from."""
         if b0 is not None:
-            b = self._check(b0)
-            many = b[next(iter(b))].ndim > len(shape[next(iter(b))])
-            return b, np.zeros(b[next(iter(b))].shape[:1] if many else ())[()]
-        w = self._check_weights(weights)
-        return self.strengths(w), share_outside(self.family, w)
+            return self._check(b0)
+        if weights is not None:
+            return self.strengths(weights)
+        value = array("strength", strength)
+        if value.ndim > 1 or not value.size or (value < 0).any():
+            raise InputError(f"strength must be at least 0, a number or one for each run; got {strength!r}")
+        shapes = self.family.shape
+        one = {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in set(shapes.values())}
+        b = {s: value[(...,) + (None,) * len(s)] * v for s, v in one.items()}
+        return {e: b[s] for e, s in shapes.items()}
 
-    def to_jax(self, strength: float | None = None, *, weights: Mapping[str, Any] | None = None) -> System:
+    def to_jax(
+        self, strength: float | None = None, *, weights: Mapping[str, ArrayLike] | None = None
+    ) -> System:
         """The reduced system in a block basis, as pure functions of strengths, data and gates for JAX.
 
         Parameters
@@ -385,5 +495,12 @@ class Reduction:
         Returns
         -------
         System
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> s = nr.reduce(nr.tasks.xor()).to_jax(strength=0.1)
+        >>> round(s.loss(s.strengths, s.statistics, s.gates), 3)
+        0.5
         """
         return make_system(self, strength, weights)

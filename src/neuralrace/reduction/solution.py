@@ -1,4 +1,4 @@
-"""What `Reduction.solve` returns: a trajectory of strengths, whose weights are lifted when asked for."""
+"""The result of `Reduction.solve`: a trajectory of strengths. Weights are computed from them on demand."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Solution(Trajectory):
     Attributes
     ----------
     reduction : Reduction
-        What was solved.
+        The reduction that was solved.
     b : mapping
         Edge name -> (save, modes), or (save, rows, columns) for blocks; runs are a leading axis.
     weights : mapping
-        Edge name -> (save, out, in), lifted from `b` when asked for.
+        Edge name -> (save, out, in), computed from `b` on demand.
     outside : float or ndarray, shape (runs,)
         Share of the squared norm of the initial weights that lies outside the family of the reduction and is
         left out (plain projection: `Reduction.distance` squared); 0 for a start given by strengths.
@@ -64,9 +64,9 @@ class Solution(Trajectory):
     def error(self) -> Any:
         """Largest difference of the loss from that of the network itself, relative to the initial loss.
 
-        The network starts at the weights that were given to `solve`; what of them lies outside the family is
-        missing here. It is followed by the reduction around them when this is asked for. A float, or one per
-        run.
+        The network starts at the weights that were given to `solve`; the solution leaves out their part
+        outside the family. The network is solved by `reduce(task, weights=...)` when this is first read. A
+        float, or one per run.
         """
         if self.start is None:
             raise InputError("error needs a solution from weights: solve(weights=...)")
@@ -105,7 +105,7 @@ class Solution(Trajectory):
         text = f"{super().__repr__()[:-1]}; {self.reduction!r}"
         if np.max(self.outside) > NEGLIGIBLE:
             share = f"{np.max(self.outside):.1%} of the squared start lies outside its family and is left out"
-            text += f"; {share}: `error` tells what that does, nr.reduce(task, weights=...) follows all of it"
+            text += f"; {share}: see `error`; nr.reduce(task, weights=...) leaves nothing out"
         return text + ")"
 
     def _picked(self, k: Any, places: list[int]) -> Self:
@@ -126,16 +126,17 @@ class Solution(Trajectory):
 
 
 class TiedStrengths(Mapping[str, np.ndarray]):
-    """Strengths of all edges, of which each class is held once: `values` (..., save, classes, modes)."""
+    """Strengths of all edges, stored once per class: `by_class` (..., save, classes, modes)."""
 
-    def __init__(self, classes: Classes, held: np.ndarray):
-        self.classes, self.held = classes, held
-        self.class_of = {e: k for k, members in enumerate(classes) for e in members}
+    def __init__(self, classes: Classes, by_class: np.ndarray):
+        self.classes: Classes = classes
+        self.by_class: np.ndarray = by_class
+        self.class_of: dict[str, int] = {e: k for k, members in enumerate(classes) for e in members}
 
     def __getitem__(self, edge: Any) -> Any:
         if isinstance(edge, str):
-            return self.held[..., self.class_of[edge], :]
-        return TiedStrengths(self.classes, self.held[edge])  # some runs
+            return self.by_class[..., self.class_of[edge], :]
+        return TiedStrengths(self.classes, self.by_class[edge])  # some runs
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.class_of)
@@ -145,10 +146,11 @@ class TiedStrengths(Mapping[str, np.ndarray]):
 
 
 class LiftedWeights(Mapping[str, np.ndarray]):
-    """Weights (..., save, out, in) of each edge, computed from strengths when asked for."""
+    """Weights (..., save, out, in) of each edge, computed from strengths on demand."""
 
     def __init__(self, family: Family, b: Mapping[str, np.ndarray]):
-        self.family, self.b = family, b
+        self.family: Family = family
+        self.b: Mapping[str, np.ndarray] = b
 
     def __getitem__(self, edge: str) -> np.ndarray:
         return self.family.lift_edge(edge, self.b[edge])

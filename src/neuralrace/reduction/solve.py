@@ -1,98 +1,84 @@
-"""Solving a reduction: as few numbers where its modes decouple, else as a small network."""
+"""Solving a reduction: a few numbers per mode where its modes decouple, else a small network."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.compiling import compiled
-from neuralrace.dynamics.flow import endings, flow
+from neuralrace.dynamics.gradient_flow import each_run, flow
 from neuralrace.dynamics.history import History, collect
-from neuralrace.dynamics.integrate import Path
+from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.methods import Adaptive
-from neuralrace.dynamics.setup import pick_times, shown, weight_dims
-from neuralrace.dynamics.times import telling_times
+from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
+from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.network import precision
 from neuralrace.reduction.solution import LiftedWeights, Solution, TiedStrengths
-from neuralrace.reduction.tied import COMPILER, tied_flow
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
 
-
-class Request(NamedTuple):
-    """What both ways of solving are asked for."""
-
-    many: bool
-    t1: float
-    ts: np.ndarray  # times to save
-    save: Any  # what was asked for
-    method: Adaptive
-    stop: float | None
-    common: dict[str, Any]  # fields of the solution
+_COMPILER = {"xla_cpu_use_fusion_emitters": False}  # half the time to compile; few numbers take as long
+_UNROLLED = 8  # path classes up to which the sums over them are written out
 
 
-def solve_small(r: Reduction, b: Mapping[str, np.ndarray], asked: Request) -> Solution:
-    """By the flow of the small network whose weights are the strengths."""
-    many, common, method = asked.many, asked.common, asked.method
-    lead = next(iter(b.values())).shape[:1] if many else ()
+def solve_small(
+    r: Reduction, b: Mapping[str, np.ndarray], t1: float, save: Any, method: Adaptive, stop: float | None,
+    more: dict[str, Any],
+) -> Solution:  # fmt: skip
+    """By the flow of the small network whose weights are the strengths; `more` are fields of the solution."""
+    edge, shape = next(iter(r.family.shape.items()))
+    lead = b[edge].shape[: b[edge].ndim - len(shape)]
     fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in r.family.fixed.items()}
     rates: dict[str, Any] = {"weight_decay": r.weight_decay, "lr_scale": r.lr_scale}
-    run = flow(
-        r.family.small, {**b, **fixed}, asked.t1, asked.save, frozen=fixed, method=method,
-        stop_loss=asked.stop, **rates,
-    )  # fmt: skip
+    run = flow(r.family.small, {**b, **fixed}, t1, save, frozen=fixed, method=method, stop_loss=stop, **rates)
     found = {e: run.weights[e] for e in r.task.graph.edges}
-    parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
-    settings = {**run.settings, "lr_scale": rates["lr_scale"], "weight_decay": rates["weight_decay"]}
+    settings = {**run.settings, **rates, "process": "reduction"}
     del settings["dimensions"]
-    parts |= {"settings": {**settings, "process": "reduction"}, "dims": weight_dims(r.task.graph)}
-    parts["weights"] = LiftedWeights(r.family, found)
-    return Solution(**{**parts, **common}, reduction=r, b=found)
+    parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
+    parts |= {
+        "settings": settings,
+        "dims": weight_dims(r.task.graph),
+        "weights": LiftedWeights(r.family, found),
+    }
+    return Solution(**{**parts, **more}, reduction=r, b=found)
 
 
-def solve_tied(r: Reduction, start: np.ndarray, asked: Request) -> Solution:
-    """By the equations of the classes, from `start` (runs, classes, modes)."""
-    many, end, ts, save, method, stop, common = asked
-    path, history = _integrated(r, start, ts, end, stop, method)
-    if save is None:
-        better = telling_times([history.run(k) for k in range(len(start))], end)
+def solve_tied(
+    r: Reduction, b: Mapping[str, np.ndarray], t1: float, ts: np.ndarray, choose: bool, method: Adaptive,
+    stop: float | None, more: dict[str, Any],
+) -> Solution:  # fmt: skip
+    """By the equations of the classes; with `choose`, at better times if `ts` skip the fall of the loss."""
+    start = np.stack([b[members[0]] for members in r.classes], axis=-2)
+    many = start.ndim == 3
+    start = start if many else start[None]
+    path, history = _integrated(r, start, ts, t1, stop, method)
+    if choose:
+        better = adapted_times([history.run(k) for k in range(len(start))], t1)
         if better is not None:
             ts = better
-            path, history = _integrated(r, start, ts, end, stop, method)
-    losses, strengths = path.kept
-    ends = np.asarray(path.t, float)
-    statuses, outcomes = endings(path, losses, ends, end, stop, method.max_steps)
-    index = shown(losses, path.last)
-    t = np.array(ts[: index.shape[1]])
-    if not many:
-        t[-1] = min(t[-1], ends[0])
-    b = TiedStrengths(r.classes, pick_times(strengths, index, many))
+            path, history = _integrated(r, start, ts, t1, stop, method)
+    solved = Solved.of(path, ts, t1, stop, method.max_steps)
+    found = TiedStrengths(r.classes, solved.pick(solved.kept, many))
     settings = {
-        "process": "reduction", "method": "Adaptive", "t1": end, "rtol": method.rtol, "atol": method.atol,
+        "process": "reduction", "method": "Adaptive", "t1": t1, "rtol": method.rtol, "atol": method.atol,
         "max_steps": method.max_steps, "stop_loss": stop,
-        "weight_decay": r.weight_decay, "lr_scale": r.lr_scale,
-        "time": "flow time: tau = 1 on the mean loss",
+        "weight_decay": r.weight_decay, "lr_scale": r.lr_scale, "time": FLOW_TIME,
     }  # fmt: skip
     return Solution(
-        t=t,
-        loss=pick_times(losses, index, many),
-        weights=LiftedWeights(r.family, b),
-        statuses=tuple(statuses),
-        outcomes=tuple(outcomes),
-        end=ends if many else ends[0],
-        history=history if many else history.run(0),
-        stats={"steps": path.steps if many else path.steps[0]},
+        **solved.fields(many, history, {"steps": path.steps}),
+        **more,
+        weights=LiftedWeights(r.family, found),
         settings=settings,
         dims=weight_dims(r.task.graph),
         reduction=r,
-        b=b,
-        **common,
+        b=found,
     )
 
 
@@ -101,9 +87,52 @@ def _integrated(
 ) -> tuple[Path, History]:
     tied = r.tied
     assert tied is not None
-    statistics, rates = (tied.s, tied.d, tied.sizes, tied.constant), (tied.rates, tied.decays)
     with precision(np.float64):
-        given = (start, method.absolute(start), statistics, rates, ts, t1, stop, method.rtol)
-        solve = compiled(tied_flow, (0, 1), *COMPILER.items())
+        given = (start, method.absolute(start), *tied.on_device, ts, t1, stop, method.rtol)
+        solve = compiled(tied_flow, (0, 1), *_COMPILER.items())
         path = jax.tree.map(np.asarray, solve(tied.powers, method.max_steps, *given))
     return path, collect(path.history)
+
+
+def tied_flow(
+    powers: tuple[tuple[int, ...], ...], max_steps: int, start: Any, atol: Any,
+    statistics: Any, rates: Any, ts: Any, t1: Any, stop: Any, rtol: Any,
+) -> Path:  # fmt: skip
+    """Integrate from each of `start` (runs, classes, modes); `kept` are losses and strengths at `ts`.
+
+    `statistics` are S, D, the sizes of the classes and the constant of a `TiedLoss`; `rates` the learning
+    rate and the weight decay of each class.
+    """
+    s, d, sizes, constant = statistics
+    sizes, scale, decay = (v[:, None] for v in (sizes, *rates))
+
+    def loss(b: Any) -> Any:
+        m = [_product(b, p) for p in powers]
+        if len(m) > _UNROLLED:
+            products = jnp.einsum("klm,lm->km", d, jnp.stack(m))
+        else:
+            products = [sum(d[k, j] * m[j] for j in range(len(m))) for k in range(len(m))]
+        return constant + sum(jnp.sum((0.5 * products[k] - s[k]) * m[k]) for k in range(len(m)))
+
+    def velocity(_: Any, b: Any) -> Any:
+        return -scale * (jax.grad(loss)(b) / sizes + decay * b)
+
+    def slope(b: Any, v: Any) -> Any:
+        g = v / jnp.where(scale > 0, scale, 1) + decay * b  # where a rate is 0, so is v
+        return -jnp.sum(sizes * g * v)
+
+    def one(b0: Any, atol: Any) -> Path:
+        observed = Observed(loss, slope)
+        path = integrate(
+            velocity, b0, ts, t1, rtol, atol, observed=observed, stop=stop, max_steps=max_steps, order=5
+        )
+        return path._replace(kept=(jax.vmap(loss)(path.kept), path.kept))
+
+    return each_run(one, start, atol)
+
+
+def _product(b: Any, powers: tuple[int, ...]) -> Any:
+    out = jnp.ones(b.shape[1], b.dtype)
+    for k, p in enumerate(powers):
+        out = out * b[k] ** p if p else out
+    return out

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics.choice import is_wide
-from neuralrace.dynamics.flow import flow
+from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.setup import Rates, weight_dims
 from neuralrace.dynamics.trajectory import Status, Trajectory

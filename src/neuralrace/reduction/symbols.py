@@ -37,7 +37,7 @@ class EdgeClasses(NamedTuple):
 class Statistics:
     """A symbol for each distinct value, S or D with the number of the first class of paths that has it.
 
-    The number is left out where there is one value only. What vanishes is the number 0.
+    The number is left out where there is one value only. Values that vanish are the number 0.
     """
 
     def __init__(self) -> None:

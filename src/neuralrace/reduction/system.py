@@ -49,7 +49,7 @@ class System:
     statistics : Statistics
         The task's data.
     gates : dict of str to ndarray, shape (contexts,)
-        Of every node and every edge. Gates that a call leaves out are 1.
+        Of every node and every edge. Gates that are not given in a call are 1.
     """
 
     network: GatedNetwork
@@ -159,7 +159,7 @@ class System:
         level : float
             Loss to reach.
         t1 : float
-            When to give up.
+            Largest time.
         method : Adaptive, optional
             As in `solve`.
 
@@ -194,7 +194,7 @@ class System:
         **options: Any,
     ) -> Any:
         given = (*self.network.check(strengths, statistics, gates), *others)
-        if traced(given) or traced(jnp.zeros(())):  # constants too, inside what jax.jit traces
+        if traced(given) or traced(jnp.zeros(())):  # under jax.jit constants are traced too
             return _compiled(function, self.network, _one_type(given), tuple(options.items()))
         with precision(np.float64):
             found = _compiled(function, self.network, _one_type(given), tuple(options.items()))

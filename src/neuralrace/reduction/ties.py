@@ -15,9 +15,8 @@ Classes = tuple[tuple[str, ...], ...]
 def refine(family: Family, start: Mapping[str, Hashable], rng: np.random.Generator) -> Classes:
     """The coarsest partition of the edges that the flow keeps, from one class per value of `start`.
 
-    The value says what else sets edges apart: initial condition, learning rate, weight decay.
-
-    The gradient is a polynomial, so one random tied point tells classes apart with probability one.
+    Edges with different values (initial condition, learning rate, weight decay) are in different classes. The
+    gradient is a polynomial, so one random tied point separates classes with probability one.
     """
     classes: dict[Hashable, list[str]] = {}
     for edge in family.graph.edges:

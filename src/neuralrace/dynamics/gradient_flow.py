@@ -10,16 +10,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.history import History, collect
-from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, Path, integrate
+from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.lowrank import low_rank_flow
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.setup import Setup, Solved, ending, finish
-from neuralrace.dynamics.times import save_times, telling_times
+from neuralrace.dynamics.setup import Setup, Solved, finish
+from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, number
 from neuralrace.network import is_linear
@@ -29,7 +30,7 @@ from neuralrace.task import Task
 
 def flow(
     task: Task,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, ArrayLike],
     t1: float | None = None,
     save: int | Iterable[float] | None = None,
     *,
@@ -39,11 +40,11 @@ def flow(
     weight_decay: float | Mapping[str, float] = 0.0,
     lr_scale: Mapping[str, float] | None = None,
     frozen: Iterable[str] = (),
-    runs: Mapping[str, Any] | None = None,
+    runs: Mapping[str, ArrayLike] | None = None,
     record: Record | None = None,
     save_weights: bool = True,
     progress: bool = False,
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
 ) -> Trajectory:
     """Gradient flow `dW/dt = -dL/dW` from `weights` to time `t1`.
 
@@ -51,7 +52,7 @@ def flow(
     ----------
     task : Task
     weights : dict
-        Edge name -> (out, in). A leading axis on every weight runs all those starts.
+        Edge name -> (out, in). With a leading axis on every weight, each of its entries is a run.
     t1 : float
         The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times.
     save : int or times, optional
@@ -67,7 +68,7 @@ def flow(
         Stop where the loss falls to this level.
     weight_decay : float or dict, optional
         `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The
-        loss that is returned has no penalty in it.
+        returned loss does not include the penalty.
     lr_scale : dict, optional
         Learning rates of some edges or biases, relative to the others.
     frozen : names, optional
@@ -75,9 +76,8 @@ def flow(
     runs : dict, optional
         Coordinates of the runs, such as ``{"seed": range(5)}``; their places if not given.
     record : callable, optional
-        `record(state)` returns a dict of what else to keep at the saved times, written with `jax.numpy`. It
-        sees `state.t`, `state.weights`, `state.outputs` and `state.activity(node, inputs=None,
-        gates=None)`.
+        `record(state)` returns a dict of further values to save, computed with `jax.numpy`. The `State` has
+        `t`, `weights`, `outputs` and `activity(node, inputs=None, gates=None)`.
     save_weights : bool
         Whether to keep the weights at the saved times.
     progress : bool
@@ -116,13 +116,13 @@ def _by_method(
     setup: Setup, t1: float, ts: np.ndarray, stop: float | None, choose: bool, progress: bool,
     method: Adaptive | LowRank,
 ) -> Trajectory:  # fmt: skip
-    """Solve; where times are to be chosen and those given tell too little, again with better ones."""
+    """Solve; if times are to be chosen and even ones skip the fall of the loss, again with better ones."""
     if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
         setup = replace(setup, task=setup.given, start=setup.full, frames={})
     solve = partial(_solved, setup, method, t1, stop, progress=progress)
     found, history, stats, settings = solve(ts)
     if choose and history is not None:
-        better = telling_times([history.run(k) for k in range(len(history.loss))], t1)
+        better = adapted_times([history.run(k) for k in range(len(history.loss))], t1)
         if better is not None:
             found, history, stats, settings = solve(better)
     named = {"process": "flow", "method": type(method).__name__, "t1": t1, "stop_loss": stop}
@@ -153,32 +153,10 @@ def _solved(
             with bar:
                 path = jax.block_until_ready(_integrated(*call, *given))
     path: Path = jax.tree.map(np.asarray, path)
-    (losses, kept), end = path.kept, np.asarray(path.t, float)
-    statuses, outcomes = endings(path, losses, end, t1, stop, method.max_steps)
-    solved = Solved(ts, end, path.last, losses, kept, statuses, outcomes)
+    solved = Solved.of(path, ts, t1, stop, method.max_steps)
     settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
-    stats = {"steps": path.steps, "error": np.zeros(len(end))} if exact else {"steps": path.steps}
+    stats = {"steps": path.steps, "error": np.zeros(len(path.t))} if exact else {"steps": path.steps}
     return solved, collect(path.history), stats, settings
-
-
-_STATUS = {
-    FINISHED: Status.FINISHED,
-    STOPPED: Status.REACHED_LOSS,
-    LIMITED: Status.STEP_LIMIT,
-    FAILED: Status.DIVERGED,
-}
-
-
-def endings(
-    path: Path, losses: np.ndarray, end: np.ndarray, t1: float, stop: float | None, max_steps: int
-) -> tuple[list[Status], list[str]]:
-    """How each run ended, and the same in words."""
-    finite = np.isfinite([row[k] for row, k in zip(losses, path.last, strict=True)])
-    statuses = [
-        _STATUS[int(s)] if good else Status.DIVERGED for s, good in zip(path.status, finite, strict=True)
-    ]
-    outcomes = [ending(s, at, t1, stop, max_steps) for s, at in zip(statuses, end, strict=True)]
-    return statuses, outcomes
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
