@@ -47,11 +47,6 @@ class Rates:
     def decays(self) -> bool:
         return any(d > 0 and self.scale[e] > 0 for e, d in self.decay.items())
 
-    @property
-    def on_or_off(self) -> bool:
-        """Whether each edge learns at rate 1 or not at all, without decay."""
-        return not self.decays and all(s in (0.0, 1.0) for s in self.scale.values())
-
     def vectors(self, graph: Graph, dtype: Any) -> tuple[Any, Any]:
         """Both as vectors over the flat weights of a graph; None where they change nothing."""
 
@@ -182,7 +177,7 @@ class Solved:
     end: np.ndarray  # (runs,) time at which each run ended
     last: np.ndarray  # (runs,) index of the last saved time that was reached
     losses: np.ndarray  # (runs, save)
-    kept: Any  # other values at the saved times, (runs, save, ...)
+    kept: Any  # other values at the saved times, (runs, save, ...); weights may be a function of `index`
     statuses: list[Status]
     outcomes: list[str]
 
@@ -209,15 +204,19 @@ class Solved:
         first_bad = np.where(finite.all(axis=1), finite.shape[1], finite.argmin(axis=1))
         return np.where(first_bad <= self.last, np.maximum(first_bad - 1, 0), self.last)
 
-    def pick(self, values: np.ndarray, many: bool) -> np.ndarray:
-        """Values (runs, save, ...) up to the last time that any run reached.
+    @property
+    def index(self) -> np.ndarray:
+        """(runs, shown) indices of the saved times that are shown, up to the last that any run reached.
 
-        A run that ended earlier repeats its last finite state. A single run loses its axis.
+        A run that ended earlier repeats its last finite state.
         """
-        cut = int(self.final.max()) + 1
-        values = values[:, :cut]
-        if (self.final < cut - 1).any():
-            index = np.minimum(np.arange(cut), self.final[:, None])
+        return np.minimum(np.arange(int(self.final.max()) + 1), self.final[:, None])
+
+    def pick(self, values: np.ndarray, many: bool) -> np.ndarray:
+        """Values (runs, save, ...) at the times that are shown. A single run loses its axis."""
+        index = self.index
+        values = values[:, : index.shape[1]]
+        if (self.final < index.shape[1] - 1).any():
             values = np.take_along_axis(values, index.reshape(index.shape + (1,) * (values.ndim - 2)), axis=1)
         return values if many else values[0]
 
@@ -265,7 +264,10 @@ def finish(
     """The trajectory of a network, from `solved.kept`: flat weights (runs, save, n) and recorded values."""
     flat, recorded = solved.kept
     solved = replace(solved, losses=np.array(solved.losses, float))
-    weights = _weights(setup, solved.pick(np.asarray(flat, float), many=True)) if flat.shape[-1] else {}
+    if callable(flat):  # lifted from small spaces when they are asked for
+        weights = flat(solved.index)
+    else:
+        weights = _weights(setup, solved.pick(np.asarray(flat, float), many=True)) if flat.shape[-1] else {}
     settings |= {
         "loss": setup.kind, "dtype": str(np.dtype(setup.dtype)),
         "lr_scale": {e: s for e, s in setup.rates.scale.items() if s != 1},

@@ -14,9 +14,9 @@ from scipy.stats import spearmanr
 
 import neuralrace as nr
 from neuralrace.experiments.store import dataset
+from neuralrace.lowrank.bases import initial_bases
 from neuralrace.subspace import shrink
 from neuralrace.tasks.structured import tree_features
-from neuralrace.wide import first_frames
 
 Y = tree_features(4)
 U, S, _vt = np.linalg.svd(Y.T, full_matrices=False)
@@ -109,7 +109,7 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     at the start, forwards and backwards, which is there for all times too.
     """
     g, seeds = task.graph, len(next(iter(w.values())))
-    each = [first_frames(task, {n: v[k] for n, v in w.items()}) for k in range(seeds)]
+    each = [initial_bases(task, {n: v[k] for n, v in w.items()}) for k in range(seeds)]
     frames = {n: np.stack([f[n] for f in each]) for n in each[0]}
     small = task.on(g.resized({n: q.shape[-1] for n, q in frames.items()})) if frames else task
     b, record = shrink(g, w, frames), contributions(small.graph)
