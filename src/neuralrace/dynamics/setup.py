@@ -264,6 +264,7 @@ def finish(
     """The trajectory of a network, from `solved.kept`: flat weights (runs, save, n) and recorded values."""
     flat, recorded = solved.kept
     solved = replace(solved, losses=np.array(solved.losses, float))
+    weights: Any
     if callable(flat):  # lifted from small spaces when they are asked for
         weights = flat(solved.index)
     else:

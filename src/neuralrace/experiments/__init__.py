@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from neuralrace import plot
 from neuralrace.dynamics.trajectory import versions
 from neuralrace.errors import InputError
-from neuralrace.experiments import old
 from neuralrace.experiments.claim import Claim
 from neuralrace.experiments.code import Package
 from neuralrace.experiments.experiment import Experiment, Parameters
@@ -166,12 +165,8 @@ def run(
     settings = _settings(p)
     key = key_of(settings, _code(chosen))
     start = time.perf_counter()
-    if isinstance(chosen, old.Experiment):
-        store: Any = old.Parts(folder / "parts", key, name, progress)
-        data: Any = chosen.compute(p, store)
-    else:
-        store = Store(folder / "parts", key)
-        data = chosen.compute(p, store, progress)
+    store = Store(folder / "parts", key)
+    data = chosen.compute(p, store, progress)
     claims = chosen.judged(p, data, quick)
     with plot.style():
         figures = chosen.figures(p, data)
@@ -179,7 +174,7 @@ def run(
         chosen.name,
         chosen.title,
         chosen.source,
-        (sys.modules[type(p).__module__].__doc__ or "").strip(),
+        (chosen.module.__doc__ or "").strip(),
         claims,
         tuple((n, caption) for n, (_, caption) in figures.items()),
         folder,
