@@ -110,12 +110,12 @@ def context_patterns(items: int, contexts: int) -> np.ndarray:
     >>> len(context_patterns(2, 2))  # all 16 but those open for one item in each context, crosswise
     14
     """
-    items, contexts, found = integer("items", items), integer("contexts", contexts), set()
+    items, contexts, patterns = integer("items", items), integer("contexts", contexts), set()
     for order in permutations(range(contexts)):
         place = np.argsort(order)[:, None]
         for level in product(range(contexts + 1), repeat=items):
-            found.add((place < level).tobytes())
-    return np.array([np.frombuffer(g, bool) for g in sorted(found)])
+            patterns.add((place < level).tobytes())
+    return np.array([np.frombuffer(g, bool) for g in sorted(patterns)])
 
 
 def growth_rates(patterns: Any, X: Any, E: Any) -> np.ndarray:

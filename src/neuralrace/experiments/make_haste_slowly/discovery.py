@@ -46,15 +46,18 @@ def clusters(p: Discovery, item: tuple[str, int]) -> dict[str, Any]:
     x, y = nr.tasks.contexts(3, STRUCTURES[kind]).arrays
     starts = range(p.runs * seed, p.runs * (seed + 1))
     net = nr.relu.train(x, y, [p.hidden], p.std, p.lr, p.steps, p.save, starts)
-    found = nr.relu.discover(net=net, max_clusters=p.most, seed=seed)
+    discovered = nr.relu.discover(net=net, max_clusters=p.most, seed=seed)
     counts = range(1, p.most + 1)
     mixed = [[nr.relu.mixed_share(net[r], CONTEXT, k) for k in range(len(net.t))] for r in range(p.runs)]
     return {
-        "k": found.k,
-        "four_patterns": np.array_equal(found.patterns, PATTERNS),
+        "k": discovered.k,
+        "four_patterns": np.array_equal(discovered.patterns, PATTERNS),
         "count": ("count", counts),
-        "elbow": ("count", [found.elbow.get(k, np.nan) for k in counts]),  # ends where more are no better
-        **{f"centres{k}": (f"cluster{k} sample", found.candidates[k]) for k in SHOWN},
+        "elbow": (
+            "count",
+            [discovered.elbow.get(k, np.nan) for k in counts],
+        ),  # ends where more are no better
+        **{f"centres{k}": (f"cluster{k} sample", discovered.candidates[k]) for k in SHOWN},
         "plain": ("method", [has_patterns(net, seed, *how) for how in PLAIN.values()]),
         "epoch": ("epoch", net.steps),
         "mixed": ("run epoch", mixed),

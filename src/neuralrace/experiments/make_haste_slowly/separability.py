@@ -121,7 +121,8 @@ def races(p: Separability, data: Data) -> tuple[Figure, str]:
         plot.theory(a, margins, times, colour, f"{gating} gating")
     plot.points(a, networks.margin, networks.time.T, plot.BLACK, "ReLU networks")
     a.axvline(CROSSING, color=plot.BLACK, lw=0.8, ls="--")
-    a.set(xlabel="margin Δ", ylabel=f"time to loss {LEVEL}", ylim=(0, 45), xlim=(-0.1, 2.6))
+    a.set(xlabel="margin Δ", ylabel=f"time to loss {LEVEL}", ylim=(0, 45))
+    a.set_xlim(-0.1, 1.3 * p.all_margins[-1])  # room for the legend
     a.legend()
     for margin, colour in zip(p.shown, (plot.ORANGE, plot.PINK, plot.GREEN, plot.BLUE), strict=False):
         plot.runs(b, networks.t, networks.loss.sel(margin=margin), colour, f"Δ = {margin:g}")

@@ -281,7 +281,7 @@ SMALL = "p is not far above 1 at the end: the strength of a mode would have to b
 def large_last_layers(p: PhasePortraits, data: Data) -> Iterator[Claim]:
     deepest = max(p.depths)
     end = last_layer(p.strength, deepest)
-    quote = "consider the case where S is sufficiently greater than 1 so that we can approximate p = q"
+    quote = "consider the case where S is sufficiently greater than 1 so that we can approximate p ≈ q"
     name = f"p/q at the end, depth {deepest}, s = {p.strength:g}"
     near = paper("multipathway Eq. 23", quote)
     yield near.near("p-near-q", name, 1, end / np.hypot(1, end), 0.1, SMALL)

@@ -24,6 +24,10 @@ from neuralrace.experiments.neural_race.items import FEATURES, ITEMS, TARGETS
 LEVELS = (150, 40, 9, 1)  # of the published loss, which starts at 244: as the modes are learned
 LAYERS = ("input", "hidden", "output")
 FIG, UNTRAINED = "neural_race Fig. 4", "error on untrained routes, end / start"
+START = {"descent": "published start", "small": "small start"}
+CHANGES = (
+    "hidden layer weight singular values change by a factor of sqrt(M) more than the input or output weights"
+)
 GENERALISES = "The network generalizes perfectly to input-output routes that were never seen during training."
 SHARED = (
     "Inputs from different domains are mapped to similar internal representations, revealing a shared "
@@ -233,24 +237,18 @@ def exact(p: Routing, data: Data) -> Iterator[Claim]:
 
 @claims
 def layer_ratios(p: Routing, data: Data) -> Iterator[Claim]:
-    quote = (
-        "the hidden layer weight singular values change by a factor of sqrt(M) more than the input or output "
-        "weights"
-    )
+    stated, root = paper("neural_race Eq. 51, Fig. 4f", CHANGES), p.domains**0.5
     own = f"from strengths of {p.scale:g} the theory's ratio is {float(data.decoupled.change_ratio):.2f}."
-    root = p.domains**0.5
-    for case, start, tolerance, note in (
-        ("descent", "published start", 0.1, f"The limit of small starts; {own}"),
-        ("small", "small start", 0.02, ""),
+    for case, tolerance, note in (
+        ("descent", 0.1, f"The limit of small starts; {own}"),
+        ("small", 0.02, ""),
     ):
         leading = data.random[case].singular_values[..., 0].values  # (layer, run, t)
         change = leading[..., -1] - leading[..., 0]
         for k in (0, 2):
-            yield paper("neural_race Eq. 51, Fig. 4f", quote).near(
-                f"layer-ratio-{LAYERS[k]}-{kebab(start)}",
-                f"change of leading singular value, hidden / {LAYERS[k]}, {start}",
-                root, change[1] / change[k], tolerance * root, note,
-            )  # fmt: skip
+            key = f"layer-ratio-{LAYERS[k]}-{kebab(START[case])}"
+            name = f"change of leading singular value, hidden / {LAYERS[k]}, {START[case]}"
+            yield stated.near(key, name, root, change[1] / change[k], tolerance * root, note)
 
 
 @claims
@@ -262,27 +260,16 @@ def learning_times(p: Routing, data: Data) -> Iterator[Claim]:
         early = 1 - float(data.decoupled.equal_times[k] / data.random["descent"].times[k].mean())
         other = f"strengths of {p.scale:g} in all modes would be {early:.0%} early."
         note = f"Against gradient flow {float(late['flow'][k].mean()):+.1%}; {other}"
-        name = f"theory / random start - 1, time to loss {level}"
-        yield good.near(
-            f"time-loss-{level}-published-start",
-            f"{name}, published start",
-            0,
-            late["descent"][k],
-            0.05,
-            note,
-        )
-        yield finding(f"{FIG}e").near(
-            f"time-loss-{level}-small-start", f"{name}, small start", 0, late["small"][k], 0.05, same
-        )
+        for case, stated, text in (("descent", good, note), ("small", finding(f"{FIG}e"), same)):
+            key = f"time-loss-{level}-{kebab(START[case])}"
+            name = f"theory / random start - 1, time to loss {level}, {START[case]}"
+            yield stated.near(key, name, 0, late[case][k], 0.05, text)
 
 
 @claims
 def generalisation(p: Routing, data: Data) -> Iterator[Claim]:
-    for case, start, error, tolerance in (
-        ("descent", "published start", 1e-3, 0.1),
-        ("small", "small start", 1e-8, 0.002),
-    ):
-        run, key = data.random[case], kebab(start)
+    for case, error, tolerance in (("descent", 1e-3, 0.1), ("small", 1e-8, 0.002)):
+        run, start, key = data.random[case], START[case], kebab(START[case])
         name = f"{UNTRAINED}, {start}"
         yield paper(f"{FIG}h", GENERALISES).below(f"untrained-{key}", name, error, run.untrained)
         cosine = nr.measure.domain_similarity(run.gram, p.domains)
@@ -315,9 +302,8 @@ def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
         key = f"shared-without-common-output-{trained}"
         yield paper(f"{FIG}g, 4.1", SHARED).near(key, name, 1, apart, 0.01, note)
         name = f"{UNTRAINED}, {trained} trained, small start"
-        yield paper("neural_race 4.1", SUBSET).below(
-            f"untrained-{trained}-trained", name, 1e-6, run.untrained, note
-        )
+        key = f"untrained-{trained}-trained"
+        yield paper("neural_race 4.1", SUBSET).below(key, name, 1e-6, run.untrained, note)
 
 
 EXPERIMENT = Experiment(

@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+import neuralrace as nr
+from neuralrace.experiments.make_haste_slowly import discovery
+
+
+def trained(w1):
+    """A ReLU network that hardly moves from these weights, as the only one of its runs."""
+    x, y = nr.tasks.contexts(3).arrays
+    start = {"x->h1": np.asarray(w1, float)[None], "h1->y": np.full((1, 60, len(w1)), 1e-3)}
+    return nr.relu.train(x, y, [len(w1)], lr=1e-6, steps=3, save=2, weights=start)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_plain_clusters_are_compared_with_the_patterns(right):
+    signs = [[1, 1, 1], [1, 1, -1], [1, -1, 1], [-1, 1, 1]] if right else [*np.eye(3) - 0.5, [1, 1, 1]]
+    net = trained(np.concatenate([np.zeros((4, 8)), np.array(signs)], axis=1))
+    assert discovery.has_patterns(net, 0, 1, True) is right
+
+
+def test_silent_units_spoil_plain_clusters():
+    signs = np.array([[1, 1, 1], [1, 1, -1], [1, -1, 1], [-1, 1, 1], *[[-1, -1, -1]] * 9])
+    net = trained(np.concatenate([np.zeros((13, 8)), signs], axis=1))
+    assert discovery.has_patterns(net, 0, 10, False)
+    assert not discovery.has_patterns(net, 0, 10, True)
+
+
+@pytest.mark.whole
+def test_discovery_experiment(tmp_path):
+    changes = {"hidden": 120, "lr": 4e-3, "steps": 1500, "save": 16, "most": 4, "std": 1e-4}
+    report = nr.experiments.run("discovery", quick=True, out=tmp_path, changes=changes)
+    claims = {c.id: c for c in report.claims}
+    for kind in ("same", "different"):
+        assert claims[f"clusters-{kind}"].measured in (3, 4)
+        assert claims[f"elbow-{kind}"].measured > 0.8
+        assert claims[f"units-split-{kind}"].measured > 0.8
