@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import neuralrace
-from neuralrace.experiments import MODULES, PAPERS, code, experiment, names
+from neuralrace.experiments import PAPERS, code, experiment, names
 from neuralrace.experiments.code import Package
 
 FILES = {
@@ -136,6 +136,17 @@ def test_how_a_part_is_declared_changes_no_number(made):
     assert made.key([FIRST]) != before
 
 
+def test_a_local_variable_is_not_the_function_of_its_name(made):
+    edit(made, "experiments/first.py", "return SIZE * p", "caption = SIZE * p\n    return caption")
+    before = made.key([FIRST])
+    edit(made, "experiments/first.py", "    return text", "    return text + text")
+    assert made.key([FIRST]) == before
+    edit(made, "experiments/first.py", "    caption = SIZE * p\n", "    other = SIZE * p\n")
+    called = made.key([FIRST])
+    edit(made, "experiments/first.py", "    return text + text", "    return text")
+    assert made.key([FIRST]) != called
+
+
 def test_a_module_may_lie_elsewhere(made, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("from made.core import solve\n\ndef compute(p, parts):\n    return solve(p)\n")
@@ -165,7 +176,7 @@ def start(name):
 
 
 def test_experiments_depend_on_those_they_import_from():
-    assert MODULES["routing"] in PACKAGE.modules(start("sharing"))
+    assert "neuralrace.experiments.neural_race.items" in PACKAGE.modules(start("sharing"))
 
 
 def test_experiments_depend_on_what_they_use_of_the_library(tmp_path):

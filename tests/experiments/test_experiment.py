@@ -73,7 +73,7 @@ def test_parameters_are_read_as_their_types():
         ({"sizes": 3}, "sizes must be a list"),
         ({"sizes": (1, 0)}, "sizes must be at least 1"),
         ({"sizes": "1,x"}, "sizes must be a whole number, got 'x'"),
-        ({"part": 1}, "part must be below 1, got 1"),
+        ({"part": 1}, "part must be less than 1, got 1"),
         ({"part": 0.95}, "part must be at most 0.9, got 0.95"),
         ({"part": -1}, "part must be greater than 0"),
         ({"steps": (1,)}, "steps must be at least 2 values, got (1,)"),

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from symtable import SymbolTable, symtable
 from typing import Any
 
 Name = tuple[str, str | None]  # a module and a name in it; None for the whole module
@@ -172,32 +173,53 @@ def _definitions(module: str, package: bool, source: bytes) -> _Definitions:
     for statement in tree.body:
         for name in _defined(statement):
             found.setdefault(name, []).append(statement)
-    own = {name: _definition(statements, module, package) for name, statements in found.items()}
+    scopes = symtable(source.decode(), module, "exec").get_children()
+    globals_of = {name: {g for s in scopes if s.get_name() == name for g in _globals(s)} for name in found}
+    own = {
+        name: _definition(statements, globals_of[name], module, package) for name, statements in found.items()
+    }
     nodes = [i for node in ast.walk(tree) for i in _imports(node, module, package)]
     return _Definitions(own, {name: (m, n) for name, m, n in nodes})
 
 
-def _definition(statements: list[ast.stmt], module: str, package: bool) -> _Definition:
+def _globals(scope: SymbolTable) -> Iterator[str]:
+    """Names in a function or class, and in those inside it, that are neither local nor arguments."""
+    yield from (s.get_name() for s in scope.get_symbols() if s.is_global())
+    for inner in scope.get_children():
+        yield from _globals(inner)
+
+
+def _definition(
+    statements: list[ast.stmt], global_names: set[str], module: str, package: bool
+) -> _Definition:
     words: list[str] = []
     nodes: list[ast.AST] = []
     for statement in statements:
         more, inside = _flat(statement)
         words, nodes = words + more, nodes + inside
-    uses = dict.fromkeys(use for statement in statements for use in _uses(statement))
+    uses = dict.fromkeys(use for statement in statements for use in _outer_uses(statement, global_names))
     imported = tuple((m, n) for node in nodes for _, m, n in _imports(node, module, package))
     return _Definition(_digest(words), tuple(uses), imported)
 
 
+def _outer_uses(statement: ast.stmt, global_names: set[str]) -> Iterator[tuple[str, str | None]]:
+    """Names of the module that a statement at its top uses; local variables of the same name are none."""
+    body = statement.body if isinstance(statement, _DOCUMENTED) else []
+    for child in ast.iter_child_nodes(statement):
+        inside = child in body
+        if not _is_part(child):
+            yield from (use for use in _uses(child) if not inside or use[0] in global_names)
+
+
 def _uses(node: ast.AST) -> Iterator[tuple[str, str | None]]:
-    """Names that stand in a syntax tree, `@part` apart; of `a.b.c` the name a with its attribute b."""
+    """Names that stand in a syntax tree; of `a.b.c` the name a with its attribute b."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         yield node.value.id, node.attr
         return
     if isinstance(node, ast.Name):
         yield node.id, None
     for child in ast.iter_child_nodes(node):
-        if not _is_part(child):
-            yield from _uses(child)
+        yield from _uses(child)
 
 
 def _is_part(node: ast.AST) -> bool:
