@@ -152,7 +152,8 @@ def _error_bars(container: ErrorbarContainer) -> Columns:
         found = {"x": np.asarray(line.get_xdata(), float), "y": np.asarray(line.get_ydata(), float)}
     for bar in bars:
         if isinstance(bar, LineCollection) and container.has_yerr and len(bar.get_segments()):
-            ends = np.array([s[:, 1] for s in bar.get_segments()])
+            # A bar that is not a number has no ends.
+            ends = np.array([s[:, 1] if np.ndim(s) == 2 else (np.nan, np.nan) for s in bar.get_segments()])
             found |= {"low": ends.min(axis=1), "high": ends.max(axis=1)}
     return found
 
