@@ -43,6 +43,7 @@ def test_experiment(tmp_path):
 
 WRONG = [
     ({"depths": (2, 3, 4, 5)}, "depths must start with 1"),
+    ({"depths": (1, 2, 3, 4)}, "two must be at least 4"),
     ({"width": 3}, "width must be at least 4"),
     ({"rate": 0.5}, "rate must be below"),
 ]

@@ -63,7 +63,8 @@ class Chains(Parameters):
     )
 
     def check(self) -> None:
-        require(self.depths[0] == 1, f"depths must start with 1, got {self.depths}")
+        fit = self.depths[0] == 1 and self.depths[-2] >= 4
+        require(fit, f"depths must start with 1, and two must be at least 4, got {self.depths}")
         n = len(self.strengths)
         require(self.width >= n, f"width must be at least {n}, one for each of strengths; got {self.width}")
         top = 2 / max(1, *self.strengths) ** 2

@@ -206,7 +206,7 @@ def landscape_and_paths(p: Saddles, data: Data) -> tuple[Figure, str]:
         b.annotate(name, at, shift, textcoords="offset points", ha="center", fontsize=7)
     b.set(xlabel="mode 1 of the map", ylabel="mode 2 of the map", xlim=(-0.15 * s[0], 1.15 * s[0]))
     b.set(ylim=(-0.25 * s[1], 1.5 * s[1]))
-    b.legend(loc="upper center", handlelength=1, ncols=3, columnspacing=0.8)
+    b.legend(loc="upper center", handlelength=0.8, handletextpad=0.4, ncols=3, columnspacing=0.8)
     off = p.distances(data.paths[2].maps)
     for k, colour in enumerate((plot.BLUE, plot.ORANGE, plot.PINK, plot.GREEN)):
         plot.runs(c, data.paths[2].t, off[:, :, k], colour, NAMES[k], lw=1.3, alpha=1)
