@@ -50,7 +50,7 @@ class Uniqueness(Parameters):
     stride: int = option(1, "every so many of all gates that a unit can have are tried")
     strength: float = option(1e-3, "initial strength of each mode and layer in the race")
 
-    def descend(self, task: nr.Task, save: Any, record: Any = None) -> nr.Trajectory:
+    def descend(self, task: nr.Task, save: Any, record: Any) -> nr.Trajectory:
         """Gated networks from small random weights, trained as the ReLU networks are."""
         start, lr = nr.init.gaussian(task.graph, self.std, seed=range(self.seeds)), self.lr * len(GATES[0])
         return nr.descend(task, start, lr, self.steps, save, record=record, save_weights=False)
@@ -61,19 +61,17 @@ def networks(p: Uniqueness, kind: str) -> dict[str, Any]:
     """A ReLU network and three gated ones, trained alike from small random weights by the whole gradient."""
     x, y = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind]).arrays
     net = nr.relu.train(x, y, [p.hidden], p.std, p.lr, p.steps, p.save, range(p.seeds))
-    losses, sizes = [net.loss], None
+    runs = {}
     for gating in GATINGS:
         task = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind], gating, hidden=p.hidden // 4)
-        run = p.descend(task, net.t, pathway_sizes(task.graph) if gating == "both" else None)
-        losses.append(net.loss_scale * run.loss)
-        sizes = run.recorded.get("size")
+        runs[gating] = p.descend(task, net.t, pathway_sizes(task.graph))
     conditions = nr.relu.reduction_conditions(net, GATES[:4])
     return {
         "epoch": ("epoch", net.steps),
         "network": ("network", ["relu", *GATINGS]),
         "pathway": ("pathway", PATHWAYS),
-        "loss": ("network run epoch", losses),
-        "size": ("run epoch pathway", sizes),
+        "loss": ("network run epoch", [net.loss, *(net.loss_scale * run.loss for run in runs.values())]),
+        "size": ("run epoch pathway", runs["both"].recorded["size"]),
         **{name: ("run epoch", share) for name, share in conditions.items()},
     }
 
@@ -275,29 +273,22 @@ def growth(p: Uniqueness, data: Data) -> Iterator[Claim]:
 
 @claims
 def conditions(p: Uniqueness, data: Data) -> Iterator[Claim]:
-    exact = "Also exact for ReLU networks under the assumptions: [...]"
-    match, switch, decoupled = (
-        paper("learning_dynamics_talk, exact for ReLU networks", f"{exact} {assumption}")
-        for assumption in (
-            "Gates on each example match the activity set",
-            "No neurons switch their activity set",
-            "Initial weights are decoupled",
-        )
-    )
+    """The talk names these as assumptions under which the reduction is exact for ReLU networks."""
+    assumed = finding("learning_dynamics_talk, exact for ReLU networks")
     start = "Random weights: half of all gates are open, and no hidden direction belongs to a mode."
     mean = "Units leave out or add items of their own; only sums over units follow the pathways."
     turn = "First to always open, while weights are small; then again as pathways form."
     align = "Weights align as they grow: while always open learns, the network is nearly decoupled."
     for kind, d in data.networks.items():
         name = f"{kind}: gates that are those of the pathway, at the"
-        yield match.above(f"gates-match-start-{kind}", f"{name} start", 0.9, d.match[:, 0], start)
-        yield match.above(f"gates-match-end-{kind}", f"{name} end", 0.9, d.match[:, -1], mean)
+        yield assumed.above(f"gates-match-start-{kind}", f"{name} start", 0.9, d.match[:, 0], start)
+        yield assumed.above(f"gates-match-end-{kind}", f"{name} end", 0.9, d.match[:, -1], mean)
         name = f"{kind}: gates that have switched since the start"
-        yield switch.below(f"gates-switched-{kind}", name, 0.1, d.moved[:, -1], turn)
+        yield assumed.below(f"gates-switched-{kind}", name, 0.1, d.moved[:, -1], turn)
         name = f"{kind}: weights outside the modes of always open"
-        yield decoupled.below(f"decoupled-start-{kind}", f"{name}, at the start", 0.1, d.coupled[:, 0], start)
+        yield assumed.below(f"decoupled-start-{kind}", f"{name}, at the start", 0.1, d.coupled[:, 0], start)
         least = d.coupled.min("epoch")
-        yield decoupled.below(f"decoupled-least-{kind}", f"{name}, where they are fewest", 0.1, least, align)
+        yield assumed.below(f"decoupled-least-{kind}", f"{name}, where they are fewest", 0.1, least, align)
 
 
 EXPERIMENT = Experiment(
