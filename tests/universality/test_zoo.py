@@ -382,7 +382,7 @@ def test_wrong_networks(change, message):
         ({"y": [[1.0], [np.nan]]}, "y must be finite"),
         ({"lr": 0}, "lr must be greater than 0"),
         ({"steps": 2.5}, "steps must be a whole number"),
-        ({"seeds": 2**40}, "seeds must be below"),
+        ({"seeds": 2**40}, "seeds must be at most 4294967295"),
         ({"seeds": []}, "seeds must name at least one seed"),
         ({"seeds": range(3), "x": np.arange(4.0).reshape(2, 2, 1)}, "x has 2 runs where others have 3"),
         ({"optimizer": "lion"}, "optimizer must be one of sgd, adam"),

@@ -9,15 +9,16 @@ import numpy as np
 
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
+from neuralrace.measure import unit_sizes
 from neuralrace.relu.training import ReluNetwork, layer_gates
 
 MAX_NUMBERS = 20_000_000  # in the patterns that are clustered
 
 
 def unit_size(graph: Graph, weights: Mapping[str, np.ndarray], layer: int) -> np.ndarray:
-    """Product of the lengths of incoming and outgoing weights of each unit of a layer, `(units,)`."""
+    """Size of each unit of a layer (1 is the first), `(units,)`."""
     before, after = list(graph.edges)[layer - 1 : layer + 1]
-    return np.linalg.norm(weights[before], axis=1) * np.linalg.norm(weights[after], axis=0)
+    return unit_sizes(weights[before], weights[after])
 
 
 def distinct_patterns(
