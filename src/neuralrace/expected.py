@@ -257,7 +257,9 @@ class Draws:
     """Flows of the small networks of all draws, solved together."""
 
     def __init__(self, network: RevealedNetwork, level: float, t1: float | None) -> None:
-        self.network, self.level, self.t1 = network, level, t1
+        self.network: RevealedNetwork = network
+        self.level: float = level
+        self.t1: float | None = t1
         self.room: dict[str, int] = {}
         self.save: np.ndarray | None = None
 

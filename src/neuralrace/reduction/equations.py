@@ -37,14 +37,14 @@ from neuralrace.reduction.symbols import (
 )
 
 if TYPE_CHECKING:
-    from neuralrace.reduction.reduction import Reduction
+    from neuralrace.reduction.reduced_equations import ReducedEquations
 
 MOST_TERMS = 5000  # products of strengths that are written out
 MOST_EQUATIONS = 12  # of coupled modes that are written one by one
 INSTEAD = "solve() works all the same, and nr.gradient(r.family.small, b) is the slope at strengths b"
 
 
-def write(r: Reduction, mode: int | None = None) -> Written:
+def write(r: ReducedEquations, mode: int | None = None) -> Written:
     """The equations of a reduction, with the numbers of a mode where one is given."""
     _check_mode(r, mode)
     family, tied = r.family, r.tied
@@ -71,7 +71,7 @@ def write(r: Reduction, mode: int | None = None) -> Written:
     return written if mode is None else _with_numbers(written, mode, rate_values(*rates))
 
 
-def _check_mode(r: Reduction, mode: int | None) -> None:
+def _check_mode(r: ReducedEquations, mode: int | None) -> None:
     if mode is None:
         return
     if r.basis == "block":
