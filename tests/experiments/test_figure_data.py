@@ -163,3 +163,11 @@ def test_large_tables_are_compressed(tmp_path, monkeypatch):
     before = large.read_bytes()
     assert write_figure_data(fig, tmp_path, "one").read_bytes() == before
     assert pd.read_csv(large)["series"].tolist() == ["a, b"] * 3
+
+
+def test_error_bars_that_are_not_numbers():
+    fig, ax = plot.figure()
+    plot.points(ax, X, np.stack([X, np.where(X > X[0], X + 2, np.nan)]), label="networks")
+    found = data(fig)
+    assert np.isnan(found["low"].iloc[0])
+    assert np.allclose(found["high"].iloc[1:] - found["low"].iloc[1:], 2 * np.sqrt(2))
