@@ -167,7 +167,7 @@ def test_large_tables_are_compressed(tmp_path, monkeypatch):
 
 def test_error_bars_that_are_not_numbers():
     fig, ax = plot.figure()
-    plot.points(ax, X, np.stack([X, np.where(X > X[0], X + 2, np.nan)]), label="networks")
+    plot.points(ax, X, np.stack([X, np.where(X[0] < X, X + 2, np.nan)]), label="networks")
     found = data(fig)
     assert np.isnan(found["low"].iloc[0])
     assert np.allclose(found["high"].iloc[1:] - found["low"].iloc[1:], 2 * np.sqrt(2))

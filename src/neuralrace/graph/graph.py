@@ -14,8 +14,7 @@ from neuralrace.graph.checks import check_activations, check_name, edges_by_node
 from neuralrace.graph.weights import WeightLayout
 
 MAX_LISTED_PATHS = 1_000_000
-LARGEST_NODE = 2**31 - 1  # neurons
-MAX_DOMAINS = 100_000
+LARGEST_NODE, MAX_DOMAINS = 2**31 - 1, 100_000  # neurons; nodes on one side of a routing network
 
 
 class Graph(WeightLayout):
@@ -44,7 +43,6 @@ class Graph(WeightLayout):
     edges : dict of str to (str, str)
         Name -> (source, target).
     inputs, outputs, hidden : tuple of str
-        Names of nodes.
 
     Examples
     --------

@@ -234,11 +234,9 @@ def discover(
     tolerance, max_clusters = number("tolerance", tolerance, least=0), integer("max_clusters", max_clusters)
     k = None if k is None else integer("k", k)
     layer, seed = integer("layer", layer), integer("seed", seed, 0, 2**32 - 1)
-    if follow is not None:
-        choice("follow", follow, FOLLOW)
-    progress = flag("progress", progress)
+    follow = None if follow is None else choice("follow", follow, FOLLOW)
     if net is None:
-        keywords |= {"progress": progress}
+        keywords |= {"progress": flag("progress", progress)}
         networks = train_networks(X, Y, hidden, runs, std, lr, steps, every, seed, **keywords)
     elif keywords:
         raise InputError(f"{next(iter(keywords))} is for training, and net is trained already")
@@ -253,18 +251,17 @@ def discover(
         raise InputError(f"k must be at most the number of distinct patterns, {len(patterns)}; got {k}")
     counts = range(1, min(max_clusters, len(patterns)) + 1) if k is None else [k]
     clusters = lambda m: cluster(patterns, weights, m, seed)  # noqa: E731
-    elbow, tried = _elbow(networks, counts, clusters, follow, layer, progress)
+    elbow, tried = _elbow(networks, counts, clusters, follow, layer, flag("progress", progress))
     centres = {m: c for m, (c, _) in tried.items()}
     rule = "number of clusters given"
     if k is None:
         k, rule = choose_count(elbow, centres, follow, tolerance)
-    shares = tried[k][1]
     if has_equal_patterns(centres[k]):
         warnings.append("two clusters have the same pattern: fewer clusters say as much")
     return Discovery(
         open_patterns(centres[k]),
         centres[k],
-        shares,
+        tried[k][1],
         elbow,
         rule,
         np.array([relative_loss(one) for one in networks]),
