@@ -1,9 +1,34 @@
 """What all tests share."""
 
+import random
 from collections.abc import Iterator
 
 import jax
 import pytest
+from hypothesis import Phase, settings
+
+# Property tests draw new cases in every run. An example is mostly the seed of a generator, which has no
+# simpler form, and each new shape is compiled: so examples are few, and failing ones are not made smaller.
+settings.register_profile(
+    "new-cases",
+    max_examples=10,
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+settings.load_profile("new-cases")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed of all property tests, which the workers of pytest-xdist inherit as an option."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"cases of this run are drawn again by --hypothesis-seed={config.option.hypothesis_seed}"
 
 
 @pytest.fixture(scope="module", autouse=True)

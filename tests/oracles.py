@@ -128,6 +128,20 @@ def scipy_flow(graph, weights, ts, gradient):
     return graph.unflatten(solution.y.T)
 
 
+def flow_error(graph, t, weights, gradient):
+    """Largest difference from `scipy_flow` over any one interval of `t`, in units of 1 + the largest weight.
+
+    SciPy starts anew from the weights `(times, ...)` at the beginning of each interval. So flows that drift
+    apart on their own, as beside a saddle, do not enlarge small errors of earlier intervals.
+    """
+    worst = 0.0
+    for k in range(len(t) - 1):
+        here = {e: w[k] for e, w in weights.items()}
+        there = scipy_flow(graph, here, [t[k + 1] - t[k]], gradient)
+        worst = max(worst, *(np.abs(there[e][0] - w[k + 1]).max() for e, w in weights.items()))
+    return worst / (1 + max(np.abs(w).max() for w in weights.values()))
+
+
 def numpy_descent(weights, lr, steps, gradient):
     weights = dict(weights)
     path = [weights]
@@ -136,3 +150,19 @@ def numpy_descent(weights, lr, steps, gradient):
         weights = {k: w - lr * grad[k] for k, w in weights.items()}
         path.append(weights)
     return {k: np.stack([w[k] for w in path]) for k in weights}
+
+
+def descent_error(lr, weights, gradient):
+    """As `flow_error`, of weights `(steps + 1, ...)` from `numpy_descent`, step by step."""
+    worst = 0.0
+    for k in range(len(next(iter(weights.values()))) - 1):
+        there = numpy_descent({e: w[k] for e, w in weights.items()}, lr, 1, gradient)
+        worst = max(worst, *(np.abs(there[e][1] - w[k + 1]).max() for e, w in weights.items()))
+    return worst / (1 + max(np.abs(w).max() for w in weights.values()))
+
+
+def sum_of_terms(graph, weights, inputs, targets, gates, sample_weights=None):
+    """The loss with all its terms made positive: what rounding errors of the loss are relative to."""
+    absolute = [{k: np.abs(v) for k, v in table.items()} for table in (weights, inputs, gates)]
+    opposite = {k: -np.abs(v) for k, v in targets.items()}
+    return path_loss(graph, *absolute[:2], opposite, absolute[2], sample_weights)

@@ -11,10 +11,9 @@ import neuralrace as nr
 from neuralrace.activations import ACTIVATIONS
 from neuralrace.network import program
 from tests import oracles
-from tests.strategies import data, graphs, random_weights
+from tests.strategies import data, graphs, random_weights, seeds
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
-seeds = st.integers(0, 2**32 - 1)
+few = settings(max_examples=6)  # each compiles programs of new shapes
 
 
 def close(a, b, tolerance=1e-10):
@@ -78,6 +77,7 @@ def test_relabelling_and_splitting_change_nothing(graph, seed):
     inputs, targets, gates, sample_weights = data(graph, rng)
     w = random_weights(graph, rng)
     loss = nr.loss(nr.Task(graph, inputs, targets, gates, sample_weights), w)
+    rounding = 1e-13 * oracles.sum_of_terms(graph, w, inputs, targets, gates, sample_weights)
 
     new = {n: f"node {k}" for k, n in enumerate(rng.permutation(list(graph.nodes)))}
     renamed = nr.Graph(
@@ -90,7 +90,7 @@ def test_relabelling_and_splitting_change_nothing(graph, seed):
         {new.get(n, n): v for n, v in gates.items()},
         sample_weights,
     )
-    assert nr.loss(task, w) == pytest.approx(loss, rel=1e-12)
+    assert abs(nr.loss(task, w) - loss) <= rounding
 
     order = np.tile(rng.permutation(len(sample_weights)), 2)  # each sample twice, in another order
     split = nr.Task(
@@ -100,7 +100,7 @@ def test_relabelling_and_splitting_change_nothing(graph, seed):
         {n: v[order] for n, v in gates.items()},
         sample_weights[order],
     )
-    assert nr.loss(split, w) == pytest.approx(loss, rel=1e-12)
+    assert abs(nr.loss(split, w) - loss) <= rounding
 
 
 def test_contexts_with_equal_gates_before_the_output_share_one_map():

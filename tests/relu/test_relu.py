@@ -208,7 +208,8 @@ def test_as_gdln_of_your_own_weights(small):
 
 
 def test_as_gdln_of_a_torch_module(small):
-    torch = pytest.importorskip("torch")
+    import torch
+
     x, y = small
     torch.manual_seed(0)
     layers = torch.nn
