@@ -84,8 +84,8 @@ def test_conservation_with_neuron_gates_and_activations():
 
     for activation, holds in (("relu", True), ("leaky_relu", True), ("tanh", False)):
         graph = nr.Graph.chain([3, 6, 2], activations={"h1": activation}, biases=["h1"])
-        task = nr.Task(graph, x, y)
-        traj = nr.flow(task, random_weights(graph, rng), t1=5.0, save=5)
+        task = nr.Task(graph, x[:6], y[:6])  # few samples: at each kink the solver takes many steps
+        traj = nr.flow(task, random_weights(graph, rng), t1=2.0, save=3)
         laws = nr.conserved(task, traj.weights)
         assert ("h1" in laws) == holds
         if holds:
