@@ -21,7 +21,7 @@ shapes = st.tuples(st.integers(2, 7), st.integers(2, 7), st.integers(0, 2**32 - 
 # -- what taking features or samples away does to singular values ----------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(shapes, st.booleans(), st.integers(0, 6))
 def test_singular_values_interlace_when_a_feature_is_removed(shape, row, which):
     m, n, seed = shape
@@ -32,7 +32,7 @@ def test_singular_values_interlace_when_a_feature_is_removed(shape, row, which):
     assert (s[1 : len(t) + 1] <= t[: len(s) - 1] + 1e-12).all()
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(shapes, st.integers(1, 9), st.integers(0, 8))
 def test_a_sample_without_negative_terms_only_adds_to_the_top_singular_value(shape, samples, which):
     m, n, seed = shape
@@ -50,7 +50,7 @@ def test_a_sample_with_both_signs_can_take_correlation_away():
     assert values(y.T @ x)[0] == 0 < values(y[:1].T @ x[:1])[0]
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(shapes, st.integers(2, 9))
 def test_top_value_is_that_of_the_gated_correlation(shape, samples):
     m, n, seed = shape

@@ -110,7 +110,7 @@ def races(draw):
     return depths, np.array(p0), draw(st.floats(0.5, 8.0)), draw(st.sampled_from([0.6, 1.0, 1.4]))
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(races())
 def test_what_mixed_pathways_keep(race):
     """Every layer is its own variable; nothing of the (q, p) form is put in but the start."""
