@@ -26,10 +26,6 @@ SMALL = {
     "depth": {"seeds": 2, "hidden": 16, "epochs": 300, "shallow": 8, "save": 31},
     "discovery": {"hidden": 60, "lr": 4e-3, "steps": 800, "save": 9, "most": 4, "std": 1e-3},
     "uniqueness": {"hidden": 20, "save": 6, "stride": 500, "steps": 200, "std": 1e-3},
-    "chains": {
-        "seeds": 1, "depths": (1, 2, 3, 4), "width": 4, "strengths": (2.0, 1.0), "gains": (0.5, 0.6),
-        "deep": 3, "epochs": 20_000, "square": 8, "offsets": (0.1, 0.01),
-    },
     "phase-portraits": {
         "seeds": 4, "depths": (2, 3), "far": (3,), "strengths": (10.0, 1e3), "width": 3, "modes": (2.0,),
     },
