@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import random
 from collections.abc import Iterator
 
@@ -22,9 +23,10 @@ settings.load_profile("new-cases")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the seed of all property tests, which the workers of pytest-xdist inherit as an option."""
+    """Draw one seed for all property tests; the workers of pytest-xdist inherit it in the environment."""
     if config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+        drawn = str(random.SystemRandom().randrange(2**32))
+        config.option.hypothesis_seed = os.environ.setdefault("SEED_OF_PROPERTY_TESTS", drawn)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

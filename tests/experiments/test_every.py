@@ -60,8 +60,8 @@ SMALL = {
 
 def every():
     """All experiments; those that have no smaller form than the quick one run in `make test-all` only."""
-    for name in experiments.names():
-        yield pytest.param(name, marks=[] if name in SMALL else [pytest.mark.whole])
+    whole = [pytest.mark.whole]
+    return [pytest.param(name, marks=[] if name in SMALL else whole) for name in experiments.names()]
 
 
 @pytest.mark.parametrize("name", every())
