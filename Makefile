@@ -1,7 +1,14 @@
 # Both commands set up what they need; .venv is remade when the dependencies change.
 PYTHON ?= python3
 BIN := .venv/bin
+# PyPI's build for Linux brings gigabytes of CUDA: TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
+
+# Most of the time of the tests is the compiler's. `make test` leaves its optimisations out, `make test-all` has
+# them. A compiler that does not know these flags ends with an error: then none are used.
+UNOPTIMISED := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+ONE_THREAD := --xla_cpu_multi_thread_eigen=false
+known = $(shell XLA_FLAGS="$(1)" $(BIN)/python -c "import jax; jax.devices()" >/dev/null 2>&1 && echo "$(1)")
 
 .PHONY: run test test-all bench clean
 
@@ -12,10 +19,10 @@ test: .venv/ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -n 2 --durations=10
+	OMP_NUM_THREADS=1 XLA_FLAGS="$(call known,$(ONE_THREAD) $(UNOPTIMISED))" $(BIN)/python -m pytest -n 2 --durations=10
 
 test-all: .venv/ready-test
-	$(BIN)/python -m pytest -n 2 -m "whole or not whole"
+	OMP_NUM_THREADS=1 XLA_FLAGS="$(call known,$(ONE_THREAD))" $(BIN)/python -m pytest -n 2 --durations=10 -m "whole or not whole"
 
 bench: .venv/ready
 	$(BIN)/pip install --quiet $(TORCH)
@@ -27,6 +34,7 @@ bench: .venv/ready
 	touch $@
 
 .venv/ready-test: .venv/ready
+	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/pip install --quiet -e ".[test]"
 	touch $@
 

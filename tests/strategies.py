@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 import neuralrace as nr
 
+seeds = st.integers(0, 2**32 - 1)
+
 
 @st.composite
 def graphs(draw, inputs=5, outputs=4, depth=6, activations=("linear",), biases=False):
@@ -40,7 +42,10 @@ def graphs(draw, inputs=5, outputs=4, depth=6, activations=("linear",), biases=F
 
 
 def data(graph, rng, n=12, patterns=4, neuron_gates=False):
-    """Samples, real gates with zeros among them in a few patterns, sample weights."""
+    """Samples, real gates with zeros among them in a few patterns, sample weights.
+
+    Gates are of order one, so that products along a path neither vanish nor make the loss steep.
+    """
     inputs = {x: rng.normal(size=(n, graph.nodes[x])) for x in graph.inputs}
     targets = {y: rng.normal(size=(n, graph.nodes[y])) for y in graph.outputs}
     which = rng.integers(0, patterns, n)
@@ -48,7 +53,7 @@ def data(graph, rng, n=12, patterns=4, neuron_gates=False):
     for name in (*graph.nodes, *graph.edges):
         if rng.random() < 0.5:
             shape = (patterns, graph.nodes[name]) if neuron_gates and name in graph.nodes else (patterns,)
-            values = rng.normal(size=shape) * (rng.random(shape) < 0.7)
+            values = rng.choice([-1, 0, 1], shape, p=[0.35, 0.3, 0.35]) * rng.uniform(0.5, 1.5, shape)
             gates[name] = values[which]
     return inputs, targets, gates, rng.random(n) + 0.1
 

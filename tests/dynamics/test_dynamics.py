@@ -4,14 +4,12 @@ import numpy as np
 import optax
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import neuralrace as nr
 from tests import oracles
-from tests.strategies import data, graphs, random_weights
+from tests.strategies import data, graphs, random_weights, seeds
 
-few = settings(max_examples=8, deadline=None, derandomize=True)
-seeds = st.integers(0, 2**32 - 1)
+few = settings(max_examples=4)  # each compiles programs of new shapes
 
 
 def distance(a, b):
@@ -25,15 +23,16 @@ def test_flow_agrees_with_scipy_and_descent_with_numpy(graph, seed):
     inputs, targets, gates, weights = data(graph, rng)
     task, w = nr.Task(graph, inputs, targets, gates, weights), random_weights(graph, rng)
     gradient = lambda v: nr.gradient(task, v)  # noqa: E731
-    traj = nr.flow(task, w, t1=5.0, save=11)
+    traj = nr.flow(task, w, t1=5.0, save=6)
     assert traj.outcome == "finished at t = 5"
-    reference = oracles.scipy_flow(graph, w, traj.t, gradient)
-    assert distance(traj.weights, reference) < 1e-6 * (1 + max(np.abs(v).max() for v in reference.values()))
+    assert distance({n: v[0] for n, v in traj.weights.items()}, w) == 0
+    assert oracles.flow_error(graph, traj.t, traj.weights, gradient) < 1e-6
     assert np.allclose(traj.loss, nr.loss(task, traj.weights), rtol=1e-12, atol=1e-14)
 
-    steps = nr.descend(task, w, lr=0.02, steps=40, save=41)
-    assert distance(steps.weights, oracles.numpy_descent(w, 0.02, 40, gradient)) < 1e-10
-    assert np.allclose(steps.t, 0.02 * np.arange(41))
+    steps = nr.descend(task, w, lr=0.02, steps=20, save=21)
+    assert distance({n: v[0] for n, v in steps.weights.items()}, w) == 0
+    assert oracles.descent_error(0.02, steps.weights, gradient) < 1e-13
+    assert np.allclose(steps.t, 0.02 * np.arange(21))
     assert np.allclose(steps.loss, steps.step_loss, rtol=1e-13)
 
 
@@ -50,8 +49,10 @@ def test_descent_converges_to_flow_at_first_order():
 
 
 def hidden_balance(task, traj):
+    """Largest change of each law, relative to the squared weights it is made of."""
     laws = nr.conserved(task, traj.weights)
-    return {n: np.abs(v - v[:1]).max() for n, v in laws.items()}
+    size = 1 + max(np.abs(w).max() for w in traj.weights.values()) ** 2
+    return {n: np.abs(v - v[:1]).max() / size for n, v in laws.items()}
 
 
 @few
@@ -83,8 +84,8 @@ def test_conservation_with_neuron_gates_and_activations():
 
     for activation, holds in (("relu", True), ("leaky_relu", True), ("tanh", False)):
         graph = nr.Graph.chain([3, 6, 2], activations={"h1": activation}, biases=["h1"])
-        task = nr.Task(graph, x, y)
-        traj = nr.flow(task, random_weights(graph, rng), t1=5.0, save=5)
+        task = nr.Task(graph, x[:6], y[:6])  # few samples: at each kink the solver takes many steps
+        traj = nr.flow(task, random_weights(graph, rng), t1=2.0, save=3)
         laws = nr.conserved(task, traj.weights)
         assert ("h1" in laws) == holds
         if holds:
@@ -410,8 +411,8 @@ def test_weight_decay_and_learning_rates_per_edge(graph, seed):
         g = nr.gradient(task, v)
         return {n: scale[n] * (g[n] + decay[n] * v[n]) for n in v}
 
-    run = nr.flow(task, w, t1=3.0, save=7, weight_decay=decay, lr_scale=scale)
-    assert distance(run.weights, oracles.scipy_flow(graph, w, run.t, slope)) < 1e-6
+    run = nr.flow(task, w, t1=3.0, save=5, weight_decay=decay, lr_scale=scale)
+    assert oracles.flow_error(graph, run.t, run.weights, slope) < 1e-6
     assert np.allclose(run.loss, nr.loss(task, run.weights), rtol=1e-12, atol=1e-14)
     # The history has the slope of the loss, not of the loss with its penalty.
     for k, here in ((0, w), (-1, {n: v[-1] for n, v in run.weights.items()})):
@@ -419,7 +420,7 @@ def test_weight_decay_and_learning_rates_per_edge(graph, seed):
         falls = -sum(float((g[n] * moved[n]).sum()) for n in g)
         assert run.history.slope[k] == pytest.approx(falls, rel=1e-6, abs=1e-9)
     steps = nr.descend(task, w, lr=0.02, steps=10, save=11, weight_decay=decay, lr_scale=scale)
-    assert distance(steps.weights, oracles.numpy_descent(w, 0.02, 10, slope)) < 1e-10
+    assert oracles.descent_error(0.02, steps.weights, slope) < 1e-13
 
 
 def test_wide_layers_with_decay_stay_exact_in_few_dimensions():

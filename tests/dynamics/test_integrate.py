@@ -120,3 +120,10 @@ def test_between_steps_the_loss_is_smooth():
     assert np.abs(curve(history, at) - np.exp(-at)).max() < 1e-3
     kink = History(np.array([0.0, 1, 2, 3]), np.array([3.0, 2, 0.5, 0.4]), np.array([-1, -1, -0.1, -0.1]))
     assert 1 < crossing(kink, 1.0) < 2
+
+
+def test_a_run_that_stopped_at_a_level_has_reached_it_to_rounding():
+    t, slope = np.array([0.0, 1.0, 2.0]), np.array([-1.0, -0.5, -0.3])
+    above = History(t, np.array([1.0, 0.5, 0.2 * (1 + 1e-15)]), slope)
+    assert crossing(above, 0.2) == 2.0
+    assert np.isnan(crossing(above, 0.2 * (1 - 1e-9)))

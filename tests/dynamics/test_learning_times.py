@@ -10,7 +10,7 @@ import neuralrace as nr
 SHAPES = ([3, 4, 2], [3, 4, 4, 2])  # few, so that little is compiled
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8)
 @given(
     st.sampled_from(SHAPES),
     st.integers(0, 10**6),

@@ -5,7 +5,7 @@ import neuralrace as nr
 from tests.strategies import graphs
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(graphs())
 def test_paths_are_counted_as_listed(graph):
     paths = graph.paths()

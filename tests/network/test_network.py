@@ -11,10 +11,9 @@ import neuralrace as nr
 from neuralrace.activations import ACTIVATIONS
 from neuralrace.network import program
 from tests import oracles
-from tests.strategies import data, graphs, random_weights
+from tests.strategies import data, graphs, random_weights, seeds
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
-seeds = st.integers(0, 2**32 - 1)
+few = settings(max_examples=6)  # each compiles programs of new shapes
 
 
 def close(a, b, tolerance=1e-10):
@@ -48,13 +47,10 @@ def test_any_network_is_the_forward_pass(graph, seed, cross_entropy):
     w = random_weights(graph, rng)
     task = nr.Task(graph, inputs, targets, gates, sample_weights)
     args = (graph, w, inputs, targets, gates, sample_weights)
-    with jax.enable_x64(True):
-        assert nr.loss(task, w, kind) == pytest.approx(
-            float(oracles.sample_loss(*args, kind=kind)), rel=1e-10
-        )
-        h = oracles.forward(graph, w, inputs, gates)
+    assert nr.loss(task, w, kind) == pytest.approx(oracles.sample_loss(*args, kind=kind), rel=1e-10)
+    h = oracles.forward(graph, w, inputs, gates)
     close(nr.gradient(task, w, kind), oracles.sample_gradient(*args, kind=kind))
-    close(nr.predict(task, w), {o: np.asarray(h[o]) for o in graph.outputs})
+    close(nr.predict(task, w), {o: h[o] for o in graph.outputs})
 
 
 @few
@@ -66,8 +62,7 @@ def test_linear_with_biases_needs_moments_only(graph, seed, many_samples):
     task = nr.Task(graph, inputs, targets, gates, sample_weights)
     args = (graph, w, inputs, targets, gates, sample_weights)
     assert max(c.rows for c in task.moment_contexts) <= 1 + sum(graph.nodes[x] for x in graph.inputs)
-    with jax.enable_x64(True):
-        assert nr.loss(task, w) == pytest.approx(float(oracles.sample_loss(*args)), rel=1e-10)
+    assert nr.loss(task, w) == pytest.approx(oracles.sample_loss(*args), rel=1e-10)
     close(nr.gradient(task, w), oracles.sample_gradient(*args))
 
 
@@ -78,6 +73,7 @@ def test_relabelling_and_splitting_change_nothing(graph, seed):
     inputs, targets, gates, sample_weights = data(graph, rng)
     w = random_weights(graph, rng)
     loss = nr.loss(nr.Task(graph, inputs, targets, gates, sample_weights), w)
+    rounding = 1e-13 * oracles.sum_of_terms(graph, w, inputs, targets, gates, sample_weights)
 
     new = {n: f"node {k}" for k, n in enumerate(rng.permutation(list(graph.nodes)))}
     renamed = nr.Graph(
@@ -90,7 +86,7 @@ def test_relabelling_and_splitting_change_nothing(graph, seed):
         {new.get(n, n): v for n, v in gates.items()},
         sample_weights,
     )
-    assert nr.loss(task, w) == pytest.approx(loss, rel=1e-12)
+    assert abs(nr.loss(task, w) - loss) <= rounding
 
     order = np.tile(rng.permutation(len(sample_weights)), 2)  # each sample twice, in another order
     split = nr.Task(
@@ -100,7 +96,7 @@ def test_relabelling_and_splitting_change_nothing(graph, seed):
         {n: v[order] for n, v in gates.items()},
         sample_weights[order],
     )
-    assert nr.loss(split, w) == pytest.approx(loss, rel=1e-12)
+    assert abs(nr.loss(split, w) - loss) <= rounding
 
 
 def test_contexts_with_equal_gates_before_the_output_share_one_map():
@@ -356,14 +352,12 @@ def test_activity_is_that_of_the_forward_pass(graph, seed):
     inputs, targets, gates, _ = data(graph, rng, neuron_gates=True)
     w = random_weights(graph, rng)
     task = nr.Task(graph, inputs, targets, gates)
-    with jax.enable_x64(True):
-        expected = {n: np.asarray(h) for n, h in oracles.forward(graph, w, inputs, gates).items()}
-        open_ = oracles.forward(graph, w, {x: v[:3] for x, v in inputs.items()}, {})
+    expected = oracles.forward(graph, w, inputs, gates)
+    open_ = oracles.forward(graph, w, {x: v[:3] for x, v in inputs.items()}, {})
     for node in graph.nodes:
-        size = graph.nodes[node]
-        close({node: nr.activity(task, w, node)}, {node: np.broadcast_to(expected[node], (12, size))}, 1e-12)
+        close({node: nr.activity(task, w, node)}, {node: expected[node]}, 1e-12)
         shown = nr.activity(task, w, node, {x: v[:3] for x, v in inputs.items()})
-        close({node: shown}, {node: np.broadcast_to(np.asarray(open_[node]), (3, size))}, 1e-12)
+        close({node: shown}, {node: open_[node]}, 1e-12)
         again = nr.activity(task, w, node, inputs, gates)
         close({node: again}, {node: nr.activity(task, w, node)}, 1e-13)
 

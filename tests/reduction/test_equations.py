@@ -11,8 +11,8 @@ from hypothesis import given
 import neuralrace as nr
 from neuralrace.reduction.latex import edges, rounded
 from tests.reduction.test_rates import RATES, drawn_rates
-from tests.reduction.test_reduction import cross_correlated, diagonalisable, few, grown, seeds
-from tests.strategies import data, graphs
+from tests.reduction.test_reduction import cross_correlated, diagonalisable, few, grown, reduced
+from tests.strategies import data, graphs, seeds
 
 # -- tasks -----------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ def test_equations_of_random_networks(graph, seed):
         except nr.errors.NothingToReduceError:
             continue
         check_velocity(r, seed)
-    check_velocity(nr.reduce(diagonalisable(graph, rng, 2), "shared"), seed)
+    check_velocity(reduced(diagonalisable(graph, rng, 2), "shared"), seed)
 
 
 def test_a_class_that_is_twice_on_a_path():

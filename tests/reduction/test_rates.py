@@ -6,8 +6,8 @@ import sympy as sp
 from hypothesis import given
 
 import neuralrace as nr
-from tests.reduction.test_reduction import diagonalisable, few, grown, seeds
-from tests.strategies import data, graphs
+from tests.reduction.test_reduction import TIGHT, diagonalisable, few, grown, reduced
+from tests.strategies import data, graphs, seeds
 
 
 def drawn_rates(graph, rng):
@@ -21,13 +21,15 @@ def drawn_rates(graph, rng):
 
 
 def agrees_with_flow(task, r, b, rates, t1=3.0):
-    sol = r.solve(b0=b, t1=t1, save=7)
-    true = nr.flow(task, r.lift(b), t1=t1, save=7, **rates)
+    sol = r.solve(b0=b, t1=t1, save=7, method=TIGHT)
+    true = nr.flow(task, r.lift(b), t1=t1, save=7, method=TIGHT, **rates)
     scale = 1 + max(np.abs(v).max() for v in true.weights.values())
     assert max(np.abs(sol.weights[e] - w).max() for e, w in true.weights.items()) < 1e-6 * scale
     assert np.abs(sol.loss - true.loss).max() < 1e-6 * (1 + true.loss.max())
     # The slope in the history has the decay in it, which the loss has not.
     level = 0.7 * true.loss[0] + 0.3 * true.loss.min()
+    if level > 0.99 * true.loss[0]:  # decay may let the loss rise from the start: no time to compare
+        return
     np.testing.assert_allclose(nr.learning_time(sol, level), nr.learning_time(true, level), rtol=2e-3)
 
 
@@ -56,7 +58,7 @@ def test_diagonalisable_data_with_decay_and_rates(graph, seed):
     rng = np.random.default_rng(seed)
     task = diagonalisable(grown(graph, 2), rng, 2)
     rates = drawn_rates(task.graph, rng)
-    r = nr.reduce(task, basis="shared", **rates)
+    r = reduced(task, "shared", **rates)
     tied = {e: np.full(s, 0.4) for e, s in r.family.shape.items()}
     agrees_with_flow(task, r, tied, rates)
 
@@ -67,7 +69,7 @@ def test_blocks_with_decay_and_rates(graph, seed):
     rng = np.random.default_rng(seed)
     task = nr.Task(grown(graph, 2), *data(grown(graph, 2), rng, n=40))
     rates = drawn_rates(task.graph, rng)
-    r = nr.reduce(task, basis="block", **rates)
+    r = reduced(task, "block", **rates)
     b = {e: 0.4 * rng.uniform(0.5, 1, s) for e, s in r.family.shape.items()}
     agrees_with_flow(task, r, b, rates)
 

@@ -3,16 +3,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import sympy as sp
-from hypothesis import Phase, given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import neuralrace as nr
-from tests.strategies import data, graphs
+from tests.strategies import data, graphs, seeds
 
 B1, B2, B3, S, D = sp.symbols("B1 B2 B3 S D")
-seeds = st.integers(0, 2**32 - 1)
-# Each example compiles several programs: few of them, and no shrinking.
-few = settings(max_examples=5, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+few = settings(max_examples=4)  # each compiles several programs
 
 
 def same(equation, expected):
@@ -122,7 +120,7 @@ def diagonalisable(graph, rng, modes, degenerate=False):
     """Random gates on data with hidden shared frames; sizes are at least the number of modes."""
     frames = {n: orthonormal(rng, graph.nodes[n], modes) for n in (*graph.inputs, *graph.outputs)}
     gates = {
-        n: rng.normal(size=4) * (rng.random(4) < 0.8)
+        n: rng.choice([-1, 1], 4) * rng.uniform(0.5, 1.5, 4) * (rng.random(4) < 0.8)
         for n in (*graph.nodes, *graph.edges)
         if rng.random() < 0.5
     }
@@ -138,11 +136,23 @@ def grown(graph, modes):
     return graph.resized({n: s + modes for n, s in graph.nodes.items()})
 
 
+def reduced(task, basis, **rates):
+    """The reduction, of tasks with an open path; other draws are left out."""
+    try:
+        return nr.reduce(task, basis, **rates)
+    except nr.errors.NothingToReduceError:
+        assert not any(task.syx(p).any() for p in task.graph.paths())
+        reject()
+
+
+TIGHT = nr.Adaptive(1e-11, 1e-13)  # flows may drift apart a hundred thousandfold until errors are seen
+
+
 def full_flow_agrees(task, r, t1=3.0):
     rng = np.random.default_rng(0)
     b = {e: 0.4 * rng.uniform(0.5, 1, s) for e, s in r.family.shape.items()}
-    sol = r.solve(b0=b, t1=t1, save=7)
-    true = nr.flow(task, r.lift(b), t1=t1, save=7)
+    sol = r.solve(b0=b, t1=t1, save=7, method=TIGHT)
+    true = nr.flow(task, r.lift(b), t1=t1, save=7, method=TIGHT)
     lifted = sol.weights
     scale = 1 + max(np.abs(v).max() for v in true.weights.values())
     assert max(np.abs(lifted[e] - true.weights[e]).max() for e in lifted) < 1e-6 * scale
@@ -155,11 +165,11 @@ def full_flow_agrees(task, r, t1=3.0):
 def test_diagonalisable_data_reduce_exactly(graph, seed, degenerate):
     rng = np.random.default_rng(seed)
     task = diagonalisable(grown(graph, 2), rng, 2, degenerate)
-    r = nr.reduce(task, basis="shared")
+    r = reduced(task, "shared")
     assert r.residual < 1e-10
     full_flow_agrees(task, r)
-    strengths = r.solve(strength=0.3, t1=3.0, save=7)
-    decoupled = nr.flow(task, nr.init.decoupled(r, 0.3), t1=3.0, save=7)
+    strengths = r.solve(strength=0.3, t1=3.0, save=7, method=TIGHT)
+    decoupled = nr.flow(task, nr.init.decoupled(r, 0.3), t1=3.0, save=7, method=TIGHT)
     assert np.abs(strengths.loss - decoupled.loss).max() < 1e-6 * (1 + decoupled.loss.max())
 
 
@@ -171,12 +181,11 @@ def test_other_data_are_found_out_and_blocks_are_exact(graph, seed):
     inputs, targets, gates, weights = data(graph, rng, n=40)
     gates[next(iter(graph.edges))] = np.ones(40)
     task = nr.Task(graph, inputs, targets, gates, weights)
-    r = nr.reduce(task, basis="shared")
-    if r.n_modes:  # all routes may be closed
-        assert r.residual > 1e-3
-        assert not r.exact
-        assert "NOT exact" in repr(r)
-        assert "broken by" in repr(r)
+    r = reduced(task, "shared")
+    assert r.residual > 1e-3
+    assert not r.exact
+    assert "NOT exact" in repr(r)
+    assert "broken by" in repr(r)
     block = nr.reduce(task, basis="block")
     assert block.residual < 1e-10
     full_flow_agrees(task, block)

@@ -7,15 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 import neuralrace as nr
 from neuralrace.reduction.gated import Statistics
-from tests.strategies import data, graphs
+from tests.strategies import data, graphs, seeds
 
-# Each example compiles several programs: few of them, and no shrinking.
-few = settings(max_examples=4, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+few = settings(max_examples=3)  # each compiles several programs
 
 
 def task_with_skip(seed=0, width=3):
@@ -55,7 +53,7 @@ def lifted_velocity(task, system, strengths):
 
 
 @few
-@given(graphs(inputs=3, outputs=3, depth=4), st.integers(0, 2**32 - 1))
+@given(graphs(inputs=3, outputs=3, depth=4), seeds)
 def test_loss_and_velocity_are_those_of_the_network_under_any_gates(graph, seed):
     rng = np.random.default_rng(seed)
     task = nr.Task(graph, *data(graph, rng, patterns=3))

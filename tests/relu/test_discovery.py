@@ -159,7 +159,8 @@ def test_own_weights_with_biases(signs):
 
 
 def test_torch(signs):
-    torch = pytest.importorskip("torch")
+    import torch
+
     x, y = signs
     net = nr.relu.train(x, y, [100], 1e-3, 0.1, 200, save=2)
     module = torch.nn.Sequential(

@@ -68,24 +68,11 @@ def test_separability_flow_is_the_closed_form(gating):
 
 
 def forward(graph, w, x):
-    """Activity of every layer of a ReLU network, in NumPy."""
-    h = {"x": np.asarray(x)}
-    for e, (source, target) in graph.edges.items():
-        a = h[source] @ w[e].T + w.get(target, 0.0)
-        h[target] = a if target == "y" else np.maximum(a, 0)
-    return h
+    return oracles.forward(graph, w, {"x": x}, {})
 
 
 def backward(graph, w, x, y):
-    """Gradient of half the mean squared error, layer by layer from the end."""
-    h = forward(graph, w, x)
-    error, grad = (h["y"] - y) / len(x), {}
-    for e, (source, target) in reversed(graph.edges.items()):
-        grad[e] = error.T @ h[source]
-        if target in w:
-            grad[target] = error.sum(axis=0)
-        error = (error @ w[e]) * (h[source] > 0)
-    return grad
+    return oracles.sample_gradient(graph, w, {"x": x}, {"y": y}, {})
 
 
 # -- training --------------------------------------------------------------------------------
@@ -208,7 +195,8 @@ def test_as_gdln_of_your_own_weights(small):
 
 
 def test_as_gdln_of_a_torch_module(small):
-    torch = pytest.importorskip("torch")
+    import torch
+
     x, y = small
     torch.manual_seed(0)
     layers = torch.nn

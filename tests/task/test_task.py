@@ -3,33 +3,34 @@ import gc
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import neuralrace as nr
 from tests import oracles
-from tests.strategies import data, graphs, random_weights
-
-seeds = st.integers(0, 2**32 - 1)
+from tests.strategies import data, graphs, random_weights, seeds
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(graphs(), seeds)
 def test_path_statistics_are_means_over_samples(graph, seed):
     rng = np.random.default_rng(seed)
     inputs, targets, gates, weights = data(graph, rng, n=int(rng.integers(3, 60)))
     task = nr.Task(graph, inputs, targets, gates, weights)
     n, p_n = len(weights), weights / weights.sum()
+
+    def is_mean(found, gate, a, b):
+        expected, size = np.einsum("n,na,nb->ab", p_n * gate, a, b), np.abs([gate.max(), gate.min()]).max()
+        assert np.allclose(found, expected, rtol=0, atol=1e-13 * size * np.abs(a).max() * np.abs(b).max())
+
     for p in graph.paths()[:4]:
         x, y = inputs[graph.edges[p[0]][0]], targets[graph.edges[p[-1]][1]]
         gp = oracles.path_gate(graph, p, gates, n)
-        assert np.allclose(task.syx(p), np.einsum("n,na,nb->ab", p_n * gp, y, x), rtol=0, atol=1e-12)
+        is_mean(task.syx(p), gp, y, x)
         for j in graph.paths_into(graph.edges[p[-1]][1])[:4]:
             gj = oracles.path_gate(graph, j, gates, n)
-            expected = np.einsum("n,na,nb->ab", p_n * gp * gj, inputs[graph.edges[j[0]][0]], x)
-            assert np.allclose(task.sxx(j, p), expected, rtol=0, atol=1e-12)
+            is_mean(task.sxx(j, p), gp * gj, inputs[graph.edges[j[0]][0]], x)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=6)
 @given(graphs(inputs=3, outputs=2, depth=3), seeds)
 def test_batches_and_moments_say_the_same_as_samples(graph, seed):
     rng = np.random.default_rng(seed)

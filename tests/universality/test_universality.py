@@ -425,7 +425,8 @@ def test_record_says_what_is_wrong():
 
 @pytest.fixture
 def network():
-    torch = pytest.importorskip("torch")
+    import torch
+
     torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 8), torch.nn.Tanh(),
@@ -480,7 +481,8 @@ def test_record_of_a_module_says_what_is_wrong(network, monkeypatch):
 
 def test_rates_of_a_deep_network():
     """A deep network of tanh units follows Eq. 7 to 5% of each series, and ends where Eq. 10 says."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     torch.manual_seed(1)
     widths = [1, 60, 60, 60, 60, 60, 1]
     layers = []

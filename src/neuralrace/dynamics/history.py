@@ -116,7 +116,8 @@ def curve(history: History, t: np.ndarray) -> np.ndarray:
 
 def crossing(history: History, level: float) -> float:
     """The first time at which the loss of one run is at or below `level`; nan if never."""
-    below = np.flatnonzero(history.loss <= level)
+    # A run that was stopped at this level ends there to rounding, perhaps just above it.
+    below = np.flatnonzero(history.loss <= level + 1e-12 * abs(level))
     if not len(below):
         return float("nan")
     k = int(below[0])
