@@ -74,7 +74,7 @@ def losses_and_maps(p: Contextual, data: Data) -> tuple[Figure, str]:
 
 
 @claims
-def maps(p: Contextual, data: Data) -> Iterator[Claim]:
+def final_maps(p: Contextual, data: Data) -> Iterator[Claim]:
     source = "neural_race A.2"
     linear = paper(source, "the total weights converge to the linear least squares solution [...] [1/2 1/2]")
     gated = paper(

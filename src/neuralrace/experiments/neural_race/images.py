@@ -199,7 +199,7 @@ def routes_needed(p: Images, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def gains(p: Images, data: Data) -> Iterator[Claim]:
+def small_and_large_gains(p: Images, data: Data) -> Iterator[Claim]:
     stated = paper("neural_race Fig. 7d, 10", "zero-shot generalization only emerges at small inits.")
     errors, name = along(data.gain, "gain"), "untrained less trained routes, gain"
     gap = errors.untrained - errors.trained
