@@ -15,7 +15,7 @@ _WIDE = 5  # neurons of a wide layer for each signal that passes it
 
 def fastest(setup: Setup) -> tuple[Adaptive | LowRank, ...]:
     """Methods to try, the one that should be fastest first."""
-    low_rank = is_linear(setup.given, setup.kind) and setup.rates.on_or_off and is_wide(setup.given)
+    low_rank = is_linear(setup.given, setup.kind) and not setup.rates.decays and is_wide(setup.given)
     return (LowRank(_ERROR), Adaptive()) if low_rank else (Adaptive(),)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from neuralrace.dynamics.history import SIZE, History
 from neuralrace.dynamics.methods import LowRank
@@ -16,8 +16,8 @@ from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
+from neuralrace.lowrank import ROUNDING, Saved, Solution, small_shapes, solve_to
 from neuralrace.task import Task
-from neuralrace.wide import ROUNDING, Saved, follow, small_shapes
 
 _STATUS = {
     "finished": Status.FINISHED,
@@ -33,51 +33,62 @@ def low_rank_flow(
     """Every run by the change of its weights; see `flow` and `LowRank`."""
     from tqdm import tqdm
 
-    task, graph = setup.given, setup.given.graph
-    if not setup.rates.on_or_off:
-        raise InputError("method=LowRank takes no lr_scale and no weight_decay: use method=Adaptive")
-    frozen = [e for e, s in setup.rates.scale.items() if s == 0]
-    keep_weights = setup.recorder.save_weights
-    recording = _Recording(setup)
-    flat = (
-        np.repeat(setup.full[:, None], len(ts), axis=1)
-        if keep_weights
-        else np.zeros((len(setup.full), len(ts), 0))
-    )
-    found, spaces, kept = [], {}, []
-    for k, start in enumerate(tqdm(setup.full, "flow", disable=not progress)):
+    if setup.rates.decays:
+        raise InputError("method=LowRank takes no weight_decay: use method=Adaptive")
+    graph, recording = setup.given.graph, _Recording(setup)
+    level = -np.inf if stop is None else stop
+    solutions, stated, recorded = [], [], []
+    for start in tqdm(setup.full, "flow", disable=not progress):
         first = graph.unflatten(start.astype(float, copy=False))
-
-        def keep(saved: Saved, first: Any = first) -> Any:
-            gained = saved.gained() if keep_weights else {}
-            return gained, recording(saved, first)
-
-        f, spaces = follow(
-            task,
-            first,
-            frozen,
-            ts,
-            t1,
-            method.error,
-            -np.inf if stop is None else stop,
-            method.max_steps,
-            keep,
-            method.tolerance,
+        solution, error = solve_to(
+            setup.given, first, setup.rates.scale, ts, t1, method.error, method.of, level, method.max_steps
         )
-        if keep_weights:
-            gained = {e: np.stack([g[e].reshape(s) for g, _ in f.kept]) for e, s in graph.shapes.items()}
-            flat[k] += graph.flatten(gained)
-        kept.append({n: np.stack([r[n] for _, r in f.kept]) for n in f.kept[0][1]})
-        found.append(f._replace(kept=[]))
-    recorded = {n: np.stack([r[n] for r in kept]) for n in kept[0]}
-    end, losses, error = (np.array([getattr(f, name) for f in found]) for name in ("end", "loss", "error"))
+        solutions.append(solution)
+        stated.append(error)
+        rows = [recording(saved, first) for saved in solution.saved]
+        recorded.append({n: np.stack([r[n] for r in rows]) for n in rows[0]})
+    error = np.array(stated)
     if np.dtype(setup.dtype) == np.float32:
         error += ROUNDING * np.finfo(np.float32).eps
-    statuses, outcomes = _endings(found, losses, end, error, t1, stop, method)
-    solved = Solved(ts, end, _last_reached(ts, end), losses, (flat, recorded), statuses, outcomes)
-    stats = {"steps": np.array([f.steps for f in found]), "error": error}
-    settings = {"error": method.error, "max_steps": method.max_steps, "dimensions": spaces}
-    return solved, _history(found), stats, settings
+    end, losses = (np.array([getattr(x, name) for x in solutions]) for name in ("end", "loss"))
+    statuses, outcomes = _endings(solutions, error, t1, stop, method)
+    weights = partial(LiftedWeights, setup, [x.saved for x in solutions])
+    kept = weights if setup.recorder.save_weights else np.zeros((*losses.shape, 0))
+    both = {n: np.stack([r[n] for r in recorded]) for n in recorded[0]}
+    solved = Solved(ts, end, _last_reached(ts, end), losses, (kept, both), statuses, outcomes)
+    stats = {"steps": np.array([x.steps for x in solutions]), "error": error}
+    dims = solutions[0].saved[0].net.layout.input_dims
+    return solved, _history(solutions), stats, {
+        "error": method.error, "max_steps": method.max_steps, "dimensions": dims
+    }  # fmt: skip
+
+
+class LiftedWeights(Mapping[str, np.ndarray]):
+    """Weights by edge, (runs, save, out, in), each lifted from the bases when it is first asked for.
+
+    A single run has no axis of runs. `index` (runs, save) picks the saved time that is shown at each.
+    """
+
+    def __init__(self, setup: Setup, saved: list[list[Saved]], index: np.ndarray):
+        self.graph, self.many, self.dtype = setup.given.graph, setup.many, setup.dtype
+        self.start, self.saved, self.index = self.graph.unflatten(setup.full), saved, index
+        self.lifted: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, e: str) -> np.ndarray:
+        if e not in self.lifted:
+            start = self.start[e]
+            out = np.empty((*self.index.shape, *start.shape[1:]))
+            for k, run in enumerate(self.saved):
+                for i, at in enumerate(self.index[k]):
+                    out[k, i] = (start[k] + run[at].change(e).reshape(start.shape[1:])).astype(self.dtype)
+            self.lifted[e] = out if self.many else out[0]
+        return self.lifted[e]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.graph.shapes)
+
+    def __len__(self) -> int:
+        return len(self.graph.shapes)
 
 
 def _last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -86,15 +97,14 @@ def _last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def _endings(
-    found: list[Any], losses: np.ndarray, end: np.ndarray, error: np.ndarray, t1: float, stop: float | None,
-    method: LowRank,
-) -> tuple[list[Status], list[str]]:  # fmt: skip
+    solutions: list[Solution], error: np.ndarray, t1: float, stop: float | None, method: LowRank
+) -> tuple[list[Status], list[str]]:
     statuses, outcomes = [], []
-    for k, (f, at) in enumerate(zip(found, end, strict=True)):
-        status = _STATUS[f.outcome] if np.isfinite(losses[k]).all() else Status.DIVERGED
-        text = ending(status, at, t1, stop, method.max_steps)
-        if method.tolerance is None and not error[k] <= method.error:
-            text += f"; stated error {error[k]:.2g}, above {method.error:g}"
+    for solution, stated in zip(solutions, error, strict=True):
+        status = _STATUS[solution.outcome] if np.isfinite(solution.loss).all() else Status.DIVERGED
+        text = ending(status, solution.end, t1, stop, method.max_steps)
+        if not stated <= method.error:
+            text += f"; stated error {stated:.2g}, above {method.error:g}"
             if status in (Status.FINISHED, Status.REACHED_LOSS):
                 status, text = Status.MISSED_ERROR, f"{Status.MISSED_ERROR.value}: {text}"
         statuses.append(status)
@@ -102,18 +112,14 @@ def _endings(
     return statuses, outcomes
 
 
-def _history(found: list[Any]) -> History:
-    """Losses at the solver's own steps, with slopes of the monotone cubics through them."""
-    n = min(max(len(f.curve) for f in found), SIZE)
-    rows = np.zeros((3, len(found), n))
-    for k, f in enumerate(found):
-        t, loss = np.array(f.curve).T
-        some = np.unique(np.linspace(0, len(t) - 1, n).round().astype(int))
-        t, loss = t[some], loss[some]
-        slope = PchipInterpolator(t, loss).derivative()(t) if len(t) > 1 else np.zeros(1)
-        pad = n - len(t)
-        rows[:, k] = np.pad(t, (0, pad), "edge"), np.pad(loss, (0, pad), "edge"), np.pad(slope, (0, pad))
-    return History(rows[0], rows[1], rows[2])
+def _history(solutions: list[Solution]) -> History:
+    """Losses and slopes at the solver's own steps; runs with fewer of them repeat their last one."""
+    n = min(max(len(x.curve) for x in solutions), SIZE)
+    rows = np.zeros((len(solutions), n, 3))
+    for row, x in zip(rows, solutions, strict=True):
+        some = x.curve[np.unique(np.linspace(0, len(x.curve) - 1, n).round().astype(int))]
+        row[: len(some)], row[len(some) :] = some, some[-1] * (1, 1, 0)
+    return History(*np.moveaxis(rows, -1, 0))
 
 
 class _Recording:
@@ -131,9 +137,8 @@ class _Recording:
             return {}
         dtype, full = self.setup.dtype, None
         if self.full:
-            gained = saved.gained()
-            full = {e: np.asarray(w + gained[e].reshape(w.shape), dtype) for e, w in first.items()}
-        small = {e: np.asarray(w, dtype) for e, w in saved.small().items()}
+            full = {e: np.asarray(w + saved.change(e).reshape(w.shape), dtype) for e, w in first.items()}
+        small = {e: np.asarray(w, dtype) for e, w in saved.small_weights().items()}
         with self.setup.precision():
             given = np.asarray(saved.t, dtype), small, full
             out = _record(self.recorder, self.small, *given)

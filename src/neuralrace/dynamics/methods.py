@@ -43,29 +43,28 @@ class LowRank:
     """Wide linear layers by the change of their weights, in a basis of low rank.
 
     Represents the change of each wide weight matrix in a low-rank basis, enlarged until the estimated error
-    of the network's output is below `error`. `stats["error"]` of the result states the estimate for each
-    run.
+    is below `error`. `stats["error"]` of the result states the estimate for each run.
 
     Parameters
     ----------
     error : float
-        Error allowed, relative to the largest output; at least 1e-10.
+        Error allowed; at least 1e-10.
     max_steps : int
         Steps after which a run gives up.
-    tolerance : float, optional
-        Relative local error of a step. By default it is chosen, and made smaller until the stated error is
-        below `error`; with a tolerance the flow is solved once.
+    of : {"outputs", "loss"}
+        What the error is of: the network's outputs at the saved times, relative to the largest; or the loss
+        curve, relative to the initial loss.
     """
 
     error: float
     max_steps: int = 100_000
-    tolerance: float | None = None
+    of: str = "outputs"
 
     def __post_init__(self) -> None:
         number("error", self.error, least=1e-10)
-        if self.tolerance is not None:
-            number("tolerance", self.tolerance, above=0)
         check_steps("max_steps", self.max_steps)
+        if self.of not in ("outputs", "loss"):
+            raise InputError(f"of must be 'outputs' or 'loss', got {self.of!r}")
 
 
 def check_steps(name: str, value: Any) -> int:

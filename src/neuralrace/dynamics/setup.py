@@ -43,16 +43,6 @@ class Rates:
     def decays(self) -> bool:
         return any(d > 0 and self.scale[e] > 0 for e, d in self.decay.items())
 
-    @property
-    def on_or_off(self) -> bool:
-        """Whether each edge learns at rate 1 or not at all, without decay."""
-        return not self.decays and all(s in (0.0, 1.0) for s in self.scale.values())
-
-    @property
-    def plain(self) -> bool:
-        """Whether all edges learn alike, without decay."""
-        return not self.decays and all(s == 1 for s in self.scale.values())
-
     def vectors(self, graph: Graph, dtype: Any) -> tuple[Any, Any]:
         """Both as vectors over the flat weights of a graph; None where they change nothing."""
 
@@ -183,7 +173,7 @@ class Solved:
     end: np.ndarray  # (runs,) times
     last: np.ndarray  # (runs,) index of the last saved time that was reached
     losses: np.ndarray  # (runs, save)
-    kept: tuple[np.ndarray, dict[str, Any]]  # flat weights (runs, save, n) and what was recorded
+    kept: tuple[Any, dict[str, Any]]  # flat weights (runs, save, n), or what finds them; what was recorded
     statuses: list[Status]
     outcomes: list[str]
 
@@ -199,7 +189,10 @@ def finish(
     t = np.array(solved.ts[: index.shape[1]], float)
     if not many:
         t[-1] = min(t[-1], solved.end[0])
-    weights = _weights(setup, np.asarray(flat, float), index) if flat.shape[-1] else {}
+    if callable(flat):  # lifted from small spaces when they are asked for
+        weights = flat(index)
+    else:
+        weights = _weights(setup, np.asarray(flat, float), index) if flat.shape[-1] else {}
     pick = lambda v: pick_times(np.asarray(v), index, many)  # noqa: E731
     recorded = {n: pick(v) for n, v in recorded.items()}
     settings |= {

@@ -22,9 +22,9 @@ from neuralrace.errors import InputError
 from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
 from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
+from neuralrace.lowrank import initial_bases
 from neuralrace.subspace import shrink
 from neuralrace.tasks.structured import tree_features
-from neuralrace.wide import first_frames
 
 PAPER = "multipathway"
 Y = tree_features(4)  # Eq. 32
@@ -183,7 +183,7 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     that pass through the layers at the start, forwards and backwards. `rate` is that of `initial_growth`.
     """
     g, seeds = task.graph, len(next(iter(w.values())))
-    found = [first_frames(task, {n: v[k] for n, v in w.items()}) for k in range(seeds)]
+    found = [initial_bases(task, {n: v[k] for n, v in w.items()}) for k in range(seeds)]
     frames = {n: np.stack([f[n] for f in found]) for n in found[0]}
     small = task.on(g.resized({n: q.shape[-1] for n, q in frames.items()})) if frames else task
     b = shrink(g, w, frames)

@@ -1,0 +1,92 @@
+"""Linear algebra of few long rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import get_lapack_funcs
+from scipy.sparse.linalg import LinearOperator, cg
+
+from neuralrace.lowrank import constants
+
+_posv, _pstrf, _trtri = get_lapack_funcs(("posv", "pstrf", "trtri"))
+
+
+def norm(x: np.ndarray) -> float:
+    """Root of the sum of squares."""
+    x = x.ravel()
+    return float(x.dot(x)) ** 0.5
+
+
+def scaled(gate: Any, x: Any) -> Any:
+    """`gate * x`, without work for an open gate."""
+    return x if isinstance(gate, float) and gate == 1.0 else gate * x
+
+
+def append_rows(rows: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Rows and new ones below. Memory for more is kept, so earlier results stay valid and share it."""
+    n, room = len(rows) + len(new), rows.base
+    if room is None or len(room) < n:
+        room = np.empty((2 * n, rows.shape[1]), rows.dtype)
+        room[: len(rows)] = rows
+    room[len(rows) : n] = new
+    return room[:n]
+
+
+def transport(w: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """`u w^T` for few rows u: in parts of w that BLAS need not copy, where w lies in one piece."""
+    n = constants.SMALL_PRODUCT // max(u.size, 1)
+    if n < 16 or not w.flags.c_contiguous:
+        return u @ w.T
+    return np.concatenate([u @ w[k : k + n].T for k in range(0, len(w), n)], axis=1)
+
+
+def product(old: np.ndarray | None, left: np.ndarray | None, right: np.ndarray) -> np.ndarray:
+    """`left right^T` in double precision, of which `old` has the first rows and columns; None: identity."""
+    if left is None:
+        return right.T.astype(float)
+    if old is None:
+        return (left @ right.T).astype(float)
+    (k, m), out = old.shape, np.empty((len(left), len(right)))
+    if out.shape == old.shape:
+        return old
+    out[:k, :m] = old
+    out[:, m:] = left @ right[m:].T
+    out[k:, :m] = left[k:] @ right[:m].T
+    return out
+
+
+def row_basis(rows: np.ndarray, least: float) -> np.ndarray:
+    """Orthonormal rows that leave less than `least` of each given row; pivoted Cholesky, longest first."""
+    rows = rows.astype(float)
+    square = rows @ rows.T
+    low, order, rank, _ = _pstrf(square, tol=max(least**2, 1e-14 * square.trace()), lower=1)
+    if not rank:
+        return rows[:0]
+    inverse, _ = _trtri(np.tril(low[:rank, :rank]), lower=1)
+    return inverse @ rows[order[:rank] - 1]
+
+
+def factor(squares: np.ndarray) -> np.ndarray:
+    """R with `R^T R` equal to each of some symmetric matrices (n, m, m), which may be singular."""
+    m = squares.shape[1]
+    shift = np.finfo(float).eps * m * np.trace(squares, axis1=1, axis2=2) + 1e-300
+    return np.linalg.cholesky(squares + shift[:, None, None] * np.eye(m)).transpose(0, 2, 1)
+
+
+def solve_positive(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`a^-1 b` for a positive definite matrix, which is overwritten; nan where it is not one."""
+    _, x, failed = _posv(a.T, b.ravel(), lower=True, overwrite_a=True)
+    return np.full_like(b, np.nan) if failed else x.reshape(b.shape)
+
+
+def conjugate_gradients(multiply: Callable[[Any], Any], b: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Solve for what is near x already."""
+    r = b - multiply(x)
+    if not np.isfinite(r).all():
+        return x
+    given: Any = {"matvec": lambda v: multiply(v.reshape(r.shape)).ravel(), "dtype": r.dtype}
+    operator = LinearOperator((r.size, r.size), **given)
+    return x + cg(operator, r.ravel(), rtol=constants.CG_ERROR, maxiter=100)[0].reshape(r.shape)
