@@ -16,7 +16,10 @@ from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
-from neuralrace.lowrank import ROUNDING, Saved, Solution, small_shapes, solve_to
+from neuralrace.lowrank.constants import ROUNDING
+from neuralrace.lowrank.layout import input_dimensions
+from neuralrace.lowrank.network import Saved
+from neuralrace.lowrank.solve import Solution, solve
 from neuralrace.task import Task
 
 _STATUS = {
@@ -40,7 +43,7 @@ def low_rank_flow(
     solutions, stated, recorded = [], [], []
     for start in tqdm(setup.full, "flow", disable=not progress):
         first = graph.unflatten(start.astype(float, copy=False))
-        solution, error = solve_to(
+        solution, error = solve(
             setup.given, first, setup.rates.scale, ts, t1, method.error, method.of, level, method.max_steps
         )
         solutions.append(solution)
@@ -128,7 +131,7 @@ class _Recording:
     def __init__(self, setup: Setup):
         self.recorder, self.task, self.setup = setup.recorder, setup.given, setup
         if self.recorder.record is not None:
-            self.small = resized(self.task, _sizes(self.task))
+            self.small = resized(self.task, input_dimensions(self.task))
             with setup.precision():
                 self.full = _asks_for_weights(self.recorder, self.small, setup.dtype)
 
@@ -165,13 +168,3 @@ def _asks_for_weights(recorder: Recorder, small: Task, dtype: Any) -> bool:
 @partial(jax.jit, static_argnums=(0, 1))
 def _record(recorder: Recorder, small: Task, t: Any, weights: Any, full: Any) -> Any:
     return recorder.recorded(State(t, recorder.task, lambda: dict(full), (small, weights)))
-
-
-def _sizes(task: Task) -> dict[str, int]:
-    """Sizes of nodes in the small network whose outputs are those of the wide one."""
-    shapes, g = small_shapes(task), task.graph
-    sizes = {}
-    for e, (source, target) in g.edges.items():
-        if len(shapes[e]) == 2:
-            sizes[target], sizes[source] = shapes[e]
-    return {n: s for n, s in sizes.items() if n in g.hidden}

@@ -22,7 +22,7 @@ from neuralrace.errors import InputError
 from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
 from neuralrace.experiments.experiment import Experiment, Parameters, Results, option
 from neuralrace.experiments.store import Parts
-from neuralrace.lowrank import initial_bases
+from neuralrace.lowrank.bases import initial_bases
 from neuralrace.subspace import shrink
 from neuralrace.tasks.structured import tree_features
 

@@ -1,7 +1,7 @@
 """Backward differentiation of orders 1 to 6 on any past times, implicit in the outputs alone.
 
 A step starts where the past points to (the predictor) and takes one step of Newton's method. Its Jacobian has
-what is stiff: errors of outputs that relax. Their errors at the end of the step come with it, to second order.
+what is stiff: errors of outputs that relax. The errors at the end of the step come with it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from math import prod
 import numpy as np
 
 from neuralrace.lowrank import constants
+from neuralrace.lowrank.bases import Point, assess, projection_residual
 from neuralrace.lowrank.network import ReducedNetwork, State
-from neuralrace.lowrank.residual import Point, assess, projection_residual
 
 
 class Stepper:
@@ -47,6 +47,11 @@ class Stepper:
     def error(self) -> np.ndarray:
         """Errors of outputs at the last time."""
         return self.errors[self.slots[0]]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Coordinates at the last time."""
+        return self.net.coordinates[self.slots[0]]
 
     def predict(self, t1: float) -> np.ndarray:
         """The predictor, by the polynomial through the past, of the step that is due; at most to t1."""
@@ -106,7 +111,7 @@ class Stepper:
     def look_ahead(
         self, t1: float, size: np.ndarray, tolerance: float, tolerated: float, rest_speed: float
     ) -> tuple[list[np.ndarray], list[Point]]:
-        """States to come, by loose steps in the present bases, up to where these are no longer good enough."""
+        """States to come, by loose steps in the present bases, as far as these are good enough."""
         net, kept, found = self.net, self.net.coordinates, []
         net.coordinates, ahead = kept.copy(), copy(self)
         ahead.errors = self.errors.copy()

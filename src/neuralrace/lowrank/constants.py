@@ -1,7 +1,7 @@
 """The constants of the low-rank flow, and what each of them trades.
 
-All but the shares of the error estimate change only how much work is done and how errors are split. The shares
-were set on random networks; docs/lowrank.md says on which, and how the estimate did on others.
+All but the shares of the error estimate change only how much work is done and how errors are split. These
+shares were set on random networks; docs/lowrank.md says on which, and how the estimate did on others.
 """
 
 # Tolerances, from the error that is asked for ----------------------------------------------------
@@ -11,8 +11,8 @@ FIRST_TOLERANCE = (
 TOLERANCE_POWER = 1.1  # in errors of outputs to this power: they grow a little faster than tolerances
 RESIDUAL = 100.0  # tolerated projection residual, in step tolerances to the power below: fewer enrichments
 RESIDUAL_POWER = 0.8  # against larger bases; costs are balanced over tolerances of 1e-2 to 1e-8
-LOSS_TOLERANCE = 1.0  # tolerances where the error is that of the loss curve, in errors: of a step,
-LOSS_RESIDUAL = 20.0  # and the projection residual; small bases are cheap, steps are not
+LOSS_TOLERANCE = 27.0  # where the error is that of the loss curve: step tolerance, in errors over depth^3,
+LOSS_RESIDUAL = 80.0  # and projection residual, in errors over depth: small bases are cheap, steps are not
 MAX_RESIDUAL = 0.3  # above this the velocity points elsewhere, and the residual tells nothing
 MAX_TOLERANCE = 1e-2  # above this steps are refused more often than they are taken
 EARLY = 0.04  # least share of all tolerances while nothing has been learned: early errors grow
@@ -31,7 +31,7 @@ SKETCH = 24  # random directions that estimate norms outside a basis: 15% error 
 OUTPUT_WEIGHT = 4.0  # errors of outputs count at once, those of velocities only for a while
 AT_REST = 0.1  # velocities count at least as much as moves weights by this share in the time left: near
 #                rest a residual relative to nothing would fill the bases with rounding
-MAX_UNCHECKED = 8  # most steps without a look at the residual
+MAX_UNCHECKED = 8  # longest time without a look at the residual, in steps of the present length
 
 # Enrichment and truncation -----------------------------------------------------------------------
 ENRICH_DOWN_TO = 0.01  # of the tolerated residual: larger bases against more frequent enrichments
@@ -51,7 +51,8 @@ LOOK_STATES = 3  # most states that are taken: all directions on the way against
 # Error estimate ----------------------------------------------------------------------------------
 LOCAL_SHARE = 4.0  # of the sum of local errors
 RESIDUAL_SHARE = 0.3  # of what the residual moved, relative to the weights
-LOSS_SHARE = 0.1  # of both, in the error of the loss curve
+LOSS_LOCAL_SHARE = 0.2  # the same for the loss curve: most errors of outputs are along errors that
+LOSS_RESIDUAL_SHARE = 0.03  # are small by then
 LEAST_STATED = 0.1  # of the error asked for: what is stated below that is not reliable
 ROUNDING = 10.0  # stated on top, in units of the precision
 PROJECTED_OUTPUTS = 0.1  # error of projected outputs, in stated ones, up to which they stand for the network

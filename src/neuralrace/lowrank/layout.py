@@ -13,7 +13,7 @@ from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Context, Task
 
 Arrays = dict[str, np.ndarray]
-Route = tuple[str, Any, list[tuple[str, str, float]]]  # node, its gate, edges into it: name, source, gate
+Routes = dict[str, tuple[Any, list[tuple[str, str, float]]]]  # node: its gate, edges into it (source, gate)
 
 
 class Layout:
@@ -43,15 +43,15 @@ class Layout:
                 self.targets[rows, columns[o]] = y
         unit = np.eye(cut[-1])
         self.units = [{o: unit[:, at] for o, at in found.items()} for found in self.columns]
-        self.complete = self._complete_nodes()
+        self.is_complete = self._is_complete()
 
-    def routes(self, k: int, ends: Mapping[str, tuple[str, str]], order: list[str]) -> list[Route]:
+    def routes(self, k: int, ends: Mapping[str, tuple[str, str]], order: list[str]) -> Routes:
         """The nodes of context k through which anything flows, in order, with the edges into each."""
         alive = {n for e in self.open[k] for n in ends[e]}
-        into: dict[str, list[tuple[str, str, float]]] = {v: [] for v in order if v in alive}
+        routes: Routes = {v: (self.gates[k].get(v, 1.0), []) for v in order if v in alive}
         for e, gate in self.open[k].items():
-            into[ends[e][1]].append((e, ends[e][0], gate))
-        return [(v, self.gates[k].get(v, 1.0), edges) for v, edges in into.items()]
+            routes[ends[e][1]][1].append((e, ends[e][0], gate))
+        return routes
 
     def _open_edges(self, c: Context) -> dict[str, float]:
         """Gates of the edges that lie on an open path from an input to a target."""
@@ -65,24 +65,24 @@ class Layout:
             used |= {s for s, t in ends if t == v and v in used}
         return {e: x for e, x in gates.items() if reached & used >= set(self.ends[e])}
 
-    def _complete_nodes(self) -> set[str]:
-        """Nodes where a basis of the samples' signals is one of all inputs' signals.
+    def _is_complete(self) -> bool:
+        """Whether bases of the samples' signals are bases of all inputs' signals.
 
-        One path leads there, and the samples that take it span the inputs.
+        That is so where one path leads to each wide node, and the samples that take it span its input.
         """
         roots: dict[str, str] = {}
         for v in self.order:
             sources = [s for s, t in self.ends.values() if t == v]
-            if v in self.input_dims and len(sources) == 1:
-                is_input = not any(t == sources[0] for _, t in self.ends.values())
-                root = sources[0] if is_input else roots.get(sources[0])
-                here = [k for k, edges in enumerate(self.open) if any(self.ends[e][1] == v for e in edges)]
-                if root is not None and here:
-                    x = [scaled(self.gates[k].get(root, 1.0), self.inputs[k][root]) for k in here]
-                    size = np.linalg.svd(np.concatenate(x), compute_uv=False)
-                    if len(size) == self.sizes[root] and size[-1] > constants.EVEN_INPUTS * size[0]:
-                        roots[v] = root
-        return set(roots)
+            roots[v] = roots[sources[0]] if v in self.input_dims and len(sources) == 1 else v
+        for v in self.input_dims:
+            here = [k for k, edges in enumerate(self.open) if any(self.ends[e][1] == v for e in edges)]
+            if not here or roots[v] not in self.inputs[here[0]]:
+                return False
+            x = [scaled(self.gates[k].get(roots[v], 1.0), self.inputs[k][roots[v]]) for k in here]
+            size = np.linalg.svd(np.concatenate(x), compute_uv=False)
+            if len(size) < self.sizes[roots[v]] or size[-1] <= constants.EVEN_INPUTS * size[0]:
+                return False
+        return True
 
 
 def _inputs(c: Context) -> Arrays:
@@ -97,10 +97,3 @@ def input_dimensions(task: Task) -> dict[str, int]:
         arriving = [dims.get(s, g.nodes[s]) for s, t in g.edges.values() if t == v]
         dims[v] = min(sum(arriving) + (v in g.shapes), g.nodes[v])  # a bias adds one
     return dims
-
-
-def small_shapes(task: Task) -> dict[str, tuple[int, ...]]:
-    """Shapes of the weights between these dimensions."""
-    sizes = {**task.graph.nodes, **input_dimensions(task)}
-    ends = {e: task.graph.edges.get(e, (e,))[::-1] for e in task.graph.shapes}
-    return {e: tuple(sizes[n] for n in ends[e][: len(shape)]) for e, shape in task.graph.shapes.items()}

@@ -25,16 +25,6 @@ def scaled(gate: Any, x: Any) -> Any:
     return x if isinstance(gate, float) and gate == 1.0 else gate * x
 
 
-def append_rows(rows: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Rows and new ones below. Memory for more is kept, so earlier results stay valid and share it."""
-    n, room = len(rows) + len(new), rows.base
-    if room is None or len(room) < n:
-        room = np.empty((2 * n, rows.shape[1]), rows.dtype)
-        room[: len(rows)] = rows
-    room[len(rows) : n] = new
-    return room[:n]
-
-
 def transport(w: np.ndarray, u: np.ndarray) -> np.ndarray:
     """`u w^T` for few rows u: in parts of w that BLAS need not copy, where w lies in one piece."""
     n = constants.SMALL_PRODUCT // max(u.size, 1)

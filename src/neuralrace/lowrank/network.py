@@ -33,13 +33,15 @@ class Direction:
         self.weights = weights if forward else {e: w.T for e, w in weights.items()}
         self.out = {v: [e for e, (s, _) in self.ends.items() if s == v] for v in self.order}
         self.routes = [layout.routes(k, self.ends, self.order) for k in range(len(layout.open))]
-        self.gates = [{v: gate for v, gate, _ in routes} for routes in self.routes]
-        self.into = [{v: edges for v, _, edges in routes} for routes in self.routes]
         self.basis = {v: np.zeros((0, layout.sizes[v]), dtype) for v in layout.wide}
         self.image: Arrays = {}
         for e, (s, t) in self.ends.items():
             none = np.zeros((0, layout.sizes[t]), dtype)
             self.image[e] = none if s in self.basis else self.weights[e].T
+        self.forget_products()
+
+    def forget_products(self) -> None:
+        """Products of the bases and images are to be computed anew."""
         self.own: Arrays = {}  # the image in the basis at the end of the edge,
         self.other: Arrays = {}  # in the basis of the other direction there,
         self.sketch: Arrays = {}  # and in a few random directions
@@ -57,7 +59,7 @@ class Direction:
     def propagate(self, k: int, start: Mapping[str, np.ndarray], weights: Arrays) -> Arrays:
         """Signals at all nodes in context k, in the bases."""
         signals: Arrays = {}
-        for v, gate, edges in self.routes[k]:
+        for v, (gate, edges) in self.routes[k].items():
             total: Any = start.get(v)
             for e, s, edge_gate in edges:
                 w = weights[e]
@@ -69,21 +71,21 @@ class Direction:
 
     def arriving(self, k: int, v: str, signals: Arrays, products: Arrays) -> Any:
         """What arrives at a node through some matrices of the edges into it."""
-        total: Any = 0.0
-        for e, s, gate in self.into[k][v]:
-            total = total + scaled(gate, signals[s].dot(products[e].T))
-        return scaled(self.gates[k][v], total)
+        gate, edges = self.routes[k][v]
+        return scaled(gate, sum(scaled(g, signals[s].dot(products[e].T)) for e, s, g in edges))
 
 
 class State(NamedTuple):
-    """The network at some coordinates: changes N of the edges, signals of each context, errors.
+    """The network at some coordinates: changes N of the edges, signals of each context, outputs.
 
-    `backward` has the signals of a unit error of every output; `error` is (rows of all contexts, outputs).
+    `backward` has the signals of a unit error of every output. Outputs and their errors are (rows of all
+    contexts, sizes of all outputs).
     """
 
     change: Arrays
     forward: list[Arrays]
     backward: list[Arrays]
+    outputs: np.ndarray
     error: np.ndarray
 
     def seen(self, end: int) -> Arrays:
@@ -168,17 +170,17 @@ class ReducedNetwork:
 
     def state(self, y: np.ndarray) -> State:
         """The network at coordinates y."""
-        lay = self.layout
-        s = State(self.split(y), [], [], lay.targets.copy())
+        lay, outputs = self.layout, np.zeros_like(self.layout.targets)
+        s = State(self.split(y), [], [], outputs, outputs)
         forward, backward = (d.reduced_weights(s.seen(end)) for end, d in enumerate(self.directions))
         for k, rows in enumerate(lay.rows):
             signals = self.forward.propagate(k, lay.inputs[k], forward)
             for o, columns in lay.columns[k].items():
                 if o in signals:
-                    s.error[rows, columns] -= signals[o]
+                    outputs[rows, columns] = signals[o]
             s.forward.append(signals)
             s.backward.append(self.backward.propagate(k, lay.units[k], backward))
-        return s
+        return s._replace(error=lay.targets - outputs)
 
     def loss(self, error: np.ndarray) -> float:
         """The loss of some errors."""
@@ -257,3 +259,43 @@ class ReducedNetwork:
         a = h * self.tangent_kernel(s)
         a.flat[:: len(a) + 1] += 1.0
         return solve_positive(a, error)
+
+
+class Saved(NamedTuple):
+    """The network at a time: in its bases then, and its coordinates.
+
+    `projected` says whether the outputs that the bases see are good enough to stand for the network's.
+    """
+
+    t: float
+    net: ReducedNetwork
+    y: np.ndarray
+    projected: bool
+
+    def change(self, e: str) -> np.ndarray:
+        """The change of an edge's weights since the start, lifted from the bases."""
+        n, (s, t) = self.net.split(self.y)[e], self.net.ends[e]
+        backward, forward = self.net.backward.basis, self.net.forward.basis
+        n = backward[t].T @ n if t in backward else n
+        return n @ forward[s] if s in forward else n
+
+    def small_weights(self) -> Arrays:
+        """Weights between the spaces that the inputs span at each node.
+
+        Products along paths from the inputs are those of the network, or those that the bases see where these
+        hold all signals of the inputs.
+        """
+        net, layout, spaces, small = self.net, self.net.layout, {}, {}
+        if self.projected and layout.is_complete:
+            weights = net.forward.reduced_weights(net.split(self.y))
+        else:
+            weights = {e: w + self.change(e) for e, w in net.weights.items()}
+        for v in layout.order:
+            into = {e: s for e, (s, t) in net.ends.items() if t == v}
+            arriving = {e: weights[e] @ spaces[s] if s in spaces else weights[e] for e, s in into.items()}
+            if v in layout.input_dims:
+                rows, dims = np.concatenate(list(arriving.values()), axis=1), layout.input_dims[v]
+                q = np.linalg.qr(rows)[0] if len(rows) > dims else np.eye(len(rows), dims)
+                arriving, spaces[v] = {e: q.T @ a for e, a in arriving.items()}, q
+            small |= {e: a if into[e] else a[:, 0] for e, a in arriving.items()}
+        return small

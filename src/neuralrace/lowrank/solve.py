@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
 from neuralrace.lowrank import constants
+from neuralrace.lowrank.bases import assess, enrich, projection_residual, reduced_network, truncate
 from neuralrace.lowrank.bdf import Stepper
-from neuralrace.lowrank.enrich import enrich, reduced_network, truncate
 from neuralrace.lowrank.linalg import norm
-from neuralrace.lowrank.network import ReducedNetwork, State
-from neuralrace.lowrank.residual import assess, projection_residual
-from neuralrace.lowrank.saved import Saved
+from neuralrace.lowrank.network import ReducedNetwork, Saved, State
 from neuralrace.task import Task
 
 
 class Tolerances(NamedTuple):
-    """Relative local error of a step, and projection residual; less while little has been learned."""
+    """Relative local error of a step, and projection residual."""
 
     step: float
     residual: float
+
+    @classmethod
+    def of(cls, error: float, what: str, depth: int) -> Tolerances:
+        """Those at which the error of "outputs" or of the "loss" should be as asked for.
+
+        Deeper networks learn later and faster: the more an error grows.
+        """
+        if what == "loss":
+            step = constants.LOSS_TOLERANCE * error / depth**3
+            residual = constants.LOSS_RESIDUAL * error / depth
+        else:
+            step = constants.FIRST_TOLERANCE * error**constants.TOLERANCE_POWER / depth**3
+            residual = constants.RESIDUAL * step**constants.RESIDUAL_POWER
+        return cls(min(step, constants.MAX_TOLERANCE), min(residual, constants.MAX_RESIDUAL))
 
 
 class Solution(NamedTuple):
@@ -34,230 +46,179 @@ class Solution(NamedTuple):
 
     saved: list[Saved]
     loss: np.ndarray
+    curve: np.ndarray
     end: float
     steps: int
     outcome: str
     error: float
     loss_error: float
-    curve: np.ndarray
-
-
-class Estimate:
-    """Errors as they add up, relative to the weights.
-
-    Local errors of the steps are summed, and so is what the projection residual moves. What is missed before
-    an enrichment is orthogonal to what is missed later: there squares add up.
-    """
-
-    def __init__(self) -> None:
-        self.local = self.before = self.missed = self.change = self.residual = 0.0
-
-    def step(self, local: float, change: float) -> None:
-        """A step with a local error, over which weights change by a share of themselves."""
-        self.local += local
-        self.change += change
-
-    def measured(self, residual: float) -> None:
-        """The residual of the last steps is known."""
-        self.missed += residual * self.change
-        self.change, self.residual = 0.0, residual
-
-    def enriched(self, residual: float, after: float) -> None:
-        """It was `residual` before the bases were enriched, and is less from now on."""
-        self.before += (self.missed + residual * self.change) ** 2
-        self.missed, self.change, self.residual = 0.0, 0.0, after
-
-    @property
-    def value(self) -> float:
-        missed = (self.before + (self.missed + self.residual * self.change) ** 2) ** 0.5
-        return constants.LOCAL_SHARE * self.local + constants.RESIDUAL_SHARE * missed
 
 
 class Solver:
-    """One solution.
+    """One solution: takes steps, checks the residual, keeps what is asked for, and adds up errors.
 
     Early errors grow with what is learned, so tolerances are less by the share of the initial errors that has
-    been learned. Outputs may be off by the estimated error times their size; where they change fast, an error
-    of the velocity is one of time, and counts by time times their rate of change. Errors of outputs that the
-    bases miss at once come on top.
+    been learned. Local errors add up, relative to the weights, and so does the change that the residual
+    misses; what is missed before an enrichment is orthogonal to what is missed later, so there squares add
+    up. Outputs may be off by that times their size; where they change fast, an error of the velocity is one
+    of time, and counts by time times their rate of change. What outputs miss at once comes on top.
     """
 
-    def __init__(self, net: ReducedNetwork, t1: float, tolerances: Tolerances) -> None:
-        self.net, self.t1, self.tolerances = net, t1, tolerances
+    def __init__(self, net: ReducedNetwork, ts: np.ndarray, t1: float, tolerances: Tolerances) -> None:
+        self.net, self.ts, self.t1, self.tolerances = net, ts, t1, tolerances
         y = net.coordinates[0]
-        self.s, self.estimate = net.state(y), Estimate()
+        self.s = net.state(y)
         self.point = assess(net, y, self.s, 0.0)
-        self.first = norm(self.s.error)
-        self.first_step = min(
-            t1, 0.1 * (constants.EARLY * tolerances.step) ** 0.5 / max(self.point.speed, 1e-300)
-        )
+        self.initial, self.first = net.loss(self.s.error), norm(self.s.error)
+        first_step = 0.1 * (constants.EARLY * tolerances.step) ** 0.5 / max(self.point.speed, 1e-300)
+        self.first_step = min(t1, first_step)
         self.stepper = Stepper(net, self.first_step, self.s.error)
-        self.enriched_size = net.coordinates.shape[1]
-        self.unchecked = self.steps = 0  # steps that may pass without a look at the residual; all steps
-        self.residual = self.output_residual = self.last_log = self.last_look = 0.0
-        self.largest = max(norm(net.layout.targets - self.s.error), 1e-300)
-        self.output_error = self.loss_error = 0.0  # at present, in units of outputs and of the loss
+        self.truncated_size = net.coordinates.shape[1]
+        self.t, self.steps = 0.0, 0
+        self.residual = self.output_residual = self.last_log = self.last_look = self.next_look = 0.0
+        self.local, self.missed = 0.0, [0.0]  # sums of local errors, and of what each basis missed
+        self.largest = self.reach = max(norm(self.s.outputs), 1e-300)  # outputs so far, and their rate
+        self.output_error = self.error = self.loss_error = 0.0  # now; largest at saved times; of the loss
         self.snapshot: ReducedNetwork | None = None  # the network in its present bases
+        self.saved, self.losses = [], []
+        self.curve = [(0.0, self.initial, net.slope(net.velocity(self.s, self.s.error)))]
+        if ts[0] <= 0:
+            self._save([0.0])
 
-    @property
-    def t(self) -> float:
-        return self.stepper.times[0]
+    def run(self, stop: float, max_steps: int) -> Solution:
+        """To time t1, until the loss falls to `stop`, or until all that can be learned is learned."""
+        net, stepper, rest = self.net, self.stepper, self.tolerances.step * self.first
+        outcome = "stopped" if self.initial <= stop else "finished"
+        while outcome == "finished" and self.t < self.t1 and norm(self.s.error) > rest:
+            if self._step():
+                self.t, loss = stepper.times[0], net.loss(stepper.error)
+                if loss <= stop:
+                    self.t, loss, outcome = self._crossing(stop), stop, "stopped"
+                self.curve.append((self.t, loss, net.slope(stepper.velocity)))
+                due = self.ts[len(self.saved) : np.searchsorted(self.ts, self.t, side="right")]
+                if len(due):
+                    self._save(due.tolist())
+                stepper.choose()
+            elif stepper.h < 1e-14 * max(self.t, self.first_step):
+                outcome = "failed"
+            if outcome == "finished" and self.steps == max_steps:
+                outcome = "step limit"
+        if len(self.saved) < len(self.ts):
+            self._save([self.t] * (len(self.ts) - len(self.saved)))
+        end = self.t1 if outcome == "finished" else self.t
+        rounding = constants.ROUNDING * float(np.finfo(net.dtype).eps)
+        errors = (self.error / self.largest + rounding, self.loss_error / (self.initial or 1.0) + rounding)
+        return Solution(
+            self.saved, np.array(self.losses), np.array(self.curve), end, self.steps, outcome, *errors
+        )
 
-    @property
-    def settled(self) -> bool:
-        """Whether all that can be learned is learned."""
-        return norm(self.s.error) <= self.tolerances.step * self.first
-
-    def step(self) -> bool:
+    def _step(self) -> bool:
         """Try a step; whether it was taken."""
         net, stepper = self.net, self.stepper
         share = max(1 - norm(self.s.error) / self.first, constants.EARLY)
         tolerance, tolerated = (share * x for x in self.tolerances)
         y = stepper.predict(self.t1)
         s = net.state(y)
-        if not self.unchecked:
+        if stepper.t >= self.next_look:
             s = self._checked(y, s, tolerance, tolerated)
         self.steps += 1
-        h, t = stepper.h, stepper.t
+        h = stepper.h
         if not stepper.take(self.point.size, s, tolerance):
             return False
-        self.estimate.step(stepper.local[stepper.order] * tolerance, h * self.point.speed)
-        if self.unchecked:
-            self.unchecked -= 1
-        else:
-            self._schedule(t, h, tolerated)
-        change = t * norm(s.error - self.s.error) / h
-        self.s, self.largest = s, max(self.largest, norm(net.layout.targets - s.error))
-        off = self.estimate.value * (self.largest + change)
-        self.output_error = off + self.output_residual
-        self.loss_error = (constants.LOSS_SHARE * off + self.output_residual) * norm(s.error)
+        self.local += stepper.local[stepper.order] * tolerance
+        self.missed[-1] += self.residual * h * self.point.speed
+        change = norm(s.outputs - self.s.outputs) * stepper.t / h
+        self.s, self.largest = s, max(self.largest, norm(s.outputs))
+        self.reach = self.largest + change
+        self._estimate()
         return True
 
-    def _checked(self, y: np.ndarray, s: State, tolerance: float, tolerated: float) -> State:
-        """Measure the residual at the predictor, and enrich the bases if it is too large; the state there."""
-        net, stepper, t1 = self.net, self.stepper, self.t1
-        rest_speed = constants.AT_REST / max(t1 - stepper.t, 1e-3 * t1)
-        self.point = assess(net, y, s, rest_speed)
-        self.residual, self.output_residual = projection_residual(net, self.point)
-        if self.residual <= tolerated:
-            return s
-        before = self.residual
-        states, points = stepper.look_ahead(t1, self.point.size, tolerance, tolerated, rest_speed)
-        states, points = [y, *states], [self.point, *points]
-        if net.coordinates.shape[1] > constants.TRUNCATE_AT * self.enriched_size:
-            rows = truncate(net, np.stack(states), points, constants.TRUNCATE_BELOW * tolerance)
-            points = [assess(net, x, net.state(x), rest_speed) for x in rows]
-            self.enriched_size = net.coordinates.shape[1]
-        enrich(net, points, tolerated)
-        self.snapshot = None
-        self.last_look = stepper.t
-        y = stepper.predict(t1)
-        s = net.state(y)
-        self.point = assess(net, y, s, rest_speed)
-        self.residual, self.output_residual = projection_residual(net, self.point)
-        self.estimate.enriched(before, self.residual)
-        return s
+    def _estimate(self) -> None:
+        """Errors of the outputs and of the loss at the last state, in their units."""
+        missed = norm(np.array(self.missed))
+        off = constants.LOCAL_SHARE * self.local + constants.RESIDUAL_SHARE * missed
+        self.output_error = off * self.reach + self.output_residual
+        off = constants.LOSS_LOCAL_SHARE * self.local + constants.LOSS_RESIDUAL_SHARE * missed
+        loss_error = (off * self.reach + self.output_residual) * norm(self.s.error)
+        self.loss_error = max(self.loss_error, loss_error)
 
-    def _schedule(self, t: float, h: float, tolerated: float) -> None:
-        """Look at the residual again after half of the time in which it would become too large."""
-        self.estimate.measured(self.residual)
+    def _checked(self, y: np.ndarray, s: State, tolerance: float, tolerated: float) -> State:
+        """Measure the residual at the predictor, and enrich the bases if it is too large; the state there.
+
+        It is measured again after half of the time in which it would become too large.
+        """
+        h, t = self.stepper.h, self.stepper.t
+        rest_speed = constants.AT_REST / max(self.t1 - t, 1e-3 * self.t1)
+        self._measure(y, s, rest_speed)
+        if self.residual > tolerated:
+            s = self._enriched(y, rest_speed, tolerance, tolerated)
+            self.last_look = t
         log = np.log(max(self.residual, 1e-300) / tolerated)
         rise = (log - self.last_log) / (t - self.last_look) * h if t > self.last_look else np.inf
-        self.unchecked = int(np.clip(-0.5 * log / max(rise, 1e-3), 0, constants.MAX_UNCHECKED))
+        self.next_look = t + h * np.clip(-0.5 * log / max(rise, 1e-3), 0, constants.MAX_UNCHECKED)
         self.last_log, self.last_look = log, t
+        return s
 
-    def saved(self, ts: list[float]) -> tuple[list[Saved], list[float]]:
-        """The network and its loss at times of the last step."""
+    def _measure(self, y: np.ndarray, s: State, rest_speed: float) -> None:
+        self.point = assess(self.net, y, s, rest_speed)
+        self.residual, self.output_residual = projection_residual(self.net, self.point)
+
+    def _enriched(self, y: np.ndarray, rest_speed: float, tolerance: float, tolerated: float) -> State:
+        """Enrich the bases, truncated first where they have become large; the state at the predictor."""
+        net, stepper = self.net, self.stepper
+        before = net.state(stepper.last).outputs
+        states, points = stepper.look_ahead(self.t1, self.point.size, tolerance, tolerated, rest_speed)
+        states, points = [y, *states], [self.point, *points]
+        if net.coordinates.shape[1] > constants.TRUNCATE_AT * self.truncated_size:
+            rows = truncate(net, np.stack(states), points, constants.TRUNCATE_BELOW * tolerance)
+            points = [assess(net, x, net.state(x), rest_speed) for x in rows]
+            self.truncated_size = net.coordinates.shape[1]
+        enrich(net, points, tolerated)
+        self.snapshot = None
+        # Outputs now have what they missed: the past is interpolated as if they had always had it.
+        missed = (before - net.state(stepper.last).outputs).ravel()
+        stepper.errors += missed
+        self.output_residual = norm(missed)
+        self._estimate()
+        self.error = max(self.error, self.output_residual)
+        self.missed.append(0.0)
+        y = stepper.predict(self.t1)
+        s = net.state(y)
+        self._measure(y, s, rest_speed)
+        return s
+
+    def _save(self, ts: list[float]) -> None:
+        """Keep the network and its loss at times of the last step."""
         self.snapshot = self.snapshot or self.net.copied()
-        own = self.output_error - self.output_residual
-        projected = self.output_residual < constants.PROJECTED_OUTPUTS * own
-        ys, errors = self.stepper.interpolate(ts)
-        found = [Saved(t, self.snapshot, y, projected) for t, y in zip(ts, ys, strict=True)]
-        return found, [self.net.loss(e) for e in errors]
+        self.error = max(self.error, self.output_error)
+        projected = self.output_residual < constants.PROJECTED_OUTPUTS * self.output_error
+        for t, y, error in zip(ts, *self.stepper.interpolate(ts), strict=True):
+            self.saved.append(Saved(t, self.snapshot, y, projected))
+            self.losses.append(self.net.loss(error))
 
-    def cut(self, stop: float) -> None:
-        """End the last step where the loss falls to `stop`."""
-        stepper, net = self.stepper, self.net
+    def _loss_at(self, t: float) -> float:
+        return self.net.loss(self.stepper.interpolate([t])[1])
 
-        def above(t: float) -> float:
-            return float(np.log(net.loss(stepper.interpolate([t])[1]) / stop))
-
-        before, t = stepper.times[1], stepper.times[0]
-        end = float(brentq(above, before, t, xtol=1e-12 * t)) if above(before) > 0 else before  # pyright: ignore
-        y, error = stepper.interpolate([end])
-        net.coordinates[stepper.slots[0]], stepper.errors[stepper.slots[0]] = y[0], error[0]
-        stepper.times[0] = end
+    def _crossing(self, level: float) -> float:
+        """When the loss falls to a level in the last step."""
+        after, before = self.stepper.times[:2]
+        above: Any = lambda t: np.log(self._loss_at(t) / level)  # noqa: E731
+        return float(brentq(above, before, after, xtol=1e-12 * after)) if above(before) > 0 else before
 
 
 def solve(
-    net: ReducedNetwork,
-    ts: np.ndarray,
-    t1: float,
-    tolerances: Tolerances,
-    stop: float = -np.inf,
-    max_steps: int = 100_000,
-) -> Solution:
-    """The flow to time t1, or until the loss falls to `stop`."""
-    solver = Solver(net, t1, tolerances)
-    stepper, initial = solver.stepper, net.loss(solver.s.error)
-    saved = [Saved(0.0, net.copied(), net.coordinates[0], False)] if ts[0] <= 0 else []
-    losses, curve = (
-        [initial] * len(saved),
-        [(0.0, initial, net.slope(net.velocity(solver.s, solver.s.error)))],
-    )
-    error = loss_error = 0.0
-    outcome = "stopped" if initial <= stop else "finished"
-    while outcome == "finished" and solver.t < t1 and not solver.settled:
-        taken = solver.step()
-        outcome = "step limit" if solver.steps == max_steps else outcome
-        if not taken:
-            outcome = "failed" if stepper.h < 1e-14 * max(solver.t, solver.first_step) else outcome
-            continue
-        if net.loss(stepper.error) <= stop:
-            solver.cut(stop)
-            outcome = "stopped"
-        curve.append((solver.t, net.loss(stepper.error), net.slope(stepper.velocity)))
-        loss_error = max(loss_error, solver.loss_error)
-        due = ts[len(saved) : np.searchsorted(ts, solver.t, side="right")].tolist()
-        if due:
-            error = max(error, solver.output_error)
-            new, new_losses = solver.saved(due)
-            saved, losses = saved + new, losses + new_losses
-        stepper.choose()
-    if len(saved) < len(ts):  # nothing moves any more
-        left, error = len(ts) - len(saved), max(error, solver.output_error)
-        new, new_losses = solver.saved([solver.t])
-        saved, losses = saved + left * new, losses + left * new_losses
-    end = t1 if outcome == "finished" else solver.t
-    rounding = constants.ROUNDING * float(np.finfo(net.dtype).eps)
-    error, loss_error = error / solver.largest + rounding, loss_error / (initial or 1.0) + rounding
-    return Solution(saved, np.array(losses), end, solver.steps, outcome, error, loss_error, np.array(curve))
-
-
-def tolerances_for(error: float, of: str, depth: int) -> Tolerances:
-    """Tolerances at which the error of outputs or of the loss curve should be as asked for."""
-    if of == "loss":
-        step, residual = constants.LOSS_TOLERANCE * error, constants.LOSS_RESIDUAL * error
-    else:
-        # Deeper networks learn later and faster: the more an error grows.
-        step = constants.FIRST_TOLERANCE * error**constants.TOLERANCE_POWER / depth**3
-        residual = constants.RESIDUAL * step**constants.RESIDUAL_POWER
-    return Tolerances(min(step, constants.MAX_TOLERANCE), min(residual, constants.MAX_RESIDUAL))
-
-
-def solve_to(
     task: Task, weights: Mapping[str, np.ndarray], rates: Mapping[str, float], ts: np.ndarray, t1: float,
-    error: float, of: str, stop: float, max_steps: int,
+    error: float, what: str = "outputs", stop: float = -np.inf, max_steps: int = 100_000,
 ) -> tuple[Solution, float]:  # fmt: skip
     """Solve, and again with smaller tolerances while the stated error is above `error`; also that error."""
     depth, asked = max(task.graph.levels.values()), error
     while True:
-        tolerances = tolerances_for(asked, of, depth)
+        tolerances = Tolerances.of(asked, what, depth)
         dtype = np.float32 if tolerances.step > constants.SINGLE else np.float64
         net = reduced_network(task, weights, rates, dtype)
-        solution = solve(net, ts, t1, tolerances, stop, max_steps)
-        stated = solution.loss_error if of == "loss" else solution.error
-        stated = max(stated, constants.LEAST_STATED * error)
+        solution = Solver(net, ts, t1, tolerances).run(stop, max_steps)
+        least = constants.LEAST_STATED * error
+        stated = solution.loss_error if what == "loss" else max(solution.error, least)
         gave_up = solution.outcome in ("failed", "step limit") or tolerances.step < 1e-13
         if stated <= error or gave_up:
             return solution, stated

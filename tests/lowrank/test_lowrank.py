@@ -1,5 +1,6 @@
-"""Wide layers in grown spaces: the stated error bounds the true one."""
+"""The low-rank flow: the stated error bounds the true one."""
 
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -8,21 +9,27 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.wide import Wide, network, solve, steps
-from neuralrace.wide.steps import Past
+from neuralrace.lowrank import constants, linalg
+from neuralrace.lowrank.bases import assess, enrich, projection_residual, reduced_network, truncate
+from neuralrace.lowrank.bdf import Stepper
+from neuralrace.lowrank.layout import input_dimensions
+from neuralrace.lowrank.network import Saved
+from neuralrace.lowrank.solve import Solver, Tolerances, solve
+
+solve_module = import_module("neuralrace.lowrank.solve")
 
 
 @pytest.fixture(autouse=True)
 def estimates_alone(monkeypatch):
     """Bounds are those of the estimate, not of the least that is stated."""
-    monkeypatch.setattr(steps, "_AT_LEAST", 0.0)
+    monkeypatch.setattr(constants, "LEAST_STATED", 0.0)
 
 
 def test_least_that_is_stated(monkeypatch):
     task, weights = case(0)
     run = lambda: nr.flow(task, weights, 1.0, 3, method=nr.LowRank(1e-1)).stats["error"]  # noqa: E731
     assert run() < 5e-3
-    monkeypatch.setattr(steps, "_AT_LEAST", 0.1)
+    monkeypatch.setattr(constants, "LEAST_STATED", 0.1)
     assert run() == pytest.approx(1e-2)
 
 
@@ -45,6 +52,14 @@ def case(seed: int, width: int = 50):
         for e, s in graph.shapes.items()
     }
     return task, weights
+
+
+def reduced(task, weights, dtype=float, **rates):
+    return reduced_network(task, weights, {**dict.fromkeys(task.graph.shapes, 1.0), **rates}, dtype)
+
+
+def run(net, t1, tolerances):
+    return Solver(net, np.array([0.0, t1]), t1, tolerances).run(-np.inf, 100_000)
 
 
 def flowing(task, weights):
@@ -93,8 +108,8 @@ def test_stated_error_bounds_the_true_one():
 
 
 @pytest.mark.parametrize(("seed", "width"), [(11, 40), (410, 52)])
-def test_paths_that_some_samples_close_and_what_frames_do_not_see_of_outputs(seed, width):
-    # Small weights must hold the former, which frames of signals need not; the latter is half the error of
+def test_paths_that_some_samples_close_and_what_bases_do_not_see_of_outputs(seed, width):
+    # Small weights must hold the former, which bases of signals need not; the latter is half the error of
     # the second case.
     task, weights = case(seed, width)
     wide, true = errors(task, {e: w[None] for e, w in weights.items()}, 1e-3, 60.0)
@@ -228,8 +243,8 @@ def test_deep_pathways_follow_the_flow_of_all_neurons():
     assert set(wide.settings["dimensions"].values()) == {4}
 
 
-def test_errors_that_stay_do_not_fill_the_frames():
-    """At the end velocities vanish and errors do not: then rounding must not seem to leave the frames."""
+def test_errors_that_stay_do_not_fill_the_bases():
+    """At the end velocities vanish and errors do not: then rounding must not seem to leave the bases."""
     task, weights = case(0)
     wide = nr.flow(task, weights, 3000.0, 4, method=nr.LowRank(1e-1), save_weights=False)
     assert wide.outcome == "finished at t = 3000"
@@ -252,33 +267,35 @@ def test_targets_of_zero_and_more_outputs_than_a_kernel_is_written_for():
 
 def test_errors_after_an_implicit_step_with_and_without_a_kernel(monkeypatch):
     task, weights = case(0)
-    net = Wide(task, weights)
-    s = net.state(net.past[0])
-    assert s.error.size <= network._DIRECT
-    direct = net.lag(s, 2.0, 1.3 * s.error)
-    monkeypatch.setattr(network, "_DIRECT", 0)
-    iterated = net.lag(s, 2.0, 1.3 * s.error)
+    net = reduced(task, weights)
+    s = net.state(net.coordinates[0])
+    assert s.error.size <= constants.DIRECT
+    direct = net.implicit_error(s, 2.0, 1.3 * s.error)
+    monkeypatch.setattr(constants, "DIRECT", 0)
+    iterated = net.implicit_error(s, 2.0, 1.3 * s.error)
     assert np.linalg.norm(iterated - direct) < 1e-2 * np.linalg.norm(direct - s.error)
     moved = net.velocity(s, direct)  # adjoint to how outputs change
-    assert np.allclose(direct + 2.0 * net.pushed(s, moved), 1.3 * s.error)
+    assert np.allclose(direct + 2.0 * net.jvp(s, moved), 1.3 * s.error)
 
 
-def test_forgetting_changes_nothing():
-    """Velocities of contexts may cancel where their signals do not: frames must keep all of these."""
+def test_truncation_changes_nothing():
+    """Velocities of contexts may cancel where their signals do not: bases must keep all of these."""
     task, weights = case(103, 40)
-    net = Wide(task, weights)
-    solve(net, np.array([0.0, 30.0]), 30.0, 1e-6, lambda *_: None)
-    row = int(np.argmax(np.abs(net.past).sum(axis=1)))
+    net = reduced(task, weights)
+    run(net, 30.0, Tolerances(1e-6, 1.6e-3))
+    row = int(np.argmax(np.abs(net.coordinates).sum(axis=1)))
 
     def state():
-        view = net.view(net.past[row], net.state(net.past[row]), 0.0)
-        weights = np.concatenate([net.gain(e, net.past[row]).ravel() for e in net.ends])
-        return weights, net.kernel(view.state), view.state.error, np.array(net.leaving(view))
+        y = net.coordinates[row]
+        point = assess(net, y, net.state(y), 0.0)
+        weights = np.concatenate([Saved(0.0, net, y, False).change(e).ravel() for e in net.ends])
+        kernel = net.tangent_kernel(point.state)
+        return weights, kernel, point.state.error, np.array(projection_residual(net, point))
 
-    before, size = state(), net.past.shape[1]
-    y = net.past[row]
-    net.forget(y[None], [net.view(y, net.state(y), 0.0)], 1e-8)
-    assert net.past.shape[1] < 0.9 * size
+    before, size = state(), net.coordinates.shape[1]
+    y = net.coordinates[row]
+    truncate(net, y[None], [assess(net, y, net.state(y), 0.0)], 1e-8)
+    assert net.coordinates.shape[1] < 0.9 * size
     for old, new in zip(before, state(), strict=True):
         assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
 
@@ -289,23 +306,23 @@ def test_saved_networks_are_those_of_all_inputs(scales):
     graph, rng = nr.Graph.chain([3, 40, 50, 40, 2]), np.random.default_rng(1)
     inputs = np.linalg.qr(rng.normal(size=(12, 3)))[0] * scales
     task = nr.Task(graph, inputs, inputs @ rng.normal(size=(3, 2)))
-    net = Wide(task, nr.init.xavier(graph, 0.5, seed=1))
-    ends: list[Any] = []
-    solve(net, np.array([0.0, 60.0]), 60.0, 1e-4, ends.append)
-    _, net, y, inside = ends[-1]
-    assert inside
-    assert len(net.held) == (3 if scales[2] == 0.5 else 0)
+    net = reduced(task, nr.init.xavier(graph, 0.5, seed=1))
+    end = run(net, 60.0, Tolerances(1e-4, 0.06)).saved[-1]
+    assert end.projected
+    net = end.net
+    assert net.layout.is_complete == (scales[2] == 0.5)
 
     def product(w):
         return np.linalg.multi_dot([w[e] for e in reversed(graph.edges)])
 
-    whole = product({e: net.weights[e] + net.gain(e, y) for e in graph.edges})
-    off = {inside: np.linalg.norm(product(net.small(y, inside)) - whole) for inside in (True, False)}
+    whole = product({e: net.weights[e] + end.change(e) for e in graph.edges})
+    by_bases = {p: product(end._replace(projected=p).small_weights()) for p in (True, False)}
+    off = {p: np.linalg.norm(w - whole) for p, w in by_bases.items()}
     assert off[False] < 1e-12 * np.linalg.norm(whole)
-    if net.held:
-        unseen = net.unseen(net.state(y))
+    if net.layout.is_complete:
+        missed = projection_residual(net, assess(net, end.y, net.state(end.y), 0.0))[1]
         assert 1e-12 < off[True] / np.linalg.norm(whole) < 1e-2
-        assert off[True] < unseen * 12**0.5 / 0.5  # the mean of 12 samples; the least of their lengths
+        assert off[True] < missed * 12**0.5 / 0.5  # the mean of 12 samples; the least of their lengths
     else:
         assert off[True] == off[False]
 
@@ -323,11 +340,11 @@ def test_directions_hold_rows():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(6, 4)) @ (np.array([1.0, 0.3, 1e-3, 1e-5])[:, None] * rng.normal(size=(4, 50)))
     for least, most in ((1e-1, 2), (1e-4, 3), (1e-7, 4), (0.0, 4)):
-        u = network._directions(rows, least)
+        u = linalg.row_basis(rows, least)
         assert len(u) <= most
         assert np.allclose(u @ u.T, np.eye(len(u)), atol=1e-6)
         assert np.linalg.norm(rows - (rows @ u.T) @ u, axis=1).max() < max(least, 1e-7 * np.linalg.norm(rows))
-    assert network._directions(0 * rows, 0.0).shape == (0, 50)
+    assert linalg.row_basis(0 * rows, 0.0).shape == (0, 50)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 70])
@@ -335,33 +352,33 @@ def test_images_by_parts_are_those_at_once(count):
     rng = np.random.default_rng(0)
     w, u = rng.normal(size=(700, 900)), rng.normal(size=(count, 900))
     for weights in (w, w.astype(np.float32), np.asfortranarray(w)):
-        assert np.allclose(network._images(weights, u.astype(weights.dtype)), u @ w.T, atol=1e-3)
+        assert np.allclose(linalg.transport(weights, u.astype(weights.dtype)), u @ w.T, atol=1e-3)
 
 
-def test_states_to_come_spare_growths(monkeypatch):
+def test_look_ahead_spares_enrichments(monkeypatch):
     graph = nr.Graph.pathways(4, 4, [[50] * 4] * 2)
     task = nr.Task(graph, np.eye(4), np.diag([3.0, 2.0, 1.0, 0.5]))
-    weights, grow, found = nr.init.gaussian(graph, 0.07, 0), Wide.grow, []
-    for far in (Past.far, lambda *_: ([], [])):
-        growths: list[int] = []
-        monkeypatch.setattr(Past, "far", far)
-        monkeypatch.setattr(Wide, "grow", lambda net, *a, n=growths: n.append(1) or grow(net, *a))
-        solve(Wide(task, weights), np.array([0.0, 200.0]), 200.0, 1e-7, lambda *_: None)
-        found.append(len(growths))
+    weights, found = nr.init.gaussian(graph, 0.07, 0), []
+    for look_ahead in (Stepper.look_ahead, lambda *_: ([], [])):
+        times: list[int] = []
+        monkeypatch.setattr(Stepper, "look_ahead", look_ahead)
+        monkeypatch.setattr(solve_module, "enrich", lambda *a, n=times: n.append(1) or enrich(*a))
+        run(reduced(task, weights), 200.0, Tolerances(1e-7, 2.5e-4))
+        found.append(len(times))
     assert 0 < 2 * found[0] < found[1]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_frames_end_at_the_size_of_their_nodes(dtype):
+def test_bases_end_at_the_size_of_their_nodes(dtype):
     task, weights = case(1, 8)
-    net = Wide(task, weights, dtype=dtype)
+    net = reduced(task, weights, dtype)
     for _ in range(9):
-        net.grow([net.view(net.past[0], net.state(net.past[0]), 0.0)], 1e-30)  # rounding is more than that
-        for q in (q for side in net.sides for q in side.frames.values()):
+        y = net.coordinates[0]
+        enrich(net, [assess(net, y, net.state(y), 0.0)], 1e-30)  # rounding is more than that
+        for q in (q for d in net.directions for q in d.basis.values()):
             assert np.abs(q @ q.T - np.eye(len(q))).max() < 10 * np.finfo(dtype).eps
-    view = net.view(net.past[0], net.state(net.past[0]), 0.0)
-    assert all(q.shape == (task.graph.nodes[v],) * 2 for side in net.sides for v, q in side.frames.items())
-    assert np.isclose(net.loss(view.state), nr.loss(task, weights))
+    assert all(q.shape == (task.graph.nodes[v],) * 2 for d in net.directions for v, q in d.basis.items())
+    assert np.isclose(net.loss(net.state(net.coordinates[0]).error), nr.loss(task, weights))
 
 
 @pytest.mark.parametrize(
@@ -427,14 +444,15 @@ def test_shapes_of_the_small_network(seed):
     made = nr.Task(biased, s.inputs, s.targets, s.gates)
     weights = {**weights, **{n: np.full(biased.nodes[n], 0.1) for n in ("a", "c", "y")}}
     for t, w in ((task, {e: weights[e] for e in task.graph.shapes}), (made, weights)):
-        keep = lambda saved: {e: v.shape for e, v in saved.small().items()}  # noqa: E731
-        found, _ = steps.follow(t, w, (), np.array([0.0, 0.5]), 0.5, 1e-2, -np.inf, 1000, keep)
-        assert all(shapes == network.small_shapes(t) for shapes in found.kept)
+        rates, ts = dict.fromkeys(t.graph.shapes, 1.0), np.array([0.0, 0.5])
+        shapes = t.graph.resized(input_dimensions(t)).shapes
+        for saved in solve(t, w, rates, ts, 0.5, 1e-2)[0].saved:
+            assert {e: v.shape for e, v in saved.small_weights().items()} == shapes
 
 
 def test_a_wrong_record_is_refused_before_solving(monkeypatch):
     task, weights = case(0)
-    monkeypatch.setattr("neuralrace.dynamics.lowrank.follow", None)
+    monkeypatch.setattr("neuralrace.dynamics.lowrank.solve", None)
     bad: Any = lambda s: 1  # noqa: E731
     for method in (nr.LowRank(1e-3), None):
         with pytest.raises(InputError, match="record must return a dict of arrays, got int"):

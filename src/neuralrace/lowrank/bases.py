@@ -1,21 +1,92 @@
-"""Bases: the first ones, enrichment by the signals that they miss, and truncation."""
+"""Bases: what they miss (the projection residual), their enrichment by that, and their truncation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from neuralrace.lowrank import constants
 from neuralrace.lowrank.layout import Arrays, Layout
-from neuralrace.lowrank.linalg import append_rows, factor, norm, row_basis, scaled, transport
-from neuralrace.lowrank.network import Direction, ReducedNetwork
-from neuralrace.lowrank.residual import Point, assess, output_defect
+from neuralrace.lowrank.linalg import factor, norm, row_basis, scaled, transport
+from neuralrace.lowrank.network import Direction, ReducedNetwork, State
 from neuralrace.task import Task
 
 Signals = list[tuple[Arrays, Arrays]]  # per context: signals, and what the changes of the weights add to them
-Weigh = Callable[[int, str, np.ndarray], np.ndarray]
+
+
+class Point(NamedTuple):
+    """The network at some coordinates, and the units in which its residual counts.
+
+    `signals` has those of the samples forwards and those of the errors backwards, of each context. `size` has
+    the norm of each edge's change; `scale` the velocity of each edge, as `assess` says; `speed` is the
+    largest velocity relative to size.
+    """
+
+    state: State
+    signals: tuple[list[Arrays], list[Arrays]]
+    size: np.ndarray
+    scale: dict[str, float]
+    speed: float
+
+
+def assess(net: ReducedNetwork, y: np.ndarray, s: State, rest_speed: float) -> Point:
+    """Signals and units at coordinates y with state s.
+
+    A signal outside a basis counts by the velocity that it would add to an edge, relative to that of the edge
+    or to `rest_speed` times its size, whichever is larger. A frozen edge counts as if it learned, since what
+    it carries moves others.
+    """
+    back = net.error_signals(s, s.error)
+    size = np.maximum(net.norms(y), net.unit)
+    rates = np.where(net.rates > 0, net.rates, 1.0)
+    speed = np.maximum(net.norms(net.gradient(s, back)), rest_speed * size / rates)
+    speed = np.maximum(speed, max(1e-12 * speed.max(), 1e-140))
+    fastest = float((net.rates * speed / size).max(initial=0.0))
+    return Point(s, (s.forward, back), size, dict(zip(net.ends, speed.tolist(), strict=True)), fastest)
+
+
+def projection_residual(net: ReducedNetwork, p: Point) -> tuple[float, float]:
+    """Largest relative velocity that the bases miss at a node, and what all outputs miss at once.
+
+    The first is a sum over contexts, and over the nodes on the way, estimated by random directions.
+    """
+    largest = outputs = 0.0
+    for end, (d, other) in enumerate((net.directions, net.directions[::-1])):
+        total, change = dict.fromkeys(d.basis, 0.0), p.state.seen(end)
+        for k, routes in enumerate(d.routes):
+            signals, opposite, sums = p.signals[end][k], p.signals[1 - end][k], {}
+            for v, (_, edges) in routes.items():
+                sums[v] = max((sums[n] for _, n, _ in edges), default=0.0)
+                if v not in d.basis:
+                    continue
+                gained = d.arriving(k, v, signals, change)
+                lost = d.arriving(k, v, signals, d.sketch) + gained.dot(other.basis_sketch[v].T)
+                lost -= signals[v].dot(d.basis_sketch[v].T)
+                # An edge is moved by the signal at one end times that from the other.
+                sizes = [
+                    abs(gate) * norm(opposite[far].T.dot(lost)) / p.scale[e]
+                    for e, far, gate in other.routes[k][v][1]
+                ]
+                if end == 0:
+                    missed = norm(output_defect(net, p.state, k, v, gained))
+                    sizes.append(constants.OUTPUT_WEIGHT * missed / net.output_size)
+                    outputs += missed
+                sums[v] += max(sizes)
+                total[v] += sums[v]
+        largest = max(largest, *total.values(), 0.0)
+    return largest, outputs
+
+
+def output_defect(net: ReducedNetwork, s: State, k: int, v: str, gained: np.ndarray) -> np.ndarray:
+    """What the outputs miss of the signals outside the forward basis of a node, (rows, outputs).
+
+    `gained` is what arrives there through the changes of the weights.
+    """
+    d, signals = net.forward, s.forward[k]
+    arriving = d.arriving(k, v, signals, d.other) + gained
+    return (arriving - signals[v].dot(d.overlap[v])).dot(s.backward[k][v].T)
 
 
 def reduced_network(
@@ -74,7 +145,7 @@ def truncate(net: ReducedNetwork, states: np.ndarray, points: list[Point], least
         for v in d.basis:
             changes = [past[e][n].T if end else past[e][n] for e in d.out[v]]
             parts = [x / max(norm(x), 1e-300) for x in changes]
-            for k, edges in enumerate(d.into):
+            for k, edges in enumerate(d.routes):
                 if v not in edges:
                     continue
                 signals, extra = both[end][k][0][v], 0.0
@@ -85,35 +156,22 @@ def truncate(net: ReducedNetwork, states: np.ndarray, points: list[Point], least
                 parts.append((root @ _per_point(signals, points)).reshape(signals.shape))
             _, size, rows = np.linalg.svd(np.concatenate(parts), full_matrices=False)
             rotations[end][v] = rows[size > least]
-    _rotate(net, past, rotations)
-    net.coordinates, states = net.coordinates[:n], net.coordinates[n:]
-    return states
-
-
-def _rotate(net: ReducedNetwork, past: Arrays, rotations: list[Arrays]) -> None:
-    """Change to bases whose rows are given in the present ones."""
     for end, d in enumerate(net.directions):
-        own, other = rotations[end], rotations[1 - end]
-        for v, rows in own.items():
-            typed = rows.astype(net.dtype)
-            d.basis[v], d.basis_sketch[v] = typed @ d.basis[v], d.basis_sketch[v] @ rows.T
+        for v, rows in rotations[end].items():
+            d.basis[v] = rows.astype(net.dtype) @ d.basis[v]
             for e in d.out[v]:
                 past[e] = rows @ past[e] if end else past[e] @ rows.T
-                d.image[e] = typed @ d.image[e]
-        for e, (s, t) in d.ends.items():
-            for products, rows in ((d.own, own.get(t)), (d.other, other.get(t)), (d.sketch, None)):
-                if e in products:
-                    out = products[e] if rows is None else rows @ products[e]
-                    products[e] = out @ own[s].T if s in own else out
-    for v, rows in rotations[0].items():
-        net.forward.overlap[v] = rows @ net.forward.overlap[v] @ rotations[1][v].T
+                d.image[e] = rows.astype(net.dtype) @ d.image[e]
+        d.forget_products()
     net.allocate(past)
+    net.coordinates, states = net.coordinates[:n], net.coordinates[n:]
+    return states
 
 
 def _stacked(net: ReducedNetwork, points: list[Point], end: int) -> Signals:
     """Signals of one direction at some points, those of one context below each other."""
     d, signals = net.directions[end], []
-    for k, edges in enumerate(d.into):
+    for k, edges in enumerate(d.routes):
         each = [(p.signals[end][k], p.state.seen(end)) for p in points]
         gained = {v: [d.arriving(k, v, x, change) for x, change in each] for v in edges if v in d.basis}
         joined = {v: np.concatenate([x[v] for x, _ in each]) for v in each[0][0]}
@@ -126,12 +184,16 @@ def _per_point(rows: np.ndarray, points: list[Point]) -> np.ndarray:
 
 
 def _extend_all(
-    net: ReducedNetwork, d: Direction, signals: Signals, weigh: Weigh, least: Callable[[np.ndarray], float]
+    net: ReducedNetwork,
+    d: Direction,
+    signals: Signals,
+    weigh: Callable[..., np.ndarray],
+    least: Callable[..., float],
 ) -> None:
     """Extend all bases of one direction, in its order, by the weighted signals outside them."""
     new: list[Arrays] = [{} for _ in signals]  # signals along the new directions of nodes before
     for v in (v for v in d.order if v in d.basis):
-        here = [k for k, edges in enumerate(d.into) if v in edges]
+        here = [k for k, edges in enumerate(d.routes) if v in edges]
         if not here:
             continue
         outside = {k: _outside(net, d, k, v, signals[k], new[k]) for k in here}
@@ -152,9 +214,9 @@ def _extend(d: Direction, v: str, u: np.ndarray) -> np.ndarray:
         if np.abs(along).max(initial=0.0) < np.finfo(q.dtype).eps ** 0.5:
             break
     if len(u):
-        d.basis[v] = append_rows(q, u)
+        d.basis[v] = np.concatenate([q, u])
         for e in d.out[v]:
-            d.image[e] = append_rows(d.image[e], transport(d.weights[e], u))
+            d.image[e] = np.concatenate([d.image[e], transport(d.weights[e], u)])
     return u
 
 
@@ -163,12 +225,13 @@ def _outside(
 ) -> np.ndarray:
     """What arrives at a node and is not in its basis, rows of full size."""
     q, (seen, gained), total = d.basis[v], signals, 0.0
-    for e, n, gate in d.into[k][v]:
+    node_gate, edges = d.routes[k][v]
+    for e, n, gate in edges:
         x = np.concatenate([seen[n], new[n]], axis=1) if n in new else seen[n]
         total = total + scaled(gate, x.astype(q.dtype) @ d.image[e])
     other = net.backward if d is net.forward else net.forward
     x = gained[v].astype(q.dtype)
-    x = scaled(d.gates[k][v], total) + x @ other.basis[v][: x.shape[1]]
+    x = scaled(node_gate, total) + x @ other.basis[v][: x.shape[1]]
     return x - (x @ q.T) @ q
 
 
@@ -180,7 +243,7 @@ def _velocity_weights(
     One for each point, (points, rows, rows); `extra` is added to their squares.
     """
     square = extra
-    for e, far, gate in net.directions[1 - end].into[k][v]:
+    for e, far, gate in net.directions[1 - end].routes[k][v][1]:
         x = _per_point(opposite[far], points)
         unit = np.array([(gate / p.scale[e]) ** 2 for p in points])
         square = square + unit[:, None, None] * (x @ x.transpose(0, 2, 1))
