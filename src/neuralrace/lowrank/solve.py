@@ -84,6 +84,7 @@ class Solver:
         self.curve = [(0.0, self.initial, net.slope(net.velocity(self.s, self.s.error)))]
         if ts[0] <= 0:
             self._save([0.0])
+        self.saved_before = len(self.saved)  # at the last look
 
     def run(self, stop: float, max_steps: int) -> Solution:
         """To time t1, until the loss falls to `stop`, or until all that can be learned is learned."""
@@ -156,7 +157,7 @@ class Solver:
         log = np.log(max(self.residual, 1e-300) / tolerated)
         rise = (log - self.last_log) / (t - self.last_look) * h if t > self.last_look else np.inf
         self.next_look = t + h * np.clip(-0.5 * log / max(rise, 1e-3), 0, constants.MAX_UNCHECKED)
-        self.last_log, self.last_look = log, t
+        self.last_log, self.last_look, self.saved_before = log, t, len(self.saved)
         return s
 
     def _measure(self, y: np.ndarray, s: State, rest_speed: float) -> None:
@@ -180,7 +181,8 @@ class Solver:
         stepper.errors += missed
         self.output_residual = norm(missed)
         self._estimate()
-        self.error = max(self.error, self.output_residual)
+        if len(self.saved) > self.saved_before:
+            self.error = max(self.error, self.output_residual)
         self.missed.append(0.0)
         y = stepper.predict(self.t1)
         s = net.state(y)
