@@ -189,6 +189,7 @@ def finish(
     t = np.array(solved.ts[: index.shape[1]], float)
     if not many:
         t[-1] = min(t[-1], solved.end[0])
+    weights: Any
     if callable(flat):  # lifted from small spaces when they are asked for
         weights = flat(index)
     else:

@@ -104,8 +104,11 @@ class Solver:
                 outcome = "failed"
             if outcome == "finished" and self.steps == max_steps:
                 outcome = "step limit"
-        if len(self.saved) < len(self.ts):
-            self._save([self.t] * (len(self.ts) - len(self.saved)))
+        left = len(self.ts) - len(self.saved)
+        if left:  # nothing moves any more
+            self._save([self.t])
+            self.saved += (left - 1) * self.saved[-1:]
+            self.losses += (left - 1) * self.losses[-1:]
         end = self.t1 if outcome == "finished" else self.t
         rounding = constants.ROUNDING * float(np.finfo(net.dtype).eps)
         errors = (self.error / self.largest + rounding, self.loss_error / (self.initial or 1.0) + rounding)
@@ -205,7 +208,8 @@ class Solver:
         """When the loss falls to a level in the last step."""
         after, before = self.stepper.times[:2]
         above: Any = lambda t: np.log(self._loss_at(t) / level)  # noqa: E731
-        return float(brentq(above, before, after, xtol=1e-12 * after)) if above(before) > 0 else before
+        find: Any = brentq
+        return float(find(above, before, after, xtol=1e-12 * after)) if above(before) > 0 else before
 
 
 def solve(
