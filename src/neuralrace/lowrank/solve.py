@@ -217,7 +217,7 @@ def solve(
     error: float, what: str = "outputs", stop: float = -np.inf, max_steps: int = 100_000,
 ) -> tuple[Solution, float]:  # fmt: skip
     """Solve, and again with smaller tolerances while the stated error is above `error`; also that error."""
-    depth, asked = max(task.graph.levels.values()), error
+    depth, asked, left = max(task.graph.levels.values()), error, constants.MAX_SOLUTIONS
     while True:
         tolerances = Tolerances.of(asked, what, depth)
         dtype = np.float32 if tolerances.step > constants.SINGLE else np.float64
@@ -225,7 +225,8 @@ def solve(
         solution = Solver(net, ts, t1, tolerances).run(stop, max_steps)
         least = constants.LEAST_STATED * error
         stated = solution.loss_error if what == "loss" else max(solution.error, least)
-        gave_up = solution.outcome in ("failed", "step limit") or tolerances.step < 1e-13
+        left -= 1
+        gave_up = solution.outcome in ("failed", "step limit") or tolerances.step < 1e-13 or not left
         if stated <= error or gave_up:
             return solution, stated
         asked *= 0.8 * error / stated
