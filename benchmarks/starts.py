@@ -12,6 +12,7 @@ curves at 200 saved times, relative to the initial loss. Run as
 import argparse
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from time import perf_counter
@@ -117,7 +118,8 @@ def one(task: nr.Task, w: Weights) -> dict[str, float]:
     reduced = nr.reduce(task, weights=w).solve(t1=t1, save=200)
     level = (full.loss[0] + full.loss[-1]) / 2
     times = [nr.learning_time(r, level) for r in (full, reduced)]
-    moved = [np.linalg.norm(v[-1] - v[0]) / np.linalg.norm(v[0]) for v in reduced.weights.values()]
+    ends = nr.reduce(task, weights=w).solve(t1=t1, save=2).weights
+    moved = [np.linalg.norm(v[-1] - v[0]) / np.linalg.norm(v[0]) for v in ends.values()]
     return {
         "half": float(abs(times[1] / times[0] - 1)),
         "true": float(np.abs(full.loss - reduced.loss).max() / full.loss[0]),
@@ -140,6 +142,7 @@ def mapped(jobs: int, work: list[tuple[str, int]]) -> Iterator[dict[str, float]]
     if jobs == 1:
         yield from map(_case, work)
         return
+    os.environ |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         yield from pool.imap(_case, work)
 
@@ -183,7 +186,7 @@ def seconds_of(depth: int, width: int, scale: float, reduced: bool) -> dict[str,
     task, w = chain(depth, width, scale)(0)
     t1 = 2 * fresh(horizon_of, depth, width, scale)
     times = []
-    for _ in range(4):
+    for _ in range(8 if reduced else 3):
         begin = perf_counter()
         if reduced:
             nr.reduce(task, weights=w).solve(t1=t1, save=200)

@@ -1,4 +1,4 @@
-"""Flows of several wide layers in grown spaces (`width_error`), against what they stand for.
+"""Flows of several wide layers in low-rank bases, against what they stand for.
 
 Seven layers, width 1000, two pathways (multipathway Eq. 32, Figure 5): trajectories of each pathway's map at
 200 times, against an ordinary PyTorch loop of the published length, 20,000 epochs at rate .01 on the summed

@@ -3,7 +3,7 @@
 Updates of a layer lie in the span of what flows into it forwards and backwards. Where a hidden node touches
 only inputs and outputs, that span is the columns of its incoming and the rows of its outgoing initial
 weights, and it never changes: with an orthonormal frame Q of it the flow on `Q^T W` is the true flow.
-With more hidden layers see `wide`.
+With more hidden layers see `lowrank`.
 """
 
 from __future__ import annotations

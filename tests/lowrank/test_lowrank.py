@@ -327,6 +327,44 @@ def test_saved_networks_are_those_of_all_inputs(scales):
         assert off[True] == off[False]
 
 
+@pytest.mark.parametrize("rates", [{"a->b": 3.0, "b->c": 0.3}, {"x->a": 0.0, "c->y": 2.0}])
+def test_learning_rates_of_edges(rates):
+    task, weights = case(0, 40)
+    wide = nr.flow(task, weights, 10.0, 9, method=nr.LowRank(1e-4), lr_scale=rates)
+    true = nr.flow(task, weights, 10.0, 9, method=nr.Adaptive(1e-9, 1e-11), lr_scale=rates)
+    for e in weights:
+        assert np.abs(wide.weights[e] - true.weights[e]).max() < 1e-4
+    assert np.allclose(wide.loss, true.loss, rtol=1e-4)
+    assert wide.history is not None
+    assert true.history is not None
+    inside = np.interp(wide.history.t[1:-1], true.history.t, true.history.slope)
+    assert np.allclose(wide.history.slope[1:-1], inside, rtol=0.2, atol=0.02 * np.abs(inside).max())
+
+
+@pytest.mark.parametrize("error", [1e-2, 1e-4])
+def test_error_of_the_loss_curve(error):
+    task, weights = case(7, 60)
+    wide = nr.flow(task, weights, 20.0, 100, method=nr.LowRank(error, of="loss"))
+    true = nr.flow(task, weights, 20.0, 100, method=nr.Adaptive(1e-9, 1e-11))
+    off = np.abs(wide.loss - true.loss).max() / true.loss[0]
+    assert off < wide.stats["error"] <= error
+    assert wide.stats["error"] < 300 * off
+    with pytest.raises(InputError, match="of must be 'outputs' or 'loss', got 'weights'"):
+        nr.LowRank(1e-3, of="weights")
+
+
+def test_weights_are_lifted_when_asked_for():
+    """Later enrichments leave the bases of earlier times alone."""
+    task, weights = case(2, 60)
+    wide = nr.flow(task, weights, 20.0, 30, method=nr.LowRank(1e-3))
+    assert list(wide.weights) == list(task.graph.shapes)
+    true = nr.flow(task, weights, 20.0, 30, method=nr.Adaptive())
+    for e, w in wide.weights.items():
+        moved = np.linalg.norm(true.weights[e][-1] - weights[e])
+        assert np.linalg.norm(w - true.weights[e], axis=(1, 2)).max() < 1e-2 * moved
+        assert wide.weights[e] is w
+
+
 def test_contexts_that_share_no_edge():
     graph, rng = nr.Graph.chain([2, 30, 30, 1]), np.random.default_rng(0)
     gates = {"h1": np.repeat([0.0, 1.0], 4)}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
+from neuralrace.lowrank import constants
 
 
 def both(task, w, t1, error=1e-3):
@@ -92,12 +93,17 @@ def test_smaller_errors_are_met():
     assert errors[0] > errors[1] > errors[2]
 
 
-def test_an_error_that_is_missed_is_said():
+def test_an_error_that_is_missed_is_said(monkeypatch):
+    monkeypatch.setattr(constants, "MAX_SOLUTIONS", 1)
+    for name in ("LOSS_TOLERANCE", "LOSS_RESIDUAL"):
+        monkeypatch.setattr(constants, name, 100 * getattr(constants, name))
     task = wide_chain(4, 400)
     w = nr.init.xavier(task.graph, 0.7, seed=1)
-    sol = nr.reduce(task, weights=w, error=1e-10).solve(t1=1.0, save=20)
+    sol = nr.reduce(task, weights=w, error=1e-5).solve(t1=10.0, save=20)
     assert sol.status is nr.Status.MISSED_ERROR
     assert sol.outcome.startswith("missed error")
+    full = nr.flow(task, w, 10.0, 20, method=nr.Adaptive())
+    assert true_error(full, sol) < sol.stats["error"]
 
 
 def test_several_starts_at_once():
@@ -164,7 +170,7 @@ def test_flow_chooses_its_method():
 
 def test_where_the_first_method_fails_another_one_is_taken(monkeypatch):
     few = nr.LowRank(1e-6, max_steps=3), nr.Adaptive()
-    monkeypatch.setattr(import_module("neuralrace.dynamics.gradient_flow"), "fastest", lambda setup: few)
+    monkeypatch.setattr(import_module("neuralrace.dynamics.flow"), "fastest", lambda setup: few)
     task = wide_chain(3, 450)
     run = nr.flow(task, nr.init.xavier(task.graph, 0.7), 1.0, 3)
     assert run.settings["method"] == "Adaptive"

@@ -48,7 +48,10 @@ def low_rank_flow(
         )
         solutions.append(solution)
         stated.append(error)
-        rows = [recording(saved, first) for saved in solution.saved]
+        rows = []
+        for k, saved in enumerate(solution.saved):
+            again = k > 0 and saved is solution.saved[k - 1]  # at rest
+            rows.append(rows[-1] if again else recording(saved, first))
         recorded.append({n: np.stack([r[n] for r in rows]) for n in rows[0]})
     error = np.array(stated)
     if np.dtype(setup.dtype) == np.float32:

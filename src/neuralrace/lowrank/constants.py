@@ -15,6 +15,7 @@ LOSS_TOLERANCE = 27.0  # where the error is that of the loss curve: step toleran
 LOSS_RESIDUAL = 80.0  # and projection residual, in errors over depth: small bases are cheap, steps are not
 MAX_RESIDUAL = 0.3  # above this the velocity points elsewhere, and the residual tells nothing
 MAX_TOLERANCE = 1e-2  # above this steps are refused more often than they are taken
+MAX_SOLUTIONS = 6  # with smaller and smaller tolerances, before an error is said to be missed
 EARLY = 0.04  # least share of all tolerances while nothing has been learned: early errors grow
 SINGLE = 1e-6  # step tolerance above which bases are in single precision: half the memory traffic
 

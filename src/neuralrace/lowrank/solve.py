@@ -84,6 +84,7 @@ class Solver:
         self.curve = [(0.0, self.initial, net.slope(net.velocity(self.s, self.s.error)))]
         if ts[0] <= 0:
             self._save([0.0])
+        self.saved_before = len(self.saved)  # at the last look
 
     def run(self, stop: float, max_steps: int) -> Solution:
         """To time t1, until the loss falls to `stop`, or until all that can be learned is learned."""
@@ -103,8 +104,11 @@ class Solver:
                 outcome = "failed"
             if outcome == "finished" and self.steps == max_steps:
                 outcome = "step limit"
-        if len(self.saved) < len(self.ts):
-            self._save([self.t] * (len(self.ts) - len(self.saved)))
+        left = len(self.ts) - len(self.saved)
+        if left:  # nothing moves any more
+            self._save([self.t])
+            self.saved += (left - 1) * self.saved[-1:]
+            self.losses += (left - 1) * self.losses[-1:]
         end = self.t1 if outcome == "finished" else self.t
         rounding = constants.ROUNDING * float(np.finfo(net.dtype).eps)
         errors = (self.error / self.largest + rounding, self.loss_error / (self.initial or 1.0) + rounding)
@@ -156,7 +160,7 @@ class Solver:
         log = np.log(max(self.residual, 1e-300) / tolerated)
         rise = (log - self.last_log) / (t - self.last_look) * h if t > self.last_look else np.inf
         self.next_look = t + h * np.clip(-0.5 * log / max(rise, 1e-3), 0, constants.MAX_UNCHECKED)
-        self.last_log, self.last_look = log, t
+        self.last_log, self.last_look, self.saved_before = log, t, len(self.saved)
         return s
 
     def _measure(self, y: np.ndarray, s: State, rest_speed: float) -> None:
@@ -180,7 +184,8 @@ class Solver:
         stepper.errors += missed
         self.output_residual = norm(missed)
         self._estimate()
-        self.error = max(self.error, self.output_residual)
+        if len(self.saved) > self.saved_before:
+            self.error = max(self.error, self.output_residual)
         self.missed.append(0.0)
         y = stepper.predict(self.t1)
         s = net.state(y)
@@ -203,7 +208,8 @@ class Solver:
         """When the loss falls to a level in the last step."""
         after, before = self.stepper.times[:2]
         above: Any = lambda t: np.log(self._loss_at(t) / level)  # noqa: E731
-        return float(brentq(above, before, after, xtol=1e-12 * after)) if above(before) > 0 else before
+        find: Any = brentq
+        return float(find(above, before, after, xtol=1e-12 * after)) if above(before) > 0 else before
 
 
 def solve(
@@ -211,7 +217,7 @@ def solve(
     error: float, what: str = "outputs", stop: float = -np.inf, max_steps: int = 100_000,
 ) -> tuple[Solution, float]:  # fmt: skip
     """Solve, and again with smaller tolerances while the stated error is above `error`; also that error."""
-    depth, asked = max(task.graph.levels.values()), error
+    depth, asked, left = max(task.graph.levels.values()), error, constants.MAX_SOLUTIONS
     while True:
         tolerances = Tolerances.of(asked, what, depth)
         dtype = np.float32 if tolerances.step > constants.SINGLE else np.float64
@@ -219,7 +225,8 @@ def solve(
         solution = Solver(net, ts, t1, tolerances).run(stop, max_steps)
         least = constants.LEAST_STATED * error
         stated = solution.loss_error if what == "loss" else max(solution.error, least)
-        gave_up = solution.outcome in ("failed", "step limit") or tolerances.step < 1e-13
+        left -= 1
+        gave_up = solution.outcome in ("failed", "step limit") or tolerances.step < 1e-13 or not left
         if stated <= error or gave_up:
             return solution, stated
         asked *= 0.8 * error / stated
