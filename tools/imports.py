@@ -204,8 +204,10 @@ def ordered(rows: list[list[str]], pieces: set[tuple[str, str]]) -> list[list[st
 
 
 def wrapped(room: str, files: Mapping[str, Path]) -> str:
-    """Name of a room, and below it those of its modules."""
-    members = [name.removeprefix(room + ".") for name in files if name.startswith(room + ".")]
+    """Name of a room, and below it those of its modules; of a folder in it, the folder alone."""
+    inside = [name.removeprefix(room + ".") for name in files if name.startswith(room + ".")]
+    folders = {name.split(".")[0] for name in inside if "." in name}
+    members = [name + "/" * (name in folders) for name in inside if "." not in name]
     title = room.split(".")[-1]
     return "\n".join(
         [title + "/", *fill(", ".join(members), LONGEST_LINE).split("\n")] if members else [title]
