@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 
 from neuralrace.dynamics.history import SIZE, History
 from neuralrace.dynamics.methods import LowRank
@@ -16,6 +17,7 @@ from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
+from neuralrace.graph import Graph
 from neuralrace.lowrank.constants import ROUNDING
 from neuralrace.lowrank.layout import input_dimensions
 from neuralrace.lowrank.network import Saved
@@ -73,8 +75,12 @@ class LiftedWeights(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, setup: Setup, saved: list[list[Saved]], index: np.ndarray):
-        self.graph, self.many, self.dtype = setup.given.graph, setup.many, setup.dtype
-        self.start, self.saved, self.index = self.graph.unflatten(setup.full), saved, index
+        self.graph: Graph = setup.given.graph
+        self.many: bool = setup.many
+        self.dtype: DTypeLike = setup.dtype
+        self.start: dict[str, np.ndarray] = self.graph.unflatten(setup.full)
+        self.saved: list[list[Saved]] = saved
+        self.index: np.ndarray = index
         self.lifted: dict[str, np.ndarray] = {}
 
     def __getitem__(self, e: str) -> np.ndarray:

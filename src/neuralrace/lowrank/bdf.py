@@ -23,10 +23,26 @@ class Stepper:
     which.
     """
 
+    net: ReducedNetwork
+    h: float
+    times: list[float]
+    slots: list[int]
+    order: int
+    steady: int  # steps since the length or order changed
+    errors: np.ndarray
+    t: float  # of the step that is due
+    orders: list[int]  # that it tries,
+    predictors: list[np.ndarray]  # with each of them
+    guess: np.ndarray  # the predictor that it starts from
+    known: np.ndarray  # the part of the formula that the past gives,
+    weight: float  # and the weight of the velocity in it
+    velocity: np.ndarray
+    local: dict[int, float]  # local errors by order, in tolerances
+
     def __init__(self, net: ReducedNetwork, h: float, error: np.ndarray) -> None:
         self.net, self.h = net, h
         self.times, self.slots = [0.0], [0]
-        self.order, self.steady = 1, 0  # steps since the length or order changed
+        self.order, self.steady = 1, 0
         net.coordinates = np.pad(net.coordinates, ((0, constants.MAX_ORDER + 2), (0, 0)))
         self.errors = np.zeros((len(net.coordinates), error.size))
         self.errors[0] = error.ravel()
@@ -76,7 +92,7 @@ class Stepper:
         error = net.implicit_error(s, self.weight, s.error - net.jvp(s, self.known - self.guess))
         self.velocity = net.velocity(s, error)
         new = self.known + self.weight * self.velocity
-        self.local = {}  # local errors by order, in tolerances
+        self.local = {}
         for k, guess in zip(self.orders, self.predictors, strict=True):
             off = (net.norms(new - guess) / size).max()
             # The first step has nothing to compare with: its velocity may change as much as the weights do.

@@ -10,10 +10,11 @@ import numpy as np
 from neuralrace.lowrank import constants
 from neuralrace.lowrank.linalg import scaled
 from neuralrace.subspace import rotation_invariant_nodes
-from neuralrace.task import Context, Task
+from neuralrace.task import Context, Gate, Task
 
 Arrays = dict[str, np.ndarray]
-Routes = dict[str, tuple[Any, list[tuple[str, str, float]]]]  # node: its gate, edges into it (source, gate)
+Ends = dict[str, tuple[str, str]]  # edge: its source and target
+Routes = dict[str, tuple[Gate, list[tuple[str, str, float]]]]  # node: its gate, edges into it (source, gate)
 
 
 class Layout:
@@ -22,28 +23,29 @@ class Layout:
     def __init__(self, task: Task, rates: Mapping[str, float]) -> None:
         g = task.graph
         self.rates = rates
-        self.ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}
-        self.sizes, self.order = {**g.nodes, "": 1}, ["", *g.order]
-        self.wide = rotation_invariant_nodes(task)
-        self.input_dims = input_dimensions(task)
+        self.ends: Ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}
+        self.sizes: dict[str, int] = {**g.nodes, "": 1}
+        self.order: list[str] = ["", *g.order]
+        self.wide: list[str] = rotation_invariant_nodes(task)
+        self.input_dims: dict[str, int] = input_dimensions(task)
         contexts = task.moment_contexts
         self.irreducible_loss = sum(c.irreducible_loss for c in contexts)
-        self.inputs = [_inputs(c) for c in contexts]
-        self.gates = [c.gates for c in contexts]
-        self.open = [self._open_edges(c) for c in contexts]
+        self.inputs: list[Arrays] = [_inputs(c) for c in contexts]
+        self.gates: list[dict[str, Gate]] = [c.gates for c in contexts]
+        self.open: list[dict[str, float]] = [self._open_edges(c) for c in contexts]
 
         ends = np.cumsum([0, *(c.rows for c in contexts)])
-        self.rows = [slice(*ends[k : k + 2]) for k in range(len(contexts))]
+        self.rows: list[slice] = [slice(*ends[k : k + 2]) for k in range(len(contexts))]
         cut = np.cumsum([0, *(g.nodes[o] for o in g.outputs)])
         columns = {o: slice(*cut[k : k + 2]) for k, o in enumerate(g.outputs)}
-        self.columns = [{o: columns[o] for o in c.targets} for c in contexts]
-        self.targets = np.zeros((ends[-1], cut[-1]))
+        self.columns: list[dict[str, slice]] = [{o: columns[o] for o in c.targets} for c in contexts]
+        self.targets: np.ndarray = np.zeros((ends[-1], cut[-1]))
         for rows, c in zip(self.rows, contexts, strict=True):
             for o, y in c.targets.items():
                 self.targets[rows, columns[o]] = y
         unit = np.eye(cut[-1])
-        self.units = [{o: unit[:, at] for o, at in found.items()} for found in self.columns]
-        self.is_complete = self._is_complete()
+        self.units: list[Arrays] = [{o: unit[:, at] for o, at in found.items()} for found in self.columns]
+        self.is_complete: bool = self._is_complete()
 
     def routes(self, k: int, ends: Mapping[str, tuple[str, str]], order: list[str]) -> Routes:
         """The nodes of context k through which anything flows, in order, with the edges into each."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuralrace.lowrank import constants
-from neuralrace.lowrank.layout import Arrays, Layout
+from neuralrace.lowrank.layout import Arrays, Ends, Layout, Routes
 from neuralrace.lowrank.linalg import conjugate_gradients, norm, product, scaled, solve_positive
 
 
@@ -28,12 +28,14 @@ class Direction:
     """
 
     def __init__(self, layout: Layout, weights: Arrays, forward: bool, dtype: Any) -> None:
-        self.ends = layout.ends if forward else {e: (t, s) for e, (s, t) in layout.ends.items()}
-        self.order = layout.order if forward else layout.order[::-1]
-        self.weights = weights if forward else {e: w.T for e, w in weights.items()}
-        self.out = {v: [e for e, (s, _) in self.ends.items() if s == v] for v in self.order}
-        self.routes = [layout.routes(k, self.ends, self.order) for k in range(len(layout.open))]
-        self.basis = {v: np.zeros((0, layout.sizes[v]), dtype) for v in layout.wide}
+        self.ends: Ends = layout.ends if forward else {e: (t, s) for e, (s, t) in layout.ends.items()}
+        self.order: list[str] = layout.order if forward else layout.order[::-1]
+        self.weights: Arrays = weights if forward else {e: w.T for e, w in weights.items()}
+        self.out: dict[str, list[str]] = {
+            v: [e for e, (s, _) in self.ends.items() if s == v] for v in self.order
+        }
+        self.routes: list[Routes] = [layout.routes(k, self.ends, self.order) for k in range(len(layout.open))]
+        self.basis: Arrays = {v: np.zeros((0, layout.sizes[v]), dtype) for v in layout.wide}
         self.image: Arrays = {}
         for e, (s, t) in self.ends.items():
             none = np.zeros((0, layout.sizes[t]), dtype)
@@ -97,28 +99,30 @@ class ReducedNetwork:
     """A network in its bases so far; rows of `coordinates` are its N at some times, flat."""
 
     def __init__(self, layout: Layout, weights: Mapping[str, np.ndarray], dtype: Any) -> None:
-        self.layout, self.ends, self.dtype = layout, layout.ends, np.dtype(dtype)
+        self.layout: Layout = layout
+        self.ends: Ends = layout.ends
+        self.dtype: np.dtype = np.dtype(dtype)
         edges = {e: w if layout.ends[e][0] else w[:, None] for e, w in weights.items()}
-        self.weights = {e: np.asarray(w, dtype) for e, w in edges.items()}
+        self.weights: Arrays = {e: np.asarray(w, dtype) for e, w in edges.items()}
         unit = np.array([norm(w) / w.size**0.5 for w in self.weights.values()])
-        self.unit = np.where(unit > 0, unit, unit.max() or 1.0)
-        self.rates = np.array([layout.rates[e] for e in self.ends])
+        self.unit: np.ndarray = np.where(unit > 0, unit, unit.max() or 1.0)
+        self.rates: np.ndarray = np.array([layout.rates[e] for e in self.ends])
         rng, n = np.random.default_rng(0), constants.SKETCH
-        self.random = {
+        self.random: Arrays = {
             v: (rng.standard_normal((n, layout.sizes[v])) / n**0.5).astype(dtype) for v in layout.wide
         }
-        self.directions = tuple(Direction(layout, self.weights, f, dtype) for f in (True, False))
-        self.forward, self.backward = self.directions
-        self.receivers = [{self.ends[e][1] for e in edges} for edges in layout.open]
-        self.coordinates = np.zeros((1, 0))
+        self.forward: Direction = Direction(layout, self.weights, True, dtype)
+        self.backward: Direction = Direction(layout, self.weights, False, dtype)
+        self.directions: tuple[Direction, Direction] = (self.forward, self.backward)
+        self.receivers: list[set[str]] = [{self.ends[e][1] for e in edges} for edges in layout.open]
+        self.coordinates: np.ndarray = np.zeros((1, 0))
         self.allocate({})
-        self.output_size = 1.0
+        self.output_size: float = 1.0
 
     def copied(self) -> ReducedNetwork:
         """A copy that later changes of the bases leave alone; arrays are shared."""
         new = copy(self)
-        new.directions = tuple(copy(d) for d in self.directions)
-        new.forward, new.backward = new.directions
+        new.forward, new.backward = new.directions = copy(self.forward), copy(self.backward)
         for d in new.directions:
             d.__dict__ |= {n: dict(v) for n, v in vars(d).items() if isinstance(v, dict)}
         return new
@@ -140,8 +144,10 @@ class ReducedNetwork:
                     d.other[e] = product(d.other.get(e), other.basis[t], image) if new is None else new.T
         shapes = {e: self._shape(e) for e in self.ends}
         at = [slice(*ends) for ends in pairwise([0, *accumulate(prod(s) for s in shapes.values())])]
-        self.parts = list(zip(shapes, at, shapes.values(), strict=True))
-        self.rate = np.repeat(self.rates, [prod(s) for s in shapes.values()])
+        self.parts: list[tuple[str, slice, tuple[int, ...]]] = list(
+            zip(shapes, at, shapes.values(), strict=True)
+        )
+        self.rate: np.ndarray = np.repeat(self.rates, [prod(s) for s in shapes.values()])
         self.coordinates = np.zeros((len(self.coordinates), len(self.rate)))
         for e, m in self.split(self.coordinates).items():
             if e in old:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from neuralrace.lowrank import constants
-from neuralrace.lowrank.bases import assess, enrich, projection_residual, reduced_network, truncate
+from neuralrace.lowrank.bases import Point, assess, enrich, projection_residual, reduced_network, truncate
 from neuralrace.lowrank.bdf import Stepper
 from neuralrace.lowrank.linalg import norm
 from neuralrace.lowrank.network import ReducedNetwork, Saved, State
@@ -63,6 +63,35 @@ class Solver:
     up. Outputs may be off by that times their size; where they change fast, an error of the velocity is one
     of time, and counts by time times their rate of change. What outputs miss at once comes on top.
     """
+
+    net: ReducedNetwork
+    ts: np.ndarray
+    t1: float
+    tolerances: Tolerances
+    s: State
+    point: Point
+    initial: float  # loss at the start
+    first: float  # norm of the errors there
+    first_step: float
+    stepper: Stepper
+    truncated_size: int
+    t: float
+    steps: int
+    residual: float
+    output_residual: float
+    last_log: float
+    last_look: float
+    next_look: float
+    local: float
+    missed: list[float]
+    largest: float
+    reach: float
+    output_error: float
+    error: float
+    loss_error: float
+    saved: list[Saved]
+    losses: list[float]
+    curve: list[tuple[float, float, float]]
 
     def __init__(self, net: ReducedNetwork, ts: np.ndarray, t1: float, tolerances: Tolerances) -> None:
         self.net, self.ts, self.t1, self.tolerances = net, ts, t1, tolerances
