@@ -22,7 +22,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from neuralrace.experiments.claim import Claim
 
@@ -82,12 +82,18 @@ class Part:
                 raise
 
 
+@overload
+def part(function: Callable[..., Any]) -> Part: ...
+@overload
+def part(
+    *, each: Each | None = None, threads: int | Callable[[Any], int] = 1
+) -> Callable[[Callable[..., Any]], Part]: ...
 def part(
     function: Callable[..., Any] | None = None,
     *,
     each: Each | None = None,
     threads: int | Callable[[Any], int] = 1,
-) -> Any:
+) -> Part | Callable[[Callable[..., Any]], Part]:
     """Declare a stored part of an experiment.
 
     Parameters

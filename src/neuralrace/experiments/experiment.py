@@ -43,7 +43,7 @@ class Parameters:
 
     seeds: int = option(10, "random starts of each network")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         kinds = get_type_hints(type(self))
         for f in dataclasses.fields(self):
             checked = _checked(f.name, kinds[f.name], getattr(self, f.name), f.metadata)

@@ -26,8 +26,10 @@ class Store:
     """
 
     def __init__(self, folder: Path, key: str):
-        self.folder, self.key = folder, key
-        self.seconds, self.reused = 0.0, 0
+        self.folder: Path = folder
+        self.key: str = key
+        self.seconds: float = 0.0
+        self.reused: int = 0
 
     def __call__(self, name: str, compute: Callable[[], Any]) -> xr.Dataset:
         """The stored result of that name, or else `compute()`, as a dataset; see `dataset`."""

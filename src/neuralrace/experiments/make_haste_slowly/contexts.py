@@ -28,7 +28,7 @@ STRUCTURES = ("hierarchy", "ring", "cross")
 CONTEXT = np.repeat([0, 1, 2], 8)
 PUBLISHED = {2000: (22.6, 0.5), 4000: (4.4, 0.3), 6000: (0.58, 0.08), 8000: (0.03, 0.015)}  # loss, tolerance
 GATINGS = ("shared", "single", "both")
-LINES = {
+LINES: dict[str, tuple[str, str, dict[str, float | str]]] = {
     "shared": ("pathways, two contexts", plot.BLUE, {"lw": 0.9}),
     "single": ("pathways, one context", plot.ORANGE, {"lw": 0.9}),
     "both": ("pathways, both kinds", plot.GREEN, {"lw": 0.9}),

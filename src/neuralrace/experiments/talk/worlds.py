@@ -193,7 +193,7 @@ def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     return fig, caption
 
 
-partition, tree, ring, grid = (
+_partition, _tree, _ring, _grid = (
     figure(f"worlds-{name}")(lambda p, data, name=name: structure(p, data, name)) for name in MAKE
 )
 
