@@ -335,10 +335,10 @@ def test_learning_rates_of_edges(rates):
     for e in weights:
         assert np.abs(wide.weights[e] - true.weights[e]).max() < 1e-4
     assert np.allclose(wide.loss, true.loss, rtol=1e-4)
-    assert wide.history is not None
-    assert true.history is not None
-    inside = np.interp(wide.history.t[1:-1], true.history.t, true.history.slope)
-    assert np.allclose(wide.history.slope[1:-1], inside, rtol=0.2, atol=0.02 * np.abs(inside).max())
+    here: Any = wide.history
+    there: Any = true.history
+    inside = np.interp(here.t[1:-1], there.t, there.slope)
+    assert np.allclose(here.slope[1:-1], inside, rtol=0.2, atol=0.02 * np.abs(inside).max())
 
 
 @pytest.mark.parametrize("error", [1e-2, 1e-4])
