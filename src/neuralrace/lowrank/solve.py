@@ -80,6 +80,7 @@ class Solver:
     residual: float
     output_residual: float
     last_log: float
+    saved_before: int
     last_look: float
     next_look: float
     local: float
