@@ -23,7 +23,7 @@ def test_wrong_arguments_are_refused():
     for changes, message in (
         ({"x": [1.0]}, "x must have shape"),
         ({"widths": [0]}, "widths must be at least 1"),
-        ({"share": 1.0}, "share must be below 1"),
+        ({"share": 1.0}, "share must be less than 1"),
         ({"seed": -1}, "seed must be at least 0"),
     ):
         arguments = {"x": np.eye(2), "widths": [2], "std": 0.1, "lr": 0.1, **changes}

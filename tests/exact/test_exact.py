@@ -63,7 +63,7 @@ def test_chain_time_from_small_weights(depth, b0):
 def test_chain_time_is_nan_where_the_level_is_not_crossed():
     assert math.isnan(exact.chain_time(0.5, 1.0, 0.9))
     assert math.isnan(exact.chain_time(0.5, 1.0, 1e-40, math.inf))
-    with pytest.raises(nr.errors.InputError, match="share must be below 1"):
+    with pytest.raises(nr.errors.InputError, match="share must be less than 1"):
         exact.chain_time(1.0, 1.0, 0.1)
 
 

@@ -170,7 +170,7 @@ def test_flow_chooses_its_method():
 
 def test_where_the_first_method_fails_another_one_is_taken(monkeypatch):
     few = nr.LowRank(1e-6, max_steps=3), nr.Adaptive()
-    monkeypatch.setattr(import_module("neuralrace.dynamics.flow"), "fastest", lambda setup: few)
+    monkeypatch.setattr(import_module("neuralrace.dynamics.gradient_flow"), "fastest", lambda setup: few)
     task = wide_chain(3, 450)
     run = nr.flow(task, nr.init.xavier(task.graph, 0.7), 1.0, 3)
     assert run.settings["method"] == "Adaptive"

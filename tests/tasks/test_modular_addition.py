@@ -19,7 +19,7 @@ def test_parts_are_all_sums_once():
     ("arguments", "message"),
     [
         ((1,), "modulus must be at least 2"),
-        ((5, 1.0), "share must be below 1"),
+        ((5, 1.0), "share must be less than 1"),
         ((5, 0.01), "share must leave sums"),
         ((5, 0.5, "all"), "part must be one of train, test"),
     ],
