@@ -1,7 +1,7 @@
 # Both commands set up what they need; .venv is remade when the dependencies change.
 PYTHON ?= python3
 BIN := .venv/bin
-# PyPI's build for Linux brings gigabytes of CUDA: TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
+# Set TORCH to a CPU build where there is one: the plain one for Linux brings gigabytes of CUDA.
 TORCH ?= torch==2.13.0
 
 # Most of the time of the tests is the compiler's. `make test` leaves its optimisations out, `make test-all` has
