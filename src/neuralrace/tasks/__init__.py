@@ -6,7 +6,7 @@ from neuralrace.tasks.image_domains import input_domains, patch_encoder, transfo
 from neuralrace.tasks.images import cifar10, digits, mnist
 from neuralrace.tasks.items_in_contexts import contexts, gated
 from neuralrace.tasks.structured import hierarchy, linear
-from neuralrace.tasks.toy import contextual_classification, modular_addition, separability, xor
+from neuralrace.tasks.toy import contextual_classification, modular_addition, separability, two_points, xor
 from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
 __all__ = [
@@ -33,5 +33,6 @@ __all__ = [
     "sharing",
     "transformed",
     "tree",
+    "two_points",
     "xor",
 ]

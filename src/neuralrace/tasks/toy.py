@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from neuralrace.errors import InputError, affordable, choice, integer, number
+from neuralrace.errors import InputError, affordable, choice, integer, number, sequence
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 from neuralrace.tasks.items_in_contexts import gated
@@ -167,3 +169,35 @@ def modular_addition(
         raise InputError(f"share must leave sums for both parts, got {share:g} of {n**2} sums")
     x, y = np.concatenate([np.eye(n)[a], np.eye(n)[b]], axis=1), np.eye(n)[(a + b) % n]
     return Task(graph or Graph.chain([2 * n, hidden, n], activations={"h1": "relu"}), x, y)
+
+
+def two_points(
+    dx2: float = 1.0, dy2: float = 0.5, hidden: Sequence[int] = (100, 100), graph: Graph | None = None
+) -> Task:
+    """Two samples at given distances: inputs -1 and `-1 + dx`, targets .6 and `.6 + dy` (representations_align).
+
+    Parameters
+    ----------
+    dx2, dy2 : float
+        Squared distance of the two inputs, and of the two targets.
+    hidden : sequence of int
+        Sizes of the hidden layers of leaky ReLUs with biases.
+    graph : Graph, optional
+        A graph of your own.
+
+    Returns
+    -------
+    Task
+        Inputs and targets `(2, 1)`.
+
+    Examples
+    --------
+    >>> x, y = two_points(dx2=1.0, dy2=0.25).arrays
+    >>> x.tolist(), y.tolist()
+    ([[-1.0], [0.0]], [[0.6], [1.1]])
+    """
+    dx, dy = (number(name, v, least=0) ** 0.5 for name, v in (("dx2", dx2), ("dy2", dy2)))
+    if graph is None:
+        sizes = [integer("hidden", size) for size in sequence("hidden", hidden, "sizes")]
+        graph = Graph.chain([1, *sizes, 1], activations="leaky_relu_torch", biases=True)
+    return Task(graph, [[-1.0], [dx - 1.0]], [[0.6], [0.6 + dy]])
