@@ -174,7 +174,7 @@ def modular_addition(
 def two_points(
     dx2: float = 1.0, dy2: float = 0.5, hidden: Sequence[int] = (100, 100), graph: Graph | None = None
 ) -> Task:
-    """Two samples at given distances: inputs -1 and `-1 + dx`, targets .6 and `.6 + dy` (representations_align).
+    """Two samples at given distances: inputs -1, `-1 + dx`, targets .6, `.6 + dy` (representations_align).
 
     Parameters
     ----------
