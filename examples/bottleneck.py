@@ -16,7 +16,7 @@ S = np.array([3.0, 2.0, 1.0])  # strengths of the modes; inputs are white
 
 @dataclass(frozen=True)
 class Bottleneck(Parameters):
-    narrow: tuple[int, ...] = option((1, 2, 30), "units of the narrow layer, widest last")
+    narrow: tuple[int, ...] = option((1, 2, 30), "units of the narrow layer", count=2, increasing=True)
     hidden: int = option(30, "units of the other hidden layer")
     std: float = option(0.05, "standard deviation of the initial weights")
 
@@ -54,16 +54,16 @@ def losses(p, data):
 
 @claims
 def learned(p, data):
-    best, *_, wide = p.narrow
-    loss, end = data.networks[best].loss[:, -1], data.networks[best].modes[:, -1] / S
+    few, *_, many = p.narrow
+    loss, end = data.networks[few].loss[:, -1], data.networks[few].modes[:, -1] / S
     rank = check("Eckart and Young: the best map of a given rank has the strongest modes")
-    yield rank.near("loss", "final loss", (S[best:] ** 2).sum() / 2, loss, 1e-4)
-    yield rank.near("modes-that-fit", "share learned of modes that fit", 1, end[:, :best], 1e-3)
-    yield rank.near("other-modes", "share learned of the other modes", 0, end[:, best:], 1e-3)
+    yield rank.near("loss", "final loss", (S[few:] ** 2).sum() / 2, loss, 1e-4)
+    yield rank.near("modes-that-fit", "share learned of modes that fit", 1, end[:, :few], 1e-3)
+    yield rank.near("other-modes", "share learned of the other modes", 0, end[:, few:], 1e-3)
     half = [nr.half_time(nets.t, nets.modes[..., 0], start=0.0, axis=1) for nets in data.networks.values()]
     ratio = half[0].mean() / half[-1].mean()
     yield finding("this experiment").above(
-        "half-time", f"half time of mode 1, {best} / {wide} units", 1, ratio
+        "half-time", f"half time of mode 1, {few} / {many} units", 1, ratio
     )
 
 

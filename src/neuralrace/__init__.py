@@ -14,7 +14,7 @@ from neuralrace.measure import (
     unit_sizes,
 )
 from neuralrace.network import activity, error_rate, gradient, loss, predict
-from neuralrace.reduction import Reduction, mode_strengths, reduce
+from neuralrace.reduction import Reduction, StartReduction, mode_strengths, reduce
 from neuralrace.relu.gating_race import race
 from neuralrace.task import Task
 
@@ -26,6 +26,7 @@ __all__ = [
     "Graph",
     "LowRank",
     "Reduction",
+    "StartReduction",
     "State",
     "Status",
     "Task",

@@ -311,7 +311,7 @@ def test_xor_example(capsys, tmp_path):
         f"written: {tmp_path / 'reduce' / 'xor' / 'curves.png'}",
     ):
         assert line in text.splitlines()
-    assert re.search(r"residual: \S+e-1\d, exact\n", text)
+    assert re.search(r"equations exact for weights in the family of the reduction: residual \S+e-1\d\n", text)
     assert re.search(r"time: \d+, chosen: all but 0.1% of what can be learned", text)
     half = re.search(r"half learned: at t = (\S+) in theory, at t = (\S+) in the flow", text)
     assert half is not None
@@ -365,7 +365,7 @@ def test_equations_of_blocks_and_of_coupled_modes(folder, capsys):
     shared = network(folder, changed(("b: 4", "b: 9"), ("basis: auto", "basis: shared")))
     status, text, _ = command(capsys, shared, "--out", folder / "out")
     assert status == 0
-    assert "NOT exact\n  broken by " in text
+    assert re.search(r"equations NOT exact for weights .*\n  broken by ", text)
     assert "approximate equations, in every mode:" in text
 
 

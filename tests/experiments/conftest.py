@@ -49,7 +49,8 @@ def all_claims(p, data):
     enough = 0.0 if p.seeds > 2 else 10.0
     yield finding("toy").above("spread", "spread over seeds", enough, np.std(value))
     if p.wrong:
-        yield paper("toy Eq. 2").below("never", "never", -1.0, value, "the <toy> is positive")
+        negative = paper("toy Eq. 2", "It is negative.")
+        yield negative.below("never", "never", -1.0, value, "the <toy> is positive")
         yield check("toy").near("nothing", "nothing", 1.0, np.nan, 0.1)
 
 EXPERIMENT = Experiment(

@@ -11,7 +11,7 @@ from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
 
 
 def test_claims():
-    claim = paper("b").near("an-id", "a", 1, [0.9, 1.2], 0.06)
+    claim = paper("b", "c").near("an-id", "a", 1, [0.9, 1.2], 0.06)
     assert claim.holds
     assert (claim.id, claim.kind, claim.verdict) == ("an-id", "paper", "holds")
     assert claim.measured == pytest.approx(1.05)
@@ -22,35 +22,35 @@ def test_claims():
     for single in (2.0, [2.0], np.array([[2.0]])):
         wanted = Claim("x", "finding", "a", "b", "> 1", 2.0, None, None, "holds", "")
         assert finding("b").above("x", "a", 1, single) == wanted
-    assert not paper("b").above("x", "a", 1, [0.5, 3]).holds
-    assert not paper("b").below("x", "a", 1, 1.0).holds
-    assert paper("b").below("x", "a", 1e-10, [0.0, 1e-11]).expected == "< 1e-10"
-    assert paper("b").relation("x", "a", "x first", 3, np.True_).holds is True
-    assert paper("b").relation("x", "a", "x first", 3, False).holds is False
+    assert not paper("b", "c").above("x", "a", 1, [0.5, 3]).holds
+    assert not paper("b", "c").below("x", "a", 1, 1.0).holds
+    assert paper("b", "c").below("x", "a", 1e-10, [0.0, 1e-11]).expected == "< 1e-10"
+    assert paper("b", "c").relation("x", "a", "x first", 3, np.True_).holds is True
+    assert paper("b", "c").relation("x", "a", "x first", 3, False).holds is False
 
 
 @pytest.mark.parametrize("measured", [math.nan, [1.0, math.nan]])
 def test_nan_never_holds(measured):
     for claim in (
-        paper("b").near("x", "a", 1, measured, math.inf),
-        paper("b").below("x", "a", math.inf, measured),
-        paper("b").above("x", "a", -math.inf, measured),
-        paper("b").relation("x", "a", "x", measured, True),
+        paper("b", "c").near("x", "a", 1, measured, math.inf),
+        paper("b", "c").below("x", "a", math.inf, measured),
+        paper("b", "c").above("x", "a", -math.inf, measured),
+        paper("b", "c").relation("x", "a", "x", measured, True),
     ):
         assert claim.verdict == "fails"
 
 
 def test_a_claim_needs_a_number():
     with pytest.raises(InputError, match="at least one number"):
-        paper("b").below("x", "a", 1, [])
+        paper("b", "c").below("x", "a", 1, [])
 
 
 @pytest.mark.parametrize("wrong", ["", "Two Words", "two words", "-x", "x--y", "a.b", "x_y"])
 def test_an_id_is_words_joined_by_hyphens(wrong):
     with pytest.raises(InputError, match=re.escape(f"joined by hyphens; got {wrong!r}")):
-        paper("b").below(wrong, "a", 1, 0)
+        paper("b", "c").below(wrong, "a", 1, 0)
     if kebab(wrong):
-        assert paper("b").below(kebab(wrong), "a", 1, 0).holds
+        assert paper("b", "c").below(kebab(wrong), "a", 1, 0).holds
 
 
 def test_claims_survive_json():

@@ -9,7 +9,9 @@ import pytest
 from neuralrace import experiments
 from neuralrace.errors import InputError
 from neuralrace.experiments import Report
+from neuralrace.experiments.declaration import Data, part
 from neuralrace.experiments.report import write_report
+from neuralrace.experiments.store import Store
 
 
 def test_run_writes_and_can_be_repeated(toy, out):
@@ -219,3 +221,23 @@ def test_files_without_an_experiment(tmp_path):
     (tmp_path / "empty.py").write_text("x = 1\n")
     with pytest.raises(InputError, match=r"empty\.py must define EXPERIMENT"):
         experiments.experiment(str(tmp_path / "empty.py"))
+
+
+def test_files_of_the_same_name_in_two_folders(tmp_path):
+    text = Path("examples/bottleneck.py").read_text()
+    for folder, title in (("a", "first"), ("b", "second")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text(text.replace("A chain with a bottleneck", title))
+    titles = [experiments.experiment(str(tmp_path / f / "same.py")).title for f in ("a", "b", "a")]
+    assert titles == ["first", "second", "first"]
+
+
+def test_parts_in_threads_have_the_precision_of_others(tmp_path):
+    import jax
+
+    @part(each=(1, 2), threads=2)
+    def precision(p, item):
+        return {"precision": str(jax.config.jax_default_matmul_precision)}
+
+    results = precision.compute(None, Data(), Store(tmp_path, "key"), lambda found, name, n: found)
+    assert [str(d.precision.values) for d in results.values()] == ["highest", "highest"]

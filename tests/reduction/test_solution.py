@@ -164,3 +164,19 @@ def test_odd_arguments(call, message, value):
 def test_wrong_arguments(call, message):
     with pytest.raises(nr.errors.InputError, match=message):
         call()
+
+
+def test_error_of_runs_that_end_early_and_with_decay():
+    """Each run is compared with its network only as far as it went; weight decay is no obstacle."""
+    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 20, 7]))
+    r = nr.reduce(task)
+    w = nr.init.gaussian(task.graph, [0.02, 0.2], seed=[0, 0])
+    level = 0.3 * nr.loss(task, {e: v[0] for e, v in w.items()})
+    both = r.solve(weights=w, t1=60.0, save=50, stop_loss=level)
+    alone = r.solve(weights={e: v[1] for e, v in w.items()}, t1=60.0, save=50, stop_loss=level)
+    assert both.end[1] < 0.8 * both.end[0]
+    assert both.error[1] < 2 * alone.error + 1e-3
+    decayed = nr.reduce(task, weight_decay=0.01).solve(
+        weights={e: v[0] for e, v in w.items()}, t1=20.0, save=20
+    )
+    assert 0 < decayed.error < 1

@@ -579,3 +579,11 @@ def test_readout_in_the_span_of_the_targets_is_the_network_that_starts_there(bia
     assert np.array_equal(gates.gates(-1)[0], net.gates(-1)[0])
     with pytest.raises(ValueError, match="readout must be one of all, targets"):
         nr.relu.train(x, y, readout="some", **settings)
+
+
+def test_networks_with_decay_in_one_layer_are_not_repeated():
+    net = nr.relu.train(
+        [[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 20, save=3, weight_decay={"x->h1": 0.5}
+    )
+    with pytest.raises(nr.errors.InputError, match="same learning rate and weight decay"):
+        nr.relu.train_like(net, net.task, net.at(0))

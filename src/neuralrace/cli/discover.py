@@ -44,7 +44,7 @@ def discover_file(
         raise InputError(f"{given} must hold the arrays X and Y; it holds {', '.join(arrays) or 'nothing'}")
     x, y = checked_data(arrays["X"], arrays["Y"])
     folder = writable(Path(out) / "discover" / given.stem)
-    keywords["every"] = max(1, min(100, keywords.get("steps", 8000) // 20))
+    keywords.setdefault("every", max(1, min(100, keywords.get("steps", 8000) // 20)))
     discovery = discover(x, y, **keywords)
     write_text(folder / "patterns.csv", _csv(discovery))
     figure = draw(discovery)

@@ -37,7 +37,8 @@ def lines(x: Explanation) -> list[str]:
         lines.append(f"  B{k + 1}: {_some(members)}")
     if r.n_classes > 2 * MAX_SHOWN:
         lines.append(f"  ... and {r.n_classes - 2 * MAX_SHOWN} more")
-    lines.append(f"residual: {r.residual:.1e}, {'exact' if r.exact else 'NOT exact'}")
+    exact = "exact" if r.exact else "NOT exact"
+    lines.append(f"equations {exact} for weights in the family of the reduction: residual {r.residual:.1e}")
     if not r.exact:
         lines.append(f"  broken by {'; '.join(r.inexact_paths)}")
     if r.omitted_modes:
@@ -59,10 +60,8 @@ def lines(x: Explanation) -> list[str]:
         lines += ["conserved in every mode:", *(f"  {_cut(e)}" for e in x.conserved)]
     lines.append(f"start: {_start(given)}")
     if x.distance > 1e-6:
-        kept = "what lies inside" if r.basis == "block" else "what of it grows in each mode"
-        lines.append(
-            f"  it lies outside the family of the reduction ({x.distance:.0%}); theory follows {kept}"
-        )
+        kept = "its part inside" if r.basis == "block" else "only the component of it that grows in each mode"
+        lines.append(f"  it lies outside the family of the reduction ({x.distance:.0%}); theory keeps {kept}")
     lines.append(f"time: {_time(x)}")
     first, last, theory = x.flow.loss[..., 0], x.flow.loss[..., -1], x.theory.loss[..., -1]
     lines.append(

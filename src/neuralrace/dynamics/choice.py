@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.setup import Setup
 from neuralrace.network import is_linear
@@ -15,7 +17,9 @@ _WIDE = 5  # neurons of a wide layer for each signal that passes it
 
 def fastest(setup: Setup) -> tuple[Adaptive | LowRank, ...]:
     """Methods to try, the one that should be fastest first."""
-    low_rank = is_linear(setup.given, setup.kind) and not setup.rates.decays and is_wide(setup.given)
+    double = np.dtype(setup.dtype) == np.float64  # the rounding of single precision is above that error
+    linear = is_linear(setup.given, setup.kind) and not setup.rates.decays
+    low_rank = double and linear and is_wide(setup.given)
     return (LowRank(_ERROR), Adaptive()) if low_rank else (Adaptive(),)
 
 

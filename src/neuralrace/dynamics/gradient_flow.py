@@ -132,14 +132,12 @@ def _by_method(
 def _solved(
     setup: Setup, method: Adaptive | LowRank, t1: float, stop: float | None, ts: np.ndarray, progress: bool
 ) -> tuple[Solved, History | None, dict[str, Any], dict[str, Any]]:
-    exact = False
+    states_error = isinstance(method, LowRank)
     if isinstance(method, LowRank):
         if not setup.frames:
             return low_rank_flow(setup, method, ts, t1, stop, progress)
-        method, exact = (
-            Adaptive(max_steps=method.max_steps),
-            True,
-        )  # the flow closes in small spaces: nothing is neglected
+        # The flow closes in small spaces: all that is left is the error of the solver.
+        method = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
     bar = Bar(100 * len(setup.start), "flow") if progress else None
     with setup.precision():
         given = (
@@ -155,7 +153,9 @@ def _solved(
     path: Path = jax.tree.map(np.asarray, path)
     solved = Solved.of(path, ts, t1, stop, method.max_steps)
     settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
-    stats = {"steps": path.steps, "error": np.zeros(len(path.t))} if exact else {"steps": path.steps}
+    stats = {"steps": path.steps}
+    if states_error:
+        stats["error"] = np.full(len(path.t), method.stated_error)
     return solved, collect(path.history), stats, settings
 
 

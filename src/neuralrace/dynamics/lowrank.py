@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from functools import lru_cache, partial
 from typing import Any
 
@@ -65,9 +66,11 @@ def low_rank_flow(
     both = {n: np.stack([r[n] for r in recorded]) for n in recorded[0]}
     solved = Solved(ts, end, _last_reached(ts, end), losses, (kept, both), statuses, outcomes)
     stats = {"steps": np.array([x.steps for x in solutions]), "error": error}
-    dims = solutions[0].saved[0].net.layout.input_dims
+    stats["residual"] = np.array([x.residual for x in solutions])
+    last = solutions[0].saved[-1].net
+    sizes = {v: [len(d.basis[v]) for d in last.directions] for v in last.forward.basis}
     return solved, _history(solutions), stats, {
-        "error": method.error, "max_steps": method.max_steps, "dimensions": dims
+        "error": method.error, "of": method.of, "max_steps": method.max_steps, "dimensions": sizes
     }  # fmt: skip
 
 
@@ -88,13 +91,30 @@ class LiftedWeights(Mapping[str, np.ndarray]):
 
     def __getitem__(self, e: str) -> np.ndarray:
         if e not in self.lifted:
-            start = self.start[e]
-            out = np.empty((*self.index.shape, *start.shape[1:]))
-            for k, run in enumerate(self.saved):
-                for i, at in enumerate(self.index[k]):
-                    out[k, i] = (start[k] + run[at].change(e).reshape(start.shape[1:])).astype(self.dtype)
+            out = np.stack([self._at(e, i) for i in range(self.index.shape[1])], axis=1)
             self.lifted[e] = out if self.many else out[0]
         return self.lifted[e]
+
+    def _at(self, e: str, i: int) -> np.ndarray:
+        start = self.start[e]
+        changes = [
+            run[at[i]].change(e).reshape(start.shape[1:])
+            for run, at in zip(self.saved, self.index, strict=True)
+        ]
+        return np.asarray((start + changes).astype(self.dtype), float)
+
+    def at(self, i: int) -> dict[str, np.ndarray]:
+        """The weights at one saved time, (runs, out, in), without lifting those at others."""
+        weights = {e: self._at(e, i) for e in self}
+        return weights if self.many else {e: w[0] for e, w in weights.items()}
+
+    def picked(self, k: int | np.ndarray) -> LiftedWeights:
+        """The weights of one run, or of several, still to be lifted."""
+        runs, part = np.atleast_1d(k), copy(self)
+        part.many, part.lifted, part.index = np.ndim(k) > 0, {}, self.index[runs]
+        part.start = {e: w[runs] for e, w in self.start.items()}
+        part.saved = [self.saved[i] for i in runs]
+        return part
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.graph.shapes)

@@ -9,6 +9,9 @@ import numpy as np
 
 from neuralrace.errors import InputError, integer, number
 
+_SHARE = 0.01  # tolerance of a step, in errors of the loss curve that are asked for
+_STATED = 4.0  # error that is stated, in tolerances; .006 to 2.6, median .2, in the trials of docs/starts.md
+
 
 @dataclass(frozen=True)
 class Adaptive:
@@ -38,6 +41,16 @@ class Adaptive:
         number("rtol", self.rtol, above=0)
         number("atol", self.atol, above=0)
         check_steps("max_steps", self.max_steps)
+
+    @classmethod
+    def for_error(cls, error: float, max_steps: int = 100_000) -> Adaptive:
+        """Tolerances with which the error of the loss, relative to its start, should be below `error`."""
+        return cls(_SHARE * error, 1e-2 * _SHARE * error, max_steps)
+
+    @property
+    def stated_error(self) -> float:
+        """Estimate of the error of the loss curve, relative to its start."""
+        return _STATED * self.rtol
 
     def absolute(self, start: np.ndarray) -> np.ndarray:
         """The absolute error allowed in each run, from its initial weights (runs, ...)."""

@@ -157,10 +157,11 @@ class Trajectory:
 
     def _picked(self, k: Any, places: list[int]) -> Self:
         pick = lambda table: {n: np.asarray(v)[k] for n, v in table.items()}  # noqa: E731
+        lazy = getattr(self.weights, "picked", None)  # weights that are lifted when asked for stay so
         return dataclasses.replace(
             self,
             loss=self.loss[k],
-            weights=pick(self.weights),
+            weights=lazy(k) if lazy else pick(self.weights),
             statuses=tuple(self.statuses[i] for i in places),
             outcomes=tuple(self.outcomes[i] for i in places),
             end=np.asarray(self.end)[k],

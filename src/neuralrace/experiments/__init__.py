@@ -61,11 +61,11 @@ def experiment(name: str) -> Experiment:
 
 def _from_file(file: Path) -> Experiment:
     """The `EXPERIMENT` that a file of the user defines."""
-    name = f"neuralrace.experiments.own.{file.stem}"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, file)
-        if not file.is_file() or spec is None or spec.loader is None:
-            raise InputError(f"there is no file {file} with an experiment")
+    name, file = f"neuralrace.experiments.own.{file.stem}", file.resolve()
+    spec = spec_from_file_location(name, file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise InputError(f"there is no file {file} with an experiment")
+    if name not in sys.modules or sys.modules[name].__file__ != str(file):
         sys.modules[name] = module = module_from_spec(spec)
         try:
             spec.loader.exec_module(module)

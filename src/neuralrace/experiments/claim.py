@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, known
 
-KINDS = ("paper", "check", "finding")
 HOLDS, FAILS, UNDECIDED = VERDICTS = ("holds", "fails", "undecided")
 
 
@@ -146,7 +145,7 @@ class Statement:
         )
 
 
-def paper(source: str, quote: str = "") -> Statement:
+def paper(source: str, quote: str) -> Statement:
     """A statement of a paper: where it stands, and the sentence itself."""
     return Statement("paper", source, quote)
 

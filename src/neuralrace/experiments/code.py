@@ -21,12 +21,7 @@ from typing import Any
 
 Name = tuple[str, str | None]  # a module and a name in it; None for the whole module
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_LEFT_OUT = (
-    "plot",
-    "files",
-    "experiments.store",
-    "experiments.old",
-)  # draw and keep what was computed, and change no number
+_LEFT_OUT = ("plot", "files", "experiments.store")  # draw and keep what was computed, and change no number
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class Package:
         Parameters
         ----------
         starts : iterable of (module, name)
-            Names to start from, such as ``("neuralrace.experiments.xor", "compute")``.
+            Names to start from, such as ``("neuralrace.experiments.neural_race.xor", "relu")``.
 
         Returns
         -------

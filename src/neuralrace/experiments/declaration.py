@@ -64,13 +64,20 @@ class Part:
 
     def compute(self, p: Any, data: Data, store: Store, progress: Callable[..., Any]) -> Any:
         """The result, or results by item, computed or as stored."""
+        import jax
+
         more = {"data": data} if "data" in inspect.signature(self.function).parameters else {}
+
+        def run(*item: Any) -> Any:
+            with jax.default_matmul_precision("highest"):  # else GPUs multiply float32 matrices with ten bits
+                return self.function(p, *item, **more)
+
         if self.each is None:
-            return store(self.name, lambda: self.function(p, **more))
+            return store(self.name, run)
         items = self.items(p)
 
         def one(item: Any) -> Any:
-            return store(f"{self.name}-{item}", lambda: self.function(p, item, **more))
+            return store(f"{self.name}-{item}", lambda: run(item))
 
         threads = self.threads(p) if callable(self.threads) else self.threads
         with ThreadPoolExecutor(threads) as pool:

@@ -169,7 +169,6 @@ class Experiment:
 
     def compute(self, p: Parameters, store: Store, progress: bool = False) -> Data:
         """Results of all parts; those that are stored are not computed again."""
-        import jax
 
         def bar(results: Iterable[Any], part: str, total: int) -> Iterable[Any]:
             if not progress:  # tqdm holds a semaphore, which a worker that is ended would leave behind
@@ -179,9 +178,8 @@ class Experiment:
             return tqdm(results, f"{self.name} {part}", total, delay=2, disable=None, leave=False)
 
         data = Data()
-        with jax.default_matmul_precision("highest"):  # else GPUs multiply float32 matrices with ten bits
-            for part in self.declared(Part):
-                setattr(data, part.name, part.compute(p, data, store, bar))
+        for part in self.declared(Part):
+            setattr(data, part.name, part.compute(p, data, store, bar))
         return data
 
     def figures(self, p: Parameters, data: Data) -> dict[str, tuple[Figure, str]]:

@@ -116,6 +116,9 @@ def _drawn(ax: Any) -> Iterator[tuple[Any, str, Columns]]:
         elif isinstance(shown, PathCollection):
             x, y = np.asarray(shown.get_offsets(), float).T
             yield shown, "points", {"x": x, "y": y}
+        elif isinstance(shown, LineCollection):
+            x, y = np.concatenate(shown.get_segments()).T
+            yield shown, "lines", {"x": x, "y": y}
         elif isinstance(shown, PolyCollection):
             yield shown, "band", _band(shown)
     for image in ax.images:

@@ -41,7 +41,8 @@ class Solution(NamedTuple):
     """The network and its loss at the times asked for, and (t, loss, slope) at the solver's own steps.
 
     `error` is that of outputs, relative to the largest, and `loss_error` that of the loss curve, relative to
-    its start. `outcome` is "finished", "stopped", "step limit" or "failed".
+    its start; `residual` is the largest projection residual that was left. `outcome` is
+    "finished", "stopped", "step limit" or "failed".
     """
 
     saved: list[Saved]
@@ -52,6 +53,7 @@ class Solution(NamedTuple):
     outcome: str
     error: float
     loss_error: float
+    residual: float
 
 
 class Solver:
@@ -81,6 +83,7 @@ class Solver:
     output_residual: float
     last_log: float
     saved_before: int
+    largest_residual: float
     last_look: float
     next_look: float
     local: float
@@ -106,6 +109,7 @@ class Solver:
         self.truncated_size = net.coordinates.shape[1]
         self.t, self.steps = 0.0, 0
         self.residual = self.output_residual = self.last_log = self.last_look = self.next_look = 0.0
+        self.largest_residual = 0.0
         self.local, self.missed = 0.0, [0.0]  # sums of local errors, and of what each basis missed
         self.largest = self.reach = max(norm(self.s.outputs), 1e-300)  # outputs so far, and their rate
         self.output_error = self.error = self.loss_error = 0.0  # now; largest at saved times; of the loss
@@ -143,7 +147,14 @@ class Solver:
         rounding = constants.ROUNDING * float(np.finfo(net.dtype).eps)
         errors = (self.error / self.largest + rounding, self.loss_error / (self.initial or 1.0) + rounding)
         return Solution(
-            self.saved, np.array(self.losses), np.array(self.curve), end, self.steps, outcome, *errors
+            self.saved,
+            np.array(self.losses),
+            np.array(self.curve),
+            end,
+            self.steps,
+            outcome,
+            *errors,
+            self.largest_residual,
         )
 
     def _step(self) -> bool:
@@ -191,6 +202,7 @@ class Solver:
         rise = (log - self.last_log) / (t - self.last_look) * h if t > self.last_look else np.inf
         self.next_look = t + h * np.clip(-0.5 * log / max(rise, 1e-3), 0, constants.MAX_UNCHECKED)
         self.last_log, self.last_look, self.saved_before = log, t, len(self.saved)
+        self.largest_residual = max(self.largest_residual, self.residual)
         return s
 
     def _measure(self, y: np.ndarray, s: State, rest_speed: float) -> None:

@@ -80,7 +80,7 @@ def reduce(
 
     Returns
     -------
-    Reduction
+    Reduction, or StartReduction where `weights` are given
 
     Examples
     --------

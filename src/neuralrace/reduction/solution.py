@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from neuralrace.dynamics.gradient_flow import flow
+from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
 from neuralrace.network import predict
@@ -70,12 +72,20 @@ class Solution(Trajectory):
         """
         if self.start is None:
             raise InputError("error needs a solution from weights: solve(weights=...)")
-        rates = self.reduction.rates
-        around = StartReduction.of(self.reduction.task, self.start, ALLOWED, rates)
-        true = around.solve(t1=self.settings["t1"], save=self.t)
+        task, rates, t1 = self.reduction.task, self.reduction.rates, float(self.t[-1])
+        if rates.decays:
+            method = Adaptive()
+            decay, scale = dict(rates.decay), dict(rates.scale)
+            true = flow(task, self.start, t1, self.t, method=method, weight_decay=decay, lr_scale=scale)
+            stated: Any = method.stated_error
+        else:
+            true = StartReduction.of(task, self.start, ALLOWED, rates).solve(t1=t1, save=self.t)
+            stated = true.stats["error"]
         n = len(true.t)
-        off = np.abs(self.loss[..., :n] - true.loss).max(axis=-1) / np.abs(true.loss[..., 0])
-        return off + true.stats["error"]
+        # A run that ended early repeats its last loss.
+        reached = self.t[:n] <= np.asarray(self.end)[..., None] * (1 + 1e-12)
+        off = np.where(reached, np.abs(self.loss[..., :n] - true.loss), 0.0).max(axis=-1)
+        return off / np.abs(true.loss[..., 0]) + stated
 
     @cached_property
     def strengths(self) -> np.ndarray:

@@ -24,10 +24,6 @@ from neuralrace.errors import InputError, number
 from neuralrace.reduction.strengths import mode_strengths
 from neuralrace.task import Task
 
-# Of a network that is solved as it is:
-_TOLERANCE = 0.01  # of the solver, in errors allowed
-_STATED = 4.0  # error that is stated, in tolerances; .006 to 2.6, median .2, in the trials of docs/starts.md
-
 
 @dataclass(frozen=True, eq=False)
 class StartReduction:
@@ -54,7 +50,7 @@ class StartReduction:
         """From the arguments of `reduce`, checked."""
         if rates.decays:
             raise InputError("weight_decay must be 0 for a reduction around a start: solve it by nr.flow")
-        return cls(task, task.graph.check_weights(weights), number("error", error, above=0), rates)
+        return cls(task, task.graph.check_weights(weights), number("error", error, least=1e-10), rates)
 
     @property
     def is_wide(self) -> bool:
@@ -99,19 +95,18 @@ class StartReduction:
             given = self.task.graph.check_weights(weights)
             if any(not np.array_equal(given[e], w) for e, w in self.weights.items()):
                 raise InputError("weights must be those around which the task was reduced")
-        tolerance = _TOLERANCE * self.error
-        wide: Any = LowRank(self.error, max_steps, of="loss")
+        small = Adaptive.for_error(self.error, max_steps)
         run = flow(
             self.task,
             self.weights,
             t1,
             save,
-            method=wide if self.is_wide else Adaptive(tolerance, 1e-2 * tolerance, max_steps),
+            method=LowRank(self.error, max_steps, of="loss") if self.is_wide else small,
             stop_loss=stop_loss,
             lr_scale={e: s for e, s in self.rates.scale.items() if s != 1},
             runs=runs,
         )
-        stated = run.stats.get("error") if self.is_wide else np.full(run.loss.shape[:-1], _STATED * tolerance)
+        stated = run.stats.get("error") if self.is_wide else np.full(run.loss.shape[:-1], small.stated_error)
         parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
         parts |= {
             "stats": {**run.stats, "error": stated if run.many else float(np.asarray(stated))},
@@ -146,4 +141,4 @@ class StartSolution(Trajectory):
 
     def __repr__(self) -> str:
         worst = float(np.max(self.stats["error"]))
-        return f"{super().__repr__()[:-1]}; error of the loss curve at most {worst:.1g} of the initial loss)"
+        return f"{super().__repr__()[:-1]}; estimated error of the loss: {worst:.1g} of the initial one)"

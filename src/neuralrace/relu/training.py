@@ -251,7 +251,7 @@ def train_like(net: ReluNetwork, task: Task, weights: Mapping[str, Any]) -> Traj
     s = net.settings
     if s.get("optimizer") == "optax":
         raise InputError("net must be trained by sgd or adam: an optax transformation is not kept")
-    decay = set(s["weight_decay"].values()) or {0.0}
+    decay = {s["weight_decay"].get(e, 0.0) for e in net.task.graph.shapes}
     if s["lr_scale"] or len(decay) > 1:
         raise InputError("net must have the same learning rate and weight decay in all layers")
     common = {"loss": s["loss"], "weight_decay": decay.pop()}

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, paper
+from neuralrace.experiments.claim import Claim, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.measure import crossing
@@ -317,7 +317,7 @@ def stages(p: Depth, data: Data) -> Iterator[Claim]:
         name, note = f"typical {title}, epochs at loss {LEVELS[0]:g}", together if kind == "gated" else ""
         yield TIMING.above(f"first-plateau-{kind}", name, 500, first, note)
         name, second = f"{DROPS[1]}, {title}, epoch", drops(getattr(data, kind))[:, 1]
-        yield in_stages.near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
+        yield finding(SECTION).near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
     aligned = crossing(epoch, cosine, 0.9, rising=True)
     name = "common pathway aligned (cosine .9), epoch"
     yield in_stages.near("common-aligned", name, PUBLISHED[0], aligned, 250, together)

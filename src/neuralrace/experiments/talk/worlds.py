@@ -244,7 +244,7 @@ def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
     link = paper(
         LINK,
         "In the limit of many features, what matters to learning dynamics is SVD of correlation "
-        "structure; Can find this exactly for certain graphical models",
+        "structure [...] Can find this exactly for certain graphical models",
     )
     for name, world in data.world.items():
         sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
@@ -280,8 +280,8 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
     stages = paper("talk: stage-like transitions", "Depth introduces stage-like transitions")
     hierarchy = paper(
         ORDER,
-        "These networks must exhibit progressive differentiation: Singular vectors mirror hierarchy, "
-        "Singular values decay with depth",
+        "These networks must exhibit progressive differentiation: [...] Singular vectors mirror hierarchy "
+        "[...] Singular values decay with depth",
     )
     for name, world in data.world.items():
         step, statement = least_step(half_times(world)[0]), stages if name in NEIGHBOURS else hierarchy
