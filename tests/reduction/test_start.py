@@ -145,7 +145,7 @@ def test_it_begins_at_its_own_start_only():
     assert "hidden neurons" in repr(r)
     again = r.solve(t1=2.0, save=5, weights=w)
     assert np.array_equal(again.loss, r.solve(t1=2.0, save=5).loss)
-    assert "of the initial loss" in repr(again)
+    assert "estimated error of the loss: " in repr(again)
     with pytest.raises(ValueError, match="around which"):
         r.solve(t1=2.0, weights=nr.init.xavier(task.graph, seed=2))
     with pytest.raises(ValueError, match="stand alone"):
