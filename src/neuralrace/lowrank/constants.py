@@ -1,7 +1,8 @@
 """The constants of the low-rank flow, and what each of them trades.
 
 All but the shares of the error estimate change only how much work is done and how errors are split. These
-shares were set on random networks; docs/lowrank.md says on which, and how the estimate did on others.
+shares were set on random networks; docs/developers/lowrank.md says on which, and how the estimate did on
+others.
 """
 
 # Tolerances, from the error that is asked for ----------------------------------------------------
