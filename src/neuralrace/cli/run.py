@@ -112,7 +112,7 @@ def _claim_line(c: experiments.Claim) -> str:
 
 
 def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[experiments.Report]:
-    """Reports in order. Most of a quick run is compiling, on one core: so several run side by side."""
+    """Reports in order. Most of a quick run is compiling, on one core: several run side by side."""
     jobs = min(len(changes), (os.cpu_count() or 1) if given.jobs is None else given.jobs)
     one = partial(_run_one, given.quick, given.out, jobs == 1)
     if jobs == 1:
@@ -121,10 +121,7 @@ def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[e
     ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends the others
     pool = get_context("spawn").Pool(jobs, signal.signal, ignore_interrupts)
     try:
-        minutes = {name: experiments.experiment(name).minutes[not given.quick] for name in changes}
-        longest_first = sorted(changes, key=minutes.__getitem__, reverse=True)
-        waiting = {name: pool.apply_async(one, [(name, changes[name])]) for name in longest_first}
-        yield from (waiting[name].get() for name in changes)
+        yield from pool.imap(one, changes.items())
     finally:
         pool.terminate()
         pool.join()
