@@ -74,7 +74,7 @@ def test_run_json(toy, out, command, strict):
     assert (status, err) == (1, "")
     (found,) = strict(text).values()
     keys = {"id", "kind", "name", "source", "expected", "measured", "spread", "tolerance", "verdict"}
-    assert all(c.keys() == keys | {"holds", "note", "quote"} for c in found["claims"])
+    assert all(c.keys() == keys | {"holds", "note", "quote", "criterion", "bound"} for c in found["claims"])
     assert [c["holds"] for c in found["claims"]] == [True, None, False, False]
     assert found["claims"][3]["measured"] is None
     assert found["seconds"] > 0

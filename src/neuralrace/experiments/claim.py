@@ -42,6 +42,10 @@ class Claim:
         What the reader needs to know; always there where the claim fails.
     quote : str
         The sentence of the paper that is tested.
+    criterion : str
+        What is compared: "mean" over seeds, or "all seeds". Empty where the relation is stated in words.
+    bound : str
+        Where the bound comes from: the paper, theory, or a stated standard.
     """
 
     id: str
@@ -55,6 +59,8 @@ class Claim:
     verdict: str
     note: str = ""
     quote: str = ""
+    criterion: str = ""
+    bound: str = ""
 
     @property
     def holds(self) -> bool | None:
@@ -62,10 +68,8 @@ class Claim:
         return None if self.verdict == UNDECIDED else self.verdict == HOLDS
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it by name, `holds` after the verdict."""
-        fields = dataclasses.asdict(self)
-        note, quote = fields.pop("note"), fields.pop("quote")
-        return {**fields, "holds": self.holds, "note": note, "quote": quote}
+        """All of it by name, and `holds`."""
+        return {**dataclasses.asdict(self), "holds": self.holds}
 
     @classmethod
     def from_dict(cls, read: dict[str, Any]) -> Claim:
@@ -102,29 +106,57 @@ class Statement:
     quote: str = ""
 
     def near(
-        self, id: str, name: str, expected: float, measured: ArrayLike, tolerance: float, note: str = ""
+        self,
+        id: str,
+        name: str,
+        expected: float,
+        measured: ArrayLike,
+        tolerance: float,
+        note: str = "",
+        bound: str = "",
     ) -> Claim:
-        """The mean lies within `tolerance` of a number."""
+        """The mean lies within `tolerance` of a number; `bound` says where the tolerance comes from."""
         mean, _ = mean_and_spread(measured)
         holds = abs(mean - expected) <= tolerance
-        return self._claim(id, name, float(expected), measured, holds, note, float(tolerance))
+        return self._claim(
+            id,
+            name,
+            float(expected),
+            measured,
+            holds,
+            note,
+            bound,
+            criterion="mean",
+            tolerance=float(tolerance),
+        )
 
-    def below(self, id: str, name: str, bound: float, measured: ArrayLike, note: str = "") -> Claim:
-        """Every value is below a bound."""
-        holds = bool((np.asarray(measured, float) < bound).all())
-        return self._claim(id, name, f"< {bound:g}", measured, holds, note)
+    def below(
+        self, id: str, name: str, limit: float, measured: ArrayLike, note: str = "", bound: str = ""
+    ) -> Claim:
+        """Every value is below a limit; `bound` says where the limit comes from."""
+        holds = bool((np.asarray(measured, float) < limit).all())
+        return self._claim(id, name, f"< {limit:g}", measured, holds, note, bound, criterion="all seeds")
 
-    def above(self, id: str, name: str, bound: float, measured: ArrayLike, note: str = "") -> Claim:
-        """Every value is above a bound."""
-        holds = bool((np.asarray(measured, float) > bound).all())
-        return self._claim(id, name, f"> {bound:g}", measured, holds, note)
+    def above(
+        self, id: str, name: str, limit: float, measured: ArrayLike, note: str = "", bound: str = ""
+    ) -> Claim:
+        """Every value is above a limit; `bound` says where the limit comes from."""
+        holds = bool((np.asarray(measured, float) > limit).all())
+        return self._claim(id, name, f"> {limit:g}", measured, holds, note, bound, criterion="all seeds")
 
     def relation(
-        self, id: str, name: str, expected: str, measured: ArrayLike, holds: Any, note: str = ""
+        self,
+        id: str,
+        name: str,
+        expected: str,
+        measured: ArrayLike,
+        holds: Any,
+        note: str = "",
+        bound: str = "",
     ) -> Claim:
         """Any other relation, stated in words."""
         is_number = not np.isnan(mean_and_spread(measured)[0])
-        return self._claim(id, name, expected, measured, bool(holds) and is_number, note)
+        return self._claim(id, name, expected, measured, bool(holds) and is_number, note, bound)
 
     def _claim(
         self,
@@ -134,6 +166,8 @@ class Statement:
         measured: ArrayLike,
         holds: bool,
         note: str,
+        bound: str,
+        criterion: str = "",
         tolerance: float | None = None,
     ) -> Claim:
         if not id or kebab(id) != id:
@@ -141,7 +175,19 @@ class Statement:
         mean, spread = mean_and_spread(measured)
         verdict = HOLDS if holds else FAILS
         return Claim(
-            id, self.kind, name, self.source, expected, mean, spread, tolerance, verdict, note, self.quote
+            id,
+            self.kind,
+            name,
+            self.source,
+            expected,
+            mean,
+            spread,
+            tolerance,
+            verdict,
+            note,
+            self.quote,
+            criterion if np.size(measured) > 1 else "",
+            bound,
         )
 
 
