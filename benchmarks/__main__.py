@@ -26,6 +26,7 @@ CASES = {
     "wide-deep": "wide_deep",
     "starts": "starts",
     "reduction": "reduction",
+    "sweep": "sweep_throughput",
     "import": "importing",
 }
 PACKAGES = ("neuralrace", "jax", "jaxlib", "numpy", "scipy", "diffrax", "optimistix", "optax", "torch")

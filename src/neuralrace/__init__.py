@@ -1,6 +1,7 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
 from neuralrace import errors, exact, experiments, init, landscape, measure, plot, relu, tasks, universality
+from neuralrace.apps.sweep import Run, sweep, sweep_figure
 from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
 from neuralrace.expected import ExpectedTime, expected_learning_time
 from neuralrace.graph import Graph
@@ -26,6 +27,7 @@ __all__ = [
     "Graph",
     "LowRank",
     "Reduction",
+    "Run",
     "StartReduction",
     "State",
     "Status",
@@ -55,6 +57,8 @@ __all__ = [
     "race",
     "reduce",
     "relu",
+    "sweep",
+    "sweep_figure",
     "tangent_kernel",
     "tasks",
     "unit_sizes",

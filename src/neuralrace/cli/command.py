@@ -71,6 +71,22 @@ def _parser() -> argparse.ArgumentParser:
     changes = "another value of a parameter; NAME.KEY=VALUE for one of several experiments"
     run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=changes)
 
+    sweep = command("sweep", _sweep, "run an experiment over a grid of its parameters")
+    sweep.add_argument("name", metavar="NAME", help="an experiment; see neuralrace list")
+    values = "values of a parameter: NAME=a,b, NAME=first:last or NAME=log:first:last:n; once for each axis"
+    sweep.add_argument("--over", action="append", default=[], metavar="NAME=VALUES", help=values)
+    together = "parameters that change together, as one axis"
+    sweep.add_argument("--zip", action="append", default=[], metavar="NAME,NAME", help=together)
+    sweep.add_argument("--seeds", type=int, metavar="N", help="random starts of each point")
+    sweep.add_argument("--quick", action="store_true", help="the small form of the experiment")
+    sweep.add_argument("--out", metavar="DIR", help="folder of results (default: sweep-NAME)")
+    sweep.add_argument("--jobs", type=int, metavar="N", help="processes (default: cores, if it is worth it)")
+    sweep.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, as in tcp://127.0.0.1:8786")
+    sweep.add_argument("--retry-failed", action="store_true", help="compute points again that failed")
+    drawn = "draw this claim; may be given several times"
+    sweep.add_argument("--measure", action="append", default=[], metavar="ID", help=drawn)
+    sweep.add_argument("--against", metavar="AXIS[,AXIS]", help="axes of the figure (default: the first two)")
+
     own = command(
         "reduce", _reduce, "equations, certificate and curves of a network of your own", out, as_json
     )
@@ -98,6 +114,12 @@ def _reduce(given: argparse.Namespace) -> int:
     explanation = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
     print(json.dumps(explanation.to_dict()) if given.json else explanation)
     return 0
+
+
+def _sweep(given: argparse.Namespace) -> int:
+    from neuralrace.cli.sweep import run_sweep
+
+    return run_sweep(given)
 
 
 def _discover(given: argparse.Namespace) -> int:

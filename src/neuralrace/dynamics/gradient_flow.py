@@ -146,10 +146,10 @@ def _solved(
         )  # fmt: skip
         call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, bar)
         if bar is None:
-            path = _integrated(*call, *given)
+            path = integrated(*call, *given)
         else:
             with bar:
-                path = jax.block_until_ready(_integrated(*call, *given))
+                path = jax.block_until_ready(integrated(*call, *given))
     path: Path = jax.tree.map(np.asarray, path)
     solved = Solved.of(path, ts, t1, stop, method.max_steps)
     settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
@@ -160,7 +160,7 @@ def _solved(
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def _integrated(
+def integrated(
     stack: Any, kind: str, recorder: Recorder, max_steps: int, bar: Bar | None,
     start: Any, data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, atol: Any, vectors: Any, lift: Any,
 ) -> Path:  # fmt: skip

@@ -1,0 +1,91 @@
+"""A figure of one measure of a sweep, against one or two of its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuralrace import plot
+from neuralrace.errors import InputError, choice
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
+
+
+def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str | None = None) -> Figure:
+    """A measure against one axis (mean and range over the others), or two (a line for each value).
+
+    Parameters
+    ----------
+    ds : xarray.Dataset
+        The result of `sweep`.
+    measure : str
+        A number of each run.
+    against : str or two of them, optional
+        Axes; by default the first two that are not `seed`.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    choice("measure", measure, tuple(map(str, ds.data_vars)))
+    values = ds[measure]
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"measure must be a number of each run; {measure!r} is text")
+    dims = [str(d) for d in values.dims]
+    own = [d for d in dims if d.startswith(f"{measure}_")]
+    if own:
+        raise InputError(f"measure must be a number of each run; {measure!r} has further axes {own}")
+    given = [against] if isinstance(against, str) else list(against or [d for d in dims if d != "seed"][:2])
+    for axis in given:
+        choice("against", axis, tuple(dims))
+    if not 1 <= len(given) <= 2:
+        raise InputError(f"against must name one or two axes of the sweep, got {given}")
+    x, *other = given
+    spread = [d for d in dims if d not in given]
+    with plot.style():
+        fig, ax = plot.figure(1, 1, width=4.2, height=2.8)
+        lines = values.transpose(*other, x, *spread)
+        for k, colour in zip(
+            range(lines.sizes[other[0]] if other else 1), _colours(other, lines), strict=False
+        ):
+            line = lines.isel({other[0]: k}) if other else lines
+            label = f"{other[0]} = {_told(line[other[0]].item())}" if other else "mean"
+            _line(ax, line, x, spread, colour, label)
+        if _geometric(np.asarray(ds[x])):
+            ax.set_xscale("log")
+            plot.logarithmic(ax.xaxis)
+        ax.set(xlabel=x, ylabel=measure.replace("_", " "))
+        ax.legend(title=f"band: range over {', '.join(spread)}" if spread else None)
+    return fig
+
+
+def _colours(other: list[str], lines: Any) -> list[Any]:
+    if not other:
+        return [plot.COLOURS[0]]
+    import matplotlib as mpl
+
+    return list(mpl.colormaps["viridis"](np.linspace(0.0, 0.85, lines.sizes[other[0]])))
+
+
+def _line(ax: Any, line: Any, x: str, spread: list[str], colour: Any, label: str) -> None:
+    at = np.asarray(line[x])
+    at = at if at.dtype.kind in "iuf" else at.astype(str)
+    ax.plot(at, line.mean(spread), color=colour, label=label, marker="o", ms=3)
+    if spread:
+        ax.fill_between(at, line.min(spread), line.max(spread), color=colour, alpha=0.2, lw=0)
+
+
+def _geometric(values: np.ndarray) -> bool:
+    """Whether values are spaced evenly in their logarithm."""
+    if values.dtype.kind not in "iuf" or len(values) < 3 or (values <= 0).any():
+        return False
+    steps = np.diff(np.log(values.astype(float)))
+    return bool(np.ptp(steps) < 1e-6 * np.abs(steps).max())
+
+
+def _told(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

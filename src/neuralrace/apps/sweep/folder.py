@@ -1,0 +1,205 @@
+"""The folder of a sweep: its definition, finished pieces, and the result that they are gathered into.
+
+A piece is a file with the records of some points, written whole or not at all. An interrupt loses what is
+being computed, nothing that is finished. Pieces are gathered into `data.zarr` and `runs.parquet` at the end.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuralrace.apps.sweep.axes import Grid
+from neuralrace.apps.sweep.run import FAILED, Record
+from neuralrace.dynamics.trajectory import versions
+from neuralrace.errors import InputError
+from neuralrace.files import read_npz, writable, write, write_text
+
+if TYPE_CHECKING:
+    import xarray
+
+_NUMBERS = tuple(f.name for f in fields(Record) if f.name in ("seconds", "steps", "error"))
+_TEXTS = tuple(f.name for f in fields(Record) if f.name in ("status", "outcome", "message"))
+_CHUNK = 2**22  # numbers in a chunk of the stored data
+
+
+class Folder:
+    """Where a sweep is stored. `definition` is what a resumed sweep must have in common with this one."""
+
+    def __init__(self, path: Path, grid: Grid, definition: Mapping[str, Any]):
+        self.path, self.grid = path, grid
+        self.definition = {**definition, "axes": grid.to_dict(), "neuralrace": versions()["neuralrace"]}
+
+    @contextmanager
+    def opened(self) -> Iterator[Folder]:
+        """Hold the folder while working in it; refused where another sweep does, or another is stored."""
+        from filelock import FileLock, Timeout
+
+        writable(self.path).mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"out must be a folder that no other sweep is using; one runs in {self.path}"
+            ) from None
+        try:
+            self._check_definition()
+            yield self
+        finally:
+            lock.release()
+
+    def _check_definition(self) -> None:
+        file, own = self.path / "definition.json", _text(self.definition)
+        if not file.exists():
+            others = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
+            if others:
+                raise InputError(
+                    f"out must be an empty folder or that of a sweep; {self.path} holds {others[0]}"
+                )
+            write_text(file, own)
+            return
+        stored = file.read_text()
+        if stored != own:
+            lines = difflib.unified_diff(
+                stored.splitlines(), own.splitlines(), "stored", "asked for", "", "", 1
+            )
+            difference = "\n".join(line.rstrip() for line in lines)
+            raise InputError(f"out must hold this sweep; {self.path} is defined otherwise:\n{difference}")
+
+    # -- pieces ------------------------------------------------------------------------------
+
+    def add(self, places: Sequence[int], records: Sequence[Record]) -> None:
+        """Store the records of some points."""
+        arrays: dict[str, np.ndarray] = {"places": np.asarray(places)}
+        arrays |= {f"number:{n}": np.array([getattr(r, n) for r in records], float) for n in _NUMBERS}
+        arrays |= {f"text:{n}": np.array([getattr(r, n) for r in records], dtype=np.str_) for n in _TEXTS}
+        for name in {name for r in records for name in (r.values or {})}:
+            arrays[f"value:{name}"] = padded([(r.values or {}).get(name) for r in records])
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **arrays)
+        number = f"{min(places):08d}-{len(places)}"
+        write(self.path / "pieces" / f"{number}.npz", lambda file: file.write(buffer.getvalue()))
+
+    def pieces(self) -> Iterator[dict[str, np.ndarray]]:
+        """What is stored; a file that cannot be read is removed, and its points are computed again."""
+        for file in sorted((self.path / "pieces").glob("*.npz")):
+            try:
+                yield read_npz(file)
+            except InputError as fault:
+                warnings.warn(f"{fault}; its runs are computed again", stacklevel=2)
+                file.unlink()
+
+    def missing(self, retry_failed: bool) -> list[int]:
+        """Places of the points that are to be computed."""
+        done = np.zeros(len(self.grid), bool)
+        for piece in self.pieces():
+            failed = piece["text:status"] == FAILED
+            done[piece["places"]] = ~failed if retry_failed else True
+        return np.flatnonzero(~done).tolist()
+
+    # -- the result --------------------------------------------------------------------------
+
+    def gather(self) -> xarray.Dataset:
+        """Write `data.zarr` and `runs.parquet` from all pieces; the data, opened."""
+        import pandas as pd
+        import xarray as xr
+
+        n, shapes = len(self.grid), self._shapes()
+        texts = {name: np.full(n, "", dtype=object) for name in _TEXTS}
+        numbers = {name: np.full(n, np.nan) for name in _NUMBERS}
+        with tempfile.TemporaryDirectory(dir=self.path, prefix=".gathering") as folder:
+            values = {
+                name: np.lib.format.open_memmap(f"{folder}/{k}.npy", "w+", float, (n, *shape))
+                for k, (name, shape) in enumerate(shapes.items())
+            }
+            for array in values.values():
+                array[:] = np.nan
+            for piece in self.pieces():
+                places = piece["places"]
+                for table, prefix in ((texts, "text:"), (numbers, "number:")):
+                    for name, column in table.items():
+                        column[places] = piece[prefix + name]
+                for name, array in values.items():
+                    found = piece.get(f"value:{name}")
+                    if found is not None:
+                        array[(places, *map(slice, found.shape[1:]))] = found
+            table = pd.DataFrame([*self.grid.points]).assign(**texts, **numbers)
+            table = table.assign(**{f"version_{k}": v for k, v in versions().items()})
+            write(self.path / "runs.parquet", lambda file: table.to_parquet(file, index=False))
+            names, grid_shape = tuple(axis.name for axis in self.grid.axes), self.grid.shape
+            data = {
+                name: (
+                    (*names, *(f"{name}_{k}" for k in range(array.ndim - 1))),
+                    array.reshape(*grid_shape, *array.shape[1:]),
+                )
+                for name, array in values.items()
+            }
+            data |= {name: (names, column.reshape(grid_shape)) for name, column in numbers.items()}
+            data["status"] = (names, texts["status"].astype(np.str_).reshape(grid_shape))
+            ds = xr.Dataset(data, self.grid.coordinates(), {"definition": _text(self.definition)})
+            self._write_zarr(ds)
+        return xr.open_zarr(self.path / "data.zarr", chunks=None)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The largest shape of each measure; smaller ones are filled up with nan."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for piece in self.pieces():
+            for key, array in piece.items():
+                if key.startswith("value:"):
+                    name, own = key.removeprefix("value:"), array.shape[1:]
+                    before = shapes.get(name, own)
+                    if len(before) != len(own):
+                        raise InputError(f"measure must return {name!r} with as many axes in every run")
+                    shapes[name] = tuple(map(max, before, own))
+        return shapes
+
+    def _write_zarr(self, ds: xarray.Dataset) -> None:
+        path, new = self.path / "data.zarr", self.path / ".data.zarr.partial"
+        shutil.rmtree(new, ignore_errors=True)
+        ds.to_zarr(new, mode="w", zarr_format=2, consolidated=True, encoding=_chunks(ds))
+        shutil.rmtree(path, ignore_errors=True)
+        new.rename(path)
+
+
+def padded(values: Sequence[np.ndarray | None]) -> np.ndarray:
+    """Arrays as one, `(len(values), ...)`; nan where one is missing or smaller than the largest."""
+    known = [np.asarray(v) for v in values if v is not None]
+    if len({v.ndim for v in known}) > 1:
+        raise InputError("measure must return values with as many axes in every run")
+    shape = tuple(np.max([v.shape for v in known], axis=0).astype(int))
+    out = np.full((len(values), *shape), np.nan)
+    for k, v in enumerate(values):
+        if v is not None:
+            out[(k, *map(slice, np.shape(v)))] = v
+    return out
+
+
+def _chunks(ds: xarray.Dataset) -> dict[str, Any]:
+    """Chunks of stored arrays: whole trailing axes, and as much of the others as fits."""
+    found = {}
+    for name, variable in ds.data_vars.items():
+        chunks, left = [], _CHUNK
+        for size in reversed(variable.shape):
+            chunks.append(max(1, min(size, left)))
+            left //= chunks[-1]
+        found[name] = {"chunks": tuple(reversed(chunks))}
+    return found
+
+
+def _text(definition: Mapping[str, Any]) -> str:
+    plain = dict(definition)
+    if "function" in plain:
+        plain["function"] = plain["function"].splitlines()
+    return json.dumps(plain, indent=1, sort_keys=True)

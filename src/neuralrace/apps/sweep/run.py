@@ -1,0 +1,211 @@
+"""A run, described; and runs of equal shape, computed together."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neuralrace.apps.sweep.axes import RESERVED
+from neuralrace.dynamics.descent import descend
+from neuralrace.dynamics.gradient_flow import flow
+from neuralrace.dynamics.together import flow_together
+from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.errors import InputError
+from neuralrace.measure import learning_time
+from neuralrace.network import is_linear, program
+from neuralrace.task import Task
+
+Measure = Callable[[Trajectory], Mapping[str, Any]]
+FAILED = "FAILED"  # status of a run that raised an error
+_SHARED_OPTIONS = ("record", "runs", "progress")  # options with which runs are not put together
+
+
+class Run:
+    """The description of one run: what to compute and what to measure. Nothing is computed yet.
+
+    Parameters
+    ----------
+    task : Task
+    weights : dict
+        Initial weights, edge name -> (out, in).
+    measure : callable, optional
+        `measure(trajectory)` returns a dict of numbers or arrays. By default the final loss, and the half
+        time: when the loss is midway between start and end.
+    process : callable
+        `process(task, weights, **options)` returns a `Trajectory`: `nr.flow` by default, `nr.descend`, or a
+        function of your own.
+    **options
+        Of the process, such as ``t1=100.0`` or ``lr=0.01, steps=5000``.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> nr.Run(task, nr.init.gaussian(task.graph, 0.1), t1=20.0)
+    Run(flow, t1=20.0)
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        weights: Mapping[str, ArrayLike],
+        measure: Measure | None = None,
+        process: Callable[..., Trajectory] = flow,
+        **options: Any,
+    ):
+        if not isinstance(task, Task):
+            raise InputError(f"task must be a Task, got {type(task)}")
+        for name, value in (("measure", measure), ("process", process)):
+            if value is not None and not callable(value):
+                raise InputError(f"{name} must be a function, got {value!r}")
+        self.task, self.weights = task, task.graph.check_weights(weights)
+        if any(w.ndim > len(task.graph.shapes[e]) for e, w in self.weights.items()):
+            raise InputError("weights must be those of one run, without a leading axis")
+        self.measure, self.process, self.options = measure or final_and_half_time, process, options
+
+    def __repr__(self) -> str:
+        options = "".join(f", {k}={v!r}" for k, v in self.options.items())
+        return f"Run({getattr(self.process, '__name__', 'process')}{options})"
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the run while it is computed, about: stages of the solver and saved weights."""
+        saved = self.options.get("save") or 200
+        times = saved if isinstance(saved, int) else len(list(saved))
+        kept = times if self.options.get("save_weights", True) else 1
+        return 8 * (self.task.graph.n_weights * (20 + kept) + 4096 * 3)
+
+    def solve(self) -> Trajectory:
+        """Compute it."""
+        return self.process(self.task, self.weights, **self.options)
+
+    @property
+    def key(self) -> Any:
+        """Equal for runs that one call can compute."""
+        try:
+            options = pickle.dumps(sorted(self.options.items()))
+        except Exception:  # options that cannot be compared
+            return id(self)
+        return self.process, options, program(self.task, self._loss).stack.digest
+
+    @property
+    def _loss(self) -> str:
+        return self.options.get("loss", "squared")
+
+    def same_data(self, other: Run) -> bool:
+        """Whether both have the same graph and data."""
+        if self.task is other.task:
+            return True
+        if self.task.graph != other.task.graph or not is_linear(self.task, self._loss):
+            return False
+        mine, theirs = (jax.tree.leaves(program(r.task, r._loss).data) for r in (self, other))
+        return all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(mine, theirs, strict=True))
+
+
+def final_and_half_time(trajectory: Trajectory) -> dict[str, Any]:
+    """The final loss, and when the loss is midway between its start and its end."""
+    start, end = trajectory.loss[0], trajectory.loss[-1]
+    return {"final_loss": end, "half_time": learning_time(trajectory, (start + end) / 2)}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a run: its measures, and how it went."""
+
+    status: str
+    outcome: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    steps: float = np.nan
+    error: float = np.nan
+    values: Mapping[str, np.ndarray] | None = None
+
+
+def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """Describe and compute the runs at some points; a run that fails does not stop the others."""
+    records: dict[int, Record] = {}
+    groups: dict[Any, list[tuple[int, Run]]] = {}
+    for k, point in enumerate(points):
+        try:
+            run = function(**point)
+            if not isinstance(run, Run):
+                raise InputError(f"the function must return nr.Run(...), got {type(run)}")
+        except Exception as fault:
+            records[k] = _failure(fault)
+            continue
+        groups.setdefault(run.key, []).append((k, run))
+    for members in groups.values():
+        places, runs = zip(*members, strict=True)
+        records |= dict(zip(places, _records(list(runs)), strict=True))
+    return [records[k] for k in range(len(points))]
+
+
+def _failure(fault: Exception, seconds: float = 0.0) -> Record:
+    return Record(FAILED, message=f"{type(fault).__name__}: {fault}", seconds=seconds)
+
+
+def _records(runs: list[Run]) -> Iterator[Record]:
+    start = time.perf_counter()
+    try:
+        found = _together(runs)
+    except Exception as fault:
+        if len(runs) == 1:
+            yield _failure(fault, time.perf_counter() - start)
+        else:  # find out which of them it was
+            for run in runs:
+                yield from _records([run])
+        return
+    seconds = (time.perf_counter() - start) / len(runs)
+    for run, trajectory in zip(runs, found, strict=True):
+        yield _measured(run, trajectory, seconds)
+
+
+def _together(runs: list[Run]) -> list[Trajectory]:
+    """Trajectories of runs with the same key: in one call where that is possible."""
+    first = runs[0]
+    if len(runs) == 1 or first.process not in (flow, descend) or set(first.options) & set(_SHARED_OPTIONS):
+        return [run.solve() for run in runs]
+    if all(first.same_data(run) for run in runs[1:]):
+        stacked = {e: np.stack([run.weights[e] for run in runs]) for e in first.weights}
+        return list(first.process(first.task, stacked, **first.options))
+    if first.process is flow:
+        found = flow_together([r.task for r in runs], [r.weights for r in runs], **first.options)
+        if found is not None:
+            return list(found)
+    return [run.solve() for run in runs]
+
+
+def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
+    start = time.perf_counter()
+    try:
+        found = run.measure(trajectory)
+        if not isinstance(found, Mapping):
+            raise InputError(f"measure must return a dict of numbers or arrays, got {type(found)}")
+        values = {str(name): np.asarray(value) for name, value in found.items()}
+        taken = sorted(set(values) & set(RESERVED))
+        if taken:
+            raise InputError(
+                f"measure must name its values otherwise: {taken[0]!r} stands for how a run went"
+            )
+        odd = [name for name, value in values.items() if value.dtype.kind not in "biuf"]
+        if odd:
+            raise InputError(f"measure must return numbers or arrays; {odd[0]!r} is {found[odd[0]]!r}")
+    except Exception as fault:
+        return _failure(fault, seconds)
+    stats = trajectory.stats
+    return Record(
+        trajectory.statuses[0].name,
+        trajectory.outcome,
+        "",
+        seconds + time.perf_counter() - start,
+        float(stats.get("steps", np.nan)),
+        float(stats.get("error", np.nan)),
+        values,
+    )

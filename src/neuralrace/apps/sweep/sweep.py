@@ -1,0 +1,237 @@
+"""`sweep`: a function that describes a run, over a grid of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, as_completed
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from neuralrace.apps.sweep.axes import Grid
+from neuralrace.apps.sweep.folder import Folder
+from neuralrace.apps.sweep.run import Record, Run, compute
+from neuralrace.errors import InputError, integer
+
+if TYPE_CHECKING:
+    import xarray
+
+_MEMORY = 2**31  # bytes that the runs of a piece may take together
+_MOST = 256  # runs in a piece: how much an interrupt can lose
+_PATIENCE = 3  # times that processes may break before the sweep gives up
+_WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
+
+
+def sweep(
+    function: Callable[..., Run],
+    over: Mapping[str, Iterable[Any]],
+    seeds: int | Iterable[int] | None = None,
+    out: str | Path | None = None,
+    *,
+    zipped: Iterable[Sequence[str]] = (),
+    batch: int | None = None,
+    jobs: int | None = None,
+    cluster: Any = None,
+    retry_failed: bool = False,
+    progress: bool = False,
+) -> xarray.Dataset:
+    """Run a function over a grid of parameters; runs of equal shape are computed together.
+
+    A sweep that was interrupted goes on where it stopped, when it is called again with the same `out`. A run
+    that fails is recorded with its message, and does not stop the others.
+
+    Parameters
+    ----------
+    function : callable
+        `function(**parameters, seed=...)` returns `nr.Run(...)`, the description of one run.
+    over : dict
+        Parameter -> values, each an axis of the grid: a list, a range, or an array such as
+        `numpy.geomspace(1e-3, 1, 7)`.
+    seeds : int or list of int, optional
+        One more axis, `seed`.
+    out : path, optional
+        Folder for the result: `data.zarr` (as returned) and `runs.parquet` (a row per run: parameters,
+        status, outcome, message, stated error, steps, seconds, versions). A temporary one if not given.
+    zipped : list of tuples, optional
+        Parameters that change together, as in ``[("depth", "width")]``: one axis, named after the first.
+    batch : int, optional
+        Runs in a piece of work. By default as many as fit into 2 GiB, at most 256.
+    jobs : int, optional
+        Processes on this machine. By default as many as there are cores, if the work takes more than about
+        15 seconds.
+    cluster : str or dask.distributed.Client, optional
+        Address of a Dask scheduler, on whose workers the runs are computed.
+    retry_failed : bool
+        Compute runs again that failed before.
+    progress : bool
+        Show a progress bar with rate and time left.
+
+    Returns
+    -------
+    xarray.Dataset
+        Measures with the axes of the grid, `seed` and their own; `status`, `seconds`, `steps` and `error` of
+        each run. Measures of failed runs are nan.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> def one_run(std, seed):
+    ...     return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=40.0)
+    >>> ds = nr.sweep(one_run, over={"std": [0.01, 0.1]}, seeds=2)
+    >>> ds.half_time.dims, dict(ds.sizes)
+    (('std', 'seed'), {'std': 2, 'seed': 2})
+    """
+    if not callable(function):
+        raise InputError(f"function must describe one run by returning nr.Run(...), got {function!r}")
+    grid = Grid.of(over, zipped, seeds)
+    _check_parameters(function, grid)
+    size = None if batch is None else integer("batch", batch)
+    workers = None if jobs is None else integer("jobs", jobs)
+    if cluster is not None and workers is not None:
+        raise InputError("jobs must not be given with cluster: its workers do the work")
+    work, definition = partial(compute, function), {"function": source_of(function)}
+    size = size or piece_size(function, grid.points[0], len(grid))
+    if out is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return swept(work, definition, grid, Path(folder), size, workers, cluster, False, progress).load()
+    return swept(
+        work, definition, grid, Path(out), size, workers, cluster, bool(retry_failed), bool(progress)
+    )
+
+
+Work = Callable[[Sequence[Mapping[str, Any]]], list[Record]]
+
+
+def swept(
+    work: Work, definition: Mapping[str, Any], grid: Grid, out: Path, size: int, jobs: int | None,
+    cluster: Any, retry_failed: bool, progress: bool,
+) -> xarray.Dataset:  # fmt: skip
+    """Do what is missing in a folder, `size` points at a time, and gather the result."""
+    need_extra("sweep", "filelock", "loky", "pyarrow", *(["dask", "distributed"] if cluster else []))
+    folder = Folder(out, grid, definition)
+    with folder.opened():
+        missing = folder.missing(retry_failed)
+        with _bar(len(grid), len(grid) - len(missing), progress) as done:
+            try:
+                for places, records in _results(work, grid.points, missing, size, jobs, cluster):
+                    folder.add(places, records)
+                    done(len(places))
+            except OSError as fault:
+                raise OSError(
+                    f"{fault}. What is finished is in {out}; the same call goes on from there"
+                ) from fault
+        return folder.gather()
+
+
+def _results(
+    work: Work, points: Sequence[Mapping[str, Any]], missing: list[int], size: int, jobs: int | None,
+    cluster: Any,
+) -> Iterator[tuple[list[int], list[Record]]]:  # fmt: skip
+    """Places and records, piece by piece as they are finished.
+
+    Without a wish for processes the first pieces are computed here; others are started if much is left.
+    """
+    pieces = [missing[k : k + size] for k in range(0, len(missing), size)]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if cluster is None and (cores == 1 or jax.default_backend() != "cpu"):
+        jobs = jobs or 1
+    if cluster is None and jobs in (None, 1):
+        start = time.perf_counter()
+        while pieces:
+            piece = pieces.pop(0)
+            yield piece, work([points[k] for k in piece])
+            left = sum(map(len, pieces))
+            seconds = (time.perf_counter() - start) / (len(missing) - left) * left
+            if jobs is None and seconds > _WORTH:
+                break
+    broken = 0
+    while pieces:
+        with _executor(cluster, jobs or cores) as executor:
+            waiting = {executor.submit(work, [points[k] for k in piece]): piece for piece in pieces}
+            try:
+                for future in as_completed(waiting):
+                    records = future.result()
+                    pieces.remove(waiting[future])
+                    yield waiting[future], records
+            except (BrokenExecutor, CancelledError) as fault:
+                broken += 1
+                if cluster is not None or broken == _PATIENCE:
+                    raise ConnectionError(f"workers were lost ({type(fault).__name__})") from fault
+
+
+def piece_size(function: Callable[..., Run], point: Mapping[str, Any], n: int) -> int:
+    """Runs in a piece, from the memory of one of them."""
+    try:
+        each = function(**point).bytes
+    except Exception:  # recorded when it is computed
+        each = _MEMORY
+    return max(1, min(n, _MOST, _MEMORY // each))
+
+
+@contextmanager
+def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
+    """Processes of this machine, or the workers of a Dask cluster."""
+    if cluster is None:
+        from loky import ProcessPoolExecutor
+
+        single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        flags = os.environ.get("XLA_FLAGS", "")
+        executor: Any = ProcessPoolExecutor(
+            jobs, env={**single, "XLA_FLAGS": f"{flags} --xla_cpu_multi_thread_eigen=false".strip()}
+        )
+        try:
+            yield executor
+        finally:
+            executor.shutdown(kill_workers=True)
+        return
+    from dask.distributed import Client
+
+    client = Client(cluster, timeout="10s") if isinstance(cluster, str) else cluster
+    try:
+        yield client.get_executor(pure=False, retries=3)
+    finally:
+        if isinstance(cluster, str):
+            client.close()
+
+
+@contextmanager
+def _bar(total: int, done: int, shown: bool) -> Iterator[Callable[[int], Any]]:
+    from tqdm import tqdm
+
+    with tqdm(total=total, initial=done, unit="run", desc="sweep", disable=not shown) as bar:
+        yield bar.update
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """The text of a function, by which a resumed sweep knows it."""
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return getattr(function, "__qualname__", repr(type(function)))
+
+
+def _check_parameters(function: Callable[..., Any], grid: Grid) -> None:
+    names = [n for axis in grid.axes for n in axis.values]
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(names))
+    except TypeError as fault:
+        raise InputError(f"over and seeds must name the parameters of the function: {fault}") from None
+    except ValueError:  # a function without a signature
+        return
+
+
+def need_extra(name: str, *modules: str) -> None:
+    """Refuse to go on where packages of an extra are not installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise ImportError(f"{missing[0]} is needed; install it with: pip install 'neuralrace[{name}]'")

@@ -1,0 +1,51 @@
+"""`neuralrace sweep`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from neuralrace.apps.sweep.axes import read_axis
+from neuralrace.apps.sweep.experiment import sweep_experiment
+from neuralrace.apps.sweep.figure import sweep_figure
+from neuralrace.errors import InputError
+from neuralrace.files import write
+
+
+def run_sweep(given: Namespace) -> int:
+    """Sweep an experiment, print where the result is, and draw the measures that were asked for."""
+    over = dict(read_axis(text) for text in given.over)
+    if len(over) < len(given.over):
+        raise InputError("--over must name every parameter once")
+    if not over:
+        raise InputError("--over must be given at least once, as in --over trained=1:6")
+    out = Path(given.out or f"sweep-{given.name}")
+    zipped = [tuple(names.split(",")) for names in given.zip]
+    ds = sweep_experiment(
+        given.name,
+        over,
+        out,
+        quick=given.quick,
+        seeds=given.seeds,
+        zipped=zipped,
+        jobs=given.jobs,
+        cluster=given.cluster,
+        retry_failed=given.retry_failed,
+        progress=sys.stderr.isatty(),
+    )
+    failed = int((ds.status == "FAILED").sum())
+    print(f"{ds.status.size} points, {failed} failed" if failed else f"{ds.status.size} points")
+    measures = [str(n) for n in ds.data_vars if n not in ("status", "seconds", "steps", "error")]
+    for measure in given.measure:
+        if measure not in measures:
+            raise InputError(f"--measure must be one of {', '.join(measures)}; got {measure!r}")
+        figure = sweep_figure(ds, measure, given.against.split(",") if given.against else None)
+        path = out / f"{measure.replace(':', '-')}.svg"
+        write(path, lambda file, figure=figure: figure.savefig(file, format="svg"))
+        print(f"  {path}")
+    print(f"  {out / 'data.zarr'}\n  {out / 'runs.parquet'}")
+    if not given.measure:
+        shown = [m for m in measures if not m.startswith("spread:")]
+        print(f"draw one with --measure ID: {', '.join(shown)}")
+    return 1 if failed else 0

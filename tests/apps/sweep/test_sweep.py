@@ -1,0 +1,315 @@
+"""Sweeps: equal to calls in a loop, and safe against whatever stops them."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import neuralrace as nr
+from neuralrace.apps.sweep import folder as folder_module
+from neuralrace.apps.sweep.axes import Grid, read_axis
+from neuralrace.apps.sweep.run import FAILED, compute
+from neuralrace.errors import InputError
+
+TASKS = {k: nr.tasks.routing(3, k, items=2, hidden=(5, 5)) for k in (1, 2)}
+
+
+def one_run(scale, trained, seed):
+    task = TASKS[trained]
+    return nr.Run(task, nr.init.orthogonal(task.graph, scale, seed=seed), t1=20.0, save=5)
+
+
+def own_data(delta, seed):
+    """Tasks of one program with data of their own."""
+    task = nr.tasks.separability(delta)
+    start = nr.init.gaussian(task.graph, 0.1, seed=seed)
+    return nr.Run(task, start, measure=lambda run: {"loss": run.loss}, t1=20.0, save=5)
+
+
+def counted(calls):
+    def function(std, seed):
+        calls.append((std, seed))
+        task = nr.tasks.xor()
+        if std == 0.3 and seed == 1:
+            raise RuntimeError("this one cannot be described")
+        return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=5.0, save=3)
+
+    return function
+
+
+OVER = {"std": [0.1, 0.3]}
+
+
+def test_equals_calls_in_a_loop(tmp_path):
+    ds = nr.sweep(one_run, {"scale": [0.1, 0.5], "trained": [1, 2]}, seeds=2, out=tmp_path / "a", batch=3)
+    assert ds.half_time.dims == ("scale", "trained", "seed")
+    for scale in (0.1, 0.5):
+        for trained in (1, 2):
+            for seed in (0, 1):
+                run = one_run(scale, trained, seed)
+                alone = nr.flow(run.task, run.weights, t1=20.0, save=5)
+                here = ds.sel(scale=scale, trained=trained, seed=seed)
+                assert here.final_loss == pytest.approx(alone.loss[-1], rel=1e-9, abs=1e-14)
+                middle = (alone.loss[0] + alone.loss[-1]) / 2
+                assert here.half_time == pytest.approx(nr.learning_time(alone, middle), rel=1e-9)
+                assert here.status == "FINISHED"
+    table = pd.read_parquet(tmp_path / "a" / "runs.parquet")
+    assert len(table) == 8
+    assert {"scale", "trained", "seed", "status", "seconds", "error", "version_jax"} <= set(table)
+    again = xr.open_zarr(tmp_path / "a" / "data.zarr", chunks=None)
+    xr.testing.assert_equal(again.load(), ds.load())
+
+
+def test_different_data_in_one_call(monkeypatch):
+    from neuralrace.apps.sweep import run as module
+
+    calls = []
+    real = module.flow_together
+    monkeypatch.setattr(module, "flow_together", lambda *a, **k: calls.append(len(a[0])) or real(*a, **k))
+    ds = nr.sweep(own_data, {"delta": [0.5, 1.0]}, seeds=2)
+    assert calls == [4]  # all runs, of two tasks, in one call
+    for delta in (0.5, 1.0):
+        run = own_data(delta, 1)
+        alone = nr.flow(run.task, run.weights, t1=20.0, save=5)
+        np.testing.assert_allclose(ds.loss.sel(delta=delta, seed=1), alone.loss, rtol=1e-9)
+    assert abs(ds.loss[0] - ds.loss[1]).max() > 1e-3  # the data do differ
+
+
+def test_descent_and_own_process():
+    task = nr.tasks.xor()
+    w = nr.init.gaussian(task.graph, 0.1)
+
+    def described(lr):
+        return nr.Run(task, w, process=nr.descend, lr=lr, steps=10, save=2)
+
+    def reduced(t1):
+        solve = lambda task, w, t1: nr.reduce(task).solve(weights=w, t1=t1, save=3)  # noqa: E731
+        return nr.Run(task, w, process=solve, t1=t1)
+
+    ds = nr.sweep(described, {"lr": [0.1, 0.2]})
+    assert ds.final_loss[1] == pytest.approx(nr.descend(task, w, lr=0.2, steps=10, save=2).loss[-1])
+    ds = nr.sweep(reduced, {"t1": [1.0, 2.0]})
+    assert ds.final_loss[0] == pytest.approx(nr.reduce(task).solve(weights=w, t1=1.0, save=3).loss[-1])
+
+
+def test_zipped_axes_and_padding():
+    def described(depth, width, seed):
+        task = nr.tasks.hierarchy(2, graph=nr.Graph.chain([2, *(depth - 1) * [width], 3]))
+        measure = lambda run: {"layers": [float(np.abs(w[-1]).max()) for w in run.weights.values()]}  # noqa: E731
+        return nr.Run(task, nr.init.xavier(task.graph, seed=seed), measure, t1=1.0, save=2)
+
+    ds = nr.sweep(described, {"depth": [2, 3], "width": [4, 6]}, seeds=[3], zipped=[("depth", "width")])
+    assert dict(ds.sizes) == {"depth": 2, "seed": 1, "layers_0": 3}
+    assert ds.width.dims == ("depth",)
+    assert np.isnan(ds.layers.values[0, 0]).tolist() == [False, False, True]
+
+
+def test_failures_are_recorded_and_retried(tmp_path):
+    calls = []
+    ds = nr.sweep(counted(calls), OVER, seeds=2, out=tmp_path / "a")
+    assert ds.status.values.tolist() == [["FINISHED", "FINISHED"], ["FINISHED", FAILED]]
+    assert np.isnan(ds.final_loss[1, 1])
+    table = pd.read_parquet(tmp_path / "a" / "runs.parquet")
+    assert "RuntimeError: this one cannot be described" in table.message[3]
+    before = len(calls)
+    nr.sweep(counted(calls), OVER, seeds=2, out=tmp_path / "a")
+    assert len(calls) == before + 1  # the first point is described to know how large a run is
+    nr.sweep(counted(calls), OVER, seeds=2, out=tmp_path / "a", retry_failed=True)
+    assert calls[-1] == (0.3, 1)
+
+
+def test_a_run_that_diverges_says_so():
+    def described(lr):
+        task = nr.tasks.xor()
+        w = nr.init.gaussian(task.graph, 0.5)
+        return nr.Run(task, w, process=nr.descend, lr=lr, steps=200, save=3)
+
+    ds = nr.sweep(described, {"lr": [0.01, 1e4]})
+    assert ds.status.values.tolist() == ["FINISHED", "DIVERGED"]
+
+
+def test_one_bad_run_of_a_batch(monkeypatch):
+    """A batch that raises is computed run by run."""
+
+    def described(std, seed):
+        def measure(run):
+            if seed == 1:
+                raise ZeroDivisionError
+            return {"end": run.loss[-1]}
+
+        task = TASKS[1]
+        return nr.Run(task, nr.init.orthogonal(task.graph, std, seed=seed), measure, t1=1.0, save=2)
+
+    records = compute(described, [{"std": 0.1, "seed": k} for k in range(3)])
+    assert [r.status for r in records] == ["FINISHED", FAILED, "FINISHED"]
+    assert "ZeroDivisionError" in records[1].message
+
+
+def interrupted_at(n, calls):
+    """A function that is interrupted in its n-th call."""
+
+    def function(std, seed):
+        calls.append((std, seed))
+        if len(calls) == n:
+            raise KeyboardInterrupt
+        task = nr.tasks.xor()
+        return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=5.0, save=3)
+
+    return function
+
+
+def test_interrupt_and_resume(tmp_path):
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        nr.sweep(interrupted_at(3, calls), OVER, seeds=2, out=tmp_path / "a", batch=1)
+    assert len(list((tmp_path / "a" / "pieces").iterdir())) == 2
+    calls.clear()
+    ds = nr.sweep(interrupted_at(99, calls), OVER, seeds=2, out=tmp_path / "a", batch=1)
+    assert calls == [(0.3, 0), (0.3, 1)]
+    assert (ds.status == "FINISHED").all()
+    whole = nr.sweep(interrupted_at(99, []), OVER, seeds=2, out=tmp_path / "b", batch=1)
+    np.testing.assert_array_equal(ds.half_time, whole.half_time)
+
+
+def test_changed_definition_is_refused(tmp_path):
+    nr.sweep(counted([]), {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+    with pytest.raises(InputError, match=r"(?s)defined otherwise.*\+.*0\.2"):
+        nr.sweep(counted([]), {"std": [0.1, 0.2]}, seeds=1, out=tmp_path / "a")
+    with pytest.raises(InputError, match=r"(?s)defined otherwise.*-.*calls.append"):
+        nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+
+
+def one_std(std, seed):
+    task = nr.tasks.xor()
+    return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=5.0, save=3)
+
+
+def test_another_version_is_refused(tmp_path):
+    nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+    file = tmp_path / "a" / "definition.json"
+    stored = json.loads(file.read_text()) | {"neuralrace": "0.0.1"}
+    file.write_text(json.dumps(stored, indent=1, sort_keys=True))
+    with pytest.raises(InputError, match=r"(?s)defined otherwise.*0\.0\.1"):
+        nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+
+
+def test_corrupted_piece_is_computed_again(tmp_path):
+    first = nr.sweep(one_std, OVER, seeds=2, out=tmp_path / "a", batch=2).load()
+    piece = sorted((tmp_path / "a" / "pieces").iterdir())[1]
+    piece.write_bytes(piece.read_bytes()[:200])
+    with pytest.warns(UserWarning, match="computed again"):
+        again = nr.sweep(one_std, OVER, seeds=2, out=tmp_path / "a", batch=2)
+    np.testing.assert_array_equal(first.final_loss, again.final_loss)
+
+
+def test_two_sweeps_in_one_folder(tmp_path):
+    held = folder_module.Folder(tmp_path / "a", Grid.of({"std": [0.1]}, seeds=1), {"function": "another"})
+    with held.opened(), pytest.raises(InputError, match="no other sweep is using"):
+        nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+
+
+def test_folders_that_cannot_be_used(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match=r"thesis\.tex"):
+        nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=other)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="folder that can be written"):
+        nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "file" / "a")
+
+
+def test_disk_full_loses_nothing(tmp_path, monkeypatch):
+    real, written = folder_module.write, []
+
+    def write(path, fill):
+        if path.suffix == ".npz" and len(written) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(path)
+        real(path, fill)
+
+    monkeypatch.setattr(folder_module, "write", write)
+    with pytest.raises(OSError, match=r"No space left.*goes on from there"):
+        nr.sweep(one_std, OVER, seeds=2, out=tmp_path / "a", batch=1)
+    monkeypatch.setattr(folder_module, "write", real)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "a" / "pieces").iterdir()}
+    assert len(before) == 2
+    ds = nr.sweep(one_std, OVER, seeds=2, out=tmp_path / "a", batch=1)
+    assert (ds.status == "FINISHED").all()
+    assert all(p.stat().st_mtime_ns == at for p, at in before.items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"function": 3}, "function must describe"),
+        ({"over": {"std": 0.1}}, "must list values"),
+        ({"over": {"std": []}}, "must list numbers"),
+        ({"over": {"std": [0.1, 0.1]}}, "different values"),
+        ({"over": {"status": [1]}}, "must name parameters"),
+        ({"over": {"other": [0.1]}}, "parameters of the function"),
+        ({"over": {}, "seeds": None}, "over must be a dict"),
+        ({"zipped": [("std", "nothing")]}, "nothing"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"jobs": -1}, "jobs must be at least 1"),
+        ({"jobs": 1, "cluster": "tcp://127.0.0.1:1"}, "jobs must not be given"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    given = {"function": one_std, "over": {"std": [0.1]}, "seeds": 1} | arguments
+    with pytest.raises(InputError, match=message):
+        nr.sweep(**given)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("k=1:3", ("k", [1, 2, 3])),
+        ("k=1,2.5", ("k", [1, 2.5])),
+        ("k=log:1:100:3", ("k", [1.0, 10.0, 100.0])),
+        ("k=a,1", ("k", ["a", "1"])),
+    ],
+)
+def test_axes_of_the_command(text, found):
+    assert read_axis(text) == found
+
+
+@pytest.mark.parametrize("text", ["k", "=1", "k=", "k=log:1:2", "k=log:0:2:3", "k=a:b", "k=log:1:2:1"])
+def test_wrong_axes_of_the_command(text):
+    with pytest.raises(InputError, match="--over"):
+        read_axis(text)
+
+
+def test_figure(tmp_path):
+    ds = nr.sweep(one_run, {"scale": [0.1, 0.3, 0.5], "trained": [1, 2]}, seeds=2)
+    figure = nr.sweep_figure(ds, "half_time")
+    (ax,) = figure.axes
+    assert ax.get_xlabel() == "scale"
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["trained = 1", "trained = 2"]
+    with pytest.raises(InputError, match="measure"):
+        nr.sweep_figure(ds, "status")
+
+
+def test_processes(tmp_path):
+    """Two processes, one of which ends at once, as if killed."""
+    marker = tmp_path / "killed"
+
+    def described(std, seed):
+        import signal
+
+        if seed == 1 and not Path(marker).exists():
+            Path(marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        task = nr.tasks.xor()
+        return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=2.0, save=2)
+
+    ds = nr.sweep(described, {"std": [0.1]}, seeds=3, out=tmp_path / "a", jobs=2, batch=1)
+    assert (ds.status == "FINISHED").all()
+    alone = described(0.1, 2)
+    assert ds.final_loss[0, 2] == pytest.approx(alone.solve().loss[-1], rel=1e-9)
