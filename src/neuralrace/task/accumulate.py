@@ -18,6 +18,10 @@ from neuralrace.task.samples import Samples
 DIGEST_COLUMNS = 256  # up to so many, a product costs less than the digest of its factors
 
 
+# Weight, and of each context: key, gates, sums of products of inputs, of inputs and targets, of targets.
+Part = tuple[float, list[tuple[Any, dict[str, Gate], np.ndarray, np.ndarray, float]]]
+
+
 class _Sum:
     """A running sum of outer products, known by the digest of all that went into it."""
 
@@ -75,22 +79,53 @@ class Accumulator:
         fold = [*(state.rows or []), (x, y)]
         if state.rows is not None and sum(len(a) for a, _ in fold) <= x.shape[1]:
             state.rows.append((x.copy(), y.copy()))  # a generator may use its arrays again
-            return
+        else:
+            self._fold(state, fold)
+
+    def _fold(self, state: _State, rows: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Replace rows by their moments."""
         state.rows = None
-        for a, b in fold:
+        for a, b in rows:
             state.xx = self._plus(state.xx, a, a)
             state.xy = self._plus(state.xy, a, b)
             state.yy += float(np.vdot(b, b))
 
     def _plus(self, total: _Sum | None, a: np.ndarray, b: np.ndarray) -> _Sum:
-        product = a.T @ b if a.shape[1] <= DIGEST_COLUMNS else None
-        key = digest(total.key if total else b"", *((a, b) if product is None else (product,)))
+        if a.shape[1] <= DIGEST_COLUMNS:
+            return self._sum(total, a.T @ b)
+        return self._sum(total, None, a, b)
+
+    def _sum(self, total: _Sum | None, product: np.ndarray | None, *factors: np.ndarray) -> _Sum:
+        """A sum and one more product, computed from its factors if not given; equal sums are shared."""
+        key = digest(total.key if total else b"", *(factors if product is None else (product,)))
         new = self.sums.get(key)
         if new is None:
-            product = a.T @ b if product is None else product
+            product = factors[0].T @ factors[1] if product is None else product
             new = _Sum(product if total is None else total.value + product, key)
             self.sums[key] = new
         return new
+
+    def sums_of_products(self) -> Part:
+        """What was seen so far as plain arrays, which another accumulator can `absorb`."""
+        found = []
+        for key, s in self.states.items():
+            if s.rows is not None:
+                self._fold(s, s.rows)
+            assert s.xx is not None
+            assert s.xy is not None
+            found.append((key, s.gates, s.xx.value, s.xy.value, s.yy))
+        return self.weight, found
+
+    def absorb(self, part: Part) -> None:
+        """Count in what another accumulator has seen of the same network."""
+        weight, contexts = part
+        self.weight += weight
+        for key, gates, xx, xy, yy in contexts:
+            state = self.states.setdefault(key, _State(gates, key[0], key[1], rows=None))
+            if state.rows is not None:
+                self._fold(state, state.rows)
+            state.xx, state.xy = self._sum(state.xx, xx), self._sum(state.xy, xy)
+            state.yy += yy
 
     def finish(self) -> list[Context]:
         """Contexts of pseudo-samples with the moments of all batches."""

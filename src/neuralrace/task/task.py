@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from neuralrace.task.accumulate import Accumulator
 from neuralrace.task.blocks import ArrayInterner, Blocks
 from neuralrace.task.context import Context, is_open
 from neuralrace.task.given import given_contexts
+from neuralrace.task.parallel import is_dask, parts_in_parallel
 from neuralrace.task.samples import Samples, check_samples, gates_by_row
 
 
@@ -60,7 +62,7 @@ class Task:
         self._contexts: list[Context] | None = None
 
     @classmethod
-    def from_batches(cls, graph: Graph, batches: Iterable[Any]) -> Task:
+    def from_batches(cls, graph: Graph, batches: Iterable[Any] | str | Path) -> Task:
         """A task whose samples arrive in batches, of which only moments are kept.
 
         Memory does not grow with the number of samples. The network must be linear.
@@ -69,9 +71,13 @@ class Task:
         ----------
         graph : Graph
             The network.
-        batches : iterable of tuple
+        batches : iterable of tuple, tuple of dask arrays, or path
             Each `(inputs, targets)`, `(inputs, targets, gates)` or `(inputs, targets, gates, sample_weight)`,
             as in `Task`. An input or output that a batch leaves out is off in it.
+            Or one such tuple of dask arrays, whose blocks of rows are counted in parallel, on the cluster
+            where a `dask.distributed.Client` is open.
+            Or a folder of Parquet files, with columns such as `x_0`, `x_1` for the neurons of input x, `y_0`
+            for outputs, and `gate_h` for gates.
 
         Returns
         -------
@@ -84,6 +90,10 @@ class Task:
         1
         """
         moments = Accumulator(check_graph(graph))
+        if isinstance(batches, (str, Path)) or is_dask(batches):
+            for part in parts_in_parallel(graph, batches):
+                moments.absorb(part)
+            return cls.from_contexts(graph, moments.finish())
         if not listable(batches):
             raise InputError(f"batches must be an iterable of batches, got {type(batches)}")
         for k, batch in enumerate(batches):

@@ -313,3 +313,24 @@ def test_processes(tmp_path):
     assert (ds.status == "FINISHED").all()
     alone = described(0.1, 2)
     assert ds.final_loss[0, 2] == pytest.approx(alone.solve().loss[-1], rel=1e-9)
+
+
+def test_sweep_of_an_experiment(tmp_path, capsys):
+    from neuralrace import cli
+
+    out = tmp_path / "a"
+    axis = ["--over", "hidden=8,12", "--seeds", "2", "--quick", "--out", str(out)]
+    status = cli.main(["sweep", "linear-background", *axis, "--jobs", "1", "--measure", "no-such"])
+    assert status == 2
+    said = capsys.readouterr().err
+    measures = said.partition("one of ")[2].partition(";")[0].split(", ")
+    status = cli.main(["sweep", "linear-background", *axis, "--jobs", "1", "--measure", measures[0]])
+    assert status == 0
+    assert (out / f"{measures[0]}.svg").is_file()
+    ds = xr.open_zarr(out / "data.zarr", chunks=None)
+    report = nr.experiments.run("linear-background", True, tmp_path / "b", {"hidden": 12, "seeds": 2})
+    for claim in report.claims:
+        assert ds[claim.id].sel(hidden=12) == pytest.approx(claim.measured, rel=1e-6, nan_ok=True)
+    wrong = ["--over", "nothing=1:2", "--out", str(tmp_path / "c")]
+    assert cli.main(["sweep", "linear-background", *wrong]) == 2
+    assert "nothing" in capsys.readouterr().err

@@ -2,6 +2,6 @@
 
 from neuralrace.apps.sweep.figure import sweep_figure
 from neuralrace.apps.sweep.run import Run
-from neuralrace.apps.sweep.sweep import sweep
+from neuralrace.apps.sweep.verb import sweep
 
 __all__ = ["Run", "sweep", "sweep_figure"]

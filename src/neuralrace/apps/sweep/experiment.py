@@ -12,7 +12,7 @@ import numpy as np
 
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.run import FAILED, Record
-from neuralrace.apps.sweep.sweep import swept
+from neuralrace.apps.sweep.verb import swept
 
 if TYPE_CHECKING:
     import xarray

@@ -1,0 +1,117 @@
+"""Moments of samples that lie in dask arrays or Parquet files, counted block by block in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuralrace.errors import InputError
+from neuralrace.graph import Graph
+from neuralrace.task.accumulate import Accumulator, Part
+from neuralrace.task.samples import check_samples
+
+_LEAVES = 8  # parts that are added up at a time, so that no process holds many
+
+
+def is_dask(batches: Any) -> bool:
+    """Whether this is a tuple of inputs and targets as dask arrays."""
+    if not isinstance(batches, (tuple, list)) or not 2 <= len(batches) <= 4:
+        return False
+    return any(_lazy(v) for v in _leaves(batches))
+
+
+def parts_in_parallel(graph: Graph, batches: Any) -> list[Part]:
+    """Sums over all rows, as few parts."""
+    try:
+        from dask.base import compute
+        from dask.delayed import delayed
+    except ImportError:
+        raise ImportError("dask is needed; install it with: pip install 'neuralrace[sweep]'") from None
+    count: Any = delayed(partial(_counted, graph))
+    add: Any = delayed(partial(_added, graph))
+    blocks = _files(graph, batches) if isinstance(batches, (str, Path)) else _rows(batches)
+    parts = [count(block) for block in blocks]
+    while len(parts) > 1:
+        parts = [add(parts[k : k + _LEAVES]) for k in range(0, len(parts), _LEAVES)]
+    return list(compute(*parts))
+
+
+def _counted(graph: Graph, block: Any) -> Part:
+    batch: Any = block() if callable(block) else block
+    moments = Accumulator(graph)
+    moments.add(check_samples(graph, *batch, partial=True))
+    return moments.sums_of_products()
+
+
+def _added(graph: Graph, parts: list[Part]) -> Part:
+    moments = Accumulator(graph)
+    for part in parts:
+        moments.absorb(part)
+    return moments.sums_of_products()
+
+
+def _lazy(value: Any) -> bool:
+    return hasattr(value, "to_delayed") and hasattr(value, "chunks")
+
+
+def _leaves(batches: Any) -> list[Any]:
+    return [v for part in batches for v in (part.values() if isinstance(part, Mapping) else [part])]
+
+
+def _rows(batches: Any) -> list[Any]:
+    """Blocks of rows of dask arrays, delayed; every array has the same number of rows."""
+    lazy = [v for v in _leaves(batches) if v is not None]
+    if not all(_lazy(v) for v in lazy):
+        raise InputError("batches must be dask arrays throughout, or NumPy arrays throughout")
+    lengths = {v.shape[0] for v in lazy}
+    if len(lengths) > 1 or any(np.isnan(n) for n in lengths):
+        raise InputError(f"batches must have equally many rows in all arrays, got {sorted(lengths)}")
+    chunks = lazy[0].chunks[0]
+
+    def columns(value: Any) -> list[Any]:
+        whole = value.rechunk({0: chunks, **dict.fromkeys(range(1, value.ndim), -1)})
+        return whole.to_delayed().ravel().tolist()
+
+    def split(part: Any) -> list[Any]:
+        if part is None:
+            return [None] * len(chunks)
+        if not isinstance(part, Mapping):
+            return columns(part)
+        each = {name: columns(v) for name, v in part.items()}
+        return [{name: v[k] for name, v in each.items()} for k in range(len(chunks))]
+
+    return [list(block) for block in zip(*(split(part) for part in batches), strict=True)]
+
+
+def _files(graph: Graph, folder: str | Path) -> list[Any]:
+    """Row groups of the Parquet files in a folder, read where they are counted."""
+    import pyarrow.parquet as pq
+
+    files = sorted(Path(folder).rglob("*.parquet"))
+    if not files:
+        raise InputError(f"batches must be a folder with Parquet files; there are none in {folder}")
+    names = set(pq.read_schema(files[0]).names)
+    wanted = {n: [f"{n}_{k}" for k in range(graph.nodes[n])] for n in (*graph.inputs, *graph.outputs)}
+    missing = [c for columns in wanted.values() for c in columns if c not in names]
+    if missing:
+        raise InputError(
+            f"batches must have a column for every neuron of inputs and outputs; {missing[0]!r} is missing"
+        )
+    return [
+        partial(_read, graph, file, group)
+        for file in files
+        for group in range(pq.ParquetFile(file).num_row_groups)
+    ]
+
+
+def _read(graph: Graph, file: Path, group: int) -> tuple[Any, Any, Any]:
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(file).read_row_group(group).to_pandas()
+    node = lambda n: table[[f"{n}_{k}" for k in range(graph.nodes[n])]].to_numpy(float)  # noqa: E731
+    gates = {c.removeprefix("gate_"): table[c].to_numpy(float) for c in table if c.startswith("gate_")}
+    return {x: node(x) for x in graph.inputs}, {y: node(y) for y in graph.outputs}, gates
