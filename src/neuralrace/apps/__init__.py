@@ -1,0 +1,1 @@
+"""Instruments that are built on the library; each has dependencies of its own."""
