@@ -1,6 +1,7 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
 from neuralrace import errors, exact, experiments, init, landscape, measure, plot, relu, tasks, universality
+from neuralrace.apps.insight import Watch, watch
 from neuralrace.apps.sweep import Run, sweep, sweep_figure
 from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
 from neuralrace.expected import ExpectedTime, expected_learning_time
@@ -33,6 +34,7 @@ __all__ = [
     "Status",
     "Task",
     "Trajectory",
+    "Watch",
     "activity",
     "conserved",
     "descend",
@@ -63,4 +65,5 @@ __all__ = [
     "tasks",
     "unit_sizes",
     "universality",
+    "watch",
 ]

@@ -104,6 +104,17 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
     data.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
 
+    seen = command("insight", _insight, "what did a network of your own learn? from its checkpoints")
+    seen.add_argument("files", nargs="+", metavar="FILE", help="checkpoints in the order of training")
+    made = "function that makes the torch module, as in mymodels:make"
+    seen.add_argument("--model", required=True, metavar="MODULE:FACTORY", help=made)
+    seen.add_argument(
+        "--data", required=True, metavar="FILE", help="npz file with probes: x, and targets or labels y"
+    )
+    seen.add_argument("--out", default="insight", metavar="DIR", help="folder of the page (default: insight)")
+    unsafe = "load checkpoints that hold code, which is executed; only for files you trust"
+    seen.add_argument("--allow-pickle", action="store_true", help=unsafe)
+
     command("report", write_html_report, "gather finished experiments into one HTML page", out)
     return parser
 
@@ -120,6 +131,12 @@ def _sweep(given: argparse.Namespace) -> int:
     from neuralrace.cli.sweep import run_sweep
 
     return run_sweep(given)
+
+
+def _insight(given: argparse.Namespace) -> int:
+    from neuralrace.cli.insight import write_insight
+
+    return write_insight(given)
 
 
 def _discover(given: argparse.Namespace) -> int:

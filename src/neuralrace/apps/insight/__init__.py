@@ -1,0 +1,15 @@
+"""A network of one's own: what it learned first, its representations, pathways and regime."""
+
+from neuralrace.apps.insight.answer import Answer
+from neuralrace.apps.insight.callbacks import huggingface_callback, lightning_callback
+from neuralrace.apps.insight.regime import Regime
+from neuralrace.apps.insight.watching import Watch, watch
+
+__all__ = [
+    "Answer",
+    "Regime",
+    "Watch",
+    "huggingface_callback",
+    "lightning_callback",
+    "watch",
+]

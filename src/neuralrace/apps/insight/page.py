@@ -1,0 +1,185 @@
+"""The page of a watched network: four answers, each with three lines and a figure."""
+
+from __future__ import annotations
+
+import base64
+import io
+import shutil
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuralrace import plot
+from neuralrace.apps.insight.answer import Answer
+from neuralrace.errors import InputError
+from neuralrace.files import writable, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from neuralrace.apps.insight.watching import Watch
+
+STYLE = """
+:root { color-scheme: light dark }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 54rem; padding: 0 1rem }
+h2 { margin-top: 2.5rem } dt { font-weight: 600 } dd { margin: 0 0 .6rem 0 }
+figure { margin: 1rem 0 } img { max-width: 100%; background: #fff; border-radius: 4px }
+.verdict { font-size: 1.3rem } .small { font-size: .85rem; opacity: .8 }
+@media print { h2 { break-after: avoid } figure { break-inside: avoid } }
+"""
+
+
+def write_page(watch: Watch, folder: Path) -> Path:
+    """Write the page, its figures and its data."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / "index.html").exists():
+        raise InputError(f"folder must be new, empty, or that of a report; {folder} holds other files")
+    writable(folder).mkdir(parents=True, exist_ok=True)
+    answers = {name: getattr(watch, name)() for name in ("modes", "representations", "pathways", "regime")}
+    parts = []
+    for name, answer in answers.items():
+        figure = FIGURES[name](answer)
+        image = ""
+        if figure is not None:
+            with plot.style():
+                plot.save(figure, folder, name)
+            image = _image(figure, answer.title)
+        parts.append(f'<section id="{name}">{_told(answer)}{image}</section>')
+    _store({name: answer.data for name, answer in answers.items()}, folder / "data.zarr")
+    path = folder / "index.html"
+    write_text(path, _page(watch, answers, parts))
+    return path
+
+
+def _page(watch: Watch, answers: dict[str, Answer], parts: list[str]) -> str:
+    regime: Any = answers["regime"]
+    steps = watch.snapshots.steps
+    problem = f"<p><strong>{escape(watch.problem)}.</strong></p>" if watch.problem else ""
+    crossed = watch.loss == "cross_entropy"
+    trained = "cross-entropy (outputs are shown as probabilities)" if crossed else "squared error"
+    chosen = f", chosen from {len(watch.x) + watch.left_out}" if watch.left_out else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>What the network learned</title><style>{STYLE}</style></head><body>
+<h1>What the network learned</h1>
+<p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>{problem}
+<p class="small">{len(watch.x)} probes{chosen};
+{len(watch.network.layers)} layers; {len(steps)} snapshots from step {steps[0]:g} to {steps[-1]:g};
+trained by {trained}.
+Data behind the figures: <code>data.zarr</code>.</p>
+{"".join(parts)}
+</body></html>
+"""
+
+
+def _told(answer: Answer) -> str:
+    lines = (
+        ("Measured", answer.measured),
+        ("Theory", answer.theory),
+        ("When not to trust it", answer.caution),
+    )
+    return f"<h2>{escape(answer.title)}</h2><dl>" + "".join(
+        f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in lines
+    ) + "</dl>"  # fmt: skip
+
+
+def _image(figure: Figure, text: str) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", bbox_inches="tight")
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{escape(text)}"></figure>'
+
+
+def _store(answers: dict[str, Any], path: Path) -> None:
+    """Each answer as a group of one zarr folder."""
+    shutil.rmtree(path, ignore_errors=True)
+    for name, data in answers.items():
+        data.to_zarr(path, group=name, mode="a", zarr_format=2, consolidated=False)
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+def _modes(answer: Answer) -> Figure:
+    ds = answer.data
+    with plot.style():
+        fig, (left, right) = plot.figure(1, 2, height=2.4)
+        step = np.maximum(ds.step.values, 0.5)
+        for k, colour in enumerate(plot.shades(ds.sizes["mode"])):
+            left.plot(step, ds.share[:, k], color=colour, label=f"{k + 1}")
+        left.axhline(1, color="k", lw=0.6, ls=":")
+        left.set(xscale="log", xlabel="step", ylabel="share of the mode in the outputs", ylim=(-0.2, 1.3))
+        left.legend(title="mode", ncol=2, fontsize=6)
+        known = np.isfinite(ds.half_time.values)
+        right.plot(ds.strength[known], ds.half_time[known], "o", color=plot.BLUE, label="network")
+        right.plot(ds.strength, ds.predicted_half_time, "-", color="k", label="deep linear theory, fitted")
+        right.set(
+            xlabel="strength of the mode in the data", ylabel="half time (steps)", xscale="log", yscale="log"
+        )
+        right.legend()
+    return fig
+
+
+def _representations(answer: Answer) -> Figure:
+    ds = answer.data
+    with plot.style():
+        fig, (left, middle, right) = plot.figure(1, 3, height=2.3, width_ratios=[1.2, 1, 1])
+        layers = np.arange(ds.sizes["layer"])
+        c = ds.correlation.values
+        off = np.abs(ds.interval.values.T - c)
+        left.errorbar(layers, c, yerr=off, fmt="o-", color=plot.BLUE, label="theory")
+        left.plot(layers, ds.correlation_with_inputs, "s--", color=plot.ORANGE, label="input distances")
+        left.set_xticks(layers, [str(v) for v in ds.layer.values], rotation=60)
+        left.set(ylabel="correlation of distances", xlabel="layer", ylim=(-1.05, 1.05))
+        left.legend()
+        best = int(np.nanargmax(c)) if np.isfinite(c).any() else 0
+        for ax, values, title in (
+            (middle, ds.measured[best], f"measured, {ds.layer.values[best]}"),
+            (right, ds.predicted, "theory"),
+        ):
+            shown = ax.imshow(values, cmap="viridis")
+            ax.set(title=title, xlabel="probe", ylabel="probe")
+            fig.colorbar(shown, ax=ax, label="squared distance", shrink=0.8)
+    return fig
+
+
+def _pathways(answer: Answer) -> Figure | None:
+    ds = answer.data
+    layers = [str(n).removeprefix("patterns:") for n in ds.data_vars if str(n).startswith("patterns:")][:4]
+    if not layers:
+        return None
+    with plot.style():
+        fig, axes = plot.figure(1, len(layers), height=2.2, squeeze=False)
+        for ax, layer in zip(np.ravel(axes), layers, strict=True):
+            patterns, carried = ds[f"patterns:{layer}"].values, ds[f"carried:{layer}"].values
+            ax.imshow(patterns, aspect="auto", cmap="Greys", vmin=0, vmax=1.3, interpolation="nearest")
+            labels = [f"{k + 1}" + ("" if np.isnan(c) else f" ({c:.0%})") for k, c in enumerate(carried)]
+            ax.set_yticks(range(len(patterns)), labels)
+            ax.set(title=layer, xlabel="probe", ylabel="pattern (share of output carried)")
+    return fig
+
+
+def _regime(answer: Answer) -> Figure:
+    ds: Any = answer.data
+    answer_: Any = answer
+    with plot.style():
+        fig, (left, right) = plot.figure(1, 2, height=2.2)
+        low, high = answer_.interval
+        left.axvspan(0, 0.2, color=plot.SKY, alpha=0.3, label="lazy")
+        left.axvspan(1, max(2.0, 1.2 * high), color=plot.ORANGE, alpha=0.3, label="rich")
+        left.errorbar(
+            [answer_.change], [0], xerr=[[answer_.change - low], [high - answer_.change]], fmt="o", color="k"
+        )
+        left.set(xlabel="relative change of the tangent kernel", yticks=[], xlim=(0, max(2.0, 1.2 * high)))
+        left.legend(loc="upper center")
+        norms = ds.norm.values
+        matrices = [k for k, v in enumerate(norms[0]) if v > 0]
+        right.plot(norms[0][matrices], "o--", color=plot.SKY, label="start")
+        right.plot(norms[1][matrices], "o-", color=plot.BLUE, label="end")
+        right.set(xlabel="weight (in order)", ylabel="norm", ylim=(0, None))
+        right.legend()
+    return fig
+
+
+FIGURES = {"modes": _modes, "representations": _representations, "pathways": _pathways, "regime": _regime}

@@ -1,0 +1,44 @@
+"""`neuralrace insight`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from neuralrace.apps.insight import watch
+from neuralrace.errors import InputError
+from neuralrace.files import read_npz
+
+
+def write_insight(given: Namespace) -> int:
+    """Watch a network through its checkpoints, print what was found, and write the page."""
+    arrays = read_npz(Path(given.data))
+    missing = [name for name in ("x", "y") if name not in arrays]
+    if missing:
+        raise InputError(f"--data must be an npz file with arrays x and y; {missing[0]} is missing")
+    model = _model(given.model)
+    seen = watch.from_checkpoints(
+        model, given.files, arrays["x"], arrays["y"], allow_pickle=given.allow_pickle
+    )
+    for answer in (seen.modes(), seen.representations(), seen.pathways(), seen.regime()):
+        print(f"{answer}\n")
+    print(f"report: {seen.report(given.out)}")
+    return 0
+
+
+def _model(name: str) -> Any:
+    """The model that `module:factory` makes; the module may lie in the working folder."""
+    module, colon, factory = name.partition(":")
+    if not colon or not module or not factory:
+        raise InputError(f"--model must be module:factory, a function that makes the model; got {name!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        made = getattr(importlib.import_module(module), factory)
+    except (ImportError, AttributeError) as fault:
+        raise InputError(f"--model {name} cannot be found: {fault}") from None
+    finally:
+        sys.path.pop(0)
+    return made()
