@@ -1,7 +1,7 @@
 """Two samples in eleven networks: deep and shallow, wide and narrow, with convolutions, skip connections and
-dropout, and different activation functions. The effective theory describes each of them by two learning rates.
-Here the networks are trained as in Table 1 of the paper, on two samples at the squared distances 1 (inputs) and
-1/2 (targets). The rates are fitted as in Eq. 49, from the start that was observed, and beside it with the start
+dropout, and different activation functions. The effective theory describes each by two learning rates. Here
+the networks are trained as in Table 1 of the paper, on two samples at the squared distances 1 (inputs) and 1/2
+(targets). The rates are fitted as in Eq. 49, from the start that was observed, and beside it with the start
 fitted too. The theory is compared with how representations move, where they end and how the loss falls. It is
 also tried where it should fail: from very large weights and with Adam."""
 
@@ -106,7 +106,8 @@ def fitted(run: Training) -> xr.Dataset:
     """Both fits of every run at the layer half way, over epochs; errors are 1 where there is no fit."""
     ways = {"rates": True, "start": False}
     fits = along(
-        {way: fit_runs(run, loss=True, times=TIMES, observed=observed) for way, observed in ways.items()}, "fit"
+        {way: fit_runs(run, loss=True, times=TIMES, observed=observed) for way, observed in ways.items()},
+        "fit",
     ).isel(layer=0, drop=True)
     fits = fits.fillna(dict.fromkeys(("error", "errors", "largest_error"), 1.0))
     epoch = np.rint(fits.t.values / run.settings["lr"])
@@ -115,7 +116,7 @@ def fitted(run: Training) -> xr.Dataset:
 
 
 def plateau(fits: xr.Dataset, series: str) -> np.ndarray:
-    """Time to a tenth over time to nine tenths of the way to its end, of each run; nan where it is not there."""
+    """Time to a tenth over time to nine tenths of the way to the end, of each run; nan where not learned."""
     values = fits.measured.sel(series=series).values
     way = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])
     tenth, most = (crossing(fits.epoch.values, way, level, rising=True) for level in (0.1, 0.9))
@@ -140,8 +141,10 @@ def agreement(fits: xr.Dataset) -> tuple[float, float]:
 
 
 def early_over_late(fits: xr.Dataset, dy2: float) -> np.ndarray:
-    """Error of the two-rate fit before outputs are half as far apart as targets, over that after, of each run."""
-    off = ((fits.theory.sel(fit="rates") - fits.measured) / np.abs(fits.measured).max("t")).isel(series=slice(3))
+    """Error of the fit of two rates before outputs are half as far apart as targets / after, of each run."""
+    off = ((fits.theory.sel(fit="rates") - fits.measured) / np.abs(fits.measured).max("t")).isel(
+        series=slice(3)
+    )
     square = (off**2).mean("series")
     before = (fits.measured.sel(series="dy2") >= dy2 / 2).cumsum("t") == 0
     return np.sqrt(square.where(before).mean("t") / square.where(~before).mean("t")).values
@@ -257,8 +260,8 @@ def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
 @figure("final")
 def final_distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
     caption = (
-        f"Final squared distances of representations over {p.grid} x {p.grid} distances of inputs (.5 to 1.5) and "
-        f"of targets (0 to 1), against Eq. 10 with rates averaged over {p.seeds} other trials. At most "
+        f"Final squared distances of representations over {p.grid} x {p.grid} distances of inputs (.5 to 1.5) "
+        f"and of targets (0 to 1), against Eq. 10 with rates averaged over {p.seeds} other trials. At most "
         f"{p.grid_steps} steps: the {p.steps} of Table 1 are too few for near targets."
     )
     return draw_each(zoo(p, data), draw_final, "|dh|² at the end"), caption
@@ -284,7 +287,8 @@ WORST_MOMENT = "Much of the time nothing moves, which the mean over time rewards
 ELSEWHERE = "The rates were fitted at other distances of inputs and targets; fitted there they would differ."
 LENGTH = "The paper trains for 6000 steps and discards what has not converged."
 MATCHES = (
-    "Despite only needing to fit two constants, the theory matches all three curves quite well for all networks."
+    "Despite only needing to fit two constants, the theory matches all three curves quite well for all "
+    "networks."
 )
 COMPARED = (
     "The default architecture (20 fully connected layers, 500 units per layer, leaky ReLU) is trained on two "
@@ -296,8 +300,8 @@ LOSS = (
     "Equation (9) to the training loss, amongst varying architectures, as is shown in Figure 11."
 )
 PLATEAU = (
-    "Plateau-like behavior in the representational distance and loss can be seen at small initializations, but "
-    "disappears at larger initial weights."
+    "Plateau-like behavior in the representational distance and loss can be seen at small initializations, "
+    "but disappears at larger initial weights."
 )
 BREAKS_DOWN = (
     "At very high initial weights, when the representational distance starts off already large, the "
@@ -389,7 +393,9 @@ def other_optimizer(p: TwoPoint, data: Data) -> Iterator[Claim]:
     what = "Adam: error of the fit of two rates"
     yield poor.above("fit-adam", what, BOUND, data.adam.error.sel(fit="rates"), note, STANDARD)
     what = "Adam: error before outputs are half as far apart as targets / after"
-    yield poor.above("fit-adam-early", what, 1, early_over_late(data.adam, p.dy2), bound="The paper: an order.")
+    yield poor.above(
+        "fit-adam-early", what, 1, early_over_late(data.adam, p.dy2), bound="The paper: an order."
+    )
     learned = data.adam.learned.mean()
     yield check(poor.source).above("adam-learned", "Adam: share of trials that learned", 0.99, learned)
 
