@@ -257,11 +257,11 @@ def _with_loss(found: Fit, t: np.ndarray, measured: np.ndarray, level: float) ->
     square = max(2 * float(measured[0] - pair[0]), 0.0)  # of the first distance
     scale = np.sqrt(len(t)) * np.abs(measured).max()
 
-    def residual(log: np.ndarray) -> np.ndarray:
-        return (square * np.exp(-2 * np.exp(log[0]) * since) / 2 + pair - measured) / scale
+    def residual(log: Any) -> np.ndarray:
+        return (square * np.exp(-2 * np.exp(log) * since) / 2 + pair - measured) / scale
 
     guesses = np.log(10.0 ** np.linspace(-2, 4, 61) / since[-1])
-    best: Any = least_squares(residual, [min(guesses, key=lambda log: float((residual([log]) ** 2).sum()))])
+    best: Any = least_squares(residual, min(guesses, key=lambda log: float((residual(log) ** 2).sum())))
     with np.errstate(all="ignore"):
         width = _quantile(level, len(t) - 1) * _deviation(best.fun[:, None], best.jac[:, None])[0]
     rate, errors = float(np.exp(best.x[0])), (*found.errors, float(np.sqrt((best.fun**2).sum())))

@@ -58,7 +58,8 @@ def _search(
         best = _least_squares(guesses, given(_some(len(t))))
         if len(t) > FEW:
             best = _least_squares(best[0][None], given(slice(None)))
-    return best[0], *(v[: len(t)] for v in best[1:])
+    theta, residual, jacobian = best
+    return theta, residual[: len(t)], jacobian[: len(t)]
 
 
 def _padded(n: int) -> int:

@@ -1,9 +1,9 @@
 """Two samples in eleven networks: deep and shallow, wide and narrow, with convolutions, skip connections and
 dropout, and different activation functions. The effective theory describes each by two learning rates. Here
-the networks are trained as in Table 1 of the paper, on two samples at the squared distances 1 (inputs) and 1/2
-(targets). The rates are fitted as in Eq. 49, from the start that was observed, and beside it with the start
-fitted too. The theory is compared with how representations move, where they end and how the loss falls. It is
-also tried where it should fail: from very large weights and with Adam."""
+the networks are trained as in Table 1 of the paper, on two samples at the squared distances 1 (inputs) and
+1/2 (targets). The rates are fitted as in Eq. 49, from the start that was observed, and beside it with the
+start fitted too. The theory is compared with how representations move, where they end and how the loss falls.
+It is also tried where it should fail: from very large weights and with Adam."""
 
 from __future__ import annotations
 
@@ -260,9 +260,9 @@ def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
 @figure("final")
 def final_distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
     caption = (
-        f"Final squared distances of representations over {p.grid} x {p.grid} distances of inputs (.5 to 1.5) "
-        f"and of targets (0 to 1), against Eq. 10 with rates averaged over {p.seeds} other trials. At most "
-        f"{p.grid_steps} steps: the {p.steps} of Table 1 are too few for near targets."
+        f"Final squared distances of representations over {p.grid} x {p.grid} distances of inputs (.5 to "
+        f"1.5) and of targets (0 to 1), against Eq. 10 with rates averaged over {p.seeds} other trials. "
+        f"At most {p.grid_steps} steps: the {p.steps} of Table 1 are too few for near targets."
     )
     return draw_each(zoo(p, data), draw_final, "|dh|² at the end"), caption
 
