@@ -333,8 +333,8 @@ def test_printed_distances_are_not_learned_at_the_printed_learning_rate():
     # dx = .5, dy = 1 in the text; dx^2 = 1, dy^2 = .5 is what the rates of Table 1 are for.
     network, lr = ZOO["narrow"]
     x, y = many_points([0.25, 1.0], [1.0, 0.5])
-    run = train(network, x, y, lr, 6000, [0, 0])
-    assert run.loss[0, -1] > 0.99 / 8  # of the mean alone
+    run = train(network, x, y, lr, 4500, [0, 0])
+    assert run.loss[0, -1] > 0.98 / 8  # of the mean alone
     assert run.converged()[1]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.experiments.representations_align import collapse, structure
+from neuralrace.experiments.representations_align import collapse, structure, structure_rows
 from neuralrace.measure import squared_distances
 
 
@@ -36,7 +36,7 @@ def test_samples_shown():
     assert (np.diff(y[some].argmax(axis=1)) >= 0).all()
     assert sorted(some) == list(range(100))
     assert structure.NAMES[2] == "00\n11"
-    assert np.array_equal(structure.SAME, [False, False, True, True, False, False])
+    assert np.array_equal(structure_rows.SAME, [False, False, True, True, False, False])
 
 
 @pytest.mark.parametrize(

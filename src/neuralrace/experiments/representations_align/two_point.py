@@ -326,7 +326,8 @@ def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
     shares = [float(one.learned.mean()) for one in data.networks.values()]
     yield paper(
         f"{PAPER} B.1",
-        "Learning rates are chosen to produce smooth loss curves while still converging within the 6000 epochs.",
+        "Learning rates are chosen to produce smooth loss curves while still converging within the 6000 "
+        "epochs.",
     ).above("all-learned", what, 0.9, shares, bound=bound)
     worst = [float(one.largest_error.sel(fit="rates").mean()) for one in zoo(p, data).values()]
     what = "two rates fitted: largest error at any time, as a share of each series' largest value, by network"
