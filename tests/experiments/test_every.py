@@ -47,12 +47,13 @@ SMALL = {
     "decisions": {"seeds": 10, "contrasts": (0.25, 1.0), "starts": 100, "t1": 100.0, "trials": 200},
     "two-point": {
         "architectures": ("shallow",), "weights": ("default",), "depth": 3, "width": 10, "steps": 200,
-        "adam_steps": 100, "grid": 2,
+        "adam_steps": 100, "grid": 2, "grid_steps": 100,
     },
     "layers": {"depth": 4, "width": 10, "steps": 300},
     "structure": {
-        "seeds": 1, "depth": 3, "width": 10, "steps": 100, "pair_steps": 100, "trials": 1, "layers": 2,
-        "units": 10, "epochs": 2, "adam_epochs": 2, "shown": 20, "neighbours": 100,
+        "seeds": 1, "depth": 3, "width": 10, "epochs": (100,) * 4, "adam_epochs": 100, "pair_steps": 100,
+        "trials": 1, "layers": 2, "units": 10, "image_epochs": 2, "image_adam_epochs": 2, "shown": 20,
+        "neighbours": 100,
     },
     "collapse": {"side": 4, "layers": 2, "units": 10, "epochs": (5, 5, 5, 5, 5), "batch_size": 16},
 }  # fmt: skip
