@@ -48,27 +48,25 @@ def _search(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The best fit from some guesses: to a part of the times where there are many, and from there to all."""
 
-    def given(some: Any) -> Any:
-        n = len(t[some])
-        mask = np.arange(_padded(n)) < n
-        values = (_pad(t[some]), _pad(data[some]), mask[:, None] / np.sqrt(n) * weight, target, start)
+    def given(some: Any, count: int, size: int) -> Any:
+        mask = np.arange(size) < len(t[some])
+        weights = mask[:, None] / np.sqrt(count) * weight
+        values = (_pad(t[some], size), _pad(data[some], size), weights, target, start)
         return tuple(jnp.asarray(v) for v in values)
 
+    some = _some(len(t))
     with precision(np.float64):
-        best = _least_squares(guesses, given(_some(len(t))))
+        # Series of all lengths share two compiled functions.
+        best = _least_squares(guesses, [given(some, len(some), FEW // 2 if len(some) <= FEW // 2 else FEW)])
         if len(t) > FEW:
-            best = _least_squares(best[0][None], given(slice(None)))
+            pieces = [slice(k, k + FEW) for k in range(0, len(t), FEW)]
+            best = _least_squares(best[0][None], [given(piece, len(t), FEW) for piece in pieces])
     theta, residual, jacobian = best
     return theta, residual[: len(t)], jacobian[: len(t)]
 
 
-def _padded(n: int) -> int:
-    """The next power of two, at least 256: series of all lengths share a few compiled functions."""
-    return max(256, 1 << (n - 1).bit_length())
-
-
-def _pad(v: np.ndarray) -> np.ndarray:
-    return np.concatenate([v, np.repeat(v[-1:], _padded(len(v)) - len(v), 0)])
+def _pad(v: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([v, np.repeat(v[-1:], size - len(v), 0)])
 
 
 def initial_state(theta: Any, target: Any, np: Any) -> tuple[Any, ...]:
@@ -116,13 +114,15 @@ def _linear(theta: Any, *given: Any) -> Any:
     return _residual(theta, *given), jax.jacfwd(_residual)(theta, *given)
 
 
-def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses."""
+def _least_squares(guesses: np.ndarray, pieces: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses; many guesses take one piece
+    of the times."""
     from scipy.optimize import least_squares
 
     @lru_cache(maxsize=2)
     def linear(theta: bytes) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = map(np.asarray, _linear(np.frombuffer(theta), *given))
+        found = [_linear(np.frombuffer(theta), *given) for given in pieces]
+        residual, jacobian = (np.concatenate(v) for v in zip(*found, strict=True))
         if np.isfinite(residual).all() and np.isfinite(jacobian).all():
             return residual, jacobian
         return np.full_like(residual, FAR), np.zeros_like(jacobian)
@@ -133,7 +133,7 @@ def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndar
         options: Any = {"xtol": 1e-15, "ftol": 1e-14, "gtol": 1e-15, "max_nfev": 500, "x_scale": "jac"}
         return least_squares(residual, theta, jac=slopes, method="lm", **options)  # pyright: ignore[reportArgumentType]
 
-    costs = np.nan_to_num(_costs(guesses, *given), nan=np.inf) if len(guesses) > 1 else np.zeros(1)
+    costs = np.nan_to_num(_costs(guesses, *pieces[0]), nan=np.inf) if len(guesses) > 1 else np.zeros(1)
     best = min((search(guesses[k]) for k in np.argsort(costs)[:BEST]), key=lambda result: result.cost)
     return best.x, *linear(best.x.tobytes())
 
