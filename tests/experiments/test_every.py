@@ -31,7 +31,12 @@ SMALL = {
     },
     "pathways": {
         "seeds": 2, "width": 12, "depths": (2, 3), "epochs": (50, 50), "widths": (8, 12), "width_depth": 2,
+        "mixed": (2, 2),
     },
+    "pathway-coordinates": {
+        "seeds": 2, "width": 16, "depths": (3,), "widths": (16, 32), "draws": 2, "t1": 50.0,
+    },
+    "pathways-nonlinear": {"seeds": 2, "width": 12, "relu": (20, 20), "tanh": (20, 20), "after": ("every",)},
     "worlds": {
         "seeds": 1, "features": 2000, "trees": 5, "hidden": 16, "beliefs": 50, "looks": 8, "rounds": 10,
     },

@@ -55,7 +55,7 @@ class PathwayCoordinates(Parameters):
     )
     draws: int = option(20, "random layers of each width", least=2)
     random_depth: int = option(3, "depth of random networks", least=3)
-    t1: float = option(1600.0, "end of learning of random networks, flow time")
+    t1: float = option(3200.0, "end of learning of random networks, and of the diagonal ones, flow time")
 
     @property
     def sizes(self) -> dict[str, float]:
@@ -185,22 +185,25 @@ def random(p: PathwayCoordinates) -> dict[str, Any]:
     return {"learned": ("run t", learned), "missed": ("run t", missed)}
 
 
+@part(each=lambda p: [d for d in p.depths if d > 2])
+def stability(p: PathwayCoordinates, depth: int) -> dict[str, Any]:
+    """Growth rates of off-diagonal perturbations along a diagonal solution."""
+    return networks.off_diagonal_rates(depth, 2, p.width, p.std, p.t1)
+
+
 @figure("pathway-coordinates")
 def coordinates(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
-    fig, ((a, d), (b, c)) = plot.figure(2, 2, height=4.8)
+    fig, (a, b, c) = plot.figure(1, 3, height=3.2)
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
         k, stated, printed = (run[n].sum("pathway") / S[0] for n in ("k", "stated", "printed"))
         a.plot(run.t[::2], k[::2], "o", color=colour, ms=2, label=f"flow, depth {depth}")
         plot.theory(a, run.t, stated, colour, lw=1)
         plot.theory(a, run.t, printed, colour, lw=1, ls=":")
-        d.plot(run.t, run.off, color=colour, label=f"depth {depth}")
     for style, label in (("-", r"Eq. 17 with powers of $\sigma$"), (":", "Eq. 17 as printed")):
         a.plot([], [], style, color=plot.BLACK, lw=1, label=label)
     a.set(xscale="log", xlabel="flow time", ylabel="share of mode 1 that is learned", ylim=(0, 1.05))
     a.set(title=rf"orthogonal layers, $\sigma$ = {p.sizes['published']:.3g}")
-    d.set(xscale="log", yscale="log", xlabel="flow time", ylabel="off-diagonal / largest entry")
-    d.set(title="the same: off-diagonal entries, from rounding")
     for name, (label, colour) in DEVIATIONS.items():
         values = np.stack([data.deviations[n][name] for n in p.widths], axis=1)
         plot.points(b, p.widths, values, colour, label)
@@ -218,16 +221,38 @@ def coordinates(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
         xlabel="share of the loss that is learned", ylabel="part of K outside the coordinates", ylim=(0, 1.05)
     )
     c.set(title=f"random layers, N = {p.width}")
-    for ax, place in ((a, "upper left"), (b, "lower left"), (c, "upper right"), (d, "upper left")):
-        ax.legend(loc=place, fontsize=6)
+    for ax in (a, b, c):
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=6)
     caption = (
-        "Above: orthogonal layers of the size of the published ones, the last one within what the others "
-        "span. Left: mode 1 of the flow, Eq. 17 with its powers of sigma, and as printed. Right: largest "
-        "off-diagonal entry of the last layers in the coordinates of Eq. 7; it starts from rounding errors. "
-        "Below left: deviations from Eq. 13 of random layers of size 1, mean and standard deviation; with "
-        "the paper's variance of the last layer, by its number of outputs, they do not vanish. Right: what "
-        "the coordinates of Eq. 5-7 miss of K (relative norm) in random networks, weights of standard "
-        f"deviation {p.std:g}."
+        "Left: orthogonal layers of the size of the published ones, the last one within what the others "
+        "span: mode 1 of the flow, Eq. 17 with its powers of sigma, and as printed. Middle: deviations from "
+        "Eq. 13 of random layers of size 1, mean and standard deviation; with the paper's variance of the "
+        "last layer, by its number of outputs, they do not vanish. Right: what the coordinates of Eq. 5-7 "
+        f"miss of K (relative norm) in random networks, weights of standard deviation {p.std:g}."
+    )
+    return fig, caption
+
+
+@figure("pathway-stability")
+def stable(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
+    fig, (a, b) = plot.figure(1, 2, height=2.6)
+    for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
+        run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
+        a.plot(run.t, run.off, color=colour, label=f"depth {depth}")
+        if depth in data.stability:
+            rates = data.stability[depth]
+            learned = 1 - rates.loss / rates.loss[0]
+            b.plot(learned, rates.rates.max("entry"), "o-", color=colour, label=f"depth {depth}")
+    a.set(xscale="log", yscale="log", xlabel="flow time", ylabel="largest off-diagonal entry, relative")
+    b.axhline(0, color=plot.BLACK, lw=0.7, ls="--", label="neither grows nor decays")
+    b.set(xlabel="share of the loss that is learned", ylabel="growth rate, 1 / flow time")
+    for ax in (a, b):
+        ax.legend()
+    caption = (
+        "Off-diagonal entries around diagonal solutions, layers of the size of the published ones. Left: "
+        "largest off-diagonal entry of the last layers in the coordinates of Eq. 7, over the largest of all; "
+        "it starts from rounding errors. Right: the fastest growth of an off-diagonal perturbation, largest "
+        "eigenvalue of the Jacobian of Eq. 11: positive as long as there is error."
     )
     return fig, caption
 
@@ -288,12 +313,25 @@ def reduced(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
     yield check("multipathway Eq. 17-20, with powers of sigma").below(
         "eq-17-with-powers", "K of mode 1, reduced system - flow while diagonal, over S1, most", 1e-3, off
     )
-    stable = paper("multipathway section 3.2", STABLE)
+
+
+@claims
+def stable_solutions(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
+    stated = paper("multipathway section 3.2", STABLE)
     note = "A mode that is learned and one that is not drive what lies between them, faster than either grew."
     for depth in p.depths:
         name = f"depth {depth}, off-diagonal entries at the end, from rounding errors, over the largest entry"
         end, bound = data.orthogonal[depth, "published"].off[-1], "theory: what decays ends below its start"
-        yield stable.below(f"rounding-depth-{depth}", name, 1e-12, end, note, bound)
+        yield stated.below(f"rounding-depth-{depth}", name, 1e-12, end, note, bound)
+    note = "Only the sum of pathways is driven to the diagonal; all else is neutral, and grows before."
+    for d, run in data.stability.items():
+        end, scale = run.rates[-1], np.abs(run.rates).max()
+        name = f"depth {d}, largest off-diagonal eigenvalue along a diagonal solution / fastest"
+        bound = "theory: what decays has no positive eigenvalue; 1e-3 for rounding"
+        yield stated.below(f"stable-along-depth-{d}", name, 1e-3, run.rates.max() / scale, note, bound)
+        name = f"depth {d}, share of off-diagonal perturbations that decay at the end"
+        bound = "the paper: all decay"
+        yield stated.near(f"decay-depth-{d}", name, 1, (end < -1e-3 * scale).mean(), 1e-9, note, bound)
 
 
 @claims
