@@ -175,10 +175,10 @@ def portraits(p: PhasePortraits, data: Data) -> tuple[Figure, str]:
     for colour, style, label in (
         (plot.BLACK, "-", "mode is learned"),
         ("0.55", ":", "level line of Eq. 22"),
-        ("0.75", "-", "direction of the flow (arrows)"),
+        ("0.75", "-", "flow (arrows)"),
     ):
         axes[0, 0].plot([], color=colour, ls=style, lw=1, label=label)
-    plot.legend_below(fig, axes[0, 0], 3)
+    plot.legend_below(fig, axes[0, 0], 2 if columns < 3 else 5)
     caption = (
         f"Contributions of two pathways to a mode of strength {p.strength:g}, from {p.seeds} starts (the "
         "same in a row) with last layers of standard deviation sigma; coloured by the pathway that ends "
