@@ -216,7 +216,7 @@ def mode_strengths(k: ArrayLike, groups: Groups | None = None) -> Floats:
     """
     blocks = _blocks(floats("k", k, 2), groups)
     values = [np.linalg.eigvalsh((b + np.swapaxes(b, -1, -2)) / 2)[..., ::-1] for b in blocks]
-    return np.concatenate(values, axis=-1)
+    return np.asarray(np.concatenate(values, axis=-1), float)
 
 
 def concentration(k: ArrayLike, groups: Groups | None = None) -> Floats:

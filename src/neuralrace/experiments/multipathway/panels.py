@@ -46,26 +46,25 @@ def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
         column[0].set(title=title, xlabel="epoch", xlim=(0, last_epoch(run, epoch)))
         final = aligned_modes(k[-1])
         for a, ax in enumerate(column[1:]):
-            image = draw_matrix(ax, final[a], f"pathway {a + 1}, end")
+            draw_matrix(ax, final[a], f"pathway {a + 1}, end")
     axes[0, 0].set(ylabel="K of a pathway")
     for row in axes[1:]:
         row[0].set(ylabel="output mode")
     for ax in axes[-1]:
         ax.set(xlabel="input mode")
-    fig.colorbar(image, ax=axes[1:], label="entry of K", shrink=0.6, aspect=25)
+    fig.colorbar(axes[1, 0].images[0], ax=axes[1:], label="entry of K", shrink=0.6, aspect=25)
     plot.legend_below(fig, axes[0, 0], len(GROUPS))
     return fig
 
 
-def draw_matrix(ax: Any, values: np.ndarray, title: str) -> Any:
+def draw_matrix(ax: Any, values: np.ndarray, title: str) -> None:
     """K of a pathway, with thin lines between groups of modes of equal strength."""
-    image = plot.matrix(ax, values, title, limit=float(S[0]))
+    plot.matrix(ax, values, title, limit=float(S[0]))
     for edge in np.cumsum([len(group) for group in GROUPS.values()])[:-1] - 0.5:
         ax.axhline(edge, color="0.7", lw=0.4)
         ax.axvline(edge, color="0.7", lw=0.4)
     ax.set(xticks=range(len(S)), yticks=range(len(S)), xticklabels=range(1, 9), yticklabels=range(1, 9))
     ax.tick_params(length=0, labelsize=5)
-    return image
 
 
 def last_epoch(run: xr.Dataset, epoch: float) -> float:

@@ -146,10 +146,10 @@ def diagonal(p: Pathways, data: Data) -> tuple[Figure, str]:
     shown = data.first_steps.outputs[0, :, 0].values
     limit = float(np.abs(shown).max())
     for n, ax in enumerate(grid[0]):
-        image = plot.matrix(ax, shown[n], f"step {n}" if n else "start", limit)
+        plot.matrix(ax, shown[n], f"step {n}" if n else "start", limit)
         ax.set_aspect("equal")
     grid[0, 0].set(ylabel="output mode", xlabel="input mode")
-    fig.colorbar(image, ax=grid[0], label="entry of K", shrink=0.9, pad=0.01)
+    fig.colorbar(grid[0, 0].images[0], ax=grid[0], label="entry of K", shrink=0.9, pad=0.01)
     for ax in grid[1]:
         ax.remove()
     below = fig.add_subplot(grid[1, 0].get_gridspec()[1, :])
