@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+import neuralrace as nr
 from benchmarks.measure import Row, duel, fresh
-from neuralrace.universality import ZOO, train, two_points
+from neuralrace.universality import ZOO, train
 
 
 def measure(steps: int) -> dict[str, Any]:
     network, lr = ZOO["default"]
-    x, y = two_points()
+    x, y = nr.tasks.two_points().arrays
     found: dict[str, Any] = {}
 
     def ours() -> Any:

@@ -31,7 +31,12 @@ SMALL = {
     },
     "pathways": {
         "seeds": 2, "width": 12, "depths": (2, 3), "epochs": (50, 50), "widths": (8, 12), "width_depth": 2,
+        "mixed": (2, 2),
     },
+    "pathway-coordinates": {
+        "seeds": 2, "width": 16, "depths": (3,), "widths": (16, 32), "draws": 2, "t1": 50.0,
+    },
+    "pathways-nonlinear": {"seeds": 2, "width": 12, "relu": (20, 20), "tanh": (20, 20), "after": ("every",)},
     "worlds": {
         "seeds": 1, "features": 2000, "trees": 5, "hidden": 16, "beliefs": 50, "looks": 8, "rounds": 10,
     },
@@ -47,12 +52,13 @@ SMALL = {
     "decisions": {"seeds": 10, "contrasts": (0.25, 1.0), "starts": 100, "t1": 100.0, "trials": 200},
     "two-point": {
         "architectures": ("shallow",), "weights": ("default",), "depth": 3, "width": 10, "steps": 200,
-        "adam_steps": 100, "grid": 2,
+        "adam_steps": 100, "grid": 2, "grid_steps": 100,
     },
     "layers": {"depth": 4, "width": 10, "steps": 300},
     "structure": {
-        "seeds": 1, "depth": 3, "width": 10, "steps": 100, "pair_steps": 100, "trials": 1, "layers": 2,
-        "units": 10, "epochs": 2, "adam_epochs": 2, "shown": 20, "neighbours": 100,
+        "seeds": 1, "depth": 3, "width": 10, "epochs": (100,) * 4, "adam_epochs": 100, "pair_steps": 100,
+        "trials": 1, "layers": 2, "units": 10, "image_epochs": 2, "image_adam_epochs": 2, "shown": 20,
+        "neighbours": 100,
     },
     "collapse": {"side": 4, "layers": 2, "units": 10, "epochs": (5, 5, 5, 5, 5), "batch_size": 16},
 }  # fmt: skip

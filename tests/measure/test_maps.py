@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.measure import concentration, contributions, end_to_end, off_diagonal_share, pathway_maps
+from neuralrace.measure import (
+    concentration,
+    contributions,
+    end_to_end,
+    mode_strengths,
+    off_diagonal_share,
+    pathway_coordinates,
+    pathway_maps,
+)
 
 RNG = np.random.default_rng(0)
 PARALLEL = nr.Graph.pathways(3, 4, [[5], [2, 6], [3]])
@@ -119,3 +127,33 @@ def test_off_diagonal_share():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_coordinates_are_the_printed_ones_up_to_powers_of_sigma():
+    """multipathway Eq. 5-7, written out; the last layer has sigma^-D instead of sigma^-2D."""
+    w, r, s = drawn(PARALLEL, 2), drawn(PARALLEL), 0.7
+    u, v = RNG.normal(size=(4, 2)), RNG.normal(size=(3, 2))
+    found = pathway_coordinates(PARALLEL, w, r, u, v, s)
+    assert list(found) == [e for path in PARALLEL.paths() for e in path]
+    one, two, three = (f"{a}->{b}" for a, b in (("x", "p1h1"), ("p1h1", "p1h2"), ("p1h2", "y")))
+    assert np.allclose(found[one], s**-2 * v.T @ r[one].T @ w[one] @ v)
+    assert np.allclose(found[two], s**-4 * v.T @ r[one].T @ r[two].T @ w[two] @ r[one] @ v)
+    printed = s**-6 * u.T @ w[three] @ r[two] @ r[one] @ v
+    assert np.allclose(found[three], s**3 * printed)
+    with pytest.raises(nr.errors.InputError, match="sigma must be greater than 0"):
+        pathway_coordinates(PARALLEL, w, r, u, v, 0.0)
+
+
+def test_strengths_of_modes_do_not_depend_on_the_basis_within_groups():
+    k, groups = RNG.normal(size=(3, 2, 4, 4)), [[0], [1, 2, 3]]
+    turn = np.eye(4)
+    turn[1:, 1:] = np.linalg.qr(RNG.normal(size=(3, 3)))[0]
+    found = mode_strengths(k, groups)
+    assert found.shape == (3, 2, 4)
+    assert np.allclose(mode_strengths(turn.T @ k @ turn, groups), found)
+    assert np.allclose(found[..., 0], k[..., 0, 0])
+    assert np.allclose(found.sum(-1), np.trace(k, axis1=-2, axis2=-1))
+    # Two pathways that together have learned a group of strength 2: the largest goes with the smallest.
+    k[:, 1, 1:, 1:] = 2 * np.eye(3) - k[:, 0, 1:, 1:]
+    found = mode_strengths(k, groups)[..., 1:]
+    assert np.allclose(found[:, 0] + found[:, 1, ::-1], 2)

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
-from neuralrace.universality import Network, fit_rates, fit_runs, follow_pair, train, two_points, watch
+from neuralrace.universality import Network, fit_rates, fit_runs, follow_pair, train, watch
 
 T = np.linspace(0, 60, 200)
 SERIES = universality.solve(T, 1e-3, 1e-6, -5e-4, 0.5, 1.0, 2.0, 0.7)
@@ -19,8 +20,27 @@ def test_rates_alone_are_exact_where_the_theory_is():
     assert np.allclose([found.rate_h, found.rate_y], [2.0, 0.7], rtol=1e-6)
     assert found.error < 1e-6
     assert found.start == universality.State(*(v[0] for v in SERIES))
-    far = replace(found, rate_h=3 * found.rate_h, rate_y=found.rate_y / 3)
-    assert fit_rates(T, *SERIES, 0.5, 1.0, near=far).error < 1e-6
+    mean = 0.3 * np.exp(-0.4 * T)  # of the distance of the mean output from its target
+    whole = mean**2 / 2 + universality.loss(T, *SERIES[1:], 1.0)
+    with_loss = fit_rates(T, *SERIES, 0.5, 1.0, loss=whole)
+    assert np.allclose([with_loss.rate_mean, with_loss.offset], [0.4, 0.3], rtol=1e-5)
+    assert np.allclose(with_loss.loss(T), whole, atol=1e-8)
+
+
+def test_rates_alone_have_the_least_squares_of_eq_49(run):
+    """Nelder and Mead's search over both rates, of squares summed in units of the series."""
+    t, k = run.t[::6], 1
+    series = [v[k, ::6] for v in (run.recorded["dh2"][..., 2], run.recorded["dy2"], run.recorded["w"])]
+    dx, dy = (float(run.runs[n][k]) for n in ("dx", "dy"))
+
+    def square(logs):
+        theory = universality.solve(t, *(v[0] for v in series), dx, dy, *np.exp(logs))
+        return sum(((a - b) ** 2).sum() for a, b in zip(theory, series, strict=True))
+
+    found = fit_rates(t, *series, dx, dy)
+    near = np.log([1.2 * found.rate_h, 0.8 * found.rate_y])
+    best = minimize(square, near, method="Nelder-Mead")
+    assert np.allclose([found.rate_h, found.rate_y], np.exp(best.x), rtol=1e-3)
 
 
 def test_a_start_that_waits_longer_is_no_fit_of_the_rates_alone():
@@ -44,7 +64,8 @@ def test_intervals_and_errors_of_the_rates_alone():
 
 @pytest.fixture(scope="module")
 def run():
-    return train(Network(depth=4, width=30, gain=0.9), *two_points(), lr=0.1, steps=600, seeds=range(2))
+    x, y = nr.tasks.two_points().arrays
+    return train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
 
 
 def test_fits_of_all_runs_are_those_of_each(run):
@@ -61,8 +82,10 @@ def test_fits_of_all_runs_are_those_of_each(run):
             off = (np.abs(found.theory - found.measured) / np.abs(found.measured).max("t"))[:3]
             assert np.isclose(found.error, np.sqrt((off**2).mean()))
             assert np.isclose(found.largest_error, off.max())
-            assert found.error_from_start > found.error  # has less freedom
-    assert fit_runs(run).layer.values.tolist() == [2]  # half way
+    assert fit_runs(run).layer.values.tolist() == [3]  # half way
+    observed = fit_runs(run, (2, 4), loss=True, times=101, observed=True)
+    assert (observed.error > fits.error).all()  # has less freedom
+    assert np.allclose(observed.theory[..., :3, 0], observed.measured[..., :3, 0], rtol=1e-9)
 
 
 def test_runs_without_a_fit_are_nan(run):
@@ -70,7 +93,7 @@ def test_runs_without_a_fit_are_nan(run):
     broken.recorded["w"][0, 50:] = np.nan  # as of a run that diverged
     fits = fit_runs(broken)
     assert np.isnan(fits.rate_h[0, 0])
-    assert np.isnan(fits.error_from_start[0, 0])
+    assert np.isnan(fits.error[0, 0])
     assert fits.rate_h[1, 0] == fit_runs(run).rate_h[1, 0]
 
 

@@ -519,7 +519,6 @@ CALLS = {
         "optimizer", "dtype",
     ),
     "Network": (U.Network, {}, "depth", "width", "activation", "gain", "dropout", "kernel"),
-    "two_points": (U.two_points, {"dx": 1.0, "dy": 1.0}),
     "structure": (U.structure, {"x": ROWS, "y": ROWS, "rate_h": 1.0, "rate_y": 1.0}),
     "smooth_distances": (U.smooth_distances, {"distances": squared_distances(ROWS), "unit": 1.0}),
     "compare": (U.compare, dict.fromkeys(("predicted", "measured"), squared_distances(ROWS)), "draws"),

@@ -31,7 +31,7 @@ PAPERS = {
     "make_haste_slowly": (
         "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
     ),
-    "multipathway": ("phase-portraits", "pathways"),
+    "multipathway": ("phase-portraits", "pathway-coordinates", "pathways", "pathways-nonlinear"),
     "talk": ("chains", "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale"),
     "representations_align": ("two-point", "layers", "structure", "collapse"),
 }  # fmt: skip

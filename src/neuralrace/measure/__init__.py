@@ -9,7 +9,9 @@ from neuralrace.measure.maps import (
     concentration,
     contributions,
     end_to_end,
+    mode_strengths,
     off_diagonal_share,
+    pathway_coordinates,
     pathway_maps,
 )
 from neuralrace.measure.representations import (
@@ -48,8 +50,10 @@ __all__ = [
     "kernel_turn",
     "last_crossing",
     "learning_time",
+    "mode_strengths",
     "multidimensional_scaling",
     "off_diagonal_share",
+    "pathway_coordinates",
     "pathway_maps",
     "plateau_share",
     "power_law_exponent",

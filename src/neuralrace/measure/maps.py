@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.record import State
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, known
+from neuralrace.errors import InputError, known, number
 from neuralrace.graph import Graph
 from neuralrace.measure.arrays import Floats, floats, plain, stack
 
@@ -135,6 +135,88 @@ def contributions(graph: Graph, network: Network, u: ArrayLike, v: ArrayLike) ->
         raise InputError(f"u and v must have {sizes[0]} and {sizes[1]} rows, got {left.shape}, {right.shape}")
     maps = pathway_maps(graph, network).values()
     return stack([left.T @ m @ right for m in maps], -3)
+
+
+def pathway_coordinates(
+    graph: Graph,
+    weights: Mapping[str, ArrayLike],
+    initial: Mapping[str, ArrayLike],
+    u: ArrayLike,
+    v: ArrayLike,
+    sigma: float = 1.0,
+) -> dict[str, Floats]:
+    """Layers of parallel pathways in the modes of a task (multipathway Eq. 5-7, with the powers of sigma that
+    Eq. 13 and 19 need).
+
+    Every layer is written between two frames, in units of sigma: the input directions v as the *initial*
+    weights R carry them forwards, `R_d ... R_1 v / sigma^d`, and for the last layer the output directions u.
+    Where initial layers are sigma times orthogonal, and weights stay within the frames, the product of a
+    pathway's layers is `contributions / sigma^D`, and they change by `sigma^(D-2)` times Eq. 11.
+
+    Parameters
+    ----------
+    graph : Graph
+        Parallel pathways from one input to one output, without biases.
+    weights, initial : dict of str to array_like
+        Weights, with any leading axes, and those at the start, without or with the same ones.
+    u, v : array_like, shapes (out, modes) and (in, modes)
+        Output and input directions of the modes.
+    sigma : float, default 1
+        Size of the initial layers: their singular values, or `std sqrt(width)` of random ones.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (..., modes, modes)
+        By edge. Eq. 7 as printed is `sigma^-D` times the last layers here.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> graph = nr.Graph.pathways(2, 2, [[2], [2]])
+    >>> w = {e: 0.5 * np.eye(2) for e in graph.edges}
+    >>> pathway_coordinates(graph, w, w, np.eye(2), np.eye(2), sigma=0.5)["x->p0h1"]
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    left, right, sigma = floats("u", u, 2), floats("v", v, 2), number("sigma", sigma, above=0)
+    _refuse_biases(graph)
+    found = {}
+    for _, path in _pathways(graph):
+        before = right
+        for edge in path:
+            after = left if edge == path[-1] else _matrix(graph, edge, initial) @ before / sigma
+            found[edge] = after.swapaxes(-1, -2) @ _matrix(graph, edge, weights) @ before / sigma
+            before = after
+    return found
+
+
+def mode_strengths(k: ArrayLike, groups: Groups | None = None) -> Floats:
+    """Strengths of modes in maps, whatever the basis within groups of modes of equal strength.
+
+    Within a group any rotation of the modes is a basis as good, and diagonal entries depend on it. The
+    eigenvalues of the symmetric part of the group's block do not; where two pathways have learned a group of
+    strength s, theirs add up to s, the largest of one with the smallest of the other.
+
+    Parameters
+    ----------
+    k : array_like, shape (..., modes, modes)
+        Maps in the modes of a task, as of `contributions`.
+    groups : list of list of int, optional
+        Modes of each group; by default each mode by itself, whose strength is the diagonal entry.
+
+    Returns
+    -------
+    ndarray, shape (..., modes)
+        Group by group, from the largest down.
+
+    Examples
+    --------
+    >>> mode_strengths([[1.0, 1.0], [1.0, 1.0]], groups=[[0, 1]])
+    array([2., 0.])
+    """
+    blocks = _blocks(floats("k", k, 2), groups)
+    values = [np.linalg.eigvalsh((b + np.swapaxes(b, -1, -2)) / 2)[..., ::-1] for b in blocks]
+    return np.asarray(np.concatenate(values, axis=-1), float)
 
 
 def concentration(k: ArrayLike, groups: Groups | None = None) -> Floats:

@@ -30,7 +30,7 @@ from neuralrace.universality.theory import (
 )
 from neuralrace.universality.training import train
 from neuralrace.universality.trajectory import Training
-from neuralrace.universality.zoo import ZOO, Network, two_points
+from neuralrace.universality.zoo import ZOO, Network
 
 __all__ = [
     "ZOO",
@@ -60,7 +60,6 @@ __all__ = [
     "solve",
     "structure",
     "train",
-    "two_points",
     "velocity",
     "watch",
 ]

@@ -57,8 +57,7 @@ def _quick(network: Network, steps: int, gain: Any, lr: Any, *run: Any) -> Any:
 
 def _measured(layers: list[Any], y: Any) -> tuple[Any, ...]:
     """dh2 of every hidden layer, dy2, w, loss."""
-    hidden = jnp.stack(layers[1:-1])
-    dh2 = ((hidden[:, 1] - hidden[:, 0]) ** 2).sum(-1)
+    dh2 = jnp.stack([((h[1] - h[0]) ** 2).sum() for h in layers[1:-1]])
     out, target = layers[-1][1] - layers[-1][0], y[1] - y[0]
     return dh2, (out**2).sum(), (out * (out - target)).sum(), _loss(layers, y)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, flag, number
 from neuralrace.universality.final import final_distance
-from neuralrace.universality.model import best_fit, initial_state
+from neuralrace.universality.model import best_fit, best_rates, initial_state
 from neuralrace.universality.theory import State, loss, solve
 
 FEWEST = 8
@@ -154,10 +155,8 @@ def fit(
     """
     t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, loss, level, strict)
     span = t[-1] - t[0]
-    # In units of the series' own size and length all numbers are near 1, whatever the rates.
-    high = series[:, 0].max()
-    out = max(series[:, 1].max(), dy**2, np.abs(series[:, 2]).max())
-    unit, target = np.array([high, out, out, out])[: series.shape[1]], dy / np.sqrt(out)
+    unit, high, out = _units(series, dy)
+    target = dy / np.sqrt(out)
     theta, residual, jacobian = best_fit((t - t[0]) / span, series / unit, target)
     with np.errstate(all="ignore"):
         width = _quantile(level, residual.size - len(theta)) * _deviation(residual, jacobian)
@@ -191,12 +190,13 @@ def fit(
 
 
 def fit_rates(
-    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, near: Fit | None = None, level: float = 0.95
+    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, loss: Any = None, level: float = 0.95
 ) -> Fit:
     """The two effective learning rates alone, from the observed start (representations_align Eq. 49).
 
-    `fit` fits the start as well. Here the theory starts from the first value of each series. Each series
-    counts by its largest value.
+    `fit` fits the start as well, and each series counts by its largest value there. Here the theory starts
+    from the first value of each series, and squares are summed in the units of the series. With the loss the
+    rate of the mean output is fitted last, the other two being kept (Eq. 9).
 
     Parameters
     ----------
@@ -204,15 +204,15 @@ def fit_rates(
         As in `fit`.
     dx, dy : float
         Distances of the two inputs and of the two targets, not squared.
-    near : Fit, optional
-        Rates around which to search, within a factor of 7; by default those of `fit`.
+    loss : array_like, shape (times,), optional
+        One half of the mean squared error of both samples.
     level : float, default 0.95
         Probability with which an interval holds the true rate.
 
     Returns
     -------
     Fit
-        Its `start` is the observed one.
+        Its `start` is the observed one; `error` and `errors` are shares of largest values, as those of `fit`.
 
     Examples
     --------
@@ -222,39 +222,64 @@ def fit_rates(
     >>> round(found.rate_h, 4), round(found.rate_y, 4)
     (2.0, 0.5)
     """
-    from scipy.optimize import least_squares
-
-    t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, None, level, False)
-    near = near or fit(t, dh2, dy2, w, dx, dy, strict=False)
-    start, scale = State(*series[0].tolist()), np.abs(series).max(axis=0)
-
-    def residual(logs: np.ndarray) -> np.ndarray:
-        theory = solve(t - t[0], *start, dx=dx, dy=dy, rate_h=np.exp(logs[0]), rate_y=np.exp(logs[1]))
-        return ((np.stack(theory, 1) - series) / scale).ravel() / series.size**0.5
-
-    centre = np.log([near.rate_h, near.rate_y])
-    grid = centre + np.mgrid[-2:2:9j, -2:2:9j].reshape(2, -1).T
-    costs = np.nan_to_num([(residual(logs) ** 2).sum() for logs in grid], nan=np.inf)
-    if not costs.min() < np.inf:
-        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
-    best = least_squares(residual, grid[costs.argmin()])
-    left = best.fun.reshape(series.shape)
+    t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, loss, level, False)
+    if series[0, 0] <= 0:
+        raise InputError("dh2 must be positive at the first time, from which the theory starts")
+    span, three = t[-1] - t[0], series[:, :3]
+    unit, high, out = _units(three, dy)
+    theta, left, jacobian = best_rates((t - t[0]) / span, three / unit, dy / np.sqrt(out), unit)
     with np.errstate(all="ignore"):
-        spread = _deviation(left, best.jac.reshape(*series.shape, 2))
-        width = _quantile(level, series.size - 2) * spread
-    rate_h, rate_y = np.exp(best.x).tolist()
-    return Fit(
-        rate_h,
-        rate_y,
-        _interval(rate_h, width[0]),
-        _interval(rate_y, width[1]),
-        start,
-        error=float(np.sqrt((left**2).sum())),
-        errors=tuple(np.sqrt(left.shape[1] * (left**2).sum(axis=0)).tolist()),
+        width = _quantile(level, left.size - 2) * _deviation(left, jacobian)
+        rates = np.exp(theta) / span * [high / out / dx**2, 1 / high]
+    if not (np.isfinite(rates).all() and (rates > 0).all() and np.isfinite(left).all()):
+        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
+    errors = np.sqrt((left**2).sum(axis=0)) / np.abs(three).max(axis=0)
+    found = Fit(
+        float(rates[0]),
+        float(rates[1]),
+        _interval(float(rates[0]), width[0]),
+        _interval(float(rates[1]), width[1]),
+        State(*three[0].tolist()),
+        error=float(np.sqrt((errors**2).mean())),
+        errors=tuple(errors.tolist()),
         dx=dx,
         dy=dy,
         t0=float(t[0]),
     )
+    return found if loss is None else _with_loss(found, t, series[:, 3], level)
+
+
+def _with_loss(found: Fit, t: np.ndarray, measured: np.ndarray, level: float) -> Fit:
+    """The same fit with the rate at which the mean output comes to its target, from where it was observed."""
+    from scipy.optimize import least_squares
+
+    pair, since = found.loss(t), t - t[0]  # without the mean output
+    square = max(2 * float(measured[0] - pair[0]), 0.0)  # of the first distance
+    scale = np.sqrt(len(t)) * np.abs(measured).max()
+
+    def residual(log: Any) -> np.ndarray:
+        return (square * np.exp(-2 * np.exp(log) * since) / 2 + pair - measured) / scale
+
+    guesses = np.log(10.0 ** np.linspace(-2, 4, 61) / since[-1])
+    best: Any = least_squares(residual, min(guesses, key=lambda log: float((residual(log) ** 2).sum())))
+    with np.errstate(all="ignore"):
+        width = _quantile(level, len(t) - 1) * _deviation(best.fun[:, None], best.jac[:, None])[0]
+    rate, errors = float(np.exp(best.x[0])), (*found.errors, float(np.sqrt((best.fun**2).sum())))
+    return dataclasses.replace(
+        found,
+        error=float(np.sqrt(np.mean(np.square(errors)))),
+        errors=errors,
+        rate_mean=rate,
+        rate_mean_interval=_interval(rate, width),
+        offset=float(np.sqrt(square)),
+    )
+
+
+def _units(series: np.ndarray, dy: float) -> tuple[np.ndarray, float, float]:
+    """A unit for each series, of dh2, and of all others: so all numbers are near 1, whatever the rates."""
+    high = float(series[:, 0].max())
+    out = max(float(series[:, 1].max()), dy**2, float(np.abs(series[:, 2]).max()))
+    return np.array([high, out, out, out])[: series.shape[1]], high, out
 
 
 def _problem(name: str, value: float, width: float, level: float) -> str:

@@ -13,6 +13,7 @@ from neuralrace.network import precision
 from neuralrace.universality.theory import path
 
 BEST = 8  # guesses from which a search starts
+FEW = 512  # times to which searches from all guesses are fitted
 FAR = 1e3  # residual where the model is not finite, far above any that is of use
 
 
@@ -22,22 +23,50 @@ def best_fit(t: np.ndarray, data: np.ndarray, target: float) -> tuple[np.ndarray
 
     Times from 0 to 1; series dh2, dy2, w and perhaps the loss, of size 1; `theta` as in `initial_state`.
     """
-    n = len(t)
-    mask = np.arange(_padded(n)) < n
-    weight = mask[:, None] / np.sqrt(n) / np.abs(data).max(0)
+    some = _some(len(t))
+    guesses = _guesses(t[some], data[some], target)
+    return _search(t, data, target, data[0, :3], 1 / np.abs(data).max(0), guesses)
+
+
+def best_rates(
+    t: np.ndarray, data: np.ndarray, target: float, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `best_fit` from the start that was observed: theta is (log a, log b), residuals are in units of
+    1 / `weight` (series,). Series dh2, dy2 and w."""
+    grid = np.log(10) * np.linspace(-3, 5, 33)
+    guesses = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
+    return _search(t, data, target, data[0], weight, guesses)
+
+
+def _some(n: int) -> np.ndarray:
+    """Places of up to `FEW` times, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, min(n, FEW)).round().astype(int))
+
+
+def _search(
+    t: np.ndarray, data: np.ndarray, target: float, start: np.ndarray, weight: np.ndarray, guesses: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The best fit from some guesses: to a part of the times where there are many, and from there to all."""
+
+    def given(some: Any, count: int, size: int) -> Any:
+        mask = np.arange(size) < len(t[some])
+        weights = mask[:, None] / np.sqrt(count) * weight
+        values = (_pad(t[some], size), _pad(data[some], size), weights, target, start)
+        return tuple(jnp.asarray(v) for v in values)
+
+    some = _some(len(t))
     with precision(np.float64):
-        given = tuple(jnp.asarray(v) for v in (_pad(t), _pad(data), weight, target))
-        theta, residual, jacobian = _least_squares(_guesses(t, data, target), given)
-    return theta, residual[:n], jacobian[:n]
+        # Series of all lengths share two compiled functions.
+        best = _least_squares(guesses, [given(some, len(some), FEW // 2 if len(some) <= FEW // 2 else FEW)])
+        if len(t) > FEW:
+            pieces = [slice(k, k + FEW) for k in range(0, len(t), FEW)]
+            best = _least_squares(best[0][None], [given(piece, len(t), FEW) for piece in pieces])
+    theta, residual, jacobian = best
+    return theta, residual[: len(t)], jacobian[: len(t)]
 
 
-def _padded(n: int) -> int:
-    """The next power of two, at least 256: series of all lengths share a few compiled functions."""
-    return max(256, 1 << (n - 1).bit_length())
-
-
-def _pad(v: np.ndarray) -> np.ndarray:
-    return np.concatenate([v, np.repeat(v[-1:], _padded(len(v)) - len(v), 0)])
+def _pad(v: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([v, np.repeat(v[-1:], size - len(v), 0)])
 
 
 def initial_state(theta: Any, target: Any, np: Any) -> tuple[Any, ...]:
@@ -51,18 +80,28 @@ def initial_state(theta: Any, target: Any, np: Any) -> tuple[Any, ...]:
     return r, along, theta[4] ** 2, a, b
 
 
-def _curves(theta: Any, t: Any, target: Any) -> Any:
-    r, along, across, a, b = initial_state(theta, target, jnp)
+def _observed_state(theta: Any, target: Any, start: Any) -> tuple[Any, ...]:
+    """Arguments of `path` from theta = (log a, log b) and dh2, dy2, w at the start."""
+    (a, b), (h, y, w) = jnp.exp(theta), start
+    along = jnp.where(target > 0, (y - w) / jnp.where(target > 0, target, 1), 0)
+    along = jnp.clip(along, -jnp.sqrt(y), jnp.sqrt(y))
+    return jnp.sqrt(b * h), jnp.sqrt(a / h) * along, a / h * (y - along**2), a, b
+
+
+def _curves(theta: Any, t: Any, target: Any, start: Any) -> Any:
+    observed = len(theta) == 2
+    given = _observed_state(theta, target, start) if observed else initial_state(theta, target, jnp)
+    r, along, across, a, b = given
     state = path(t, r, along, across, target, a, b)
-    if len(theta) == 5:
+    if len(theta) <= 5:
         return jnp.stack(state, -1)
     mean = jnp.exp(2 * theta[5] - 2 * jnp.exp(theta[6]) * t) / 2
     return jnp.stack([*state, mean + (state.w + (target**2 - state.dy2) / 2) / 4], -1)
 
 
-def _residual(theta: Any, t: Any, data: Any, weight: Any, target: Any) -> Any:
+def _residual(theta: Any, t: Any, data: Any, weight: Any, target: Any, start: Any) -> Any:
     """Weighted residuals (times, series)."""
-    return jnp.where(weight > 0, (_curves(theta, t, target) - data) * weight, 0)
+    return jnp.where(weight > 0, (_curves(theta, t, target, start) - data) * weight, 0)
 
 
 @jax.jit
@@ -75,13 +114,15 @@ def _linear(theta: Any, *given: Any) -> Any:
     return _residual(theta, *given), jax.jacfwd(_residual)(theta, *given)
 
 
-def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses."""
+def _least_squares(guesses: np.ndarray, pieces: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses; many guesses take one piece
+    of the times."""
     from scipy.optimize import least_squares
 
     @lru_cache(maxsize=2)
     def linear(theta: bytes) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = map(np.asarray, _linear(np.frombuffer(theta), *given))
+        found = [_linear(np.frombuffer(theta), *given) for given in pieces]
+        residual, jacobian = (np.concatenate(v) for v in zip(*found, strict=True))
         if np.isfinite(residual).all() and np.isfinite(jacobian).all():
             return residual, jacobian
         return np.full_like(residual, FAR), np.zeros_like(jacobian)
@@ -92,7 +133,7 @@ def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndar
         options: Any = {"xtol": 1e-15, "ftol": 1e-14, "gtol": 1e-15, "max_nfev": 500, "x_scale": "jac"}
         return least_squares(residual, theta, jac=slopes, method="lm", **options)  # pyright: ignore[reportArgumentType]
 
-    costs = np.nan_to_num(_costs(guesses, *given), nan=np.inf)
+    costs = np.nan_to_num(_costs(guesses, *pieces[0]), nan=np.inf) if len(guesses) > 1 else np.zeros(1)
     best = min((search(guesses[k]) for k in np.argsort(costs)[:BEST]), key=lambda result: result.cost)
     return best.x, *linear(best.x.tobytes())
 

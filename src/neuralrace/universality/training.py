@@ -55,8 +55,9 @@ def train(
 
     Examples
     --------
-    >>> from neuralrace.universality import Network, train, two_points
-    >>> x, y = two_points()
+    >>> import neuralrace as nr
+    >>> from neuralrace.universality import Network, train
+    >>> x, y = nr.tasks.two_points().arrays
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
     >>> run.recorded["dh2"].shape, run.converged().tolist()
     ((2, 601, 4), [True, True])

@@ -40,10 +40,12 @@ class Training(Trajectory):
 
     Examples
     --------
-    >>> from neuralrace.universality import Network, train, two_points
-    >>> run = train(Network(depth=4, width=30, gain=0.9), *two_points(), lr=0.1, steps=600)
-    >>> run.network.half, run.converged().tolist()
-    (2, [True])
+    >>> import neuralrace as nr
+    >>> from neuralrace.universality import Network, train
+    >>> x, y = nr.tasks.two_points().arrays
+    >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600)
+    >>> run.half, run.converged().tolist()
+    (3, [True])
     """
 
     @property
@@ -52,6 +54,12 @@ class Training(Trajectory):
         if "network" not in self.settings:
             raise InputError("the network is known only of what universality.train returned")
         return Network(**self.settings["network"])
+
+    @property
+    def half(self) -> int:
+        """The layer half way among those recorded, counted from 1."""
+        layers = self.recorded["dh2"].shape[-1]
+        return self.network.half if "network" in self.settings else layers // 2 + 1
 
     def converged(self, share: float = 0.01) -> Any:
         """Whether the loss of each run ended below that share of its first value.
@@ -96,7 +104,7 @@ class Training(Trajectory):
             raise InputError(f"run must be below {n}, the number of runs; got {run}")
         one = self[run] if self.many else self
         dh2, layers = one.recorded["dh2"], one.recorded["dh2"].shape[-1]
-        chosen = (layers + 1) // 2 if layer is None else integer("layer", layer)
+        chosen = one.half if layer is None else integer("layer", layer)
         if chosen > layers:
             raise InputError(f"layer must be at most {layers}, the hidden layers; got {layer}")
         if one.status is Status.DIVERGED:

@@ -1,7 +1,8 @@
-"""The networks of representations_align (Table 1) and its two samples."""
+"""The networks of representations_align (Table 1)."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.activations import ACTIVATIONS
-from neuralrace.errors import InputError, array, choice, flag, integer, number
+from neuralrace.errors import InputError, choice, flag, integer, number
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,22 @@ class Network:
         Number of hidden layers.
     width : int
         Units of each.
-    activation : str
-        Of the hidden layers: "linear", "relu", "leaky_relu", "elu", "tanh", ... (`Graph` takes the same).
+    activation : str, default "leaky_relu_torch"
+        Of the hidden layers: "linear", "relu", "leaky_relu", "elu", "tanh", ... (`Graph` takes the same). It
+        matters how steep a leaky ReLU is at exactly 0: an input 0 without biases puts all units there.
+        "leaky_relu_torch" has PyTorch's slope, .01, "leaky_relu" that of JAX, 1.
     gain : float
         Scale of the initial weights.
     skip : bool
         Add to every hidden layer, from the third on, the one two before it.
     dropout : float
-        Probability that a hidden unit is off in a step, below 1. The others are divided by `1 - dropout`.
+        Probability that an input or a hidden unit is off in a step, below 1. The others are divided by
+        `1 - dropout`.
     channels : int
-        If not 0, hidden layers are that many channels of `width/channels` units side by side, and the maps
-        between them convolutions; must divide `width`.
+        If not 0, a layer of `width` units is followed by `depth` layers of that many channels and one of a
+        single channel, all by convolutions without padding; so there are `depth + 2` hidden layers.
     kernel : int
-        Units that a convolution spans, odd; there are zeros beyond both ends.
+        Units that a convolution spans; each leaves `kernel - 1` positions less.
 
     Examples
     --------
@@ -51,7 +55,7 @@ class Network:
 
     depth: int = 20
     width: int = 500
-    activation: str = "leaky_relu"
+    activation: str = "leaky_relu_torch"
     gain: float = 1.0
     skip: bool = False
     dropout: float = 0.0
@@ -65,15 +69,21 @@ class Network:
         number("gain", self.gain, above=0)
         flag("skip", self.skip)
         number("dropout", self.dropout, least=0, below=1)
-        if integer("channels", self.channels, 0) and self.width % self.channels:
-            raise InputError(f"channels must divide width, {self.width}; got {self.channels}")
-        if integer("kernel", self.kernel) % 2 == 0:
-            raise InputError(f"kernel must be odd, got {self.kernel}")
+        lost = (integer("kernel", self.kernel) - 1) * (self.depth + 1)
+        if integer("channels", self.channels, 0) and self.width <= lost:
+            raise InputError(
+                f"width must be above {lost}, which {self.depth + 1} convolutions take; got {self.width}"
+            )
 
     @property
     def half(self) -> int:
-        """The hidden layer half way, counted from 1."""
-        return (self.depth + 1) // 2
+        """The hidden layer half way, counted from 1: layer L/2 + 1 where L, `depth`, is even."""
+        return self.depth // 2 + 1
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden layers."""
+        return self.depth + 2 if self.channels else self.depth
 
     def shapes(self, inputs: int, outputs: int) -> list[tuple[int, ...]]:
         """Shapes of the weights, first layer first.
@@ -86,10 +96,17 @@ class Network:
         Returns
         -------
         list of tuple of int
-            `depth + 1` shapes, (in, out) each; of a convolution (kernel, in, out).
+            `hidden + 1` shapes, (in, out) each; of a convolution (kernel, in, out).
         """
-        hidden = (self.kernel, self.channels, self.channels) if self.channels else (self.width, self.width)
-        return [(inputs, self.width), *[hidden] * (self.depth - 1), (self.width, outputs)]
+        if not self.channels:
+            return [
+                (inputs, self.width),
+                *[(self.width, self.width)] * (self.depth - 1),
+                (self.width, outputs),
+            ]
+        channels = [1, *[self.channels] * self.depth, 1]
+        maps = [(self.kernel, a, b) for a, b in itertools.pairwise(channels)]
+        return [(inputs, self.width), *maps, (self.width - (self.kernel - 1) * len(maps), outputs)]
 
     def start(self, key: Any, inputs: int, outputs: int, gain: Any = 1.0) -> tuple[list[Any], list[Any]]:
         """Weights and biases at the start of learning.
@@ -106,7 +123,7 @@ class Network:
         Returns
         -------
         weights, biases : list of jax.Array
-            `depth + 1` each. Weights have the `shapes`, biases (out,).
+            `hidden + 1` each. Weights have the `shapes`, biases (out,).
 
         Examples
         --------
@@ -140,7 +157,8 @@ class Network:
         Returns
         -------
         list of array
-            `depth + 2` activities: (samples, inputs), (samples, width), ..., (samples, outputs).
+            `hidden + 2` activities: (samples, inputs), (samples, width), ..., (samples, outputs); positions
+            and channels of a convolution side by side. Where there is dropout, inputs are those that stay.
 
         Examples
         --------
@@ -150,14 +168,18 @@ class Network:
         >>> [h.shape for h in activities]
         [(5, 2), (5, 4), (5, 4), (5, 1)]
         """
-        activities = [x]
-        for k in range(self.depth):
-            h = ACTIVATIONS[self.activation](affine(k, activities[-1]))
-            if self.dropout and key is not None:
-                on = jax.random.bernoulli(jax.random.fold_in(key, k), 1 - self.dropout, h.shape)
-                h = h * on / (1 - self.dropout)
+
+        def dropped(k: int, h: Any) -> Any:
+            if not self.dropout or key is None:
+                return h
+            on = jax.random.bernoulli(jax.random.fold_in(key, k), 1 - self.dropout, h.shape)
+            return h * on / (1 - self.dropout)
+
+        activities = [dropped(self.hidden, x)]
+        for k in range(self.hidden):
+            h = dropped(k, ACTIVATIONS[self.activation](affine(k, activities[-1])))
             activities.append(h + activities[k - 1] if self.skip and k > 1 else h)
-        return [*activities, affine(self.depth, activities[-1])]
+        return [*activities, affine(self.hidden, activities[-1])]
 
     def affine(self, weights: list[Any], biases: list[Any]) -> Callable[[int, Any], Any]:
         """The affine maps between layers, as `layers` takes them.
@@ -175,56 +197,32 @@ class Network:
         """
 
         def convolved(k: int, h: Any) -> Any:
-            h = h.reshape(len(h), -1, self.channels)
-            axes = jax.lax.conv_dimension_numbers(h.shape, weights[k].shape, ("NWC", "WIO", "NWC"))
-            out = jax.lax.conv_general_dilated(h, weights[k], (1,), "SAME", dimension_numbers=axes)
-            return (out + biases[k]).reshape(len(h), -1)
+            # As a product of matrices: side by side on a GPU, runs have different kernels.
+            h = h.reshape(len(h), -1, weights[k].shape[1])
+            left = h.shape[1] - self.kernel + 1
+            windows = jnp.concatenate([h[:, j : j + left] for j in range(self.kernel)], -1)
+            return (windows @ weights[k].reshape(-1, weights[k].shape[2]) + biases[k]).reshape(len(h), -1)
 
         return lambda k, h: convolved(k, h) if weights[k].ndim == 3 else h @ weights[k] + biases[k]
 
 
 ZOO: Mapping[str, tuple[Network, float]] = MappingProxyType({
-    "default": (Network(), 0.01),
-    "convolution": (Network(depth=10, channels=20, gain=0.95), 0.004),
-    "skip": (Network(skip=True, gain=0.1), 0.02),
-    "shallow": (Network(depth=2, gain=0.35), 0.02),
-    "narrow": (Network(width=50, gain=1.05), 0.01),
-    "dropout": (Network(depth=10, dropout=0.1), 0.01),
-    "linear": (Network(activation="linear", gain=0.85), 0.0025),
-    "relu": (Network(activation="relu"), 0.01),
-    "elu": (Network(activation="elu", gain=0.95), 0.0009),
-    "tanh": (Network(activation="tanh", gain=0.85), 0.0025),
-    "swish": (Network(activation="swish", gain=1.7), 0.005),
-    "low": (Network(gain=0.9), 0.03),
-    "intermediate": (Network(gain=1.1), 0.005),
-    "high": (Network(gain=1.3), 0.0015),
-    "very-high": (Network(gain=1.4), 0.0005),
+    "default": (Network(), 0.005),
+    "convolution": (Network(depth=10, channels=20, gain=0.95), 0.002),
+    "skip": (Network(skip=True, gain=0.1), 0.01),
+    "shallow": (Network(depth=2, gain=0.35), 0.01),
+    "narrow": (Network(width=50, gain=1.05), 0.005),
+    "dropout": (Network(depth=10, dropout=0.1), 0.005),
+    "linear": (Network(activation="linear", gain=0.85), 0.00125),
+    "relu": (Network(activation="relu"), 0.005),
+    "elu": (Network(activation="elu", gain=0.95), 0.00045),
+    "tanh": (Network(activation="tanh", gain=0.85), 0.00125),
+    "swish": (Network(activation="swish", gain=1.7), 0.0025),
+    "low": (Network(gain=0.9), 0.015),
+    "intermediate": (Network(gain=1.1), 0.0025),
+    "high": (Network(gain=1.3), 0.00075),
+    "very-high": (Network(gain=1.4), 0.00025),
 })  # fmt: skip
-"""Networks and learning rates of representations_align, Table 1; the last four are the default with other
-initial weights. The rates are twice those printed, which must be for the squared error without the half of
-Eq. 1: the default network else hardly starts to learn in the 6000 steps."""
-
-
-def two_points(dx: Any = 0.5, dy: Any = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs -1 and -1 + dx, targets .6 and .6 + dy (representations_align B.1).
-
-    Parameters
-    ----------
-    dx, dy : array_like
-        Differences of the two inputs and of the two targets; they broadcast.
-
-    Returns
-    -------
-    x, y : ndarray, shape (..., 2, 1)
-        Inputs and targets, with the shape of dx and dy first.
-
-    Examples
-    --------
-    >>> from neuralrace.universality import two_points
-    >>> x, y = two_points(dx=0.5, dy=1.0)
-    >>> x.tolist(), y.tolist()
-    ([[-1.0], [-0.5]], [[0.6], [1.6]])
-    """
-    far = np.broadcast_arrays(array("dx", dx), array("dy", dy))
-    x, y = (first + np.stack([0 * d, d], -1)[..., None] for first, d in zip((-1.0, 0.6), far, strict=True))
-    return x, y
+"""Networks and learning rates of representations_align, Table 1, for the loss of Eq. 1 and samples at the
+squared distances 1 and 1/2 (`nr.tasks.two_points`); the last four are the default with other initial
+weights."""

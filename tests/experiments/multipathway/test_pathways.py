@@ -5,6 +5,7 @@ import neuralrace as nr
 from neuralrace.errors import InputError
 from neuralrace.experiments.multipathway import networks
 from neuralrace.experiments.multipathway.pathways import Pathways
+from neuralrace.experiments.multipathway.pathways_nonlinear import PathwaysNonlinear
 from neuralrace.experiments.store import dataset
 
 # multipathway Eq. 32
@@ -33,17 +34,41 @@ def test_an_epoch_is_a_step_on_the_summed_error_without_half():
         assert np.allclose(run.weights[f"p{a}h1->y"][-1], last - p.lr * 2 * error @ first.T, atol=1e-12)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_contributions_of_pathways_add_up_to_the_outputs(activation):
-    task = networks.task([2, 4, 3], 10, activation)
-    w = nr.init.gaussian(task.graph, 0.5, seed=3)
-    k = networks.contributions(task.graph)(nr.State(0.0, task, lambda: w))
-    outputs, weights = (np.asarray(k[name]) for name in ("outputs", "weights"))
-    u, v = networks.U, networks.V
-    assert np.allclose(outputs.sum(axis=0), u.T @ nr.predict(task, w)["y"].T @ v, atol=1e-5)
-    product = w["p2h2->y"] @ w["p2h1->p2h2"] @ w["x->p2h1"]
-    assert np.allclose(weights[2], u.T @ product @ v, atol=1e-5)
-    assert not np.allclose(weights, outputs, atol=1e-2)
+@pytest.mark.parametrize(("activation", "bend"), [("relu", lambda h: np.maximum(h, 0)), ("tanh", np.tanh)])
+def test_contributions_of_pathways_are_their_outputs(activation, bend):
+    """With the activation after hidden layers, and after the last layer of each pathway too."""
+    for every in (False, True):
+        task = networks.task([2, 3], 10, activation, every)
+        w = {e: v[0] for e, v in networks.draw(task, 0.5, 1, series=3).items()}
+        k = np.asarray(networks.contributions(task.graph)(nr.State(0.0, task, lambda w=w: w))["outputs"])
+        first = w[task.graph.paths()[0][1]] @ bend(w["x->p0h1"])
+        second = w[task.graph.paths()[1][2]] @ bend(w["p1h1->p1h2"] @ bend(w["x->p1h1"]))
+        for a, out in enumerate((first, second)):
+            out = bend(out) if every else out
+            assert np.allclose(k[a], networks.U.T @ out @ networks.V, atol=1e-5)
+        assert np.allclose(k.sum(axis=0), networks.U.T @ nr.predict(task, w)["y"].T @ networks.V, atol=1e-5)
+
+
+def test_outputs_of_pathways_are_passed_on_as_they_are():
+    p, task = PathwaysNonlinear(seeds=2, width=8, std=0.3), networks.task([2, 2], 8, "tanh", every=True)
+    start, found = networks.draw(task, p.std, 2, 2), networks.descent(p, task, 2, 3, 0.16 * np.arange(4))
+    run = nr.descend(task, start, p.epoch, 3, 4, frozen=task.graph.diagonal)
+    assert all((run.weights[e] == 1).all() for e in task.graph.diagonal)
+    assert np.allclose(found["loss"][1], run.loss)
+    assert found["loss"][1][0, -1] < found["loss"][1][0, 0]
+
+
+def test_aligned_modes_diagonalise_the_first_pathway_within_groups():
+    rng = np.random.default_rng(0)
+    k = rng.standard_normal((2, 8, 8))
+    k[0] += k[0].T
+    found = networks.aligned_modes(k)
+    for group in networks.GROUPS.values():
+        own = np.ix_(group, group)
+        assert np.allclose(found[0][own], np.diag(np.diagonal(found[0][own])))
+        assert np.allclose(np.trace(found[1][own]), np.trace(k[1][own]))
+    blocks = [nr.measure.mode_strengths(x, list(networks.GROUPS.values())) for x in (k, found)]
+    assert np.allclose(*blocks)
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +147,10 @@ def test_wrong_parameters_are_refused(changes, message, tmp_path):
 
 @pytest.mark.whole
 def test_experiment(tmp_path):
-    changes = {"seeds": 5, "nonlinear_seeds": 2, "width": 26, "widths": (10, 26), "nonlinear_width": 12}
+    changes = {"seeds": 5, "width": 26, "widths": (10, 26)}
     report = nr.experiments.run("pathways", quick=True, out=tmp_path, changes=changes)
     claims = {c.id: c for c in report.claims}
-    assert len(report.figures) == 5
-    for key in ("learned", "published-steps", "diagonal-sum", "share-signals-depth-3"):
+    assert len(report.figures) == 6
+    for key in ("learned", "published-steps", "steady-state", "share-signals-depth-3"):
         assert claims[key].holds, claims[key]
     assert claims["depth-modes-5-8"].measured < 0.01
-    assert np.isclose(claims["decay-depth-3"].measured, 1 / 6)

@@ -5,7 +5,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.experiments.representations_align import collapse, structure
+from neuralrace.experiments.representations_align import collapse, structure, structure_rows
 from neuralrace.measure import squared_distances
 
 
@@ -28,7 +28,7 @@ def test_collapse_index():
 
 
 def test_samples_shown():
-    p = structure.Structure()
+    p = structure.EXPERIMENT.quick
     x, y = structure.images(p.data, p.path)
     assert abs(x.mean()) < 1e-12
     assert np.isclose(x.std(), 1)
@@ -36,7 +36,7 @@ def test_samples_shown():
     assert (np.diff(y[some].argmax(axis=1)) >= 0).all()
     assert sorted(some) == list(range(100))
     assert structure.NAMES[2] == "00\n11"
-    assert np.array_equal(structure.SAME, [False, False, True, True, False, False])
+    assert np.array_equal(structure_rows.SAME, [False, False, True, True, False, False])
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,16 @@ def test_settings_that_do_not_fit(name, changes, message, tmp_path):
 def test_structure(tmp_path):
     changes = {
         "seeds": 2, "depth": 3, "width": 20, "gains": (0.5, 1.0, 4.0, 1e-3), "rates": (0.1, 0.1, 1e-3, 0.06),
-        "adam_rates": (1e-3,) * 4, "steps": 2000, "pair_gain": 0.7, "pair_rate": 0.1, "pair_steps": 1000,
-        "epochs": 8, "adam_epochs": 4, "units": 30, "layers": 2, "shown": 40,
+        "adam_rates": (1e-3,) * 4, "epochs": (2000,) * 4, "adam_epochs": 2000, "pair_gain": 0.7,
+        "pair_rate": 0.1, "pair_steps": 1000, "image_epochs": 8, "image_adam_epochs": 4, "units": 30,
+        "layers": 2, "shown": 40,
     }  # fmt: skip
     report = nr.experiments.run("structure", quick=True, out=tmp_path, changes=changes)
     found = {c.id: c for c in report.claims}
     assert found["learned"].holds
     assert found["xor-sgd-one-layer-fails"].holds
     assert found["xor-sgd-one-layer-apart"].holds
-    assert found["images-adam-unweighed"].measured > 0.2
+    assert found["images-adam-weighed"].measured > 0.2
     assert {n for n, _ in report.figures} == {"xor", "tracked", "matrices"}
 
 

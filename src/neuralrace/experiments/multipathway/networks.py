@@ -29,15 +29,20 @@ WIDE = 64  # from here on a low-rank flow saves time
 AT_ONCE = 12e7  # as many weights at a time, so that they fit into memory
 
 
-def task(depths: Sequence[int], width: int, activation: str = "linear") -> nr.Task:
-    graph = nr.Graph.pathways(len(Y), Y.shape[1], [[width] * (d - 1) for d in depths])
+def task(depths: Sequence[int], width: int, activation: str = "linear", every: bool = False) -> nr.Task:
+    """The task of Eq. 32 for pathways of these depths. With `every`, the activation follows the last layer of
+    each pathway too: its 15 outputs are a node of their own, which passes them on as they are."""
+    hidden = [[width] * (d - 1) + [Y.shape[1]] * every for d in depths]
+    graph = nr.Graph.pathways(len(Y), Y.shape[1], hidden)
     activations = dict.fromkeys(graph.hidden, activation)
-    return nr.tasks.hierarchy(4, graph=nr.Graph(graph.nodes, graph.edges, activations))
+    passing = [path[-1] for path in graph.paths()] if every else []
+    return nr.tasks.hierarchy(4, graph=nr.Graph(graph.nodes, graph.edges, activations, diagonal=passing))
 
 
 def draw(task: nr.Task, std: float, seeds: int, series: int) -> nr.init.Weights:
     """Weights from seeds of their own for every series, so that series can be compared as independent."""
-    return nr.init.gaussian(task.graph, std, range(1000 * series, 1000 * series + seeds))
+    drawn = nr.init.gaussian(task.graph, std, range(1000 * series, 1000 * series + seeds))
+    return {e: np.ones_like(w) if e in task.graph.diagonal else w for e, w in drawn.items()}
 
 
 def times(t1: float) -> np.ndarray:
@@ -46,15 +51,8 @@ def times(t1: float) -> np.ndarray:
 
 @cache  # equal graphs share a compilation
 def contributions(graph: nr.Graph) -> Callable[[nr.State], dict[str, Any]]:
-    """What to record: K of the pathways' outputs and, with activations, of the products of their weights."""
-
-    def record(state: nr.State) -> dict[str, Any]:
-        outputs = nr.measure.contributions(graph, state, U, V)
-        if graph.is_linear:
-            return {"outputs": outputs}
-        return {"outputs": outputs, "weights": nr.measure.contributions(graph, state.weights, U, V)}
-
-    return record
+    """What to record: K of the pathways' outputs for the unit vectors."""
+    return lambda state: {"outputs": nr.measure.contributions(graph, state, U, V)}
 
 
 def train(
@@ -97,10 +95,15 @@ def train(
     return xr.concat(batches, "run", data_vars="minimal", coords="minimal", compat="equals", join="exact")
 
 
-def descent(p: Any, task: nr.Task, std: float, seeds: int, depth: int) -> nr.Trajectory:
-    start, t1, record = draw(task, std, seeds, depth), p.t1[depth], contributions(task.graph)
-    steps = round(t1 / p.epoch)
-    return nr.descend(task, start, p.epoch, steps, times(t1), save_weights=False, record=record)
+def descent(
+    p: Any, task: nr.Task, series: int, steps: int, save: np.ndarray, dtype: str = "float64"
+) -> dict[str, Any]:
+    """Loss and K of networks by steps of the published rate."""
+    graph = task.graph
+    start, record = draw(task, p.std, p.seeds, series), contributions(graph)
+    keep: dict[str, Any] = {"save_weights": False, "record": record, "frozen": graph.diagonal, "dtype": dtype}
+    run = nr.descend(task, start, p.epoch, steps, save, **keep)
+    return {"t": ("t", run.t), "loss": ("run t", run.loss), "outputs": (K, run.recorded["outputs"])}
 
 
 def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray) -> dict[str, Any]:
@@ -177,6 +180,16 @@ def off_diagonal_rates(depth: int, pathways: int, width: int, std: float, t1: fl
 def concentration(k: xr.DataArray) -> np.ndarray:
     """How much each group of modes is on one pathway at the end, `(run, group)`."""
     return nr.measure.concentration(k[:, -1], list(GROUPS.values()))
+
+
+def aligned_modes(k: np.ndarray) -> np.ndarray:
+    """Contributions `(pathway, mode, mode)` in those modes of each group in which the first pathway's block
+    (its symmetric part) is diagonal: any other basis of a group would be as good."""
+    turn = np.zeros((len(S), len(S)))
+    for group in GROUPS.values():
+        block = k[0][np.ix_(group, group)]
+        turn[np.ix_(group, group)] = np.linalg.eigh(block + block.T)[1][:, ::-1]
+    return turn.T @ k @ turn
 
 
 def first_share(k: np.ndarray) -> np.ndarray:

@@ -1,0 +1,175 @@
+"""Parallel pathways with ReLU and tanh (Fig. 7, 8). The paper puts the activation after each layer of each
+pathway, the last one too, so that what a pathway adds to the outputs is never negative (ReLU) or never above
+one (tanh); the same networks with the activation at hidden layers only are shown beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from neuralrace import plot
+from neuralrace.experiments.claim import Claim, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.multipathway import networks, panels
+
+ACTIVATIONS = {"relu": "multipathway Fig. 7", "tanh": "multipathway Fig. 8"}
+AFTER = {"every": "after every layer, as published", "hidden": "after hidden layers only"}
+
+
+@dataclass(frozen=True)
+class PathwaysNonlinear(Parameters):
+    seeds: int = option(5, "random starts of each network", least=2, most=1000)
+    pathways: int = option(2, "parallel pathways", least=2)
+    width: int = option(1000, "units of each hidden layer", least=8)
+    std: float = option(0.01, "standard deviation of initial weights")
+    lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
+    depths: tuple[int, ...] = option(
+        (2, 3, 4, 7), "depths of the pathways", least=2, count=2, increasing=True
+    )
+    relu: tuple[int, ...] = option((10_000, 10_000, 20_000, 20_000), "published steps, for each of depths")
+    tanh: tuple[int, ...] = option((10_000, 10_000, 10_000, 20_000), "published steps, for each of depths")
+    after: tuple[str, ...] = option(
+        tuple(AFTER), "layers with an activation; every one is as published", choices=tuple(AFTER)
+    )
+    dtype: str = option("float32", "precision of training", choices=("float32", "float64"))
+
+    def check(self) -> None:
+        for name in ACTIVATIONS:
+            given = getattr(self, name)
+            fits = len(given) == len(self.depths)
+            require(fits, f"{name} must have one entry for each of depths {self.depths}, got {given}")
+
+    @property
+    def epoch(self) -> float:
+        """Flow time of an epoch: the published loss is summed over samples and has no factor 1/2."""
+        return 2 * len(networks.Y) * self.lr
+
+    def steps(self, activation: str) -> dict[int, int]:
+        """Steps for each depth."""
+        return dict(zip(self.depths, getattr(self, activation), strict=True))
+
+
+@part(each=lambda p: [(f, after, d) for after in p.after for f in ACTIVATIONS for d in p.depths])
+def trained(p: PathwaysNonlinear, item: tuple[str, str, int]) -> dict[str, Any]:
+    """Networks trained as published; K is that of the pathways' outputs, as in the authors' code."""
+    activation, after, depth = item
+    task, steps = (
+        networks.task([depth] * p.pathways, p.width, activation, after == "every"),
+        p.steps(activation),
+    )
+    save = networks.times(steps[depth] * p.epoch)
+    return networks.descent(p, task, depth, steps[depth], save, p.dtype)
+
+
+def learning(p: PathwaysNonlinear, data: Data, activation: str) -> tuple[Figure, str]:
+    runs = {f"{activation}, depth {d}": data.trained[activation, p.after[0], d] for d in p.depths}
+    steps = ", ".join(str(n) for n in p.steps(activation).values())
+    return panels.learning(runs, p.epoch), (
+        f"Learning in one network per depth with {activation} {AFTER[p.after[0]]} "
+        f"({ACTIVATIONS[activation].split(' ', 1)[1]}), {p.width} wide, weights of standard deviation "
+        f"{p.std:g}, descent for {steps} epochs. {panels.READ}"
+    )
+
+
+@figure("relu")
+def relu(p: PathwaysNonlinear, data: Data) -> tuple[Figure, str]:
+    return learning(p, data, "relu")
+
+
+@figure("tanh")
+def tanh(p: PathwaysNonlinear, data: Data) -> tuple[Figure, str]:
+    return learning(p, data, "tanh")
+
+
+@figure("nonlinear-concentration")
+def concentrations(p: PathwaysNonlinear, data: Data) -> tuple[Figure, str]:
+    fig, (a, b) = plot.figure(1, 2, height=3.0)
+    place = np.arange(len(p.depths))
+    for n, (activation, colour) in enumerate(zip(ACTIVATIONS, (plot.RED, plot.GREEN), strict=True)):
+        for j, (after, marker) in enumerate(zip(p.after, "o^", strict=False)):
+            runs = [data.trained[activation, after, d] for d in p.depths]
+            at, style = place + 0.08 * (2 * n + j - 1.5), {"fmt": marker, "alpha": 1 - 0.5 * j}
+            values = networks.two_modes(run.outputs for run in runs)
+            plot.points(a, at, np.transpose(values), colour, f"{activation} {AFTER[after]}", **style)
+            left = [(run.loss[:, -1] / run.loss[:, 0]).values for run in runs]
+            plot.points(b, at, np.transpose(left), colour, **style)
+    for ax in (a, b):
+        ax.set(xlabel="depth of the pathways", xticks=place, xticklabels=p.depths)
+    a.set(ylabel="concentration of modes 1-2", ylim=(0, None))
+    b.set(ylabel="loss at the end / at the start", ylim=(0, None))
+    plot.legend_below(fig, a, 2)
+    return fig, (
+        "Left: concentration of modes 1 and 2 on one pathway at the end, by its outputs: 0 shared evenly, 1 "
+        "all on one. Right: the part of the loss that is not learned. Mean and standard deviation over "
+        f"{p.seeds} networks, {p.width} wide."
+    )
+
+
+@claims
+def trends(p: PathwaysNonlinear, data: Data) -> Iterator[Claim]:
+    quote = (
+        "Note how with larger depths, the features have a stronger tendency to concentrate on one pathway or "
+        "the other."
+    )
+    for activation, source in ACTIVATIONS.items():
+        for after in p.after:
+            runs = [data.trained[activation, after, d] for d in p.depths]
+            left = [float((run.loss[:, -1] / run.loss[:, 0]).mean()) for run in runs]
+            values = networks.two_modes(run.outputs for run in runs)
+            found, rest = (", ".join(f"{v:.2g}" for v in x) for x in ([v.mean() for v in values], left))
+            note = f"{p.seeds} networks per depth, {p.width} wide. By depth: concentration {found}; "
+            note += f"part of the loss left {rest}."
+            stated = paper(source, quote) if after == "every" else finding(source)
+            yield stated.below(
+                f"depth-{activation}-{after}",
+                f"modes 1-2 more on one pathway with depth, {activation} {AFTER[after]}: p",
+                0.01,
+                networks.trend(p.depths, values, "greater"),
+                note,
+                bound="a standard of ours: one-sided rank correlation at 1%",
+            )
+
+
+@claims
+def same_trend(p: PathwaysNonlinear, data: Data) -> Iterator[Claim]:
+    same = paper(
+        "multipathway section 4", "The general trend remains the same when using these nonlinearities."
+    )
+    for activation in ACTIVATIONS if "every" in p.after else ():
+        ends = [networks.two_modes([data.trained[activation, "every", d].outputs])[0] for d in p.depths]
+        name = f"{activation}, concentration of modes 1-2: depth {p.depths[-1]} - depth {p.depths[0]}, means"
+        yield same.above(
+            f"rise-{activation}", name, 0.25, ends[-1].mean() - ends[0].mean(),
+            bound="a standard of ours: a quarter of what the linear networks could rise",
+        )  # fmt: skip
+
+
+@claims
+def silent_outputs(p: PathwaysNonlinear, data: Data) -> Iterator[Claim]:
+    """An output that starts below zero in all pathways, for the only item with its feature, never learns."""
+    if "every" not in p.after:
+        return
+    runs = [data.trained["relu", "every", d] for d in p.depths]
+    left = np.stack([run.loss[:, -1] / run.loss[:, 0] for run in runs]).mean(axis=0)
+    own = 8 / networks.Y.sum()  # features that one item alone has, of all
+    name = "relu after every layer: part of the loss that is never learned, mean over depths"
+    yield finding("multipathway Fig. 7").near(
+        "relu-silent-outputs", name, own / 2**p.pathways, left, 0.03,
+        bound="theory: each pathway starts below zero with probability 1/2",
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    "pathways-nonlinear",
+    "Parallel pathways with ReLU and tanh",
+    "multipathway Fig. 7-8",
+    PathwaysNonlinear(),
+    PathwaysNonlinear(width=24, std=0.065, depths=(2, 3), relu=(400, 1000), tanh=(400, 1000)),
+    minutes=(0.3, 240),
+    needs_full=("depth-*", "rise-*"),  # four depths
+)
