@@ -155,7 +155,7 @@ class _Batches(NamedTuple):
         size = integer("batch_size", batch_size)
         if size > n:
             raise InputError(f"batch_size must be at most the number of samples, {n}; got {size}")
-        return cls(made.stack, size, n, setup.typed(made.data))
+        return cls(made.stack, size, n, setup.typed(made.on_device))
 
 
 def _sampled(task: Task, loss: str) -> tuple[Program, int]:

@@ -117,7 +117,7 @@ class Setup:
 
     @property
     def data(self) -> Any:
-        return self.typed(self.program.data)
+        return self.typed(self.program.on_device)
 
     @property
     def lift(self) -> Any:
