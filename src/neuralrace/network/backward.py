@@ -5,7 +5,6 @@ The pass forwards is that of `Stack`; the one backwards is written out here, for
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np

@@ -52,7 +52,7 @@ class TiedLoss:
 
     @cached_property
     def _lowered(self) -> np.ndarray:
-        """(1 + classes, paths, classes) exponents of the monomials, and of their derivatives by each class."""
+        """(1 + classes, paths, classes) exponents of the monomials, then of their derivatives by class."""
         below = self.exponents - np.eye(self.exponents.shape[1], dtype=int)[:, None]
         return np.concatenate([self.exponents[None], np.maximum(below, 0)])
 
