@@ -161,9 +161,8 @@ def _in_numpy(
     setup: Setup, method: Adaptive, t1: float, stop: float | None, n: int
 ) -> Callable[[np.ndarray], Path] | None:
     """A function of the times to save; None where the flow is to be compiled."""
-    stack, data, save_weights = setup.program.stack, setup.program.data, setup.recorder.save_weights
-    double = np.dtype(setup.dtype) == np.float64
-    if setup.recorder.record is not None or not double or not runs_in_numpy(stack, setup.kind):
+    stack, data, recorder = setup.program.stack, setup.program.data, setup.recorder
+    if np.dtype(setup.dtype) != np.float64 or not runs_in_numpy(stack, setup.kind):
         return None
     scale, decay = setup.vectors
 
@@ -173,14 +172,17 @@ def _in_numpy(
         v = v if scale is None else v * scale
         return Point(loss, v, float(g @ v))
 
-    def keep(weights: np.ndarray) -> Any:
+    def keep(ts: np.ndarray, weights: np.ndarray) -> Any:
         losses = np.array([[stack.loss(w, data) for w in rows] for rows in weights])
-        return losses, (weights if save_weights else weights[..., :0], {})
+        kept = weights if recorder.save_weights else weights[..., :0]
+        if recorder.record is None:
+            return losses, (kept, {})
+        with setup.precision():
+            return losses, (kept, jax.tree.map(np.asarray, _recorded(recorder, ts, weights, setup.lift)))
 
     graphs = (setup.task.graph, setup.given.graph)
-    left = allowance(
-        (stack.digest, graphs, method.max_steps, setup.start.shape, n, stop is None, save_weights)
-    )
+    shapes = (setup.start.shape, n, stop is None, recorder.save_weights)
+    left = allowance((stack.digest, graphs, recorder.record, method.max_steps, shapes))
     atols = method.absolute(setup.full)
     solutions = solve_runs(
         evaluate, setup.start, t1, method.rtol, atols, stop, method.max_steps, left, stack.cost
@@ -238,6 +240,17 @@ def _integrated(
         )  # fmt: skip
 
     return each_run(one, start, atol, lift)
+
+
+@partial(jax.jit, static_argnums=0)
+def _recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
+    """What `record` returns at each time (runs, save), from the weights (runs, save, n) there."""
+
+    def one(run: Any) -> Any:
+        ts, weights, lift = run
+        return jax.lax.map(lambda at: recorder(*at, lift)[1], (ts, weights))
+
+    return jax.lax.map(one, (ts, weights, lift))
 
 
 def each_run(one: Any, *runs: Any) -> Any:

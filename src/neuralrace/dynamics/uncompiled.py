@@ -132,13 +132,15 @@ def _crossing(evaluate: Evaluate, inside: Any, before: float, after: float, leve
     return high
 
 
-def path_at(
-    solutions: list[Solution], ts: np.ndarray, keep: Callable[[np.ndarray], tuple[np.ndarray, Any]]
-) -> Path:
-    """The result of all runs at some times, as `integrate` gives it; `keep` has losses and other values."""
+def path_at(solutions: list[Solution], ts: np.ndarray, keep: Callable[[np.ndarray, np.ndarray], Any]) -> Path:
+    """The result of all runs at some times, as `integrate` gives it.
+
+    `keep` has losses and other values, from the times (runs, save) and y (runs, save, numbers) there.
+    """
     found = [s.at(ts) for s in solutions]
+    ends = np.array([s.history[-1, 0] for s in solutions])
     with np.errstate(all="ignore"):  # as in compiled code
-        kept = keep(np.stack([y for y, _ in found]))
+        kept = keep(np.minimum(ts, ends[:, None]), np.stack([y for y, _ in found]))
     most = max(len(s.history) for s in solutions)
     rows = np.stack([np.pad(s.history, ((0, most - len(s.history)), (0, 0))) for s in solutions])
     counts = np.array([len(s.history) for s in solutions])
@@ -146,7 +148,7 @@ def path_at(
     return Path(
         kept,
         last,
-        np.array([s.history[-1, 0] for s in solutions]),
+        ends,
         np.array([s.status for s in solutions]),
         np.array([s.steps for s in solutions]),
         Buffer(rows, counts),

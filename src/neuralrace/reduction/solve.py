@@ -22,7 +22,7 @@ from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.dynamics.uncompiled import Point, path_at, solve_runs
 from neuralrace.network import precision
 from neuralrace.reduction.path_classes import TiedLoss
-from neuralrace.reduction.solution import LiftedWeights, Solution, TiedStrengths
+from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
@@ -48,7 +48,7 @@ def solve_small(
     parts |= {
         "settings": settings,
         "dims": weight_dims(r.task.graph),
-        "weights": LiftedWeights(r.family, found),
+        "weights": lifted(r.family, found),
     }
     return Solution(**{**parts, **more}, reduction=r, b=found)
 
@@ -81,7 +81,7 @@ def solve_tied(
     return Solution(
         **solved.fields(many, history, {"steps": path.steps}),
         **more,
-        weights=LiftedWeights(r.family, found),
+        weights=lifted(r.family, found),
         settings=settings,
         dims=weight_dims(r.task.graph),
         reduction=r,
@@ -102,7 +102,7 @@ def _in_numpy(
         v = -scale * (g / sizes + decay * b)
         return Point(loss, v.ravel(), float(np.vdot(g, v)))
 
-    def keep(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def keep(_: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         b = rows.reshape(*rows.shape[:2], *shape)
         return tied.loss(b), b
 
