@@ -248,7 +248,7 @@ def _recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
 
     def one(run: Any) -> Any:
         ts, weights, lift = run
-        return jax.lax.map(lambda at: recorder(*at, lift)[1], (ts, weights))
+        return jax.lax.map(lambda at: recorder(at[0], at[1], lift)[1], (ts, weights))
 
     return jax.lax.map(one, (ts, weights, lift))
 

@@ -112,7 +112,7 @@ def _solve(
         status = LIMITED if steps >= max_steps else GOING
         status = FINISHED if solver.status == "finished" else status
         if stop is not None and point.loss <= stop:
-            t = _crossing(evaluate, inside[-1], solver.t_old, t, stop)
+            t = _crossing(evaluate, inside[-1], history[-1][0], t, stop)
             y = inside[-1](t) if t < solver.t else y
             point, status = evaluate(y), STOPPED
         ends.append(t)

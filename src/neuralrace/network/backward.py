@@ -40,7 +40,8 @@ def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float,
 
 def _errors(stack: Stack, data: Any, activities: list[np.ndarray]) -> tuple[float, list[np.ndarray | None]]:
     """The loss, and its derivative by the activity of each group as far as its readouts make it."""
-    total, errors = float(data["constant"]), [None] * len(stack.groups)
+    total = float(data["constant"])
+    errors: list[np.ndarray | None] = [None] * len(stack.groups)
     for r, d in zip(stack.readouts, data["readouts"], strict=True):
         off = read(r, d, activities) - take(d["target"], r.target)
         weighted = off if d["weight"] is None else off * take(d["weight"], r.weight)[:, :, None]

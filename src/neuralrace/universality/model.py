@@ -13,6 +13,8 @@ from neuralrace.network import precision
 from neuralrace.universality.theory import path
 
 BEST = 8  # guesses from which a search starts
+FEW = 512  # times from which the first searches of a long series are made
+POLISHED = 2  # of these searches that go on with all times
 FAR = 1e3  # residual where the model is not finite, far above any that is of use
 
 
@@ -22,13 +24,14 @@ def best_fit(t: np.ndarray, data: np.ndarray, target: float) -> tuple[np.ndarray
 
     Times from 0 to 1; series dh2, dy2, w and perhaps the loss, of size 1; `theta` as in `initial_state`.
     """
-    n = len(t)
-    mask = np.arange(_padded(n)) < n
-    weight = mask[:, None] / np.sqrt(n) / np.abs(data).max(0)
-    with precision(np.float64):
-        given = tuple(jnp.asarray(v) for v in (_pad(t), _pad(data), weight, target))
-        theta, residual, jacobian = _least_squares(_guesses(t, data, target), given)
-    return theta, residual[:n], jacobian[:n]
+    guesses = _guesses(t, data, target)
+    if len(t) > 2 * FEW:
+        some = np.linspace(0, len(t) - 1, FEW).round().astype(int)
+        searches, _ = _searches(guesses, t[some], data[some], target)
+        guesses = np.array([s.x for s in searches[:POLISHED]])
+    searches, linear = _searches(guesses, t, data, target)
+    residual, jacobian = linear(searches[0].x.tobytes())
+    return searches[0].x, residual[: len(t)], jacobian[: len(t)]
 
 
 def _padded(n: int) -> int:
@@ -75,13 +78,22 @@ def _linear(theta: Any, *given: Any) -> Any:
     return _residual(theta, *given), jax.jacfwd(_residual)(theta, *given)
 
 
-def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses."""
+def _searches(guesses: np.ndarray, t: np.ndarray, data: np.ndarray, target: float) -> tuple[list[Any], Any]:
+    """Levenberg-Marquardt searches (MINPACK's) from the best guesses, the best one first.
+
+    Also residuals and slopes as a function of the bytes of theta.
+    """
     from scipy.optimize import least_squares
+
+    n = len(t)
+    weight = (np.arange(_padded(n)) < n)[:, None] / np.sqrt(n) / np.abs(data).max(0)
+    with precision(np.float64):
+        given = tuple(jnp.asarray(v) for v in (_pad(t), _pad(data), weight, target))
 
     @lru_cache(maxsize=2)
     def linear(theta: bytes) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = map(np.asarray, _linear(np.frombuffer(theta), *given))
+        with precision(np.float64):
+            residual, jacobian = map(np.asarray, _linear(np.frombuffer(theta), *given))
         if np.isfinite(residual).all() and np.isfinite(jacobian).all():
             return residual, jacobian
         return np.full_like(residual, FAR), np.zeros_like(jacobian)
@@ -92,9 +104,10 @@ def _least_squares(guesses: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndar
         options: Any = {"xtol": 1e-15, "ftol": 1e-14, "gtol": 1e-15, "max_nfev": 500, "x_scale": "jac"}
         return least_squares(residual, theta, jac=slopes, method="lm", **options)  # pyright: ignore[reportArgumentType]
 
-    costs = np.nan_to_num(_costs(guesses, *given), nan=np.inf)
-    best = min((search(guesses[k]) for k in np.argsort(costs)[:BEST]), key=lambda result: result.cost)
-    return best.x, *linear(best.x.tobytes())
+    with precision(np.float64):
+        costs = np.nan_to_num(_costs(guesses, *given), nan=np.inf)
+    searches = [search(guesses[k]) for k in np.argsort(costs)[:BEST]]
+    return sorted(searches, key=lambda result: result.cost), linear
 
 
 def _guesses(t: np.ndarray, data: np.ndarray, target: float) -> np.ndarray:
