@@ -87,13 +87,13 @@ class LowRankWeights(LiftedWeights):
         self.start: dict[str, np.ndarray] = graph.unflatten(setup.full)
         self.saved: list[list[Saved]] = saved
         self.index: np.ndarray = index
-        self.known: dict[str, np.ndarray] = {}
+        self.lifted: dict[str, np.ndarray] = {}
 
     def _lifted(self, e: str) -> np.ndarray:
-        if e not in self.known:
+        if e not in self.lifted:
             out = np.stack([self._at(e, i) for i in range(self.index.shape[1])], axis=1)
-            self.known[e] = out if self.many else out[0]
-        return self.known[e]
+            self.lifted[e] = out if self.many else out[0]
+        return self.lifted[e]
 
     def _at(self, e: str, i: int) -> np.ndarray:
         start = self.start[e]
@@ -111,7 +111,7 @@ class LowRankWeights(LiftedWeights):
     def picked(self, k: int | np.ndarray) -> LowRankWeights:
         """The weights of one run, or of several, still to be lifted."""
         runs, part = np.atleast_1d(k), copy(self)
-        part.many, part.known, part.index = np.ndim(k) > 0, {}, self.index[runs]
+        part.many, part.lifted, part.index = np.ndim(k) > 0, {}, self.index[runs]
         part.lift = part._lifted
         part.start = {e: w[runs] for e, w in self.start.items()}
         part.saved = [self.saved[i] for i in runs]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -290,5 +290,11 @@ def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
 
 def summed(values: np.ndarray, index: np.ndarray, count: int) -> np.ndarray:
     """Sums `(count, ...)` of the values `(n, ...)` with the same index; others are left out."""
-    chosen = (index.ravel() == np.arange(count)[:, None]).astype(float)
+    chosen = _places(index.tobytes(), index.dtype, count)
     return (chosen @ values.reshape(len(values), -1)).reshape(count, *values.shape[1:])
+
+
+@lru_cache(maxsize=1024)
+def _places(index: bytes, dtype: Any, count: int) -> np.ndarray:
+    """(count, n) 1 where a value has an index, else 0."""
+    return (np.frombuffer(index, dtype) == np.arange(count)[:, None]).astype(float)
