@@ -8,7 +8,7 @@ import pytest
 import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
-from neuralrace.universality import Network, fit_rates, fit_runs, follow_pair, train, two_points, watch
+from neuralrace.universality import Network, fit_rates, fit_runs, follow_pair, model, train, two_points, watch
 
 T = np.linspace(0, 60, 200)
 SERIES = universality.solve(T, 1e-3, 1e-6, -5e-4, 0.5, 1.0, 2.0, 0.7)
@@ -112,3 +112,15 @@ def test_what_is_no_training_is_refused(run):
     ):
         with pytest.raises(InputError, match=message):
             wrong()
+
+
+def test_first_searches_on_some_times_lead_to_the_same_fit(monkeypatch):
+    t = np.linspace(0, 40, 1100)
+    series = np.stack(universality.solve(t, 1e-4, 1e-4, -5e-3, 1, 1, rate_h=2, rate_y=0.5))
+    noisy = series * (1 + 0.02 * np.random.default_rng(0).normal(size=series.shape))
+    found = universality.fit(t, *noisy, dx=1, dy=1)
+    monkeypatch.setattr(model, "FEW", len(t))  # all searches with all times
+    slow = universality.fit(t, *noisy, dx=1, dy=1)
+    assert found.rate_h == pytest.approx(slow.rate_h, rel=1e-6)
+    assert found.rate_y == pytest.approx(slow.rate_y, rel=1e-6)
+    assert found.error == pytest.approx(slow.error, rel=1e-9)
