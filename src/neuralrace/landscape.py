@@ -142,7 +142,7 @@ def fixed_points(task: Task, starts: WeightsLike, tol: float = 1e-11, max_steps:
     if flat.ndim != 2:
         raise InputError("starts must have a leading axis on every weight")
     made = program(task, "squared")
-    points, norm = roots(_Gradient(made.stack), flat, made.data, tol=tol, max_steps=max_steps)
+    points, norm = roots(_Gradient(made.stack), flat, made.on_device, tol=tol, max_steps=max_steps)
     good = np.flatnonzero(norm < tol)
     return FixedPoints(task.graph.unflatten(points[good]), norm[good], good)
 
@@ -278,7 +278,7 @@ def hessian(task: Task, weights: Any) -> np.ndarray:
     """
     checked = check(task, weights, "squared")
     w, made = task.graph.flatten(checked), program(task, "squared")
-    matrix = jacobian(_Gradient(made.stack), np.atleast_2d(w), made.data)
+    matrix = jacobian(_Gradient(made.stack), np.atleast_2d(w), made.on_device)
     symmetric = (matrix + matrix.swapaxes(-1, -2)) / 2
     return symmetric if w.ndim == 2 else symmetric[0]
 

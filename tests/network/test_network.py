@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import neuralrace as nr
 from neuralrace.activations import ACTIVATIONS
-from neuralrace.network import program
+from neuralrace.network import loss_and_gradient, program
 from tests import oracles
 from tests.strategies import data, graphs, random_weights, seeds
 
@@ -412,3 +412,31 @@ def test_neurons_joined_by_a_diagonal_edge_share_no_conserved_quantity():
     assert np.abs(law - law[:1]).max() < 1e-7
     assert not law[:, ~np.eye(3, dtype=bool)].any()
     assert law[:, np.eye(3, dtype=bool)].all()
+
+
+def numpy_is_jax(task, mode, rng):
+    made, flat = program(task, "squared", mode), task.graph.flatten(random_weights(task.graph, rng))
+    loss, gradient = loss_and_gradient(made.stack, flat, made.data)
+    with jax.enable_x64(True):
+        expected = jax.jit(jax.value_and_grad(made.stack.loss))(jnp.asarray(flat), made.on_device)
+    assert loss == pytest.approx(float(expected[0]))
+    assert made.stack.loss(flat, made.data) == pytest.approx(loss)
+    assert np.abs(gradient - np.asarray(expected[1])).max() < 1e-12 * max(np.abs(gradient).max(), 1)
+
+
+@few
+@given(
+    graphs(biases=True), seeds, st.booleans(), st.sampled_from((12, 60)),
+    st.sampled_from(("moments", "samples", "merged")),
+)  # fmt: skip
+def test_loss_and_gradient_in_numpy_are_those_of_jax(graph, seed, neuron_gates, n, mode):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, sizes = data(graph, rng, n, neuron_gates=neuron_gates)
+    numpy_is_jax(nr.Task(graph, inputs, targets, gates, sizes), mode, rng)
+
+
+@pytest.mark.parametrize("make", [nr.tasks.xor, lambda: nr.tasks.routing(5, 3)])
+def test_diagonal_edges_in_numpy_are_those_of_jax(make):
+    small = nr.reduce(make()).family.small
+    assert small.graph.diagonal
+    numpy_is_jax(small, "moments", np.random.default_rng(0))

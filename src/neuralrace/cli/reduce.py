@@ -21,6 +21,7 @@ from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.family import Strengths
 
 LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
+SETTLED = 1e-2 * show.LEARNED  # share of what can be learned that more time may still teach a large start
 MAX_STEPS = {True: 100_000, False: 2_000}  # to choose an end: of equations, and of small networks
 
 
@@ -223,9 +224,9 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     """A time by which learning is complete, and whether there is one.
 
     From a small start the loss rests near saddles before it falls: a small slope does not mean the end. The
-    goal is the loss at which a large start ends. Where the reduced system does not reach it, because part of
-    the start lies outside its family, the time is that of the network itself. Steps are limited; a goal that
-    is not reached within them counts as never reached.
+    goal is the loss at which a large start ends, which rests near none of them. Where the reduced system does
+    not reach it, because part of the start lies outside its family, the time is that of the network itself.
+    Steps are limited; a goal that is not reached within them counts as never reached.
     """
     contexts = r.task.moment_contexts
     untrained = sum(
@@ -239,9 +240,7 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     )
     forever = LONGEST / strongest
     method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
-    large = r.solve(1.0, forever, 2, method=method)
-    assert large.history is not None
-    goal = float(large.history.loss.min())
+    goal = _lowest_loss(r, untrained, 10 / strongest, forever, method)
     level = goal + show.LEARNED * (untrained - goal)
     theory = r.solve(t1=forever, save=2, b0=start, method=method, stop_loss=level)
     if _reached(theory):
@@ -249,6 +248,18 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     true = flow(r.task, weights, forever, 2, method=method, stop_loss=level, save_weights=False)
     settled = max(_settled(theory), _settled(true))
     return _rounded(1.25 * settled or 1 / strongest), _reached(true)
+
+
+def _lowest_loss(r: Reduction, untrained: float, t: float, forever: float, method: Adaptive) -> float:
+    """The loss at which a large start ends: at ten times the time, until that makes no difference."""
+    before = np.inf
+    while True:
+        history = r.solve(1.0, t, 2, method=method).history
+        assert history is not None
+        lowest = float(history.loss.min())
+        if before - lowest <= SETTLED * (untrained - lowest) or t >= forever:
+            return lowest
+        t, before = min(10 * t, forever), lowest
 
 
 def _each(run: Trajectory) -> list[Trajectory]:

@@ -155,7 +155,7 @@ class _Batches(NamedTuple):
         size = integer("batch_size", batch_size)
         if size > n:
             raise InputError(f"batch_size must be at most the number of samples, {n}; got {size}")
-        return cls(made.stack, size, n, setup.typed(made.data))
+        return cls(made.stack, size, n, setup.typed(made.on_device))
 
 
 def _sampled(task: Task, loss: str) -> tuple[Program, int]:
@@ -171,12 +171,14 @@ def _descended(
     setup: Setup, rule: Any, batches: _Batches | None, lr: float, steps: int, stop: float | None, seed: int,
     saves: np.ndarray, progress: bool,
 ) -> tuple[Solved, np.ndarray]:  # fmt: skip
-    bar = Bar(len(saves) * len(setup.start), "descend") if progress else None
+    # The loop ends at the last of its stops: a loop of its own from there to the end would be compiled again.
+    stops = saves if saves[-1] == steps else np.append(saves, steps)
+    bar = Bar(len(stops) * len(setup.start), "descend") if progress else None
     batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
     with setup.precision():
         call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, steps)
         given = (
-            jnp.asarray(setup.start), setup.data, samples, jnp.asarray(saves, jnp.int32), lr,
+            jnp.asarray(setup.start), setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
             -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
         )  # fmt: skip
         if bar is None:
@@ -185,6 +187,7 @@ def _descended(
             with bar:
                 found = jax.block_until_ready(_loop(*call, *given))
         end, values, kept, losses = jax.tree.map(np.asarray, found)
+    values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
     losses = np.array(losses, float)
     statuses, outcomes = [], []
     for k, at in enumerate(end):
@@ -232,11 +235,10 @@ def _loop(
         order, full = jnp.arange(n), _full_loss(batch_stack, n, kind, samples)
         slope = _batch_slope(batch_stack, size, n, kind, samples, key)
     step = _step(optimizer, slope, vectors, stop, stops=batch is None)
-    until = lambda c, k: jax.lax.while_loop(lambda c: (c.step < k) & _any_run(c.going), step, c)  # noqa: E731
 
     def one(start: Any, lift: Any) -> Any:
         def interval(c: _Carry, k: Any) -> Any:
-            c = until(c, k)
+            c = jax.lax.while_loop(lambda c: (c.step < k) & _any_run(c.going), step, c)
             value = jnp.zeros(())
             if batch is not None:
                 value = full(c.w)
@@ -249,7 +251,6 @@ def _loop(
         zero = jnp.int32(0)
         c = _Carry(zero, zero, start, optimizer.init(start), jnp.array(True), losses, order)
         c, (values, kept) = jax.lax.scan(interval, c, saves)
-        c = until(c, steps)
         final = full(c.w)
         losses = c.losses.at[c.taken].set(final)
         if batch is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from neuralrace.compiling import allowance
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
@@ -22,8 +23,9 @@ from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.uncompiled import Point, path_at, solve_runs
 from neuralrace.errors import InputError, number
-from neuralrace.network import is_linear
+from neuralrace.network import is_linear, loss_and_gradient, runs_in_numpy
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
@@ -119,7 +121,10 @@ def _by_method(
     """Solve; if times are to be chosen and even ones skip the fall of the loss, again with better ones."""
     if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
         setup = replace(setup, task=setup.given, start=setup.full, frames={})
-    solve = partial(_solved, setup, method, t1, stop, progress=progress)
+    if isinstance(method, LowRank) and not setup.frames:
+        solve = partial(low_rank_flow, setup, method, t1=t1, stop=stop, progress=progress)
+    else:
+        solve = _adaptive_flow(setup, method, t1, stop, progress, len(ts))
     found, history, stats, settings = solve(ts)
     if choose and history is not None:
         better = adapted_times([history.run(k) for k in range(len(history.loss))], t1)
@@ -129,15 +134,65 @@ def _by_method(
     return finish(setup, found, named | settings, stats, history)
 
 
-def _solved(
-    setup: Setup, method: Adaptive | LowRank, t1: float, stop: float | None, ts: np.ndarray, progress: bool
-) -> tuple[Solved, History | None, dict[str, Any], dict[str, Any]]:
+def _adaptive_flow(
+    setup: Setup, method: Adaptive | LowRank, t1: float, stop: float | None, progress: bool, n: int
+) -> Callable[[np.ndarray], tuple[Solved, History | None, dict[str, Any], dict[str, Any]]]:
+    """A function of the times to save, of which there are about n."""
     states_error = isinstance(method, LowRank)
     if isinstance(method, LowRank):
-        if not setup.frames:
-            return low_rank_flow(setup, method, ts, t1, stop, progress)
         # The flow closes in small spaces: all that is left is the error of the solver.
         method = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
+    paths = None if progress else _in_numpy(setup, method, t1, stop, n)
+    paths = paths or partial(_compiled, setup, method, t1, stop, progress)
+
+    def solve(ts: np.ndarray) -> tuple[Solved, History | None, dict[str, Any], dict[str, Any]]:
+        path = paths(ts)
+        solved = Solved.of(path, ts, t1, stop, method.max_steps)
+        settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
+        stats = {"steps": path.steps}
+        if states_error:
+            stats["error"] = np.full(len(path.t), method.stated_error)
+        return solved, collect(path.history), stats, settings
+
+    return solve
+
+
+def _in_numpy(
+    setup: Setup, method: Adaptive, t1: float, stop: float | None, n: int
+) -> Callable[[np.ndarray], Path] | None:
+    """A function of the times to save; None where the flow is to be compiled."""
+    stack, data, recorder = setup.program.stack, setup.program.data, setup.recorder
+    if np.dtype(setup.dtype) != np.float64 or not runs_in_numpy(stack, setup.kind):
+        return None
+    scale, decay = setup.vectors
+
+    def evaluate(w: np.ndarray) -> Point:
+        loss, g = loss_and_gradient(stack, w, data)
+        v = -g if decay is None else -g - decay * w
+        v = v if scale is None else v * scale
+        return Point(loss, v, float(g @ v))
+
+    def keep(ts: np.ndarray, weights: np.ndarray) -> Any:
+        losses = np.array([[stack.loss(w, data) for w in rows] for rows in weights])
+        kept = weights if recorder.save_weights else weights[..., :0]
+        if recorder.record is None:
+            return losses, (kept, {})
+        with setup.precision():
+            return losses, (kept, jax.tree.map(np.asarray, _recorded(recorder, ts, weights, setup.lift)))
+
+    graphs = (setup.task.graph, setup.given.graph)
+    shapes = (setup.start.shape, n, stop is None, recorder.save_weights)
+    left = allowance((stack.digest, graphs, recorder.record, method.max_steps, shapes))
+    atols = method.absolute(setup.full)
+    solutions = solve_runs(
+        evaluate, setup.start, t1, method.rtol, atols, stop, method.max_steps, left, stack.cost
+    )
+    return None if solutions is None else lambda ts: path_at(solutions, ts, keep)
+
+
+def _compiled(
+    setup: Setup, method: Adaptive, t1: float, stop: float | None, progress: bool, ts: np.ndarray
+) -> Path:
     bar = Bar(100 * len(setup.start), "flow") if progress else None
     with setup.precision():
         given = (
@@ -150,13 +205,7 @@ def _solved(
         else:
             with bar:
                 path = jax.block_until_ready(integrated(*call, *given))
-    path: Path = jax.tree.map(np.asarray, path)
-    solved = Solved.of(path, ts, t1, stop, method.max_steps)
-    settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
-    stats = {"steps": path.steps}
-    if states_error:
-        stats["error"] = np.full(len(path.t), method.stated_error)
-    return solved, collect(path.history), stats, settings
+    return jax.tree.map(np.asarray, path)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
@@ -191,6 +240,17 @@ def integrated(
         )  # fmt: skip
 
     return each_run(one, start, atol, lift)
+
+
+@partial(jax.jit, static_argnums=0)
+def _recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
+    """What `record` returns at each time (runs, save), from the weights (runs, save, n) there."""
+
+    def one(run: Any) -> Any:
+        ts, weights, lift = run
+        return jax.lax.map(lambda at: recorder(at[0], at[1], lift)[1], (ts, weights))
+
+    return jax.lax.map(one, (ts, weights, lift))
 
 
 def each_run(one: Any, *runs: Any) -> Any:

@@ -23,7 +23,7 @@ from neuralrace.dynamics.history import Buffer, append, empty
 _SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # ratio of the next step to this one
 _FEW = 1000  # numbers up to which sums are faster than products of matrices
 _BEGIN = 0.01  # relative change of y in the first step, about
-_HALVINGS = 60  # to find where the observed value crosses the level
+HALVINGS = 60  # to find where the observed value crosses the level
 
 GOING, FINISHED, STOPPED, LIMITED, FAILED = range(5)  # how an integration stands
 
@@ -270,7 +270,7 @@ class Problem(NamedTuple):
             below = value(middle) <= self.stop
             return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
 
-        x = jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(h), jnp.ones_like(h)))[1]
+        x = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros_like(h), jnp.ones_like(h)))[1]
         at, y = s.t + x * h, jnp.where(x < 1, inside(x), end[1])
         return at, y, self.velocity(at, y), self.followed.value(y)
 

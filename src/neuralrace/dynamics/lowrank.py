@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import lru_cache, partial
 from typing import Any
@@ -13,12 +12,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from neuralrace.dynamics.history import SIZE, History
+from neuralrace.dynamics.lifted import LiftedWeights
 from neuralrace.dynamics.methods import LowRank
 from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
-from neuralrace.graph import Graph
 from neuralrace.lowrank.constants import ROUNDING
 from neuralrace.lowrank.layout import input_dimensions
 from neuralrace.lowrank.network import Saved
@@ -61,7 +60,7 @@ def low_rank_flow(
         error += ROUNDING * np.finfo(np.float32).eps
     end, losses = (np.array([getattr(x, name) for x in solutions]) for name in ("end", "loss"))
     statuses, outcomes = _endings(solutions, error, t1, stop, method)
-    weights = partial(LiftedWeights, setup, [x.saved for x in solutions])
+    weights = partial(LowRankWeights, setup, [x.saved for x in solutions])
     kept = weights if setup.recorder.save_weights else np.zeros((*losses.shape, 0))
     both = {n: np.stack([r[n] for r in recorded]) for n in recorded[0]}
     solved = Solved(ts, end, _last_reached(ts, end), losses, (kept, both), statuses, outcomes)
@@ -74,22 +73,23 @@ def low_rank_flow(
     }  # fmt: skip
 
 
-class LiftedWeights(Mapping[str, np.ndarray]):
+class LowRankWeights(LiftedWeights):
     """Weights by edge, (runs, save, out, in), each lifted from the bases when it is first asked for.
 
     A single run has no axis of runs. `index` (runs, save) picks the saved time that is shown at each.
     """
 
     def __init__(self, setup: Setup, saved: list[list[Saved]], index: np.ndarray):
-        self.graph: Graph = setup.given.graph
+        graph = setup.given.graph
+        super().__init__(graph.shapes, self._lifted)
         self.many: bool = setup.many
         self.dtype: DTypeLike = setup.dtype
-        self.start: dict[str, np.ndarray] = self.graph.unflatten(setup.full)
+        self.start: dict[str, np.ndarray] = graph.unflatten(setup.full)
         self.saved: list[list[Saved]] = saved
         self.index: np.ndarray = index
         self.lifted: dict[str, np.ndarray] = {}
 
-    def __getitem__(self, e: str) -> np.ndarray:
+    def _lifted(self, e: str) -> np.ndarray:
         if e not in self.lifted:
             out = np.stack([self._at(e, i) for i in range(self.index.shape[1])], axis=1)
             self.lifted[e] = out if self.many else out[0]
@@ -108,19 +108,14 @@ class LiftedWeights(Mapping[str, np.ndarray]):
         weights = {e: self._at(e, i) for e in self}
         return weights if self.many else {e: w[0] for e, w in weights.items()}
 
-    def picked(self, k: int | np.ndarray) -> LiftedWeights:
+    def picked(self, k: int | np.ndarray) -> LowRankWeights:
         """The weights of one run, or of several, still to be lifted."""
         runs, part = np.atleast_1d(k), copy(self)
         part.many, part.lifted, part.index = np.ndim(k) > 0, {}, self.index[runs]
+        part.lift = part._lifted
         part.start = {e: w[runs] for e, w in self.start.items()}
         part.saved = [self.saved[i] for i in runs]
         return part
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.graph.shapes)
-
-    def __len__(self) -> int:
-        return len(self.graph.shapes)
 
 
 def _last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -117,7 +117,7 @@ class Setup:
 
     @property
     def data(self) -> Any:
-        return self.typed(self.program.data)
+        return self.typed(self.program.on_device)
 
     @property
     def lift(self) -> Any:
@@ -204,7 +204,7 @@ class Solved:
         first_bad = np.where(finite.all(axis=1), finite.shape[1], finite.argmin(axis=1))
         return np.where(first_bad <= self.last, np.maximum(first_bad - 1, 0), self.last)
 
-    @property
+    @cached_property
     def index(self) -> np.ndarray:
         """(runs, shown) indices of the saved times that are shown, up to the last that any run reached.
 

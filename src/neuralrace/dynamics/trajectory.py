@@ -274,7 +274,16 @@ class Trajectory:
     # -- showing and storing -----------------------------------------------------------------
 
     def plot(self) -> Figure:
-        """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time."""
+        """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> task = nr.tasks.hierarchy(3)
+        >>> figure = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=20.0).plot()
+        >>> [ax.get_ylabel() for ax in figure.axes]
+        ['loss', 'singular values', 'singular values']
+        """
         from neuralrace.dynamics.show import trajectory_figure
 
         return trajectory_figure(self)
@@ -320,6 +329,21 @@ class Trajectory:
         """Write to a zarr folder at `path`, which `xarray.open_zarr` opens too.
 
         Replaces a trajectory that is there; a folder that holds anything else is refused.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile, neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> traj = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     traj.save(f"{folder}/run.zarr")
+        ...     again = nr.Trajectory.load(f"{folder}/run.zarr")
+        >>> bool((again.loss == traj.loss).all())
+        True
         """
         from neuralrace.dynamics.storage import save
 
@@ -327,7 +351,25 @@ class Trajectory:
 
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
-        """Read a trajectory from a folder that `save` wrote."""
+        """Read a trajectory from a folder that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        Trajectory
+
+        Examples
+        --------
+        >>> import tempfile, neuralrace as nr
+        >>> task = nr.tasks.xor()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0).save(f"{folder}/run.zarr")
+        ...     print(nr.Trajectory.load(f"{folder}/run.zarr"))
+        Trajectory(200 times to t = 1, finished at t = 1)
+        """
         from neuralrace.dynamics.storage import load
 
         return Trajectory(**load(path))

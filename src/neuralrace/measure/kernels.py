@@ -50,7 +50,7 @@ def tangent_kernel(task: Task, weights: Mapping[str, ArrayLike]) -> Floats:
     checked = check(task, weights)
     flat, made = task.graph.flatten(checked), program(task, "squared")
     with precision(np.float64):
-        return np.asarray(_kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.data))
+        return np.asarray(_kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.on_device))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -1,8 +1,11 @@
-"""The network of a task: compiled into a program (`compiler`), run (`plan`), and what is asked of it."""
+"""The network of a task: compiled into a program (`compiler`), run (`plan`), and what is asked of it.
 
+Programs run in JAX; those of small linear networks in NumPy too (`backward`), where nothing is compiled."""
+
+from neuralrace.network.backward import loss_and_gradient
 from neuralrace.network.evaluate import activity, error_rate, gradient, loss, predict
 from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
-from neuralrace.network.programs import LOSSES, cast, check, is_linear, precision, program
+from neuralrace.network.programs import LOSSES, cast, check, is_linear, precision, program, runs_in_numpy
 
 __all__ = [
     "LOSSES",
@@ -15,10 +18,12 @@ __all__ = [
     "gradient",
     "is_linear",
     "loss",
+    "loss_and_gradient",
     "precision",
     "predict",
     "program",
     "row_blocks",
+    "runs_in_numpy",
     "some_rows",
     "take",
 ]

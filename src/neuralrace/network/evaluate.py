@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -11,9 +11,10 @@ import numpy as np
 
 from neuralrace.errors import InputError, known
 from neuralrace.graph import WeightsLike
+from neuralrace.network.backward import loss_and_gradient
 from neuralrace.network.compiler import compile_program
-from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
-from neuralrace.network.programs import check_task, on_device, program, run
+from neuralrace.network.plan import Program, Stack, library, row_blocks, some_rows, take
+from neuralrace.network.programs import check_task, program, run
 from neuralrace.task import Context, Task
 from neuralrace.task.blocks import Blocks
 from neuralrace.task.samples import check_gates, check_rows, common_length, gates_by_row
@@ -45,10 +46,14 @@ def loss(task: Task, weights: WeightsLike, loss: str = "squared") -> Any:
     0.5
     """
     check_task(task, loss)
-    return run(Stack.loss, task, weights, loss, lambda: program(task, loss))
+    return run(Stack.loss, task, weights, loss, lambda: program(task, loss), Stack.loss)
 
 
 _GRADIENT = jax.grad(Stack.loss, argnums=1)
+
+
+def _gradient_in_numpy(stack: Stack, flat: np.ndarray, data: Any, kind: str) -> np.ndarray:
+    return loss_and_gradient(stack, flat, data)[1]
 
 
 def gradient(task: Task, weights: WeightsLike, loss: str = "squared") -> dict[str, Any]:
@@ -76,7 +81,7 @@ def gradient(task: Task, weights: WeightsLike, loss: str = "squared") -> dict[st
     array([[2.]])
     """
     check_task(task, loss)
-    flat = run(_GRADIENT, task, weights, loss, lambda: program(task, loss))
+    flat = run(_GRADIENT, task, weights, loss, lambda: program(task, loss), _gradient_in_numpy)
     return task.graph.unflatten(flat)
 
 
@@ -107,7 +112,8 @@ def predict(task: Task, weights: WeightsLike) -> dict[str, Any]:
     task.samples  # noqa: B018 - refuses a task that does not hold them
     outputs = task.graph.outputs
     made = program(task, "squared", "merged")
-    activities = run(_read(made, task, outputs), task, weights, "squared", lambda: made)
+    reader = _read(made, task, outputs)
+    activities = run(reader, task, weights, "squared", lambda: made, reader)
     return dict(zip(outputs, activities, strict=True))
 
 
@@ -149,14 +155,15 @@ def activity(task: Task, weights: WeightsLike, node: str, inputs: Any = None, ga
         raise InputError(f"task must be a Task, got {type(task)}")
     known("node", [node], task.graph.nodes, "node")
     if inputs is not None:
-        made = on_device(compile_program(task.graph, [_shown(task, inputs, gates)]))
+        made = compile_program(task.graph, [_shown(task, inputs, gates)])
     elif gates is not None:
         raise InputError("gates must come with inputs; the task's samples have their own")
     elif not task.sampled:
         raise InputError("inputs must be given: this task was built from moments and holds no samples")
     else:
         made = program(task, "squared", "samples" if task.n_samples is None else "merged")
-    return run(_read(made, task, (node,)), task, weights, "squared", lambda: made)[0]
+    reader = _read(made, task, (node,))
+    return run(reader, task, weights, "squared", lambda: made, reader)[0]
 
 
 def _shown(task: Task, inputs: Any, gates: Any) -> Context:
@@ -183,11 +190,11 @@ class _Reader:
     rows: tuple[int, ...]
 
     def __call__(self, stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
-        activities = stack.activities(flat, data)
+        activities, xp = stack.activities(flat, data), library(flat)
         return [
-            jnp.concatenate(
+            xp.concatenate(
                 [
-                    jnp.zeros((n, size), flat.dtype) if at is None else activities[at[0]][at[1], :n]
+                    xp.zeros((n, size), flat.dtype) if at is None else activities[at[0]][at[1], :n]
                     for at, n in zip(places, self.rows, strict=True)
                 ]
             )
@@ -234,7 +241,7 @@ def error_rate(task: Task, weights: WeightsLike) -> np.ndarray:
     made = program(task, "squared", "samples")
     thresholds = _thresholds(task)
     middle = [np.array([thresholds.get(o, 0.0) for _, o in here]) for here in made.outputs]
-    with_middle = made._replace(data={**made.data, "thresholds": middle})
+    with_middle = replace(made, data={**made.data, "thresholds": middle})
     wrong = run(_wrong, task, weights, "squared", lambda: with_middle)
     places = [c for here in made.outputs for c, _ in here]
     rates = np.concatenate([np.asarray(w) for w in wrong], axis=-1) if wrong else _nothing(task, weights)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import pickle
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,11 +76,17 @@ class Stack:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stack) and self.digest == other.digest
 
-    # -- what compiled functions call --------------------------------------------------------
+    @cached_property
+    def cost(self) -> int:
+        """What loss and gradient cost in NumPy, in evaluations of a small network."""
+        work = sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
+        return 1 + work // _SMALL
+
+    # -- what compiled functions call, and NumPy without compiling ---------------------------
 
     def activities(self, flat: Any, data: Any) -> list[Any]:
         """Activity of every group, `(items, rows, size)` each, from flat weights `(n_weights,)`."""
-        weights = self._weights(flat)
+        weights = self.weights_by_shape(flat)
         activity: list[Any] = []
         for group, d in zip(self.groups, data["groups"], strict=True):
             if "rows" in d:
@@ -96,32 +104,44 @@ class Stack:
             activity.append(total if d["gate"] is None else total * d["gate"])
         return activity
 
-    def _weights(self, flat: Any) -> dict[tuple[int, ...], Any]:
-        parts = jax.lax.split(flat, [n * prod(shape) for shape, n in self.weights])
+    def weights_by_shape(self, flat: Any) -> dict[tuple[int, ...], Any]:
+        """Weights `(number, *shape)` of each shape; views of a flat vector in NumPy."""
+        if library(flat) is np:
+            parts = [flat[at : at + size] for at, size in zip(self._offsets, self._sizes, strict=True)]
+        else:
+            parts = jax.lax.split(flat, self._sizes)
         return {shape: p.reshape(n, *shape) for (shape, n), p in zip(self.weights, parts, strict=True)}
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [n * prod(shape) for shape, n in self.weights]
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [sum(self._sizes[:k]) for k in range(len(self._sizes))]
 
     def outputs(self, flat: Any, data: Any) -> list[Any]:
         """Activity at each readout, `(outputs, rows, size)`."""
         activities = self.activities(flat, data)
-        return [_read(r, d, activities) for r, d in zip(self.readouts, data["readouts"], strict=True)]
+        return [read(r, d, activities) for r, d in zip(self.readouts, data["readouts"], strict=True)]
 
     def loss(self, flat: Any, data: Any, kind: str = "squared") -> Any:
         """Loss of flat weights `(n_weights,)`."""
-        activities, total = self.activities(flat, data), jnp.asarray(data["constant"])
+        activities, total = self.activities(flat, data), library(flat).asarray(data["constant"])
         for r, d in zip(self.readouts, data["readouts"], strict=True):
             product = self._bulky(r, d, data["groups"][r.group], kind)
             if product is not None:
-                weights = self._weights(flat)[product.shape]
+                weights = self.weights_by_shape(flat)[product.shape]
                 total = total + _blockwise(
                     product, weights, activities[product.source], r.target, d["target"]
                 )
                 continue
-            h, y = _read(r, d, activities), take(d["target"], r.target)
+            h, y = read(r, d, activities), take(d["target"], r.target)
             if kind == "squared":
-                each = 0.5 * jnp.sum((y - h) ** 2, axis=-1)
+                each = 0.5 * ((y - h) ** 2).sum(axis=-1)
             else:
                 each = -jnp.sum(y * jax.nn.log_softmax(h), axis=-1)
-            total = total + jnp.sum(each if d["weight"] is None else each * take(d["weight"], r.weight))
+            total = total + (each if d["weight"] is None else each * take(d["weight"], r.weight)).sum()
         return total
 
     def _bulky(self, r: Readout, d: Any, numbers: Any, kind: str) -> Product | None:
@@ -133,7 +153,7 @@ class Stack:
             and group.activation is None
             and group.bias is None
             and numbers["gate"] is None
-            and numbers["edge_gates"] == [None]
+            and numbers["edge_gates"][0] is None
             and r.item is None
             and d["mix"] is None
             and d["weight"] is None
@@ -144,12 +164,22 @@ class Stack:
         return p if fits and large else None
 
 
+_SMALL = 100_000  # multiplications that take as long as the calls of the smallest network, about .1 ms
 _BULK = 4_000_000  # numbers: 32 MB
 
 
-def _read(r: Readout, d: Any, activities: list[Any]) -> Any:
+def library(values: Any) -> ModuleType:
+    """The library of an array: NumPy or `jax.numpy`."""
+    return np if isinstance(values, np.ndarray) else jnp
+
+
+def read(r: Readout, d: Any, activities: list[Any]) -> Any:
+    """Activity at a readout, `(outputs, rows, size)`."""
     h = take(activities[r.group], r.item)
-    return h if d["mix"] is None else jnp.einsum("nrm,nms->nrs", take(d["mix"], r.mix), h)
+    if d["mix"] is None:
+        return h
+    mix = take(d["mix"], r.mix)
+    return mix @ h if library(h) is np else jnp.einsum("nrm,nms->nrs", mix, h)
 
 
 def _blockwise(p: Product, weights: Any, items: Any, index: np.ndarray | None, targets: Any) -> Any:
@@ -189,14 +219,21 @@ def _block_backward(saved: Any, g: Any) -> Any:
 _block_loss.defvjp(_block_forward, _block_backward)
 
 
-class Program(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Program:
     """What is computed, and the numbers it runs on."""
 
     stack: Stack
-    data: Any
+    data: Any  # NumPy arrays; where they are many, JAX arrays
     outputs: list[list[tuple[int, str]]]  # context and output of each row of each readout
     nodes: list[dict[str, tuple[int, int]]]  # of each context: group and place of each active node
     rows: list[int]  # of each context
+
+    @cached_property
+    def on_device(self) -> Any:
+        """The numbers as float64 JAX arrays."""
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            return jax.device_put(self.data)
 
 
 def some_rows(data: Any, index: Any, n: int, weight: Any) -> Any:
@@ -220,6 +257,8 @@ def take(values: Any, index: np.ndarray | None) -> Any:
     """Some of the values; all where the index is None."""
     if index is None:
         return values
+    if isinstance(values, np.ndarray):
+        return values[index]
     return jnp.asarray(values).at[index].get(mode="promise_in_bounds")
 
 
@@ -232,10 +271,10 @@ def _multiply(p: Product, weights: Any, items: Any) -> Any:
     t, s = p.shape
     w = take(weights, p.w).reshape(n, k * t, s)
     a = take(items, p.a).reshape(n, j * rows, s)
-    out = jnp.einsum("bcs,bts->bct", a, w)
+    out = a @ w.swapaxes(1, 2) if library(a) is np else jnp.einsum("bcs,bts->bct", a, w)
     if k == 1:
         return out.reshape(n * j, rows, t)
-    return jnp.moveaxis(out.reshape(n, j, rows, k, t), 3, 1).reshape(n * k * j, rows, t)
+    return out.reshape(n, j, rows, k, t).transpose(0, 3, 1, 2, 4).reshape(n * k * j, rows, t)
 
 
 def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
@@ -244,4 +283,18 @@ def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
         return out
     if isinstance(target, int):
         return out.reshape(items, target, *out.shape[1:]).sum(axis=1)
+    if library(out) is np:
+        return summed(out, target, items)
     return jax.ops.segment_sum(out, target, num_segments=items + 1)[:items]
+
+
+def summed(values: np.ndarray, index: np.ndarray, count: int) -> np.ndarray:
+    """Sums `(count, ...)` of the values `(n, ...)` with the same index; others are left out."""
+    chosen = _places(index.tobytes(), index.dtype, count)
+    return (chosen @ values.reshape(len(values), -1)).reshape(count, *values.shape[1:])
+
+
+@lru_cache(maxsize=1024)
+def _places(index: bytes, dtype: Any, count: int) -> np.ndarray:
+    """(count, n) 1 where a value has an index, else 0."""
+    return (np.frombuffer(index, dtype) == np.arange(count)[:, None]).astype(float)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.compiling import allowance
 from neuralrace.errors import InputError, array, choice
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.maps import shared_maps
@@ -18,10 +20,11 @@ from neuralrace.network.plan import Program, Stack
 from neuralrace.task import Task
 
 LOSSES = ("squared", "cross_entropy")
+_LARGEST = 200  # cost of networks that NumPy computes
 
 
 def program(task: Task, kind: str, mode: str | None = None) -> Program:
-    """The network of a task with its numbers as float64 JAX arrays, made once per task.
+    """The network of a task with its numbers, made once per task.
 
     `mode` is moments, samples or merged (every sample a row with its own gates); by default moments
     where they say all, which is for linear networks with squared error.
@@ -32,14 +35,18 @@ def program(task: Task, kind: str, mode: str | None = None) -> Program:
             contexts = shared_maps(task.graph, task.moment_contexts)
         else:
             contexts = task.sample_contexts if mode == "samples" else [task.merged_context]
-        task.programs[mode, kind] = on_device(compile_program(task.graph, contexts, kind))
+        made = compile_program(task.graph, contexts, kind)
+        # The numbers of a large network are not held twice.
+        task.programs[mode, kind] = (
+            made if runs_in_numpy(made.stack, kind) else replace(made, data=made.on_device)
+        )
     return task.programs[mode, kind]
 
 
-def on_device(made: Program) -> Program:
-    """A program with its numbers as float64 JAX arrays."""
-    with precision(np.float64), jax.ensure_compile_time_eval():
-        return made._replace(data=jax.device_put(made.data))
+def runs_in_numpy(stack: Stack, kind: str) -> bool:
+    """Whether NumPy can compute this network (see `backward`) in less time than compiling takes."""
+    linear = kind == "squared" and all(g.activation is None for g in stack.groups)
+    return linear and stack.cost <= _LARGEST
 
 
 def is_linear(task: Task, kind: str) -> bool:
@@ -73,11 +80,17 @@ def check_task(task: Any, kind: str = "squared") -> None:
 
 
 def run(
-    function: Callable[..., Any], task: Task, weights: Any, kind: str, made: Callable[[], Program]
+    function: Callable[..., Any],
+    task: Task,
+    weights: Any,
+    kind: str,
+    made: Callable[[], Program],
+    plain: Callable[..., Any] | None = None,
 ) -> Any:
     """`function(stack, flat weights, numbers, kind)` on the program that `made` gives.
 
-    NumPy float64 comes back; under a JAX transformation of the weights, JAX arrays in their precision.
+    NumPy float64 comes back; under a JAX transformation of the weights, JAX arrays in their precision. Small
+    networks are computed by `plain`, the same in NumPy, as long as compiling would take longer.
     """
     if _traced(weights):
         flat = task.graph.flatten(_check_traced(task, weights), jnp)
@@ -86,10 +99,22 @@ def run(
         one = lambda w: function(program.stack, w, data, kind)  # noqa: E731
         return jax.vmap(one)(flat) if flat.ndim == 2 else one(flat)
     flat = task.graph.flatten(task.graph.check_weights(weights))
-    program = made()
+    program, many = made(), flat.ndim == 2
+    if plain is not None and runs_in_numpy(program.stack, kind):
+        left = allowance((function, program.stack.digest, kind, flat.shape))
+        if left.spend(program.stack.cost * (len(flat) if many else 1)):
+            with np.errstate(all="ignore"):  # as in compiled code
+                return _each(lambda w: plain(program.stack, w, program.data, kind), flat)
     with precision(np.float64):
-        values = _compiled(function, program.stack, kind, flat.ndim == 2, jnp.asarray(flat), program.data)
+        values = _compiled(function, program.stack, kind, many, jnp.asarray(flat), program.on_device)
     return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), values)
+
+
+def _each(one: Callable[[np.ndarray], Any], flat: np.ndarray) -> Any:
+    """The result for flat weights `(n,)`, or those for all of `(runs, n)`, stacked."""
+    if flat.ndim == 1:
+        return jax.tree.map(lambda v: float(v) if np.ndim(v) == 0 else v, one(flat))
+    return jax.tree.map(lambda *v: np.stack(v), *map(one, flat))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

@@ -24,6 +24,7 @@ from neuralrace.reduction.ties import Classes
 from neuralrace.task import Context
 
 MOST_CLASSES = 400  # of paths
+_SMALL = 10_000  # powers that take as long as the calls of the smallest system
 SAME = 1e-9  # of the largest: statistics that differ less are the same
 Key = tuple[int, ...]  # exponents of the classes of edges, or these classes from input to output
 Polynomial = dict[Key, np.ndarray]  # rows (rows, modes or size of the input) that paths of a class carry
@@ -48,6 +49,32 @@ class TiedLoss:
     @cached_property
     def powers(self) -> tuple[Key, ...]:
         return tuple(map(tuple, self.exponents.tolist()))
+
+    @cached_property
+    def _lowered(self) -> np.ndarray:
+        """(1 + classes, paths, classes) exponents of the monomials, then of their derivatives by class."""
+        below = self.exponents - np.eye(self.exponents.shape[1], dtype=int)[:, None]
+        return np.concatenate([self.exponents[None], np.maximum(below, 0)])
+
+    @cached_property
+    def cost(self) -> int:
+        """What `loss_and_gradient` costs, in evaluations of a small system."""
+        return 1 + (self._lowered.size * self.s.shape[1] + self.d.size) // _SMALL
+
+    def loss(self, b: np.ndarray) -> np.ndarray:
+        """The loss (...) of strengths (..., classes, modes)."""
+        m = (b[..., None, :, :] ** self.exponents[:, :, None]).prod(axis=-2)
+        products = np.einsum("klm,...lm->...km", self.d, m)
+        return self.constant + ((0.5 * products - self.s) * m).sum(axis=(-1, -2))
+
+    def loss_and_gradient(self, b: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss of strengths (classes, modes), and its derivative by them."""
+        m, *slopes = (b ** self._lowered[..., None]).prod(axis=2)  # (paths, modes) each
+        products = np.einsum("klm,lm->km", self.d, m)
+        loss = self.constant + float(((0.5 * products - self.s) * m).sum())
+        error = products - self.s
+        factors = self.exponents.T[:, :, None]
+        return loss, (factors * error * np.array(slopes)).sum(axis=1)
 
     @cached_property
     def on_device(self) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from neuralrace.dynamics.gradient_flow import flow
+from neuralrace.dynamics.lifted import LiftedWeights
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
@@ -98,7 +99,20 @@ class Solution(Trajectory):
         return np.stack(first, axis=-1)
 
     def predict(self) -> dict[str, np.ndarray]:
-        """Outputs for every sample along the solution, output -> (save, n, size)."""
+        """Outputs for every sample along the solution.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (save, n, size)
+            With a leading axis of runs where there are several.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=0.1, t1=40.0, save=5)
+        >>> sol.predict()["y"][-1, :, 0].round(2)  # at the end, of the four samples
+        array([-1.,  1.,  1., -1.])
+        """
         lead = self.loss.shape
         flat = {e: w.reshape(-1, *w.shape[len(lead) :]) for e, w in self.weights.items()}
         found = predict(self.reduction.task, flat)
@@ -125,7 +139,7 @@ class Solution(Trajectory):
             else {e: np.asarray(v)[k] for e, v in self.b.items()}
         )
         bare = super(Solution, replace(self, weights={}))._picked(k, places)
-        weights = LiftedWeights(self.reduction.family, b)
+        weights = lifted(self.reduction.family, b)
         start = None if self.start is None else {e: w[k] for e, w in self.start.items()}
         return replace(bare, b=b, weights=weights, outside=np.asarray(self.outside)[k], start=start)
 
@@ -155,21 +169,6 @@ class TiedStrengths(Mapping[str, np.ndarray]):
         return len(self.class_of)
 
 
-class LiftedWeights(Mapping[str, np.ndarray]):
+def lifted(family: Family, b: Mapping[str, np.ndarray]) -> LiftedWeights:
     """Weights (..., save, out, in) of each edge, computed from strengths on demand."""
-
-    def __init__(self, family: Family, b: Mapping[str, np.ndarray]):
-        self.family: Family = family
-        self.b: Mapping[str, np.ndarray] = b
-
-    def __getitem__(self, edge: str) -> np.ndarray:
-        return self.family.lift_edge(edge, self.b[edge])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.family.graph.edges)
-
-    def __len__(self) -> int:
-        return len(self.family.graph.edges)
-
-    def __contains__(self, edge: object) -> bool:
-        return edge in self.family.graph.edges
+    return LiftedWeights(family.graph.edges, lambda e: family.lift_edge(e, b[e]))

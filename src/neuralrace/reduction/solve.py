@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import compiled
+from neuralrace.compiling import allowance, compiled
 from neuralrace.dynamics.gradient_flow import each_run, flow
-from neuralrace.dynamics.history import History, collect
+from neuralrace.dynamics.history import collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.dynamics.uncompiled import Point, path_at, solve_runs
 from neuralrace.network import precision
-from neuralrace.reduction.solution import LiftedWeights, Solution, TiedStrengths
+from neuralrace.reduction.path_classes import TiedLoss
+from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
@@ -45,7 +48,7 @@ def solve_small(
     parts |= {
         "settings": settings,
         "dims": weight_dims(r.task.graph),
-        "weights": LiftedWeights(r.family, found),
+        "weights": lifted(r.family, found),
     }
     return Solution(**{**parts, **more}, reduction=r, b=found)
 
@@ -55,15 +58,19 @@ def solve_tied(
     stop: float | None, more: dict[str, Any],
 ) -> Solution:  # fmt: skip
     """By the equations of the classes; with `choose`, at better times if `ts` skip the fall of the loss."""
+    assert r.tied is not None
     start = np.stack([b[members[0]] for members in r.classes], axis=-2)
     many = start.ndim == 3
     start = start if many else start[None]
-    path, history = _integrated(r, start, ts, t1, stop, method)
+    paths = _in_numpy(r.tied, start, t1, stop, method, len(ts))
+    paths = paths or partial(_compiled, r.tied, start, t1, stop, method)
+    path = paths(ts)
+    history = collect(path.history)
     if choose:
         better = adapted_times([history.run(k) for k in range(len(start))], t1)
         if better is not None:
-            ts = better
-            path, history = _integrated(r, start, ts, t1, stop, method)
+            ts, path = better, paths(better)
+            history = collect(path.history)
     solved = Solved.of(path, ts, t1, stop, method.max_steps)
     found = TiedStrengths(r.classes, solved.pick(solved.kept, many))
     settings = {
@@ -74,7 +81,7 @@ def solve_tied(
     return Solution(
         **solved.fields(many, history, {"steps": path.steps}),
         **more,
-        weights=LiftedWeights(r.family, found),
+        weights=lifted(r.family, found),
         settings=settings,
         dims=weight_dims(r.task.graph),
         reduction=r,
@@ -82,16 +89,36 @@ def solve_tied(
     )
 
 
-def _integrated(
-    r: Reduction, start: np.ndarray, ts: np.ndarray, t1: float, stop: float | None, method: Adaptive
-) -> tuple[Path, History]:
-    tied = r.tied
-    assert tied is not None
+def _in_numpy(
+    tied: TiedLoss, start: np.ndarray, t1: float, stop: float | None, method: Adaptive, n: int
+) -> Callable[[np.ndarray], Path] | None:
+    """A function of the times to save, of which there are about n; None where it is to be compiled."""
+    shape = start.shape[1:]
+    sizes, scale, decay = (v[:, None] for v in (tied.sizes, tied.rates, tied.decays))
+
+    def evaluate(y: np.ndarray) -> Point:
+        b = y.reshape(shape)
+        loss, g = tied.loss_and_gradient(b)
+        v = -scale * (g / sizes + decay * b)
+        return Point(loss, v.ravel(), float(np.vdot(g, v)))
+
+    def keep(_: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        b = rows.reshape(*rows.shape[:2], *shape)
+        return tied.loss(b), b
+
+    left = allowance((tied.powers, method.max_steps, start.shape, n, stop is None))
+    flat, atols = start.reshape(len(start), -1), method.absolute(start)
+    solutions = solve_runs(evaluate, flat, t1, method.rtol, atols, stop, method.max_steps, left, tied.cost)
+    return None if solutions is None else lambda ts: path_at(solutions, ts, keep)
+
+
+def _compiled(
+    tied: TiedLoss, start: np.ndarray, t1: float, stop: float | None, method: Adaptive, ts: np.ndarray
+) -> Path:
     with precision(np.float64):
         given = (start, method.absolute(start), *tied.on_device, ts, t1, stop, method.rtol)
         solve = compiled(tied_flow, (0, 1), *_COMPILER.items())
-        path = jax.tree.map(np.asarray, solve(tied.powers, method.max_steps, *given))
-    return path, collect(path.history)
+        return jax.tree.map(np.asarray, solve(tied.powers, method.max_steps, *given))
 
 
 def tied_flow(

@@ -1,0 +1,155 @@
+"""Small systems integrated in NumPy, so that nobody waits for a compiler.
+
+SciPy's DOP853 makes the steps, of the same order as those of `integrate`; the result has the same form. A
+system is compiled instead once NumPy has taken as long on it as compiling would (see `compiling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.integrate import DOP853
+
+from neuralrace.compiling import Allowance
+from neuralrace.dynamics.history import Buffer
+from neuralrace.dynamics.integrate import FAILED, FINISHED, GOING, HALVINGS, LIMITED, STOPPED, Path
+
+_USUAL = 600  # evaluations of a solution
+_STAGES = 12  # evaluations of a step
+_STRICT = 0.1  # part of the tolerances: errors are then at most those of `integrate`
+_LEAST = 1e-13  # relative tolerance
+_MOST = 20_000  # numbers of a system, whose interpolants are all kept
+_LONG = 5000  # numbers whose sums over stages take as long as one evaluation
+
+
+class Point(NamedTuple):
+    """The loss at a point, the velocity, and the slope of the loss in time."""
+
+    loss: float
+    velocity: np.ndarray
+    slope: float
+
+
+class Solution(NamedTuple):
+    """One run, which `at` gives at any times."""
+
+    start: np.ndarray
+    ends: list[float]  # of its steps
+    inside: list[Callable[[np.ndarray], np.ndarray]]  # y (numbers, times) inside each step
+    history: np.ndarray  # (steps + 1, 3) time, loss and slope
+    status: int
+    steps: int  # taken and refused
+    final: np.ndarray
+
+    def at(self, ts: np.ndarray) -> tuple[np.ndarray, int]:
+        """y (times, numbers) at each time that was reached, and how many rows are valid.
+
+        If the run ended early, the row after them has its end.
+        """
+        rows = np.zeros((len(ts), len(self.start)))
+        t = self.history[-1, 0]
+        n = int(np.searchsorted(ts, t, side="right"))
+        step = np.searchsorted(self.ends, ts[:n])
+        for k in np.unique(step[ts[:n] > 0]):
+            rows[:n][step == k] = self.inside[k](ts[:n][step == k]).T
+        rows[:n][ts[:n] == 0] = self.start
+        rows[:n][ts[:n] == t] = self.final
+        if self.status != FINISHED and n < len(ts) and (n == 0 or ts[n - 1] < t):
+            rows[n], n = self.final, n + 1
+        return rows, n
+
+
+Evaluate = Callable[[np.ndarray], Point]
+
+
+def solve_runs(
+    evaluate: Evaluate, starts: np.ndarray, t1: float, rtol: float, atols: np.ndarray, stop: float | None,
+    max_steps: int, left: Allowance, cost: int = 1,
+) -> list[Solution] | None:  # fmt: skip
+    """Every run from `starts` (runs, numbers); None where it should be compiled instead."""
+    cost += starts.shape[1] // _LONG
+    if starts.shape[1] > _MOST or _USUAL * cost * len(starts) > left.left:
+        return None
+    solutions = []
+    for start, atol in zip(starts, atols, strict=True):
+        with np.errstate(all="ignore"):
+            found = _solve(evaluate, start, t1, rtol, float(atol), stop, max_steps, left, cost)
+        if found is None:
+            return None
+        solutions.append(found)
+    return solutions
+
+
+def _solve(
+    evaluate: Evaluate, start: np.ndarray, t1: float, rtol: float, atol: float, stop: float | None,
+    max_steps: int, left: Allowance, cost: int,
+) -> Solution | None:  # fmt: skip
+    latest = point = evaluate(start)
+
+    def velocity(_: float, y: np.ndarray) -> np.ndarray:
+        nonlocal latest
+        latest = evaluate(y)
+        return latest.velocity
+
+    if stop is not None and point.loss <= stop:
+        return Solution(start, [], [], np.array([(0.0, point.loss, point.slope)]), STOPPED, 0, start)
+    if not np.isfinite(point.velocity).all():
+        return Solution(start, [], [], np.array([(0.0, point.loss, 0.0)]), FAILED, 0, start)
+    solver = DOP853(velocity, 0.0, start, t1, rtol=max(_STRICT * rtol, _LEAST), atol=_STRICT * atol)
+    ends, inside, history = [], [], [(0.0, point.loss, point.slope)]
+    status, steps, y, seen = GOING, 0, start, 0
+    while status == GOING:
+        before = solver.nfev
+        solver.step()
+        steps += (solver.nfev - before) // _STAGES
+        if solver.status == "failed":
+            status = FAILED
+            break
+        t, y, point = solver.t, solver.y, latest  # the last evaluation of a step is that at its end
+        inside.append(solver.dense_output())
+        status = LIMITED if steps >= max_steps else GOING
+        status = FINISHED if solver.status == "finished" else status
+        if stop is not None and point.loss <= stop:
+            t = _crossing(evaluate, inside[-1], history[-1][0], t, stop)
+            y = inside[-1](t) if t < solver.t else y
+            point, status = evaluate(y), STOPPED
+        ends.append(t)
+        history.append((t, point.loss, point.slope))
+        if not left.spend((solver.nfev - seen) * cost):
+            return None
+        seen = solver.nfev
+    return Solution(start, ends, inside, np.array(history), status, steps, y)
+
+
+def _crossing(evaluate: Evaluate, inside: Any, before: float, after: float, level: float) -> float:
+    """Where the loss falls to the level inside a step, by halving."""
+    low, high = before, after
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if evaluate(inside(middle)).loss <= level else (middle, high)
+    return high
+
+
+def path_at(solutions: list[Solution], ts: np.ndarray, keep: Callable[[np.ndarray, np.ndarray], Any]) -> Path:
+    """The result of all runs at some times, as `integrate` gives it.
+
+    `keep` has losses and other values, from the times (runs, save) and y (runs, save, numbers) there.
+    """
+    found = [s.at(ts) for s in solutions]
+    ends = np.array([s.history[-1, 0] for s in solutions])
+    with np.errstate(all="ignore"):  # as in compiled code
+        kept = keep(np.minimum(ts, ends[:, None]), np.stack([y for y, _ in found]))
+    most = max(len(s.history) for s in solutions)
+    rows = np.stack([np.pad(s.history, ((0, most - len(s.history)), (0, 0))) for s in solutions])
+    counts = np.array([len(s.history) for s in solutions])
+    last = np.array([n for _, n in found]) - 1
+    return Path(
+        kept,
+        last,
+        ends,
+        np.array([s.status for s in solutions]),
+        np.array([s.steps for s in solutions]),
+        Buffer(rows, counts),
+    )

@@ -1,0 +1,5 @@
+"""`python -m neuralrace_command`."""
+
+from neuralrace_command import main
+
+raise SystemExit(main())

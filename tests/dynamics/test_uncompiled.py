@@ -1,0 +1,152 @@
+"""Small systems in NumPy against the same compiled; and that nothing small waits for a compiler."""
+
+from contextlib import contextmanager
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import neuralrace as nr
+from neuralrace import compiling
+from neuralrace.dynamics.status import Status
+from tests.strategies import data, graphs, random_weights, seeds
+
+
+@contextmanager
+def allowed(evaluations):
+    """That many evaluations in NumPy of each system; with none, all are compiled."""
+    usual, compiling.EVALUATIONS = compiling.EVALUATIONS, evaluations
+    compiling.allowance.cache_clear()
+    try:
+        yield
+    finally:
+        compiling.EVALUATIONS = usual
+        compiling.allowance.cache_clear()
+
+
+@pytest.fixture
+def compilations(caplog):
+    """A function that says how many functions JAX has compiled."""
+    with jax.log_compiles():
+        yield lambda: sum("Compiling" in r.getMessage() for r in caplog.records)
+
+
+def chain(depth):
+    return nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, *[9] * (depth - 1), 7]))
+
+
+def pathways(depth):
+    return nr.tasks.hierarchy(3, graph=nr.Graph.pathways(4, 7, [[9] * (k + 1) for k in range(depth)]))
+
+
+GALLERY = {
+    "xor": nr.tasks.xor,
+    "routing": lambda: nr.tasks.routing(7, 7),
+    "contexts": lambda: nr.tasks.contexts(3, gating="shared"),
+    "classification": nr.tasks.contextual_classification,
+    "chains": lambda: chain(5),
+    "hierarchy": lambda: nr.tasks.hierarchy(4),
+    "sharing": lambda: nr.tasks.sharing(4, 2),
+    "pathways": lambda: pathways(4),
+    "separability": lambda: nr.tasks.separability(0.5),
+}
+
+
+@pytest.mark.parametrize("name", GALLERY)
+@pytest.mark.parametrize("basis", ["auto", "block"])
+def test_nothing_is_compiled_for_the_first_answers(name, basis, compilations):
+    task = GALLERY[name]()
+    r = nr.reduce(task, basis)
+    sol = r.solve(strength=0.1, t1=20.0)
+    weights = {e: w[-1] for e, w in sol.weights.items()}
+    assert nr.loss(task, weights) == pytest.approx(sol.loss[-1], abs=1e-9)
+    nr.gradient(task, weights)
+    if task.n_samples is not None:
+        nr.predict(task, weights)
+    assert compilations() == 0
+
+
+def test_a_narrow_network_from_its_own_start_is_not_compiled(compilations):
+    task = chain(3)
+    w = nr.init.xavier(task.graph, 0.7)
+    sol = nr.reduce(task, weights=w).solve(t1=20.0)
+    assert compilations() == 0
+    with allowed(0):
+        full = nr.flow(task, w, t1=20.0, save=sol.t)
+    assert compilations() > 0
+    assert np.abs(sol.loss - full.loss).max() < sol.stats["error"] * full.loss[0]
+
+
+@pytest.mark.parametrize("basis", ["auto", "block"])
+@pytest.mark.parametrize("stop", [None, 0.1])
+def test_reduced_systems_agree_with_compiled_ones(basis, stop):
+    task = nr.tasks.routing(3, 2, hidden=(8, 8))
+    r = nr.reduce(task, basis, weight_decay=1e-3, lr_scale={"x0->h1": 0.5})
+    ts = [0.0, 0.1, 3.0, 40.0, 50.0]
+    ours = r.solve(strength=[0.3, 0.5], save=ts, stop_loss=stop)
+    with allowed(0):
+        other = r.solve(strength=[0.3, 0.5], save=ts, stop_loss=stop)
+    assert ours.t == pytest.approx(other.t, rel=1e-7)
+    assert np.abs(ours.loss - other.loss).max() < 1e-8
+    assert np.abs(ours.strengths - other.strengths).max() < 1e-7
+    assert ours.statuses == other.statuses
+    assert np.allclose(ours.end, other.end, rtol=1e-7)
+    times = [nr.learning_time(s, 0.2) for s in (ours, other)]
+    assert np.allclose(times[0], times[1], rtol=1e-6)
+    assert (ours.stats["steps"] > 0).all()
+
+
+@settings(max_examples=3)  # each compiles
+@given(graphs(depth=3), seeds)
+def test_flows_agree_with_compiled_ones(graph, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, _ = data(graph, rng)
+    task = nr.Task(graph, inputs, targets, gates=gates)
+    w = {e: np.stack([v, 0.1 * v]) for e, v in random_weights(graph, rng).items()}
+    more = {"weight_decay": 0.01, "frozen": [next(iter(graph.edges))], "record": outputs_and_time}
+    ours = nr.flow(task, w, 3.0, 5, **more)
+    with allowed(0):
+        other = nr.flow(task, w, 3.0, 5, **more)
+    assert np.abs(ours.loss - other.loss).max() < 1e-6 * other.loss.max()
+    for e, v in other.weights.items():
+        assert np.abs(ours.weights[e] - v).max() < 1e-6 * np.abs(v).max()
+    for name, v in other.recorded.items():
+        assert np.abs(ours.recorded[name] - v).max() < 1e-6 * max(np.abs(v).max(), 1)
+    assert np.allclose(ours.history.slope[:, 0], other.history.slope[:, 0])
+
+
+def outputs_and_time(state):
+    return {**state.outputs, "time": state.t}
+
+
+@pytest.mark.parametrize("evaluations", [10**6, 0])
+def test_runs_end_as_compiled_ones_do(evaluations):
+    task = chain(2)
+    w = {"x->h1": np.ones((9, 4)), "h1->y": np.ones((7, 9))}
+    zero = {e: 0 * v for e, v in w.items()}
+    with allowed(evaluations):
+        limited = nr.flow(task, w, 1e3, 5, method=nr.Adaptive(max_steps=7))
+        assert limited.status is Status.STEP_LIMIT
+        assert limited.t[-1] == limited.end < 1e3
+        last = {e: v[-1] for e, v in limited.weights.items()}
+        assert nr.loss(task, last) == pytest.approx(limited.loss[-1])
+        start = nr.flow(task, w, 10.0, [2.0, 10.0], stop_loss=1e9)
+        assert start.status is Status.REACHED_LOSS
+        assert start.end == start.t[-1] == 0
+        rest = nr.flow(task, zero, 1e6, 3)
+        assert rest.status is Status.FINISHED
+        assert (rest.loss == rest.loss[0]).all()
+        huge = {e: 1e160 * v for e, v in w.items()}  # the velocity overflows
+        assert nr.flow(task, huge, 1.0, 3).status is Status.DIVERGED
+
+
+def test_what_is_asked_for_often_is_compiled(compilations):
+    r, counts = nr.reduce(nr.tasks.hierarchy(2, hidden=5)), []
+    with allowed(1000):
+        for _ in range(9):
+            r.solve(strength=0.1, t1=5.0, save=4)
+            counts.append(compilations())
+    assert counts[0] == 0
+    assert counts[-1] > 0
+    assert counts[-1] == counts[-2]
