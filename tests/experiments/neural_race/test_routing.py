@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.experiments.neural_race import items, routing
+from neuralrace.experiments.neural_race import domains_data, routing
 
 
 def test_routing(tmp_path):
@@ -18,22 +18,26 @@ def test_the_published_loss_is_a_sum_over_trained_pairs():
     assert p.published == 8
     assert p.t1(p.scale) == pytest.approx(80)
     pairs = p.pairs(4)
-    task, w = items.task(7, pairs, 64), nr.init.orthogonal(nr.Graph.routing(7, 4, (64, 64), 7), 0.2, seed=0)
+    task, w = (
+        domains_data.task(7, pairs, 64),
+        nr.init.orthogonal(nr.Graph.routing(7, 4, (64, 64), 7), 0.2, seed=0),
+    )
     total = 0.0
     for i, j in np.argwhere(pairs):
         y = (w[f"h2->y{j}"] @ w["h1->h2"] @ w[f"x{i}->h1"]).T
-        total += ((y - items.TARGETS) ** 2).mean()
+        total += ((y - domains_data.TARGETS) ** 2).mean()
     assert p.published * nr.loss(task, w) == pytest.approx(total)
 
 
 def test_items_are_those_of_the_paper():
-    assert items.TARGETS.tolist() == [
+    assert domains_data.TARGETS.tolist() == [
         [6, 4, 0, 3, 0, 0, 0],
         [6, 4, 0, 0, 3, 0, 0],
         [6, 0, 4, 0, 0, 3, 0],
         [6, 0, 4, 0, 0, 0, 3],
     ]
-    task = items.task(2, 2, 5)
+    task = domains_data.task(2, 2, 5)
     assert (
-        nr.loss(task, {e: 0 * w for e, w in nr.init.orthogonal(task.graph, 1.0).items()}) == items.SILENT_LOSS
+        nr.loss(task, {e: 0 * w for e, w in nr.init.orthogonal(task.graph, 1.0).items()})
+        == domains_data.SILENT_LOSS
     )
