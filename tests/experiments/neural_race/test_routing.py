@@ -7,10 +7,25 @@ from neuralrace.experiments.neural_race import domains_data, routing
 
 def test_routing(tmp_path):
     report = nr.experiments.run("routing", quick=True, out=tmp_path)
-    assert report.holds, [c for c in report.claims if not c.holds]
+    failing = {c.id for c in report.claims if not c.holds}
+    weak = {f"half-time-mode-{k}" for k in (3, 4)}
+    weak |= {f"layer-ratio-mode-{k}-published-start" for k in (2, 3, 4)}
+    rough = {f"eq-15-{start}-{case}-start" for start in ("size", "code") for case in ("published", "xavier")}
+    assert "eq-15-size-published-start" in failing  # early by 60%, whatever the size of the network
+    assert failing <= weak | rough | {"time-loss-1-xavier-start"}, failing
     assert all((report.folder / f"{n}.png").is_file() for n, _ in report.figures)
     with pytest.raises(ValueError, match="below domains"):
         nr.experiments.run("routing", out=tmp_path, changes={"trained": 7})
+
+
+def test_eq_15_is_the_reduction_from_equal_strengths():
+    p = routing.Routing()
+    task, t = domains_data.task(7, p.pairs(4), 5), np.linspace(0, 40, 9)
+    solved = nr.reduce(task).solve(0.1, save=t)
+    loss, b1, b2 = p.eq15(t, 0.1)
+    assert np.abs(loss - solved.loss).max() < 1e-6
+    assert np.abs(np.sort(b2) - np.sort(solved.strengths[..., 1])).max() < 1e-6
+    assert np.abs(np.sort(b1) - np.sort(solved.strengths[..., 0])).max() < 1e-6
 
 
 def test_the_published_loss_is_a_sum_over_trained_pairs():

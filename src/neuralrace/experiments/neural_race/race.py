@@ -169,19 +169,20 @@ def race(p: Race, data: Data) -> tuple[Figure, str]:
     plot.theory(sharing, counts, expected.mean(axis=1), plot.BLUE, "theory", ls="--", lw=1)
     some = [k for k in p.trained if k < p.domains]
     errors = np.stack([data.together[k].untrained for k in some])
-    untrained.plot(some, errors, "o", color=plot.RED, ms=3, alpha=0.6)
-    untrained.plot(some, np.median(errors, axis=1), color=plot.RED, label="median and each start")
+    untrained.plot(some, np.median(errors, axis=1), color=plot.RED, label="median")
+    untrained.plot(np.repeat(some, p.seeds), errors.ravel(), "o", color=plot.RED, ms=3, label="each start")
     for ax in (time, routes):
         ax.plot([], [], "--", color=plot.BLACK, lw=1, label="theory")
         ax.set(ylabel="part of the answer carried", ylim=(-0.05, 1.45), yticks=[0, 0.25, 0.5, 0.75, 1])
         ax.legend(loc="upper left", ncols=3)
     time.set(xscale="log", xlabel="time (τ = 1)", title=f"all routes trained, K = {p.domains}")
     routes.set(xlabel="outputs trained per input, K", title="at the end, fewer routes trained")
+    routes.set_xticks(p.trained)
     sharing.set(xlabel="routes through a shared pathway, P", ylabel="part carried by dedicated pathways")
     sharing.set(title="shared against dedicated pathways", yscale="log")
     plot.logarithmic(sharing.xaxis, counts)
     untrained.set(xlabel="outputs trained per input, K", ylabel="loss / silent network", yscale="log")
-    untrained.set(title="untrained routes")
+    untrained.set(title="untrained routes", xticks=some)
     sharing.legend()
     untrained.legend()
     caption = (
@@ -252,7 +253,7 @@ def with_routes_and_sharing(p: Race, data: Data) -> Iterator[Claim]:
     )  # fmt: skip
     if len(duel) > 1:
         yield faster.above(
-            "grows-with-p", "the same: least step from one P to the next", 0,
+            "grows-with-p", "part of the answer on shared pathways, least step from one P to the next", 0,
             np.diff(duel, axis=0).min(axis=0), bound="the paper: greater sharing, faster learning",
         )  # fmt: skip
     apart = (

@@ -469,6 +469,16 @@ def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
             if more
             else ""
         )
+        values, root = run.singular_values[..., 0].values, p.domains**0.5  # (layer, run, t)
+        change = values[..., -1] - values[..., 0]
+        name = (
+            f"change of singular value 1, hidden / mean of input and output, {trained} trained, small start"
+        )
+        quote = "the shared portion of the pathway changes more by a factor sqrt(M) (and this ratio does not"
+        yield paper("neural_race C", f"{quote} depend on K).").near(
+            f"layer-ratio-{trained}-trained", name, root, change[1] / change[[0, 2]].mean(axis=0),
+            0.02 * root, note, "stated standard: 2%",
+        )  # fmt: skip
         cosine = nr.measure.domain_similarity(run.gram, p.domains)
         apart = cosine[..., pairs @ pairs.T == 0].mean(axis=(1, 2))
         name = f"cosine of an item on domains without common output, {trained} trained, small start"

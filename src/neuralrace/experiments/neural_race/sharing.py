@@ -102,6 +102,7 @@ def shared(p: Sharing, group: int) -> dict[str, Any]:
         "decoupled": ("layer time mode", values[:, 0]),
         "decoupled_time": clock * nr.measure.stopping_time(until),
         "random": ("layer run time mode", values[:, 1:]),
+        "end": ("run", run.loss[1:, -1] / SILENT_LOSS),
         "random_time": ("run", clock * nr.learning_time(run[1:], LEVEL)),
         "grown_time": ("run", [time(b) for b in zip(outer, grown["h1->h2"], strict=True)]),
     }
@@ -254,6 +255,11 @@ def shared_pathways(p: Sharing, data: Data) -> Iterator[Claim]:
     gap = np.abs(np.sort(groups.theory) - np.sort(groups.decoupled)).max()
     name = "singular values, theory - decoupled start, all P"
     yield check("neural_race Eq. 16-17").below("strengths-decoupled", name, 1e-5, gap)
+    quote = "This gating scheme would still obtain zero training error"
+    name = "loss at the end / silent network, random starts, the largest of all P"
+    yield paper("neural_race 4.2", quote).below(
+        "zero-training-error", name, 1e-3, groups.end.max("group"), bound="stated standard: 1e-3 of no output"
+    )
     faster = paper(fig, "Networks that share more structure learn faster.")
     for start in ("decoupled", "random"):
         times = groups[f"{start}_time"].values
