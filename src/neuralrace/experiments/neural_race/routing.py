@@ -411,7 +411,7 @@ def learning_times(p: Routing, data: Data) -> Iterator[Claim]:
 def singular_values(p: Routing, data: Data) -> Iterator[Claim]:
     """When each mode is learned in the hidden layer, by Eq. 15 as the authors' code starts it."""
     run = data.random["descent"]
-    end = run.eq15_strengths[1, 1, -1].values  # (mode,)
+    end = p.eq15(np.array([1e6]), p.scale / p.divisor)[2][0]  # (mode,), when all is learned
     half = nr.measure.half_time(
         run.t, run.singular_values[1].values, start=0.0, end=end, axis=1
     )  # (run, mode)
