@@ -22,7 +22,7 @@ def test_eq_15_is_the_reduction_from_equal_strengths():
     p = routing.Routing()
     task, t = domains_data.task(7, p.pairs(4), 5), np.linspace(0, 40, 9)
     solved = nr.reduce(task).solve(0.1, save=t)
-    loss, b1, b2 = p.eq15(t, 0.1)
+    loss, b1, b2 = domains_data.eq15(7, t, 0.1)
     assert np.abs(loss - solved.loss).max() < 1e-6
     assert np.abs(np.sort(b2) - np.sort(solved.strengths[..., 1])).max() < 1e-6
     assert np.abs(np.sort(b1) - np.sort(solved.strengths[..., 0])).max() < 1e-6

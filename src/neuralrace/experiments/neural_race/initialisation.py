@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.cm import ScalarMappable
@@ -126,11 +125,12 @@ def error(p: Initialisation, data: Data) -> tuple[Figure, str]:
     fig, ((a, b), (c, d)) = plot.figure(2, 2, height=5.0)
     runs, ends = along(data.networks, "scale"), []
     norm = LogNorm(p.scales[0], p.scales[-1])
-    colours = ScalarMappable(norm, matplotlib.colormaps["viridis"].resampled(256))
-    for scale, run in zip(p.scales, runs.loss.median("run"), strict=True):
+    colours = ScalarMappable(norm, "viridis")
+    shades = colours.to_rgba(np.array(p.scales))
+    for colour, run in zip(shades, runs.loss.median("run"), strict=True):
         ends.append(nr.measure.crossing(run.t, run, LEARNED))
-        a.plot(run.t[1:], run[1:], color=colours.to_rgba(scale))
-        b.plot(run.t / ends[-1], run / run[0].item(), color=colours.to_rgba(scale))
+        a.plot(run.t[1:], run[1:], color=colour)
+        b.plot(run.t / ends[-1], run / run[0].item(), color=colour)
     fig.colorbar(colours, ax=b, label=SCALE, ticks=p.scales, format="%g").minorticks_off()
     a.set(xscale="log", xlim=(0.03, 2 * np.nanmax(ends)), xlabel="time (τ = 1)", title="training loss")
     a.set(yscale="log", ylim=(LEARNED / 10, None), ylabel="loss / silent network")

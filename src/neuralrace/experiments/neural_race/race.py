@@ -180,7 +180,7 @@ def race(p: Race, data: Data) -> tuple[Figure, str]:
     routes.set_xticks(p.trained)
     sharing.set(xlabel="routes through a shared pathway, P", ylabel="part carried by dedicated pathways")
     sharing.set(title="shared against dedicated pathways", yscale="log")
-    plot.logarithmic(sharing.xaxis, counts)
+    plot.logarithmic(sharing.xaxis, counts.tolist())
     untrained.set(xlabel="outputs trained per input, K", ylabel="loss / silent network", yscale="log")
     untrained.set(title="untrained routes", xticks=some)
     sharing.legend()

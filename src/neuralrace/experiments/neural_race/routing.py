@@ -20,7 +20,7 @@ from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race import domains_data
-from neuralrace.experiments.neural_race.domains_data import FEATURES, ITEMS, TARGETS
+from neuralrace.experiments.neural_race.domains_data import FEATURES, ITEMS, TARGETS, eq15, layers
 
 LEVELS = (150, 40, 9, 1)  # of the published loss, which starts at 244: as the modes are learned
 LAYERS = ("input", "hidden", "output")
@@ -82,31 +82,16 @@ class Routing(Parameters):
     def save(self) -> int:
         return self.epochs // 2 + 1
 
-    def eq15(self, t: np.ndarray, b0: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Loss `(t,)` and strengths B1 and B2 `(t, mode)` by Eq. 15, from two strengths for all modes."""
-        s, d = np.linalg.svd(TARGETS)[1] / ITEMS, 1 / ITEMS
-        b1, b2 = nr.exact.routing(t[:, None], s, d, self.domains, b0)
-        return 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=1), b1, b2
-
 
 @part
 def statistics(p: Routing) -> dict[str, Any]:
     """Path statistics of samples in which all other domains show noise, against Eq. 11-12."""
-    pairs, rng = p.pairs(p.trained), np.random.default_rng(0)
-    routes = np.repeat(np.argwhere(pairs), ITEMS, axis=0)
-    item, n = np.tile(np.arange(ITEMS), pairs.sum()), ITEMS * pairs.sum()
-    inputs, targets, gates = {}, {}, {}
-    for end, samples, wanted in (("x", inputs, np.eye(ITEMS)), ("y", targets, TARGETS)):
-        for k in range(p.domains):
-            gates[f"{end}{k}"] = routes[:, "xy".index(end)] == k
-            noise = rng.standard_normal((n, wanted.shape[1]))
-            samples[f"{end}{k}"] = np.where(gates[f"{end}{k}"][:, None], wanted[item], noise)
-    graph = nr.Graph.routing(p.domains, ITEMS, (1, 1), FEATURES)
-    task = nr.Task(graph, inputs, targets, gates)
+    pairs = p.pairs(p.trained)
+    task = domains_data.noisy_samples(pairs)
     paths = {(i, j): [f"x{i}->h1", "h1->h2", f"h2->y{j}"] for i, j in np.ndindex(pairs.shape)}
     syx, sxx = TARGETS.T / (ITEMS * pairs.sum()), np.eye(ITEMS) / (ITEMS * pairs.sum())
     off = [np.abs(task.syx(path) - pairs[route] * syx).max() for route, path in paths.items()]
-    for (i, j), k in ((route, k) for route in paths for k in range(p.domains)):
+    for (i, j), k in product(paths, range(p.domains)):
         expected = pairs[i, j] * (i == k) * sxx
         off.append(np.abs(task.sxx(paths[k, j], paths[i, j]) - expected).max())
     return {"off": max(off) / np.abs(syx).max()}
@@ -119,7 +104,7 @@ def decoupled(p: Routing) -> dict[str, Any]:
     r, fine = nr.reduce(task), nr.Adaptive(1e-11, 1e-12)
     b0 = r.strengths(nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds)))
     run = nr.flow(task, r.lift(b0), t1, p.save, method=fine)
-    outer, hidden, _ = layers(r.family.project(run.weights), p)
+    outer, hidden, _ = layers(r.family.project(run.weights), p.domains)
     invariant = (outer**2).sum(axis=2) - hidden[:, :, 0] ** 2
     equal = nr.flow(task, nr.init.decoupled(r, p.scale / p.divisor), t1, p.save, method=fine)
     b1, b2 = (equal.singular_values(e)[:, :ITEMS] for e in ("x0->h1", "h1->h2"))
@@ -129,7 +114,7 @@ def decoupled(p: Routing) -> dict[str, Any]:
         "loss": ("run t", run.loss),
         "theory": ("run t", r.solve(b0=b0, t1=t1, save=run.t, method=fine).loss),
         "equal": ("t", equal.loss),
-        "eq15": ("t", p.eq15(run.t, p.scale / p.divisor)[0]),
+        "eq15": ("t", eq15(p.domains, run.t, p.scale / p.divisor)[0]),
         "residual": r.residual,
         "as_printed": as_printed(p, r),
         "invariant": ("run t mode", invariant),
@@ -165,7 +150,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
         run = nr.flow(task, start, t1, p.save)
     end = {e: w[:, -1] for e, w in run.weights.items()}
     invariants = nr.conserved(task, {e: w[:, :: p.save // 10] for e, w in run.weights.items()}).values()
-    values = [np.linalg.svd(w, compute_uv=False)[..., : ITEMS + 1] for w in layers(run.weights, p)]
+    values = [np.linalg.svd(w, compute_uv=False)[..., : ITEMS + 1] for w in layers(run.weights, p.domains)]
     hidden, outputs = domains_data.answers(task, end)
     networks = {
         "t": ("t", run.t),
@@ -181,7 +166,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     if trained != p.trained:
         return networks
     theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t)
-    strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p)]
+    strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
     return {
         **networks,
         **by_eq15(p, start, scale, run.t),
@@ -191,24 +176,17 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     }
 
 
-def layers(values: Mapping[str, np.ndarray], p: Routing) -> list[np.ndarray]:
-    """Values of the edges of each layer, `(run, t, domain, ...)`."""
-    domains = range(p.domains)
-    edges = [[f"x{i}->h1" for i in domains], ["h1->h2"], [f"h2->y{i}" for i in domains]]
-    return [np.stack([values[e] for e in layer], axis=2) for layer in edges]
-
-
 def by_eq15(p: Routing, start: Mapping[str, np.ndarray], scale: float, t: np.ndarray) -> dict[str, Any]:
     """Eq. 15 from two strengths that the size of the weights gives: itself, and as the authors' code has it.
 
     The size of a layer is the root mean square of its singular values, mean over domains and starts.
     """
-    first = layers({e: w[:, None] for e, w in start.items()}, p)
+    first = layers({e: w[:, None] for e, w in start.items()}, p.domains)
     into, hidden, out = (np.sqrt((w**2).sum(axis=(-1, -2)) / min(w.shape[-2:])).mean() for w in first)
     strengths = {"size": ((into + out) / 2, hidden), "code": scale / p.divisor}
     fine, levels = np.linspace(0, 2 * t[-1], 20_000), np.array(LEVELS) / p.published
-    curves = [p.eq15(t, b0) for b0 in strengths.values()]
-    learned = [nr.measure.crossing(fine, p.eq15(fine, b0)[0], levels) for b0 in strengths.values()]
+    curves = [eq15(p.domains, t, b0) for b0 in strengths.values()]
+    learned = [nr.measure.crossing(fine, eq15(p.domains, fine, b0)[0], levels) for b0 in strengths.values()]
     return {
         "start": ("start", list(strengths)),
         "eq15": ("start t", [loss for loss, _, _ in curves]),
@@ -230,8 +208,8 @@ def losses(p: Routing, data: Data) -> tuple[Figure, str]:
         run = data.random[case]
         epochs = run.t / p.epoch
         plot.runs(ax, epochs, p.published * run.loss, plot.RED, "networks")
-        label = "reduction, own weights"
-        plot.theory(ax, epochs, p.published * run.theory.median("run"), label=label)
+        own = p.published * run.theory.median("run")
+        plot.theory(ax, epochs, own, label="reduction, own weights")
         by_size, by_code = p.published * run.eq15
         plot.theory(ax, epochs, by_size, plot.BLUE, "Eq. 15, size of the weights", ls="--")
         plot.theory(ax, epochs, by_code, plot.BLUE, f"Eq. 15, {p.scale:g} / {p.divisor:g}")
@@ -260,13 +238,11 @@ def dynamics(p: Routing, data: Data) -> tuple[Figure, str]:
     epochs = run.t / p.epoch
     for k, ax in enumerate(axes):
         for mode in range(ITEMS):
-            first = mode == 0
-            label = "networks" if first else None
-            plot.points(ax, epochs[some], run.singular_values[k, :, some, mode], plot.RED, label, ms=3)
-            label = "reduction, own weights" if first else None
-            plot.theory(ax, epochs, run.strengths[k, ..., mode].mean("run"), label=label)
-            label = f"Eq. 15, {p.scale:g} / {p.divisor:g}" if first else None
-            plot.theory(ax, epochs, run.eq15_strengths[1, k, :, mode], plot.BLUE, label, ls="--")
+            names = ("networks", "reduction, own weights", f"Eq. 15, {p.scale:g} / {p.divisor:g}")
+            found, own, eq = names if mode == 0 else (None,) * 3
+            plot.points(ax, epochs[some], run.singular_values[k, :, some, mode], plot.RED, found, ms=3)
+            plot.theory(ax, epochs, run.strengths[k, ..., mode].mean("run"), label=own)
+            plot.theory(ax, epochs, run.eq15_strengths[1, k, :, mode], plot.BLUE, eq, ls="--")
         ax.set(xlabel="epochs", title=f"{LAYERS[k]} layer", ylim=(0, None))
     axes[0].set_ylabel("singular values")
     plot.legend_below(fig, axes[0], 3)
@@ -355,15 +331,12 @@ def layer_ratios(p: Routing, data: Data) -> Iterator[Claim]:
         change = values[:, :, -1] - values[:, :, 0]
         for key, words, mode, chosen in outer:
             note = f"sqrt(M) is the limit of small starts; Eq. 15 has {float(theory[mode]):.2f} here."
+            name = f"change of singular value {mode + 1}, hidden / {words}, {START[case]}"
+            ratio = change[1, :, mode] / change[chosen, :, mode].mean(axis=0)
             yield stated.near(
-                f"layer-ratio-{key}-{kebab(START[case])}",
-                f"change of singular value {mode + 1}, hidden / {words}, {START[case]}",
-                root,
-                change[1, :, mode] / change[chosen, :, mode].mean(axis=0),
-                share * root,
-                note if case == "descent" else "",
-                f"stated standard: {share:.0%}",
-            )
+                f"layer-ratio-{key}-{kebab(START[case])}", name, root, ratio, share * root,
+                note if case == "descent" else "", f"stated standard: {share:.0%}",
+            )  # fmt: skip
 
 
 @claims
@@ -411,7 +384,7 @@ def learning_times(p: Routing, data: Data) -> Iterator[Claim]:
 def singular_values(p: Routing, data: Data) -> Iterator[Claim]:
     """When each mode is learned in the hidden layer, by Eq. 15 as the authors' code starts it."""
     run = data.random["descent"]
-    end = p.eq15(np.array([1e6]), p.scale / p.divisor)[2][0]  # (mode,), when all is learned
+    end = eq15(p.domains, np.array([1e6]), p.scale / p.divisor)[2][0]  # (mode,), when all is learned
     half = nr.measure.half_time(
         run.t, run.singular_values[1].values, start=0.0, end=end, axis=1
     )  # (run, mode)
@@ -462,13 +435,11 @@ def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
     for trained in p.few:
         run, pairs = data.random[trained], p.pairs(trained).astype(int)
         more = int((run.final_hidden[:, ITEMS] > run.final_hidden[:, ITEMS - 1] / 2).sum())
-        note = (
-            f"In {more} of {p.seeds} networks the hidden layer ends with more than {ITEMS} modes: the "
-            "domains overlap in a ring, and distant parts of it learn a mode in hidden directions of their "
-            "own."
-            if more
-            else ""
+        ring = (
+            f"In {more} of {p.seeds} networks the hidden layer ends with more than {ITEMS} modes: the domains "
+            "overlap in a ring, and distant parts of it learn a mode in hidden directions of their own."
         )
+        note = ring if more else ""
         values, root = run.singular_values[..., 0].values, p.domains**0.5  # (layer, run, t)
         change = values[..., -1] - values[..., 0]
         name = (
