@@ -436,7 +436,7 @@ def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
         run, pairs = data.random[trained], p.pairs(trained).astype(int)
         more = int((run.final_hidden[:, ITEMS] > run.final_hidden[:, ITEMS - 1] / 2).sum())
         ring = (
-            f"In {more} of {p.seeds} networks the hidden layer ends with more than {ITEMS} modes: the domains "
+            f"In {more} of {p.seeds} networks the hidden layer ends with more than {ITEMS} modes: domains "
             "overlap in a ring, and distant parts of it learn a mode in hidden directions of their own."
         )
         note = ring if more else ""
