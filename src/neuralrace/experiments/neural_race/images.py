@@ -241,8 +241,8 @@ def error_by_gain(p: Images, data: Data) -> tuple[Figure, str]:
 
 
 def draw_errors(ax: Any, x: Any, errors: xr.Dataset) -> None:
-    for name, colour in (("trained", plot.BLUE), ("untrained", plot.RED)):
-        plot.points(ax, x, 100 * errors[name].T, colour, f"{name} routes", ls="-")
+    for name, colour, marker in (("trained", plot.BLUE, "o-"), ("untrained", plot.RED, "s-")):
+        plot.points(ax, x, 100 * errors[name].T, colour, f"{name} routes", fmt=marker)
     ax.set(ylim=(0, 100))
 
 

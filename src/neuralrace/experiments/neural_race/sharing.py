@@ -186,7 +186,7 @@ def dynamics(p: Sharing, data: Data) -> tuple[Figure, str]:
 
 @figure("sharing-routes")
 def route_errors(p: Sharing, data: Data) -> tuple[Figure, str]:
-    fig, (left, right) = plot.figure(1, 2)
+    fig, (left, right) = plot.figure(1, 2, height=2.9)
     share, errors = np.array(p.trained) / p.domains, along(data.routes, "count")
     for kind, colour, marker in (("trained", plot.BLUE, "o"), ("untrained", plot.RED, "s")):
         plot.points(left, share, errors[kind].T, colour, f"{kind} routes", fmt=f"{marker}-")
@@ -199,9 +199,9 @@ def route_errors(p: Sharing, data: Data) -> tuple[Figure, str]:
         ax.axvline(0.4, color=plot.BLACK, lw=0.8, ls=":", label="published: about 40%")
         ax.set(xlabel="share of outputs trained per input, K/M", ylabel="loss / silent network")
         ax.set(xlim=(0, share[-1] + 0.03))
-    left.legend(loc="upper right")
-    right.set(yscale="log", ylim=(None, 300 * errors.untrained.max().item()))
-    right.legend(loc="upper right", ncols=2)
+    left.legend(loc="upper center")
+    right.set(yscale="log")
+    plot.legend_below(fig, right, 5)
     caption = (
         f"Error at the end on trained and untrained routes. Left: mean and standard deviation over {p.seeds} "
         f"starts. Right: every start, and the median, on a logarithmic scale. M = {p.domains}, initial "
