@@ -114,7 +114,7 @@ def dynamics(p: Xor, data: Data) -> tuple[Figure, str]:
     times.set(
         xlabel="time to half loss,\nReLU network", ylabel="time to half loss, predicted", aspect="equal"
     )
-    times.set(xlim=line, ylim=(low - margin, high + 11 * margin))
+    times.set(xlim=line, ylim=(low - margin, high + 13 * margin))
     times.legend(loc="upper left")
     caption = (
         "Left: the four samples, and the input weights of all hidden units of one trained ReLU network "
