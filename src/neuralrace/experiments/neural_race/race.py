@@ -291,12 +291,12 @@ def generalisation(p: Race, data: Data) -> Iterator[Claim]:
     )  # fmt: skip
     few = p.trained[0]
     note = (
-        f"Untrained routes have {float(errors[0].mean()):.2g} of the error of no output here. Where they fail, the "
-        "failure is within the shared pathway, in hidden directions that domains do not share."
+        f"Untrained routes have {float(errors[0].mean()):.2g} of the error of no output here. Where they fail, "
+        "the failure is within the shared pathway, in hidden directions that domains do not share."
     )
     yield finding(SECTION).above(
-        "shared-pathway-few-routes", f"part of the answer on the pathway that all routes share, K = {few}", 0.5,
-        won(data.together[few])[:, -1], note, HALF,
+        "shared-pathway-few-routes", f"part of the answer on the pathway that all routes share, K = {few}",
+        0.5, won(data.together[few])[:, -1], note, HALF,
     )  # fmt: skip
 
 
