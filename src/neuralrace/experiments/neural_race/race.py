@@ -291,7 +291,7 @@ def generalisation(p: Race, data: Data) -> Iterator[Claim]:
     )  # fmt: skip
     few = p.trained[0]
     note = (
-        f"Untrained routes have {float(errors[0].mean()):.2g} of the error of no output here. Where they fail, "
+        f"Untrained routes have {float(errors[0].mean()):.2g} of the error of no output. Where they fail, "
         "the failure is within the shared pathway, in hidden directions that domains do not share."
     )
     yield finding(SECTION).above(
