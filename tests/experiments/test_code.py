@@ -176,7 +176,7 @@ def start(name):
 
 
 def test_experiments_depend_on_those_they_import_from():
-    assert "neuralrace.experiments.neural_race.items" in PACKAGE.modules(start("sharing"))
+    assert "neuralrace.experiments.neural_race.domains_data" in PACKAGE.modules(start("sharing"))
 
 
 def test_experiments_depend_on_what_they_use_of_the_library(tmp_path):

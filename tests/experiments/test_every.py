@@ -11,13 +11,14 @@ SMALL = {
     "xor": {"seeds": 2, "hidden": 32, "lr": 0.05},
     "contextual": {"seeds": 2, "samples": 50, "hidden": 4},
     "routing": {"domains": 6, "trained": 3, "few": (2,), "hidden": 8, "epochs": 100},
+    "race": {"domains": 3, "groups": (1, 3), "trained": (1, 3), "hidden": 4, "t1": 20.0},
     "initialisation": {
-        "scales": (0.1, 1.0, 3.0), "shown": (0.1, 1.0, 3.0), "looks": (0.1, 1.0), "domains": 3, "trained": 2,
-        "hidden": 8, "t1": 100.0,
+        "scales": (0.1, 1.0, 3.0), "shown": (0.1, 1.0, 3.0), "published": (0.1, 1.0),
+        "looks": (0.1, 1.0), "domains": 3, "trained": 2, "hidden": 8, "t1": 100.0,
     },
     "images": {
         "seeds": 1, "domains": 3, "trained": (1, 2), "hidden": 10, "gains": (0.1, 1.0), "partners": 2,
-        "epochs": 1, "gain_epochs": 1,
+        "epochs": 1, "gain_epochs": 1, "panels": ("permutation-3",), "descent_gains": (0.1, 1.0),
     },
     "linear-background": {"seeds": 2, "hidden": 8, "save": 51},
     "separability": {"seeds": 1, "margins": (0.2, 1.5), "shown": (0.2, 1.5), "fine": 0.4, "hidden": 16},

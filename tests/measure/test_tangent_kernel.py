@@ -1,6 +1,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 import neuralrace as nr
 
@@ -60,3 +61,18 @@ def test_kernel_of_linear_networks(samples):
     assert found[0] > 0.1
     many = nr.tangent_kernel(task, {e: np.stack([v, 2 * v]) for e, v in w.items()})
     assert np.abs(many[0] - nr.tangent_kernel(task, w)).max() < 1e-12
+
+
+def test_linearised_loss_is_that_of_a_network_whose_slopes_do_not_change():
+    """Against the exponential of the kernel made of slopes by hand; samples have weights."""
+    rng, t = np.random.default_rng(3), np.linspace(0, 3, 7)
+    graph, weight = nr.Graph.chain([2, 3, 1]), np.array([1.0, 2.0, 3.0, 4.0])
+    x, y, w = rng.normal(size=(4, 2)), rng.normal(size=(4, 1)), nr.init.gaussian(graph, 1.0, seed=1)
+    w1, w2 = w["x->h1"], w["h1->y"]
+    root = np.sqrt(weight / weight.sum())
+    slope = np.stack([np.concatenate([np.outer(w2[0], v).ravel(), w1 @ v]) for v in x]) * root[:, None]
+    wrong = (x @ w1.T @ w2.T - y)[:, 0] * root
+    expected = [0.5 * ((expm(-slope @ slope.T * s) @ wrong) ** 2).sum() for s in t]
+    both = {e: np.stack([v, v]) for e, v in w.items()}
+    found = nr.measure.linearised_loss(nr.Task(graph, x, y, sample_weight=weight), both, t)
+    assert np.abs(found - expected).max() < 1e-10

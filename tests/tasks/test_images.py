@@ -246,3 +246,25 @@ def test_gradient_of_a_batch_is_that_of_its_rows(routed):
     alone = nr.tasks.transformed(part, 3, 2, samples=True, graph=task.graph)
     for n, g in nr.gradient(alone, w, "cross_entropy").items():
         assert np.allclose(step[n], g, atol=1e-10)
+
+
+def test_features_of_each_domain_are_read_from_a_file(tmp_path):
+    rng, file = np.random.default_rng(2), tmp_path / "features.npz"
+    arrays = {"x_train": rng.normal(size=(3, 6, 5)), "y_train": np.arange(6)}
+    arrays |= {"x_test": rng.normal(size=(3, 4, 5)).astype(np.float32), "y_test": np.arange(4) + 6}
+    np.savez(file, **arrays)
+    features, labels = nr.tasks.domain_features(file, "test")
+    assert np.array_equal(features, arrays["x_test"])
+    assert labels.argmax(axis=1).tolist() == [6, 7, 8, 9]
+    for change, message in (
+        ({"x_test": None}, "x_train, y_train, x_test and y_test"),
+        ({"x_train": arrays["x_train"][0]}, "x_train must be numbers of shape"),
+        ({"y_train": np.arange(5)}, "y_train must hold one label"),
+        ({"y_test": np.arange(4) + 7}, "y_test must hold one label"),
+        ({"x_test": arrays["x_test"][:2]}, "equally many domains"),
+    ):
+        np.savez(file, **{k: v for k, v in {**arrays, **change}.items() if v is not None})
+        with pytest.raises(ValueError, match=message):
+            nr.tasks.domain_features(file)
+    with pytest.raises(ValueError, match="path must be the name of a file"):
+        nr.tasks.domain_features(None)

@@ -28,3 +28,22 @@ def test_one_pathway_of_shared_ones_stands_for_all():
     long, short = nr.flow(whole, weights, 20.0, 5), nr.flow(alone, start, 5.0, 5)
     for e, k in part.items():
         assert np.abs(long.weights[e] - short.weights[k]).max() < 1e-6
+
+
+def test_pathways_of_several_sizes_lie_in_one_network_and_add_up():
+    """Outputs of a route are the sum over its pathways; others are closed, untrained pairs left out."""
+    pairs = nr.tasks.circulant(4, 3)
+    task = nr.tasks.sharing(4, (1, 2, 4), hidden=(3, 3), trained=pairs, inputs=np.eye(4))
+    assert (task.n_contexts, len(task.graph.hidden)) == (12, 2 * (16 + 4 + 1))
+    w = nr.init.gaussian(task.graph, 1.0, seed=0)
+    targets = nr.tasks.routing(4, 4, inputs=np.eye(4)).syx(["x0->h1", "h1->h2", "h2->y0"]).T * 16 * 4
+    total = 0.0
+    for i, j in np.argwhere(pairs):
+        names = [f"s{s}g{i // s}.{j // s}h" for s in (1, 2, 4)]
+        y = sum(w[f"{n}2->y{j}"] @ w[f"{n}1->{n}2"] @ w[f"x{i}->{n}1"] for n in names)
+        total += 0.5 * ((y.T - targets) ** 2).sum() / 4
+    assert np.isclose(nr.loss(task, w), total / pairs.sum())
+    with pytest.raises(ValueError, match="each size once"):
+        nr.tasks.sharing(4, (2, 2))
+    with pytest.raises(ValueError, match="group must divide"):
+        nr.tasks.sharing(4, (1, 3))

@@ -3,7 +3,13 @@
 Each takes a trajectory where that is natural, else arrays with any leading axes (runs, times, modes).
 """
 
-from neuralrace.measure.kernels import distance_moved, kernel_change, kernel_turn, tangent_kernel
+from neuralrace.measure.kernels import (
+    distance_moved,
+    kernel_change,
+    kernel_turn,
+    linearised_loss,
+    tangent_kernel,
+)
 from neuralrace.measure.laws import conserved, power_law_exponent
 from neuralrace.measure.maps import (
     concentration,
@@ -51,6 +57,7 @@ __all__ = [
     "last_crossing",
     "learning_time",
     "mode_strengths",
+    "linearised_loss",
     "multidimensional_scaling",
     "off_diagonal_share",
     "pathway_coordinates",

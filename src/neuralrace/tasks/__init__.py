@@ -3,7 +3,7 @@
 from neuralrace.tasks.blob_images import blobs
 from neuralrace.tasks.domains import circulant, on_each_domain, routing, sharing
 from neuralrace.tasks.image_domains import input_domains, patch_encoder, transformed
-from neuralrace.tasks.images import cifar10, digits, mnist
+from neuralrace.tasks.images import cifar10, digits, domain_features, mnist
 from neuralrace.tasks.items_in_contexts import contexts, gated
 from neuralrace.tasks.structured import hierarchy, linear
 from neuralrace.tasks.toy import contextual_classification, modular_addition, separability, two_points, xor
@@ -17,6 +17,7 @@ __all__ = [
     "contexts",
     "contextual_classification",
     "digits",
+    "domain_features",
     "gated",
     "grid",
     "hierarchy",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -148,33 +148,40 @@ def on_each_domain(items: Any, domains: int) -> dict[str, np.ndarray]:
 
 def sharing(
     domains: int,
-    group: int,
+    group: int | Sequence[int],
     items: int = 4,
     hidden: Sequence[int] = (64, 64),
     seed: int = 0,
     targets: Any = None,
+    trained: Any = None,
+    inputs: Any = None,
 ) -> Task:
-    """Routing with all pairs trained, where groups of domains share a hidden pathway (neural_race 4.2).
+    """Routing where groups of domains share a hidden pathway (neural_race 4.2).
 
     Each pair of an input group and an output group has a hidden pathway of its own, through which
-    P = group^2 routes run.
+    P = group^2 routes run. With several sizes of groups all these pathways lie in one network, and their
+    outputs add up: they race each other.
 
     Parameters
     ----------
     domains : int
         Number of input domains, and of output domains.
-    group : int
-        Domains in a group; must divide `domains`.
-    items, seed, targets
+    group : int or sequence of int
+        Domains in a group; must divide `domains`. 1 gives each route a pathway of its own, `domains` one
+        that all routes share.
+    items, seed, targets, inputs
         As in `routing`.
     hidden : sequence of int
         Neurons of the layers of each pathway.
+    trained : int or array_like, shape (domains, domains), optional
+        As in `routing`; by default all pairs.
 
     Returns
     -------
     Task
-        One context per pair of domains, in which the pathway of its two groups alone is open. Nodes of the
-        pathway from group a to group b are ga.bh1, ga.bh2, ...
+        One context per trained pair of domains, in which the pathways of its two groups alone are open. Nodes
+        of the pathway from group a to group b are ga.bh1, ga.bh2, ...; for several sizes s, s2ga.bh1 and so
+        on.
 
     Examples
     --------
@@ -182,35 +189,46 @@ def sharing(
     >>> task = nr.tasks.sharing(domains=4, group=2, hidden=[64])
     >>> task.n_contexts, task.graph.hidden
     (16, ('g0.0h1', 'g0.1h1', 'g1.0h1', 'g1.1h1'))
+    >>> len(nr.tasks.sharing(domains=4, group=(1, 2, 4), hidden=[8]).graph.hidden)  # 16 + 4 + 1
+    21
     """
-    domains, group = integer("domains", domains), integer("group", group)
-    if domains % group:
-        raise InputError(f"group must divide domains = {domains}, got {group}")
-    moments, size_out = _items(items, seed, targets, None)
+    domains, one = integer("domains", domains), isinstance(group, (int, np.integer))
+    groups = [group] if one else sequence("group", group, "sizes of groups")
+    sizes = [integer("group", size) for size in groups]
+    for size in sizes:
+        if domains % size:
+            raise InputError(f"group must divide domains = {domains}, got {size}")
+    if len(set(sizes)) != len(sizes) or not sizes:
+        raise InputError(f"group must list each size once, got {sizes}")
     hidden = sequence("hidden", hidden, "layer sizes")
     if not hidden:
         raise InputError("hidden must list at least one hidden size")
-    n = domains // group
-    if domains * n > MAX_EDGES:
-        raise InputError(
-            f"domains = {domains} in groups of {group} is too large: it has {2 * domains * n:,} edges"
-        )
+    count = sum(2 * domains * domains // size for size in sizes)
+    if count > 2 * MAX_EDGES:
+        raise InputError(f"domains = {domains} in groups of {group} is too large: it has {count:,} edges")
+    pairs = trained_pairs(domains, domains if trained is None else trained)
+    moments, size_out = _items(items, seed, targets, inputs)
+
+    def row(size: int, a: int, b: int) -> list[str]:
+        """Hidden nodes of a pathway."""
+        return [f"{'' if one else f's{size}'}g{a}.{b}h{k + 1}" for k in range(len(hidden))]
+
     nodes: dict[str, int] = {f"x{i}": items for i in range(domains)}
     edges: list[tuple[str, str]] = []
-    for a in range(n):
-        for b in range(n):
-            row = [f"g{a}.{b}h{k + 1}" for k in range(len(hidden))]
-            nodes.update(zip(row, hidden, strict=True))
-            edges += [(f"x{i}", row[0]) for i in range(a * group, (a + 1) * group)]
-            edges += pairwise(row)
-            edges += [(row[-1], f"y{j}") for j in range(b * group, (b + 1) * group)]
+    for size in sizes:
+        for a, b in product(range(domains // size), repeat=2):
+            own = row(size, a, b)
+            nodes.update(zip(own, hidden, strict=True))
+            edges += [(f"x{i}", own[0]) for i in range(a * size, (a + 1) * size)]
+            edges += pairwise(own)
+            edges += [(own[-1], f"y{j}") for j in range(b * size, (b + 1) * size)]
     graph = Graph({**nodes, **{f"y{j}": size_out for j in range(domains)}}, edges)
 
     def context(i: int, j: int) -> dict[str, Any]:
-        open_nodes = {f"g{i // group}.{j // group}h{k + 1}": 1.0 for k in range(len(hidden))}
-        return {**moments(i, j, domains**2), "gates": open_nodes, "default_gate": 0.0}
+        opened = {node: 1.0 for size in sizes for node in row(size, i // size, j // size)}
+        return {**moments(i, j, len(pairs)), "gates": opened, "default_gate": 0.0}
 
-    return Task.from_moments(graph, (context(i, j) for i in range(domains) for j in range(domains)))
+    return Task.from_moments(graph, (context(i, j) for i, j in pairs))
 
 
 def _items(

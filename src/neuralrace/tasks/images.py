@@ -131,6 +131,56 @@ def cifar10(
     return _chosen(part, centred, *_stored("cifar10", "CIFAR_10", 50_000, path), hidden, graph)
 
 
+def domain_features(path: str | Path, part: str = "train") -> tuple[list[np.ndarray], np.ndarray]:
+    """Features of the images in each input domain, from an encoder of your own.
+
+    For neural_race Fig. 7b: CIFAR-10 images turned by 180 i / domains degrees, and encoded by the first two
+    residual blocks of a ResNet-18 that was trained on CIFAR-10 and is fixed.
+
+    Parameters
+    ----------
+    path : str or Path
+        An npz file with `x_train` of shape (domains, images, size), `y_train` of shape (images,), labels from
+        0 to 9, and `x_test` and `y_test` likewise. Features are taken as they are: centre and scale them
+        before they are written.
+    part : {"train", "test"}
+
+    Returns
+    -------
+    features : list of ndarray, shape (images, size)
+        One array for each input domain; `inputs` of `transformed`.
+    labels : ndarray, shape (images, 10)
+        One-hot.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> x, y = np.zeros((3, 5, 512)), np.arange(5)  # three domains, five images
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/features.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    ...     features, labels = domain_features(f"{folder}/features.npz")
+    >>> len(features), features[0].shape, labels.shape
+    (3, (5, 512), (5, 10))
+    """
+    choice("part", part, ("train", "test"))
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"path must be the name of a file, got {short(path)}")
+    data, shape = read_npz(Path(path)), "(domains, images, size)"
+    for kind in ("train", "test"):
+        x, y = data.get(f"x_{kind}"), data.get(f"y_{kind}")
+        if x is None or y is None:
+            raise InputError(f"path must be an npz file with x_train, y_train, x_test and y_test, got {path}")
+        if x.ndim != 3 or not x.size or not np.isfinite(x).all():
+            raise InputError(f"path: x_{kind} must be numbers of shape {shape}, got shape {x.shape}")
+        if y.shape != x.shape[1:2] or y.min() < 0 or y.max() >= CLASSES:
+            raise InputError(
+                f"path: y_{kind} must hold one label in 0..{CLASSES - 1} per image, got {y.shape}"
+            )
+    if data["x_train"].shape[::2] != data["x_test"].shape[::2]:
+        raise InputError("path: x_train and x_test must have equally many domains and features")
+    return list(np.asarray(data[f"x_{part}"], float)), np.eye(CLASSES)[data[f"y_{part}"].astype(int)]
+
+
 Labelled = tuple[np.ndarray, np.ndarray]
 
 

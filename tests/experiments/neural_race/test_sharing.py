@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 import neuralrace as nr
@@ -14,7 +13,7 @@ def test_sharing(tmp_path):
     claims = {c.id: c for c in report.claims}
     for key in (
         "strengths-decoupled", "more-sharing-faster-decoupled", "more-sharing-faster-random", "chain-times",
-        "shared-edge-times", "logistic-time", "imbalanced-faster",
+        "shared-edge-times", "imbalanced-faster",
     ):  # fmt: skip
         assert claims[key].holds, claims[key]
     assert (report.folder / "sharing-factors.svg").stat().st_size > 1000
@@ -25,11 +24,3 @@ def test_parameters_are_checked():
         sharing.Sharing(groups=(3,))
     with pytest.raises(ValueError, match="trained must increase"):
         sharing.Sharing(trained=(2, 1))
-
-
-def test_the_time_of_a_theory_does_not_depend_on_the_times_that_bracket_it():
-    loss = lambda t: np.exp(-np.asarray(t))  # noqa: E731
-    for t in (np.linspace(0, 5, 4), np.geomspace(0.01, 9, 50)):
-        assert sharing.first_time(loss, t, 0.2) == pytest.approx(np.log(5), rel=1e-9)
-    assert np.isnan(sharing.first_time(loss, np.linspace(0, 1, 5), 0.2))
-    assert sharing.first_time(loss, np.linspace(2, 3, 5), 0.2) == 2

@@ -48,13 +48,29 @@ def networks(p: Contextual, kind: str) -> dict[str, Any]:
     }
 
 
+@part
+def moments(p: Contextual) -> dict[str, Any]:
+    """Path statistics of all samples that are drawn, without gates and with a pathway for each context."""
+    found: dict[str, list[Any]] = {"all_yx": [], "all_xx": [], "yx": [], "xx": []}
+    for k in range(p.seeds):
+        plain = contextual_classification(p.samples, k, graph=nr.Graph.pathways(2, 1, [[1]]))
+        gated = contextual_classification(p.samples, k, hidden=1)
+        (path,), paths = plain.graph.paths(), gated.graph.paths()
+        found["all_yx"].append(plain.syx(path)[0])
+        found["all_xx"].append(plain.sxx(path, path))
+        found["yx"].append([gated.syx(a)[0] for a in paths])
+        found["xx"].append([[gated.sxx(a, b) for b in paths] for a in paths])
+    axes = {"all_yx": "run i", "all_xx": "run i j", "yx": "run pathway i", "xx": "run pathway other i j"}
+    return {name: (axes[name], values) for name, values in found.items()}
+
+
 @figure("contextual")
 def losses_and_maps(p: Contextual, data: Data) -> tuple[Figure, str]:
     fig, (left, right) = plot.figure(1, 2)
     linear, gated, sampled = (data.networks[kind] for kind in ("linear", "gated", "sampled"))
     plot.runs(left, linear.t, linear.loss, plot.RED, "one pathway, no gates")
     plot.runs(left, gated.t, gated.loss, plot.BLUE, "a pathway per context")
-    left.axhline(1 / 12, color=plot.BLACK, lw=0.8, ls="--", label="best linear map: 1/12")
+    left.axhline(1 / 12, color=plot.BLACK, lw=0.8, ls="--", label="error of the best linear map: 1/12")
     left.set(xlabel="time (τ = 1)", ylabel="loss", ylim=(0, None), xlim=(0, min(p.t1, 60)))
     left.legend()
     for end, style, colour, label in (
@@ -74,23 +90,44 @@ def losses_and_maps(p: Contextual, data: Data) -> tuple[Figure, str]:
 
 
 @claims
+def path_statistics(p: Contextual, data: Data) -> Iterator[Claim]:
+    """Means over all samples of all draws; no product of inputs or targets varies by more than 1/5."""
+    limit = 4 * (0.2 / (p.samples * p.seeds)) ** 0.5
+    bound = f"theory: 4 standard errors of a mean over {p.samples * p.seeds} samples"
+    found, third, sixth = data.moments.mean("run"), np.eye(2) / 3, np.eye(2) / 6
+    for key, quote, values, printed in (
+        ("eq-24", "Sigma^yx = [1/6 1/6]", found.all_yx, [1 / 6, 1 / 6]),
+        ("eq-25", "Sigma^x = 1/3 I", found.all_xx, third),
+        ("eq-26-27", "Sigma^yx(1) = [1/6 0], Sigma^yx(2) = [0 1/6]", found.yx, sixth),
+        ("eq-28", "Sigma^x(1,1) = Sigma^x(2,2) = 1/6 I", found.xx.values[[0, 1], [0, 1]], [sixth, sixth]),
+        ("eq-29", "Sigma^x(1,2) = Sigma^x(2,1) = 0", found.xx.values[[0, 1], [1, 0]], 0 * third),
+    ):
+        where = f"neural_race {key.replace('eq-', 'Eq. ')}"
+        name = f"moments of samples less the printed ones, largest entry, {where[12:]}"
+        yield paper(where, quote).below(
+            f"moments-{key}", name, limit, np.abs(np.asarray(values) - printed).max(), bound=bound
+        )
+
+
+@claims
 def final_maps(p: Contextual, data: Data) -> Iterator[Claim]:
-    source = "neural_race A.2"
+    source, solver = "neural_race A.2", "exact: end of a flow that has converged"
     linear = paper(source, "the total weights converge to the linear least squares solution [...] [1/2 1/2]")
     gated = paper(
         source, "W_tot(1) = [1 0] and W_tot(2) = [0 1], such that each pathway picks out the correct input"
     )
     for k in range(2):
         name, weight = f"no gates, weight of input {k + 1}", data.networks["linear"].weights[:, 0, k]
-        yield linear.near(f"no-gates-input-{k + 1}", name, 0.5, weight, 1e-6)
+        yield linear.near(f"no-gates-input-{k + 1}", name, 0.5, weight, 1e-6, bound=solver)
     for c, k in np.ndindex(2, 2):
         name = f"pathway of context {c + 1}, weight of input {k + 1}"
         weight = data.networks["gated"].weights[:, c, k]
-        yield gated.near(f"context-{c + 1}-input-{k + 1}", name, float(c == k), weight, 1e-6)
+        yield gated.near(f"context-{c + 1}-input-{k + 1}", name, float(c == k), weight, 1e-6, bound=solver)
     solves = paper(
         source, "In combination with the gating scheme, these weights exactly solve this nonlinear task"
     )
-    yield solves.below("gated-loss", "gated loss at the end", 1e-10, data.networks["gated"].loss[:, -1])
+    end = data.networks["gated"].loss[:, -1]
+    yield solves.below("gated-loss", "gated loss at the end", 1e-10, end, bound=solver)
     name = f"gated loss at the end, {p.samples} samples"
     yield check(source).below("gated-loss-samples", name, 1e-10, data.networks["sampled"].loss[:, -1])
 

@@ -109,9 +109,12 @@ def dynamics(p: Xor, data: Data) -> tuple[Figure, str]:
         times.plot(net.half, predicted, marker, color=colour, ms=4, label=label, alpha=0.8)
     low, high = times.dataLim.min.min(), times.dataLim.max.max()
     margin = 0.05 * (high - low)
-    times.plot([low - margin, high + margin], [low - margin, high + margin], color=plot.BLACK, lw=0.7)
-    times.set(xlabel="time to half loss, ReLU", ylabel="predicted", aspect="equal")
-    times.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + 9 * margin))
+    line = [low - margin, high + margin]
+    times.plot(line, line, color=plot.BLACK, lw=0.7, label="prediction = network")
+    times.set(
+        xlabel="time to half loss,\nReLU network", ylabel="time to half loss, predicted", aspect="equal"
+    )
+    times.set(xlim=line, ylim=(low - margin, high + 13 * margin))
     times.legend(loc="upper left")
     caption = (
         "Left: the four samples, and the input weights of all hidden units of one trained ReLU network "
@@ -156,9 +159,15 @@ def losses(p: Xor, data: Data) -> Iterator[Claim]:
     name = f"{when}, gates as at the start"
     yield finding(source).near("half-time-first-gates", name, 0, off.sel(start="gates"), 0.1, twice)
     name = f"{when}, from the number and size of weights alone"
-    yield follows.near("half-time-weight-size", name, 0, off.sel(start="size"), 0.1)
+    close = "stated standard: {} of the {}"
+    yield follows.near(
+        "half-time-weight-size", name, 0, off.sel(start="size"), 0.1, bound=close.format("10%", "time")
+    )
     gap = np.abs(data.relu.theory.sel(start="turned") - data.relu.loss).max("t")
-    yield follows.below("relu-loss", "largest difference of the loss, ReLU network and theory", 0.01, gap)
+    yield follows.below(
+        "relu-loss", "largest difference of the loss, ReLU network and theory", 0.01, gap,
+        bound=close.format("2%", "initial loss"),
+    )  # fmt: skip
 
 
 @claims
@@ -172,8 +181,22 @@ def cell_types(p: Xor, data: Data) -> Iterator[Claim]:
     cosine = w1 @ X.T / (np.sqrt(2) * np.linalg.norm(w1, axis=-1)[..., None])
     units = ((cosine > np.cos(np.radians(2))) & (w2[..., None] * Y[:, 0] > 0)).sum(axis=1)
     share = units.sum(axis=1) / p.hidden
-    yield four.above("units-on-diagonals", "share of units on the four diagonals", 0.99, share)
-    yield four.above("cell-types", "units of the rarest of the four cell types", 0, units.min(axis=1))
+    yield four.above(
+        "units-on-diagonals",
+        "share of units on the four diagonals",
+        0.99,
+        share,
+        bound="stated standard: 1% off",
+    )
+    evenly = "theory: random units go to each diagonal alike; 5 standard deviations of a binomial count"
+    limit = p.hidden / 4 - 5 * (p.hidden * 3 / 16) ** 0.5
+    yield four.above(
+        "cell-types",
+        "units of the rarest of the four cell types",
+        max(limit, 0),
+        units.min(axis=1),
+        bound=evenly,
+    )
 
 
 EXPERIMENT = Experiment(

@@ -1,0 +1,311 @@
+"""Shared, partly shared and dedicated pathways in one network. Every route from an input to an output domain
+may use a pathway of its own, one that groups of domains share, and one that all routes share; all are open
+together and their outputs add up. Trained from random weights, which of them comes to carry the answer? A
+pathway that more routes share is trained by more of the samples, learns faster, and leaves no error to the
+others. Of each mode of the data, the part that pathways carry is the strength of the mode in their map, mean
+over trained routes; the parts of all pathways add up to one when the task is learned. The reduction of the
+whole network, from its initial weights, stands beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import sympy as sp
+from matplotlib.figure import Figure
+
+import neuralrace as nr
+from neuralrace import plot
+from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.neural_race.domains_data import ITEMS, SILENT_LOSS, TARGETS
+
+SECTION = "neural_race 4.2"
+COLOURS = (plot.BLUE, plot.GREEN, plot.ORANGE, plot.RED)
+U, S, VT = np.linalg.svd(TARGETS.T, full_matrices=False)  # modes of the map from items to features
+HALF = "stated standard: more than half of the answer is more than all others together"
+
+
+@dataclass(frozen=True)
+class Race(Parameters):
+    domains: int = option(10, "input domains, and as many output domains, M", least=3)
+    hidden: int = option(64, "units of each hidden layer of each pathway", least=ITEMS)
+    scale: float = option(0.2, "singular values of the initial orthogonal weights")
+    groups: tuple[int, ...] = option(
+        (1, 2, 5, 10), "domains of a group: P = group^2 routes share a pathway", count=2, increasing=True
+    )
+    trained: tuple[int, ...] = option(
+        (1, 2, 3, 4, 5, 6, 8, 10),
+        "outputs trained with each input, K; the last is M",
+        count=2,
+        increasing=True,
+    )
+    t1: float = option(400.0, "latest end of training, flow time")
+    stop: float = option(1e-4, "loss at which training stops, as a share of that of a silent network")
+
+    def check(self) -> None:
+        divide = not any(self.domains % g for g in self.groups)
+        require(divide, f"groups must divide domains = {self.domains}, got {self.groups}")
+        for name in ("groups", "trained"):
+            last = getattr(self, name)[-1]
+            require(last == self.domains, f"{name} must end with domains = {self.domains}, got {last}")
+
+    def task(self, pairs: np.ndarray, groups: tuple[int, ...]) -> nr.Task:
+        hidden, inputs = (self.hidden,) * 2, np.eye(ITEMS)
+        return nr.tasks.sharing(
+            self.domains, groups, ITEMS, hidden, targets=TARGETS, trained=pairs, inputs=inputs
+        )
+
+
+def layers(values: Mapping[str, Any], domains: int, size: int) -> tuple[list[list[Any]], ...]:
+    """Values of the edges of pathways of groups of one size: from inputs, between hidden layers, to outputs.
+
+    Rows are inputs, input groups and outputs; columns output groups, output groups and input groups.
+    """
+    at, n = f"s{size}g", range(domains // size)
+    into = [[values[f"x{i}->{at}{i // size}.{b}h1"] for b in n] for i in range(domains)]
+    across = [[values[f"{at}{a}.{b}h1->{at}{a}.{b}h2"] for b in n] for a in n]
+    out = [[values[f"{at}{a}.{j // size}h2->y{j}"] for a in n] for j in range(domains)]
+    return into, across, out
+
+
+def route_maps(weights: Mapping[str, Any], domains: int, size: int) -> Any:
+    """Map of every route through the pathways of groups of one size, `(input, output, feature, item)`."""
+    into, across, out = (jnp.stack([jnp.stack(row) for row in e]) for e in layers(weights, domains, size))
+    i, j = np.indices((domains, domains))
+    return out[j, i // size] @ across[i // size, j // size] @ into[i, j // size]
+
+
+def theory_modes(b: Mapping[str, np.ndarray], domains: int, size: int) -> np.ndarray:
+    """Strength of each mode on every route, from the strengths of the edges, `(run, t, i, j, mode)`."""
+    into, across, out = (np.array(e) for e in layers(b, domains, size))
+    i, j = np.indices((domains, domains))
+    routes = into[i, j // size] * across[i // size, j // size] * out[j, i // size]
+    return np.moveaxis(routes, (0, 1), (2, 3))
+
+
+def train(p: Race, pairs: np.ndarray, groups: tuple[int, ...]) -> dict[str, Any]:
+    """Networks from random weights, and the reduction from the same weights."""
+    task = p.task(pairs, groups)
+    start = nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds))
+    t = np.append(0, np.geomspace(0.01, 1, 60) * p.t1)
+
+    def record(state: Any) -> dict[str, Any]:
+        return {"maps": jnp.stack([route_maps(state.weights, p.domains, g) for g in groups])}
+
+    run = nr.flow(task, start, save=t, record=record, save_weights=False, stop_loss=p.stop * SILENT_LOSS)
+    theory = nr.reduce(task).solve(weights=start, save=t)
+    maps = run.recorded["maps"]  # (run, t, group, input, output, feature, item)
+    modes = np.einsum("om,...oi,mi->...m", U, maps, VT)[:, :, :, pairs].mean(axis=3) / S
+    parts = [theory_modes(theory.b, p.domains, g)[:, :, pairs].mean(axis=2) / S for g in groups]
+    wrong = ((maps[:, -1].sum(axis=1) - TARGETS.T) ** 2).sum(axis=(-1, -2)) / (2 * ITEMS * SILENT_LOSS)
+    off = wrong[:, ~pairs].mean(axis=1) if not pairs.all() else np.full(p.seeds, np.nan)
+    after = (0, len(t) - len(run.t))  # a run that has learned stays where it is
+    return {
+        "t": ("t", t),
+        "loss": ("run t", np.pad(run.loss, ((0, 0), after), "edge") / SILENT_LOSS),
+        "carried": ("run t group mode", np.pad(modes, ((0, 0), after, (0, 0), (0, 0)), "edge")),
+        "theory": ("run t group mode", np.stack(parts, axis=2)),
+        "untrained": ("run", off),
+    }
+
+
+@part(each="trained", threads=2)
+def together(p: Race, count: int) -> dict[str, Any]:
+    """All pathways in one network; each input is trained with so many outputs."""
+    return train(p, nr.tasks.circulant(p.domains, count), p.groups)
+
+
+@part(each=lambda p: p.groups[1:], threads=2)
+def duel(p: Race, group: int) -> dict[str, Any]:
+    """Pathways of groups of one size against dedicated ones; all routes are trained."""
+    return train(p, np.ones((p.domains,) * 2, bool), (p.groups[0], group))
+
+
+@part
+def reduced(p: Race) -> dict[str, Any]:
+    """The equations of the whole network: Eq. 16-17 for each P, with one error for all."""
+    r = nr.reduce(p.task(np.ones((p.domains,) * 2, bool), p.groups))
+    symbol = {e: sp.Symbol(f"B{k + 1}") for k, members in enumerate(r.classes) for e in members}
+    derived = {sp.Symbol(f"B{k + 1}"): e.rhs for k, e in enumerate(r.equations())}
+    strengths = [tuple(e[0][0] for e in layers(symbol, p.domains, g)[:2]) for g in p.groups]
+    s, d = sp.symbols("S D")
+    error, routes = s - d * sum(b2 * b1**2 for b1, b2 in strengths), p.domains**2
+    right = []
+    for group, (b1, b2) in zip(p.groups, strengths, strict=True):  # P = group^2
+        printed = {b1: group * b2 * b1 * error / routes, b2: group**2 * b1**2 * error / routes}
+        right += [sp.simplify(derived[b] - rhs) == 0 for b, rhs in printed.items()]
+    return {"residual": r.residual, "as_printed": all(right), "strengths": r.n_classes}
+
+
+def won(run: Any, quantity: str = "carried") -> np.ndarray:
+    """Part of the answer that each kind of pathway carries at the end, `(run, group)`: mean over modes."""
+    return run[quantity][:, -1].mean("mode").values
+
+
+@figure("race")
+def race(p: Race, data: Data) -> tuple[Figure, str]:
+    fig, ((time, routes), (sharing, untrained)) = plot.figure(2, 2, height=4.8)
+    whole = data.together[p.domains]
+    for k, (group, colour) in enumerate(zip(p.groups, COLOURS, strict=False)):
+        plot.runs(time, whole.t[1:], whole.carried[:, 1:, k].mean("mode"), colour, f"P = {group**2}")
+        plot.theory(
+            time, whole.t[1:], whole.theory[:, 1:, k].mean("mode").median("run"), colour, ls="--", lw=1
+        )
+        parts, expected = (
+            np.stack([won(data.together[c], what)[:, k] for c in p.trained]) for what in ("carried", "theory")
+        )
+        plot.points(routes, p.trained, parts.T, colour, f"P = {group**2}", fmt="os^d"[k % 4])
+        plot.theory(routes, p.trained, expected.mean(axis=1), colour, ls="--", lw=1)
+    counts = np.array(p.groups[1:]) ** 2
+    left, expected = (
+        np.stack([won(data.duel[g], what)[:, 0] for g in p.groups[1:]]) for what in ("carried", "theory")
+    )
+    plot.points(sharing, counts, left.T, plot.BLUE, "networks")
+    plot.theory(sharing, counts, expected.mean(axis=1), plot.BLUE, "theory", ls="--", lw=1)
+    some = [k for k in p.trained if k < p.domains]
+    errors = np.stack([data.together[k].untrained for k in some])
+    untrained.plot(some, np.median(errors, axis=1), color=plot.RED, label="median")
+    untrained.plot(np.repeat(some, p.seeds), errors.ravel(), "o", color=plot.RED, ms=3, label="each start")
+    for ax in (time, routes):
+        ax.plot([], [], "--", color=plot.BLACK, lw=1, label="theory")
+        ax.set(ylabel="part of the answer carried", ylim=(-0.05, 1.45), yticks=[0, 0.25, 0.5, 0.75, 1])
+        ax.legend(loc="upper left", ncols=3)
+    time.set(xscale="log", xlabel="time (τ = 1)", title=f"all routes trained, K = {p.domains}")
+    routes.set(xlabel="outputs trained per input, K", title="at the end, fewer routes trained")
+    routes.set_xticks(p.trained)
+    sharing.set(xlabel="routes through a shared pathway, P", ylabel="part carried by dedicated pathways")
+    sharing.set(title="shared against dedicated pathways", yscale="log")
+    plot.logarithmic(sharing.xaxis, counts.tolist())
+    untrained.set(xlabel="outputs trained per input, K", ylabel="loss / silent network", yscale="log")
+    untrained.set(title="untrained routes", xticks=some)
+    sharing.legend()
+    untrained.legend()
+    caption = (
+        f"One network with a pathway for every route (P = 1), for groups of domains, and for all "
+        f"{p.domains**2} routes (P = {p.domains**2}), from random weights. Above: part of the answer that "
+        f"each kind carries (mean over modes); left: while all routes are trained, median and range of "
+        f"{p.seeds} starts; right: at the end, where each input is trained with K of {p.domains} outputs, "
+        "mean and standard deviation. Below, left: networks with dedicated pathways and those of one P only, "
+        "all routes trained: what is left to the dedicated ones. Below, right: error on routes that were not "
+        "trained. Theory (dashed): the reduction from the same initial weights, which has one hidden "
+        "direction per mode in each pathway."
+    )
+    return fig, caption
+
+
+@claims
+def winners(p: Race, data: Data) -> Iterator[Claim]:
+    d = data.reduced
+    yield check(f"{SECTION}, Eq. 10").below("residual", "residual of the whole network", 1e-8, d.residual)
+    written = "tau dB1/dt = sqrt(P)/M^2 B2 B1 [S - B2 B1^2 D], tau dB2/dt = P/M^2 B1^2 [S - B2 B1^2 D]"
+    note = "In one network the error S - D sum B2 B1^2 is common to all pathways."
+    yield paper("neural_race Eq. 16-17", written).relation(
+        "equations", "equations of the whole network", "as printed", d.as_printed, d.as_printed, note,
+        "exact: symbolic comparison",
+    )  # fmt: skip
+    parts = won(data.together[p.domains])  # (run, group)
+    wins = paper(
+        SECTION, "In a combined network that produces its output using both shared and non-shared "
+        "representations, [...] the most-shared structure will dominate.",
+    )  # fmt: skip
+    weakest = data.together[p.domains].carried[:, -1, -1].min("mode")
+    name = f"part of the answer on the pathway that all routes share, K = {p.domains}"
+    yield wins.above("shared-wins", f"{name}, mean over modes", 0.5, parts[:, -1], bound=HALF)
+    yield wins.above("shared-wins-every-mode", f"{name}, least of all modes", 0.5, weakest, bound=HALF)
+    order = paper(
+        "neural_race Fig. 5b", "in a single network where subparts share structure to different degrees, the "
+        "maximally shared dynamics dominate the race between pathways.",
+    )  # fmt: skip
+    name = f"part carried by P = {p.groups[-1] ** 2} / that by the next largest, K = {p.domains}"
+    yield order.above(
+        "most-shared-leads", name, 1, parts[:, -1] / parts[:, :-1].max(axis=1), bound="the paper: dominates"
+    )
+
+
+@claims
+def with_routes_and_sharing(p: Race, data: Data) -> Iterator[Claim]:
+    shared = np.stack([won(data.together[k])[:, -1] for k in p.trained])  # (K, run)
+    grows = paper(
+        SECTION, "The strength of this bias increases as each input domain is trained with more output "
+        "domains.",
+    )  # fmt: skip
+    steps = np.diff(shared.mean(axis=1))
+    name = "part of the answer on the pathway that all routes share: "
+    few, many = p.trained[0], p.trained[-1]
+    yield grows.above(
+        "bias-grows-with-k", f"{name}K = {many} less K = {few}", 0, shared[-1] - shared[0],
+        bound="the paper: increases",
+    )  # fmt: skip
+    yield grows.relation(
+        "bias-grows-at-every-k", f"{name}least step from one K to the next, mean over starts", "> 0",
+        steps.min(), (steps > 0).all(), bound="the paper: increases",
+    )  # fmt: skip
+    duel = np.stack([won(data.duel[g])[:, 1] for g in p.groups[1:]])
+    faster = paper(SECTION, "From this, we can see that greater sharing leads to faster learning.")
+    yield faster.above(
+        "shared-beats-dedicated", "part of the answer on shared pathways, any P, against dedicated ones",
+        0.5, duel.min(axis=0), bound=HALF,
+    )  # fmt: skip
+    if len(duel) > 1:
+        yield faster.above(
+            "grows-with-p", "part of the answer on shared pathways, least step from one P to the next", 0,
+            np.diff(duel, axis=0).min(axis=0), bound="the paper: greater sharing, faster learning",
+        )  # fmt: skip
+    apart = (
+        "The reduction has one hidden direction for all domains. Where few routes link them, domains learn "
+        "in directions of their own, in the shared pathway too, so it carries more than the reduction says."
+    )
+    for k in p.trained:
+        run = data.together[k]
+        gap = np.abs(won(run) - won(run, "theory")).max(axis=1)
+        name = f"part carried by any kind of pathway, |theory - network|, K = {k}"
+        yield finding(SECTION).below(
+            f"theory-k-{k}",
+            name,
+            0.1,
+            gap,
+            apart if gap.max() > 0.1 else "",
+            "stated standard: a tenth of the answer",
+        )
+
+
+@claims
+def generalisation(p: Race, data: Data) -> Iterator[Claim]:
+    some = [k for k in p.trained if k < p.domains]
+    errors = np.stack([data.together[k].untrained for k in some])  # (K, run)
+    last = nr.measure.last_crossing(some, errors.max(axis=1), 0.1)
+    least = min((k for k in some if k >= last), default=np.nan)
+    reliably = paper(
+        SECTION, "shared representations begin to dominate reliably when roughly 40% of input-output routes "
+        "are trained, enabling generalization to unseen input-output routes.",
+    )  # fmt: skip
+    yield reliably.near(
+        "generalises-from-k", "K / M from which on the error on untrained routes is below 10%, all starts",
+        0.4, least / p.domains, 0.1, "With dedicated and partly shared pathways beside the shared one.",
+        "the paper: roughly 40%, to one K of ten; 10% of a silent network is a stated standard",
+    )  # fmt: skip
+    few = p.trained[0]
+    note = (
+        f"Untrained routes have {float(errors[0].mean()):.2g} of the error of no output. Where they fail, "
+        "the failure is within the shared pathway, in hidden directions that domains do not share."
+    )
+    yield finding(SECTION).above(
+        "shared-pathway-few-routes", f"part of the answer on the pathway that all routes share, K = {few}",
+        0.5, won(data.together[few])[:, -1], note, HALF,
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    "race",
+    "The race: shared, partly shared and dedicated pathways in one network",
+    "neural_race 4.2, Eq. 16-17, Fig. 5b",
+    Race(),
+    Race(seeds=2, domains=6, hidden=16, groups=(1, 2, 6), trained=(1, 3, 6)),
+    minutes=(0.6, 25.0),
+    needs_full=("generalises-from-k", "bias-grows-at-every-k"),  # many values of K
+)
