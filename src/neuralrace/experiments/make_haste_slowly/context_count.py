@@ -18,7 +18,7 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.make_haste_slowly.contexts import loss_factor
+from neuralrace.experiments.make_haste_slowly.modes import loss_factor, mode_outputs
 from neuralrace.experiments.store import along
 
 FINE = nr.Adaptive(rtol=1e-10, atol=1e-12)  # closed forms are compared to 1e-6
@@ -97,19 +97,6 @@ def singular_values(graph: nr.Graph, k: int) -> Callable[[nr.State], dict[str, A
         return {n: jnp.linalg.svd(m, compute_uv=False)[:k] for n, m in maps.items()}
 
     return record
-
-
-def mode_outputs(inputs: Any, targets: Any, gate: Any, course: Callable[[Any, Any], Any]) -> np.ndarray:
-    """Outputs `(t, n, out)` of a gated pathway whose modes follow `course(s, d)`, each by itself.
-
-    s is the strength of the mode in the correlation of inputs and targets where the gate is open, d the
-    variance of the inputs along it.
-    """
-    u, s, vt = np.linalg.svd((gate[:, None] * targets).T @ inputs / len(inputs), full_matrices=False)
-    keep = s > 1e-10 * s[0]
-    seen = gate[:, None] * (inputs @ vt[keep].T)
-    b = np.stack([course(a, d) for a, d in zip(s[keep], (seen**2).mean(axis=0), strict=True)])
-    return np.einsum("nk,kt,ok->tno", seen, b, u[:, keep])
 
 
 def of_count(p: ContextCount, data: Data, c: int) -> xr.Dataset:
