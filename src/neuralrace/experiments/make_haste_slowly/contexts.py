@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import pdist
 
 import neuralrace as nr
@@ -24,6 +23,7 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.make_haste_slowly import context_figures
 from neuralrace.experiments.make_haste_slowly.modes import loss_factor, mode_outputs
 from neuralrace.experiments.store import along
 from neuralrace.measure import principal_components
@@ -48,7 +48,7 @@ LINES: Lines = {
 }
 RACE_START = (3e-9, 6e-5)  # strengths of the always open pathway and of the others, in the authors' script
 SHOWN = (0.0625, 0.25, 0.5, 1.0)  # of training, when outputs are shown
-VALUES = 6  # singular values that are shown
+VALUES = context_figures.VALUES
 
 
 @dataclass(frozen=True)
@@ -223,70 +223,23 @@ def loss(p: Contexts, data: Data) -> tuple[Figure, str]:
 
 @figure("outputs")
 def outputs(p: Contexts, data: Data) -> tuple[Figure, str]:
-    d = data.pictures
-    fig, axes = plot.figure(2, d.sizes["shown"] + 1, height=4.2)
-    image: Any = None
-    for row, each, name in zip(axes, d.outputs, ("ReLU network", "four pathways"), strict=True):
-        for ax, values in zip(row, (*each, d.targets), strict=True):
-            image = plot.matrix(ax, values.T, "", 1.0)
-            for edge in (7.5, 15.5):
-                ax.axvline(edge, color=plot.BLACK, lw=0.4)
-            for edge in (14.5, 29.5, 44.5):
-                ax.axhline(edge, color=plot.BLACK, lw=0.4)
-        row[0].set_ylabel(f"{name}\nproperties of")
-        row[0].set(yticks=(7, 22, 37, 52), yticklabels=("all", "1", "2", "3"))
-    for ax in axes[1]:
-        ax.set(xticks=(3.5, 11.5, 19.5), xticklabels=("1", "2", "3"), xlabel="items in context")
-    for ax, title in zip(axes[0], (*(f"epoch {e:.0f}" for e in d.shown), "targets"), strict=True):
-        ax.set_title(title)
-    fig.colorbar(image, ax=axes, label="output", shrink=0.6)
     caption = (
         "Outputs of a ReLU network and of four gated pathways trained from the same weights by the "
         "gradient of the whole loss. Columns are items, context by context; rows are properties, those of "
         "every context first, then those of each."
     )
-    return fig, caption
+    return context_figures.outputs(data.pictures), caption
 
 
 @figure("hidden")
 def hidden(p: Contexts, data: Data) -> tuple[Figure, str]:
-    fig, ((first, second), maps) = plot.figure(2, 2, width=5.6, height=5.2)
-    d = data.pictures
-    trained, theory = d["values"]
-    kinds = {"always open": (first, slice(0, 1)), "open in two contexts": (second, slice(1, None))}
-    for name, (ax, chosen) in kinds.items():
-        for k, colour in enumerate(plot.COLOURS[:VALUES]):
-            dots = trained[chosen, ::8, k].mean("pathway")
-            ax.plot(d.epoch[::8], dots, "o", color=colour, ms=2.2, alpha=0.6)
-            plot.theory(ax, d.epoch, theory[chosen, :, k].mean("pathway"), colour, str(k + 1), lw=0.9)
-        ax.set(xlabel="epoch", ylabel="singular value", title=name)
-    second.plot([], [], color="grey", lw=0.9, label="block reduction")
-    second.plot([], [], "o", color="grey", ms=2.2, label="as trained")
-    second.legend(title="mode", loc="center left", bbox_to_anchor=(1, 0.5))
-    relu, gated = d.hidden.values
-    turn, _ = orthogonal_procrustes(gated.reshape(-1, 2), relu.reshape(-1, 2))
-    limits = (-np.abs(d.hidden.values).max(), np.abs(d.hidden.values).max())
-    panels = zip(maps, (relu, gated @ turn), ("ReLU network", "four pathways"), strict=True)
-    for ax, points, name in panels:
-        for sample, context in enumerate(CONTEXT):
-            colour = plot.COLOURS[sample % 8]
-            ax.plot(*points[:, sample].T, color=colour, lw=0.5, alpha=0.6)
-            ax.plot(*points[-1, sample], "os^"[context], color=colour, ms=3)
-        ax.set(xlim=limits, ylim=limits, xticks=[], yticks=[], title=f"hidden layer, {name}", aspect="equal")
-        ax.set(xlabel="first coordinate", ylabel="second coordinate")
-    ax = maps[-1]
-    for item, colour in enumerate(plot.COLOURS):
-        ax.plot([], [], color=colour, label=f"item {item + 1}")
-    for context, marker in enumerate("os^"):
-        ax.plot([], [], marker, color="grey", label=f"context {context + 1}")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     caption = (
         "Top: the six largest singular values of the always open pathway and of those open in two contexts "
         "(mean of three); lines from the block reduction at the initial weights, dots as trained. Bottom: "
         "hidden representations over training by multidimensional scaling (lines), with markers at the end; "
         "coordinates in the units of hidden activity, the same in both."
     )
-    return fig, caption
+    return context_figures.hidden(data.pictures, CONTEXT), caption
 
 
 @figure("race")
@@ -336,9 +289,9 @@ def published_curves(p: Contexts, data: Data) -> Iterator[Claim]:
     d = along(data.losses, "seed")
     name = "half the sum of squares of the targets"
     yield check("make_haste_slowly Fig. 3").near("initial-loss", name, 105.623, d.relu[:, 0], 5e-4)
-    curve, last = check(f"{FIG}a, the published curve"), p.epochs
+    curve = check(f"{FIG}a, the published curve")
     for epoch, (value, tolerance) in PUBLISHED.items():
-        if epoch <= last:
+        if epoch <= p.epochs:
             name, measured = f"loss of ReLU networks at epoch {epoch}", at_epoch(d.relu, epoch)
             yield curve.near(f"relu-loss-epoch-{epoch}", name, value, measured, tolerance)
     early = "Pathways by context learn at once, on what contexts share, while the always open one does."
@@ -356,14 +309,12 @@ def published_curves(p: Contexts, data: Data) -> Iterator[Claim]:
         yield agree.below(f"{id}-factor", f"{what}: loss / ReLU, until 1e-3", 2, factor, note, TWICE)
     name, distance = "pathways trained as published, distance of outputs, largest", d.published_distance
     yield same.below("published-outputs", name, 0.05, distance.max("epoch"), early, OUTPUTS)
-    (value, tolerance), epoch = PUBLISHED[2000], min(2000, p.epochs)
-    name = f"loss at epoch 2000 from the initial weights of Table 1, std {p.table_std:g}"
-    slow = (
-        "Smaller weights learn later. The curve of Fig. 4a is that of std .005/700, as in the authors' code."
-    )
-    bound = "read off Fig. 4a, as for the other epochs"
-    loss = at_epoch(data.table_1.loss, epoch)
-    yield table.near("table-1-init-scale", name, value, loss, tolerance, slow, bound)
+    if p.epochs >= 2000:
+        value, tolerance = PUBLISHED[2000]
+        name = f"loss at epoch 2000 from the initial weights of Table 1, std {p.table_std:g}"
+        slow = "Smaller weights learn later. Fig. 4a is that of std .005/700, as in the authors' code."
+        loss, bound = at_epoch(data.table_1.loss, 2000), "read off Fig. 4a, as for the other epochs"
+        yield table.near("table-1-init-scale", name, value, loss, tolerance, slow, bound)
 
 
 def at_epoch(loss: xr.DataArray, epoch: int) -> xr.DataArray:
