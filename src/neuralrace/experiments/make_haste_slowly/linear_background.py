@@ -128,13 +128,16 @@ def decomposition(p: LinearBackground, data: Data) -> tuple[Figure, str]:
 
 @figure("linear-background-modes")
 def modes(p: LinearBackground, data: Data) -> tuple[Figure, str]:
-    fig, axes = plot.figure(2, 5, height=3.6, gridspec_kw={"height_ratios": (1, 2.4)})
+    image: Any = None
+    fig, axes = plot.figure(2, 5, height=3.9, gridspec_kw={"height_ratios": (1, 2.4)})
     d = data.random
     first, second, *equal = np.median(half_times(d.t, d.strength), axis=0)
     for ax, t in zip(axes[0], (0, first, second, np.mean(equal), p.t1), strict=True):
         now = d["map"][0].sel(t=t, method="nearest")
-        plot.matrix(ax, now, f"A(t), t = {now.t.item():.3g}", limit=S[0] / VARIANCE)
-        ax.set(aspect="equal")
+        image = plot.matrix(ax, now, f"A(t), t = {now.t.item():.3g}", limit=S[0] / VARIANCE)
+        ax.set(aspect="equal", xticks=range(4), xticklabels=range(1, 5), xlabel="input mode")
+    axes[0, 0].set(yticks=range(4), yticklabels=range(1, 5), ylabel="output mode")
+    fig.colorbar(image, ax=axes[0], label="strength", shrink=0.9)
     for ax in axes[1]:
         ax.remove()
     ax = fig.add_subplot(axes[1, 0].get_gridspec()[1, :])

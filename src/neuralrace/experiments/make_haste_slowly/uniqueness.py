@@ -164,21 +164,23 @@ def draw_networks(axes: Any, d: xr.Dataset) -> None:
         style = {"ls": "--", "zorder": 4} if gating == "both" else {}
         median = d.loss.sel(network=gating).median("run")
         plot.theory(loss, d.epoch, median, GATINGS[gating], f"+ {label}", **style)
-    loss.set(yscale="log", ylabel="loss", ylim=(d.loss.sel(network="relu").min() / 2, None))
+    loss.set(
+        yscale="log", ylabel="loss, summed over samples", ylim=(d.loss.sel(network="relu").min() / 2, None)
+    )
     labels = ("always open", "two contexts", "one context")
     for pathways, label, colour in zip(
         OPEN.values(), labels, (plot.BLACK, plot.BLUE, plot.ORANGE), strict=True
     ):
         each = d["size"].sel(pathway=pathways).stack(curve=("run", "pathway")).T
         plot.runs(size, d.epoch, each, colour, label)
-    size.set(ylabel="size of a pathway's map", title="all pathways in one network", ylim=(0, None))
+    size.set(ylabel="norm of a pathway's map", title="all pathways in one network", ylim=(0, None))
     for name, label, colour in (
         ("match", "gates as in pathway", plot.BLUE),
         ("moved", "gates switched", plot.RED),
         ("coupled", "weights off modes", plot.PINK),
     ):
         plot.runs(share, d.epoch, d[name], colour, label)
-    share.set(ylabel="share", title="ReLU network: conditions", ylim=(0, 1.02))
+    share.set(ylabel="share of gates; of weights", title="ReLU network: conditions", ylim=(0, 1.02))
 
 
 SECTION, APPENDIX = "make_haste_slowly Prop. 4.2", "make_haste_slowly E"
