@@ -76,8 +76,9 @@ class Contexts(Parameters):
     def train(self, hidden: int, seed: int, std: float | None = None) -> nr.relu.ReluNetwork:
         """A ReLU network of any width, with the initial strength of one with `self.hidden` units."""
         x, y = nr.tasks.contexts(3, STRUCTURES).arrays
-        std = (std or self.std) * (self.hidden / hidden) ** 0.5
-        return nr.relu.train(x, y, [hidden], std, self.lr, self.epochs, 161, seed)
+        std = self.std if std is None else std
+        scaled = std * (self.hidden / hidden) ** 0.5
+        return nr.relu.train(x, y, [hidden], scaled, self.lr, self.epochs, 161, seed)
 
     def pathways(self, kind: str) -> nr.Task:
         """An always open pathway, and others by kind."""

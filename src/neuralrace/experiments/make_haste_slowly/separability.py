@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -136,8 +137,12 @@ def starts(p: Separability) -> dict[str, Any]:
             for g in GATINGS
         ]
 
+    def linear_later(run: int, margin: float) -> float:
+        linear, xor = times(run, margin)
+        return linear - xor
+
     margins, runs = p.all_margins, range(p.seeds)
-    equal = [equal_margin(lambda m, run=run: np.subtract(*times(run, m))) for run in runs]
+    equal = [equal_margin(partial(linear_later, run)) for run in runs]
     return {
         "equal": ("run", equal),
         "margin": ("margin", margins),
