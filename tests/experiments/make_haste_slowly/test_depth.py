@@ -102,6 +102,8 @@ def test_experiment(tmp_path):
         assert claims[id].verdict == "fails", claims[id]
         assert claims[id].note
     assert claims["first-drop-spread"].verdict == "undecided"
+    assert claims["table-1-section-6"].measured > 0.99
+    assert all(c.bound for c in report.claims if c.kind == "paper")
 
 
 def test_bad_parameters_are_refused():

@@ -26,6 +26,14 @@ def test_silent_units_spoil_plain_clusters():
     assert not discovery.has_patterns(net, 0, 10, True)
 
 
+def test_plain_centres_are_means_of_gates_with_the_most_open_first():
+    signs = np.array([[1, 1, 1], [1, 1, -1], [-1, 1, 1], [-1, -1, 1]])
+    net = trained(np.concatenate([np.zeros((4, 8)), signs], axis=1))
+    found = discovery.plain_centres(net, 0, 4)
+    assert np.array_equal(found, np.repeat(signs > 0, 8, axis=1))
+    assert np.allclose(discovery.plain_centres(net, 0, 1), (signs > 0).mean(axis=0).repeat(8))
+
+
 @pytest.mark.whole
 def test_discovery_experiment(tmp_path):
     changes = {"hidden": 120, "lr": 4e-3, "steps": 1500, "save": 16, "most": 4, "std": 1e-4}
@@ -35,3 +43,4 @@ def test_discovery_experiment(tmp_path):
         assert claims[f"clusters-{kind}"].measured in (3, 4)
         assert claims[f"elbow-{kind}"].measured > 0.8
         assert claims[f"units-split-{kind}"].measured > 0.8
+    assert all(c.bound for c in claims.values() if c.kind == "paper")

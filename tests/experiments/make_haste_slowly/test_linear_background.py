@@ -14,11 +14,12 @@ def test_decomposition_is_orthonormal_and_that_of_the_data():
 
 
 def test_linear_background_experiment(tmp_path):
-    changes = {"hidden": 16, "save": 151}
+    changes = {"hidden": 16, "save": 151, "narrow": (2,)}
     report = nr.experiments.run("linear-background", quick=True, out=tmp_path, changes=changes)
     claims = {c.id: c for c in report.claims}
     failing = {id for id, c in claims.items() if not c.holds and not id.startswith("half-time-")}
     assert failing == {"input-variance"}
+    assert all(c.bound for c in claims.values() if c.kind == "paper")
     # log 4 / (2 s) earlier than log(s/(d a0)) / (2 s), for a0 = 1e-6
     expected = np.mean(-np.log(4) / np.log(4e6 * linear.S))
     assert np.isclose(claims["input-variance"].measured, expected, atol=1e-3)

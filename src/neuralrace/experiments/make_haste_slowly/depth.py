@@ -68,9 +68,11 @@ class Depth(Parameters):
     save: int = option(301, "times that are saved", least=20)
     dtype: str = option("float32", "precision of training", choices=("float32", "float64"))
 
-    def descend(self, task: nr.Task, std: float, epochs: int, record: Any = None) -> dict[str, Any]:
+    def descend(
+        self, task: nr.Task, std: float, epochs: int, record: Any = None, seeds: int | None = None
+    ) -> dict[str, Any]:
         """Networks from small random weights, on the loss summed over samples."""
-        start, dtype = nr.init.gaussian(task.graph, std, range(self.seeds)), np.dtype(self.dtype)
+        start, dtype = nr.init.gaussian(task.graph, std, range(seeds or self.seeds)), np.dtype(self.dtype)
         run = nr.descend(
             task, start, self.lr * N, epochs, self.save, save_weights=False, record=record, dtype=dtype
         )
@@ -91,9 +93,15 @@ def gated(p: Depth) -> dict[str, Any]:
 
 
 @part
+def table_1(p: Depth) -> dict[str, Any]:
+    """ReLU networks with two hidden layers and the settings of Table 1: 700 units, std 1e-7, 8000 epochs."""
+    return p.descend(relu_task(p.shallow, p.shallow), 1e-7 * (700 / p.shallow) ** 0.5, 8000, seeds=1)
+
+
+@part
 def shallow(p: Depth) -> dict[str, Any]:
     """ReLU networks with one hidden layer, as published in section 5."""
-    return p.descend(relu_task(p.shallow), 7e-6, 8000)
+    return p.descend(relu_task(p.shallow), 0.005 / 700, 8000)
 
 
 def relu_task(*hidden: int) -> nr.Task:
@@ -180,7 +188,7 @@ def at_plateau(networks: xr.Dataset, plateau: int) -> xr.Dataset:
 
 @figure("losses")
 def losses(p: Depth, data: Data) -> tuple[Figure, str]:
-    fig, (a, b, c) = plot.figure(1, 3, height=2.5, width_ratios=[1.7, 1, 1.2])
+    fig, (a, b, c) = plot.figure(1, 3, height=3.1, width_ratios=[1.5, 1.1, 1.2])
     for side, (kind, (name, colour)) in zip((-0.15, 0.15), NETWORKS.items(), strict=True):
         networks = getattr(data, kind)
         epoch = networks.epoch / 1000
@@ -188,25 +196,33 @@ def losses(p: Depth, data: Data) -> tuple[Figure, str]:
         plot.theory(a, epoch, typical(networks).loss, colour, name)
         x = np.arange(3) + side + np.linspace(-0.1, 0.1, p.seeds)[:, None]
         b.plot(x, drops(networks) / 1000, "o", color=colour, ms=2, alpha=0.6)
+        b.plot([], [], "o", color=colour, ms=2, label=name)
     for level in LEVELS:
-        a.axhline(level, color=plot.BLACK, lw=0.6, ls=":", zorder=0)
+        label = "plateaus of the data" if level == LEVELS[0] else None
+        a.axhline(level, color=plot.BLACK, lw=0.6, ls=":", zorder=0, label=label)
     a.set(xlabel=EPOCH, ylabel="loss (sum over samples)", title=f"{p.seeds} networks of each kind")
     a.set(ylim=(0, None), yticks=np.round([START, *LEVELS, 0], 6))
     a.legend()
     b.set(xticks=range(3), xticklabels=[d.removeprefix("drop ").replace("to ", "to\n") for d in DROPS])
-    b.set(ylabel=EPOCH, ylim=(0, None), title="drops of the loss")
+    b.set(ylabel=EPOCH, ylim=(0, None), title="drops of the loss", xlabel="drop of the loss, from to")
+    b.legend(loc="lower right")
     one = typical(data.gated)
     for k, label in enumerate(("always open", "two contexts", None, None)):
         plot.theory(c, one.epoch / 1000, one.size[:, k], plot.GREEN if k else plot.BLACK, label)
-    for epoch, colour, label in zip(PUBLISHED, (plot.BLACK, plot.GREEN), (None, "published"), strict=True):
+    labels = ("published: common aligns", "published: others appear")
+    for epoch, colour, label in zip(PUBLISHED, (plot.BLACK, plot.GREEN), labels, strict=True):
         c.axvline(epoch / 1000, color=colour, lw=0.8, ls="--", label=label)
-    c.set(xlabel=EPOCH, ylabel="output / targets", ylim=(0, None), title="pathways")
-    c.legend(loc="lower right")
+    c.set(xlabel=EPOCH, ylabel="size of output / targets", ylim=(0, None), title="gated network: pathways")
+    c.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25))
     caption = (
         f"Left: loss of {p.seeds} networks of each kind, in bold the run nearest to the mean; dotted: "
         "plateaus. Middle: when a quarter of each drop is done, a dot per run. Right: outputs of the "
-        "pathways of the gated network nearest to the mean, relative to the targets; dashed: the "
-        "published epochs at which the common pathway aligns and the others appear."
+        "pathways of the gated network nearest to the mean, relative to the targets; dashed: the published "
+        "epochs at which the common pathway aligns and the others appear. Not as published: all weights "
+        f"start with standard deviation {p.std:g} and learn at once, in pathways of equal width. The "
+        "authors' gated network has 240 units in the common pathway and 60 in each other, whose readouts "
+        "start eight times as large; it is frozen until epoch 500, and its contextual pathways until "
+        "12,000."
     )
     return fig, caption
 
@@ -221,14 +237,24 @@ def gates(p: Depth, data: Data) -> tuple[Figure, str]:
         ("nonlinear", plot.BLACK, "outputs change if linear"),
     ):
         plot.runs(first, epoch, data.relu[name], colour, label)
-    first.set(xlabel=EPOCH, ylabel="share", ylim=(0, 1.02), title="first layer")
+    first.set(
+        xlabel=EPOCH, ylabel="share of the weight, or of the targets", ylim=(0, 1.02), title="first layer"
+    )
     first.legend(loc="upper right", bbox_to_anchor=(1, 0.75))
     kinds = {"all three": plot.BLACK, "two": plot.GREEN, "one": plot.SKY, "none": "#dddddd"}
     shares = data.relu.by_contexts.mean("run").T[::-1]
     second.stackplot(epoch, shares, labels=list(kinds), colors=list(kinds.values()), alpha=0.8, lw=0)
-    second.plot(epoch, data.relu.pure.mean("run"), color=plot.RED, ls="--", label="same gate\nfor all items")
-    second.set(xlabel=EPOCH, ylim=(0, 1.02), xlim=(0, epoch[-1]), title="second layer, contexts open")
-    second.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    second.plot(
+        epoch,
+        data.relu.pure.mean("run"),
+        color=plot.RED,
+        ls="--",
+        label="same gate\nfor all items\nof a context",
+    )
+    second.set(
+        xlabel=EPOCH, ylim=(0, 1.02), xlim=(0, epoch[-1]), ylabel="share of the weight", title="second layer"
+    )
+    second.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="open in contexts")
     caption = (
         f"Gates of {p.seeds} ReLU networks, units counted by the size of their weights. Left: first "
         "layer (median, least to most); black: how far outputs would move, relative to the targets, if "
@@ -249,6 +275,7 @@ TIMING = paper(
 VARIANCE = paper(
     FIG, "Interestingly the ReLN shares the same characteristics in variance as the ReLU network."
 )
+TENTH = "a tenth of the epoch, chosen here for 'close agreement'"
 LATER = "The later the drop, the later are gated networks, at both widths of pathways that were tried."
 
 
@@ -259,14 +286,15 @@ def drops_of_the_loss(p: Depth, data: Data) -> Iterator[Claim]:
     width = "At equal total width. Wider pathways start stronger and are earlier in all drops alike."
     for order, drop, ratio in zip(ORDER, DROPS, late, strict=True):
         name = f"{drop}, epoch, typical gated / ReLU network - 1"
-        yield AGREE.near(f"{order}-drop-epoch", name, 0, ratio - 1, 0.1, width)
+        yield AGREE.near(f"{order}-drop-epoch", name, 0, ratio - 1, 0.1, width, TENTH)
     for k in (1, 2):
         name = f"{DROPS[k]}, epoch / that of the {DROPS[k - 1]}, typical gated / ReLU network - 1"
-        yield TIMING.near(f"{ORDER[k]}-drop-delay", name, 0, late[k] / late[k - 1] - 1, 0.1, LATER)
+        yield TIMING.near(f"{ORDER[k]}-drop-delay", name, 0, late[k] / late[k - 1] - 1, 0.1, LATER, TENTH)
     apart = np.abs(one["relu"].loss - one["gated"].loss).mean() / START
     name = "typical losses apart, mean over epochs / initial loss"
     note = f"Mostly the plateau at {LEVELS[0]:g}, which gated networks do not have, and the end."
-    yield AGREE.below("typical-losses", name, 0.05, apart, note)
+    bound = "a twentieth of the initial loss, chosen here for 'close agreement'"
+    yield AGREE.below("typical-losses", name, 0.05, apart, note, bound)
 
 
 @claims
@@ -275,7 +303,8 @@ def variance(p: Depth, data: Data) -> Iterator[Claim]:
     gated, relu = (np.log(drops(getattr(data, kind))).std(axis=0, ddof=1) for kind in ("gated", "relu"))
     for order, drop, ratio in zip(ORDER, DROPS, gated / relu, strict=True):
         name = f"{drop}, spread of the log epoch, gated / ReLU"
-        yield VARIANCE.near(f"{order}-drop-spread", name, 1, ratio, 0.5, few)
+        half = "half as much again, chosen here for 'the same characteristics'"
+        yield VARIANCE.near(f"{order}-drop-spread", name, 1, ratio, 0.5, few, half)
     grows = paper(
         SECTION,
         "We note that there is now variance in the trajectories of both networks, which was not the case for "
@@ -283,17 +312,33 @@ def variance(p: Depth, data: Data) -> Iterator[Claim]:
     )
     deep, one = (np.log(crossing(d.epoch, d.loss, START / 2)).std(ddof=1) for d in (data.relu, data.shallow))
     name = "spread of the log epoch of half loss, two hidden layers / one"
-    yield grows.above("spread-with-depth", name, 2, deep / one, few)
+    bound = "twice the spread, chosen here for 'which was not the case'"
+    yield grows.above("spread-with-depth", name, 2, deep / one, few, bound)
     left = {k: (getattr(data, k).loss[:, -1] < 0.75 * LEVELS[3]).mean().item() for k in NETWORKS}
     name = f"networks that leave loss {LEVELS[3]:g} by the end, share, gated less ReLU"
-    yield VARIANCE.near("leave-last-plateau", name, 0, left["gated"] - left["relu"], 0.1, LATER)
+    bound = "a tenth of the runs, chosen here for 'the same characteristics'"
+    yield VARIANCE.near("leave-last-plateau", name, 0, left["gated"] - left["relu"], 0.1, LATER, bound)
     fails = paper(
         SECTION, "Thus, the ReLU networks and GDLNs fail to learn the exact optimal features on all runs."
     )
-    for kind, (title, _) in NETWORKS.items():
-        name = f"{title}s that end below 1% of the initial loss, share"
-        learned = (getattr(data, kind).loss[:, -1] < 0.01 * START).mean()
-        yield fails.below(f"not-all-learn-{kind}", name, 1, learned)
+    # No gated network has had the time to learn by the last epoch.
+    learned = (data.relu.loss[:, -1] < 0.01 * START).mean()
+    name, bound = (
+        "ReLU networks that end below 1% of the initial loss, share",
+        "the paper: some do and some do not",
+    )
+    some = 0 < learned < 1
+    yield fails.relation("not-all-learn-relu", name, "some, not all", learned, some, bound=bound)
+    table = paper(
+        "make_haste_slowly Table 1", "Hyper-parameters used for the contextual tasks in Sections 4, 5 and 6."
+    )
+    name = "two hidden layers with the settings of Table 1: loss at epoch 8000 / initial"
+    note = (
+        "Nothing is learned from weights so small; the text itself speaks of epoch 12000. The authors' "
+        f"script has {p.hidden} units, std {p.std:g} and 30,000 epochs."
+    )
+    bound = "half the loss, chosen here as the least that Fig. 6 would show"
+    yield table.below("table-1-section-6", name, 0.5, data.table_1.loss[:, -1] / START, note, bound)
 
 
 @claims
@@ -310,19 +355,24 @@ def stages(p: Depth, data: Data) -> Iterator[Claim]:
         "The first layer that the common pathway has grown serves the others too, which follow it within "
         f"{(shown[:, 1:] - shown[:, :1]).mean():.0f} epochs: there is no plateau of the common pathway alone."
     )
+    rests = "500 epochs within 1% of the initial loss, chosen here for a plateau"
     lowest = f"{LEVELS[1]:g}, {LEVELS[2]:g} and {LEVELS[3]:g}"
     for kind, (title, _) in NETWORKS.items():
         first, *others = dwell(typical(getattr(data, kind)))
-        yield TIMING.above(f"plateaus-{kind}", f"typical {title}, epochs at losses {lowest}", 500, others)
+        name = f"typical {title}, epochs at losses {lowest}"
+        yield TIMING.above(f"plateaus-{kind}", name, 500, others, bound=rests)
         name, note = f"typical {title}, epochs at loss {LEVELS[0]:g}", together if kind == "gated" else ""
-        yield TIMING.above(f"first-plateau-{kind}", name, 500, first, note)
+        yield TIMING.above(f"first-plateau-{kind}", name, 500, first, note, rests)
         name, second = f"{DROPS[1]}, {title}, epoch", drops(getattr(data, kind))[:, 1]
         yield finding(SECTION).near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
     aligned = crossing(epoch, cosine, 0.9, rising=True)
     name = "common pathway aligned (cosine .9), epoch"
-    yield in_stages.near("common-aligned", name, PUBLISHED[0], aligned, 250, together)
+    yield in_stages.near(
+        "common-aligned", name, PUBLISHED[0], aligned, 250, together, "the paper; half of its epoch"
+    )
     name, appear = "contextual pathways at .1 of the targets, epoch", shown[:, 1:].mean(axis=1)
-    yield in_stages.near("contextual-appear", name, PUBLISHED[1], appear, 1000, together)
+    bound = "the paper; a twelfth of its epoch"
+    yield in_stages.near("contextual-appear", name, PUBLISHED[1], appear, 1000, together, bound)
     outputs = paper(
         SECTION,
         "Moreover, when comparing samples from both networks at plateaus in the loss trajectories we see "
@@ -330,7 +380,8 @@ def stages(p: Depth, data: Data) -> Iterator[Claim]:
     )
     name = f"outputs of typical networks less those of the plateaus at losses {lowest} / targets"
     nearest = [typical(getattr(data, kind)).distance[:, 1:].min("epoch") for kind in NETWORKS]
-    yield outputs.below("plateau-outputs", name, 0.05, nearest)
+    bound = "5% of the targets, chosen here for 'exact'"
+    yield outputs.below("plateau-outputs", name, 0.05, nearest, bound=bound)
 
 
 @claims
@@ -352,24 +403,30 @@ def gates_of_layers(p: Depth, data: Data) -> Iterator[Claim]:
     closes = (
         f"All is open while the first pathway is alone, at {LEVELS[0]:g}; then units turn and gates close."
     )
+    most = "nine tenths of the weight, chosen here for 'all'"
     name = "first layer open for all samples, share of the weight at"
-    yield open_.above("first-layer-open-plateau", f"{name} loss {LEVELS[0]:g}", 0.9, common.always)
-    yield open_.above("first-layer-open-end", f"{name} the end", 0.9, end.always, closes)
-    name = "outputs move if the first layer is linear, at"
-    yield linear.below("first-layer-linear-plateau", f"{name} loss {LEVELS[1]:g}", 0.05, by_context.nonlinear)
-    yield linear.below("first-layer-linear-end", f"{name} the end", 0.05, end.nonlinear, closes)
+    id, what = "first-layer-open-plateau", f"{name} loss {LEVELS[0]:g}"
+    yield open_.above(id, what, 0.9, common.always, bound=most)
+    yield open_.above("first-layer-open-end", f"{name} the end", 0.9, end.always, closes, most)
+    name, little = (
+        "outputs move if the first layer is linear, at",
+        "5% of the targets, chosen here for 'not use'",
+    )
+    id, what = "first-layer-linear-plateau", f"{name} loss {LEVELS[1]:g}"
+    yield linear.below(id, what, 0.05, by_context.nonlinear, bound=little)
+    yield linear.below("first-layer-linear-end", f"{name} the end", 0.05, end.nonlinear, closes, little)
     name = f"second layer always open, share of the weight at loss {LEVELS[0]:g}"
-    yield second.above("second-layer-open-plateau", name, 0.9, common.by_contexts[:, 3])
+    yield second.above("second-layer-open-plateau", name, 0.9, common.by_contexts[:, 3], bound=most)
     name = "second layer open in two or three contexts, share of the weight at the end"
     _, in_one, in_two, _ = end.by_contexts.mean("run").values
-    note = f"In two {in_two:.2f}, in one {in_one:.2f}."
-    yield second.above("second-layer-contexts", name, 0.9, end.by_contexts[:, 2:].sum("contexts_open"), note)
+    note, shared = f"In two {in_two:.2f}, in one {in_one:.2f}.", end.by_contexts[:, 2:].sum("contexts_open")
+    yield second.above("second-layer-contexts", name, 0.9, shared, note, most)
 
 
 EXPERIMENT = Experiment(
     "depth",
     "Two hidden layers: does the first one gate, and do pathways come in stages?",
-    "make_haste_slowly section 6, Fig. 6",
+    "make_haste_slowly section 6, Fig. 6, Table 1",
     Depth(),
     # As long as the full form, from the same sqrt(hidden) std, which sets how long plateaus are.
     Depth(seeds=4, hidden=64, std=6e-4 * (420 / 64) ** 0.5, shallow=100),

@@ -1,0 +1,69 @@
+"""Figures of a ReLU network and of its pathways on items in three contexts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from scipy.linalg import orthogonal_procrustes
+
+from neuralrace import plot
+
+VALUES = 6  # singular values that are shown
+
+
+def outputs(d: xr.Dataset) -> Figure:
+    """Outputs of both networks at some epochs, and the targets."""
+    fig, axes = plot.figure(2, d.sizes["shown"] + 1, height=4.2)
+    image: Any = None
+    for row, each, name in zip(axes, d.outputs, ("ReLU network", "four pathways"), strict=True):
+        for ax, values in zip(row, (*each, d.targets), strict=True):
+            image = plot.matrix(ax, values.T, "", 1.0)
+            for edge in (7.5, 15.5):
+                ax.axvline(edge, color=plot.BLACK, lw=0.4)
+            for edge in (14.5, 29.5, 44.5):
+                ax.axhline(edge, color=plot.BLACK, lw=0.4)
+        row[0].set_ylabel(f"{name}\nproperties of")
+        row[0].set(yticks=(7, 22, 37, 52), yticklabels=("all", "1", "2", "3"))
+    for ax in axes[1]:
+        ax.set(xticks=(3.5, 11.5, 19.5), xticklabels=("1", "2", "3"), xlabel="items in context")
+    for ax, title in zip(axes[0], (*(f"epoch {e:.0f}" for e in d.shown), "targets"), strict=True):
+        ax.set_title(title)
+    fig.colorbar(image, ax=axes, label="output", shrink=0.6)
+    return fig
+
+
+def hidden(d: xr.Dataset, context_of: np.ndarray) -> Figure:
+    """Singular values of the pathways, and hidden representations of both networks in the plane."""
+    fig, ((first, second), maps) = plot.figure(2, 2, width=5.6, height=5.2)
+    trained, theory = d["values"]
+    kinds = {"always open": (first, slice(0, 1)), "open in two contexts": (second, slice(1, None))}
+    for name, (ax, chosen) in kinds.items():
+        for k, colour in enumerate(plot.COLOURS[:VALUES]):
+            dots = trained[chosen, ::8, k].mean("pathway")
+            ax.plot(d.epoch[::8], dots, "o", color=colour, ms=2.2, alpha=0.6)
+            plot.theory(ax, d.epoch, theory[chosen, :, k].mean("pathway"), colour, str(k + 1), lw=0.9)
+        ax.set(xlabel="epoch", ylabel="singular value", title=name)
+    second.plot([], [], color="grey", lw=0.9, label="block reduction")
+    second.plot([], [], "o", color="grey", ms=2.2, label="as trained")
+    second.legend(title="mode", loc="center left", bbox_to_anchor=(1, 0.5))
+    relu, gated = d.hidden.values
+    turn, _ = orthogonal_procrustes(gated.reshape(-1, 2), relu.reshape(-1, 2))
+    limits = (-np.abs(d.hidden.values).max(), np.abs(d.hidden.values).max())
+    panels = zip(maps, (relu, gated @ turn), ("ReLU network", "four pathways"), strict=True)
+    for ax, points, name in panels:
+        for sample, context in enumerate(context_of):
+            colour = plot.COLOURS[sample % 8]
+            ax.plot(*points[:, sample].T, color=colour, lw=0.5, alpha=0.6)
+            ax.plot(*points[-1, sample], "os^"[context], color=colour, ms=3)
+        ax.set(xlim=limits, ylim=limits, xticks=[], yticks=[], title=f"hidden layer, {name}", aspect="equal")
+        ax.set(xlabel="first coordinate", ylabel="second coordinate")
+    ax = maps[-1]
+    for item, colour in enumerate(plot.COLOURS):
+        ax.plot([], [], color=colour, label=f"item {item + 1}")
+    for context, marker in enumerate("os^"):
+        ax.plot([], [], marker, color="grey", label=f"context {context + 1}")
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig
