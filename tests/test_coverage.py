@@ -52,7 +52,8 @@ def test_every_rule_can_be_broken(tmp_path):
         item("eq-4", "definition"),
     ]
     claims = [row("loss-a"), row("time", "finding")]
-    assert list(coverage.problems(good, claims, tmp_path)) == []
+    assert list(coverage.problems(good, claims, claims, tmp_path)) == []
+    assert list(coverage.problems(good[1:], [], claims, tmp_path)) == []  # claims of another paper
     for wrong, message in (
         ([*good, item(claims=("xor/loss-a",))], "eq-1: 2 items have this id"),
         ([*good, item("x", "lemma", reason="r")], "x: kind must be one of"),
@@ -64,7 +65,7 @@ def test_every_rule_can_be_broken(tmp_path):
         ([*good, item("x", tests=("test_a.py",))], "x: there is no test test_a.py"),
         (good[1:], "xor/loss-a: a claim of kind paper that no item names"),
     ):
-        (found,) = coverage.problems(wrong, claims, tmp_path)
+        (found,) = coverage.problems(wrong, claims, claims, tmp_path)
         assert found.startswith(message)
 
 

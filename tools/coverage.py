@@ -143,8 +143,10 @@ def as_csv(claims: Mapping[str, Sequence[Row]]) -> str:
 # -- checking --------------------------------------------------------------------------------
 
 
-def problems(items: Sequence[Item], claims: Sequence[Row], root: Path = ROOT) -> Iterator[str]:
-    """What is wrong with the items of a paper, given the claims of its experiments."""
+def problems(
+    items: Sequence[Item], own: Sequence[Row], claims: Sequence[Row], root: Path = ROOT
+) -> Iterator[str]:
+    """What is wrong with the items of a paper, given claims: its own, and of all experiments."""
     ids = Counter(item.id for item in items)
     yield from (f"{name}: {n} items have this id" for name, n in ids.items() if n > 1)
     for item in items:
@@ -158,7 +160,7 @@ def problems(items: Sequence[Item], claims: Sequence[Row], root: Path = ROOT) ->
             if not any(fnmatchcase(row.path, pattern) for row in claims):
                 yield f"{item.id}: no stored claim is {pattern}"
         yield from (f"{item.id}: there is no test {test}" for test in item.tests if not has_test(root, test))
-    for row in claims:
+    for row in own:
         if row.kind == "paper" and not any(fnmatchcase(row.path, p) for i in items for p in i.claims):
             yield f"{row.path}: a claim of kind paper that no item names"
 
@@ -212,7 +214,8 @@ def _pattern(node: ast.expr) -> str:
 def check(paper: str, claims: Mapping[str, Sequence[Row]]) -> list[str]:
     """What is wrong with the items of a paper."""
     own = [row for name in PAPERS[paper] for row in claims.get(name, ())]
-    return [*problems(load(paper), own), *stale(PAPERS[paper], own, EXPERIMENTS / paper)]
+    every = [row for rows in claims.values() for row in rows]
+    return [*problems(load(paper), own, every), *stale(PAPERS[paper], own, EXPERIMENTS / paper)]
 
 
 # -- the page --------------------------------------------------------------------------------
