@@ -111,14 +111,19 @@ def stored(file: Path = STORED) -> dict[str, list[Row]]:
 
 
 def results(folder: Path) -> dict[str, list[Row]]:
-    """The claims of each experiment in a folder of results: full form before quick, no changed parameters."""
+    """The claims of each experiment in a folder of results: full form before quick, no changed parameters.
+
+    Results are `NAME/result.json`, or `NAME.json` as in docs/results.
+    """
     found = {}
+    files = {file.parent.name: file for file in folder.glob("*/result.json")}
+    files |= {file.stem: file for file in folder.glob("*.json")}
     for form in ("quick", "full"):
-        for file in sorted(folder.glob("*/result.json")):
+        for place, file in sorted(files.items()):
             read = json.loads(file.read_text(encoding="utf-8"))
-            name = read["name"] if form == "full" else f"{read['name']}-quick"
-            if file.parent.name == name and read["quick"] == (form == "quick"):
-                found[read["name"]] = [_row(read["name"], form, claim) for claim in read["claims"]]
+            name = read.get("name", "")
+            if place == (name if form == "full" else f"{name}-quick") and read["quick"] == (form == "quick"):
+                found[name] = [_row(name, form, claim) for claim in read["claims"]]
     if not found:
         sys.exit(f"FOLDER must hold results of `neuralrace run`; there are none in {folder}")
     return found

@@ -353,6 +353,10 @@ def small_random_weights(p: Chains, data: Data) -> Iterator[Claim]:
         name = f"small random, {kind}, depth {p.deep}: exponent of epochs in b0"
         exponent, half = power_law_exponent(p.gains, epochs), "Standard: half a layer."
         yield exponential.near(f"small-random-exponent{key}", name, -p.deep, exponent, 0.5, note, half)
+    sensitive = paper(SPEED, "Deep learning speed is highly sensitive to initial conditions")
+    name = f"random networks, depth {p.deep}: epochs from gain {p.gains[0]:g} / from gain {p.gains[-1]:g}"
+    slower, twice = (by_gain.epochs[0] / by_gain.epochs[-1]), "Standard: more than twice as long."
+    yield sensitive.above("speed-sensitive", name, 2, slower, bound=twice)
     exponent = power_law_exponent(p.s, data.by_strength.half)
     name = f"small weights, aligned networks, depth {p.deep}: exponent of the time in s"
     yield speed.near("time-by-strength", name, -1, exponent, 0.05, bound="Standard: an exponent within 5%.")

@@ -359,6 +359,6 @@ EXPERIMENT = Experiment(
     "Saddles: a hierarchy of fixed points, and the path between them",
     "talk: depth introduces a hierarchy of saddle points",
     Saddles(),
-    Saddles(seeds=10, depths=(1, 2), starts=240, stds=(1e-3, 1e-5, 1e-7), ratios=(0.5, 0.9, 0.99)),
+    Saddles(seeds=10, starts=240, stds=(1e-3, 1e-5, 1e-7), ratios=(0.5, 0.9, 0.99)),
     minutes=(0.3, 0.5),
 )
