@@ -168,11 +168,11 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
     ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **style)
 
 
-def identity(ax: Axes) -> None:
+def identity(ax: Axes, label: str | None = None) -> None:
     """A line on which x and y are equal, over the range of what has been drawn."""
     drawn = ax.dataLim.get_points()
     ends = [drawn.min(), drawn.max()]
-    ax.plot(ends, ends, color=BLACK, lw=0.8, zorder=3)
+    ax.plot(ends, ends, color=BLACK, lw=0.8, zorder=3, label=label)
 
 
 def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
@@ -255,6 +255,17 @@ def block_matrix(
         corner = (j * columns - 0.35, i * rows - 0.35)
         ax.add_patch(Rectangle(corner, columns - 0.3, rows - 0.3, fill=False, lw=0.7, ec=GREEN))
     return image
+
+
+def colour_key(fig: Figure, ax: Axes, colours: Sequence[Any], label: str) -> None:
+    """A bar beside a panel that tells which of the colours is the first, and which the last."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    n = len(colours)
+    scale = ScalarMappable(BoundaryNorm(np.arange(n + 1) + 0.5, n), ListedColormap(list(colours)))
+    bar = fig.colorbar(scale, ax=ax, label=label, ticks=[1, n], shrink=0.8, aspect=25)
+    bar.ax.tick_params(length=0)
 
 
 def legend_below(fig: Figure, ax: Axes, columns: int) -> None:

@@ -44,7 +44,10 @@ def test_show_tells_every_parameter_of_every_experiment(command):
     for name in experiments.names():
         status, text, _ = command("show", name)
         assert status == 0
-        shown = [line.split()[0] for line in text.splitlines()[5:-2]]
+        reference, shown = text.splitlines()[2], [line.split()[0] for line in text.splitlines()[6:-2]]
+        assert re.match(
+            r"(neural_race|make_haste_slowly|multipathway|talk|representations_align): \w+", reference
+        )
         assert shown == list(vars(experiments.experiment(name).parameters))
 
 
@@ -59,7 +62,8 @@ def test_run_tells_claims(toy, out, command):
     assert (status, err) == (0, "")
     title, claim, undecided, papers, findings, last = text.splitlines()
     assert title.startswith("toy: A toy & its title (")
-    wanted = r"  holds      paper    mean: mean <value>: [\d.]+ ± [\d.]+, expected 2 ± 0.1"
+    measured = r"[\d.]+ ± [\d.]+ \(mean of 2 values\), required: mean within 0.1 of 2"
+    wanted = rf"  holds      paper    mean: mean <value>: {measured}"
     assert re.fullmatch(wanted, claim)
     assert undecided.startswith("  undecided  finding  spread: spread over seeds: ")
     assert papers == "statements of papers: 1 hold, 0 fail"
@@ -74,7 +78,10 @@ def test_run_json(toy, out, command, strict):
     assert (status, err) == (1, "")
     (found,) = strict(text).values()
     keys = {"id", "kind", "name", "source", "expected", "measured", "spread", "tolerance", "verdict"}
-    assert all(c.keys() == keys | {"holds", "note", "quote", "criterion", "bound"} for c in found["claims"])
+    assert all(
+        c.keys() == keys | {"holds", "note", "quote", "criterion", "bound", "count", "worst"}
+        for c in found["claims"]
+    )
     assert [c["holds"] for c in found["claims"]] == [True, None, False, False]
     assert found["claims"][3]["measured"] is None
     assert found["seconds"] > 0
@@ -88,9 +95,11 @@ def test_failing_claims_are_told_with_their_reason(toy, out, command):
     status, text, _ = command("run", "toy", "--quick", "--out", out, "--set", "wrong=true")
     assert status == 1
     lines = text.splitlines()
-    assert re.fullmatch(r"  FAILS      paper    never: never: .*, expected < -1", lines[3])
+    assert re.fullmatch(
+        r"  FAILS      paper    never: never: .*, worst [\d.]+\), required: every value < -1", lines[3]
+    )
     assert lines[4].strip() == "the <toy> is positive"
-    assert lines[5] == "  FAILS      check    nothing: nothing: nan, expected 1 ± 0.1"
+    assert lines[5] == "  FAILS      check    nothing: nothing: nan, required: within 0.1 of 1"
     assert lines[6].strip() == "No reason is known."
 
 
@@ -182,6 +191,25 @@ def test_experiments_side_by_side(out, command):
     assert [c for c in again[1].splitlines() if c[0] == " "] == [c for c in text.splitlines() if c[0] == " "]
     status, _, err = command("run", *names, "--jobs", "0", "--out", out)
     assert (status, err) == (2, "neuralrace: --jobs must be at least 1, got 0\n")
+
+
+@pytest.mark.parametrize("broken", [["toy"], ["toy", "other"]])
+def test_an_experiment_that_stops_leaves_the_others(other, toy, out, command, monkeypatch, broken):
+    run = experiments.run
+
+    def breaks(name, *arguments, **more):
+        if name in broken:
+            raise ZeroDivisionError("nothing to divide")
+        return run(name, *arguments, **more)
+
+    monkeypatch.setattr(experiments, "run", breaks)
+    status, text, err = command("run", "toy", "other", "--quick", "--jobs", "1", "--out", out)
+    assert status == 3
+    assert (out / "report.html").exists() == (broken == ["toy"])
+    assert ("other: A toy" in text) == (broken == ["toy"])
+    assert "toy stopped:\nTraceback" in err
+    assert "ZeroDivisionError: nothing to divide" in err
+    assert f"{len(broken)} of 2 experiments could not be finished: {', '.join(broken)};" in err
 
 
 def test_interrupt(toy, out, command):

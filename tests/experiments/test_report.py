@@ -1,7 +1,9 @@
-"""The page with claims and figures of all finished runs."""
+"""The page with figures and claims of all finished runs."""
 
-import base64
 import re
+import urllib.parse
+from html import unescape
+from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
@@ -9,37 +11,68 @@ import pytest
 from neuralrace import experiments
 from neuralrace.errors import InputError
 from neuralrace.experiments import report
+from neuralrace.experiments.claim import finding, paper
+from neuralrace.experiments.papers import REFERENCES
+from neuralrace.experiments.report import counts, render
 from neuralrace.files import write_text
+
+VOID = {"meta", "img", "br", "input"}
+
+
+class Page(HTMLParser):
+    """The elements of a page; refuses tags that are not closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def attributes(self, tag, name):
+        return [attrs[name] for found, attrs in self.found if found == tag and name in attrs]
 
 
 def test_page(toy, out):
     run = experiments.run("toy", True, out, {"wrong": True})
     text = report.write_report(out).read_text()
-    assert not re.search(r"https?://|<script|<link|@import|url\(", text)
-    assert all(s.startswith("data:image/svg+xml;base64,") for s in re.findall(r'src="([^"]*)"', text))
-    assert re.findall(r'href="([^"]*)"', text) == ["#toy-quick-wrong=true"] * 4
-    assert 'id="toy-quick-wrong=true"' in text
-    assert text.index("<table>") < text.index("never") < text.index("<figure>")
-    assert "1 experiments, in their quick form" in text
-    assert "statements of papers: 1 hold, 1 fail; checks: 0 hold, 1 fail" in text
-    assert "findings: 0 hold, 0 fail, 1 need the full form." in text
-    rows = re.findall(r'<tr class="(\w+)-row">(.*)</tr>', text)
-    assert [verdict for verdict, _ in rows] == ["holds", "undecided", "fails", "fails"]
-    assert "needs the full form" in rows[1][1]
-    assert "✗ fails" in rows[2][1]
-    assert "the &lt;toy&gt; is positive" in rows[2][1]
-    assert [re.findall(r"<td>(\w+)</td>", row)[0] for _, row in rows] == [
-        "paper",
-        "finding",
-        "paper",
-        "check",
-    ]
-    assert [re.findall(r"<code>(.*)</code>", row)[0] for _, row in rows] == [
-        "mean", "spread", "never", "nothing",
+    page = Page(text)
+    assert not re.search(r"<link|@import|url\((?!%23)|<script src", text)  # needs no other file, no network
+    assert all(to.startswith("data:image/svg+xml,<") for to in page.attributes("img", "src"))
+    anchors = set(
+        page.attributes("section", "id") + page.attributes("tr", "id") + page.attributes("header", "id")
+    )
+    for to in page.attributes("a", "href"):
+        assert to[1:] in anchors if to.startswith("#") else (out / to).is_file(), to
+    assert "toy-quick-wrong=true/never" in anchors
+    files = [to.rpartition(".")[2] for to in page.attributes("a", "href") if to.startswith("toy")]
+    assert files == ["svg", "svg", "pdf", "png", "csv"]
+    assert "neuralrace run toy --quick --set wrong=true" in text
+    assert (
+        text.index("<nav")
+        < text.index("<table")
+        < text.index("<figure>")
+        < text.index("Sentences of the paper")
+    )
+    assert "1 run in quick form of experiments" in text
+    rows = re.findall(r'<tr class="(\w+)" id="[^"]*">(.*)</tr>', text)
+    assert [verdict for verdict, _ in rows] == ["holds", "fails", "undecided", "fails"]
+    assert [re.findall(r"<code>(.*?)</code>", row)[0] for _, row in rows] == [
+        "mean", "never", "spread", "nothing",
     ]  # fmt: skip
+    assert ["reproduced" in rows[0][1], "refuted" in rows[1][1], "✗ fails" in rows[3][1]] == [True] * 3
+    assert "needs the full form" in rows[2][1]
+    assert "the &lt;toy&gt; is positive" in rows[1][1]
     for escaped in (
         "mean &lt;value&gt;",
-        "&lt; -1",
+        "every value &lt; -1",
         "A toy &amp; its title",
         "1 &lt; 2",
         "Values of &lt;all&gt;",
@@ -47,15 +80,52 @@ def test_page(toy, out):
         assert escaped in text
     assert "<all>" not in text
     assert "<value>" not in text
-    image = re.search(r'base64,([^"]*)"', text)
-    assert image is not None
-    assert base64.b64decode(image[1]) == (run.folder / "values.svg").read_bytes()
+    (drawn,) = page.attributes("img", "src")
+    svg = urllib.parse.unquote(unescape(drawn)).removeprefix("data:image/svg+xml,")
+    assert svg.count("<path") == (run.folder / "values.svg").read_text().count("<path")
 
 
-def test_page_tells_quick_from_full(toy, out):
-    full, quick = experiments.run("toy", out=out), experiments.run("toy", True, out)
-    assert "(1 in quick form)" in report.page([full, quick])
-    assert "quick" not in report.page([full]).split("<table>")[0].split("</style>")[1]
+def test_the_summary_counts_sentences(toy, out):
+    full = experiments.run("toy", out=out, changes={"wrong": True})
+    quick = experiments.run("toy", True, out)
+    assert "(1 in quick form)" in render.page([full, quick])
+    text = render.page([full, quick])
+    cells = re.search(r'<th scope="row">.*?</tr>', text)
+    assert cells is not None
+    assert re.findall(r"<td>(.*?)</td>", cells[0]) == [
+        "1",
+        "1",
+        "0",
+        "1 / 0",
+        "0 / 1",
+    ]  # of the full run alone
+    refuted = re.search(r"<h2>Refuted sentences</h2>.*?</ul>", text, re.S)
+    assert refuted is not None
+    assert "<q>It is negative.</q>" in refuted[0]
+    assert "the &lt;toy&gt; is positive" in refuted[0]
+    assert 'href="#toy-wrong=true/never">toy/never</a>' in refuted[0]
+    assert "Refuted sentences" not in render.page([quick])
+
+
+def test_verdicts_of_sentences():
+    grows, falls = paper("a", "It grows."), paper("a", "It falls.")
+    claims = [grows.above(n, n, 1, v) for n, v in (("a", 2.0), ("b", 0.0))]
+    claims += [falls.below("c", "c", 1, 0.0), finding("a").above("d", "d", 1, 0.0)]
+
+    class Run:
+        name = "toy"
+
+    Run.claims = claims  # pyright: ignore
+    first, second = counts.sentences([Run()])  # pyright: ignore
+    assert (first.quote, first.verdict, len(first.failing)) == ("It grows.", "fails", 1)
+    assert (second.quote, second.verdict) == ("It falls.", "holds")
+
+
+def test_short_names_of_papers_are_references():
+    text = render._cite("neural_race Eq. 3, <talk>")
+    assert text.startswith('<a href="#neural_race" title="Andrew M. Saxe, Shagun Sodhani, Sam Lewallen. The')
+    assert text.endswith(">Saxe, talk</a>&gt;")
+    assert set(REFERENCES) == set(experiments.PAPERS)
 
 
 def test_runs_with_other_parameters_are_shown_apart(toy, other, out):
@@ -63,7 +133,12 @@ def test_runs_with_other_parameters_are_shown_apart(toy, other, out):
         experiments.run(name, True, out, changes)
     experiments.run("toy", out=out)
     text = report.write_report(out).read_text()
-    assert re.findall(r'<h2 id="([^"]*)"', text) == ["toy", "toy-quick", "toy-quick-scale=3", "other-quick"]
+    assert re.findall(r'<section class="experiment[^"]*" id="([^"]*)"', text) == [
+        "toy",
+        "toy-quick",
+        "toy-quick-scale=3",
+        "other-quick",
+    ]
     table = pd.read_csv(out / "claims.csv")
     assert table["run"].unique().tolist() == ["toy", "toy-quick", "toy-quick-scale=3", "other-quick"]
     assert len(table) == 8

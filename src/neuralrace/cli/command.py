@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         Exit status: 0 when no claim fails (undecided ones do not count), 1 when one does, 2 for wrong usage,
-        130 when interrupted.
+        3 when an experiment raised an error (the others are finished), 130 when interrupted.
     """
     given = _parser().parse_args(arguments)
     try:

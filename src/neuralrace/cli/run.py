@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+import traceback
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,9 +18,21 @@ from typing import Any
 from neuralrace import experiments
 from neuralrace.errors import InputError
 from neuralrace.experiments.claim import FAILS, HOLDS, UNDECIDED
-from neuralrace.experiments.report import shown, summary, write_report
+from neuralrace.experiments.papers import REFERENCES
+from neuralrace.experiments.report import write_report
+from neuralrace.experiments.report.counts import paper_of, summary
 
 MARKS = {HOLDS: "holds", FAILS: "FAILS", UNDECIDED: "undecided"}
+UNFINISHED = 3  # exit status where an experiment raised an error
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An experiment that raised an error."""
+
+    name: str
+    error: Exception
+    trace: str
 
 
 def list_experiments(_: Namespace) -> int:
@@ -28,7 +43,14 @@ def list_experiments(_: Namespace) -> int:
         quick, full = (_minutes(m) for m in e.minutes)
         rows.append((name, e.source, quick, full, e.title))
     _print_table(rows)
+    papers = dict.fromkeys(map(paper_of, experiments.names()))
+    print("".join(f"\n{paper}: {_reference(paper)}" for paper in papers if paper), end="\n" * any(papers))
     return 0
+
+
+def _reference(paper: str) -> str:
+    cited = REFERENCES[paper]
+    return f"{cited.reference} {cited.link}".strip()
 
 
 def show_experiment(given: Namespace) -> int:
@@ -36,7 +58,9 @@ def show_experiment(given: Namespace) -> int:
     e = experiments.experiment(given.name)
     quick, meanings = vars(e.quick), e.parameters.meanings()
     times = "quick {}, full {}, on two cores".format(*(_minutes(m) for m in e.minutes))
-    print(f"{e.name}: {e.title}\nreproduces: {e.source}\ntakes: {times}\n")
+    paper = paper_of(e.name)
+    reference = f"{paper}: {_reference(paper)}\n" if paper else ""
+    print(f"{e.name}: {e.title}\nreproduces: {e.source}\n{reference}takes: {times}\n")
     rows = [("parameter", "default", "quick", "meaning")]
     for name, value in vars(e.parameters).items():
         small = "" if quick[name] == value else value_text(quick[name])
@@ -57,18 +81,36 @@ def run_experiments(given: Namespace) -> int:
     for name in names:  # everything wrong is said before anything runs
         experiments.experiment(name).chosen(given.quick, changes[name])
     say = (lambda text: None) if given.json else print
-    reports = []
+    reports, failures = [], []
     for report in _reports(given, changes):
+        if isinstance(report, _Failure):
+            failures.append(report)
+            continue
         reports.append(report)
         say(f"{report.name}: {report.title} ({report.seconds:.1f} s)")
         for claim in report.claims:
             say(_claim_line(claim))
-    path = write_report(given.out)
     if given.json:
         print(json.dumps({r.name: _json(r) for r in reports}))
-    say("\n".join(summary(reports)))
-    say(f"report: {path}")
+    if reports:
+        path = write_report(given.out)
+        say("\n".join(summary(reports)))
+        say(f"report: {path}")
+    elif isinstance(failures[0].error, InputError):
+        raise failures[0].error
+    if failures:
+        return _tell(failures, len(names))
     return 0 if all(r.holds for r in reports) else 1
+
+
+def _tell(failures: Sequence[_Failure], total: int) -> int:
+    """Print what stopped which experiments; the exit status."""
+    for failure in failures:
+        print(f"\n{failure.name} stopped:\n{failure.trace}", file=sys.stderr)
+    stopped = ", ".join(failure.name for failure in failures)
+    told = f"{len(failures)} of {total} experiments could not be finished: {stopped}"
+    print(f"neuralrace: {told}; the same command goes on from what was finished", file=sys.stderr)
+    return UNFINISHED
 
 
 def write_html_report(given: Namespace) -> int:
@@ -104,14 +146,12 @@ def _minutes(minutes: float) -> str:
 
 def _claim_line(c: experiments.Claim) -> str:
     """A claim, with its reason where it fails."""
-    spread = "" if c.spread is None else f" ± {shown(c.spread)}"
-    tolerance = "" if c.tolerance is None else f" ± {shown(c.tolerance)}"
-    measured = f"{shown(c.measured)}{spread}, expected {shown(c.expected)}{tolerance}"
     reason = f"\n             {c.note}" if c.verdict == FAILS else ""
+    measured = f"{c.result}, required: {c.required}"
     return f"  {MARKS[c.verdict]:<9}  {c.kind:<7}  {c.id}: {c.name}: {measured}{reason}"
 
 
-def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[experiments.Report]:
+def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[experiments.Report | _Failure]:
     """Reports in order. Most of a quick run is compiling, on one core: several run side by side."""
     jobs = min(len(changes), (os.cpu_count() or 1) if given.jobs is None else given.jobs)
     one = partial(_run_one, given.quick, given.out, jobs == 1)
@@ -127,8 +167,15 @@ def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[e
         pool.join()
 
 
-def _run_one(quick: bool, out: str, progress: bool, item: tuple[str, dict[str, str]]) -> experiments.Report:
-    return experiments.run(item[0], quick, out, item[1], progress=progress)
+def _run_one(
+    quick: bool, out: str, progress: bool, item: tuple[str, dict[str, str]]
+) -> experiments.Report | _Failure:
+    try:
+        return experiments.run(item[0], quick, out, item[1], progress=progress)
+    except InputError as error:
+        return _Failure(item[0], error, str(error))
+    except Exception as error:  # the other experiments go on
+        return _Failure(item[0], RuntimeError(str(error)), traceback.format_exc())
 
 
 def _json(report: experiments.Report) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ class Report:
     """What a run of an experiment found.
 
     `figures` are (name, caption), with files in `folder`: the figure itself and its data, `name.csv` or
-    `name.csv.gz`.
+    `name.csv.gz`. `command` makes all of it again.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Report:
     parameters: dict[str, Any]
     versions: dict[str, str]
     seconds: float
+    command: str = ""
 
     @property
     def holds(self) -> bool:
@@ -120,6 +122,7 @@ class Report:
     def load(cls, folder: Path) -> Report:
         """The report that a run left in its folder; what else is written there is left out."""
         read = json.loads((folder / "result.json").read_text())
+        read.setdefault("command", "")  # results of older versions have none
         found = {f.name: read[f.name] for f in dataclasses.fields(cls) if f.name != "folder"}
         claims = tuple(Claim.from_dict(c) for c in found.pop("claims"))
         figures = tuple((n, c) for n, c in found.pop("figures"))
@@ -182,6 +185,7 @@ def run(
         settings,
         dict(versions()),
         store.seconds + time.perf_counter() - start,
+        _command(name, quick, settings, _settings(chosen.chosen(quick, {}))),
     )
     _write(report, figures)
     return report
@@ -200,6 +204,13 @@ def _write(report: Report, figures: dict[str, tuple[Any, str]]) -> None:
 def _settings(p: Parameters) -> dict[str, Any]:
     """Parameters as JSON has them."""
     return json.loads(json.dumps(dataclasses.asdict(p)))
+
+
+def _command(name: str, quick: bool, settings: dict[str, Any], usual: dict[str, Any]) -> str:
+    """The command that runs an experiment with these settings."""
+    changed = [f"{k}={_told(v)}" for k, v in settings.items() if v != usual[k]]
+    options = [word for change in changed for word in ("--set", change)]
+    return shlex.join(["neuralrace", "run", name, *(["--quick"] if quick else []), *options])
 
 
 def _folder_name(chosen: Experiment, p: Parameters, quick: bool) -> str:

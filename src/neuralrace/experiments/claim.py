@@ -46,6 +46,10 @@ class Claim:
         What is compared: "mean" over seeds, or "all seeds". Empty where the relation is stated in words.
     bound : str
         Where the bound comes from: the paper, theory, or a stated standard.
+    count : int or None
+        How many values `measured` is the mean of; None for a single number.
+    worst : float or None
+        The value that is nearest to the limit or furthest beyond it, where all values are compared.
     """
 
     id: str
@@ -61,6 +65,36 @@ class Claim:
     quote: str = ""
     criterion: str = ""
     bound: str = ""
+    count: int | None = None
+    worst: float | None = None
+
+    @property
+    def result(self) -> str:
+        """What was measured, in words.
+
+        >>> finding("this").above("x", "a", 0.9, [0.88, 0.96, 1.01]).result
+        '0.95 ± 0.06557 (mean of 3 values, worst 0.88)'
+        """
+        spread = "" if self.spread is None else f" ± {shown(self.spread)}"
+        worst = "" if self.worst is None else f", worst {shown(self.worst)}"
+        many = "" if self.count is None else f" (mean of {self.count} values{worst})"
+        return f"{shown(self.measured)}{spread}{many}"
+
+    @property
+    def required(self) -> str:
+        """What must be so for the claim to hold, in words.
+
+        >>> finding("this").above("x", "a", 0.9, [0.88, 0.96, 1.01]).required
+        'every value > 0.9'
+        >>> finding("this").near("x", "a", 2.65, [2.6, 2.66], 0.1).required
+        'mean within 0.1 of 2.65'
+        """
+        subject = {"mean": "mean ", "all seeds": "every value "}.get(self.criterion, "")
+        if isinstance(self.expected, str):
+            return subject + self.expected
+        if self.tolerance:
+            return f"{subject}within {shown(self.tolerance)} of {shown(self.expected)}"
+        return f"{subject}exactly {shown(self.expected)}"
 
     @property
     def holds(self) -> bool | None:
@@ -79,6 +113,17 @@ class Claim:
         verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[read["holds"]]
         given = {"id": kebab(read["name"]), "kind": "", "verdict": verdict, **read}
         return cls(**{n: given[n] for n in names if n in given})
+
+
+def shown(value: Any) -> str:
+    """A number as a reader wants it.
+
+    >>> shown(0.123456), shown(None), shown(3)
+    ('0.1235', '-', '3')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def kebab(text: str) -> str:
@@ -134,15 +179,33 @@ class Statement:
         self, id: str, name: str, limit: float, measured: ArrayLike, note: str = "", bound: str = ""
     ) -> Claim:
         """Every value is below a limit; `bound` says where the limit comes from."""
-        holds = bool((np.asarray(measured, float) < limit).all())
-        return self._claim(id, name, f"< {limit:g}", measured, holds, note, bound, criterion="all seeds")
+        return self._every(id, name, f"< {limit:g}", measured, np.less, limit, note, bound)
 
     def above(
         self, id: str, name: str, limit: float, measured: ArrayLike, note: str = "", bound: str = ""
     ) -> Claim:
         """Every value is above a limit; `bound` says where the limit comes from."""
-        holds = bool((np.asarray(measured, float) > limit).all())
-        return self._claim(id, name, f"> {limit:g}", measured, holds, note, bound, criterion="all seeds")
+        return self._every(id, name, f"> {limit:g}", measured, np.greater, limit, note, bound)
+
+    def _every(
+        self,
+        id: str,
+        name: str,
+        expected: str,
+        measured: ArrayLike,
+        compare: Any,
+        limit: float,
+        note: str,
+        bound: str,
+    ) -> Claim:
+        """A claim on every value, with the worst of them."""
+        values = np.asarray(measured, float).ravel()
+        holds = bool(compare(values, limit).all())
+        claim = self._claim(id, name, expected, values, holds, note, bound, criterion="all seeds")
+        if len(values) < 2:
+            return claim
+        worst = values.max() if compare is np.less else values.min()
+        return dataclasses.replace(claim, worst=float(worst))
 
     def relation(
         self,
@@ -188,6 +251,7 @@ class Statement:
             self.quote,
             criterion if np.size(measured) > 1 else "",
             bound,
+            np.size(measured) if np.size(measured) > 1 else None,
         )
 
 

@@ -34,7 +34,7 @@ def test_experiment(tmp_path):
     report = nr.experiments.run("chains", quick=True, out=tmp_path, changes=CHAINS)
     claims = {c.id: c for c in report.claims}
     for id in ("closed-form", "infinite-depth", "saddle-falls", "conserved", "saddle-time",
-               "small-random-theory", "orthogonal-sign"):  # fmt: skip
+               "no-saddle-shallow", "orthogonal-sign"):  # fmt: skip
         assert claims[id].holds, claims[id]
     assert claims["small-random-exponent"].measured == pytest.approx(-2, abs=0.7)
     assert abs(claims["pretrained-exponent"].measured) < 0.3

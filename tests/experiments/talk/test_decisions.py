@@ -40,3 +40,20 @@ def test_experiment(tmp_path):
 def test_wrong_contrasts_are_refused(contrasts, message):
     with pytest.raises(nr.errors.InputError, match=message):
         decisions.Decisions(contrasts=contrasts)
+
+
+def test_agents_that_never_answer_well_are_left_out():
+    t, sides = np.arange(5.0), np.array([0.6, 0.7])
+    accuracy = np.stack(
+        [np.outer(level, sides) for level in ([0.5, 0.5, 1.3, 1.4, 1.4], [0.5] * 5, [1.3] * 5)]
+    )
+    learned = np.array([[1.0, 1.0, 1.5], [1.0, 1.0, 0.5], [1.0, 1.0, np.nan]])  # left, right, bias
+    path = xr.Dataset(
+        {"accuracy": (("run", "t", "side"), accuracy), "learned": (("run", "input"), learned)},
+        coords={"t": t, "input": list(decisions.INPUTS)},
+    )
+    odds, times, both = decisions.early_and_late(path)
+    assert both.tolist() == [True, False, False]
+    assert times.tolist() == [[2.0], [2.0]]
+    left, right = 1.3 * sides
+    assert odds == pytest.approx(np.log(left / (1 - left)) - np.log(right / (1 - right)))

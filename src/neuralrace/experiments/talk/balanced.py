@@ -196,14 +196,14 @@ def shapes(p: Balanced, data: Data) -> tuple[Figure, str]:
         t = modes.t / half_time(modes.t, learned, start=0.0, end=1.0)
         a.plot(t, learned, color=colour, label=f"{lam:g}")
         b.plot(t, (1 - learned) ** 2, color=colour)
-    plot.theory(c, modes.fine, modes.plateau)
+    plot.theory(c, modes.fine, modes.plateau, label="exact solution")
     c.axvline(6**-0.5, color=plot.BLACK, lw=0.8, ls="--", label="1/√6")
     c.axvline(2**-0.5, color=plot.BLACK, lw=0.8, ls=":", label="1/√2")
     a.set(xlim=(0, 3), xlabel="time / time to half", ylabel="mode a/s")
     b.set(xlim=(0, 3), xlabel="time / time to half", ylabel="loss / initial loss")
     c.set(xscale="log", xlabel="relative scale |λ|/s", ylabel="share of time on plateaus", ylim=(-0.03, 1))
     a.legend(title="|λ|/s")
-    c.legend()
+    c.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, columnspacing=0.8)
     caption = (
         f"A mode of strength s from a0 = {p.a0:g} s, exact solution: sigmoidal for weights of equal scale, "
         "exponential for unequal ones. Left and middle: mode and loss against time in units of the time to "
@@ -252,9 +252,9 @@ def architecture(p: Balanced, data: Data) -> tuple[Figure, str]:
     for name, (colour, fmt) in STYLES.items():
         plot.points(a, p.lams, data.regimes[name].turn[..., -1].T, colour, name, fmt=fmt)
     a.set_xscale("symlog", linthresh=1.0)
-    a.set(xlabel="relative scale λ", ylabel="turn of the tangent kernel at the end", ylim=(-0.02, 0.85))
-    a.axhline(SPANNED, color=plot.BLACK, lw=0.8, ls=":")
-    a.legend()
+    a.set(xlabel="relative scale λ", ylabel="turn of the tangent kernel at the end", ylim=(-0.02, 0.95))
+    a.axhline(SPANNED, color=plot.BLACK, lw=0.8, ls=":", label=f"{SPANNED:g}, one layer turns")
+    a.legend(ncols=2, loc="upper center")
     sizes = np.array(p.sizes)
     for name, sign in (("funnel", -1), ("inverted funnel", 1), ("square", 1)):
         colour, fmt = STYLES[name]
@@ -262,7 +262,7 @@ def architecture(p: Balanced, data: Data) -> tuple[Figure, str]:
         plot.points(b, p.sizes, times.T, colour, f"{name}, λ {'<>'[sign > 0]} 0", fmt=fmt)
     scaling = sizes / np.square(p.strengths).mean()
     plot.theory(b, p.sizes, scaling, plot.RED, r"$|λ| / \langle s^2\rangle$", ls="--", lw=1)
-    b.set(xscale="log", yscale="log", xlabel="relative scale |λ|", ylabel="time to half of the turn")
+    b.set(xscale="log", yscale="log", xlabel="relative scale |λ|", ylabel="time to half of the turn (τ = 1)")
     b.set_ylim(1e-3, None)
     b.legend(loc="lower left")
     caption = (
@@ -276,14 +276,15 @@ def architecture(p: Balanced, data: Data) -> tuple[Figure, str]:
 
 @figure("balanced-representation")
 def representation(p: Balanced, data: Data) -> tuple[Figure, str]:
-    fig, axes = plot.figure(1, 4, height=2.0, width_ratios=(1, 1, 1, 1.7))
+    fig, axes = plot.figure(1, 4, height=2.2, width_ratios=(1, 1, 1, 1.5))
     styles = ((plot.BLUE, "--"), (plot.BLACK, "-"), (plot.RED, "-."))
     for k, (ax, (colour, ls)) in enumerate(zip(axes, styles, strict=False)):
         one = data.items.isel(lam=k)
         largest = float(one.similarity.max())
-        plot.matrix(ax, one.similarity / largest, f"λ = {one.lam:g}, max {largest:.2g}", 1.0)
+        image = plot.matrix(ax, one.similarity / largest, f"λ = {one.lam:g}, max {largest:.2g}", 1.0)
         ax.set(aspect="equal", xlabel="item")
         axes[3].plot(TIMES[1:], one.covariance[1:], color=colour, ls=ls, label=f"λ = {one.lam:g}")
+    fig.colorbar(image, ax=axes[2], ticks=(-1, 0, 1), label="similarity / max", shrink=0.6)
     axes[0].set_ylabel("item")
     axes[3].set(xscale="log", xlim=(0.1, 1e3), ylim=(0, 1.03))
     axes[3].set(xlabel="time (τ = 1)", ylabel="cosine with covariance")
@@ -317,13 +318,20 @@ def rich_and_lazy(p: Balanced, data: Data) -> Iterator[Claim]:
         "Initialization determines whether these saddle points influence dynamics, yielding several learning "
         "regimes",
     )
+    square, regime = data.regimes["square"], finding("talk: rich and lazy learning")
     for name in SIZES:
         end = data.regimes[name].turn[..., -1].sel(lam=0.0)
-        yield decides.above(f"rich-{kebab(name)}", f"{name}, lam = 0: {turned}", 0.1, end, "Rich.")
-    square = data.regimes["square"]
+        yield regime.above(f"rich-{kebab(name)}", f"{name}, lam = 0: {turned}", 0.1, end, "Rich.")
     for key, lam in (("negative", -p.sizes[-1]), ("positive", p.sizes[-1])):
-        end = square.turn[..., -1].sel(lam=lam)
-        yield decides.below(f"lazy-square-{key}", f"square, lam = {lam:g}: {turned}", 0.01, end, "Lazy.")
+        end, name = square.turn[..., -1].sel(lam=lam), f"square, lam = {lam:g}: {turned}"
+        yield regime.below(f"lazy-square-{key}", name, 0.01, end, "Lazy.")
+    large = plateau_share(TIMES, square.loss.sel(lam=[-p.sizes[-1], p.sizes[-1]]), 0.01)
+    name, text = f"square, |lam| = {p.sizes[-1]:g}", "share of time on plateaus, until 1% of the loss is left"
+    none = "Theory: none where |lam| > s/sqrt(6)."
+    yield decides.below("plateaus-large", f"{name}: {text}", 0.01, large, bound=none)
+    more = plateau_share(TIMES, square.loss.sel(lam=0.0), 0.01) - large.max()
+    name, sign = f"{text}, square, lam = 0, less the most at |lam| = {p.sizes[-1]:g}", "The talk: more."
+    yield decides.above("plateaus-zero", name, 0, more, bound=sign)
     waits = square.loss.sel(lam=0.0)[:, TIMES.searchsorted(20.0)] > 0.01
     odd = waits != (square.determinant.sel(lam=0.0) < 0)
     name = "square, lam = 0: networks that wait at a saddle, or not, against the sign of their determinant"

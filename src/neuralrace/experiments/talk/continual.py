@@ -195,12 +195,14 @@ def forgetting(p: Continual, data: Data) -> tuple[Figure, str]:
         one = first.sel(lam=lam) / p.silent
         for k, colour in zip(range(p.tasks), COLOURS, strict=False):
             plot.theory(ax, t, one.exact[..., k].values.ravel(), colour, f"task {k + 1}", lw=1)
-            ax.plot(t[::9], one.flow[..., k].values.ravel()[::9], "o", color=colour, ms=2)
+            ax.plot(t[k::20], one.flow[..., k].values.ravel()[k::20], "o", color=colour, ms=2)
         for k in range(1, p.tasks):
             ax.axvline(k * p.duration, color=plot.BLACK, lw=0.5, ls=":")
         ax.set(title=f"λ = {lam:g}", xlabel="time (τ = 1)")
+    axes[0].plot([], "o", color="0.5", ms=2, label="integrated flow")
+    axes[0].plot([], ":", color=plot.BLACK, lw=0.5, label="a new task begins")
     axes[0].set(ylabel="loss / silent network", ylim=(0, None))
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=p.tasks)
+    plot.legend_below(fig, axes[0], p.tasks + 2)
     caption = (
         f"Loss of {p.tasks} random tasks, learned one after the other (dotted: a new one begins): exact "
         "solution (lines) and integrated flow (dots), first start. A task's loss falls while it is learned "
@@ -219,14 +221,16 @@ def following(p: Continual, data: Data) -> tuple[Figure, str]:
         one = times.sel(neurons="spare neurons", lam=lam)
         a.plot(p.trained, one, "d", color=colour, label=f"λ = {lam:g}")
         a.axhline(reversed_in(lam), color=colour, lw=0.9)
-    a.set(xlabel="time that the task was learned", ylabel="time to learn its opposite", ylim=(0, 48))
+    a.plot([], color="0.5", lw=0.9, label="theory, other λ")
+    a.set(xlabel="time that the task was learned (τ = 1)", ylabel="time to learn its opposite (τ = 1)")
+    a.set_ylim(0, 1.5 * float(times.max()))
     a.legend(loc="upper left", ncols=2)
     ratio = along(data.transfer, "run").ratio
     x, colours = np.arange(ratio.sizes["second"]), (plot.BLACK, plot.GREEN, plot.RED)
     for k, (lam, colour, fmt) in enumerate(zip(p.lams, colours, "osd", strict=True)):
         plot.points(b, x + 0.15 * (k - 1), ratio.sel(lam=lam), colour, f"λ = {lam:g}", fmt=fmt)
-    b.axhline(1, color=plot.BLACK, lw=0.8, ls=":")
-    b.set(yscale="log", ylabel="learning time / from scratch", ylim=(0.2, 20))
+    b.axhline(1, color=plot.BLACK, lw=0.8, ls=":", label="as from scratch")
+    b.set(yscale="log", ylabel="learning time / from scratch", xlabel="second task", ylim=(0.2, 20))
     b.set_xticks(x, ratio.second.values)
     b.legend(loc="upper left")
     caption = (

@@ -21,7 +21,7 @@ from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
 from neuralrace.agent import Agent, learn, live
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.claim import Claim, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.measure import half_time, power_law_exponent
@@ -98,16 +98,17 @@ def points(p: Decisions, name: str) -> dict[str, Any]:
     agent = p.agent(name)
     drawn = np.random.default_rng(0).standard_normal((p.starts, agent.size))
     w, norm = landscape.roots(agent, drawn * np.resize(p.spreads, p.starts)[:, None], max_steps=300)
-    w, norm = w[norm < 1e-11], norm[norm < 1e-11]
+    found = norm < 1e-11
+    w = w[found]
     rounded = agent.associations(w).reshape(-1, 6).round(5) + 0.0
     first = np.unique(rounded, axis=0, return_index=True)[1]
     unstable = (np.linalg.eigvals(landscape.jacobian(agent, w[first])).real > 1e-9).sum(axis=1)
     order = np.argsort(-unstable, kind="stable")
-    w, norm = w[first[order]], norm[first[order]]
+    w = w[first[order]]
     associations = agent.associations(w)
     return {
         "associations": ("point input choice", associations),
-        "norm": ("point", norm),
+        "converged": found.mean(),
         "unstable": ("point", unstable[order]),
         "used": ("point input", np.abs(associations).max(axis=-1) > 1e-4),
         "accuracy": ("point side", easy(agent, w)),
@@ -139,16 +140,21 @@ def drift(p: Decisions) -> dict[str, Any]:
     return {"t": ("t", t[1:]), "cortical": ("run t input", np.abs(w[:, 1:, :2]))}
 
 
+def slowdowns(path: Any) -> list[np.ndarray]:
+    """Steps at which the associations of each agent are slowest, before they speed up again."""
+    speeds = np.linalg.norm(np.diff(path.associations.values, axis=1), axis=(-1, -2))
+    return [1 + np.flatnonzero(landscape.slowest(speed)[1:-1]) for speed in speeds]
+
+
 def stops(path: Any, points: Any) -> list[dict[int, float]]:
     """The fixed points at which each agent lingers in turn, and its distance to each in associations.
 
-    It lingers where the speed of its associations has a minimum, near the fixed point that is nearest then.
+    It lingers where it slows down, near the fixed point that is nearest then.
     """
     fixed, rows = points.associations.values, []
-    for m in path.associations.values:
-        slow = landscape.slowest(np.linalg.norm(np.diff(m, axis=0), axis=(-1, -2)))
+    for m, slow in zip(path.associations.values, slowdowns(path), strict=True):
         row: dict[int, float] = {}
-        for k in (0, *np.flatnonzero(slow), len(m) - 1):
+        for k in (0, *slow, len(m) - 1):
             far = np.linalg.norm(m[k] - fixed, axis=(-1, -2))
             at = int(far.argmin())
             row[at] = min(float(far[at]), row.get(at, np.inf))
@@ -169,13 +175,18 @@ def visited(data: Data) -> Counter[str]:
     )
 
 
-def early_and_late(path: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Log odds of a correct choice, left - right, early and late (2, runs); and the times of both."""
-    late = (path.accuracy.mean("side") >= LATE).values.argmax(axis=1)
-    steps = np.stack([np.searchsorted(path.t, path.learned.sel(input="bias")), late])
-    accuracy = path.accuracy.values[np.arange(steps.shape[1]), steps]
+def early_and_late(path: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log odds of a correct choice, left - right, early and late (2, runs); the times of both (2, runs).
+
+    And which agents have both moments (runs,); the others are left out.
+    """
+    good = (path.accuracy.mean("side") >= LATE).values
+    bias = path.learned.sel(input="bias").values
+    both = good.any(axis=1) & np.isfinite(bias)
+    steps = np.stack([np.searchsorted(path.t, bias[both]), good[both].argmax(axis=1)])
+    accuracy = path.accuracy.values[np.flatnonzero(both), steps]
     odds = np.log(accuracy / (1 - accuracy))
-    return odds[..., 0] - odds[..., 1], path.t.values[steps]
+    return odds[..., 0] - odds[..., 1], path.t.values[steps], both
 
 
 def rank_correlation(x: Any, y: Any) -> float:
@@ -185,7 +196,7 @@ def rank_correlation(x: Any, y: Any) -> float:
 
 @figure("decisions")
 def planes(p: Decisions, data: Data) -> tuple[Figure, str]:
-    fig, axes = plot.figure(1, len(p.agents), len(p.agents) * plot.PAGE / 3, 2.7, sharey=True)
+    fig, axes = plot.figure(1, len(p.agents), len(p.agents) * plot.PAGE / 3, 3.0, sharey=True)
     for ax, name in zip(axes, p.agents, strict=True):
         left, right = np.moveaxis(data.paths[name].accuracy.values, -1, 0)
         ax.plot(left.T, right.T, color=COLOURS[name], lw=0.5, alpha=0.6)
@@ -199,7 +210,11 @@ def planes(p: Decisions, data: Data) -> tuple[Figure, str]:
             shift = (-2, 5) if y > 0.98 else (5, -3) if x > 0.98 else (-9, -9)
             ax.annotate(",".join(texts), (x, y), shift, textcoords="offset points", fontsize=7, zorder=6)
         ax.set(title=name, xlabel="accuracy, left", xlim=(0, 1.12), ylim=(0, 1.12), aspect="equal")
+        ax.plot([], color=COLOURS[name], lw=0.9, label="agents")
+    axes[0].plot([], "o", color=plot.BLACK, mfc="white", ms=4, label="fixed point, with unstable directions")
+    axes[0].plot([], "o", color=plot.BLACK, ms=4, label="stable fixed point")
     axes[0].set_ylabel("accuracy, right")
+    plot.legend_below(fig, axes[0], 3)
     caption = (
         f"Choices of {p.seeds} agents on easy stimuli of either side while they learn from small weights. "
         "Circles: fixed points, with their numbers of unstable directions; filled: stable. Deep "
@@ -226,19 +241,20 @@ def timeline(p: Decisions, data: Data) -> tuple[Figure, str]:
         plot.runs(b, t, accuracy, COLOURS[name], name, lw=1.3, alpha=1)
     b.set(xscale="log", xlim=(0.2, p.t1), xlabel=TIME, ylabel="accuracy, easy stimuli", ylim=(0.45, 1.02))
     b.legend(loc="lower left", bbox_to_anchor=(-0.05, 1), ncols=3, columnspacing=0.8)
-    (early, late), times = early_and_late(deep)
+    (early, late), times, _ = early_and_late(deep)
     c.axhline(0, color="0.8", lw=0.6)
     c.axvline(0, color="0.8", lw=0.6)
     c.plot(early, late, "o", color=plot.RED, alpha=0.7)
-    c.set_xlabel(f"left - right early (t ≈ {times[0].mean():.0f})")
-    c.set_ylabel(f"left - right late (t ≈ {times[1].mean():.0f})")
-    c.set_title(f"log odds of correct, rank correlation {rank_correlation(early, late):.2f}")
+    c.set_xlabel(f"left - right early, t ≈ {times[0].mean():.0f} (log odds)")
+    c.set_ylabel(f"left - right late, t ≈ {times[1].mean():.0f} (log odds)")
+    c.set_title(f"correct choices of deep agents, rank correlation {rank_correlation(early, late):.2f}")
     rows = visited(data).most_common(6)[::-1]
-    d.barh(range(len(rows)), [n for _, n in rows], color=plot.RED, alpha=0.35, height=0.7)
-    for k, (text, n) in enumerate(rows):
-        d.text(0.3, k, f"{text}  ({n})", va="center", fontsize=6)
-    d.set(xlabel="deep agents", yticks=[], title="fixed points passed, in order", xlim=(0, p.seeds))
-    d.spines["left"].set_visible(False)
+    bars = d.barh(range(len(rows)), [n for _, n in rows], color=plot.RED, alpha=0.6, height=0.6)
+    d.bar_label(bars, padding=2)
+    texts = [text.replace(" → ", "\n→ ") for text, _ in rows]
+    d.set_yticks(range(len(rows)), texts, fontsize=6, ma="left")
+    d.set(xlabel="number of deep agents", title="fixed points passed, in order")
+    d.set_xlim(0, 1.15 * max(n for _, n in rows))
     caption = (
         "Top left: the associations of one agent rise in stages. Top right: accuracy over time, median and "
         "range. Bottom left: which side an agent answers better before it uses stimuli, and later. Bottom "
@@ -273,30 +289,31 @@ def accuracy(p: Decisions, data: Data) -> Iterator[Claim]:
 def fixed_points(p: Decisions, data: Data) -> Iterator[Claim]:
     depth = paper(SADDLES, "Saddle points arise through depth")
     near = paper(SADDLES, "Dynamics pass near a hierarchy of saddle points")
-    speed = max(float(points.norm.max()) for points in data.points.values())
-    yield check(SADDLES).below("fixed-points", "speed of learning at fixed points, all agents", 1e-10, speed)
     deep = data.points["deep"]
     used, unstable = deep.used.values, deep.unstable.values
     sets = sorted({tuple(u) for u in used.tolist()})
     table = "; ".join(f"{named(u)}: {k}" for u, k in zip(used, unstable, strict=True))
     name = "sets of inputs used at fixed points, deep, of 8"
-    yield finding(SADDLES).near("points-deep", name, 8, len(sets), 0, f"Unstable directions: {table}.")
+    note = f"Unstable directions: {table}. {float(deep.converged):.0%} of starts end at a fixed point."
+    yield finding(SADDLES).near("points-deep", name, 8, len(sets), 0, note)
     extra = [unstable[(used == u).all(axis=1)].min() - (3 - sum(u)) for u in sets]
     more = (unstable != 3 - used.sum(axis=1)).sum()
     name = "unstable directions - inputs not used, most stable of each set, deep"
     yield finding(SADDLES).near("unstable-deep", name, 0, extra, 0, f"{more} further fixed points have more.")
-    shallow = len(np.unique(data.points["shallow"].used, axis=0))
-    yield depth.near("points-shallow", "sets of inputs used at fixed points, shallow", 1, shallow, 0)
-    rows = {name: stops(data.paths[name], data.points[name]) for name in ("deep", "shallow")}
-    passed = {
-        name: [sum(data.points[name].unstable.values[k] > 0 for k in [*row][1:]) for row in rows[name]]
-        for name in rows
-    }
-    far = np.mean([distance for row in rows["deep"] for distance in [*row.values()][1:-1]])
-    note = f"Nearest {far:.2g} on the way, in associations. {listed(visited(data))}."
-    yield near.above("saddles-deep", "saddles passed after the start, deep", 0, passed["deep"], note)
-    name = "saddles passed after the start, shallow"
-    yield depth.near("saddles-shallow", name, 0, passed["shallow"], 0)
+    shallow = data.points["shallow"]
+    name, one = "fixed points found, shallow", "The talk: one layer has one."
+    note = f"{float(shallow.converged):.1%} of starts end at a fixed point."
+    yield depth.near("points-shallow", name, 1, shallow.sizes["point"], 0, note, one)
+    rows = stops(data.paths["deep"], deep)
+    passed = [sum(unstable[k] > 0 for k in [*row][1:]) for row in rows]
+    name, note = "saddles passed after the start, deep", f"{listed(visited(data))}."
+    yield near.above("saddles-deep", name, 0, passed, note, "The talk: at least one.")
+    far = [distance for row in rows for k, distance in [*row.items()][1:] if unstable[k]]
+    learned = np.linalg.norm(deep.associations[unstable == 0], axis=(-1, -2)).max()
+    name, tenth = "distance at saddles passed / norm of what is learned, deep", "Standard: a tenth."
+    yield near.near("saddles-near", name, 0, np.divide(far, learned), 0.1, bound=tenth)
+    slow, none = list(map(len, slowdowns(data.paths["shallow"]))), "The talk: no stages."
+    yield depth.near("stages-shallow", "times that learning slows down, shallow", 0, slow, 0, bound=none)
 
 
 @claims
@@ -308,8 +325,10 @@ def individuals(p: Decisions, data: Data) -> Iterator[Claim]:
     name = "share of deep agents that learn the bias first"
     yield finding(TALK).near("bias-first", name, 1, bias, 0.05, f"Orders: {listed(orders)}.")
     left, right = path.learned.sel(input="left"), path.learned.sel(input="right")
-    name = "share of deep agents that learn left before right"
-    yield diverse.near("side-first", name, 0.5, (left < right).mean(), 0.2)
+    name, level = "share of deep agents that learn left before right", "the 1% level of chance"
+    chance = 2.58 / (2 * np.sqrt(p.seeds))
+    even = f"Theory: both sides are alike; {level}."
+    yield diverse.near("side-first", name, 0.5, (left < right).mean(), chance, bound=even)
     gap = np.abs(left - right)
     name = "time between left and right / time of the first, deep"
     yield finding(TALK).above("side-gap", name, 0.2, (gap / np.minimum(left, right)).mean())
@@ -317,23 +336,27 @@ def individuals(p: Decisions, data: Data) -> Iterator[Claim]:
     even = np.abs(other.sel(input="left") - other.sel(input="right"))
     name = "time between left and right, deep / shallow"
     yield finding(TALK).above("side-gap-over-shallow", name, 2, gap.mean() / even.mean())
-    (early, late), times = early_and_late(path)
-    (_, late_shallow), _ = early_and_late(data.paths["shallow"])
+    (early, late), times, both = early_and_late(path)
+    (_, late_shallow), *_ = early_and_late(data.paths["shallow"])
     name = "diversity: spread of left - right late over agents, deep / shallow"
-    yield diverse.above("diversity", name, 2, late.std() / late_shallow.std())
-    bound = 2.58 / np.sqrt(p.seeds - 1)
+    ratio, twice = late.std() / late_shallow.std(), "Standard: twice as much."
+    yield diverse.above("diversity", name, 2, ratio, bound=twice)
+    bound = 2.58 / np.sqrt(max(both.sum() - 1, 1))
+    same = np.mean(np.sign(early) == np.sign(late))
     note = (
-        f"t = {times[0].mean():.3g} and {times[1].mean():.3g}; the bound is the 1% level of chance."
-        f" Same sign in {np.mean(np.sign(early) == np.sign(late)):.0%}."
+        f"t = {times[0].mean():.3g} and {times[1].mean():.3g}; same sign in {same:.0%}. Left out are agents "
+        f"that never answer {LATE:.0%} correctly: {(~both).sum()}."
     )
     name = "early strategy foretells late strategy: rank correlation of left - right"
-    yield diverse.above("early-tells-late", name, bound, rank_correlation(early, late), note)
+    level = f"Standard: {level}."
+    yield diverse.above("early-tells-late", name, bound, rank_correlation(early, late), note, level)
     name = "rank correlation of left - right early with the side learned first"
-    yield diverse.above("early-tells-order", name, bound, rank_correlation(early, right / left))
+    foretold = rank_correlation(early, (right / left)[both])
+    yield diverse.above("early-tells-order", name, bound, foretold, bound=level)
     drawn = data.trials.learned
     same = (drawn.sel(input="left") < drawn.sel(input="right")) == (left < right)
     name = "agents that draw trials: share that learn first the side that the mean learns first"
-    yield finding(TALK).above("trials-side-first", name, 0.5, same.mean())
+    yield finding(TALK).above("trials-side-first", name, 0.5 + chance, same.mean(), bound=level)
 
 
 EXPERIMENT = Experiment(

@@ -182,27 +182,31 @@ def _descend(w: Any, x: Any, y: Any, rate: Any, level: Any, most: Any) -> Any:
 
 @figure("relative-scale")
 def curves(p: RelativeScale, data: Data) -> tuple[Figure, str]:
-    fig, (a, b, c) = plot.figure(1, 3, height=2.5)
+    fig, (a, b, c) = plot.figure(1, 3, height=2.9)
     one = data.grokking["relative"].sel(ratio=1.0)
     plot.runs(a, one.step + 1, one.train, plot.BLACK, "shown sums")
     plot.runs(a, one.step + 1, one.test, plot.RED, "other sums")
-    a.set(xscale="log", xlabel="steps", ylabel="correct", ylim=(-0.02, 1.05))
+    a.set(xscale="log", xlabel="steps", ylabel="share of sums that are correct", ylim=(-0.02, 1.05))
     a.legend(loc="lower left", bbox_to_anchor=(-0.05, 1), ncols=2)
     for way, colour in WAYS.items():
         plot.points(b, p.ratios, data.grokking[way].understood.T, colour, way)
         plot.points(b, p.ratios, data.grokking[way].memorised.T, colour, mfc="white")
-    b.set(yscale="log", ylabel="steps", title="filled: understood, open: memorised")
-    b.legend(loc="center left")
+    b.plot([], "o", color="0.4", ms=3.5, label="understood")
+    b.plot([], "o", color="0.4", mfc="white", ms=3.5, label="memorised")
+    b.set(yscale="log", ylabel="steps until sums are ...")
+    b.legend(loc="center", ncols=2, columnspacing=0.8)
     for way, runs in data.convolution.items():
         for values, colour, name in (
             (runs.new, plot.ORANGE, "new"),
             (runs.structured, plot.GREEN, "in leading components"),
-            (runs.roughness / 2, plot.BLUE, "roughness / 2"),
+            (runs.roughness / 2, plot.BLUE, "roughness / that of noise"),
         ):
             style = {"label": name, "mfc": colour} if way == "first" else {"mfc": "white"}
             plot.points(c, p.ratios, values.T, colour, **style)
-    c.axhline(COMPONENTS / p.size**2, color=plot.GREEN, lw=0.8, ls=":")
-    c.set(ylabel="filters", ylim=(-0.03, 1.6), title="filled: first, open: relative")
+    c.axhline(COMPONENTS / p.size**2, color=plot.GREEN, lw=0.8, ls=":", label="chance")
+    c.plot([], "o", color="0.4", ms=3.5, label="first layer alone")
+    c.plot([], "o", color="0.4", mfc="white", ms=3.5, label="relative")
+    c.set(ylabel="share of the filters, or roughness", ylim=(-0.03, 2.0), yticks=(0, 0.5, 1))
     c.legend(loc="upper left")
     for ax in (b, c):
         plot.logarithmic(ax.xaxis, p.ratios)
@@ -222,10 +226,13 @@ def drawn_filters(p: RelativeScale, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(len(p.ratios), many, plot.PAGE, 0.75 * len(p.ratios) + 0.2, squeeze=False)
     for row, ratio, filters in zip(axes, p.ratios, data.convolution["first"].filters[:, 0], strict=True):
         for ax, one in zip(row, filters, strict=False):
-            plot.matrix(ax, one)
+            image = plot.matrix(ax, one / np.abs(one).max(), limit=1.0)
             ax.set_aspect("equal")
-        row[0].set_ylabel(f"{ratio:.3g}", rotation=0, ha="right", va="center")
-    caption = "Filters of one seed, first layer alone scaled; rows: ratio r. Each has its own range."
+        row[0].set_ylabel(f"r = {ratio:.3g}")
+    for k, ax in enumerate(axes[0]):
+        ax.set_title(f"filter {k + 1}")
+    fig.colorbar(image, ax=axes, label="weight / largest of the filter", shrink=0.6)
+    caption = "Filters of one seed after learning, first layer alone scaled by the ratio r (rows)."
     return fig, caption
 
 
@@ -248,7 +255,8 @@ def sums(p: RelativeScale, data: Data) -> Iterator[Claim]:
     change = {way: np.log(v.isel(ratio=-1) / v.sel(ratio=1.0)) for way, v in steps.items()}
     note = {way: f"Steps by r: {by_ratio(v)}." for way, v in steps.items()}
     name = f"{text}, relative"
-    yield grokking.below("grokking-relative", name, 0, change["relative"], size + note["relative"])
+    sign = "The talk: less time."
+    yield grokking.below("grokking-relative", name, 0, change["relative"], size + note["relative"], sign)
     name = f"{text}, first layer alone"
     yield finding(TALK).below("grokking-first", name, 0, change["first"], note["first"])
     name = f"{text}, later layer alone"
@@ -277,9 +285,10 @@ def filters(p: RelativeScale, data: Data) -> Iterator[Claim]:
             why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
             note = why + note
         name = f"{text}: share in leading components of patches, {ends}"
-        yield interpretable.above(f"filters-structured-{way}", name, 0, change.structured.mean(), note)
+        more, less = "The talk: more structure.", "The talk: smoother, as structure is."
+        yield interpretable.above(f"filters-structured-{way}", name, 0, change.structured, note, more)
         name, note = f"{text}: roughness, {ends}", f"By r: {by_ratio(runs.roughness)}."
-        yield interpretable.below(f"filters-smooth-{way}", name, 0, change.roughness.mean(), note)
+        yield interpretable.below(f"filters-smooth-{way}", name, 0, change.roughness, note, less)
 
 
 EXPERIMENT = Experiment(

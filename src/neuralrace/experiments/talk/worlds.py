@@ -78,11 +78,13 @@ def world(p: Worlds, name: str) -> dict[str, Any]:
     drawn = drawn - drawn.mean(axis=1, keepdims=True)
     near = name in NEIGHBOURS
     eigenvalues = np.linalg.eigvalsh(made.covariance)[::-1]
+    u, sampled, _ = np.linalg.svd(MAKE[name](p, features=p.features).arrays[1], full_matrices=False)
     return {
         "t": ("t", t),
         "off_values": np.abs(eigenvalues - made.values).max(),
         "off_vectors": np.abs(made.covariance @ made.vectors - made.vectors * made.values).max(),
-        "sampled": ("mode", np.linalg.svd(MAKE[name](p, features=p.features).arrays[1], compute_uv=False)),
+        "sampled": ("mode", sampled),
+        "mirrored": ("stage", [overlap(u, made.vectors, made.stages == k) for k in np.unique(made.stages)]),
         "off_map": ("run", np.abs(maps - theory).max(axis=(1, 2, 3)) / np.sqrt(made.values[0])),
         "networks": ("run t stage", learned(made, maps)),
         "theory": ("run t stage", learned(made, theory)),
@@ -93,6 +95,11 @@ def world(p: Worlds, name: str) -> dict[str, Any]:
         ),
         **beliefs(p, name, t),
     }
+
+
+def overlap(u: np.ndarray, v: np.ndarray, which: np.ndarray) -> float:
+    """Share of the space of some columns of v that lies in that of the same columns of u."""
+    return float(((u[:, which].T @ v[:, which]) ** 2).sum() / which.sum())
 
 
 def train(p: Worlds, made: World, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -141,21 +148,22 @@ def beliefs(p: Worlds, name: str, t: np.ndarray) -> dict[str, Any]:
 
 @part
 def random_trees(p: Worlds) -> dict[str, Any]:
-    """Trees of any depth and branching: error of the closed form, and least fall of values by level."""
+    """Trees of any depth and branching: error of the closed form, and least fall of variance by level."""
     off, fall = [], []
     for seed in range(p.trees):
         rng = np.random.default_rng(seed)
         branching = rng.integers(2, 5, size=rng.integers(1, 5)).tolist()
         tree = nr.tasks.tree(branching, rng.uniform(0.01, 0.45, len(branching)).tolist())
         off.append(np.abs(np.linalg.eigvalsh(tree.covariance)[::-1] - tree.values).max() / tree.values[0])
-        first = tree.values[np.cumprod([1, *branching]) - 1]  # the first mode of each level
+        across = tree.vectors[:, np.cumprod([1, *branching]) - 1]  # a distinction of each level
+        first = np.einsum("ik,ij,jk->k", across, tree.covariance, across)
         fall.append((first[:-1] / first[1:]).min() - 1)
     return {"off": max(off), "fall": min(fall)}
 
 
 def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     made, world = MAKE[name](p), data.world[name]
-    fig, ((a, b), (c, d)) = plot.figure(2, 2, height=4.6)
+    fig, ((a, b), (d, c)) = plot.figure(2, 2, height=4.6, width_ratios=(1, 1.35))
     image = plot.matrix(a, made.covariance, "covariance of items", 1.0)
     a.set(aspect="equal", xlabel="item", ylabel="item")
     fig.colorbar(image, ax=a, shrink=0.8)
@@ -170,8 +178,10 @@ def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
         c.plot(world.t[::7], world.networks[0, ::7, k], "o", color=colour, ms=2)
     c.plot([], [], color=plot.BLACK, label="closed form")
     c.plot([], [], "o", color=plot.BLACK, ms=2, label="network")
-    c.set(xlabel="time (τ = 1)", ylabel="learned of each stage", ylim=(-0.03, 1.06))
+    c.set(xlabel="time (τ = 1)", ylabel="share learned of each stage", ylim=(-0.03, 1.06))
     c.legend(loc="lower right")
+    for ax in (b, c):
+        plot.colour_key(fig, ax, colours, "stage")
     x, hues, method = world.plane.values, plot.shades(ITEMS), "least squares of distances."
     if name in NEIGHBOURS:
         method = "two leading components, neighbours joined."
@@ -180,15 +190,15 @@ def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     for i in range(ITEMS):
         d.plot(*x[:, i].T, color=hues[i], lw=0.9, zorder=2)
     d.scatter(*x[-1].T, c=hues, s=18, zorder=3)
+    plot.colour_key(fig, d, hues, "item")
     d.set(aspect="equal", xticks=[], yticks=[], title="items in the hidden layer over time")
     d.spines[:].set_visible(False)
     d.set_adjustable("datalim")
     caption = (
         f"{name.capitalize()} of {ITEMS} items. Above: covariance of features, and singular values in closed "
-        "form (line) and of sampled features (dots, coloured by stage from dark to bright). Below: how much "
-        "of each stage is learned by a network from small random weights (dots) and by the closed form; and "
-        "items in its hidden layer, from one point to their places at the end (dots), coloured in order; "
-        f"{method}"
+        "form (line) and of sampled features (dots), coloured by stage. Below: items in the hidden layer of "
+        "a network from small random weights, from one point to their places at the end (dots); "
+        f"{method} And how much of each stage that network (dots) and the closed form have learned."
     )
     return fig, caption
 
@@ -213,7 +223,7 @@ def wrong_beliefs(p: Worlds, data: Data) -> tuple[Figure, str]:
             a.plot(tree.t, deep[:, i], color=colour, lw=0.7, label=None if k else label)
     a.plot(tree.t, deep[:, item], color=plot.RED, lw=1.8, label="this item, deep")
     a.plot(tree.t, shallow[:, item], color=plot.RED, ls=":", label="this item, shallow")
-    a.axhline(0, color=plot.BLACK, lw=0.6)
+    a.axhline(0, color="0.6", lw=0.6)
     a.set(xlabel="time (τ = 1)", ylabel="output for one feature of the tree", ylim=(-1.3, 2.2))
     a.set(yticks=(-1, 0, 1))
     a.legend(loc="upper right", ncols=2)
@@ -221,7 +231,7 @@ def wrong_beliefs(p: Worlds, data: Data) -> tuple[Figure, str]:
     for name, colour, ls in styles:
         wrong = np.sort(data.world[name].wrong.sel(depth=2).values.ravel())[::-1]
         b.plot(wrong, np.arange(1, len(wrong) + 1) / len(wrong), color=colour, ls=ls, label=name)
-    b.axvline(WRONG, color=plot.BLACK, lw=0.6)
+    b.axvline(WRONG, color=plot.BLACK, lw=0.6, label=f"{WRONG:g}, counted beyond")
     b.set(xlabel="furthest on the wrong side (sd of features)", ylabel="share of items and features")
     b.set(xlim=(0, 1), ylim=(0, 0.5))
     b.legend()
@@ -250,21 +260,16 @@ def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
         sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
         network, theory = half_times(world)
         late = np.abs(network / theory - 1).max(axis=1)
-        sample = f"singular values of {p.features:,} features"
-        for statement, key, text, bound, value in (
-            (check(LINK), "eigenvalues", "eigenvalues, closed form - covariance", 1e-12, world.off_values),
-            (check(LINK), "eigenvectors", "eigenvectors, |C v - lambda v|", 1e-12, world.off_vectors),
-            (link, "sampled-values", f"{sample} / closed form - 1", p.sampling, sampled),
-            (
-                check(LINK),
-                "map",
-                "map of networks - closed form / largest value",
-                0.01,
-                world.off_map,
-            ),
-            (check(LINK), "half-times", "half times of stages, networks / closed form - 1", 1e-4, late),
+        text = f"{name}: singular values of {p.features:,} features / closed form - 1"
+        bound = "Theory: what samples exceed once in 3000."
+        yield link.below(f"sampled-values-{name}", text, p.sampling, sampled, bound=bound)
+        for key, text, limit, value in (
+            ("eigenvalues", "eigenvalues, closed form - covariance", 1e-12, world.off_values),
+            ("eigenvectors", "eigenvectors, |C v - lambda v|", 1e-12, world.off_vectors),
+            ("map", "map of networks - closed form / largest value", 0.01, world.off_map),
+            ("half-times", "half times of stages, networks / closed form - 1", 1e-4, late),
         ):
-            yield statement.below(f"{key}-{name}", f"{name}: {text}", bound, value)
+            yield check(LINK).below(f"{key}-{name}", f"{name}: {text}", limit, value)
     text = f"{p.trees} random trees: eigenvalues, closed form / covariance - 1"
     yield check(LINK).below("random-trees-eigenvalues", text, 1e-12, data.random_trees.off)
 
@@ -292,23 +297,26 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
                 "modes differ by more."
             )
         text = f"{name}: stages in order, least step of half times"
-        yield statement.above(f"order-{name}", text, 0, step, note)
+        yield statement.above(f"order-{name}", text, 0, step, note, "The talk: one after the other.")
+        if name not in NEIGHBOURS:
+            text = f"{name}: share of the hierarchy's distinctions in singular vectors of samples, by stage"
+            near_all = "Standard: 99%."
+            yield hierarchy.above(f"vectors-{name}", text, 0.99, world.mirrored, bound=near_all)
     tree = data.world["tree"]
     step = least_step(half_time(tree.t, tree.parting, start=0.0, axis=1))
     text = "tree: items part level by level, least step of half times"
-    yield hierarchy.above("tree-parting", text, 0, step)
-    text = f"{p.trees} random trees: eigenvalue of a level / of the next - 1, least"
-    yield hierarchy.above("random-trees-order", text, 0, data.random_trees.fall)
+    yield hierarchy.above("tree-parting", text, 0, step, bound="The talk: broad before fine.")
+    text = f"{p.trees} random trees: variance along a distinction of a level / of the next - 1, least"
+    yield hierarchy.above("random-trees-order", text, 0, data.random_trees.fall, bound="The talk: decay.")
 
 
 @claims
 def illusory_correlations(p: Worlds, data: Data) -> Iterator[Claim]:
     illusory = finding("Saxe et al. 2019, illusory correlations")
     for name, world in data.world.items():
-        deep, shallow = (world.wrong > WRONG).mean(("item", "feature"))
-        text = f"{name}: beliefs on the wrong side on the way"
-        yield illusory.above(f"illusory-deep-{name}", f"{text}, deep", 0.05, deep)
-        yield illusory.near(f"illusory-shallow-{name}", f"{text}, shallow", 0, shallow, 0)
+        deep = (world.wrong.sel(depth=2) > WRONG).mean()
+        text = f"{name}: share of beliefs that are on the wrong side on the way, deep"
+        yield illusory.above(f"illusory-deep-{name}", text, 0.05, deep)
 
 
 EXPERIMENT = Experiment(
