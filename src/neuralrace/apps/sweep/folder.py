@@ -38,8 +38,10 @@ class Folder:
     """Where a sweep is stored. `definition` is what a resumed sweep must have in common with this one."""
 
     def __init__(self, path: Path, grid: Grid, definition: Mapping[str, Any]):
+        from neuralrace import __version__
+
         self.path, self.grid = path, grid
-        self.definition = {**definition, "axes": grid.to_dict(), "neuralrace": versions()["neuralrace"]}
+        self.definition = {**definition, "axes": grid.to_dict(), "neuralrace": __version__}
 
     @contextmanager
     def opened(self) -> Iterator[Folder]:
