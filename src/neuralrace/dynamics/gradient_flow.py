@@ -255,8 +255,8 @@ def _recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
 
 def each_run(one: Any, *runs: Any) -> Any:
     """All runs: one after the other on a CPU, where that is faster, side by side elsewhere."""
+    if jax.default_backend() != "cpu":
+        return jax.vmap(one, axis_name="runs")(*runs)
     if len(runs[0]) == 1:
         return jax.tree.map(lambda v: v[None], one(*(jax.tree.map(lambda v: v[0], r) for r in runs)))
-    if jax.default_backend() == "cpu":
-        return jax.lax.map(lambda run: one(*run), runs)
-    return jax.vmap(one, axis_name="runs")(*runs)
+    return jax.lax.map(lambda run: one(*run), runs)
