@@ -18,7 +18,10 @@ from neuralrace.dynamics.integrate import FAILED, FINISHED, GOING, HALVINGS, LIM
 
 _USUAL = 600  # evaluations of a solution
 _STAGES = 12  # evaluations of a step
-_STRICT = 0.1  # part of the tolerances: errors are then at most those of `integrate`
+_LOOSE, _STRICT = (
+    1e-7,
+    0.1,
+)  # part of tolerances above the first: errors are then at most those of `integrate`
 _LEAST = 1e-13  # relative tolerance
 _MOST = 20_000  # numbers of a system, whose interpolants are all kept
 _LONG = 5000  # numbers whose sums over stages take as long as one evaluation
@@ -97,7 +100,8 @@ def _solve(
         return Solution(start, [], [], np.array([(0.0, point.loss, point.slope)]), STOPPED, 0, start)
     if not np.isfinite(point.velocity).all():
         return Solution(start, [], [], np.array([(0.0, point.loss, 0.0)]), FAILED, 0, start)
-    solver = DOP853(velocity, 0.0, start, t1, rtol=max(_STRICT * rtol, _LEAST), atol=_STRICT * atol)
+    part = _STRICT if rtol > _LOOSE else 1.0
+    solver = DOP853(velocity, 0.0, start, t1, rtol=max(part * rtol, _LEAST), atol=part * atol)
     ends, inside, history = [], [], [(0.0, point.loss, point.slope)]
     status, steps, y, seen = GOING, 0, start, 0
     while status == GOING:
