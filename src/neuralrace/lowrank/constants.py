@@ -44,7 +44,7 @@ LOOK_RESIDUAL = 20.0  # tolerated residuals up to which predictions are trusted
 
 # Error estimate ----------------------------------------------------------------------------------
 LOCAL_SHARE = {"outputs": 4.0, "loss": 0.4}  # of the sum of local errors
-MISSED_SHARE = {"outputs": 1.0, "loss": 0.06}  # of what the residual moved, relative to the weights
+MISSED_SHARE = {"outputs": 0.6, "loss": 0.06}  # of what the residual moved, relative to the weights
 LEAST_STATED = 0.1  # of the error asked for: what is stated below that is not reliable
 ROUNDING = 10.0  # stated on top, in units of the precision
 PROJECTED_OUTPUTS = 0.1  # error of projected outputs, in stated ones, up to which they stand for the network
