@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
+from neuralrace.dynamics.lowrank import holds_all_inputs, input_dimensions, small_weights
 from neuralrace.errors import InputError
 from neuralrace.lowrank import constants, linalg
 from neuralrace.lowrank.bases import assess, enrich, projection_residual, reduced_network, truncate
-from neuralrace.lowrank.bdf import Stepper
-from neuralrace.lowrank.layout import input_dimensions
 from neuralrace.lowrank.network import Saved
-from neuralrace.lowrank.solve import Solver, Tolerances, solve
+from neuralrace.lowrank.solve import _Solver, solve
 
 solve_module = import_module("neuralrace.lowrank.solve")
 
@@ -28,7 +27,7 @@ def estimates_alone(monkeypatch):
 def test_least_that_is_stated(monkeypatch):
     task, weights = case(0)
     run = lambda: nr.flow(task, weights, 1.0, 3, method=nr.LowRank(1e-1)).stats["error"]  # noqa: E731
-    assert run() < 5e-3
+    assert run() < 9e-3
     monkeypatch.setattr(constants, "LEAST_STATED", 0.1)
     assert run() == pytest.approx(1e-2)
 
@@ -54,12 +53,12 @@ def case(seed: int, width: int = 50):
     return task, weights
 
 
-def reduced(task, weights, dtype=float, **rates):
-    return reduced_network(task, weights, {**dict.fromkeys(task.graph.shapes, 1.0), **rates}, dtype)
+def reduced(task, weights):
+    return reduced_network(task, weights, dict.fromkeys(task.graph.shapes, 1.0))
 
 
 def run(net, t1, tolerances):
-    return Solver(net, np.array([0.0, t1]), t1, tolerances).run(-np.inf, 100_000)
+    return _Solver(net, np.array([0.0, t1]), t1, "outputs", *tolerances).run(-np.inf, 100_000)
 
 
 def flowing(task, weights):
@@ -282,19 +281,19 @@ def test_truncation_changes_nothing():
     """Velocities of contexts may cancel where their signals do not: bases must keep all of these."""
     task, weights = case(103, 40)
     net = reduced(task, weights)
-    run(net, 30.0, Tolerances(1e-6, 1.6e-3))
+    run(net, 30.0, (1e-6, 1.6e-3))
     row = int(np.argmax(np.abs(net.coordinates).sum(axis=1)))
 
     def state():
         y = net.coordinates[row]
         point = assess(net, y, net.state(y), 0.0)
-        weights = np.concatenate([Saved(0.0, net, y, False).change(e).ravel() for e in net.ends])
+        weights = np.concatenate([Saved(0.0, 0.0, net, y, False).change(e).ravel() for e in net.ends])
         kernel = net.tangent_kernel(point.state)
-        return weights, kernel, point.state.error, np.array(projection_residual(net, point))
+        return weights, kernel, point.state.error, np.array([projection_residual(net, point)])
 
     before, size = state(), net.coordinates.shape[1]
     y = net.coordinates[row]
-    truncate(net, y[None], [assess(net, y, net.state(y), 0.0)], 1e-8)
+    truncate(net, [assess(net, y, net.state(y), 0.0)], 1e-8)
     assert net.coordinates.shape[1] < 0.9 * size
     for old, new in zip(before, state(), strict=True):
         assert np.linalg.norm(new - old) < 1e-4 * np.linalg.norm(old)
@@ -307,20 +306,21 @@ def test_saved_networks_are_those_of_all_inputs(scales):
     inputs = np.linalg.qr(rng.normal(size=(12, 3)))[0] * scales
     task = nr.Task(graph, inputs, inputs @ rng.normal(size=(3, 2)))
     net = reduced(task, nr.init.xavier(graph, 0.5, seed=1))
-    end = run(net, 60.0, Tolerances(1e-4, 0.06)).saved[-1]
+    end = run(net, 60.0, (1e-4, 0.06)).saved[-1]
     assert end.projected
     net = end.net
-    assert net.layout.is_complete == (scales[2] == 0.5)
+    assert holds_all_inputs(net.layout) == (scales[2] == 0.5)
 
     def product(w):
         return np.linalg.multi_dot([w[e] for e in reversed(graph.edges)])
 
     whole = product({e: net.weights[e] + end.change(e) for e in graph.edges})
-    by_bases = {p: product(end._replace(projected=p).small_weights()) for p in (True, False)}
+    dims = input_dimensions(task)
+    by_bases = {p: product(small_weights(end._replace(projected=p), dims)) for p in (True, False)}
     off = {p: np.linalg.norm(w - whole) for p, w in by_bases.items()}
     assert off[False] < 1e-12 * np.linalg.norm(whole)
-    if net.layout.is_complete:
-        missed = projection_residual(net, assess(net, end.y, net.state(end.y), 0.0))[1]
+    if holds_all_inputs(net.layout):
+        missed = linalg.norm(net.state(end.y).defect)
         assert 1e-12 < off[True] / np.linalg.norm(whole) < 1e-2
         assert off[True] < missed * 12**0.5 / 0.5  # the mean of 12 samples; the least of their lengths
     else:
@@ -385,36 +385,27 @@ def test_directions_hold_rows():
     assert linalg.row_basis(0 * rows, 0.0).shape == (0, 50)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 70])
-def test_images_by_parts_are_those_at_once(count):
-    rng = np.random.default_rng(0)
-    w, u = rng.normal(size=(700, 900)), rng.normal(size=(count, 900))
-    for weights in (w, w.astype(np.float32), np.asfortranarray(w)):
-        assert np.allclose(linalg.transport(weights, u.astype(weights.dtype)), u @ w.T, atol=1e-3)
-
-
 def test_look_ahead_spares_enrichments(monkeypatch):
     graph = nr.Graph.pathways(4, 4, [[50] * 4] * 2)
     task = nr.Task(graph, np.eye(4), np.diag([3.0, 2.0, 1.0, 0.5]))
     weights, found = nr.init.gaussian(graph, 0.07, 0), []
-    for look_ahead in (Stepper.look_ahead, lambda *_: ([], [])):
+    for look_ahead in (solve_module.look_ahead, lambda _net, p, *_: [p]):
         times: list[int] = []
-        monkeypatch.setattr(Stepper, "look_ahead", look_ahead)
+        monkeypatch.setattr(solve_module, "look_ahead", look_ahead)
         monkeypatch.setattr(solve_module, "enrich", lambda *a, n=times: n.append(1) or enrich(*a))
-        run(reduced(task, weights), 200.0, Tolerances(1e-7, 2.5e-4))
+        run(reduced(task, weights), 200.0, (1e-7, 2.5e-4))
         found.append(len(times))
     assert 0 < 2 * found[0] < found[1]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_bases_end_at_the_size_of_their_nodes(dtype):
+def test_bases_end_at_the_size_of_their_nodes():
     task, weights = case(1, 8)
-    net = reduced(task, weights, dtype)
+    net = reduced(task, weights)
     for _ in range(9):
         y = net.coordinates[0]
         enrich(net, [assess(net, y, net.state(y), 0.0)], 1e-30)  # rounding is more than that
         for q in (q for d in net.directions for q in d.basis.values()):
-            assert np.abs(q @ q.T - np.eye(len(q))).max() < 10 * np.finfo(dtype).eps
+            assert np.abs(q @ q.T - np.eye(len(q))).max() < 10 * np.finfo(float).eps
     assert all(q.shape == (task.graph.nodes[v],) * 2 for d in net.directions for v, q in d.basis.items())
     assert np.isclose(net.loss(net.state(net.coordinates[0]).error), nr.loss(task, weights))
 
@@ -485,7 +476,7 @@ def test_shapes_of_the_small_network(seed):
         rates, ts = dict.fromkeys(t.graph.shapes, 1.0), np.array([0.0, 0.5])
         shapes = t.graph.resized(input_dimensions(t)).shapes
         for saved in solve(t, w, rates, ts, 0.5, 1e-2)[0].saved:
-            assert {e: v.shape for e, v in saved.small_weights().items()} == shapes
+            assert {e: v.shape for e, v in small_weights(saved, input_dimensions(t)).items()} == shapes
 
 
 def test_a_wrong_record_is_refused_before_solving(monkeypatch):

@@ -18,10 +18,12 @@ from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
-from neuralrace.lowrank.constants import ROUNDING
-from neuralrace.lowrank.layout import input_dimensions
+from neuralrace.graph import Graph
+from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
+from neuralrace.lowrank.layout import Layout
 from neuralrace.lowrank.network import Saved
 from neuralrace.lowrank.solve import Solution, solve
+from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
 _STATUS = {
@@ -58,7 +60,8 @@ def low_rank_flow(
     error = np.array(stated)
     if np.dtype(setup.dtype) == np.float32:
         error += ROUNDING * np.finfo(np.float32).eps
-    end, losses = (np.array([getattr(x, name) for x in solutions]) for name in ("end", "loss"))
+    end = np.array([x.end for x in solutions])
+    losses = np.array([[saved.loss for saved in x.saved] for x in solutions])
     statuses, outcomes = _endings(solutions, error, t1, stop, method)
     weights = partial(LowRankWeights, setup, [x.saved for x in solutions])
     kept = weights if setup.recorder.save_weights else np.zeros((*losses.shape, 0))
@@ -67,7 +70,7 @@ def low_rank_flow(
     stats = {"steps": np.array([x.steps for x in solutions]), "error": error}
     stats["residual"] = np.array([x.residual for x in solutions])
     last = solutions[0].saved[-1].net
-    sizes = {v: [len(d.basis[v]) for d in last.directions] for v in last.forward.basis}
+    sizes = {v: [len(d.basis[v]) for d in last.directions] for v in last.layout.wide}
     return solved, _history(solutions), stats, {
         "error": method.error, "of": method.of, "max_steps": method.max_steps, "dimensions": sizes
     }  # fmt: skip
@@ -128,7 +131,7 @@ def _endings(
 ) -> tuple[list[Status], list[str]]:
     statuses, outcomes = [], []
     for solution, stated in zip(solutions, error, strict=True):
-        status = _STATUS[solution.outcome] if np.isfinite(solution.loss).all() else Status.DIVERGED
+        status = _STATUS[solution.outcome] if np.isfinite(solution.saved[-1].loss) else Status.DIVERGED
         text = ending(status, solution.end, t1, stop, method.max_steps)
         if not stated <= method.error:
             text += f"; stated error {stated:.2g}, above {method.error:g}"
@@ -156,6 +159,7 @@ class _Recording:
         self.recorder, self.task, self.setup = setup.recorder, setup.given, setup
         if self.recorder.record is not None:
             self.small = resized(self.task, input_dimensions(self.task))
+            self.dims = input_dimensions(self.task)
             with setup.precision():
                 self.full = _asks_for_weights(self.recorder, self.small, setup.dtype)
 
@@ -165,7 +169,7 @@ class _Recording:
         dtype, full = self.setup.dtype, None
         if self.full:
             full = {e: np.asarray(w + saved.change(e).reshape(w.shape), dtype) for e, w in first.items()}
-        small = {e: np.asarray(w, dtype) for e, w in saved.small_weights().items()}
+        small = {e: np.asarray(w, dtype) for e, w in small_weights(saved, self.dims).items()}
         with self.setup.precision():
             given = np.asarray(saved.t, dtype), small, full
             out = _record(self.recorder, self.small, *given)
@@ -192,3 +196,52 @@ def _asks_for_weights(recorder: Recorder, small: Task, dtype: Any) -> bool:
 @partial(jax.jit, static_argnums=(0, 1))
 def _record(recorder: Recorder, small: Task, t: Any, weights: Any, full: Any) -> Any:
     return recorder.recorded(State(t, recorder.task, lambda: dict(full), (small, weights)))
+
+
+def small_weights(saved: Saved, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Weights between the spaces that the inputs span at each node, of the dimensions given.
+
+    Products along paths from the inputs are those of the network, or those that the bases see where these
+    hold all signals of the inputs.
+    """
+    net, spaces, small = saved.net, {}, {}
+    if saved.projected and holds_all_inputs(net.layout):
+        weights = net.directions[0].reduced_weights(net.split(saved.y))
+    else:
+        weights = {e: w + saved.change(e) for e, w in net.weights.items()}
+    for v, into in net.directions[0].into.items():
+        arriving = {e: weights[e] @ spaces[s] if s in spaces else weights[e] for e, s in into}
+        if v in dims:
+            rows = np.concatenate(list(arriving.values()), axis=1)
+            q = np.linalg.qr(rows)[0] if len(rows) > dims[v] else np.eye(len(rows), dims[v])
+            arriving, spaces[v] = {e: q.T @ a for e, a in arriving.items()}, q
+        small |= {e: arriving[e] if s else arriving[e][:, 0] for e, s in into}
+    return small
+
+
+@lru_cache(maxsize=64)
+def holds_all_inputs(layout: Layout) -> bool:
+    """Whether bases of the samples' signals are bases of all inputs' signals.
+
+    That is so where one path leads to each wide node, and the samples that take it span its input.
+    """
+    rows = {v: x * layout.node_gates[0].get(v, 1.0) for v, x in layout.inputs.items()}
+    for v in (v for v in layout.order if v in layout.wide):
+        into = [(e, s) for e, (s, t) in layout.ends.items() if t == v]
+        e, s = into[0]
+        if len(into) > 1 or s not in rows:
+            return False
+        rows[v] = rows[s] * layout.edge_gates[0].get(e, 1.0)
+        size = np.linalg.svd(rows[v], compute_uv=False)
+        if len(size) < rows[v].shape[1] or size[-1] <= EVEN_INPUTS * size[0]:
+            return False
+    return True
+
+
+def input_dimensions(task: Task) -> dict[str, int]:
+    """Dimensions that the inputs span at each wide node, over all paths that lead there."""
+    g, wide, dims = task.graph, set(rotation_invariant_nodes(task)), {}
+    for v in (v for v in g.order if v in wide):
+        arriving = [dims.get(s, g.nodes[s]) for s, t in g.edges.values() if t == v]
+        dims[v] = min(sum(arriving) + (v in g.shapes), g.nodes[v])  # a bias adds one
+    return dims

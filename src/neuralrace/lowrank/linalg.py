@@ -20,37 +20,13 @@ def norm(x: np.ndarray) -> float:
     return float(x.dot(x)) ** 0.5
 
 
-def scaled(gate: Any, x: Any) -> Any:
-    """`gate * x`, without work for an open gate."""
-    return x if isinstance(gate, float) and gate == 1.0 else gate * x
-
-
-def transport(w: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """`u w^T` for few rows u: in parts of w that BLAS need not copy, where w lies in one piece."""
-    n = constants.SMALL_PRODUCT // max(u.size, 1)
-    if n < 16 or not w.flags.c_contiguous:
-        return u @ w.T
-    return np.concatenate([u @ w[k : k + n].T for k in range(0, len(w), n)], axis=1)
-
-
-def product(old: np.ndarray | None, left: np.ndarray | None, right: np.ndarray) -> np.ndarray:
-    """`left right^T` in double precision, of which `old` has the first rows and columns; None: identity."""
-    if left is None:
-        return right.T.astype(float)
-    if old is None:
-        return (left @ right.T).astype(float)
-    (k, m), out = old.shape, np.empty((len(left), len(right)))
-    if out.shape == old.shape:
-        return old
-    out[:k, :m] = old
-    out[:, m:] = left @ right[m:].T
-    out[k:, :m] = left[k:] @ right[:m].T
-    return out
+def through(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Rows after the weights of an edge, a matrix or one weight per neuron."""
+    return x.dot(w.T) if w.ndim == 2 else x * w
 
 
 def row_basis(rows: np.ndarray, least: float) -> np.ndarray:
     """Orthonormal rows that leave less than `least` of each given row; pivoted Cholesky, longest first."""
-    rows = rows.astype(float)
     square = rows @ rows.T
     low, order, rank, _ = _pstrf(square, tol=max(least**2, 1e-14 * square.trace()), lower=1)
     if not rank:
@@ -66,10 +42,10 @@ def factor(squares: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(squares + shift[:, None, None] * np.eye(m)).transpose(0, 2, 1)
 
 
-def solve_positive(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """`a^-1 b` for a positive definite matrix, which is overwritten; nan where it is not one."""
-    _, x, failed = _posv(a.T, b.ravel(), lower=True, overwrite_a=True)
-    return np.full_like(b, np.nan) if failed else x.reshape(b.shape)
+def solve(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`a^-1 b` for a positive definite matrix; nan where it is not one."""
+    _, x, failed = _posv(a, b, lower=True)
+    return np.full_like(b, np.nan) if failed else x
 
 
 def conjugate_gradients(multiply: Callable[[Any], Any], b: np.ndarray, x: np.ndarray) -> np.ndarray:

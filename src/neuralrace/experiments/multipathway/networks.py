@@ -3,7 +3,7 @@ predict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 import neuralrace as nr
 from neuralrace.experiments.store import dataset
-from neuralrace.lowrank.bases import initial_bases
+from neuralrace.lowrank.bases import reduced_network
 from neuralrace.subspace import shrink
 from neuralrace.tasks.structured import tree_features
 
@@ -37,6 +37,16 @@ def task(depths: Sequence[int], width: int, activation: str = "linear", every: b
     activations = dict.fromkeys(graph.hidden, activation)
     passing = [path[-1] for path in graph.paths()] if every else []
     return nr.tasks.hierarchy(4, graph=nr.Graph(graph.nodes, graph.edges, activations, diagonal=passing))
+
+
+def initial_bases(task: nr.Task, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Bases (size, k) of what passes each wide node, forwards and backwards, at the initial weights.
+
+    Nodes with no more neurons than that are left out.
+    """
+    net = reduced_network(task, weights, dict.fromkeys(task.graph.shapes, 1.0))
+    both = {v: np.concatenate([d.basis[v] for d in net.directions]).T for v in net.layout.wide}
+    return {v: np.linalg.qr(q)[0] for v, q in both.items() if q.shape[1] < len(q)}
 
 
 def draw(task: nr.Task, std: float, seeds: int, series: int) -> nr.init.Weights:
