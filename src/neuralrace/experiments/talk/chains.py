@@ -254,8 +254,8 @@ def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
     c.set_ylim(0, None)
     c.legend()
     caption = (
-        "Left: error of a chain of two weights, (1 - w1 w2)²/2, as twice its root; paths of the flow (blue, "
-        "from dots) keep the difference of squares, so those that start near the other diagonal pass the "
+        "Left: error of a chain of two weights, (1 - w1 w2)²/2, shaded by |1 - w1 w2|; paths of the flow "
+        "(blue, from dots) keep the difference of squares: those that start near the other diagonal pass the "
         "saddle. Dashed: the saddle's level. Middle: loss along the paths that start from above; it waits "
         "at the saddle. Right: time until half is learned from a start at a distance from the saddle on the"
         " diagonal."
