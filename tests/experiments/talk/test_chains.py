@@ -25,6 +25,12 @@ def test_theory_of_pretraining_is_that_of_its_parts():
     assert nr.exact.pathways(tuning / 3, 2.0, [3], [0.0])[0] == pytest.approx(2 * (1 - 0.1), rel=1e-5)
 
 
+def test_aligned_networks_take_the_time_of_chains():
+    p = chains.Chains(seeds=1, width=2, strengths=(2.0, 1.0), deep=3)
+    wanted = [nr.exact.chain_time(1 / 4, s, p.aligned**3, 3) for s in p.s]  # of the error, at half
+    assert epochs.aligned_half_times(p) == pytest.approx(wanted, rel=1e-3)
+
+
 CHAINS = {"seeds": 2, "depths": (1, 2, 4, 6), "gains": (0.5, 0.7), "gain": 0.7, "deep": 4, "curves": (1, 2),
           "strengths": (2.0, 1.0), "width": 4, "rate": 0.1, "square": 8, "patience": 3000}  # fmt: skip
 

@@ -17,6 +17,19 @@ def test_parting_is_the_mean_distance_of_items_that_are_equally_alike():
         assert np.allclose(apart[..., k], np.mean(chosen, axis=0))
 
 
+def test_distinctions_are_made_from_the_tree_alone():
+    across = worlds.distinctions([2, 3])
+    wanted = [
+        np.full(6, 6**-0.5),
+        np.repeat([1.0, -1.0], 3) * 6**-0.5,
+        np.array([1, -1, 0, 0, 0, 0]) * 2**-0.5,
+    ]
+    assert np.allclose(across, wanted)
+    tree = nr.tasks.tree([2, 3], 0.2)
+    variance = np.einsum("ki,ij,kj->k", across, tree.covariance, across)
+    assert np.allclose(variance, tree.values[[0, 1, 2]])  # levels of one, one and four modes
+
+
 @pytest.mark.whole
 def test_experiment(tmp_path):
     changes = {"seeds": 1, "trees": 10, "beliefs": 200, "looks": 8, "rounds": 20}

@@ -281,10 +281,10 @@ def representation(p: Balanced, data: Data) -> tuple[Figure, str]:
     for k, (ax, (colour, ls)) in enumerate(zip(axes, styles, strict=False)):
         one = data.items.isel(lam=k)
         largest = float(one.similarity.max())
-        image = plot.matrix(ax, one.similarity / largest, f"λ = {one.lam:g}, max {largest:.2g}", 1.0)
+        plot.matrix(ax, one.similarity / largest, f"λ = {one.lam:g}, max {largest:.2g}", 1.0)
         ax.set(aspect="equal", xlabel="item")
         axes[3].plot(TIMES[1:], one.covariance[1:], color=colour, ls=ls, label=f"λ = {one.lam:g}")
-    fig.colorbar(image, ax=axes[2], ticks=(-1, 0, 1), label="similarity / max", shrink=0.6)
+    fig.colorbar(axes[2].images[0], ax=axes[2], ticks=(-1, 0, 1), label="similarity / max", shrink=0.6)
     axes[0].set_ylabel("item")
     axes[3].set(xscale="log", xlim=(0.1, 1e3), ylim=(0, 1.03))
     axes[3].set(xlabel="time (τ = 1)", ylabel="cosine with covariance")

@@ -27,7 +27,7 @@ from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.store import along
-from neuralrace.experiments.talk.epochs import KINDS, epochs_to_learn, train
+from neuralrace.experiments.talk.epochs import KINDS, aligned_half_times, epochs_to_learn, train
 from neuralrace.measure import end_to_end, growing_part, half_time, power_law_exponent
 
 SPEED, EFFECT = "talk: training speed", "talk: effect of initialization"
@@ -167,13 +167,7 @@ def surface(p: Chains) -> dict[str, Any]:
 
 @part
 def by_strength(p: Chains) -> dict[str, Any]:
-    """Time to half of each mode of an aligned network of depth `deep`, from small weights."""
-    task = p.task(p.deep, len(p.strengths))
-    start = {e: p.aligned * np.eye(len(p.strengths)) for e in task.graph.edges}
-    latest = 2 / ((p.deep - 2) * min(p.strengths) * p.aligned ** (p.deep - 2))  # twice the last one's wait
-    run = nr.flow(task, start, latest, save=4001)
-    modes = np.diagonal(end_to_end(task.graph, run), axis1=-2, axis2=-1)
-    return {"half": ("mode", half_time(run.t, modes, start=0.0, end=p.s, axis=0))}
+    return {"half": ("mode", aligned_half_times(p))}
 
 
 @part(each="depths")
@@ -260,8 +254,8 @@ def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
     c.set_ylim(0, None)
     c.legend()
     caption = (
-        "Left: error of a chain of two weights, (1 - w1 w2)²/2, as twice its root; paths of the flow (blue, "
-        "from dots) keep the difference of squares, so those that start near the other diagonal pass the "
+        "Left: error of a chain of two weights, (1 - w1 w2)²/2, shaded by |1 - w1 w2|; paths of the flow "
+        "(blue, from dots) keep the difference of squares: those that start near the other diagonal pass the "
         "saddle. Dashed: the saddle's level. Middle: loss along the paths that start from above; it waits "
         "at the saddle. Right: time until half is learned from a start at a distance from the saddle on the"
         " diagonal."

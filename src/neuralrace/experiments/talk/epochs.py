@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import neuralrace as nr
-from neuralrace.measure import stopping_time
+from neuralrace.measure import end_to_end, half_time, stopping_time
 from neuralrace.pretraining import pretrain
 
 if TYPE_CHECKING:
@@ -19,6 +19,16 @@ KINDS = ("small random", "pretrained", "orthogonal")
 def aligned_epochs(p: Chains, depth: int, gain: float) -> float:
     """The theory: epochs to the level if all layers are aligned with the modes and have this gain."""
     return depth * nr.exact.chain_time(p.level, p.s, gain**depth, depth) / p.rate
+
+
+def aligned_half_times(p: Chains) -> np.ndarray:
+    """Time to half of each mode of an aligned network of depth `deep`, from small weights, (modes,)."""
+    task = p.task(p.deep, len(p.strengths))
+    start = {e: p.aligned * np.eye(len(p.strengths)) for e in task.graph.edges}
+    latest = 2 / ((p.deep - 2) * min(p.strengths) * p.aligned ** (p.deep - 2))  # twice the last one's wait
+    run = nr.flow(task, start, latest, save=4001)
+    modes = np.diagonal(end_to_end(task.graph, run), axis1=-2, axis2=-1)
+    return half_time(run.t, modes, start=0.0, end=p.s, axis=0)
 
 
 def train(p: Chains, depth: int, gain: float, before: float) -> dict[str, Any]:

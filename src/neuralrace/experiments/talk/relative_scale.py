@@ -226,12 +226,12 @@ def drawn_filters(p: RelativeScale, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(len(p.ratios), many, plot.PAGE, 0.75 * len(p.ratios) + 0.2, squeeze=False)
     for row, ratio, filters in zip(axes, p.ratios, data.convolution["first"].filters[:, 0], strict=True):
         for ax, one in zip(row, filters, strict=False):
-            image = plot.matrix(ax, one / np.abs(one).max(), limit=1.0)
+            plot.matrix(ax, one / np.abs(one).max(), limit=1.0)
             ax.set_aspect("equal")
         row[0].set_ylabel(f"r = {ratio:.3g}")
     for k, ax in enumerate(axes[0]):
         ax.set_title(f"filter {k + 1}")
-    fig.colorbar(image, ax=axes, label="weight / largest of the filter", shrink=0.6)
+    fig.colorbar(axes[0, 0].images[0], ax=axes, label="weight / largest of the filter", shrink=0.6)
     caption = "Filters of one seed after learning, first layer alone scaled by the ratio r (rows)."
     return fig, caption
 

@@ -326,7 +326,10 @@ def passages(p: Saddles, data: Data) -> Iterator[Claim]:
         value, fifth = nearest[depth] / p.strengths[1], "Standard: a fifth of the mode that is missing."
         yield near.below(f"passes-depth-{depth}", f"{name}, depth {depth}", 0.2, value, bound=fifth)
     shallow = paper("talk: saddle points arise through depth", "Saddle points arise through depth")
-    straight, line = p.strengths[0] / np.hypot(*p.strengths), "Theory: the map goes in a straight line."
+    straight, line = (
+        p.strengths[0] / float(np.linalg.norm(p.strengths)),
+        "Theory: the map goes in a straight line.",
+    )
     value = nearest[1] / p.strengths[1]
     yield shallow.near("passes-shallow", f"{name}, shallow", straight, value, 0.02, bound=line)
 

@@ -155,10 +155,20 @@ def random_trees(p: Worlds) -> dict[str, Any]:
         branching = rng.integers(2, 5, size=rng.integers(1, 5)).tolist()
         tree = nr.tasks.tree(branching, rng.uniform(0.01, 0.45, len(branching)).tolist())
         off.append(np.abs(np.linalg.eigvalsh(tree.covariance)[::-1] - tree.values).max() / tree.values[0])
-        across = tree.vectors[:, np.cumprod([1, *branching]) - 1]  # a distinction of each level
-        first = np.einsum("ik,ij,jk->k", across, tree.covariance, across)
+        across = distinctions(branching)
+        first = np.einsum("ki,ij,kj->k", across, tree.covariance, across)
         fall.append((first[:-1] / first[1:]).min() - 1)
     return {"off": max(off), "fall": min(fall)}
+
+
+def distinctions(branching: list[int]) -> np.ndarray:
+    """Unit vectors (levels, items): all items of a tree alike, then two sister nodes of each level apart."""
+    items = int(np.prod(branching))
+    rows = [np.ones(items)]
+    for nodes in np.cumprod(branching):
+        below = items // nodes
+        rows.append(np.repeat([1.0, -1.0, 0.0], [below, below, items - 2 * below]))
+    return np.stack([row / np.linalg.norm(row) for row in rows])
 
 
 def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
