@@ -145,15 +145,15 @@ def error(p: Initialisation, data: Data) -> tuple[Figure, str]:
     c.set(
         xscale="log", xlim=(0.003, 2 * np.nanmax(ends)), xlabel="time (τ = 1)", ylabel="loss / initial loss"
     )
-    c.set(ylim=(0, 1.03), title="networks and their linearisation")
-    c.legend(loc="upper right")
+    c.set(ylim=(0, 1.4), yticks=[0, 0.5, 1], title="networks and their linearisation")
+    c.legend(loc="upper center", ncols=2)
     plot.points(d, p.scales, runs.trained.T, plot.BLUE, "trained routes", fmt="o-")
     plot.points(d, p.scales, runs.untrained.T, plot.RED, "untrained routes", fmt="s-")
     d.axhline(1, color=plot.BLACK, lw=0.8, ls="--", label="silent network")
     d.axvline(change(p, data).mean(), color=plot.BLACK, lw=0.8, ls=":", label="untrained error 1/2")
     d.set(xscale="log", yscale="log", xlabel=SCALE, ylabel="loss / silent network", ylim=(p.stop / 5, 1e7))
     d.set(title="error at the end")
-    d.legend(loc="upper left", ncols=2)
+    d.legend(loc="upper left")
     caption = (
         f"Routing networks from orthogonal weights with singular values from {p.scales[0]:g} to "
         f"{p.scales[-1]:g}. Above: training loss, median over starts; right: each against time relative to "

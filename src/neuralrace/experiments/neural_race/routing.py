@@ -169,7 +169,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
     return {
         **networks,
-        **by_eq15(p, start, scale, run.t),
+        **(by_eq15(p, start, scale, run.t) if case in ("descent", "xavier") else {}),
         "theory": ("run t", theory.loss),
         "theory_times": ("level run", times(p, theory)),
         "strengths": ("layer run t mode", strengths),
@@ -184,14 +184,14 @@ def by_eq15(p: Routing, start: Mapping[str, np.ndarray], scale: float, t: np.nda
     first = layers({e: w[:, None] for e, w in start.items()}, p.domains)
     into, hidden, out = (np.sqrt((w**2).sum(axis=(-1, -2)) / min(w.shape[-2:])).mean() for w in first)
     strengths = {"size": ((into + out) / 2, hidden), "code": scale / p.divisor}
-    fine, levels = np.linspace(0, 2 * t[-1], 20_000), np.array(LEVELS) / p.published
-    curves = [eq15(p.domains, t, b0) for b0 in strengths.values()]
-    learned = [nr.measure.crossing(fine, eq15(p.domains, fine, b0)[0], levels) for b0 in strengths.values()]
+    steps, levels = len(t) - 1, np.array(LEVELS) / p.published
+    fine, saved = np.linspace(0, 2 * t[-1], 8 * steps + 1), slice(0, 4 * steps + 1, 4)  # it may be late
+    curves = [eq15(p.domains, fine, b0) for b0 in strengths.values()]
     return {
         "start": ("start", list(strengths)),
-        "eq15": ("start t", [loss for loss, _, _ in curves]),
-        "eq15_times": ("start level", learned),
-        "eq15_strengths": ("start layer t mode", [[b1, b2, b1] for _, b1, b2 in curves]),
+        "eq15": ("start t", [loss[saved] for loss, _, _ in curves]),
+        "eq15_times": ("start level", [nr.measure.crossing(fine, loss, levels) for loss, _, _ in curves]),
+        "eq15_strengths": ("start layer t mode", [[b[saved] for b in (b1, b2, b1)] for _, b1, b2 in curves]),
     }
 
 
