@@ -34,8 +34,8 @@ def loss_factor(predicted: xr.DataArray, measured: xr.DataArray) -> float:
 def drawn_distance(x: Any, curve: Any, other: Any, top: float | None = None) -> float:
     """How far two curves are apart in a figure: the largest distance of a point of one from the other.
 
-    In a square with sides of length 1: from the first to the last x, from 0 to `top`, or the largest of `other`.
-    Steep curves that differ by a little in time are close, as they are to the eye.
+    In a square with sides of length 1: x from the first to the last, values from 0 to `top`, by default the
+    largest of `other`. Steep curves that differ by a little in time are close, as they are to the eye.
     """
     x = (np.asarray(x, float) - x[0]) / (x[-1] - x[0])
     height = float(np.asarray(other).max()) if top is None else top
