@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 DRAWN = "3% of the axes, chosen here: what can be told apart in a figure"
 
@@ -47,4 +47,4 @@ def drawn_distance(x: Any, curve: Any, other: Any, top: float | None = None) -> 
         return np.stack([np.interp(along, length, x), np.interp(along, length, y)], axis=1)
 
     a, b = points(np.asarray(curve)), points(np.asarray(other))
-    return float(max(cKDTree(a).query(b)[0].max(), cKDTree(b).query(a)[0].max()))
+    return float(max(KDTree(a).query(b)[0].max(), KDTree(b).query(a)[0].max()))
