@@ -1,4 +1,4 @@
-"""What experiments on contexts share: outputs of pathways in closed form, and ratios of losses."""
+"""What experiments on contexts share: outputs of pathways in closed form, and how far curves are apart."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.spatial import KDTree
+
+DRAWN = "3% of the axes, chosen here: what can be told apart in a figure"
 
 
 def mode_outputs(inputs: Any, targets: Any, gate: Any, course: Callable[[Any, Any], Any]) -> np.ndarray:
@@ -26,3 +29,22 @@ def loss_factor(predicted: xr.DataArray, measured: xr.DataArray) -> float:
     """Largest ratio of mean losses, either way, until the measured one is below 1e-3 of its start."""
     a, b = predicted.mean("seed"), measured.mean("seed")
     return np.maximum(a / b, b / a)[b > 1e-3 * b[0]].max().item()
+
+
+def drawn_distance(x: Any, curve: Any, other: Any, top: float | None = None) -> float:
+    """How far two curves are apart in a figure: the largest distance of a point of one from the other.
+
+    In a square with sides of length 1: x from the first to the last, values from 0 to `top`, by default the
+    largest of `other`. Steep curves that differ by a little in time are close, as they are to the eye.
+    """
+    x = (np.asarray(x, float) - x[0]) / (x[-1] - x[0])
+    height = float(np.asarray(other).max()) if top is None else top
+
+    def points(y: Any) -> np.ndarray:
+        y = np.asarray(y, float) / height
+        length = np.append(0, np.hypot(np.diff(x), np.diff(y)).cumsum())
+        along = np.linspace(0, length[-1], 4000)
+        return np.stack([np.interp(along, length, x), np.interp(along, length, y)], axis=1)
+
+    a, b = points(np.asarray(curve)), points(np.asarray(other))
+    return float(max(KDTree(a).query(b)[0].max(), KDTree(b).query(a)[0].max()))
