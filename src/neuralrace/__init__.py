@@ -4,6 +4,7 @@ from neuralrace import errors, exact, experiments, init, landscape, measure, plo
 from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
 from neuralrace.expected import ExpectedTime, expected_learning_time
 from neuralrace.graph import Graph
+from neuralrace.laboratory import lab
 from neuralrace.measure import (
     conserved,
     end_to_end,
@@ -44,6 +45,7 @@ __all__ = [
     "gradient",
     "half_time",
     "init",
+    "lab",
     "landscape",
     "learning_time",
     "loss",

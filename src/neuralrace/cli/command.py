@@ -11,7 +11,7 @@ from typing import Any
 
 from neuralrace import __version__
 from neuralrace.cli.run import list_experiments, run_experiments, show_experiment, write_html_report
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, integer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,6 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
     data.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
 
+    page = command("lab", _lab, "a web page: draw a network, move a slider, watch the race")
+    page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
+    page.add_argument("--no-browser", action="store_true", help="only print the address")
+
     command("report", write_html_report, "gather finished experiments into one HTML page", out)
     return parser
 
@@ -98,6 +102,12 @@ def _reduce(given: argparse.Namespace) -> int:
     explanation = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
     print(json.dumps(explanation.to_dict()) if given.json else explanation)
     return 0
+
+
+def _lab(given: argparse.Namespace) -> int:
+    from neuralrace.laboratory import start
+
+    return start(integer("--port", given.port, least=0, most=65535), browser=not given.no_browser)
 
 
 def _discover(given: argparse.Namespace) -> int:
