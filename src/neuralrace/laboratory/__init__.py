@@ -1,4 +1,4 @@
-"""The lab: a web page, or a widget in a notebook, that shows networks race. Nothing heavy is imported here."""
+"""The lab: a web page, or a widget in a notebook, that shows networks race. Imports nothing heavy."""
 
 from __future__ import annotations
 

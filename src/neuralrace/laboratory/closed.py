@@ -104,7 +104,7 @@ class ClosedForm:
         """Equations and conserved quantities."""
         badge = Badge(verdict="exact", residual=0.0, words=self.words)
         lane = LaneDetails(
-            name="network", badge=badge, equations=self.equations, equation_groups=[0, 1][: len(self.equations)],
+            name="network", badge=badge, equations=self.equations, equation_groups=[0, 1],
             no_equations=None, conserved=self.conserved, modes=len(self.names), basis="closed form",
         )  # fmt: skip
         return Details(id=number, lanes=[lane], similarity_at=[], similarity=[], race=[])
@@ -201,18 +201,21 @@ def two_points(v: Values) -> ClosedForm:
         return np.stack([(dx**2) * (w1**2).sum(axis=(1, 2)), (dx * (w2 @ w1)[:, 0, 0]) ** 2])
 
     final = float(np.asarray(universality.solve([1e4], **begin, **given).dh2).ravel()[0])
-    code = f"""dh2, dy2, w = nr.universality.solve(t, {dh2:g}, {start**2:.10g}, {start**2 - start * dy:.10g}, dx={dx:.10g}, dy={dy:.10g}, rate_h={v["rate_h"]:g}, rate_y={v["rate_y"]:g})
-loss = ({dy:.10g}**2 - dy2 + 2 * w) / 8"""
+    code = f"""dx, dy, dh2, start = {dx!r}, {dy!r}, {dh2!r}, {start!r}
+rates = {{"rate_h": {v["rate_h"]!r}, "rate_y": {v["rate_y"]!r}}}
+dh2, dy2, w = nr.universality.solve(t, dh2, start**2, start**2 - start * dy, dx=dx, dy=dy, **rates)
+loss = (dy**2 - dy2 + 2 * w) / 8"""
     return ClosedForm(
         task, weights, {"x->h1": 2 * v["rate_h"], "h1->y": 2 * v["rate_y"]},
         ["|dh|², representation", "|dy|², output"], [final, dy**2], [r"|dh|/|dx|", r"|dy|/|dh|"],
         [
             r"\frac{d}{dt} |dh|^2 = -\frac{1}{\tau_h} |dx|^2\, w",
-            r"\frac{d}{dt} |dy|^2 = -\left(\frac{1}{\tau_y} |dh|^2 + \frac{1}{\tau_h} \frac{|dx|^2}{|dh|^2} |dy|^2\right) w",
+            r"\frac{d}{dt} |dy|^2 = -\left(\frac{1}{\tau_y} |dh|^2 "
+            r"+ \frac{1}{\tau_h} \frac{|dx|^2}{|dh|^2} |dy|^2\right) w",
         ],
         [],
-        "Exact for the network that is trained here: linear, its decoder along the representation. For any other "
-        "smooth network it is an effective theory, whose two rates are fitted (nr.universality.fit).",
+        "Exact for the network that is trained here: linear, its decoder along the representation. For any "
+        "other smooth network it is an effective theory, whose two rates are fitted (nr.universality.fit).",
         solve, measure, code,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -105,10 +106,8 @@ class Desk:
                 self.loop.call_soon_threadsafe(self._heard, generation, message)
         except (EOFError, OSError):
             pass
-        try:
+        with suppress(RuntimeError):  # the event loop is closed: the server ends
             self.loop.call_soon_threadsafe(self._ended, generation)
-        except RuntimeError:
-            pass  # the event loop is closed: the server ends
 
     def _heard(self, generation: int, message: bytes) -> None:
         if generation != self.generation:

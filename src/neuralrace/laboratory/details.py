@@ -63,8 +63,8 @@ def _badge(lane: SolvedLane, random: bool) -> Badge:
         share = r.distance(lane.weights) ** 2
         words += (
             f" Random weights lie outside the family ({share:.0%} of their square); theory keeps what grows "
-            "of them, on average over edges and networks. With two layers and small weights that is close; with more "
-            "layers it is a rough guide. The number below the curves says how far off it is."
+            "of them, on average over edges and networks. With two layers and small weights this is close, "
+            "with more it is a rough guide: see the measured difference."
         )
     return Badge(verdict="exact" if r.exact else "inexact", residual=r.residual, words=words)
 

@@ -132,95 +132,143 @@ GALLERY: dict[str, Scenery] = {
     for s in (
         Scenery(
             Entry(
-                name="xor", title="Exclusive or", figure=f"{RACE}, Fig. 3",
-                sentence="No linear map computes exclusive or; gates make it four linear problems, learned together.",
+                name="xor",
+                title="Exclusive or",
+                figure=f"{RACE}, Fig. 3",
+                sentence="No linear map computes exclusive or; gates make it four linear problems.",
                 sliders=[initial(0.05), whole("hidden", "neurons per pathway", 2, 64, 16)],
-            ), xor,
+            ),
+            xor,
         ),
         Scenery(
             Entry(
-                name="separability", title="Separability", figure=f"{HASTE}, Fig. 2",
-                sentence="Two gatings race for the same data: the wider the margin, the sooner the linear one wins.",
+                name="separability",
+                title="Separability",
+                figure=f"{HASTE}, Fig. 2",
+                sentence="Two gatings race for the same data; a wide margin lets the linear one win.",
                 sliders=[slider("delta", "margin Δ", 0.05, 2.5, 0.6, 0.01), initial(0.03)],
-            ), separability,
+            ),
+            separability,
         ),
         Scenery(
             Entry(
-                name="contextual", title="Contextual classification", figure=f"{RACE}, Fig. 7",
-                sentence="One of two numbers is to be reported, and the context says which: a pathway for each.",
+                name="contextual",
+                title="Contextual classification",
+                figure=f"{RACE}, Fig. 7",
+                sentence="The context says which of two numbers to report: a pathway for each.",
                 sliders=[initial(0.05), whole("samples", "samples", 10, 500, 100)],
-            ), contextual,
+            ),
+            contextual,
         ),
         Scenery(
             Entry(
-                name="routing", title="Routing", figure=f"{RACE}, Fig. 4",
-                sentence="Shared layers carry all routes, so they learn √M times as fast as layers of one domain.",
+                name="routing",
+                title="Routing",
+                figure=f"{RACE}, Fig. 4",
+                sentence="Shared layers carry all routes, so they grow √M times as strong as the others.",
                 sliders=[
-                    whole("domains", "domains M", 2, 10, 5), whole("trained", "trained with K", 1, 10, 3),
-                    whole("depth", "layers", 2, 4, 3), initial(0.1, 0.01),
+                    whole("domains", "domains M", 2, 10, 5),
+                    whole("trained", "trained with K", 1, 10, 3),
+                    whole("depth", "layers", 2, 4, 3),
+                    initial(0.1, 0.01),
                 ],
-            ), routing,
+            ),
+            routing,
         ),
         Scenery(
             Entry(
-                name="sharing", title="Sharing", figure=f"{RACE}, Fig. 6",
-                sentence="The more routes share a hidden pathway, the faster it learns: P routes, √P times the pull.",
+                name="sharing",
+                title="Sharing",
+                figure=f"{RACE}, Fig. 6",
+                sentence="The more routes share a hidden pathway, the faster all of them learn.",
                 sliders=[
-                    whole("group", "domains in a group (P = its square)", 1, 3, 2), whole("groups", "groups", 1, 3, 2),
-                    whole("depth", "layers", 2, 4, 3), initial(0.1, 0.01),
+                    whole("group", "domains in a group (P = its square)", 1, 3, 2),
+                    whole("groups", "groups", 1, 3, 2),
+                    whole("depth", "layers", 2, 4, 3),
+                    initial(0.1, 0.01),
                 ],
-            ), sharing,
+            ),
+            sharing,
         ),
         Scenery(
             Entry(
-                name="contexts", title="Contexts", figure=f"{HASTE}, Fig. 5",
+                name="contexts",
+                title="Contexts",
+                figure=f"{HASTE}, Fig. 5",
                 sentence="What all contexts share is learned first, by the pathway that is always open.",
                 sliders=[
-                    whole("contexts", "contexts C", 2, 5, 3), initial(0.05, 0.005), slider("time", "time shown", 20, 400, 120, 5),
+                    whole("contexts", "contexts C", 2, 5, 3),
+                    initial(0.05, 0.005),
+                    slider("time", "time shown", 20, 400, 120, 5),
                 ],
-            ), contexts,
+            ),
+            contexts,
         ),
         Scenery(
             Entry(
-                name="pathways", title="Parallel pathways", figure=f"{MULTI}, Fig. 3",
-                sentence="Pathways to the same target compete: a shallow one, or one with a head start, takes it all.",
+                name="pathways",
+                title="Parallel pathways",
+                figure=f"{MULTI}, Fig. 3",
+                sentence="Pathways to the same target compete: the first to learn takes what there is.",
                 sliders=[
-                    whole("pathways", "pathways", 2, 5, 2), whole("shallow", "layers of the first", 2, 5, 3),
+                    whole("pathways", "pathways", 2, 5, 2),
+                    whole("shallow", "layers of the first", 2, 5, 3),
                     whole("deep", "layers of the others", 2, 5, 3),
-                    slider("ahead", "head start of the first", 1, 3, 1.2, 0.05), initial(0.2, 0.01, 0.8),
+                    slider("ahead", "head start of the first", 1, 3, 1.2, 0.05),
+                    initial(0.2, 0.01, 0.8),
                 ],
-            ), pathways,
+            ),
+            pathways,
         ),
         Scenery(
             Entry(
-                name="chain", title="Deep chain", figure=f"{TALK}, part 1",
-                sentence="The deeper the chain and the smaller its weights, the longer it waits and the steeper it falls.",
+                name="chain",
+                title="Deep chain",
+                figure=f"{TALK}, part 1",
+                sentence="The deeper the chain, the longer it waits and the steeper it falls.",
                 sliders=[whole("depth", "layers", 1, 8, 3), initial(0.2, 0.01, 0.9)],
-            ), chain,
+            ),
+            chain,
         ),
         Scenery(
             Entry(
-                name="hierarchy", title="A hierarchy", figure=f"{TALK}, part 1",
+                name="hierarchy",
+                title="A hierarchy",
+                figure=f"{TALK}, part 1",
                 sentence="Broad distinctions are learned before fine ones: progressive differentiation.",
-                sliders=[whole("levels", "levels of the tree", 2, 5, 4), whole("branching", "branches", 2, 3, 2), initial(0.02)],
-            ), hierarchy,
+                sliders=[
+                    whole("levels", "levels of the tree", 2, 5, 4),
+                    whole("branching", "branches", 2, 3, 2),
+                    initial(0.02),
+                ],
+            ),
+            hierarchy,
         ),
         Scenery(
             Entry(
-                name="balanced", title="Balanced weights", figure=f"{TALK}, Eq. 13-15", random=False,
+                name="balanced",
+                title="Balanced weights",
+                figure=f"{TALK}, Eq. 13-15",
+                random=False,
                 sentence="The relative scale λ of two layers takes learning from rich steps to lazy decay.",
                 sliders=[
-                    slider("lam", "relative scale λ", -8, 8, 0, 0.1), slider("scale", "initial size", 0.01, 0.5, 0.05, 0.02, log=True),
-                    whole("inputs", "inputs", 2, 8, 4), whole("outputs", "outputs", 2, 8, 4),
+                    slider("lam", "relative scale λ", -8, 8, 0, 0.1),
+                    slider("scale", "initial size", 0.01, 0.5, 0.05, 0.02, log=True),
+                    whole("inputs", "inputs", 2, 8, 4),
+                    whole("outputs", "outputs", 2, 8, 4),
                 ],
             ),
         ),
         Scenery(
             Entry(
-                name="two-points", title="Two points", figure="Representations align, Fig. 2", random=False,
-                sentence="Two samples in any smooth network: only two effective rates are left of its architecture.",
+                name="two-points",
+                title="Two points",
+                figure="Representations align, Fig. 2",
+                random=False,
+                sentence="Two samples in a smooth network: two effective rates are left of it.",
                 sliders=[
-                    slider("dx2", "|dx|², inputs", 0.1, 4, 1, 0.05), slider("dy2", "|dy|², targets", 0, 4, 0.5, 0.05),
+                    slider("dx2", "|dx|², inputs", 0.1, 4, 1, 0.05),
+                    slider("dy2", "|dy|², targets", 0, 4, 0.5, 0.05),
                     slider("rate_h", "rate of the representation", 0.1, 4, 1, 0.05),
                     slider("rate_y", "rate of the output", 0.1, 4, 1, 0.05),
                     slider("dh2", "|dh|² at the start", 1e-4, 2, 0.01, 0.05, log=True),
@@ -229,16 +277,21 @@ GALLERY: dict[str, Scenery] = {
         ),
         Scenery(
             Entry(
-                name="relu", title="ReLU beside its gated network", figure=f"{HASTE}, Fig. 2", random=False,
+                name="relu",
+                title="ReLU beside its gated network",
+                figure=f"{HASTE}, Fig. 2",
+                random=False,
                 sentence="A ReLU network learns as the gated linear network that wins the race for its data.",
                 sliders=[
-                    slider("delta", "margin Δ", 0.05, 2.5, 0.5, 0.01), whole("hidden", "ReLU neurons", 16, 128, 64),
+                    slider("delta", "margin Δ", 0.05, 2.5, 0.5, 0.01),
+                    whole("hidden", "ReLU neurons", 16, 128, 64),
                     slider("std", "std of its weights", 1e-4, 0.05, 1e-3, 0.05, log=True),
                 ],
-            ), relu,
+            ),
+            relu,
         ),
     )
-}  # fmt: skip
+}
 
 
 def values_of(name: str, given: Values) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The work of a request, as a generator of answers: the computing side steps it and can drop it at any step."""
+"""The work of a request, as a generator of answers that can be dropped at any step."""
 
 from __future__ import annotations
 

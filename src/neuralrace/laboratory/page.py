@@ -8,7 +8,7 @@ from neuralrace.errors import InputError
 
 FOLDER = Path(__file__).parent / "static"
 FILES = {
-    "html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "woff2": "font/woff2",
+    "html": "text/html", "js": "text/javascript", "css": "text/css", "woff2": "font/woff2",
 }  # fmt: skip
 
 

@@ -53,7 +53,8 @@ def _words(solved: Solved, differences: list[float | None], random: bool) -> str
     if worst is None:
         return ""
     first = max(float(lane.solution.loss[0]) for lane in solved.lanes)
-    return f"Largest difference of theory and trained networks: {worst:.1e}, {worst / first:.1%} of the initial loss."
+    share = f"{worst / first:.1%} of the initial loss"
+    return f"Largest difference of theory and trained networks: {worst:.1e}, {share}."
 
 
 def _lane(

@@ -68,35 +68,45 @@ def python(solved: Solved, scene: Scene) -> str:
             e: model.edge_strength.get(f"{lane.name}/{e}", model.edge_strength.get(e, model.strength))
             for e in task.graph.edges
         }
-        if scene.start == "random":
-            lines += [
-                "r = nr.reduce(task)",
-                f"w = nr.init.gaussian(task.graph, {std_of(task, model.strength)!r}, seed=range({max(scene.seeds, 1)}))",
-                "grown = r.strengths(w)",
-                "start = {e: np.mean([grown[m].mean(axis=0) for m in c], axis=0) for c in r.classes for e in c}",
-                f"theory_{k} = r.solve(t1=t[-1], save=t, b0=start)",
-                f"networks_{k} = nr.flow(task, w, save=t, save_weights=False)",
-            ]
-        elif len(set(start.values())) == 1:
-            strength = next(iter(start.values()))
-            lines += [
-                "r = nr.reduce(task)",
-                f"theory_{k} = r.solve(strength={strength!r}, t1=t[-1], save=t)",
-                f"networks_{k} = nr.flow(task, nr.init.decoupled(r, {strength!r}), save=t, save_weights=False)",
-            ]
-        else:
-            lines += [
-                f"strength = {json.dumps(start)}",
-                "r = nr.reduce(task, start=strength)",
-                "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.edges}",
-                f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
-                f"networks_{k} = nr.flow(task, r.lift(b0), save=t, save_weights=False)",
-            ]
+        lines += _start_lines(
+            start, k, std_of(task, model.strength) if scene.start == "random" else None, scene
+        )
         curves += [
             f'ax.plot(t, theory_{k}.loss, label="{lane.name}: theory")',
             f'ax.plot(t[::8], networks_{k}.loss.T[::8], ".", label="{lane.name}: trained")',
         ]
     return "\n".join(lines) + "\n" + FIGURE.format(curves="\n".join(curves))
+
+
+def _start_lines(start: dict[str, float], k: int, std: float | None, scene: Scene) -> list[str]:
+    """Lines that reduce and solve `task`, and train networks from the same start."""
+    flow = f"networks_{k} = nr.flow(task, w, save=t, save_weights=False)"
+    if std is not None:
+        return [
+            "r = nr.reduce(task)",
+            f"w = nr.init.gaussian(task.graph, {std!r}, seed=range({max(scene.seeds, 1)}))",
+            "grown = r.strengths(w)",
+            "mean = [np.mean([grown[e].mean(axis=0) for e in members], axis=0) for members in r.classes]",
+            "b0 = {e: b for b, members in zip(mean, r.classes) for e in members}",
+            f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
+            flow,
+        ]
+    if len(set(start.values())) == 1:
+        strength = next(iter(start.values()))
+        return [
+            "r = nr.reduce(task)",
+            f"theory_{k} = r.solve(strength={strength!r}, t1=t[-1], save=t)",
+            f"w = nr.init.decoupled(r, {strength!r})",
+            flow,
+        ]
+    return [
+        f"strength = {json.dumps(start)}",
+        "r = nr.reduce(task, start=strength)",
+        "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.edges}",
+        f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
+        "w = r.lift(b0)",
+        flow,
+    ]
 
 
 def _task_lines(code: str | None, solved: Solved, k: int) -> list[str]:
@@ -112,7 +122,7 @@ def _task_lines(code: str | None, solved: Solved, k: int) -> list[str]:
         f"inputs = {json.dumps({n: v.tolist() for n, v in rows.inputs.items()})}",
         f"targets = {json.dumps({n: v.tolist() for n, v in rows.targets.items()})}",
         f"gates = {json.dumps(gates)}",
-        f"weights = {json.dumps(None if rows.weight is None else rows.weight.tolist()).replace('null', 'None')}",
+        f"weights = {None if rows.weight is None else rows.weight.tolist()}",
         "task = nr.Task(graph, inputs, targets, gates, weights)",
     ]
 

@@ -169,7 +169,7 @@ def _racer(p: RacerPath, carries: np.ndarray, goal: float, t: np.ndarray) -> Rac
 
 
 def _winner(lanes: list[Lane]) -> str | None:
-    """The lane that reaches the level first; in one lane the racer that carries half first, if it is ahead."""
+    """The lane that reaches the level first; in one lane the racer that is ahead; None for a tie."""
     if len(lanes) > 1:
         done = [lane for lane in lanes if lane.learning_time is not None]
         return min(done, key=lambda lane: lane.learning_time or 0.0).name if done else None

@@ -37,8 +37,8 @@ def _type(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " | ".join(f'"{v}"' for v in schema["enum"])
     if "anyOf" in schema or "oneOf" in schema:
-        return " | ".join(_type(s) for s in schema.get("anyOf", schema.get("oneOf")))
-    kind = schema.get("type")
+        return " | ".join(_type(s) for s in schema.get("anyOf") or schema["oneOf"])
+    kind = schema["type"]
     if kind == "array":
         if "prefixItems" in schema:
             return f"[{', '.join(_type(s) for s in schema['prefixItems'])}]"
@@ -46,7 +46,7 @@ def _type(schema: dict[str, Any]) -> str:
         return f"({inner})[]" if "|" in inner else f"{inner}[]"
     if kind == "object":
         named = schema.get("patternProperties", {}).values()
-        return f"Record<string, {_type(next(iter(named), schema.get('additionalProperties')))}>"
+        return f"Record<string, {_type(next(iter(named), None) or schema['additionalProperties'])}>"
     return {
         "integer": "number",
         "number": "number",

@@ -1,8 +1,8 @@
 """A computing process: it steps the jobs of all tabs in turn, and keeps only the latest job of each.
 
-It talks over a pipe in bytes, never in pickles: `letter tab serial newline content`, with the serial number of
-the job. To it: `j` a job (a request as JSON), `d` drop the job of a tab. From it: `r` ready, `s` a step begins,
-`a` an answer, `f` the job is finished.
+It talks over a pipe in bytes, never in pickles: `letter tab serial newline content`, with the serial number
+of the job. To it: `j` a job (a request as JSON), `d` drop the job of a tab. From it: `r` ready, `s` a step
+begins, `a` an answer, `f` the job is finished.
 """
 
 from __future__ import annotations
