@@ -40,7 +40,7 @@ export class Lab {
   private player = new Player((at, playing) => this.moved(at, playing));
   private exports = new Map<number, (text: string) => void>();
   private frame = 0;
-  private timers: { sent: number; events: { redrawn: number }[] } = { sent: 0, events: [] };
+  private redrawn = { count: 0, at: 0 }; // pictures, and when the last was drawn
 
   private head = html("header", { class: "head" });
   private controls = html("aside", { class: "controls", "aria-label": "controls" });
@@ -138,7 +138,7 @@ export class Lab {
       this.theory.trained.textContent = "";
       this.say("");
       this.redraw();
-      this.timers.events.push({ redrawn: performance.now() });
+      this.redrawn = { count: this.redrawn.count + 1, at: performance.now() };
     } else if (answer.kind === "details") {
       if (answer.id !== this.picture?.id) return;
       this.details = answer;
@@ -193,7 +193,6 @@ export class Lab {
   }
 
   private ask(): void {
-    this.timers.sent = performance.now();
     this.remember();
     if (this.editor && missing(this.editor.drawn)) {
       this.picture = this.details = null;
@@ -213,6 +212,8 @@ export class Lab {
     }
     this.redraw();
     if (refused) this.say(refused);
+    const chosen = this.editor?.selected;
+    if (refused && chosen && "node" in chosen) this.stage.network.say(chosen.node, refused, this.themeNow().dark ? "#f2a05a" : "#a84300", this.themeNow().paper);
   }
 
   private saving: ReturnType<typeof setTimeout> | undefined;
@@ -514,6 +515,6 @@ export class Lab {
 
   /** For tests and measurements: what is shown now. */
   get shownNow() {
-    return { state: this.state, picture: this.picture, details: this.details, runs: this.runs.all(), training: this.asker.training, timers: this.timers, entries: this.entries };
+    return { state: this.state, picture: this.picture, details: this.details, runs: this.runs.all(), training: this.asker.training, redrawn: this.redrawn, entries: this.entries };
   }
 }

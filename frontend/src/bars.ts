@@ -3,7 +3,6 @@ import type { Theme } from "./colours.ts";
 import type { Picture } from "./protocol.ts";
 import { trackColour, tracks, type Track } from "./race.ts";
 import { set, svg } from "./svg.ts";
-import { shown } from "./ticks.ts";
 
 interface Bar {
   track: Track;
@@ -53,7 +52,7 @@ export class BarsView {
       set(bar.fill, { width: Math.max(0, Math.min(1, share)) * this.width });
       bar.value.textContent = `${Math.round(share * 100)}%`;
       const done = this.picture && finishTime(bar.track, this.picture);
-      bar.place.textContent = done !== null && t >= done && bar.rank ? `${bar.rank} at ${shown(done)}` : "";
+      bar.place.textContent = done !== null && t >= done && bar.rank ? bar.rank : "";
     }
   }
 }

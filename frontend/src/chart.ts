@@ -21,6 +21,7 @@ export interface ChartSpec {
   curves: Curve[];
   dots: Dots[];
   level?: { value: number; label: string };
+  dotsLabel?: string; // in the legend
 }
 
 const MARGIN = { left: 46, right: 14, top: 28, bottom: 34 };
@@ -76,13 +77,15 @@ export class ChartView {
 
   private legend(spec: ChartSpec, width: number, theme: Theme): void {
     const wide = (c: Curve) => c.label.length * 6.6 + 26;
-    const needed = spec.curves.reduce((sum, c) => sum + wide(c), 0);
-    if (spec.curves.length < 2 || needed > width - MARGIN.right - spec.title.length * 7 - 14) return;
+    const dots = spec.dotsLabel ? [{ label: spec.dotsLabel, colour: theme.ink, values: [] }] : [];
+    const entries = [...dots, ...spec.curves];
+    const needed = entries.reduce((sum, c) => sum + wide(c), 0);
+    if (entries.length < 2 || needed > width - MARGIN.right - spec.title.length * 7 - 14) return;
     let x = width - MARGIN.right;
-    for (const c of [...spec.curves].reverse()) {
+    for (const c of entries.reverse()) {
       x -= wide(c);
       this.root.append(
-        svg("line", { x1: x, x2: x + 14, y1: 11, y2: 11, stroke: c.colour, "stroke-width": 3 }),
+        svg("line", { x1: x + (c.values.length ? 0 : 7), x2: x + (c.values.length ? 14 : 7), y1: 11, y2: 11, stroke: c.colour, "stroke-width": c.values.length ? 3 : 6, "stroke-linecap": "round" }),
         svg("text", { x: x + 18, y: 15, fill: theme.ink, "font-size": 12 }, c.label),
       );
     }
@@ -96,7 +99,7 @@ export class ChartView {
       ...dots.map((d) => {
         let path = "";
         for (let i = 0; i < d.t.length; i += every) path += `M${this.x(d.t[i]).toFixed(1)},${this.y(d.values[i]).toFixed(1)}h0`;
-        return svg("path", { d: path, stroke: d.colour, "stroke-width": 6, "stroke-linecap": "round", "stroke-opacity": 0.55, fill: "none", "data-points": d.t.length });
+        return svg("path", { d: path, stroke: d.colour, "stroke-width": 5.5, "stroke-linecap": "round", "stroke-opacity": 0.5, fill: "none", "data-points": d.t.length });
       }),
     );
   }

@@ -28,12 +28,12 @@ export function columns(nodes: string[], edges: Link[]): Map<string, number> {
     return depth;
   };
   nodes.forEach(visit);
-  const last = Math.max(1, ...found.values());
   const sources = new Set(edges.map((e) => e.source));
   const used = new Set(edges.flatMap((e) => [e.source, e.target]));
-  // Outputs stand in the last column; a layer without any edge waits in the middle.
+  const last = Math.max(nodes.every((n) => used.has(n)) ? 1 : 2, ...found.values());
+  // Outputs stand in the last column. A layer without any edge waits where its name says: x, y or in the middle.
   for (const n of nodes) {
-    if (!used.has(n)) found.set(n, edges.length ? Math.floor(last / 2) : found.get(n)!);
+    if (!used.has(n)) found.set(n, n.startsWith("x") ? 0 : n.startsWith("y") ? last : Math.floor(last / 2));
     else if (!sources.has(n)) found.set(n, last);
   }
   return found;

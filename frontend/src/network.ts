@@ -84,6 +84,15 @@ export class NetworkView {
     }
   }
 
+  /** A word beside a layer. */
+  say(node: string, text: string, colour: string, paper: string): void {
+    const at = this.nodes.get(`0/${node}`);
+    if (!at || !text) return;
+    const right = at.x > 300;
+    const x = right ? at.x + at.w / 2 : at.x - at.w / 2;
+    this.root.append(svg("text", { x, y: at.y - at.h / 2 - 8, "text-anchor": right ? "end" : "start", fill: colour, stroke: paper, "stroke-width": 5, "paint-order": "stroke", "font-size": 14, "font-weight": 600, class: "spot" }, text));
+  }
+
   /** Show the strengths at a place of the time axis. */
   at(picture: Picture, index: number, theme: Theme): void {
     for (const e of this.edges) {
@@ -105,7 +114,7 @@ export class NetworkView {
   }
 }
 
-function tallest(lane: DrawnLane): number {
+export function tallest(lane: DrawnLane): number {
   const count = new Map<number, number>();
   for (const p of layout(lane.nodes.map((n) => n.name), lane.edges).values()) count.set(p.x, (count.get(p.x) ?? 0) + 1);
   return Math.max(1, ...count.values());

@@ -2,7 +2,7 @@
 import { BarsView } from "./bars.ts";
 import { ChartView, type ChartSpec } from "./chart.ts";
 import type { Theme } from "./colours.ts";
-import { NetworkView, type DrawnLane } from "./network.ts";
+import { NetworkView, tallest, type DrawnLane } from "./network.ts";
 import type { Picture } from "./protocol.ts";
 import { lossColour, trackColour, tracks, type Run } from "./race.ts";
 import { set, svg } from "./svg.ts";
@@ -25,7 +25,8 @@ export class Stage {
     this.root.style.background = theme.paper;
     this.root.setAttribute("font-family", "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif");
     const narrow = width < 620;
-    const upper = Math.round(height * (picture ? 0.54 : 0.96));
+    const rows = Math.max(lanes.reduce((sum, lane) => sum + tallest(lane) + (lanes.length > 1 ? 0.6 : 0), 0), picture ? tracks(picture).length * 0.9 : 0);
+    const upper = Math.round(height * (picture ? Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows)) : 0.96));
     const side = picture ? Math.min(300, width * 0.32) : 0;
     this.root.replaceChildren();
     const put = (view: { root: SVGGElement }, x: number, y: number) => {
@@ -77,6 +78,7 @@ function lossSpec(picture: Picture, runs: Run[], theme: Theme): ChartSpec {
     curves: picture.lanes.map((lane, k) => ({ label: many ? lane.name : "theory", colour: lossColour(picture, k, theme), values: lane.loss })),
     dots: runs.map((r) => ({ colour: r.lane < 0 ? theme.ink : lossColour(picture, r.lane, theme), t: r.t, values: r.loss })),
     level: many ? { value: picture.level, label: "finishing line" } : undefined,
+    dotsLabel: runs.some((r) => r.lane < 0) ? "ReLU networks" : runs.length ? "trained" : undefined,
   };
 }
 

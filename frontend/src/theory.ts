@@ -61,19 +61,23 @@ export class TheoryPanel {
     this.similarity(details);
   }
 
+  /** Who wins, and the numbers that say so. */
   private verdict(picture: Picture, details: Details | null): void {
-    const rows: [string, string][] = [];
-    if (picture.lanes.length > 1) {
-      for (const lane of picture.lanes) rows.push([`${lane.name} gating`, lane.learning_time === null ? "not in time" : shown(lane.learning_time)]);
-    } else {
-      for (const r of picture.lanes[0].racers.slice(0, 6)) rows.push([r.name, r.half_time === null ? "–" : shown(r.half_time)]);
-    }
-    const winner = picture.winner;
-    const what = picture.lanes.length > 1 ? " gating" : "";
-    this.root.append(html("p", { class: "winner", role: "status" }, winner ? `${winner}${what} wins` : picture.lanes[0].racers.length > 1 ? "a tie" : ""));
-    const table = html("table", { class: "times" }, html("caption", {}, picture.lanes.length > 1 ? "time to the finishing line" : "time to half strength"));
-    rows.sort((a, b) => (Number(a[1]) || Infinity) - (Number(b[1]) || Infinity));
-    for (const [name, time] of rows) table.append(html("tr", {}, html("th", { scope: "row" }, name), html("td", {}, time)));
+    const many = picture.lanes.length > 1;
+    const pathways = !many && picture.racers_are === "pathways";
+    const head = picture.winner ? `${picture.winner}${many ? " gating wins" : pathways ? " wins" : " is learned first"}` : pathways ? "a tie" : "";
+    this.root.append(html("p", { class: "winner", role: "status" }, head));
+    const time = (t: number | null) => (t === null ? "–" : shown(t));
+    const rows = many
+      ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], key: lane.learning_time ?? Infinity }))
+      : picture.lanes[0].racers.slice(0, 6).map((r) => {
+          const end = r.share[r.share.length - 1];
+          return { name: r.name, cells: [time(r.half_time), `${Math.round(end * 100)}%`], key: pathways ? -end : (r.half_time ?? Infinity) };
+        });
+    rows.sort((a, b) => a.key - b.key);
+    const titles = many ? ["", "finishing line at"] : ["", "half at", "share at the end"];
+    const table = html("table", { class: "times" }, html("tr", {}, ...titles.map((t) => html("th", { scope: "col" }, t))));
+    for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
     this.root.append(table, this.trained);
     if (details?.race.length) {
       const text = details.race.map(([n, t]) => `${n} ${t === null ? "never" : shown(t)}`).join(", ");

@@ -80,7 +80,7 @@ def _answers(request: Solve | Simulate | Export) -> Answers:
         yield theory.picture(solved, number, began)
         yield say.details(solved, number, random)
     elif isinstance(request, Simulate):
-        yield from simulate.simulate(solved, number, random, scene.seeds)
+        yield from simulate.simulate(solved, number, scene.seeds)
     else:
         text = (python if request.format == "python" else yaml_text)(solved, scene)
         yield Exported(id=number, format=request.format, text=text)

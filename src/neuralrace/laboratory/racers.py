@@ -86,15 +86,13 @@ def racers(r: Reduction, names: Mapping[str, str]) -> tuple[list[RacerPath], boo
             )
             for p in kinds[0]
         ], True
-    firsts = [group[0] for group in kinds]
     found = []
     for k, group in enumerate(kinds[:MOST]):
         modes = tuple(np.flatnonzero(used[k]).tolist())
         if modes:
             size = float(np.sqrt((alone[k][list(modes)] ** 2).mean()))
-            found.append(
-                RacerPath(_name(r.task.graph, group[0], firsts, names), group[0], modes, size, tuple(group))
-            )
+            name = _group_name(r.task.graph, group, paths, names)
+            found.append(RacerPath(name, group[0], modes, size, tuple(group)))
     return found, True
 
 
@@ -143,6 +141,17 @@ def _name(
         if n in names:
             return names[n]
     return f"through {own[0]}" if own else " → ".join(_nodes(graph, path))
+
+
+def _group_name(
+    graph: Graph, group: list[tuple[str, ...]], paths: list[tuple[str, ...]], names: Mapping[str, str]
+) -> str:
+    """A name for paths that act alike: of the first two, and how many there are."""
+    said = [_name(graph, path, paths, names) for path in group[:2]]
+    if len(group) == 1:
+        return said[0]
+    both = " and ".join([said[0], said[1].removeprefix("through ")])
+    return both if len(group) == 2 else f"{said[0]} and {len(group) - 1} alike"
 
 
 def _nodes(graph: Graph, path: tuple[str, ...]) -> list[str]:

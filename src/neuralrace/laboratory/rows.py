@@ -56,15 +56,11 @@ class TaskRows:
         def table(names: tuple[str, ...], kind: str) -> dict[str, np.ndarray]:
             return {n: np.concatenate([column(n, c, kind) for c in range(len(counts))]) for n in names}
 
-        gated = dict.fromkeys(name for c in contexts for name in c.gates)
+        # An output that a context does not list is off there: it has no part in the loss.
+        given = [{**c.gates, **{o: 0.0 for o in graph.outputs if o not in c.targets}} for c in contexts]
+        gated = dict.fromkeys(name for gates in given for name in gates)
         gates = {
-            g: np.concatenate(
-                [
-                    np.full(k, float(np.asarray(c.gates.get(g, 1.0))))
-                    for c, k in zip(contexts, counts, strict=True)
-                ]
-            )
-            for g in gated
+            name: np.repeat([float(np.asarray(g.get(name, 1.0))) for g in given], counts) for name in gated
         }
         return cls(table(graph.inputs, "inputs"), table(graph.outputs, "targets"), gates, None)
 

@@ -35,23 +35,28 @@ def stretches(task: Task, weights: dict[str, np.ndarray], t: np.ndarray) -> Iter
         weights = {e: w[:, -1] for e, w in kept.items()}
 
 
-def simulate(solved: Solved, number: int, random: bool, seeds: int) -> Iterator[Simulated | Finished]:
+def simulate(solved: Solved, number: int, seeds: int) -> Iterator[Simulated | Finished]:
     """Train the networks of every lane, and the network beside them."""
     differences: list[float | None] = [None] * len(solved.lanes)
     if seeds:
         streams = [_lane(lane, k, solved.t, number, differences) for k, lane in enumerate(solved.lanes)]
         if solved.model.beside is not None:
-            streams = [_beside(solved, number, seeds)]
+            streams = [_beside(solved, number, seeds, differences)]
         while streams:  # a stretch of each in turn
             for stream in list(streams):
                 yield from next(stream, None) or streams.remove(stream) or ()
-    yield Finished(id=number, difference=differences, words=_words(solved, differences, random))
+    yield Finished(id=number, difference=differences, words=_words(solved, differences))
 
 
-def _words(solved: Solved, differences: list[float | None], random: bool) -> str:
-    worst = max((d for d in differences if d is not None), default=None)
-    if worst is None:
+def _words(solved: Solved, differences: list[float | None]) -> str:
+    found = [d for d in differences if d is not None]
+    if not found:
         return ""
+    if solved.model.beside is not None:
+        best = int(np.argmin(found))
+        name = solved.lanes[best].name
+        return f"The ReLU networks follow the {name} gating: its loss differs by {found[best]:.2g} at most."
+    worst = max(found)
     first = max(float(lane.solution.loss[0]) for lane in solved.lanes)
     share = f"{worst / first:.1%} of the initial loss"
     return f"Largest difference of theory and trained networks: {worst:.1e}, {share}."
@@ -73,7 +78,9 @@ def _lane(
         ]  # fmt: skip
 
 
-def _beside(solved: Solved, number: int, seeds: int) -> Iterator[list[Simulated]]:
+def _beside(
+    solved: Solved, number: int, seeds: int, differences: list[float | None]
+) -> Iterator[list[Simulated]]:
     """By descent in small steps: an adaptive solver stumbles over the kinks of ReLUs."""
     task = solved.model.beside
     assert task is not None
@@ -85,6 +92,9 @@ def _beside(solved: Solved, number: int, seeds: int) -> Iterator[list[Simulated]
         at = np.arange(place, place + EVERY * PER_STRETCH + 1, EVERY)
         run = descend(task, weights, lr=spacing / steps, steps=steps * PER_STRETCH, save=PER_STRETCH + 1)
         weights = {e: np.asarray(w)[:, -1] for e, w in run.weights.items()}
+        for k, lane in enumerate(solved.lanes):
+            off = float(np.abs(run.loss - lane.solution.loss[at]).max())
+            differences[k] = max(differences[k] or 0.0, off)
         yield [
             Simulated(id=number, lane=-1, run=k, t=numbers(t[at]), loss=numbers(run.loss[k]), carries=[])
             for k in range(seeds)
