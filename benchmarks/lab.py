@@ -1,9 +1,9 @@
 """The lab under load, in a headless Chromium: `python -m benchmarks.lab [--minute SECONDS]`.
 
-Prints, as JSON: seconds until the server is ready and until the first picture; milliseconds from a slider's event to
-the redrawn curve for every slider of every entry, warm; ten tabs that play and train for a minute (largest
-gap between frames, memory of server and workers); how soon work stops when a tab is closed; ten thousand
-slider events in a row.
+Prints, as JSON: seconds until the server is ready and until the first picture; milliseconds from a slider's
+event to the redrawn curve for every slider of every entry, warm; ten tabs that play and train for a minute
+(largest gap between frames, memory of server and workers); how soon work stops when a tab is closed; ten
+thousand slider events in a row.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def ten_tabs(chrome: Browser, server: Server, seconds: float) -> dict[str, float
     for k, page in enumerate(pages):
         page.run(f"lab.open('{list(GALLERY)[k]}', true)")
         page.run(
-            "window.gap = 0; window.last = performance.now(); (function watch() { const now = performance.now(); "
+            "window.gap = 0; window.last = performance.now(); "
+            "(function watch() { const now = performance.now(); "
             "gap = Math.max(gap, now - last); last = now; setTimeout(watch, 16) })(); "
             "setInterval(() => { lab.player.playing || lab.player.toggle(); "
             "lab.shownNow.training < 0 || lab.change({}) }, 5000)"
@@ -139,8 +140,9 @@ def flood(chrome: Browser, server: Server) -> dict[str, float]:
     """Ten thousand events of a slider without a pause: how long until the last is shown."""
     page = opened(chrome, server.address)
     got = page.run(
-        "(async () => { const knob = document.querySelector('[data-slider=delta]'); const start = performance.now(); "
-        "for (let k = 0; k < 10000; k++) { knob.value = 0.05 + 2 * (k / 10000); knob.dispatchEvent(new Event('input')) } "
+        "(async () => { const knob = document.querySelector('[data-slider=delta]'); "
+        "const start = performance.now(); for (let k = 0; k < 10000; k++) "
+        "{ knob.value = 0.05 + 2 * (k / 10000); knob.dispatchEvent(new Event('input')) } "
         "const sent = performance.now(); const goal = lab.shownNow.state.scene.values.delta; "
         "while (lab.asker.solving >= 0) await new Promise(d => setTimeout(d, 1)); "
         "return [sent - start, performance.now() - sent, lab.shownNow.redrawn.count, goal] })()"

@@ -36,6 +36,7 @@ export function trackColour(picture: Picture, track: Track, theme: Theme): strin
   const lane = picture.lanes[track.lane];
   if (picture.lanes.length > 1) return groupColour(picture, track.lane, 0, theme);
   if (picture.racers_are === "modes") return rampColour(track.index, lane.racers.length, theme);
+  if (lane.groups.length === 1) return groupColour(picture, track.lane, 0, theme);
   const own = ownGroup(lane, track.racer);
   return own === null ? classColour(track.index, theme) : groupColour(picture, track.lane, own, theme);
 }
