@@ -255,8 +255,8 @@ export class Lab {
   }
 
   private redraw(): void {
-    const scale = this.state.view.large ? 1.4 : 1;
     const box = this.holder.getBoundingClientRect();
+    const scale = (this.state.view.large ? 1.35 : 1) * Math.max(1, Math.min(1.3, box.width / 950));
     if (box.width < 50 || box.height < 50) return;
     const theme = this.themeNow();
     this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme);

@@ -76,7 +76,7 @@ export class ChartView {
   }
 
   private legend(spec: ChartSpec, width: number, theme: Theme): void {
-    const wide = (c: Curve) => c.label.length * 6.6 + 26;
+    const wide = (c: Curve) => c.label.length * 7 + 30;
     const dots = spec.dotsLabel ? [{ label: spec.dotsLabel, colour: theme.ink, values: [] }] : [];
     const entries = [...dots, ...spec.curves];
     const needed = entries.reduce((sum, c) => sum + wide(c), 0);

@@ -42,9 +42,13 @@ class Desk:
         Seconds that a step may take.
     warm_up : bool
         Whether the worker solves the gallery while it is idle.
+    delay : float
+        Seconds until the process is started, unless it is needed before.
     """
 
-    def __init__(self, deliver: Callable[[int, str], None], limit: float, warm_up: bool) -> None:
+    def __init__(
+        self, deliver: Callable[[int, str], None], limit: float, warm_up: bool, delay: float = 0.0
+    ) -> None:
         self.deliver: Callable[[int, str], None] = deliver
         self.limit: float = limit
         self.warm_up: bool = warm_up
@@ -55,13 +59,15 @@ class Desk:
         self.generation: int = 0
         self.closed: bool = False
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self._start()
+        self.process: Any = None
+        self.loop.call_later(delay, self._start_if_needed)
         self.watch: asyncio.Task[None] = self.loop.create_task(self._watch())
 
     # -- what tabs ask ----------------------------------------------------------------------------
 
     def ask(self, tab: int, request: str, number: int) -> None:
         """Take the latest request of a tab. It waits while an older one has no answer yet."""
+        self._start_if_needed()
         self.waiting[tab] = Job(request, number, next(self.serials))
         self._hand_over(tab)
 
@@ -78,16 +84,21 @@ class Desk:
         """End the process."""
         self.closed = True
         self.watch.cancel()
-        self._end()
+        if self.process is not None:
+            self._end()
 
     # -- the process ------------------------------------------------------------------------------
+
+    def _start_if_needed(self) -> None:
+        if self.process is None and not self.closed:
+            self._start()
 
     def _start(self) -> None:
         self.generation += 1
         self.step = None
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        self.process: Any = context.Process(target=worker.run, args=(theirs, self.warm_up), daemon=True)
+        self.process = context.Process(target=worker.run, args=(theirs, self.warm_up), daemon=True)
         self.process.start()
         theirs.close()
         self.pipe: Any = ours

@@ -45,7 +45,7 @@ class Hub:
         self.tabs: dict[int, asyncio.Queue[str | None]] = {}
         self.numbers: Any = count(1)
         self.theory: Desk = Desk(self.deliver, THEORY_LIMIT, warm_up=True)
-        self.training: Desk = Desk(self.deliver, TRAINING_LIMIT, warm_up=False)
+        self.training: Desk = Desk(self.deliver, TRAINING_LIMIT, warm_up=False, delay=4.0)
 
     def deliver(self, tab: int, text: str) -> None:
         """Send an answer to a tab; one that does not listen any more is given up."""

@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+IDLE = 0.3  # seconds without work after which a step of warming up is made
+
 
 def cache_folder() -> Path:
     """Where compiled programs are kept between starts."""
@@ -56,7 +58,7 @@ def run(pipe: Connection, warm_up: bool) -> None:
     more_idle = True
     while True:
         try:
-            while pipe.poll(0 if jobs or more_idle else None):
+            while pipe.poll(0 if jobs else IDLE if more_idle else None):
                 letter, tab, serial, content = unpack(pipe.recv_bytes())
                 jobs.pop(tab, None)
                 if letter == "j":
