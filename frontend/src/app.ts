@@ -3,15 +3,18 @@ import { DARK, LIGHT, type Theme } from "./colours.ts";
 import { Asker, type Transport } from "./connection.ts";
 import { emptyDrawn, inputs, links, missing, outputs } from "./drawn.ts";
 import { Editor } from "./editor.ts";
+import { listenToKeys, type Acts } from "./keys.ts";
 import { decode, encode, LONGEST_LINK, type State, type View } from "./link.ts";
+import { takeAwayMenu } from "./menu.ts";
 import type { DrawnLane } from "./network.ts";
 import { Player } from "./player.ts";
+import { listenToPointer } from "./pointers.ts";
 import type { Answer, Details, Drawn, Entry, Exported, Picture, Scene } from "./protocol.ts";
-import { Runs, toCsv } from "./race.ts";
+import { Runs } from "./race.ts";
 import { sliderRow } from "./sliders.ts";
 import { Stage } from "./stage.ts";
 import { button, html } from "./svg.ts";
-import { figureGif, figurePng, figureSvg, save, type Figure } from "./takeaway.ts";
+import type { Figure } from "./takeaway.ts";
 import { TheoryPanel } from "./theory.ts";
 import { shown } from "./ticks.ts";
 
@@ -112,8 +115,10 @@ export class Lab {
     });
     this.root.append(this.head, main, this.gallery);
     new ResizeObserver(() => this.redraw()).observe(this.holder);
-    this.dragTime();
-    this.pointers();
+    listenToPointer(this.stage, () => this.editor, (place) => {
+      this.player.playing = false;
+      this.player.set(place);
+    });
     this.root.addEventListener("dragover", (event) => event.preventDefault());
     this.root.addEventListener("drop", (event) => {
       event.preventDefault();
@@ -381,38 +386,19 @@ export class Lab {
   // -- take away --------------------------------------------------------------------------------
 
   private takeAway(): HTMLElement {
-    const menu = html("details", { class: "menu" }, html("summary", { role: "button" }, "Take away"));
-    const name = () => `race-${this.state.scene.entry}`;
-    const item = (label: string, act: () => Promise<void> | void) =>
-      button(label, label, () => {
-        menu.open = false;
-        void Promise.resolve(act()).catch((error) => this.say(String(error.message ?? error)));
-      }, "item");
-    menu.append(
-      html("div", { class: "items" },
-        item("Copy link", () => this.copyLink()),
-        item("Python code", async () => save(`${name()}.py`, await this.exported("python"))),
-        item("YAML for neuralrace reduce", async () => save(`${name()}.yaml`, await this.exported("yaml"))),
-        item("Figure as SVG", () => save(`${name()}.svg`, figureSvg(this.figure(), this.index()), "image/svg+xml")),
-        item("Figure as PNG", async () => save(`${name()}.png`, await figurePng(this.figure(), this.index()))),
-        item("Curves as CSV", () => save(`${name()}.csv`, toCsv(this.need(), this.runs.all()), "text/csv")),
-        item("Race as GIF", async () => {
-          const gif = await figureGif(this.figure(), 48, (share) => this.say(`making the GIF: ${Math.round(share * 100)}%`));
-          this.say("");
-          save(`${name()}.gif`, gif);
-        }),
-      ),
-    );
-    return menu;
-  }
-
-  private need(): Picture {
-    if (!this.picture) throw new Error("there is nothing to take away yet");
-    return this.picture;
+    return takeAwayMenu({
+      name: () => `race-${this.state.scene.entry}`,
+      figure: () => this.figure(),
+      index: () => this.index(),
+      exported: (format) => this.exported(format),
+      copyLink: () => this.copyLink(),
+      say: (text) => this.say(text),
+    });
   }
 
   private figure(): Figure {
-    return { picture: this.need(), lanes: this.lanes(), runs: this.runs.all(), theme: this.themeNow(), title: this.entry().title };
+    if (!this.picture) throw new Error("there is nothing to take away yet");
+    return { picture: this.picture, lanes: this.lanes(), runs: this.runs.all(), theme: this.themeNow() };
   }
 
   private async copyLink(): Promise<void> {
@@ -426,91 +412,29 @@ export class Lab {
     return new Promise((done) => this.exports.set(this.asker.export(this.state.scene, format), done));
   }
 
-  // -- keyboard and pointer ---------------------------------------------------------------------
+  // -- keyboard ---------------------------------------------------------------------------------
 
   private keys(): void {
-    const target: HTMLElement | Document = this.options.wholePage ? document : this.root;
     if (!this.options.wholePage) this.root.tabIndex = 0;
-    target.addEventListener("keydown", (e) => {
-      const event = e as KeyboardEvent;
-      const on = event.target as HTMLElement;
-      if (/^(SELECT|TEXTAREA)$/.test(on.tagName) || (on.tagName === "INPUT" && !["range", "checkbox", "radio"].includes((on as HTMLInputElement).type))) return;
-      if (this.gallery.open) return;
-      if (event.ctrlKey || event.metaKey) {
-        if (event.key.toLowerCase() === "z" && this.editor) {
-          event.preventDefault();
-          if (event.shiftKey) this.editor.redo();
-          else this.editor.undo();
-        }
-        return;
-      }
-      const own = on.tagName === "INPUT" && (on as HTMLInputElement).type === "range" && !on.classList.contains("time");
-      const acts: Record<string, () => void> = {
-        " ": () => this.player.toggle(),
-        ArrowLeft: () => this.player.step(-1 / 60),
-        ArrowRight: () => this.player.step(1 / 60),
-        Home: () => this.player.step(-1),
-        End: () => this.player.step(1),
-        n: () => this.next(1),
-        p: () => this.next(-1),
-        g: () => this.showGallery(),
-        c: () => this.switch("plain", !this.state.view.plain),
-        l: () => this.switch("large", !this.state.view.large),
-        d: () => this.switch("theme", this.state.view.theme === "dark" ? "light" : "dark"),
-        f: () => this.fullScreen(),
-        r: () => this.editor || this.open(this.state.scene.entry, true),
-        Delete: () => this.editor?.remove(),
-        Backspace: () => this.editor?.remove(),
-      };
-      const act = acts[event.key];
-      if (!act || (own && event.key.startsWith("Arrow")) || (event.key === " " && on.tagName === "BUTTON")) return;
-      event.preventDefault();
-      act();
-    });
-  }
-
-  private point(event: PointerEvent): { x: number; y: number } {
-    const box = this.stage.root.getBoundingClientRect();
-    const scale = this.stage.width / box.width;
-    return { x: (event.clientX - box.left) * scale, y: (event.clientY - box.top) * scale };
-  }
-
-  private dragTime(): void {
-    let dragging = false;
-    const move = (event: PointerEvent) => {
-      const { x, y } = this.point(event);
-      const place = this.stage.placeAt(x, y);
-      if (place === null) return;
-      this.player.playing = false;
-      this.player.set(place);
+    const acts: Acts = {
+      " ": () => this.player.toggle(),
+      ArrowLeft: () => this.player.step(-1 / 60),
+      ArrowRight: () => this.player.step(1 / 60),
+      Home: () => this.player.step(-1),
+      End: () => this.player.step(1),
+      n: () => this.next(1),
+      p: () => this.next(-1),
+      g: () => this.showGallery(),
+      c: () => this.switch("plain", !this.state.view.plain),
+      l: () => this.switch("large", !this.state.view.large),
+      d: () => this.switch("theme", this.state.view.theme === "dark" ? "light" : "dark"),
+      f: () => this.fullScreen(),
+      r: () => this.editor || this.open(this.state.scene.entry, true),
+      Delete: () => this.editor?.remove(),
+      Backspace: () => this.editor?.remove(),
     };
-    this.stage.root.addEventListener("pointerdown", (event) => {
-      const { x, y } = this.point(event);
-      if (this.stage.placeAt(x, y) === null) return;
-      dragging = true;
-      this.stage.root.setPointerCapture(event.pointerId);
-      move(event);
-    });
-    this.stage.root.addEventListener("pointermove", (event) => dragging && move(event));
-    this.stage.root.addEventListener("pointerup", () => (dragging = false));
-  }
-
-  /** Clicks and drags on layers, while a network is drawn. */
-  private pointers(): void {
-    let from: string | null = null;
-    const nodeUnder = (event: PointerEvent) => document.elementsFromPoint(event.clientX, event.clientY).map((e) => e.closest<SVGGElement>("g.node")).find(Boolean)?.dataset.node ?? null;
-    this.stage.root.addEventListener("pointerdown", (event) => (from = this.editor ? nodeUnder(event) : null));
-    this.stage.root.addEventListener("pointerup", (event) => {
-      if (!this.editor) return;
-      const to = nodeUnder(event);
-      if (from && to && from !== to) this.editor.drag(from, to);
-      else if (to) this.editor.click(to, event.shiftKey);
-      else {
-        const edge = (event.target as Element).closest<SVGPathElement>("[data-edge]")?.dataset.edge;
-        if (edge) this.editor.clickEdge(edge);
-      }
-      from = null;
-    });
+    const control: Acts = { z: () => this.editor?.undo(), "Shift+z": () => this.editor?.redo(), y: () => this.editor?.redo() };
+    listenToKeys(this.options.wholePage ? document : this.root, acts, control, () => this.gallery.open);
   }
 
   /** For tests and measurements: what is shown now. */

@@ -11,7 +11,6 @@ export interface Figure {
   lanes: DrawnLane[];
   runs: Run[];
   theme: Theme;
-  title: string;
 }
 
 /** The stage by itself, at a place of the time axis. */

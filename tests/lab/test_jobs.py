@@ -116,9 +116,10 @@ def test_similarity_is_that_of_the_network():
     np.testing.assert_allclose(last.reshape(4, 4), cosine, atol=1 / 36)
 
 
-@pytest.mark.parametrize(
-    "given", [OWN, scene("routing", domains=3, trained=2), scene("xor", hidden=4)], ids=str
-)
+YAML = [OWN, scene("routing", domains=3, trained=2), scene("xor", hidden=4)]
+
+
+@pytest.mark.parametrize("given", YAML, ids=lambda s: s.entry)
 def test_yaml_gives_the_same_numbers_on_the_command_line(given: Scene, tmp_path: Path):
     picture, _ = solved(given)
     (tmp_path / "race.yaml").write_text(exported(given, "yaml"))

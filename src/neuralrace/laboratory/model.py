@@ -30,7 +30,7 @@ class Model:
     level : float
         Loss at which the race is decided, as a share of the initial loss.
     edge_strength : dict
-        Edges that start with another strength.
+        Edges that start with another strength: `edge`, or `lane/edge`.
     beside : Task or None
         A nonlinear network that is trained beside all lanes, from gaussian weights.
     beside_std : float
@@ -48,6 +48,11 @@ class Model:
     beside: Task | None = None
     beside_std: float = 0.0
     names: dict[str, str] = field(default_factory=dict)
+
+    def start(self, lane: str) -> dict[str, float]:
+        """The strength with which each edge of a lane starts."""
+        own = self.edge_strength
+        return {e: own.get(f"{lane}/{e}", own.get(e, self.strength)) for e in self.lanes[lane].graph.edges}
 
 
 def std_of(task: Task, strength: float) -> float:

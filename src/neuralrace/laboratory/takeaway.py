@@ -64,10 +64,7 @@ def python(solved: Solved, scene: Scene) -> str:
     for k, lane in enumerate(solved.lanes):
         task = lane.reduction.task
         lines += ["", *_task_lines(model.code.get(lane.name), solved, k)]
-        start = {
-            e: model.edge_strength.get(f"{lane.name}/{e}", model.edge_strength.get(e, model.strength))
-            for e in task.graph.edges
-        }
+        start = model.start(lane.name)
         lines += _start_lines(
             start, k, std_of(task, model.strength) if scene.start == "random" else None, scene
         )

@@ -51,10 +51,7 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     """Reduce and solve every lane from its start."""
     begun = []
     for name, task in model.lanes.items():
-        start = {
-            e: model.edge_strength.get(f"{name}/{e}", model.edge_strength.get(e, model.strength))
-            for e in task.graph.edges
-        }
+        start = model.start(name)
         r = reduce(task, start=start)
         begun.append((name, r, *_start(model, r, start, random, seeds)))
     end = model.time or max(_end(r, b) for _, r, b, _ in begun)
