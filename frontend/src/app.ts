@@ -154,6 +154,9 @@ export class Lab {
       this.runs.add(answer);
       cancelAnimationFrame(this.frame);
       this.frame = requestAnimationFrame(() => this.stage.stream(this.runs.all(), this.themeNow()));
+    } else if (answer.kind === "predicted") {
+      this.runs.predict(answer);
+      this.stage.stream(this.runs.all(), this.themeNow());
     } else if (answer.kind === "finished") {
       if (answer.id === this.asker.training) this.theory.trained.textContent = answer.words;
     } else if (answer.kind === "exported") {

@@ -13,6 +13,7 @@ export interface Dots {
   colour: string;
   t: number[];
   values: number[];
+  line?: number[]; // a thin line with them, at all times of the chart
 }
 
 export interface ChartSpec {
@@ -99,6 +100,10 @@ export class ChartView {
       ...dots.map((d) => {
         let path = "";
         for (let i = 0; i < d.t.length; i += every) path += `M${this.x(d.t[i]).toFixed(1)},${this.y(d.values[i]).toFixed(1)}h0`;
+        if (d.line && this.spec) {
+          const thin = svg("path", { d: this.path(this.spec.t, d.line), fill: "none", stroke: d.colour, "stroke-width": 1, "stroke-opacity": 0.8, class: "predicted" });
+          return svg("g", {}, thin, svg("path", { d: path, stroke: d.colour, "stroke-width": 4, "stroke-linecap": "round", "stroke-opacity": 0.4, fill: "none" }));
+        }
         return svg("path", { d: path, stroke: d.colour, "stroke-width": 5.5, "stroke-linecap": "round", "stroke-opacity": 0.5, fill: "none", "data-points": d.t.length });
       }),
     );

@@ -130,6 +130,16 @@ export interface Picture {
   seconds: number;
 }
 
+/** Theory for one random start, with nothing of it left out: the loss at all times of the picture. */
+export interface Predicted {
+  kind: "predicted";
+  id: number;
+  lane: number;
+  run: number;
+  loss: number[];
+  error: number;
+}
+
 /** Why a request has no answer; `id` is -1 where it has none. */
 export interface Problem {
   kind: "problem";
@@ -236,7 +246,7 @@ export interface World {
 }
 
 export type Request = Solve | Simulate | Export | Stop;
-export type Answer = Welcome | Picture | Details | Simulated | Finished | Exported | Problem | Notice | Table;
+export type Answer = Welcome | Picture | Details | Simulated | Predicted | Finished | Exported | Problem | Notice | Table;
 
 export const MAX_NODES = 60;
 export const MAX_EDGES = 200;

@@ -1,6 +1,6 @@
 // A race as the page holds it: the picture of theory, the networks that stream in, and who has which colour.
 import { classColour, rampColour, type Theme } from "./colours.ts";
-import type { Lane, Picture, Racer, Simulated } from "./protocol.ts";
+import type { Lane, Picture, Predicted, Racer, Simulated } from "./protocol.ts";
 
 export interface Track {
   lane: number;
@@ -14,6 +14,7 @@ export interface Run {
   t: number[];
   loss: number[];
   carries: number[][];
+  predicted?: number[]; // loss at all times of the picture
 }
 
 /** All racers; in a race of gatings one for each lane, as its pathways are alike. */
@@ -68,6 +69,11 @@ export class Runs {
     run.loss.push(...message.loss.slice(from));
     message.carries.forEach((c, k) => run.carries[k].push(...c.slice(from)));
     this.found.set(key, run);
+  }
+
+  predict(message: Predicted): void {
+    const run = this.found.get(`${message.lane}/${message.run}`);
+    if (run && message.id === this.id) run.predicted = message.loss;
   }
 
   clear(): void {

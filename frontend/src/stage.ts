@@ -76,7 +76,7 @@ function lossSpec(picture: Picture, runs: Run[], theme: Theme): ChartSpec {
   return {
     title: "loss", t: picture.t,
     curves: picture.lanes.map((lane, k) => ({ label: many ? lane.name : "theory", colour: lossColour(picture, k, theme), values: lane.loss })),
-    dots: runs.map((r) => ({ colour: r.lane < 0 ? theme.ink : lossColour(picture, r.lane, theme), t: r.t, values: r.loss })),
+    dots: runs.map((r) => ({ colour: r.lane < 0 ? theme.ink : lossColour(picture, r.lane, theme), t: r.t, values: r.loss, line: r.predicted })),
     level: many ? { value: picture.level, label: "finishing line" } : undefined,
     dotsLabel: runs.some((r) => r.lane < 0) ? "ReLU networks" : runs.length ? "trained" : undefined,
   };

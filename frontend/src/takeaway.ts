@@ -52,12 +52,12 @@ export async function figurePng(figure: Figure, index: number): Promise<Blob> {
 }
 
 export async function figureGif(figure: Figure, frames = 48, progress: (share: number) => void = () => {}): Promise<Blob> {
-  const canvas = sheet(800, 450);
+  const canvas = sheet(800, 450); // larger type than in the figure by itself
   const gif = new Gif(canvas.width, canvas.height, 8);
   const last = figure.picture.t.length - 1;
   for (let k = 0; k < frames + 8; k++) {
     const index = Math.round((Math.min(k, frames - 1) / (frames - 1)) * last);
-    const context = await paint(figureSvg(figure, index), canvas, figure.theme.paper);
+    const context = await paint(figureSvg(figure, index, 1000, 562), canvas, figure.theme.paper);
     gif.frame(context.getImageData(0, 0, canvas.width, canvas.height).data);
     progress((k + 1) / (frames + 8));
   }

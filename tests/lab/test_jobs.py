@@ -16,6 +16,7 @@ from neuralrace.laboratory.protocol import (
     Exported,
     Finished,
     Picture,
+    Predicted,
     Scene,
     Simulate,
     Simulated,
@@ -95,6 +96,18 @@ def test_a_drawn_network_of_three_pathways_learns_as_theory_says():
     at = dict(zip(picture.t, picture.lanes[0].loss, strict=True))
     for part in parts:
         np.testing.assert_allclose(part.loss, [at[t] for t in part.t], atol=1e-5)
+
+
+def test_random_starts_are_predicted_one_by_one():
+    given = Scene(entry="hierarchy", values={"levels": 3}, start="random", seeds=2)
+    picture, details = solved(given)
+    assert "Random weights" in details.lanes[0].badge.words
+    parts = [*answers(Simulate(id=2, scene=given))]
+    predicted = {p.run: p for p in parts if isinstance(p, Predicted)}
+    assert sorted(predicted) == [0, 1]
+    for part in (p for p in parts if isinstance(p, Simulated)):
+        line = np.interp(part.t, picture.t, predicted[part.run].loss)
+        np.testing.assert_allclose(part.loss, line, atol=2 * predicted[part.run].error * part.loss[0] + 1e-4)
 
 
 @pytest.mark.parametrize("entry", ["balanced", "two-points"])

@@ -64,7 +64,7 @@ def _badge(lane: SolvedLane, random: bool) -> Badge:
         words += (
             f" Random weights lie outside the family ({share:.0%} of their square); theory keeps what grows "
             "of them, on average over edges and networks. With two layers and small weights this is close, "
-            "with more it is a rough guide: see the measured difference."
+            "with more it is a rough guide. The thin lines predict each network from its whole start."
         )
     return Badge(verdict="exact" if r.exact else "inexact", residual=r.residual, words=words)
 

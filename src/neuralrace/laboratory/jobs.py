@@ -19,6 +19,7 @@ from neuralrace.laboratory.protocol import (
     Exported,
     Finished,
     Picture,
+    Predicted,
     Problem,
     Scene,
     Simulate,
@@ -27,7 +28,7 @@ from neuralrace.laboratory.protocol import (
 )
 from neuralrace.laboratory.takeaway import closed_python, python, yaml_text
 
-Answers = Iterator[Picture | Details | Simulated | Finished | Exported | Problem]
+Answers = Iterator[Picture | Details | Simulated | Predicted | Finished | Exported | Problem]
 _solved: OrderedDict[str, theory.Solved] = OrderedDict()
 MOST_SOLVED = 8  # scenes that are kept, so that training need not solve them again
 
@@ -80,7 +81,7 @@ def _answers(request: Solve | Simulate | Export) -> Answers:
         yield theory.picture(solved, number, began)
         yield say.details(solved, number, random)
     elif isinstance(request, Simulate):
-        yield from simulate.simulate(solved, number, scene.seeds)
+        yield from simulate.simulate(solved, number, scene.seeds, random)
     else:
         text = (python if request.format == "python" else yaml_text)(solved, scene)
         yield Exported(id=number, format=request.format, text=text)

@@ -280,6 +280,20 @@ class Simulated(Message):
     carries: list[list[float]]  # racer by time
 
 
+class Predicted(Message):
+    """Theory for one random start, with nothing of it left out: the loss at all times of the picture.
+
+    `error` bounds the difference from the network's own loss, relative to the initial loss.
+    """
+
+    kind: Literal["predicted"] = "predicted"
+    id: int
+    lane: int
+    run: int
+    loss: list[float]
+    error: float
+
+
 class Finished(Message):
     """Training is done; `difference` is the largest of the losses of theory and network, by lane."""
 
@@ -321,4 +335,4 @@ class Table(Message):
     rows: list[list[float]]
 
 
-Answer = Welcome | Picture | Details | Simulated | Finished | Exported | Problem | Notice | Table
+Answer = Welcome | Picture | Details | Simulated | Predicted | Finished | Exported | Problem | Notice | Table

@@ -8,8 +8,9 @@ import numpy as np
 
 from neuralrace import init
 from neuralrace.dynamics import Adaptive, descend, flow
-from neuralrace.laboratory.protocol import Finished, Simulated
+from neuralrace.laboratory.protocol import Finished, Predicted, Simulated
 from neuralrace.laboratory.theory import Solved, SolvedLane, numbers
+from neuralrace.reduction import reduce
 from neuralrace.task import Task
 
 EVERY = 4  # times of the theory between two points of a network
@@ -35,8 +36,10 @@ def stretches(task: Task, weights: dict[str, np.ndarray], t: np.ndarray) -> Iter
         weights = {e: w[:, -1] for e, w in kept.items()}
 
 
-def simulate(solved: Solved, number: int, seeds: int) -> Iterator[Simulated | Finished]:
-    """Train the networks of every lane, and the network beside them."""
+def simulate(
+    solved: Solved, number: int, seeds: int, random: bool
+) -> Iterator[Simulated | Predicted | Finished]:
+    """Train the networks of every lane, and the network beside them; predict random starts one by one."""
     differences: list[float | None] = [None] * len(solved.lanes)
     if seeds:
         streams = [_lane(lane, k, solved.t, number, differences) for k, lane in enumerate(solved.lanes)]
@@ -45,7 +48,16 @@ def simulate(solved: Solved, number: int, seeds: int) -> Iterator[Simulated | Fi
         while streams:  # a stretch of each in turn
             for stream in list(streams):
                 yield from next(stream, None) or streams.remove(stream) or ()
-    yield Finished(id=number, difference=differences, words=_words(solved, differences))
+    stated = 0.0
+    if random and seeds:
+        for k, lane in enumerate(solved.lanes):
+            for one in _predicted(lane, k, solved.t, number):
+                stated = max(stated, one.error)
+                yield one
+    words = _words(solved, differences)
+    if stated:
+        words += f" Thin lines: nr.reduce(task, weights=...) for each start, stated error {stated:.0e}."
+    yield Finished(id=number, difference=differences, words=words)
 
 
 def _words(solved: Solved, differences: list[float | None]) -> str:
@@ -76,6 +88,15 @@ def _lane(
             )
             for run in range(len(loss))
         ]  # fmt: skip
+
+
+def _predicted(lane: SolvedLane, k: int, t: np.ndarray, number: int) -> list[Predicted]:
+    """The reduction around each start, which leaves nothing of it out."""
+    run = reduce(lane.reduction.task, weights=lane.weights).solve(t1=float(t[-1]), save=t)
+    return [
+        Predicted(id=number, lane=k, run=n, loss=numbers(loss), error=float(error))
+        for n, (loss, error) in enumerate(zip(run.loss, np.atleast_1d(run.stats["error"]), strict=True))
+    ]
 
 
 def _beside(
