@@ -147,7 +147,7 @@ export class Lab {
     } else if (answer.kind === "details") {
       if (answer.id !== this.picture?.id) return;
       this.details = answer;
-      this.theory.show(this.picture, answer, this.themeNow());
+      this.theory.show(this.picture, answer, this.themeNow(), this.state.scene.start === "random");
       this.theory.at(this.index());
     } else if (answer.kind === "simulated") {
       if (answer.id !== this.asker.training) return;
@@ -271,7 +271,7 @@ export class Lab {
     this.stage.root.setAttribute("width", String(box.width));
     this.stage.root.setAttribute("height", String(box.height));
     if (this.editor) this.marks();
-    if (this.picture && !this.details) this.theory.show(this.picture, null, theme);
+    if (this.picture && !this.details) this.theory.show(this.picture, null, theme, false);
     this.moved(this.player.at, this.player.playing);
   }
 
@@ -298,7 +298,7 @@ export class Lab {
     this.root.dataset.theme = theme;
     this.root.classList.toggle("plain", plain);
     this.root.classList.toggle("large", large);
-    if (this.picture) this.theory.show(this.picture, this.details, this.themeNow());
+    if (this.picture) this.theory.show(this.picture, this.details, this.themeNow(), this.state.scene.start === "random");
     this.redraw();
     this.remember();
   }

@@ -35,7 +35,7 @@ export class TheoryPanel {
     });
   }
 
-  show(picture: Picture, details: Details | null, theme: Theme): void {
+  show(picture: Picture, details: Details | null, theme: Theme, random: boolean): void {
     this.details = details;
     this.theme = theme;
     this.root.replaceChildren();
@@ -44,7 +44,7 @@ export class TheoryPanel {
     details.lanes.forEach((lane, k) => {
       if (details.lanes.length > 1) this.root.append(html("h3", {}, `${lane.name} gating`));
       const badge = html("details", { class: `badge ${lane.badge.verdict}` });
-      badge.append(html("summary", {}, lane.badge.verdict === "exact" ? "✓ exact" : "≈ not exact"), html("p", {}, lane.badge.words));
+      badge.append(html("summary", {}, lane.badge.verdict === "inexact" ? "≈ not exact" : random ? "✓ exact equations, random start" : "✓ exact"), html("p", {}, lane.badge.words));
       this.root.append(badge);
       const groups = picture.lanes[k]?.groups.length ?? 0;
       lane.equations.forEach((latex, i) => {

@@ -101,7 +101,7 @@ def test_a_drawn_network_of_three_pathways_learns_as_theory_says():
 def test_random_starts_are_predicted_one_by_one():
     given = Scene(entry="hierarchy", values={"levels": 3}, start="random", seeds=2)
     picture, details = solved(given)
-    assert "Random weights" in details.lanes[0].badge.words
+    assert "random weights" in details.lanes[0].badge.words
     parts = [*answers(Simulate(id=2, scene=given))]
     predicted = {p.run: p for p in parts if isinstance(p, Predicted)}
     assert sorted(predicted) == [0, 1]

@@ -50,8 +50,9 @@ def _badge(lane: SolvedLane, random: bool) -> Badge:
     if r.exact:
         words = (
             "Exact: from a start in this family the gradient of the full network never leaves it "
-            f"(at most {r.residual:.0e} of it does, rounding). The lines are the network's own curves."
+            f"(at most {r.residual:.0e} of it does, rounding)."
         )
+        words += "" if random else " The lines are the network's own curves."
     else:
         words = (
             f"Not exact: {r.residual:.0%} of the gradient leaves the family, through "
@@ -60,11 +61,10 @@ def _badge(lane: SolvedLane, random: bool) -> Badge:
     if r.omitted_modes:
         words += f" Hidden layers are too narrow for {r.omitted_modes} modes, which are left out."
     if random:
-        share = r.distance(lane.weights) ** 2
         words += (
-            f" Random weights lie outside the family ({share:.0%} of their square); theory keeps what grows "
-            "of them, on average over edges and networks. With two layers and small weights this is close, "
-            "with more it is a rough guide. The thin lines predict each network from its whole start."
+            f" But random weights lie outside the family: {r.distance(lane.weights) ** 2:.0%} of their square. "
+            "Thick lines keep what grows of them, averaged over edges and networks: close for two layers and "
+            "small weights, a rough guide for more. Thin lines predict each network from its whole start."
         )
     return Badge(verdict="exact" if r.exact else "inexact", residual=r.residual, words=words)
 

@@ -125,7 +125,8 @@ def hierarchy(v: Values) -> Model:
     return Model({"hierarchy": task}, v["strength"], {"hierarchy": code})
 
 
-HASTE, RACE, MULTI, TALK = "Make haste slowly", "The neural race reduction", "Multi-pathway", "Talk"
+HASTE, RACE = "Make haste slowly", "The neural race reduction"
+MULTI, TALK = "Multi-pathway", "Learning dynamics talk"
 
 GALLERY: dict[str, Scenery] = {
     s.entry.name: s
@@ -154,7 +155,7 @@ GALLERY: dict[str, Scenery] = {
             Entry(
                 name="contextual",
                 title="Contextual classification",
-                figure=f"{RACE}, Fig. 7",
+                figure=f"{RACE}, A.2",
                 sentence="The context says which of two numbers to report: a pathway for each.",
                 sliders=[initial(0.05), whole("samples", "samples", 10, 500, 100)],
             ),
@@ -179,7 +180,7 @@ GALLERY: dict[str, Scenery] = {
             Entry(
                 name="sharing",
                 title="Sharing",
-                figure=f"{RACE}, Fig. 6",
+                figure=f"{RACE}, Fig. 5",
                 sentence="The more routes share a hidden pathway, the faster all of them learn.",
                 sliders=[
                     whole("group", "domains in a group (P = its square)", 1, 3, 2),
@@ -208,7 +209,7 @@ GALLERY: dict[str, Scenery] = {
             Entry(
                 name="pathways",
                 title="Parallel pathways",
-                figure=f"{MULTI}, Fig. 3",
+                figure=f"{MULTI}, Fig. 3-4",
                 sentence="Pathways to the same target compete: the first to learn takes what there is.",
                 sliders=[
                     whole("pathways", "pathways", 2, 5, 2),
@@ -224,7 +225,7 @@ GALLERY: dict[str, Scenery] = {
             Entry(
                 name="chain",
                 title="Deep chain",
-                figure=f"{TALK}, part 1",
+                figure=f"{TALK}: part 1",
                 sentence="The deeper the chain, the longer it waits and the steeper it falls.",
                 sliders=[whole("depth", "layers", 1, 8, 3), initial(0.2, 0.01, 0.9)],
             ),
@@ -234,7 +235,7 @@ GALLERY: dict[str, Scenery] = {
             Entry(
                 name="hierarchy",
                 title="A hierarchy",
-                figure=f"{TALK}, part 1",
+                figure=f"{TALK}: structured worlds; {HASTE}, Fig. 7",
                 sentence="Broad distinctions are learned before fine ones: progressive differentiation.",
                 sliders=[
                     whole("levels", "levels of the tree", 2, 5, 4),
@@ -248,7 +249,7 @@ GALLERY: dict[str, Scenery] = {
             Entry(
                 name="balanced",
                 title="Balanced weights",
-                figure=f"{TALK}, Eq. 13-15",
+                figure=f"{TALK}: Eq. 13-15",
                 random=False,
                 sentence="The relative scale λ of two layers takes learning from rich steps to lazy decay.",
                 sliders=[
@@ -279,7 +280,7 @@ GALLERY: dict[str, Scenery] = {
             Entry(
                 name="relu",
                 title="ReLU beside its gated network",
-                figure=f"{HASTE}, Fig. 2",
+                figure=f"{HASTE}, Fig. 2; {RACE}, Fig. 3",
                 random=False,
                 sentence="A ReLU network learns as the gated linear network that wins the race for its data.",
                 sliders=[
