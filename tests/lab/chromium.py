@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,15 +149,15 @@ class Page:
 class Browser:
     """A running browser."""
 
-    def __init__(self, port: int):
-        self.port = port
+    def __init__(self, port: int, tabs: ExitStack):
+        self.port, self.tabs = port, tabs
 
     def page(self) -> Page:
         """A new tab."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT")
         with urllib.request.urlopen(request, timeout=30) as answer:
             address = json.load(answer)["webSocketDebuggerUrl"]
-        return Page(connect(address, max_size=None))
+        return Page(self.tabs.enter_context(connect(address, max_size=None)))
 
 
 @contextmanager
@@ -175,7 +175,8 @@ def browser() -> Iterator[Browser]:
                 if time.monotonic() > end:
                     raise TimeoutError("the browser did not start")
                 time.sleep(0.05)
-            yield Browser(int(place.read_text().split("\n")[0]))
+            with ExitStack() as tabs:
+                yield Browser(int(place.read_text().split("\n")[0]), tabs)
         finally:
             process.kill()
             process.wait()

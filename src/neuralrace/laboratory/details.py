@@ -62,7 +62,7 @@ def _badge(lane: SolvedLane, random: bool) -> Badge:
         words += f" Hidden layers are too narrow for {r.omitted_modes} modes, which are left out."
     if random:
         words += (
-            f" But random weights lie outside the family: {r.distance(lane.weights) ** 2:.0%} of their square. "
+            f" But random weights lie outside it: {r.distance(lane.weights) ** 2:.0%} of their square. "
             "Thick lines keep what grows of them, averaged over edges and networks: close for two layers and "
             "small weights, a rough guide for more. Thin lines predict each network from its whole start."
         )
