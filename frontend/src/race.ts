@@ -63,6 +63,7 @@ export class Runs {
       this.id = message.id;
     }
     const key = `${message.lane}/${message.run}`;
+    if (message.t[0] === 0) this.found.delete(key); // a process that ended begins again
     const run = this.found.get(key) ?? { lane: message.lane, t: [], loss: [], carries: message.carries.map(() => []) };
     const from = run.t.length && message.t[0] <= run.t[run.t.length - 1] ? 1 : 0; // stretches may share their ends
     run.t.push(...message.t.slice(from));

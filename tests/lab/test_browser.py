@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuralrace.cli.reduce import reduce_file
+from neuralrace.cli.description import read_description
 from neuralrace.laboratory.gallery import GALLERY
 from tests.lab.chromium import Browser, Page
 from tests.lab.conftest import Server
@@ -40,6 +40,7 @@ def slide(page: Page, name: str, to: float) -> None:
         "return [b.left + 8 + at * (b.width - 16), b.left + 8, b.right - 8, b.top + b.height / 2]})()"
     )
     page.drag((ends[0], ends[3]), (ends[1] + to * (ends[2] - ends[1]), ends[3]))
+    page.run("document.activeElement.blur()")  # arrows and Home would move the slider
 
 
 @pytest.mark.parametrize("entry", GALLERY)
@@ -47,7 +48,8 @@ def test_every_entry_opens_and_a_slider_is_dragged(page: Page, entry: str):
     page.run(f"lab.open('{entry}', true)")
     page.wait(f"{READY} && lab.shownNow.state.scene.entry === '{entry}'")
     page.run("window.before = JSON.stringify(lab.shownNow.picture.lanes[0].loss)")
-    slide(page, GALLERY[entry].entry.sliders[0].name, 0.8)
+    last = GALLERY[entry].entry.sliders[-1]
+    slide(page, last.name, 0.9)
     page.wait(f"{READY} && JSON.stringify(lab.shownNow.picture.lanes[0].loss) !== before")
     assert page.run("document.querySelectorAll('.stage path.curve').length") >= 2
     assert page.run("document.querySelectorAll('.formula .katex').length") >= 1
@@ -93,8 +95,7 @@ def test_a_network_drawn_from_an_empty_page(page: Page, tmp_path: Path):
     np.testing.assert_allclose(runs[0]["loss"], theory, atol=1e-4)
     assert len(runs[0]["t"]) > 50
     (tmp_path / "own.yaml").write_text(page.run("lab.exported('yaml')"))
-    found = reduce_file(tmp_path / "own.yaml", tmp_path)
-    np.testing.assert_allclose(found.theory.loss, picture["lanes"][0]["loss"], atol=1e-5)
+    assert read_description(tmp_path / "own.yaml").task.n_contexts == 2  # test_jobs has its numbers
     page.run("document.body.focus()")
     page.click("button[title^=undo]")
     assert len(page.run("lab.shownNow.state.scene.drawn.gates.h2 ?? []")) == 0

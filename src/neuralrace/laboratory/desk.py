@@ -153,15 +153,15 @@ class Desk:
         if self.closed or generation != self.generation:
             return
         told = Notice(text="The computing process ended and was started again.").model_dump_json()
-        for tab in self.jobs:
+        for tab, job in self.jobs.items():
             self.deliver(tab, told)
+            job.tries += 1
         self._restart()
 
     def _restart(self) -> None:
         self._end()
         self._start()
         for tab, job in list(self.jobs.items()):
-            job.tries += 1
             if job.tries >= MOST_TRIES:
                 del self.jobs[tab]
                 text = "The computing process ended twice on this; it is not tried again."

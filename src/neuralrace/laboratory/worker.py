@@ -12,6 +12,7 @@ import signal
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -43,30 +44,30 @@ def run(pipe: Connection, warm_up: bool) -> None:
     import jax
 
     folder = cache_folder()
-    try:
+    with suppress(OSError):  # without a cache programs are compiled anew
         folder.mkdir(parents=True, exist_ok=True)
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    except OSError:
-        pass  # without a cache programs are compiled anew
+    with suppress(EOFError, OSError):  # the server has ended
+        pipe.send_bytes(pack("r", 0, 0))
+        _work(pipe, _warm_up() if warm_up else iter(()))
+
+
+def _work(pipe: Connection, idle: Iterator[bool]) -> None:
+    """Step the jobs of all tabs in turn; where there are none, warm up."""
     from neuralrace.laboratory.jobs import answers
     from neuralrace.laboratory.protocol import REQUEST, Problem, Stop
 
     jobs: OrderedDict[int, tuple[int, Iterator[Any]]] = OrderedDict()  # tab -> serial number and answers
-    idle = _warm_up() if warm_up else iter(())
-    pipe.send_bytes(pack("r", 0, 0))
     more_idle = True
     while True:
-        try:
-            while pipe.poll(0 if jobs else IDLE if more_idle else None):
-                letter, tab, serial, content = unpack(pipe.recv_bytes())
-                jobs.pop(tab, None)
-                if letter == "j":
-                    request = REQUEST.validate_json(content)
-                    if not isinstance(request, Stop):
-                        jobs[tab] = serial, answers(request)
-        except (EOFError, OSError):
-            return
+        while pipe.poll(0 if jobs else IDLE if more_idle else None):
+            letter, tab, serial, content = unpack(pipe.recv_bytes())
+            jobs.pop(tab, None)
+            if letter == "j":
+                request = REQUEST.validate_json(content)
+                if not isinstance(request, Stop):
+                    jobs[tab] = serial, answers(request)
         if not jobs:
             more_idle = next(idle, None) is not None
             continue
