@@ -43,6 +43,7 @@ export class Lab {
   private player = new Player((at, playing) => this.moved(at, playing));
   private exports = new Map<number, (text: string) => void>();
   private frame = 0;
+  private kept: Drawn = emptyDrawn(); // the drawing, while an entry of the gallery is shown
   private redrawn = { count: 0, at: 0 }; // pictures, and when the last was drawn
 
   private head = html("header", { class: "head" });
@@ -163,7 +164,7 @@ export class Lab {
       this.exports.get(answer.id)?.((answer as Exported).text);
       this.exports.delete(answer.id);
     } else if (answer.kind === "problem") {
-      this.asker.answered(answer.id);
+      this.asker.answered(answer.id, false);
       this.say(answer.text);
     } else if (answer.kind === "notice") this.say(answer.text);
   }
@@ -183,7 +184,8 @@ export class Lab {
     const scene = this.state.scene;
     const entry = this.entries.find((e) => e.name === name) ?? this.entries[0];
     if (fresh || !this.entries.some((e) => e.name === name)) {
-      const drawn = entry.name === OWN ? (this.state.scene.drawn ?? emptyDrawn()) : null;
+      this.kept = scene.drawn ?? this.kept;
+      const drawn = entry.name === OWN ? this.kept : null;
       this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
       this.player.at = 0.45;
     }
@@ -214,10 +216,7 @@ export class Lab {
   private edited(drawn: Drawn, refused: string): void {
     const changed = drawn !== this.state.scene.drawn;
     this.state.scene = { ...this.state.scene, drawn };
-    if (changed) {
-      this.picture = null;
-      this.ask();
-    }
+    if (changed) this.ask();
     this.redraw();
     if (refused) this.say(refused);
     const chosen = this.editor?.selected;

@@ -86,12 +86,12 @@ export class Asker {
 
   private scene: Scene | null = null;
 
-  /** A picture or a problem has come; true where it is the current one. */
-  answered(id: number): boolean {
+  /** A picture (or a problem: not solved) has come; true where it is the current one. */
+  answered(id: number, solved = true): boolean {
     if (id !== this.solving && id !== -1) return id === this.latest;
     this.solving = -1;
     if (this.next) this.solve(this.next);
-    else if (this.scene && this.scene.seeds > 0) this.rest = setTimeout(() => this.train(), this.trainAfter);
+    else if (solved && this.scene && this.scene.seeds > 0) this.rest = setTimeout(() => this.train(), this.trainAfter);
     return true;
   }
 

@@ -1,5 +1,5 @@
 // The editor: its tools, the table of gates, and the choice of data. The drawing itself is on the stage.
-import { addNode, edgeName, History, inputs, missing, outputs, Refusal, removeEdge, removeNode, rename, resize, setContexts, toggleEdge, toggleGate } from "./drawn.ts";
+import { addNode, edgeName, emptyDrawn, History, inputs, missing, outputs, Refusal, removeEdge, removeNode, rename, resize, setContexts, toggleEdge, toggleGate } from "./drawn.ts";
 import type { Drawn, Table, World } from "./protocol.ts";
 import { button, html } from "./svg.ts";
 import { guessRoles, samplesOf, type Role } from "./tables.ts";
@@ -95,6 +95,11 @@ export class Editor {
     this.act((d) => ("node" in chosen ? removeNode(d, chosen.node) : removeEdge(d, ...chosen.edge)));
   }
 
+  private clear(): void {
+    this.selected = null;
+    this.act(emptyDrawn);
+  }
+
   show(): void {
     this.root.replaceChildren(this.tools(), this.inspector(), this.said, html("p", { class: "hint" }, missing(this.drawn) ?? ""), this.gates(), this.data());
   }
@@ -104,7 +109,7 @@ export class Editor {
     const redo = button("↷", "redo (Ctrl+Shift+Z)", () => this.redo());
     undo.disabled = !this.history.canUndo;
     redo.disabled = !this.history.canRedo;
-    return html("div", { class: "tools" }, button("+ layer", "add a layer", () => this.act(addNode), "add-layer"), undo, redo);
+    return html("div", { class: "tools" }, button("+ layer", "add a layer", () => this.act(addNode), "add-layer"), undo, redo, button("clear", "start with an empty page", () => this.clear()));
   }
 
   private inspector(): HTMLElement {

@@ -36,6 +36,16 @@ test("only the latest scene is sent, and only when the last is answered", () => 
   assert.equal(sent.length, 2);
 });
 
+test("a problem is not followed by training", async () => {
+  const sent: Request[] = [];
+  const asker = new Asker((r) => sent.push(r));
+  asker.trainAfter = 1;
+  asker.solve(scene);
+  asker.answered(asker.latest, false);
+  await new Promise((done) => setTimeout(done, 20));
+  assert.equal(sent.length, 1);
+});
+
 test("answers that are out of date are told apart", () => {
   const asker = new Asker(() => {});
   asker.solve({ ...scene, seeds: 0 });
