@@ -159,7 +159,9 @@ export class Lab {
       this.runs.predict(answer);
       this.stage.stream(this.runs.all(), this.themeNow());
     } else if (answer.kind === "finished") {
-      if (answer.id === this.asker.training) this.theory.trained.textContent = answer.words;
+      if (answer.id !== this.asker.training) return;
+      this.theory.trained.textContent = answer.words;
+      this.redraw(); // the legend names the dots
     } else if (answer.kind === "exported") {
       this.exports.get(answer.id)?.((answer as Exported).text);
       this.exports.delete(answer.id);
