@@ -157,7 +157,7 @@ class Browser:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT")
         with urllib.request.urlopen(request, timeout=30) as answer:
             address = json.load(answer)["webSocketDebuggerUrl"]
-        return Page(self.tabs.enter_context(connect(address, max_size=None)))
+        return Page(self.tabs.enter_context(connect(address, max_size=None, ping_interval=None)))
 
 
 @contextmanager

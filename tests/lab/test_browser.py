@@ -47,10 +47,13 @@ def slide(page: Page, name: str, to: float) -> None:
 def test_every_entry_opens_and_a_slider_is_dragged(page: Page, entry: str):
     page.run(f"lab.open('{entry}', true)")
     page.wait(f"{READY} && lab.shownNow.state.scene.entry === '{entry}'")
-    page.run("window.before = JSON.stringify(lab.shownNow.picture.lanes[0].loss)")
+    page.run("window.before = lab.shownNow.redrawn.count")
     last = GALLERY[entry].entry.sliders[-1]
     slide(page, last.name, 0.9)
-    page.wait(f"{READY} && JSON.stringify(lab.shownNow.picture.lanes[0].loss) !== before")
+    page.wait(f"{READY} && lab.shownNow.redrawn.count > before && !(lab.asker.solving >= 0)")
+    value = page.run(f"lab.shownNow.state.scene.values['{last.name}']")
+    assert value != last.value
+    assert page.run("lab.shownNow.picture.lanes[0].loss.length") == 241
     assert page.run("document.querySelectorAll('.stage path.curve').length") >= 2
     assert page.run("document.querySelectorAll('.formula .katex').length") >= 1
     widths = "[...document.querySelectorAll('.stage path.edge')].map(e => +e.getAttribute('stroke-width'))"
@@ -196,8 +199,7 @@ def test_a_table_is_pasted(page: Page):
     page.wait(READY)
     page.run("lab.editor.receive(new Blob(['x1,x2,y\\n1,0,2\\n0,1,1\\n']))")
     page.wait("lab.shownNow.state.scene.drawn.data.kind === 'samples'")
-    page.wait(READY)
-    assert shown(page, "picture.lanes[0].nodes")[0] == {"name": "x", "size": 2}  # type: ignore[index]
+    page.wait(f"{READY} && lab.shownNow.picture.lanes[0].nodes[0].size === 2")
     page.run("lab.editor.receive(new Blob(['x1,y\\n1,no\\n']))")
     page.wait("document.querySelector('.refusal').textContent.includes('row 1')")
     page.errors[:] = [e for e in page.errors if "422" not in e]  # the browser logs the refused upload

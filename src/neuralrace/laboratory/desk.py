@@ -104,19 +104,20 @@ class Desk:
         self.pipe: Any = ours
         self.outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=_write, args=(ours, self.outbox), daemon=True).start()
-        threading.Thread(target=self._read, args=(ours, self.generation), daemon=True).start()
+        given = (ours, self.process, self.generation)
+        threading.Thread(target=self._read, args=given, daemon=True).start()
 
     def _send(self, message: bytes) -> None:
         self.outbox.put(message)
 
-    def _read(self, pipe: Any, generation: int) -> None:
-        """Runs in a thread: hands what the worker says to the event loop."""
+    def _read(self, pipe: Any, process: Any, generation: int) -> None:
+        """Runs in a thread: hands what the worker says to the event loop, and its end."""
         try:
             while True:
                 message = pipe.recv_bytes()
                 self.loop.call_soon_threadsafe(self._heard, generation, message)
         except (EOFError, OSError):
-            pass
+            process.join(10)
         with suppress(RuntimeError):  # the event loop is closed: the server ends
             self.loop.call_soon_threadsafe(self._ended, generation)
 
