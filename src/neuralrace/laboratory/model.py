@@ -24,7 +24,7 @@ class Model:
     strength : float
         Start of every mode of every edge.
     code : dict
-        Name -> the Python expression that makes the task.
+        Name -> the Python expression that makes the task, or another text that tells tasks apart.
     time : float or None
         End of the curves, in flow time; None to choose it.
     level : float

@@ -114,7 +114,7 @@ def model_of(drawn: Drawn, values: Values) -> Model:
     strength = values.get("strength", 0.05)
     if not 1e-6 <= strength <= 2:
         raise InputError(f"values: strength must be from 1e-06 to 2, got {strength:g}")
-    return Model({"network": task_of(drawn)}, strength, {})
+    return Model({"network": task_of(drawn)}, strength, {"network": drawn.model_dump_json()})
 
 
 def scene_of(task: Task) -> Scene:

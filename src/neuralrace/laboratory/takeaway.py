@@ -63,7 +63,7 @@ def python(solved: Solved, scene: Scene) -> str:
     curves = []
     for k, lane in enumerate(solved.lanes):
         task = lane.reduction.task
-        lines += ["", *_task_lines(model.code.get(lane.name), solved, k)]
+        lines += ["", *_task_lines(model.code[lane.name], solved, k)]
         start = model.start(lane.name)
         lines += _start_lines(
             start, k, std_of(task, model.strength) if scene.start == "random" else None, scene
@@ -106,9 +106,9 @@ def _start_lines(start: dict[str, float], k: int, std: float | None, scene: Scen
     ]
 
 
-def _task_lines(code: str | None, solved: Solved, k: int) -> list[str]:
+def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
     """Lines that make the task: a call of the library, or the rows of a drawn network."""
-    if code is not None:
+    if code.startswith("nr."):
         return [f"task = {code}"]
     task = solved.lanes[k].reduction.task
     rows, graph = TaskRows.of(task), task.graph

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,8 @@ TIMES = 241  # on the time axis
 LEARNED = 1e-3  # share of the loss that may be left at the end
 MAX_STEPS = 4000  # of the solver, to choose the end
 DIGITS = 6
+MOST_REDUCTIONS = 40  # that are kept, as sliders come back to them
+_reductions: OrderedDict[Any, Reduction] = OrderedDict()
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     begun = []
     for name, task in model.lanes.items():
         start = model.start(name)
-        r = reduce(task, start=start)
+        r = _reduction(model.code[name], task, start)
         begun.append((name, r, *_start(model, r, start, random, seeds)))
     end = model.time or max(_end(r, b) for _, r, b, _ in begun)
     t = np.linspace(0.0, end, TIMES)
@@ -63,6 +67,18 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
     return Solved(model, t, lanes, final + model.level * (first - final))
+
+
+def _reduction(code: str, task: Task, start: dict[str, float]) -> Reduction:
+    """The reduction of a task; it depends on which edges start equal, not on how strong they are."""
+    values = list(dict.fromkeys(start.values()))
+    alike = {e: float(values.index(v)) for e, v in start.items()}
+    key = (code, *alike.values())
+    if key not in _reductions:
+        _reductions[key] = reduce(task, start=alike)
+        while len(_reductions) > MOST_REDUCTIONS:
+            _reductions.popitem(last=False)
+    return _reductions[key]
 
 
 def _start(model: Model, r: Reduction, start: dict[str, float], random: bool, seeds: int):
