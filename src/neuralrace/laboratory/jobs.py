@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
+from functools import lru_cache
 
 from neuralrace.errors import InputError
 from neuralrace.laboratory import details as say
@@ -29,8 +29,6 @@ from neuralrace.laboratory.protocol import (
 from neuralrace.laboratory.takeaway import closed_python, python, yaml_text
 
 Answers = Iterator[Picture | Details | Simulated | Predicted | Finished | Exported | Problem]
-_solved: OrderedDict[str, theory.Solved] = OrderedDict()
-MOST_SOLVED = 8  # scenes that are kept, so that training need not solve them again
 
 
 def model(scene: Scene) -> Model:
@@ -45,13 +43,11 @@ def model(scene: Scene) -> Model:
     return make(values)
 
 
-def _solve(scene: Scene) -> theory.Solved:
-    key = scene.model_dump_json()
-    if key not in _solved:
-        _solved[key] = theory.solve(model(scene), scene.start == "random", scene.seeds)
-        while len(_solved) > MOST_SOLVED:
-            _solved.popitem(last=False)
-    return _solved[key]
+@lru_cache(maxsize=1)  # for an export or training of what is shown
+def _solve(text: str) -> theory.Solved:
+    """The solved scene that a JSON text holds."""
+    scene = Scene.model_validate_json(text)
+    return theory.solve(model(scene), scene.start == "random", scene.seeds)
 
 
 def answers(request: Solve | Simulate | Export) -> Answers:
@@ -76,7 +72,7 @@ def _answers(request: Solve | Simulate | Export) -> Answers:
             text = closed_python(closed) if request.format == "python" else _no_yaml(scene)
             yield Exported(id=number, format=request.format, text=text)
         return
-    solved = _solve(scene)
+    solved = _solve(scene.model_dump_json())
     if isinstance(request, Solve):
         yield theory.picture(solved, number, began)
         yield say.details(solved, number, random)
