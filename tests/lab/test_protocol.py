@@ -39,6 +39,13 @@ def test_the_gallery_has_twelve_entries_with_two_to_five_sliders():
         assert all(s.low <= s.value <= s.high for s in entry.sliders)
 
 
+@pytest.mark.parametrize("entry", GALLERY)
+def test_sliders_reach_their_ends(entry: str):
+    for s in GALLERY[entry].entry.sliders:
+        assert values_of(entry, {s.name: s.low})[s.name] == s.low
+        assert values_of(entry, {s.name: s.high})[s.name] == s.high
+
+
 def test_values_out_of_range_are_refused():
     assert values_of("chain", {"depth": 4})["depth"] == 4
     for bad in ({"depth": 99}, {"nothing": 1}):

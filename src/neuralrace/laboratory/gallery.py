@@ -304,6 +304,7 @@ def values_of(name: str, given: Values) -> dict[str, float]:
         if key not in sliders:
             raise InputError(f"values: {key!r} is no slider of {name!r}; there are {', '.join(sliders)}")
         low, high = sliders[key].low, sliders[key].high
-        if not low * (1 - 1e-9) - 1e-12 <= value <= high * (1 + 1e-9):
+        rounding = 1e-9 * max(abs(low), abs(high))
+        if not low - rounding <= value <= high + rounding:
             raise InputError(f"values: {key} must be from {low:g} to {high:g}, got {value:g}")
     return {s.name: float(given.get(s.name, s.value)) for s in sliders.values()}
