@@ -24,6 +24,7 @@ TIMES = 241  # on the time axis
 LEARNED = 1e-3  # share of the loss that may be left at the end
 MAX_STEPS = 4000  # of the solver, to choose the end
 DIGITS = 6
+METHOD = Adaptive(rtol=1e-8, atol=1e-10)
 MOST_REDUCTIONS = 40  # that are kept, as sliders come back to them
 _reductions: OrderedDict[Any, Reduction] = OrderedDict()
 
@@ -63,7 +64,9 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     lanes = []
     for name, r, b, weights in begun:
         who, pathways = racers(r, model.names)
-        lanes.append(SolvedLane(name, r, b, weights, r.solve(t1=end, save=t, b0=b), who, pathways))
+        lanes.append(
+            SolvedLane(name, r, b, weights, r.solve(t1=end, save=t, b0=b, method=METHOD), who, pathways)
+        )
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
     return Solved(model, t, lanes, final + model.level * (first - final))

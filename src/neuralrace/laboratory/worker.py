@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 IDLE = 0.3  # seconds without work after which a step of warming up is made
+PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
 
 
 def cache_folder() -> Path:
@@ -81,8 +82,12 @@ def _work(pipe: Connection, idle: Iterator[bool]) -> None:
         if answer is None:
             pipe.send_bytes(pack("f", tab, serial))
         else:
-            jobs[tab] = serial, job
             pipe.send_bytes(pack("a", tab, serial, answer.model_dump_json()))
+            if answer.kind == "picture" and not jobs:
+                pipe.poll(
+                    PAUSE
+                )  # while a slider is dragged the next picture comes before details of this one
+            jobs[tab] = serial, job
 
 
 def _warm_up() -> Iterator[bool]:
