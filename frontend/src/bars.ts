@@ -1,0 +1,72 @@
+// Bars of the modes or pathways: the share of its task that each has learned at the time of the cursor.
+import type { Theme } from "./colours.ts";
+import type { Picture } from "./protocol.ts";
+import { trackColour, tracks, type Track } from "./race.ts";
+import { set, svg } from "./svg.ts";
+
+interface Bar {
+  track: Track;
+  fill: SVGRectElement;
+  value: SVGTextElement;
+  place: SVGTextElement;
+  rank: string;
+}
+
+const PLACES = ["1st", "2nd", "3rd"];
+
+export class BarsView {
+  readonly root = svg("g");
+  private bars: Bar[] = [];
+  private width = 0;
+  private picture: Picture | null = null;
+
+  draw(picture: Picture, width: number, height: number, theme: Theme): void {
+    this.root.replaceChildren();
+    this.picture = picture;
+    const racing = tracks(picture);
+    const title = picture.lanes.length > 1 ? "gatings: share learned" : picture.racers_are === "modes" ? (picture.theory === "closed form" ? "share of the final value" : "modes: share learned") : "pathways: share of the task";
+    this.root.append(svg("text", { x: 0, y: 16, fill: theme.soft, "font-size": 13 }, title));
+    const step = Math.min(54, (height - 26) / Math.max(racing.length, 1));
+    const ranks = finish(racing, picture);
+    this.width = width - 8;
+    this.bars = racing.map((track, k) => {
+      const y = 26 + k * step;
+      const colour = trackColour(picture, track, theme);
+      const tall = Math.max(6, Math.min(20, step - 24));
+      const fill = svg("rect", { x: 0, y: y + step - tall - 6, width: 0, height: tall, rx: 3, fill: colour });
+      const value = svg("text", { x: this.width, y: y + step - tall - 10, "text-anchor": "end", fill: theme.ink, "font-size": 12.5, "font-variant-numeric": "tabular-nums" });
+      const place = svg("text", { x: this.width - 46, y: y + step - tall - 10, "text-anchor": "end", fill: theme.soft, "font-size": 12.5 });
+      this.root.append(
+        svg("rect", { x: 0, y: y + step - tall - 6, width: this.width, height: tall, rx: 3, fill: theme.faint }),
+        fill, value, place,
+        svg("text", { x: 0, y: y + step - tall - 10, fill: theme.ink, "font-size": 12.5, "font-weight": 600 }, track.label),
+      );
+      return { track, fill, value, place, rank: ranks[k] };
+    });
+  }
+
+  at(index: number): void {
+    const t = this.picture?.t[index] ?? 0;
+    for (const bar of this.bars) {
+      const share = bar.track.racer.share[index] ?? 0;
+      set(bar.fill, { width: Math.max(0, Math.min(1, share)) * this.width });
+      bar.value.textContent = `${Math.round(share * 100)}%`;
+      const done = this.picture && finishTime(bar.track, this.picture);
+      bar.place.textContent = done !== null && t >= done && bar.rank ? bar.rank : "";
+    }
+  }
+}
+
+/** A gating is there when its loss crosses the finishing line; a mode or pathway when it has half its strength. */
+function finishTime(track: Track, picture: Picture): number | null {
+  return picture.lanes.length > 1 ? picture.lanes[track.lane].learning_time : track.racer.half_time;
+}
+
+/** Who comes first, nothing where all are level or one alone runs. */
+export function finish(racing: Track[], picture: Picture): string[] {
+  const best = Math.max(...picture.lanes.flatMap((l) => l.racers.map((r) => r.share[r.share.length - 1])));
+  const times = racing.map((x) => (x.racer.share[x.racer.share.length - 1] > 0.25 * best ? (finishTime(x, picture) ?? Infinity) : Infinity));
+  const distinct = [...new Set(times.filter(Number.isFinite).map((t) => t.toPrecision(4)))].map(Number).sort((a, b) => a - b);
+  if (distinct.length < 2) return racing.map(() => "");
+  return times.map((t) => (Number.isFinite(t) ? (PLACES[distinct.indexOf(Number(t.toPrecision(4)))] ?? `${distinct.indexOf(Number(t.toPrecision(4))) + 1}th`) : ""));
+}

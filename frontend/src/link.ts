@@ -1,0 +1,37 @@
+// The state of the page in its address: JSON, compressed, in characters that addresses may hold.
+import type { Scene } from "./protocol.ts";
+
+export interface View {
+  at: number; // place of the time cursor, 0 to 1
+  theme: "light" | "dark";
+  plain: boolean; // controls hidden
+  large: boolean;
+}
+
+export interface State {
+  scene: Scene;
+  view: View;
+}
+
+export const LONGEST_LINK = 60_000;
+
+export async function encode(state: State): Promise<string> {
+  const packed = await through(new TextEncoder().encode(JSON.stringify(state)), new CompressionStream("deflate-raw"));
+  let text = "";
+  for (const byte of packed) text += String.fromCharCode(byte);
+  return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+export async function decode(text: string): Promise<State> {
+  const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+  const state = JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw"))));
+  if (typeof state?.scene?.entry !== "string" || typeof state?.view?.at !== "number") throw new Error("no state");
+  return state as State;
+}
+
+async function through(bytes: Uint8Array, stream: CompressionStream | DecompressionStream): Promise<Uint8Array> {
+  const writer = stream.writable.getWriter();
+  void writer.write(bytes as BufferSource).catch(() => {});
+  void writer.close().catch(() => {});
+  return new Uint8Array(await new Response(stream.readable).arrayBuffer());
+}

@@ -1,0 +1,29 @@
+// Sliders of an entry: even or logarithmic, with the value beside the label.
+import type { Slider } from "./protocol.ts";
+import { html } from "./svg.ts";
+import { shown } from "./ticks.ts";
+
+export function toPlace(slider: Slider, value: number): number {
+  return slider.log ? Math.log10(value) : value;
+}
+
+export function toValue(slider: Slider, place: number): number {
+  const value = slider.log ? 10 ** place : place;
+  const near = Math.max(slider.low, Math.min(slider.high, value));
+  return slider.log ? Number(near.toPrecision(4)) : Number(near.toPrecision(12));
+}
+
+export function sliderRow(slider: Slider, value: number, change: (value: number) => void): HTMLElement {
+  const input = html("input", {
+    type: "range", min: String(toPlace(slider, slider.low)), max: String(toPlace(slider, slider.high)),
+    step: String(slider.step), "aria-label": slider.label, "data-slider": slider.name,
+  });
+  input.value = String(toPlace(slider, value));
+  const output = html("output", {}, shown(value));
+  input.addEventListener("input", () => {
+    const next = toValue(slider, Number(input.value));
+    output.textContent = shown(next);
+    change(next);
+  });
+  return html("label", { class: "slider" }, html("span", {}, slider.label), output, input);
+}

@@ -1,0 +1,93 @@
+// The stage: network and bars above, loss and strengths below, all at the time of one cursor.
+import { BarsView } from "./bars.ts";
+import { ChartView, type ChartSpec } from "./chart.ts";
+import type { Theme } from "./colours.ts";
+import { NetworkView, tallest, type DrawnLane } from "./network.ts";
+import type { Picture } from "./protocol.ts";
+import { lossColour, trackColour, tracks, type Run } from "./race.ts";
+import { set, svg } from "./svg.ts";
+
+export class Stage {
+  readonly root = svg("svg", { class: "stage", role: "img", "aria-label": "the race of the network" });
+  readonly network = new NetworkView();
+  readonly bars = new BarsView();
+  readonly loss = new ChartView();
+  readonly strengths = new ChartView();
+  private picture: Picture | null = null;
+  private boxes: { view: ChartView; x: number; y: number; h: number }[] = [];
+  width = 0;
+
+  /** Draw everything; with no picture only the lanes (a drawing that is not complete yet). */
+  draw(picture: Picture | null, lanes: DrawnLane[], runs: Run[], width: number, height: number, theme: Theme): void {
+    this.picture = picture;
+    this.width = width;
+    set(this.root, { viewBox: `0 0 ${width} ${height}`, width, height });
+    this.root.style.background = theme.paper;
+    this.root.setAttribute("font-family", "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif");
+    const narrow = width < 620;
+    const rows = Math.max(lanes.reduce((sum, lane) => sum + tallest(lane) + (lanes.length > 1 ? 0.6 : 0), 0), picture ? tracks(picture).length * 0.9 : 0);
+    const upper = Math.round(height * (picture ? Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows)) : 0.96));
+    const side = picture ? Math.min(300, width * 0.32) : 0;
+    this.root.replaceChildren();
+    const put = (view: { root: SVGGElement }, x: number, y: number) => {
+      set(view.root, { transform: `translate(${x},${y})` });
+      this.root.append(view.root);
+    };
+    this.network.draw(lanes, picture, width - side - (side ? 24 : 0), upper - 14, theme);
+    put(this.network, 0, 6);
+    this.boxes = [];
+    if (!picture) return;
+    this.bars.draw(picture, side, upper - 10, theme);
+    put(this.bars, width - side, 0);
+    const charts: [ChartView, ChartSpec][] = [[this.loss, lossSpec(picture, runs, theme)], [this.strengths, strengthSpec(picture, runs, theme)]];
+    const wide = narrow ? width : (width - 24) / 2;
+    const tall = narrow ? (height - upper) / 2 : height - upper;
+    charts.forEach(([view, spec], k) => {
+      const [x, y] = narrow ? [0, upper + k * tall] : [k * (wide + 24), upper];
+      view.draw(spec, wide, tall, theme);
+      put(view, x, y);
+      this.boxes.push({ view, x, y, h: tall });
+    });
+  }
+
+  stream(runs: Run[], theme: Theme): void {
+    if (!this.picture) return;
+    this.loss.stream(lossSpec(this.picture, runs, theme).dots);
+    this.strengths.stream(strengthSpec(this.picture, runs, theme).dots);
+  }
+
+  at(index: number, theme: Theme): void {
+    if (!this.picture) return;
+    this.network.at(this.picture, index, theme);
+    this.bars.at(index);
+    this.loss.at(index);
+    this.strengths.at(index);
+  }
+
+  /** The place on the time axis under a point of the drawing, null outside of the charts. */
+  placeAt(x: number, y: number): number | null {
+    const box = this.boxes.find((b) => x >= b.x && x <= b.x + b.view.width && y >= b.y && y <= b.y + b.h);
+    return box ? box.view.placeOf(x - box.x) : null;
+  }
+}
+
+function lossSpec(picture: Picture, runs: Run[], theme: Theme): ChartSpec {
+  const many = picture.lanes.length > 1;
+  return {
+    title: "loss", t: picture.t,
+    curves: picture.lanes.map((lane, k) => ({ label: many ? lane.name : "theory", colour: lossColour(picture, k, theme), values: lane.loss })),
+    dots: runs.map((r) => ({ colour: r.lane < 0 ? theme.ink : lossColour(picture, r.lane, theme), t: r.t, values: r.loss, line: r.predicted })),
+    level: many ? { value: picture.level, label: "finishing line" } : undefined,
+    dotsLabel: runs.some((r) => r.lane < 0) ? "ReLU networks" : runs.length ? "trained" : undefined,
+  };
+}
+
+function strengthSpec(picture: Picture, runs: Run[], theme: Theme): ChartSpec {
+  const racing = tracks(picture);
+  return {
+    title: picture.theory === "closed form" && picture.lanes[0].racers[0]?.name.startsWith("|") ? "squared distances" : "strength carried",
+    t: picture.t,
+    curves: racing.map((x) => ({ label: x.label, colour: trackColour(picture, x, theme), values: x.racer.carries })),
+    dots: runs.flatMap((r) => racing.filter((x) => x.lane === r.lane).map((x) => ({ colour: trackColour(picture, x, theme), t: r.t, values: r.carries[x.index] ?? [] }))),
+  };
+}

@@ -1,0 +1,119 @@
+// What theory says: certificate, equations in the colours of the drawing, laws, times, similarity, winner.
+import katex from "katex";
+import { diverging, type Theme } from "./colours.ts";
+import type { Details, Picture } from "./protocol.ts";
+import { groupColour } from "./race.ts";
+import { html } from "./svg.ts";
+import { shown } from "./ticks.ts";
+
+/** Each B_{k} in the colour of its class of edges. */
+export function coloured(latex: string, colour: (k: number) => string, count: number): string {
+  return latex.replace(/B_\{(\d+)([^}]*)\}/g, (all, k) => (Number(k) <= count ? `\\textcolor{${colour(Number(k) - 1)}}{${all}}` : all));
+}
+
+function formula(latex: string): HTMLElement {
+  const made = html("div", { class: "formula" });
+  katex.render(latex, made, { throwOnError: false, displayMode: true, output: "htmlAndMathml", strict: "ignore" });
+  return made;
+}
+
+export class TheoryPanel {
+  readonly root = html("section", { class: "theory", "aria-label": "what theory says" });
+  private canvas = html("canvas", { class: "similarity", width: 240, height: 240, role: "img" });
+  private pick = html("select", { "aria-label": "layer whose similarity is shown" });
+  private caption = html("p", { class: "caption" });
+  private details: Details | null = null;
+  private index = 0;
+  private theme: Theme | null = null;
+  readonly trained = html("p", { class: "trained", role: "status" });
+  private layer = "";
+
+  constructor() {
+    this.pick.addEventListener("change", () => {
+      this.layer = this.pick.value;
+      this.paint();
+    });
+  }
+
+  show(picture: Picture, details: Details | null, theme: Theme, random: boolean): void {
+    this.details = details;
+    this.theme = theme;
+    this.root.replaceChildren();
+    this.verdict(picture, details);
+    if (!details) return;
+    details.lanes.forEach((lane, k) => {
+      if (details.lanes.length > 1) this.root.append(html("h3", {}, `${lane.name} gating`));
+      const badge = html("details", { class: `badge ${lane.badge.verdict}` });
+      badge.append(html("summary", {}, lane.badge.verdict === "inexact" ? "≈ not exact" : random ? "✓ exact equations, random start" : "✓ exact"), html("p", {}, lane.badge.words));
+      this.root.append(badge);
+      const groups = picture.lanes[k]?.groups.length ?? 0;
+      lane.equations.forEach((latex, i) => {
+        const line = formula(coloured(latex, (g) => groupColour(picture, k, g, theme), groups));
+        line.style.setProperty("--class-colour", groupColour(picture, k, lane.equation_groups[i] ?? 0, theme));
+        this.root.append(line);
+      });
+      if (lane.no_equations) this.root.append(html("p", { class: "caption" }, lane.no_equations));
+      if (lane.conserved.length) {
+        this.root.append(html("h4", {}, "conserved"));
+        for (const law of lane.conserved) this.root.append(formula(coloured(law, (g) => groupColour(picture, k, g, theme), groups)));
+      }
+    });
+    this.similarity(details);
+  }
+
+  /** Who wins, and the numbers that say so. */
+  private verdict(picture: Picture, details: Details | null): void {
+    const many = picture.lanes.length > 1;
+    const pathways = !many && picture.racers_are === "pathways";
+    const head = picture.winner ? `${picture.winner}${many ? " gating wins" : pathways ? " wins" : " is learned first"}` : pathways ? "a tie" : "";
+    this.root.append(html("p", { class: "winner", role: "status" }, head));
+    const time = (t: number | null) => (t === null ? "–" : shown(t));
+    const rows = many
+      ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], key: lane.learning_time ?? Infinity }))
+      : picture.lanes[0].racers.slice(0, 6).map((r) => {
+          const end = r.share[r.share.length - 1];
+          return { name: r.name, cells: [time(r.half_time), `${Math.round(end * 100)}%`], key: pathways ? -end : (r.half_time ?? Infinity) };
+        });
+    rows.sort((a, b) => a.key - b.key);
+    const titles = many ? ["", "finishing line at"] : ["", "half at", "share at the end"];
+    const table = html("table", { class: "times" }, html("tr", {}, ...titles.map((t) => html("th", { scope: "col" }, t))));
+    for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
+    this.root.append(table, this.trained);
+    if (details?.race.length) {
+      const text = details.race.map(([n, t]) => `${n} ${t === null ? "never" : shown(t)}`).join(", ");
+      this.root.append(html("p", { class: "caption" }, `nr.race, all from the same strength: ${text}`));
+    }
+  }
+
+  private similarity(details: Details): void {
+    if (!details.similarity.length) return;
+    const names = details.similarity.map((s) => (details.lanes.length > 1 ? `${details.lanes[s.lane].name}: ${s.layer}` : s.layer));
+    this.pick.replaceChildren(...names.map((n) => html("option", { value: n }, n)));
+    this.pick.value = names.includes(this.layer) ? this.layer : names[0];
+    this.layer = this.pick.value;
+    this.root.append(html("h4", {}, "similarity of samples in layer ", this.pick), this.canvas, this.caption);
+    this.paint();
+  }
+
+  at(index: number): void {
+    this.index = index;
+    this.paint();
+  }
+
+  private paint(): void {
+    const found = this.details?.similarity[this.pick.selectedIndex];
+    if (!found || !this.details || !this.theme || !this.canvas.isConnected) return;
+    const at = this.details.similarity_at;
+    let k = 0;
+    while (k + 1 < at.length && at[k + 1] <= this.index) k++;
+    const n = found.samples;
+    const cell = Math.max(1, Math.floor(240 / n));
+    if (this.canvas.width !== cell * n) this.canvas.width = this.canvas.height = cell * n;
+    const paper = this.canvas.getContext("2d")!;
+    for (let i = 0; i < n * n; i++) {
+      paper.fillStyle = diverging((found.frames[k].charCodeAt(i) - 48) / 36 - 1, this.theme);
+      paper.fillRect((i % n) * cell, Math.floor(i / n) * cell, cell, cell);
+    }
+    this.caption.textContent = `cosine similarity of ${n} samples at the cursor: red alike, blue opposite`;
+  }
+}

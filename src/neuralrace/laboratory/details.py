@@ -1,0 +1,120 @@
+"""What theory says of a solved model in words and symbols: certificate, equations, laws, similarity, race."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from neuralrace.errors import InputError
+from neuralrace.laboratory.protocol import Badge, Details, LaneDetails, Similarity
+from neuralrace.laboratory.rows import TaskRows
+from neuralrace.laboratory.theory import Solved, SolvedLane, finite
+from neuralrace.relu.gating_race import race
+
+FRAMES = 25  # times at which similarities are shown
+MOST_SAMPLES, MOST_LAYERS, MOST_EQUATIONS = 28, 6, 12
+LEVELS = 36  # of similarity on either side of 0, as characters from "0" on
+
+
+def details(solved: Solved, number: int, random: bool) -> Details:
+    """Everything beside the curves."""
+    at = np.unique(np.linspace(0, len(solved.t) - 1, FRAMES).round().astype(int))
+    similar = [s for k, lane in enumerate(solved.lanes) for s in similarities(lane, k, at)]
+    return Details(
+        id=number, lanes=[_lane(lane, random) for lane in solved.lanes],
+        similarity_at=at.tolist(), similarity=similar, race=_race(solved),
+    )  # fmt: skip
+
+
+def _race(solved: Solved) -> list[tuple[str, float | None]]:
+    """The winner among gatings, as `nr.race` finds it; all start with the same strength."""
+    if len(solved.lanes) < 2:
+        return []
+    model = solved.model
+    found = race(model.lanes, level=solved.level, strength=model.strength, t1=float(solved.t[-1]) * 4)
+    return [(name, finite(t)) for name, t in found.items()]
+
+
+def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
+    r = lane.reduction
+    lines, owners, why = _equations(lane)
+    return LaneDetails(
+        name=lane.name, badge=_badge(lane, random), equations=lines, equation_groups=owners,
+        no_equations=why, conserved=_conserved(lane), modes=r.n_modes, basis=r.basis,
+    )  # fmt: skip
+
+
+def _badge(lane: SolvedLane, random: bool) -> Badge:
+    r = lane.reduction
+    if r.exact:
+        words = (
+            "Exact: from a start in this family the gradient of the full network never leaves it "
+            f"(at most {r.residual:.0e} of it does, rounding)."
+        )
+        words += "" if random else " The lines are the network's own curves."
+    else:
+        words = (
+            f"Not exact: {r.residual:.0%} of the gradient leaves the family, through "
+            f"{', '.join(r.inexact_paths[:3])}. Trust the trained networks, not the lines."
+        )
+    if r.omitted_modes:
+        words += f" Hidden layers are too narrow for {r.omitted_modes} modes, which are left out."
+    if random:
+        words += (
+            f" But random weights lie outside it: {r.distance(lane.weights) ** 2:.0%} of their square. "
+            "Thick lines keep what grows of them, averaged over edges and networks: close for two layers and "
+            "small weights, a rough guide for more. Thin lines predict each network from its whole start."
+        )
+    return Badge(verdict="exact" if r.exact else "inexact", residual=r.residual, words=words)
+
+
+def _equations(lane: SolvedLane) -> tuple[list[str], list[int], str | None]:
+    """A LaTeX line for each equation, and the class of edges that it is about."""
+    try:
+        text = lane.reduction.latex()
+    except InputError as error:
+        return [], [], str(error)
+    body = text.removeprefix("\\begin{aligned}\n").removesuffix("\n\\end{aligned}")
+    lines = [line.split("&&")[0].replace("&", "").strip() for line in body.split(" \\\\\n")]
+    owners = []
+    for line in lines:
+        found = re.search(r"\\frac\{d\}\{dt\} B_\{(\d+)", line)
+        owners.append(int(found.group(1)) - 1 if found else 0)
+    if len(lines) > MOST_EQUATIONS:
+        return lines[:MOST_EQUATIONS], owners[:MOST_EQUATIONS], f"and {len(lines) - MOST_EQUATIONS} more"
+    return lines, owners, None
+
+
+def _conserved(lane: SolvedLane) -> list[str]:
+    import sympy
+
+    try:
+        return [sympy.latex(law) for law in lane.reduction.conserved()[:6]]
+    except InputError:
+        return []
+
+
+def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similarity]:
+    """Cosine similarity of samples in each hidden layer at some times of the solution."""
+    task, b = lane.reduction.task, lane.solution.b
+    rows = TaskRows.of(task)
+    weights = {e: lane.reduction.family.lift_edge(e, np.asarray(b[e])[at]) for e in task.graph.edges}
+    activity = rows.activity(task, weights)
+    chosen = _distinct(rows)
+    found = []
+    for layer in [*task.graph.hidden[:MOST_LAYERS], *task.graph.outputs[:2]]:
+        h = activity[layer][:, chosen]
+        size = np.linalg.norm(h, axis=-1)
+        size = np.where(size > 1e-9 * size.max(initial=1e-300), size, np.inf)
+        cosine = (h @ np.swapaxes(h, 1, 2)) / (size[:, :, None] * size[:, None, :])
+        codes = (np.rint(LEVELS * np.clip(cosine, -1, 1)) + LEVELS + ord("0")).astype(np.uint8)
+        frames = [frame.tobytes().decode("ascii") for frame in codes.reshape(len(at), -1)]
+        found.append(Similarity(lane=number, layer=layer, samples=len(chosen), frames=frames))
+    return found
+
+
+def _distinct(rows: TaskRows) -> np.ndarray:
+    """Some samples, spread evenly where there are too many."""
+    n = rows.n
+    return np.arange(n) if n <= MOST_SAMPLES else np.linspace(0, n - 1, MOST_SAMPLES).round().astype(int)

@@ -1,0 +1,87 @@
+"""The work of a request, as a generator of answers that can be dropped at any step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+
+from neuralrace.errors import InputError
+from neuralrace.laboratory import details as say
+from neuralrace.laboratory import simulate, theory
+from neuralrace.laboratory.closed import CLOSED
+from neuralrace.laboratory.gallery import GALLERY, values_of
+from neuralrace.laboratory.model import Model
+from neuralrace.laboratory.own import model_of
+from neuralrace.laboratory.protocol import (
+    Details,
+    Export,
+    Exported,
+    Finished,
+    Picture,
+    Predicted,
+    Problem,
+    Scene,
+    Simulate,
+    Simulated,
+    Solve,
+)
+from neuralrace.laboratory.takeaway import closed_python, python, yaml_text
+
+Answers = Iterator[Picture | Details | Simulated | Predicted | Finished | Exported | Problem]
+
+
+def model(scene: Scene) -> Model:
+    """The model of a scene whose theory is a reduction."""
+    if scene.entry == "own":
+        if scene.drawn is None:
+            raise InputError("drawn must describe the network of entry 'own'")
+        return model_of(scene.drawn, scene.values)
+    values = values_of(scene.entry, scene.values)
+    make = GALLERY[scene.entry].make
+    assert make is not None
+    return make(values)
+
+
+@lru_cache(maxsize=1)  # for an export or training of what is shown
+def _solve(text: str) -> theory.Solved:
+    """The solved scene that a JSON text holds."""
+    scene = Scene.model_validate_json(text)
+    return theory.solve(model(scene), scene.start == "random", scene.seeds)
+
+
+def answers(request: Solve | Simulate | Export) -> Answers:
+    """Everything that is answered to a request; an error of input becomes a `Problem`."""
+    try:
+        yield from _answers(request)
+    except InputError as error:
+        yield Problem(id=request.id, text=str(error))
+
+
+def _answers(request: Solve | Simulate | Export) -> Answers:
+    scene, number, began = request.scene, request.id, time.perf_counter()
+    random = scene.start == "random"
+    if scene.entry in CLOSED:
+        closed = CLOSED[scene.entry](values_of(scene.entry, scene.values))
+        if isinstance(request, Solve):
+            yield closed.picture(number, began)
+            yield closed.details(number)
+        elif isinstance(request, Simulate):
+            yield from closed.simulate(number)
+        else:
+            text = closed_python(closed) if request.format == "python" else _no_yaml(scene)
+            yield Exported(id=number, format=request.format, text=text)
+        return
+    solved = _solve(scene.model_dump_json())
+    if isinstance(request, Solve):
+        yield theory.picture(solved, number, began)
+        yield say.details(solved, number, random)
+    elif isinstance(request, Simulate):
+        yield from simulate.simulate(solved, number, scene.seeds, random)
+    else:
+        text = (python if request.format == "python" else yaml_text)(solved, scene)
+        yield Exported(id=number, format=request.format, text=text)
+
+
+def _no_yaml(scene: Scene) -> str:
+    raise InputError(f"{scene.entry} is a closed form, not a reduction: take the Python code instead")

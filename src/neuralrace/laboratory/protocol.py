@@ -1,0 +1,338 @@
+"""What the page and the computing side say to each other: every message, with its limits.
+
+`frontend/src/protocol.ts` is made from this file (`python -m neuralrace.laboratory.typescript`); a test
+checks that it is current. Each message is a JSON object with a field `kind`. The page numbers its requests
+(`id`); answers repeat the number, so that the page can drop what is out of date.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter
+
+MAX_NODES, MAX_EDGES, MAX_CONTEXTS = 60, 200, 64
+MAX_SIZE = 256  # neurons of a layer
+MAX_SAMPLES = 2000
+MAX_NUMBERS = 100_000  # in the samples of a scene
+MAX_SEEDS = 10
+MAX_MESSAGE = 2_000_000  # bytes of a message from the page
+MAX_UPLOAD = 4_000_000  # bytes of a file
+
+Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[^\s\"'<>&\\{}\[\],:#]+$")]
+Row = Annotated[list[FiniteFloat], Field(max_length=MAX_SIZE)]
+Rows = Annotated[list[Row], Field(min_length=1, max_length=MAX_SAMPLES)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class Message(BaseModel):
+    """Base of all parts of messages: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# -- a scene: all that a picture depends on, and what a link holds ---------------------------------
+
+
+class Node(Message):
+    """A layer of a drawn network. The sizes of inputs and outputs follow from the data."""
+
+    name: Name
+    size: Annotated[int, Field(ge=1, le=MAX_SIZE)]
+
+
+class Edge(Message):
+    """A weight matrix of a drawn network."""
+
+    source: Name
+    target: Name
+
+
+class World(Message):
+    """One of the library's structured worlds: items with features.
+
+    With several contexts every item is seen in each of them. Its features are the `same` there, or each
+    context has its `own`: those of the next item, and so on.
+    """
+
+    kind: Literal["world"] = "world"
+    name: Literal["hierarchy", "partition", "ring", "grid", "xor", "two modes"] = "hierarchy"
+    size: Annotated[int, Field(ge=1, le=6)] = 3
+    targets: Literal["same", "own"] = "same"
+
+
+class Samples(Message):
+    """Samples of one's own: rows for every input and output, and the context of each."""
+
+    kind: Literal["samples"] = "samples"
+    inputs: dict[Name, Rows]
+    targets: dict[Name, Rows]
+    context: Annotated[list[Annotated[int, Field(ge=0, lt=MAX_CONTEXTS)]], Field(max_length=MAX_SAMPLES)]
+    weight: Annotated[list[Annotated[FiniteFloat, Field(ge=0)]], Field(max_length=MAX_SAMPLES)] = []
+
+
+class Drawn(Message):
+    """A network of one's own: layers, weights, gates by context, and data."""
+
+    nodes: Annotated[list[Node], Field(max_length=MAX_NODES)]
+    edges: Annotated[list[Edge], Field(max_length=MAX_EDGES)]
+    contexts: Annotated[int, Field(ge=1, le=MAX_CONTEXTS)] = 1
+    gates: Annotated[
+        dict[str, Annotated[list[FiniteFloat], Field(max_length=MAX_CONTEXTS)]],
+        Field(max_length=MAX_NODES + MAX_EDGES),
+    ] = {}
+    data: Annotated[World | Samples, Field(discriminator="kind")] = World()
+
+
+class Scene(Message):
+    """All that a picture depends on.
+
+    `start` says how weights begin: `aligned` with the modes of the task, where theory is exact, or `random`
+    (gaussian). `seeds` is the number of networks that are trained beside theory.
+    """
+
+    entry: Name = "separability"
+    values: Annotated[dict[Name, FiniteFloat], Field(max_length=12)] = {}
+    start: Literal["aligned", "random"] = "aligned"
+    seeds: Annotated[int, Field(ge=0, le=MAX_SEEDS)] = 3
+    drawn: Drawn | None = None
+
+
+# -- what the page asks -----------------------------------------------------------------------------
+
+
+class Solve(Message):
+    """Ask for theory: answered by `picture`, then `details`."""
+
+    kind: Literal["solve"] = "solve"
+    id: Count
+    scene: Scene
+
+
+class Simulate(Message):
+    """Ask for trained networks: answered by `simulated` many times, then `finished`."""
+
+    kind: Literal["simulate"] = "simulate"
+    id: Count
+    scene: Scene
+
+
+class Export(Message):
+    """Ask for a file that makes the same figure: answered by `exported`."""
+
+    kind: Literal["export"] = "export"
+    id: Count
+    scene: Scene
+    format: Literal["yaml", "python"]
+
+
+class Stop(Message):
+    """Stop training."""
+
+    kind: Literal["stop"] = "stop"
+
+
+Request = Annotated[Solve | Simulate | Export | Stop, Field(discriminator="kind")]
+REQUEST: TypeAdapter[Solve | Simulate | Export | Stop] = TypeAdapter(Request)
+
+
+# -- what is answered -------------------------------------------------------------------------------
+
+
+class Slider(Message):
+    """A number that the page changes. On a logarithmic scale `low`, `high` and `value` are above 0."""
+
+    name: str
+    label: str
+    low: float
+    high: float
+    step: float
+    value: float
+    log: bool = False
+
+
+class Entry(Message):
+    """An entry of the gallery."""
+
+    name: str
+    title: str
+    sentence: str
+    figure: str
+    sliders: list[Slider]
+    random: bool = True  # whether random starts make sense here
+
+
+class Welcome(Message):
+    """The first message: the gallery."""
+
+    kind: Literal["welcome"] = "welcome"
+    version: str
+    entries: list[Entry]
+
+
+class DrawnEdge(Message):
+    """An edge of a picture: the class of edges whose strength it has."""
+
+    name: str
+    source: str
+    target: str
+    group: int
+
+
+class Group(Message):
+    """A class of edges that stay equal: its symbol and its strength over time, largest of all 1."""
+
+    symbol: str
+    edges: list[str]
+    strength: list[float]
+
+
+class Racer(Message):
+    """A mode or a pathway: what it carries, and the share of its task that it has learned, over time."""
+
+    name: str
+    carries: list[float]
+    share: list[float]
+    half_time: float | None
+    edges: list[str]
+
+
+class Lane(Message):
+    """One network: its drawing and its theory."""
+
+    name: str
+    nodes: list[Node]
+    edges: list[DrawnEdge]
+    groups: list[Group]
+    racers: list[Racer]
+    loss: list[float]
+    learning_time: float | None  # to the level of the picture
+
+
+class Picture(Message):
+    """Theory on a time axis that all lanes share."""
+
+    kind: Literal["picture"] = "picture"
+    id: int
+    t: list[float]
+    level: float  # of the loss, at which the race is decided
+    lanes: list[Lane]
+    racers_are: Literal["modes", "pathways"]
+    loss_is: str = "loss"
+    winner: str | None = None
+    theory: str = "reduction"
+    seconds: float
+
+
+class Badge(Message):
+    """The certificate in words: how far the equations can be trusted."""
+
+    verdict: Literal["exact", "inexact"]
+    residual: float
+    words: str
+
+
+class Similarity(Message):
+    """Cosine similarity of samples in a layer at some of the times.
+
+    A frame has a character for each pair of samples, row by row: character code 48 + 36 (1 + similarity).
+    """
+
+    lane: int
+    layer: str
+    samples: int
+    frames: list[str]
+
+
+class LaneDetails(Message):
+    """What theory says of one lane; `equations` has a LaTeX line for each group."""
+
+    name: str
+    badge: Badge
+    equations: list[str]
+    equation_groups: list[int]
+    no_equations: str | None
+    conserved: list[str]
+    modes: int
+    basis: str
+
+
+class Details(Message):
+    """What theory says of a picture."""
+
+    kind: Literal["details"] = "details"
+    id: int
+    lanes: list[LaneDetails]
+    similarity_at: list[int]
+    similarity: list[Similarity]
+    race: list[tuple[str, float | None]]  # of the gatings, winner first; empty where there is one
+
+
+class Simulated(Message):
+    """A stretch of the training of one network. Lane -1: a network beside all lanes."""
+
+    kind: Literal["simulated"] = "simulated"
+    id: int
+    lane: int
+    run: int
+    t: list[float]
+    loss: list[float]
+    carries: list[list[float]]  # racer by time
+
+
+class Predicted(Message):
+    """Theory for one random start, with nothing of it left out: the loss at all times of the picture.
+
+    `error` bounds the difference from the network's own loss, relative to the initial loss.
+    """
+
+    kind: Literal["predicted"] = "predicted"
+    id: int
+    lane: int
+    run: int
+    loss: list[float]
+    error: float
+
+
+class Finished(Message):
+    """Training is done; `difference` is the largest of the losses of theory and network, by lane."""
+
+    kind: Literal["finished"] = "finished"
+    id: int
+    difference: list[float | None]
+    words: str
+
+
+class Exported(Message):
+    """A file as text."""
+
+    kind: Literal["exported"] = "exported"
+    id: int
+    format: Literal["yaml", "python"]
+    text: str
+
+
+class Problem(Message):
+    """Why a request has no answer; `id` is -1 where it has none."""
+
+    kind: Literal["problem"] = "problem"
+    id: int
+    text: str
+
+
+class Notice(Message):
+    """Something that the user should know; the work goes on."""
+
+    kind: Literal["notice"] = "notice"
+    text: str
+
+
+class Table(Message):
+    """An uploaded table: the answer to `POST upload`."""
+
+    kind: Literal["table"] = "table"
+    columns: list[str]
+    rows: list[list[float]]
+
+
+Answer = Welcome | Picture | Details | Simulated | Predicted | Finished | Exported | Problem | Notice | Table

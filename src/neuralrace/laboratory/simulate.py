@@ -1,0 +1,122 @@
+"""Training beside theory: networks of full size, their flow computed in short stretches that stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from neuralrace import init
+from neuralrace.dynamics import Adaptive, descend, flow
+from neuralrace.laboratory.protocol import Finished, Predicted, Simulated
+from neuralrace.laboratory.theory import Solved, SolvedLane, numbers
+from neuralrace.reduction import reduce
+from neuralrace.task import Task
+
+EVERY = 4  # times of the theory between two points of a network
+PER_STRETCH = 5  # points in a stretch
+LARGEST_STEP = 0.05  # of descent, in flow time
+METHOD = Adaptive(rtol=1e-7, atol=1e-9)
+
+Stretch = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]  # places, loss (runs, n), weights
+
+
+def stretches(task: Task, weights: dict[str, np.ndarray], t: np.ndarray) -> Iterator[Stretch]:
+    """The flow of networks (a leading axis of runs) at places of `t`, stretch by stretch.
+
+    All stretches have the same number of times, so that they share one compiled program.
+    """
+    for place in range(0, len(t) - 1, EVERY * PER_STRETCH):
+        at = np.arange(place, place + EVERY * PER_STRETCH + 1, EVERY)
+        at = at[at < len(t)]
+        run = flow(task, weights, save=t[at] - t[at[0]], method=METHOD)
+        first = 0 if place == 0 else 1
+        kept = {e: np.asarray(w) for e, w in run.weights.items()}
+        yield at[first:], run.loss[:, first:], {e: w[:, first:] for e, w in kept.items()}
+        weights = {e: w[:, -1] for e, w in kept.items()}
+
+
+def simulate(
+    solved: Solved, number: int, seeds: int, random: bool
+) -> Iterator[Simulated | Predicted | Finished]:
+    """Train the networks of every lane, and the network beside them; predict random starts one by one."""
+    differences: list[float | None] = [None] * len(solved.lanes)
+    if seeds:
+        streams = [_lane(lane, k, solved.t, number, differences) for k, lane in enumerate(solved.lanes)]
+        if solved.model.beside is not None:
+            streams = [_beside(solved, number, seeds, differences)]
+        while streams:  # a stretch of each in turn
+            for stream in list(streams):
+                yield from next(stream, None) or streams.remove(stream) or ()
+    stated = 0.0
+    if random and seeds:
+        for k, lane in enumerate(solved.lanes):
+            for one in _predicted(lane, k, solved.t, number):
+                stated = max(stated, one.error)
+                yield one
+    words = _words(solved, differences)
+    if stated:
+        words += f" Thin lines: nr.reduce(task, weights=...) for each start, stated error {stated:.0e}."
+    yield Finished(id=number, difference=differences, words=words)
+
+
+def _words(solved: Solved, differences: list[float | None]) -> str:
+    found = [d for d in differences if d is not None]
+    if not found:
+        return ""
+    if solved.model.beside is not None:
+        best = int(np.argmin(found))
+        name = solved.lanes[best].name
+        return f"The ReLU networks follow the {name} gating: its loss differs by {found[best]:.2g} at most."
+    worst = max(found)
+    first = max(float(lane.solution.loss[0]) for lane in solved.lanes)
+    share = f"{worst / first:.1%} of the initial loss"
+    return f"Largest difference of theory and trained networks: {worst:.1e}, {share}."
+
+
+def _lane(
+    lane: SolvedLane, k: int, t: np.ndarray, number: int, differences: list[float | None]
+) -> Iterator[list[Simulated]]:
+    r, theory = lane.reduction, lane.solution.loss
+    for at, loss, weights in stretches(r.task, lane.weights, t):
+        carries = np.array([p.carried(r, weights) for p in lane.racers])  # (racers, runs, n)
+        differences[k] = max(differences[k] or 0.0, float(np.abs(loss - theory[at]).max()))
+        yield [
+            Simulated(
+                id=number, lane=k, run=run, t=numbers(t[at]), loss=numbers(loss[run]),
+                carries=[numbers(c) for c in carries[:, run]],
+            )
+            for run in range(len(loss))
+        ]  # fmt: skip
+
+
+def _predicted(lane: SolvedLane, k: int, t: np.ndarray, number: int) -> list[Predicted]:
+    """The reduction around each start, which leaves nothing of it out."""
+    run = reduce(lane.reduction.task, weights=lane.weights).solve(t1=float(t[-1]), save=t)
+    return [
+        Predicted(id=number, lane=k, run=n, loss=numbers(loss), error=float(error))
+        for n, (loss, error) in enumerate(zip(run.loss, np.atleast_1d(run.stats["error"]), strict=True))
+    ]
+
+
+def _beside(
+    solved: Solved, number: int, seeds: int, differences: list[float | None]
+) -> Iterator[list[Simulated]]:
+    """By descent in small steps: an adaptive solver stumbles over the kinks of ReLUs."""
+    task = solved.model.beside
+    assert task is not None
+    weights = init.gaussian(task.graph, solved.model.beside_std, seed=range(seeds))
+    t = solved.t
+    spacing = float(t[EVERY] - t[0])
+    steps = int(np.ceil(spacing / LARGEST_STEP))
+    for place in range(0, len(t) - 1, EVERY * PER_STRETCH):
+        at = np.arange(place, place + EVERY * PER_STRETCH + 1, EVERY)
+        run = descend(task, weights, lr=spacing / steps, steps=steps * PER_STRETCH, save=PER_STRETCH + 1)
+        weights = {e: np.asarray(w)[:, -1] for e, w in run.weights.items()}
+        for k, lane in enumerate(solved.lanes):
+            off = float(np.abs(run.loss - lane.solution.loss[at]).max())
+            differences[k] = max(differences[k] or 0.0, off)
+        yield [
+            Simulated(id=number, lane=-1, run=k, t=numbers(t[at]), loss=numbers(run.loss[k]), carries=[])
+            for k in range(seeds)
+        ]

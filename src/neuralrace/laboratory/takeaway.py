@@ -1,0 +1,144 @@
+"""What a user takes away: YAML for `neuralrace reduce`, and Python that makes the same curves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from neuralrace.laboratory.closed import ClosedForm
+from neuralrace.laboratory.model import std_of
+from neuralrace.laboratory.protocol import Scene
+from neuralrace.laboratory.rows import TaskRows
+from neuralrace.laboratory.theory import Solved
+
+FIGURE = """
+import matplotlib.pyplot as plt
+
+fig, ax = plt.subplots()
+{curves}
+ax.set(xlabel="time (tau = 1)", ylabel="loss")
+ax.legend()
+fig.savefig("race.svg")
+"""
+
+
+def yaml_text(solved: Solved, scene: Scene) -> str:
+    """The first lane as `neuralrace reduce` reads it: the same task, start, times."""
+    lane = solved.lanes[0]
+    task, graph = lane.reduction.task, lane.reduction.task.graph
+    rows = TaskRows.of(task)
+    own = set(solved.model.edge_strength.values()) - {solved.model.strength}
+    lines = [f"# {scene.entry}, from the lab:  neuralrace reduce FILE"]
+    if len(solved.lanes) > 1:
+        others = ", ".join(other.name for other in solved.lanes[1:])
+        lines.append(f"# The gating {lane.name!r}; the others of the race ({others}) are files of their own.")
+    if own:
+        lines.append(
+            "# Some edges start with other strengths on the page; a file has one start for all edges."
+        )
+    lines += [
+        f"nodes: {_flow(dict(graph.nodes))}",
+        f"edges: {_flow({e: list(pair) for e, pair in graph.edges.items()})}",
+        "inputs:", *(f"  {_flow(n)}: {_rows(v)}" for n, v in rows.inputs.items()),
+        "targets:", *(f"  {_flow(n)}: {_rows(v)}" for n, v in rows.targets.items()),
+    ]  # fmt: skip
+    if rows.gates:
+        lines += ["gates:", *(f"  {_flow(n)}: {_numbers(v)}" for n, v in rows.gates.items())]
+    if rows.weight is not None:
+        lines.append(f"weights: {_numbers(rows.weight)}")
+    if scene.start == "random":
+        start = f"{{std: {std_of(task, solved.model.strength)!r}, seeds: {max(scene.seeds, 1)}}}"
+    else:
+        start = f"{{strength: {solved.model.strength!r}}}"
+    lines += [f"start: {start}", f"time: {float(solved.t[-1])!r}", f"save: {len(solved.t)}"]
+    return "\n".join(lines) + "\n"
+
+
+def python(solved: Solved, scene: Scene) -> str:
+    """Code with public calls that computes and draws the losses of all lanes."""
+    model, lines = solved.model, ["import numpy as np", "", "import neuralrace as nr", ""]
+    lines.append(f"t = np.linspace(0.0, {float(solved.t[-1])!r}, {len(solved.t)})")
+    curves = []
+    for k, lane in enumerate(solved.lanes):
+        task = lane.reduction.task
+        lines += ["", *_task_lines(model.code[lane.name], solved, k)]
+        start = model.start(lane.name)
+        lines += _start_lines(
+            start, k, std_of(task, model.strength) if scene.start == "random" else None, scene
+        )
+        curves += [
+            f'ax.plot(t, theory_{k}.loss, label="{lane.name}: theory")',
+            f'ax.plot(t[::8], networks_{k}.loss.T[::8], ".", label="{lane.name}: trained")',
+        ]
+    return "\n".join(lines) + "\n" + FIGURE.format(curves="\n".join(curves))
+
+
+def _start_lines(start: dict[str, float], k: int, std: float | None, scene: Scene) -> list[str]:
+    """Lines that reduce and solve `task`, and train networks from the same start."""
+    flow = f"networks_{k} = nr.flow(task, w, save=t, save_weights=False)"
+    if std is not None:
+        return [
+            "r = nr.reduce(task)",
+            f"w = nr.init.gaussian(task.graph, {std!r}, seed=range({max(scene.seeds, 1)}))",
+            "grown = r.strengths(w)",
+            "mean = [np.mean([grown[e].mean(axis=0) for e in members], axis=0) for members in r.classes]",
+            "b0 = {e: b for b, members in zip(mean, r.classes) for e in members}",
+            f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
+            flow,
+        ]
+    if len(set(start.values())) == 1:
+        strength = next(iter(start.values()))
+        return [
+            "r = nr.reduce(task)",
+            f"theory_{k} = r.solve(strength={strength!r}, t1=t[-1], save=t)",
+            f"w = nr.init.decoupled(r, {strength!r})",
+            flow,
+        ]
+    return [
+        f"strength = {json.dumps(start)}",
+        "r = nr.reduce(task, start=strength)",
+        "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.edges}",
+        f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
+        "w = r.lift(b0)",
+        flow,
+    ]
+
+
+def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
+    """Lines that make the task: a call of the library, or the rows of a drawn network."""
+    if code.startswith("nr."):
+        return [f"task = {code}"]
+    task = solved.lanes[k].reduction.task
+    rows, graph = TaskRows.of(task), task.graph
+    edges = {e: list(pair) for e, pair in graph.edges.items()}
+    gates = {n: v.tolist() for n, v in rows.gates.items()}
+    return [
+        f"graph = nr.Graph({json.dumps(dict(graph.nodes))}, {json.dumps(edges)})",
+        f"inputs = {json.dumps({n: v.tolist() for n, v in rows.inputs.items()})}",
+        f"targets = {json.dumps({n: v.tolist() for n, v in rows.targets.items()})}",
+        f"gates = {json.dumps(gates)}",
+        f"weights = {None if rows.weight is None else rows.weight.tolist()}",
+        "task = nr.Task(graph, inputs, targets, gates, weights)",
+    ]
+
+
+def closed_python(closed: ClosedForm) -> str:
+    """Code that evaluates the closed form."""
+    t = closed.times()
+    lines = ["import numpy as np", "", "import neuralrace as nr", ""]
+    lines += [f"t = np.linspace(0.0, {float(t[-1])!r}, {len(t)})", closed.code]
+    return "\n".join(lines) + "\n" + FIGURE.format(curves='ax.plot(t, loss, label="theory")')
+
+
+def _flow(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _rows(rows: np.ndarray) -> str:
+    return json.dumps(rows.tolist())
+
+
+def _numbers(row: np.ndarray) -> str:
+    return json.dumps(row.tolist())

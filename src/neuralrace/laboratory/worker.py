@@ -1,0 +1,101 @@
+"""A computing process: it steps the jobs of all tabs in turn, and keeps only the latest job of each.
+
+It talks over a pipe in bytes, never in pickles: `letter tab serial newline content`, with the serial number
+of the job. To it: `j` a job (a request as JSON), `d` drop the job of a tab. From it: `r` ready, `s` a step
+begins, `a` an answer, `f` the job is finished.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+IDLE = 0.3  # seconds without work after which a step of warming up is made
+PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept between starts."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "neuralrace" / "compiled"
+
+
+def pack(letter: str, tab: int, serial: int, content: str = "") -> bytes:
+    """A message of the pipe."""
+    return f"{letter} {tab} {serial}\n{content}".encode()
+
+
+def unpack(message: bytes) -> tuple[str, int, int, str]:
+    """The parts of a message."""
+    head, _, content = message.decode().partition("\n")
+    letter, tab, serial = head.split(" ")
+    return letter, int(tab), int(serial), content
+
+
+def run(pipe: Connection, warm_up: bool) -> None:
+    """The life of a worker; ends when the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted, and ends its workers
+    import jax
+
+    folder = cache_folder()
+    with suppress(OSError):  # without a cache programs are compiled anew
+        folder.mkdir(parents=True, exist_ok=True)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    with suppress(EOFError, OSError):  # the server has ended
+        pipe.send_bytes(pack("r", 0, 0))
+        _work(pipe, _warm_up() if warm_up else iter(()))
+
+
+def _work(pipe: Connection, idle: Iterator[bool]) -> None:
+    """Step the jobs of all tabs in turn; where there are none, warm up."""
+    from neuralrace.laboratory.jobs import answers
+    from neuralrace.laboratory.protocol import REQUEST, Problem, Stop
+
+    jobs: OrderedDict[int, tuple[int, Iterator[Any]]] = OrderedDict()  # tab -> serial number and answers
+    more_idle = True
+    while True:
+        while pipe.poll(0 if jobs else IDLE if more_idle else None):
+            letter, tab, serial, content = unpack(pipe.recv_bytes())
+            jobs.pop(tab, None)
+            if letter == "j":
+                request = REQUEST.validate_json(content)
+                if not isinstance(request, Stop):
+                    jobs[tab] = serial, answers(request)
+        if not jobs:
+            more_idle = next(idle, None) is not None
+            continue
+        tab, (serial, job) = jobs.popitem(last=False)
+        pipe.send_bytes(pack("s", tab, serial))
+        try:
+            answer = next(job, None)
+        except Exception as error:  # a bug or a solver that gives up: said to the user, the process lives
+            print(f"neuralrace lab: {type(error).__name__}: {error}", file=sys.stderr)
+            answer, job = Problem(id=-1, text=f"This could not be computed: {error}"[:500]), iter(())
+        if answer is None:
+            pipe.send_bytes(pack("f", tab, serial))
+        else:
+            pipe.send_bytes(pack("a", tab, serial, answer.model_dump_json()))
+            if answer.kind == "picture" and not jobs:
+                pipe.poll(
+                    PAUSE
+                )  # while a slider is dragged the next picture comes before details of this one
+            jobs[tab] = serial, job
+
+
+def _warm_up() -> Iterator[bool]:
+    """Solve every entry once while nothing else is to be done, so that programs are compiled."""
+    from neuralrace.laboratory.gallery import GALLERY
+    from neuralrace.laboratory.jobs import answers
+    from neuralrace.laboratory.protocol import Scene, Solve
+
+    for name in GALLERY:
+        for _ in answers(Solve(id=0, scene=Scene(entry=name))):
+            yield True

@@ -1,0 +1,155 @@
+"""What is computed for a scene, against the library itself."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neuralrace as nr
+from neuralrace.cli.reduce import reduce_file
+from neuralrace.laboratory.jobs import answers
+from neuralrace.laboratory.protocol import (
+    Details,
+    Export,
+    Exported,
+    Finished,
+    Picture,
+    Predicted,
+    Scene,
+    Simulate,
+    Simulated,
+    Solve,
+)
+
+THREE = {
+    "nodes": [{"name": n, "size": 4} for n in ("x", "y", "h1", "h2", "h3")],
+    "edges": [{"source": s, "target": t} for h in ("h1", "h2", "h3") for s, t in (("x", h), (h, "y"))],
+    "contexts": 2,
+    "gates": {"h1": [1, 0], "h2": [0, 1]},
+    "data": {"kind": "world", "name": "two modes", "size": 3, "targets": "own"},
+}
+
+
+def scene(entry: str, **values: float) -> Scene:
+    return Scene(entry=entry, values=values, seeds=1)
+
+
+OWN = Scene.model_validate({"entry": "own", "values": {"strength": 0.2}, "seeds": 1, "drawn": THREE})
+
+
+def solved(given: Scene) -> tuple[Picture, Details]:
+    picture, details = answers(Solve(id=1, scene=given))
+    assert isinstance(picture, Picture), picture
+    assert isinstance(details, Details)
+    return picture, details
+
+
+def trained(given: Scene) -> tuple[list[Simulated], Finished]:
+    *parts, last = answers(Simulate(id=2, scene=given))
+    assert isinstance(last, Finished), last
+    return [p for p in parts if isinstance(p, Simulated)], last
+
+
+def exported(given: Scene, form: str) -> str:
+    (answer,) = answers(Export(id=3, scene=given, format=form))  # type: ignore[arg-type]
+    assert isinstance(answer, Exported), answer
+    return answer.text
+
+
+def test_the_chain_is_its_closed_form():
+    """Each mode that the page draws is `nr.exact.chain`."""
+    picture, details = solved(scene("chain", depth=3, strength=0.3))
+    x, y = nr.tasks.hierarchy(3).arrays
+    s = np.linalg.svd(y.T @ x / 4, compute_uv=False)
+    for racer, k in zip(picture.lanes[0].racers, (0, 1, 2), strict=True):
+        exact = nr.exact.chain(np.array(picture.t), s[k], 0.25, 0.3**3, 3)
+        np.testing.assert_allclose(racer.carries, exact, rtol=1e-4)
+    assert details.lanes[0].badge.verdict == "exact"
+
+
+def test_routing_says_what_the_paper_says():
+    picture, details = solved(scene("routing", domains=4, trained=2))
+    assert [len(g.edges) for g in picture.lanes[0].groups] == [8, 1]
+    assert "4" in details.lanes[0].conserved[0]
+    outer, shared = (g.strength[-1] for g in picture.lanes[0].groups)
+    assert shared / outer == pytest.approx(2, rel=0.02)  # sqrt(M), neural_race Eq. 51
+
+
+def test_the_wider_margin_lets_the_linear_gating_win():
+    narrow, said = solved(scene("separability", delta=0.6))
+    wide, _ = solved(scene("separability", delta=1.2))
+    assert (narrow.winner, wide.winner) == ("xor", "linear")
+    assert said.race[0][0] == "xor"
+    times = {lane.name: lane.learning_time for lane in narrow.lanes}
+    for gating, t in times.items():
+        exact = nr.exact.separability_time(narrow.level, 0.6, gating, 0.03**2)
+        assert t == pytest.approx(float(exact), rel=1e-3)
+
+
+def test_a_drawn_network_of_three_pathways_learns_as_theory_says():
+    picture, _ = solved(OWN)
+    parts, last = trained(OWN)
+    assert last.difference[0] is not None
+    assert last.difference[0] < 1e-5
+    at = dict(zip(picture.t, picture.lanes[0].loss, strict=True))
+    for part in parts:
+        np.testing.assert_allclose(part.loss, [at[t] for t in part.t], atol=1e-5)
+
+
+def test_random_starts_are_predicted_one_by_one():
+    given = Scene(entry="hierarchy", values={"levels": 3}, start="random", seeds=2)
+    picture, details = solved(given)
+    assert "random weights" in details.lanes[0].badge.words
+    parts = [*answers(Simulate(id=2, scene=given))]
+    predicted = {p.run: p for p in parts if isinstance(p, Predicted)}
+    assert sorted(predicted) == [0, 1]
+    for part in (p for p in parts if isinstance(p, Simulated)):
+        line = np.interp(part.t, picture.t, predicted[part.run].loss)
+        np.testing.assert_allclose(part.loss, line, atol=2 * predicted[part.run].error * part.loss[0] + 1e-4)
+
+
+@pytest.mark.parametrize("entry", ["balanced", "two-points"])
+def test_closed_forms_are_the_flow_of_their_network(entry: str):
+    given = scene(entry, **({"lam": 0.5} if entry == "balanced" else {"dy2": 1.0}))
+    _, last = trained(given)
+    assert last.difference[0] is not None
+    assert last.difference[0] < 1e-5
+
+
+def test_similarity_is_that_of_the_network():
+    picture, details = solved(scene("hierarchy", levels=3))
+    shown = next(s for s in details.similarity if s.layer == "h1")
+    r = nr.reduce(nr.tasks.hierarchy(3))
+    weights = r.solve(strength=0.02, t1=picture.t[-1], save=2).weights
+    h = nr.activity(r.task, {e: w[-1] for e, w in weights.items()}, "h1")
+    cosine = h @ h.T / np.outer(np.linalg.norm(h, axis=1), np.linalg.norm(h, axis=1))
+    last = (np.frombuffer(shown.frames[-1].encode(), np.uint8).astype(float) - 48) / 36 - 1
+    np.testing.assert_allclose(last.reshape(4, 4), cosine, atol=1 / 36)
+
+
+YAML = [OWN, scene("routing", domains=3, trained=2), scene("xor", hidden=4)]
+
+
+@pytest.mark.parametrize("given", YAML, ids=lambda s: s.entry)
+def test_yaml_gives_the_same_numbers_on_the_command_line(given: Scene, tmp_path: Path):
+    picture, _ = solved(given)
+    (tmp_path / "race.yaml").write_text(exported(given, "yaml"))
+    found = reduce_file(tmp_path / "race.yaml", tmp_path)
+    np.testing.assert_allclose(found.theory.t, picture.t, rtol=1e-5)
+    np.testing.assert_allclose(found.theory.loss, picture.lanes[0].loss, atol=1e-5)
+
+
+PYTHON = [scene("separability"), scene("pathways"), scene("balanced", lam=1.0), scene("two-points"), OWN]
+
+
+@pytest.mark.parametrize("given", PYTHON, ids=lambda s: s.entry)
+def test_python_code_gives_the_same_curve(given: Scene, tmp_path: Path):
+    picture, _ = solved(given)
+    names: dict = {}
+    with contextlib.chdir(tmp_path), contextlib.redirect_stdout(io.StringIO()):
+        exec(exported(given, "python"), names)
+    loss = names["loss"] if "loss" in names else names["theory_0"].loss
+    np.testing.assert_allclose(loss, picture.lanes[0].loss, atol=1e-5)
+    assert (tmp_path / "race.svg").stat().st_size > 1000

@@ -1,0 +1,81 @@
+"""One schema for both sides, and what a scene may hold."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neuralrace as nr
+from neuralrace.errors import InputError
+from neuralrace.laboratory.gallery import GALLERY, values_of
+from neuralrace.laboratory.own import scene_of, task_of
+from neuralrace.laboratory.protocol import Scene
+from neuralrace.laboratory.rows import TaskRows
+from neuralrace.laboratory.typescript import typescript
+
+FRONT = Path(__file__).parents[2] / "frontend"
+
+
+def test_the_types_of_the_page_are_those_of_the_server():
+    assert (FRONT / "src/protocol.ts").read_text() == typescript()
+
+
+def test_third_party_code_is_pinned_and_no_registry_is_named():
+    lock = (FRONT / "package-lock.json").read_text()
+    assert lock.count('"integrity": "sha512-') >= 5
+    assert (
+        "http" not in lock.replace("https://opencollective", "").split('"packages"')[1].split('"funding"')[0]
+    )
+    assert '"resolved"' not in lock
+
+
+def test_the_gallery_has_twelve_entries_with_two_to_five_sliders():
+    assert len(GALLERY) == 12
+    for scenery in GALLERY.values():
+        entry = scenery.entry
+        assert 2 <= len(entry.sliders) <= 5
+        assert entry.sentence.endswith(".")
+        assert entry.figure
+        assert all(s.low <= s.value <= s.high for s in entry.sliders)
+
+
+@pytest.mark.parametrize("entry", GALLERY)
+def test_sliders_reach_their_ends(entry: str):
+    for s in GALLERY[entry].entry.sliders:
+        assert values_of(entry, {s.name: s.low})[s.name] == s.low
+        assert values_of(entry, {s.name: s.high})[s.name] == s.high
+
+
+def test_values_out_of_range_are_refused():
+    assert values_of("chain", {"depth": 4})["depth"] == 4
+    for bad in ({"depth": 99}, {"nothing": 1}):
+        with pytest.raises(InputError):
+            values_of("chain", bad)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [nr.tasks.xor(4), nr.tasks.routing(3, 2, hidden=(4,)), nr.tasks.contextual_classification(8, hidden=4)],
+    ids=["samples", "moments", "contexts"],
+)  # fmt: skip
+def test_a_task_is_drawn_and_read_back(task: nr.Task):
+    """The scene of a task makes a task with the same loss and gradient."""
+    again = task_of(Scene.model_validate_json(scene_of(task).model_dump_json()).drawn)  # type: ignore[arg-type]
+    w = nr.init.gaussian(task.graph, 0.5, seed=1)
+    assert nr.loss(again, w) == pytest.approx(nr.loss(task, w), rel=1e-12)
+    for edge, g in nr.gradient(task, w).items():
+        np.testing.assert_allclose(nr.gradient(again, w)[edge], g, atol=1e-12)
+
+
+def test_activity_without_a_compiler_is_that_of_the_library():
+    task = nr.tasks.contextual_classification(6, hidden=3)
+    w = nr.init.gaussian(task.graph, 1.0, seed=0)
+    found = TaskRows.of(task).activity(task, w)
+    for node in task.graph.nodes:
+        np.testing.assert_allclose(found[node], nr.activity(task, w, node), atol=1e-12)
+
+
+def test_tasks_that_the_page_cannot_show_are_refused():
+    for task in (nr.tasks.two_points(), nr.tasks.xor(hidden=2000), nr.tasks.contextual_classification(5000)):
+        with pytest.raises(InputError):
+            scene_of(task)
