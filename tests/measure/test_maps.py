@@ -10,7 +10,7 @@ from neuralrace.measure import (
     concentration,
     contributions,
     end_to_end,
-    mode_strengths,
+    group_strengths,
     off_diagonal_share,
     pathway_coordinates,
     pathway_maps,
@@ -148,12 +148,12 @@ def test_strengths_of_modes_do_not_depend_on_the_basis_within_groups():
     k, groups = RNG.normal(size=(3, 2, 4, 4)), [[0], [1, 2, 3]]
     turn = np.eye(4)
     turn[1:, 1:] = np.linalg.qr(RNG.normal(size=(3, 3)))[0]
-    found = mode_strengths(k, groups)
+    found = group_strengths(k, groups)
     assert found.shape == (3, 2, 4)
-    assert np.allclose(mode_strengths(turn.T @ k @ turn, groups), found)
+    assert np.allclose(group_strengths(turn.T @ k @ turn, groups), found)
     assert np.allclose(found[..., 0], k[..., 0, 0])
     assert np.allclose(found.sum(-1), np.trace(k, axis1=-2, axis2=-1))
     # Two pathways that together have learned a group of strength 2: the largest goes with the smallest.
     k[:, 1, 1:, 1:] = 2 * np.eye(3) - k[:, 0, 1:, 1:]
-    found = mode_strengths(k, groups)[..., 1:]
+    found = group_strengths(k, groups)[..., 1:]
     assert np.allclose(found[:, 0] + found[:, 1, ::-1], 2)

@@ -190,7 +190,7 @@ def pathway_coordinates(
     return found
 
 
-def mode_strengths(k: ArrayLike, groups: Groups | None = None) -> Floats:
+def group_strengths(k: ArrayLike, groups: Groups | None = None) -> Floats:
     """Strengths of modes in maps, whatever the basis within groups of modes of equal strength.
 
     Within a group any rotation of the modes is a basis as good, and diagonal entries depend on it. The
@@ -211,7 +211,7 @@ def mode_strengths(k: ArrayLike, groups: Groups | None = None) -> Floats:
 
     Examples
     --------
-    >>> mode_strengths([[1.0, 1.0], [1.0, 1.0]], groups=[[0, 1]])
+    >>> group_strengths([[1.0, 1.0], [1.0, 1.0]], groups=[[0, 1]])
     array([2., 0.])
     """
     blocks = _blocks(floats("k", k, 2), groups)

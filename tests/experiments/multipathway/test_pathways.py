@@ -67,7 +67,7 @@ def test_aligned_modes_diagonalise_the_first_pathway_within_groups():
         own = np.ix_(group, group)
         assert np.allclose(found[0][own], np.diag(np.diagonal(found[0][own])))
         assert np.allclose(np.trace(found[1][own]), np.trace(k[1][own]))
-    blocks = [nr.measure.mode_strengths(x, list(networks.GROUPS.values())) for x in (k, found)]
+    blocks = [nr.measure.group_strengths(x, list(networks.GROUPS.values())) for x in (k, found)]
     assert np.allclose(*blocks)
 
 

@@ -36,7 +36,7 @@ def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
     fig, axes = plot.figure(1 + n, len(runs), height=1.9 + 1.45 * n, squeeze=False)
     for column, (title, run) in zip(axes.T, runs.items(), strict=True):
         k = run.outputs[0].values
-        strengths = nr.measure.mode_strengths(k, list(GROUPS.values()))
+        strengths = nr.measure.group_strengths(k, list(GROUPS.values()))
         for group, colour in COLOURS.items():
             for a in range(k.shape[1]):
                 lines = column[0].plot(
