@@ -1,6 +1,5 @@
 """The page in a real browser: headless Chromium. Skipped where there is none, with a line that says so."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -112,9 +111,9 @@ def test_a_link_restores_the_exact_state(page: Page, chrome: Browser, server: Se
     page.press("Home")
     for _ in range(4):
         page.press("ArrowRight")
-    page.wait("lab.shownNow.state.scene.values.domains > 6")
-    page.wait(READY)
-    time.sleep(0.6)  # the address follows the page
+    page.wait(f"lab.shownNow.state.scene.values.domains > 6 && {READY} && lab.asker.solving < 0")
+    page.run("[...document.querySelectorAll('.item')].find(i => i.textContent === 'Copy link').click()")
+    page.wait("document.querySelector('.message').textContent.includes('exact state')")
     address, state, loss = (
         page.run("location.href"),
         shown(page, "state"),

@@ -48,7 +48,7 @@ def run(pipe: Connection, warm_up: bool) -> None:
     with suppress(OSError):  # without a cache programs are compiled anew
         folder.mkdir(parents=True, exist_ok=True)
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     with suppress(EOFError, OSError):  # the server has ended
         pipe.send_bytes(pack("r", 0, 0))
         _work(pipe, _warm_up() if warm_up else iter(()))
