@@ -12,11 +12,13 @@ def lightning_callback(watch: Watch) -> Any:
     from lightning.pytorch.callbacks import Callback  # pyright: ignore[reportMissingImports]
 
     class WatchCallback(Callback):
-        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
             if trainer.global_step == 0:
                 watch(0)
 
-        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
             watch(trainer.global_step)
 
     return WatchCallback()

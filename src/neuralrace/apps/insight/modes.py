@@ -72,7 +72,8 @@ def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int) -> st
         return (
             "Stronger modes are learned first. Fewer than three are learned here, too few to compare times."
         )
-    rank = spearmanr(-s[known], times[known]).statistic
+    correlation: Any = spearmanr(-s[known], times[known])
+    rank = correlation.statistic
     agree = "as they are here" if rank > 0.9 else f"here their rank correlation is {rank:.2f}"
     return (
         f"A deep linear network of depth {depth} learns modes in the order of their strength, {agree}. "

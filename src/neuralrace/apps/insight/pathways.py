@@ -95,13 +95,14 @@ def _clustered(gates: np.ndarray, size: np.ndarray) -> np.ndarray:
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 
+    means: Any = KMeans
     own = np.unique(gates, axis=0, return_inverse=True)[1].ravel()
     distinct = own.max() + 1
     if distinct <= MOST_PATTERNS:
         return own
     labels, best = np.zeros(len(gates), int), -np.inf
     for k in range(2, min(MOST_PATTERNS, distinct - 1) + 1):
-        found = KMeans(k, n_init=4, random_state=0).fit(gates, sample_weight=size)
+        found = means(k, n_init=4, random_state=0).fit(gates, sample_weight=size)
         score = silhouette_score(gates, found.labels_)
         if score > best + EARNED:
             labels, best = found.labels_, score

@@ -71,5 +71,5 @@ def _interval(kernels: np.ndarray, probes: int, change: float) -> tuple[float, f
     for k in range(probes):
         keep = np.delete(np.arange(kernels.shape[1]), slice(k * each, (k + 1) * each))
         found.append(float(kernel_change(kernels[:, keep][:, :, keep])[-1]))
-    error = np.sqrt((probes - 1) / probes * ((found - np.mean(found)) ** 2).sum())
+    error = np.sqrt(probes - 1) * np.std(found)
     return max(0.0, change - 2 * error), change + 2 * error
