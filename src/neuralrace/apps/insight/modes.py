@@ -34,7 +34,7 @@ def modes_of(
     variance = np.einsum("ad,ad->a", (vt @ x.T @ x) / n, vt)
     share = np.einsum("ak,tnk,na->ta", u, outputs, x @ vt.T) / n / s
     times = half_time(steps, share.T, axis=-1)
-    learned = share[-1] > LEARNED
+    learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
     order = np.argsort(np.where(learned, times, np.inf), kind="stable")
     theory = predicted_times(times, s, variance, depth)
@@ -61,7 +61,7 @@ def modes_of(
 def _measured(times: np.ndarray, order: np.ndarray, learned: np.ndarray, n: int, probabilities: bool) -> str:
     seen = "probabilities" if probabilities else "outputs"
     if not learned.any():
-        return f"None of the {n} strongest modes is learned: their share in the {seen} stays below one half."
+        return f"None of the {n} strongest modes is learned: no share in the {seen} rises above one half."
     first = ", ".join(f"{k + 1} at step {times[k]:.4g}" for k in order[: min(4, learned.sum())])
     return f"{learned.sum()} of the {n} strongest modes are learned. Half times in the {seen}: mode {first}."
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from neuralrace import plot
 from neuralrace.apps.insight.answer import Answer
+from neuralrace.apps.insight.regime import LAZY, RICH
 from neuralrace.errors import InputError
 from neuralrace.files import writable, write_text
 
@@ -139,7 +140,7 @@ def _representations(answer: Answer) -> Figure:
             (right, ds.predicted, "theory"),
         ):
             shown = ax.imshow(values, cmap="viridis")
-            ax.set(title=title, xlabel="probe", ylabel="probe")
+            ax.set(title=title, xlabel="probe, by target", ylabel="probe, by target")
             fig.colorbar(shown, ax=ax, label="squared distance", shrink=0.8)
     return fig
 
@@ -156,7 +157,7 @@ def _pathways(answer: Answer) -> Figure | None:
             ax.imshow(patterns, aspect="auto", cmap="Greys", vmin=0, vmax=1.3, interpolation="nearest")
             labels = [f"{k + 1}" + ("" if np.isnan(c) else f" ({c:.0%})") for k, c in enumerate(carried)]
             ax.set_yticks(range(len(patterns)), labels)
-            ax.set(title=layer, xlabel="probe", ylabel="pattern (share of output carried)")
+            ax.set(title=f"layer {layer}", xlabel="probe, by target", ylabel="pattern (share carried)")
     return fig
 
 
@@ -166,12 +167,13 @@ def _regime(answer: Answer) -> Figure:
     with plot.style():
         fig, (left, right) = plot.figure(1, 2, height=2.2)
         low, high = answer_.interval
-        left.axvspan(0, 0.2, color=plot.SKY, alpha=0.3, label="lazy")
-        left.axvspan(1, max(2.0, 1.2 * high), color=plot.ORANGE, alpha=0.3, label="rich")
+        ends = min(0.01, 0.5 * max(low, 1e-6)), max(10.0, 2 * high)
+        left.axvspan(ends[0], LAZY, color=plot.SKY, alpha=0.3, label="lazy")
+        left.axvspan(RICH, ends[1], color=plot.ORANGE, alpha=0.3, label="rich")
         left.errorbar(
             [answer_.change], [0], xerr=[[answer_.change - low], [high - answer_.change]], fmt="o", color="k"
         )
-        left.set(xlabel="relative change of the tangent kernel", yticks=[], xlim=(0, max(2.0, 1.2 * high)))
+        left.set(xlabel="relative change of the tangent kernel", yticks=[], xlim=ends, xscale="log")
         left.legend(loc="upper center")
         norms = ds.norm.values
         matrices = [k for k, v in enumerate(norms[0]) if v > 0]

@@ -50,8 +50,9 @@ def regime_of(kernels: np.ndarray, probes: int, moved: float, weights: list[dict
         f"The tangent kernel changed by {change:.3g} of its norm ({low:.2g} to {high:.2g} over probes) and "
         f"turned by {turn:.2g}; weights moved by {moved:.2g} of their norm, each grew by "
         f"{np.nanmin(growth):.2g} to {np.nanmax(growth):.2g}.",
-        f"{verdict}: rich above {RICH:g}, where features are learned; lazy below {LAZY:g}, where the network "
-        f"stays near its linearisation.{'' if firm else ' The interval reaches into another regime.'}",
+        f"Learning was {verdict if verdict != 'between' else 'between rich and lazy'}. Above a change of "
+        f"{RICH:g} it is called rich: features are learned. Below {LAZY:g} it is lazy: the network stays "
+        f"near its linearisation.{'' if firm else ' The interval reaches into another regime.'}",
         "The kernel is taken on a few probes. In wide networks of random weights the change levels off near "
         ".1 however large they are. A network that was not trained to the end, or was watched late, looks "
         "lazier than it is.",

@@ -23,7 +23,7 @@ from neuralrace.universality.torch_module import as_array
 
 LOSSES = ("squared", "cross_entropy")
 MOST_PROBES = 256
-KERNEL_PROBES, KERNEL_DIRECTIONS = 8, 4
+KERNEL_PROBES, KERNEL_DIRECTIONS = 12, 8
 
 
 class Watch:
@@ -239,6 +239,7 @@ class _Watching:
         chosen = np.arange(len(flat))
         if len(flat) > most:
             chosen = np.sort(np.random.default_rng(0).choice(len(flat), most, replace=False))
+        chosen = chosen[np.lexsort(targets[chosen].T)]  # probes with equal targets side by side
         network = as_network(model, x[chosen] if hasattr(x, "shape") else np.asarray(x)[chosen], layers, pick)
         n = len(chosen)
         return Watch(network, flat[chosen].reshape(n, -1), targets[chosen], kind, len(flat) - n)
