@@ -2,8 +2,8 @@
 
     python -m benchmarks.insight [--networks 100]
 
-Deep linear networks of random depth, width, data and initial scale, watched along their exact flow: half times
-of the modes against the exact ones, and the regime against the change of the whole tangent kernel.
+Deep linear networks of random depth, width, data and initial scale, watched along their exact flow: half
+times of the modes against the exact ones, and the regime against the change of the whole tangent kernel.
 """
 
 import argparse
