@@ -12,7 +12,7 @@ UNOPTIMISED := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=
 ONE_THREAD := --xla_cpu_multi_thread_eigen=false
 known = $(shell XLA_FLAGS="$(1)" $(BIN)/python -c "import jax; jax.devices()" >/dev/null 2>&1 && echo "$(1)")
 
-.PHONY: run lab test test-all bench clean
+.PHONY: run lab test test-all docs bench clean
 
 run: .venv/ready
 	$(BIN)/neuralrace run --all --quick --out results || [ $$? -eq 1 ]  # 1: a claim does not hold, as the report says
@@ -34,6 +34,11 @@ test-all: .venv/ready-test
 	$(BIN)/python frontend/build.py --test
 	OMP_NUM_THREADS=1 XLA_FLAGS="$(call known,$(ONE_THREAD))" $(BIN)/python -m pytest -n 2 --durations=10 -m "whole or not whole"
 
+# The site of the manual, in site/; warnings are errors.
+docs: .venv/ready
+	$(BIN)/pip install --quiet -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: .venv/ready
 	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/python -m benchmarks
@@ -49,4 +54,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv results dist frontend/node_modules src/neuralrace/laboratory/static
+	rm -rf .venv results dist site frontend/node_modules src/neuralrace/laboratory/static

@@ -21,11 +21,13 @@ def test_import_is_light_and_leaves_jax_alone():
     assert out.stdout.strip() == "[]"
 
 
-def test_readme_example_runs_as_written():
+def test_readme_example_prints_what_is_shown(capsys):
     text = (ROOT / "README.md").read_text()
     example = text.split("```python\n")[1].split("```")[0]
+    shown = text.split("```text\n")[1].split("```")[0]
     assert len([line for line in example.splitlines() if line.strip()]) <= 8
     exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out == shown
 
 
 def test_tasks():
