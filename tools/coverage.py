@@ -149,9 +149,16 @@ def as_csv(claims: Mapping[str, Sequence[Row]]) -> str:
 
 
 def problems(
-    items: Sequence[Item], own: Sequence[Row], claims: Sequence[Row], root: Path = ROOT
+    items: Sequence[Item],
+    own: Sequence[Row],
+    claims: Sequence[Row],
+    root: Path = ROOT,
+    others: Sequence[Item] = (),
 ) -> Iterator[str]:
-    """What is wrong with the items of a paper, given claims: its own, and of all experiments."""
+    """What is wrong with the items of a paper, given claims: its own, and of all experiments.
+
+    A claim of its experiments may also be named by `others`: the experiment may test another document too.
+    """
     ids = Counter(item.id for item in items)
     yield from (f"{name}: {n} items have this id" for name, n in ids.items() if n > 1)
     for item in items:
@@ -166,7 +173,8 @@ def problems(
                 yield f"{item.id}: no stored claim is {pattern}"
         yield from (f"{item.id}: there is no test {test}" for test in item.tests if not has_test(root, test))
     for row in own:
-        if row.kind == "paper" and not any(fnmatchcase(row.path, p) for i in items for p in i.claims):
+        named = (p for i in (*items, *others) for p in i.claims)
+        if row.kind == "paper" and not any(fnmatchcase(row.path, p) for p in named):
             yield f"{row.path}: a claim of kind paper that no item names"
 
 
@@ -220,7 +228,9 @@ def check(paper: str, claims: Mapping[str, Sequence[Row]]) -> list[str]:
     """What is wrong with the items of a paper."""
     own = [row for name in PAPERS[paper] for row in claims.get(name, ())]
     every = [row for rows in claims.values() for row in rows]
-    return [*problems(load(paper), own, every), *stale(PAPERS[paper], own, EXPERIMENTS / paper)]
+    others = [item for other in papers() if other != paper for item in load(other)]
+    found = problems(load(paper), own, every, others=others)
+    return [*found, *stale(PAPERS[paper], own, EXPERIMENTS / paper)]
 
 
 # -- the page --------------------------------------------------------------------------------

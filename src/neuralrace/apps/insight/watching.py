@@ -224,8 +224,8 @@ class _Watching:
         >>> see = nr.watch(model, x, y)
         >>> for k in range(61):
         ...     see(k, {"a": run.weights["x->h1"][k].T, "b": run.weights["h1->y"][k].T})
-        >>> see.regime().verdict, int(see.modes().data.half_time.argmin())
-        ('rich', 0)
+        >>> see.regime().verdict, see.modes().data.half_time.values.argsort().tolist()
+        ('rich', [0, 1, 2, 3])
         """
         targets, inferred = _targets(as_array(y))
         kind = inferred if loss is None else choice("loss", loss, LOSSES)
