@@ -51,7 +51,7 @@ def hidden(d: xr.Dataset, context_of: np.ndarray) -> Figure:
     second.legend(title="mode", loc="center left", bbox_to_anchor=(1, 0.5))
     relu, gated = d.hidden.values
     turn, _ = orthogonal_procrustes(gated.reshape(-1, 2), relu.reshape(-1, 2))
-    limits = (-np.abs(d.hidden.values).max(), np.abs(d.hidden.values).max())
+    limits = 1.1 * np.abs(d.hidden.values).max() * np.array([-1, 1])
     panels = zip(maps, (relu, gated @ turn), ("ReLU network", "four pathways"), strict=True)
     for ax, points, name in panels:
         for sample, context in enumerate(context_of):

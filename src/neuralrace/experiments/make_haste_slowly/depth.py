@@ -205,7 +205,7 @@ def losses(p: Depth, data: Data) -> tuple[Figure, str]:
     a.legend()
     b.set(xticks=range(3), xticklabels=[d.removeprefix("drop ").replace("to ", "to\n") for d in DROPS])
     b.set(ylabel=EPOCH, ylim=(0, None), title="drops of the loss", xlabel="drop of the loss, from to")
-    b.legend(loc="lower right")
+    b.legend(loc="upper center", bbox_to_anchor=(0.5, -0.33))
     one = typical(data.gated)
     for k, label in enumerate(("always open", "two contexts", None, None)):
         plot.theory(c, one.epoch / 1000, one.size[:, k], plot.GREEN if k else plot.BLACK, label)
@@ -229,7 +229,7 @@ def losses(p: Depth, data: Data) -> tuple[Figure, str]:
 
 @figure("gates")
 def gates(p: Depth, data: Data) -> tuple[Figure, str]:
-    fig, (first, second) = plot.figure(1, 2, height=2.4)
+    fig, (first, second) = plot.figure(1, 2, height=3.0)
     epoch = data.relu.epoch / 1000
     for name, colour, label in (
         ("open", plot.BLUE, "gates open"),
@@ -238,9 +238,9 @@ def gates(p: Depth, data: Data) -> tuple[Figure, str]:
     ):
         plot.runs(first, epoch, data.relu[name], colour, label)
     first.set(
-        xlabel=EPOCH, ylabel="share of the weight, or of the targets", ylim=(0, 1.02), title="first layer"
+        xlabel=EPOCH, ylabel="share of the weight\nor of the targets", ylim=(0, 1.02), title="first layer"
     )
-    first.legend(loc="upper right", bbox_to_anchor=(1, 0.75))
+    first.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
     kinds = {"all three": plot.BLACK, "two": plot.GREEN, "one": plot.SKY, "none": "#dddddd"}
     shares = data.relu.by_contexts.mean("run").T[::-1]
     second.stackplot(epoch, shares, labels=list(kinds), colors=list(kinds.values()), alpha=0.8, lw=0)

@@ -211,6 +211,7 @@ def coordinates(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
     plot.theory(b, wide, wide**-0.5, plot.BLACK, r"$1/\sqrt{N}$", lw=0.8, ls="--")
     plot.logarithmic(b.xaxis, p.widths)
     plot.logarithmic(b.yaxis)
+    b.set_xticks(p.widths, map(str, p.widths))
     b.set(xlabel="width N", ylabel=r"rms of $\delta$ (Eq. 13)", title="random layers at the start")
     for k, (x, y) in enumerate(zip(data.random.learned.values, data.random.missed.values, strict=True)):
         c.plot(
@@ -246,8 +247,8 @@ def stable(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
     a.set(xscale="log", yscale="log", xlabel="flow time", ylabel="largest off-diagonal entry, relative")
     b.axhline(0, color=plot.BLACK, lw=0.7, ls="--", label="neither grows nor decays")
     b.set(xlabel="share of the loss that is learned", ylabel="growth rate, 1 / flow time")
-    for ax in (a, b):
-        ax.legend()
+    a.legend()
+    b.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
     caption = (
         "Off-diagonal entries around diagonal solutions, layers of the size of the published ones. Left: "
         "largest off-diagonal entry of the last layers in the coordinates of Eq. 7, over the largest of all; "

@@ -148,7 +148,7 @@ def diagonal(p: Pathways, data: Data) -> tuple[Figure, str]:
     for n, ax in enumerate(grid[0]):
         plot.matrix(ax, shown[n], f"step {n}" if n else "start", limit)
         ax.set_aspect("equal")
-    grid[0, 0].set(ylabel="output mode", xlabel="input mode")
+    grid[0, 0].set(ylabel="output\nmode", xlabel="input mode")
     fig.colorbar(grid[0, 0].images[0], ax=grid[0], label="entry of K", shrink=0.9, pad=0.01)
     for ax in grid[1]:
         ax.remove()
@@ -221,8 +221,9 @@ def concentrations(p: Pathways, data: Data) -> tuple[Figure, str]:
     a.set(ylabel="concentration", ylim=(0, 1.35), yticks=np.linspace(0, 1, 6), title="by depth")
     plot.logarithmic(b.xaxis)
     b.set(xlabel="width N", title=f"by width, modes 1-2, depth {p.width_depth}", xticks=p.widths)
+    b.set_xticklabels(map(str, p.widths))
     b.minorticks_off()
-    c.set(title="by initial weights, modes 1-2", xticks=[0, 1], xticklabels=["std", r"std/$\sqrt{N}$"])
+    c.set(title="by weights, modes 1-2", xticks=[0, 1], xticklabels=["std", r"std/$\sqrt{N}$"])
     c.set(xlabel=f"N = {p.width}, depth {p.width_depth}", xlim=(-0.5, 1.5))
     for ax, place in ((a, "upper left"), (b, "upper right"), (c, "upper left")):
         ax.legend(loc=place)

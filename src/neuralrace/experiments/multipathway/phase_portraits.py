@@ -227,7 +227,7 @@ def asymptotics(p: PhasePortraits, data: Data) -> tuple[Figure, str]:
     for ratio, colour in ((0.9, plot.BLUE), (0.99, plot.RED)):
         need = [strength_at(ratio / np.sqrt(1 - ratio**2), int(d))[0] for d in depths]
         plot.theory(c, depths, need, colour, f"p/q > {ratio:g}")
-    c.axhline(p.strength, color=plot.BLACK, lw=0.6, ls="--", label=f"Fig. 3: {p.strength:g}")
+    c.axhline(p.strength, color=plot.BLACK, lw=0.6, ls="--", label=f"s = {p.strength:g} of Fig. 3")
     c.set(yscale="log", xlabel="depth", ylabel="strength s needed", title="range of p ≈ q (Eq. 23)")
     for ax in (a, b, c):
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=6, ncols=2)

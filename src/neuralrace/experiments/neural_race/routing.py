@@ -259,13 +259,13 @@ def dynamics(p: Routing, data: Data) -> tuple[Figure, str]:
 def answers(p: Routing, data: Data) -> tuple[Figure, str]:
     fig, (c, d, g, h) = plot.figure(1, 4, height=2.1, width_ratios=[1, 1, 1.45, 2.1])
     pairs, run = p.pairs(p.trained), data.random["descent"].isel(run=0)
-    plot.matrix(c, TARGETS, "targets")
+    plot.matrix(c, TARGETS, "targets", float(np.abs(run.outputs).max()))  # the colours of the outputs
     c.set(xlabel="feature", ylabel="item")
-    plot.block_matrix(d, pairs, (1, 1), "trained pairs", limit=2)
+    plot.block_matrix(d, pairs, (1, 1), "trained pairs (red)", limit=2)
     similar = plot.block_matrix(g, run.gram, (ITEMS, ITEMS), "similarity of items")
-    outputs = plot.block_matrix(h, run.outputs, (ITEMS, FEATURES), "outputs on all routes", framed=pairs)
+    outputs = plot.block_matrix(h, run.outputs, (ITEMS, FEATURES), "outputs (framed: trained)", framed=pairs)
     fig.colorbar(similar, ax=g, label="inner product")
-    fig.colorbar(outputs, ax=h, label="output")
+    fig.colorbar(outputs, ax=h, label="output, target")
     for ax in (d, g, h):
         ax.set(xlabel="input domain" if ax is g else "output domain", ylabel="input domain")
     caption = (

@@ -199,7 +199,7 @@ def route_errors(p: Sharing, data: Data) -> tuple[Figure, str]:
         ax.axvline(0.4, color=plot.BLACK, lw=0.8, ls=":", label="published: about 40%")
         ax.set(xlabel="share of outputs trained per input, K/M", ylabel="loss / silent network")
         ax.set(xlim=(0, share[-1] + 0.03))
-    left.legend(loc="upper center")
+    left.legend(loc="upper right")
     right.set(yscale="log")
     plot.legend_below(fig, right, 5)
     caption = (

@@ -288,7 +288,7 @@ def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
     if p.data == "mnist":
         ax.plot(PUBLISHED, 1, "k|", ms=9, label="paper, weighed")
     ax.set_yticks(places, list(PREDICTIONS.values()))
-    ax.set(xlabel="correlation with networks", xlim=(0, 1), ylim=(len(places) - 0.3, -1.6))
+    ax.set(xlabel="correlation with networks", xlim=(0, 1), ylim=(len(places) - 0.3, -2.9))
     ax.legend(loc="upper left")
     return fig, (
         f"Squared distances of the first {p.shown} images of {p.data}, sorted by digit, each divided by the "

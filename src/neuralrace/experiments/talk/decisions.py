@@ -255,6 +255,7 @@ def timeline(p: Decisions, data: Data) -> tuple[Figure, str]:
     d.set_yticks(range(len(rows)), texts, fontsize=6, ma="left")
     d.set(xlabel="number of deep agents", title="fixed points passed, in order")
     d.set_xlim(0, 1.15 * max(n for _, n in rows))
+    d.locator_params(axis="x", integer=True)
     caption = (
         "Top left: the associations of one agent rise in stages. Top right: accuracy over time, median and "
         "range. Bottom left: which side an agent answers better before it uses stimuli, and later. Bottom "
