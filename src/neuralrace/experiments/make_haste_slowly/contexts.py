@@ -345,7 +345,7 @@ def race_of_modes(p: Contexts, data: Data) -> Iterator[Claim]:
         data.race["values"].stack(curve=("pathway", "mode")).transpose("method", "curve", "t").values
     )
     apart = [drawn_distance(t, a, b, flow.max()) for a, b in zip(solved, flow, strict=True)]
-    name = "race on the residual, different structures: singular values, the same distance, largest"
+    name = "race on the residual, different structures: singular values, largest distance in the figure"
     yield reduces.below("race-singular-values", name, 0.03, np.max(apart), note, DRAWN)
     name = "different structures: |[A, B]| / |A B|, A and B the Syx^T Syx of two pathways, largest"
     note = "Inputs are white, so they have no modes of their own; those of the residual differ."

@@ -397,7 +397,7 @@ def singular_values(p: Routing, data: Data) -> Iterator[Claim]:
         name = f"time to half of hidden singular value {mode + 1}, |Eq. 15 / network - 1|"
         yield match.near(f"half-time-mode-{mode + 1}", name, 0, off[:, mode], 0.1, spread, well)
     better = off[:, -1].mean() - off[:, 0].mean()
-    name = "the same deviation, weakest less strongest mode, mean over starts"
+    name = "|Eq. 15 / network - 1| of half times, weakest less strongest mode, mean over starts"
     yield match.relation(
         "larger-values-match-better", name, "> 0", better, better > 0, bound="the paper: particularly"
     )

@@ -162,6 +162,6 @@ def tracked(data: Data, optimizer: str, statement: Statement) -> Iterator[Claim]
     note = f"Of dh2, dy2 and w: {', '.join(f'{v:.2f}' for v in each)}. {TRACKED}"
     what, error = f"{name}: error of the fit of two rates to a tracked pair", fits.error.sel(fit="rates")
     yield statement.near(f"tracked-{optimizer}", what, 0, error, 0.1, note, REASONABLY)
-    what, error = f"{name}: the same where the start is fitted too", fits.error.sel(fit="start")
+    what, error = f"{name}: error of the fit of rates and start", fits.error.sel(fit="start")
     ours = finding(statement.source)
     yield ours.near(f"tracked-{optimizer}-start", what, 0, error, 0.1, TRACKED, REASONABLY)

@@ -355,7 +355,7 @@ def fit_of_one(name: str, fits: xr.Dataset, matches: Statement) -> Iterator[Clai
     note, error = NOTES.get(name, NOT_CONSTANT), fits.error
     what = f"{name}: error of the fit of two rates (Eq. 49), as a share of each series' largest value"
     yield matches.near(f"fit-rates-{name}", what, 0, error.sel(fit="rates"), BOUND, note, STANDARD)
-    what = f"{name}: the same where the start is fitted too"
+    what = f"{name}: error of the fit of rates and start"
     ours = finding(matches.source)
     yield ours.near(f"fit-{name}", what, 0, error.sel(fit="start"), BOUND, NOTES.get(name, ""), STANDARD)
 
