@@ -71,21 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     changes = "another value of a parameter; NAME.KEY=VALUE for one of several experiments"
     run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=changes)
 
-    sweep = command("sweep", _sweep, "run an experiment over a grid of its parameters")
-    sweep.add_argument("name", metavar="NAME", help="an experiment; see neuralrace list")
-    values = "values of a parameter: NAME=a,b, NAME=first:last or NAME=log:first:last:n; once for each axis"
-    sweep.add_argument("--over", action="append", default=[], metavar="NAME=VALUES", help=values)
-    together = "parameters that change together, as one axis"
-    sweep.add_argument("--zip", action="append", default=[], metavar="NAME,NAME", help=together)
-    sweep.add_argument("--seeds", type=int, metavar="N", help="random starts of each point")
-    sweep.add_argument("--quick", action="store_true", help="the small form of the experiment")
-    sweep.add_argument("--out", metavar="DIR", help="folder of results (default: sweep-NAME)")
-    sweep.add_argument("--jobs", type=int, metavar="N", help="processes (default: cores, if it is worth it)")
-    sweep.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, as in tcp://127.0.0.1:8786")
-    sweep.add_argument("--retry-failed", action="store_true", help="compute points again that failed")
-    drawn = "draw this claim; may be given several times"
-    sweep.add_argument("--measure", action="append", default=[], metavar="ID", help=drawn)
-    sweep.add_argument("--against", metavar="AXIS[,AXIS]", help="axes of the figure (default: the first two)")
+    _sweep_options(command("sweep", _sweep, "run an experiment over a grid of its parameters"))
 
     own = command(
         "reduce", _reduce, "equations, certificate and curves of a network of your own", out, as_json
@@ -104,7 +90,34 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
     data.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
 
-    seen = command("insight", _insight, "what did a network of your own learn? from its checkpoints")
+    _insight_options(command("insight", _insight, "what did a network of your own learn? from checkpoints"))
+
+    page = command("lab", _lab, "a web page: draw a network, move a slider, watch the race")
+    page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
+    page.add_argument("--no-browser", action="store_true", help="only print the address")
+
+    command("report", write_html_report, "gather finished experiments into one HTML page", out)
+    return parser
+
+
+def _sweep_options(sweep: argparse.ArgumentParser) -> None:
+    sweep.add_argument("name", metavar="NAME", help="an experiment; see neuralrace list")
+    values = "values of a parameter: NAME=a,b, NAME=first:last or NAME=log:first:last:n; once for each axis"
+    sweep.add_argument("--over", action="append", default=[], metavar="NAME=VALUES", help=values)
+    together = "parameters that change together, as one axis"
+    sweep.add_argument("--zip", action="append", default=[], metavar="NAME,NAME", help=together)
+    sweep.add_argument("--seeds", type=int, metavar="N", help="random starts of each point")
+    sweep.add_argument("--quick", action="store_true", help="the small form of the experiment")
+    sweep.add_argument("--out", metavar="DIR", help="folder of results (default: sweep-NAME)")
+    sweep.add_argument("--jobs", type=int, metavar="N", help="processes (default: cores, if it is worth it)")
+    sweep.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, as in tcp://127.0.0.1:8786")
+    sweep.add_argument("--retry-failed", action="store_true", help="compute points again that failed")
+    drawn = "draw this claim; may be given several times"
+    sweep.add_argument("--measure", action="append", default=[], metavar="ID", help=drawn)
+    sweep.add_argument("--against", metavar="AXIS[,AXIS]", help="axes of the figure (default: the first two)")
+
+
+def _insight_options(seen: argparse.ArgumentParser) -> None:
     seen.add_argument("files", nargs="+", metavar="FILE", help="checkpoints in the order of training")
     made = "function that makes the torch module, as in mymodels:make"
     seen.add_argument("--model", required=True, metavar="MODULE:FACTORY", help=made)
@@ -114,12 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     seen.add_argument("--out", default="insight", metavar="DIR", help="folder of the page (default: insight)")
     unsafe = "load checkpoints that hold code, which is executed; only for files you trust"
     seen.add_argument("--allow-pickle", action="store_true", help=unsafe)
-    page = command("lab", _lab, "a web page: draw a network, move a slider, watch the race")
-    page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
-    page.add_argument("--no-browser", action="store_true", help="only print the address")
-
-    command("report", write_html_report, "gather finished experiments into one HTML page", out)
-    return parser
 
 
 def _reduce(given: argparse.Namespace) -> int:
