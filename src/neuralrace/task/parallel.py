@@ -24,8 +24,8 @@ def is_dask(batches: Any) -> bool:
     return any(_lazy(v) for v in _leaves(batches))
 
 
-def parts_in_parallel(graph: Graph, batches: Any) -> list[Part]:
-    """Sums over all rows, as few parts."""
+def parts_in_parallel(graph: Graph, batches: Any) -> Part:
+    """Sums over all rows."""
     try:
         from dask.base import compute
         from dask.delayed import delayed
@@ -37,7 +37,7 @@ def parts_in_parallel(graph: Graph, batches: Any) -> list[Part]:
     parts = [count(block) for block in blocks]
     while len(parts) > 1:
         parts = [add(parts[k : k + _LEAVES]) for k in range(0, len(parts), _LEAVES)]
-    return list(compute(*parts))
+    return compute(*parts)[0]
 
 
 def _counted(graph: Graph, block: Any) -> Part:

@@ -73,11 +73,8 @@ class Task:
             The network.
         batches : iterable of tuple, tuple of dask arrays, or path
             Each `(inputs, targets)`, `(inputs, targets, gates)` or `(inputs, targets, gates, sample_weight)`,
-            as in `Task`. An input or output that a batch leaves out is off in it.
-            Or one such tuple of dask arrays, whose blocks of rows are counted in parallel, on the cluster
-            where a `dask.distributed.Client` is open.
-            Or a folder of Parquet files, with columns such as `x_0`, `x_1` for the neurons of input x, `y_0`
-            for outputs, and `gate_h` for gates.
+            as in `Task`. An input or output that a batch leaves out is off in it. Or one such tuple of dask
+            arrays, counted in parallel, or a folder of Parquet files with columns `x_0`, `y_0`, `gate_h`.
 
         Returns
         -------
@@ -91,8 +88,7 @@ class Task:
         """
         moments = Accumulator(check_graph(graph))
         if isinstance(batches, (str, Path)) or is_dask(batches):
-            for part in parts_in_parallel(graph, batches):
-                moments.absorb(part)
+            moments.absorb(parts_in_parallel(graph, batches))
             return cls.from_contexts(graph, moments.finish())
         if not listable(batches):
             raise InputError(f"batches must be an iterable of batches, got {type(batches)}")
