@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
-from importlib import import_module, metadata, util
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from benchmarks.measure import Row
 CASES = {
     "routing-descent": "routing_descent",
     "routing-gradient": "routing_gradient",
+    "descent-steps": "descent_steps",
     "compile": "compiling",
     "samples": "samples",
     "moments": "moments",
@@ -57,8 +58,16 @@ def environment() -> dict[str, Any]:
         "cpu": model or platform.processor(),
         "cpus": os.cpu_count(),
         "threads": 1,
-        "packages": {p: metadata.version(p) if util.find_spec(p) else None for p in PACKAGES},
+        "packages": {p: version(p) for p in PACKAGES},
     }
+
+
+def version(package: str) -> str | None:
+    """None where the package is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def run(case: str, quick: bool) -> list[Row]:

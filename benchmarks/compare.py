@@ -25,14 +25,17 @@ def once(root: Path, case: str, core: int, full: bool) -> dict[tuple[str, str], 
     """Seconds of each row of a case, in a checkout."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, "-m", "benchmarks", "--only", case, "--out", file.name]
-        subprocess.run(
+        done = subprocess.run(
             command if full else [*command, "--quick"],
             cwd=root,
             env=os.environ | {"PYTHONPATH": str(root / "src")},
             capture_output=True,
+            text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, {core}),
         )
         text = Path(file.name).read_text()
+    if not text:
+        print(f"{case} in {root}: {done.stderr.strip()[-500:]}", file=sys.stderr)
     rows = json.loads(text)["rows"] if text else []
     return {(row["what"], kind): t for row in rows for kind, t in row["ours"].items()}
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -335,4 +334,4 @@ class _Gradient:
     stack: Stack
 
     def __call__(self, flat: Any, data: Any) -> Any:
-        return jax.grad(lambda w: self.stack.loss(w, data, "squared"))(flat)
+        return self.stack.loss_and_gradient(flat, data)[1]

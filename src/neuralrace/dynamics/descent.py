@@ -229,29 +229,31 @@ def _loop(
     optimizer = _optimizer(rule[0], rule[1], lr)
     if batch is None:
         order, full = None, lambda w: stack.loss(w, data, kind)
-        slope = lambda w, k, order: (*jax.value_and_grad(full)(w), order)  # noqa: E731
+        slope = lambda w, k, order: (*stack.loss_and_gradient(w, data, kind), order)  # noqa: E731
     else:
         batch_stack, size, n = batch
         order, full = jnp.arange(n), _full_loss(batch_stack, n, kind, samples)
         slope = _batch_slope(batch_stack, size, n, kind, samples, key)
-    step = _step(optimizer, slope, vectors, stop, stops=batch is None)
+    form = stack.fast if isinstance(rule[0], str) else lambda flat: flat  # a given optimizer sees one vector
+    rates = [None if v is None else form(v) for v in vectors]
+    step = _step(optimizer, slope, rates, stop, stops=batch is None)
 
     def one(start: Any, lift: Any) -> Any:
         def interval(c: _Carry, k: Any) -> Any:
             c = jax.lax.while_loop(lambda c: (c.step < k) & _any_run(c.going), step, c)
             value = jnp.zeros(())
             if batch is not None:
-                value = full(c.w)
+                value = full(stack.flat(c.w))
                 c = c._replace(going=c.going & jnp.isfinite(value) & (value > stop))
             if bar is not None:
                 jax.debug.callback(bar.step)
-            return c, (value, recorder(lr * c.taken, c.w, lift))
+            return c, (value, recorder(lr * c.taken, stack.flat(c.w), lift))
 
         losses = jnp.full(steps + 1, jnp.nan, start.dtype)
-        zero = jnp.int32(0)
-        c = _Carry(zero, zero, start, optimizer.init(start), jnp.array(True), losses, order)
+        zero, w = jnp.int32(0), form(start)
+        c = _Carry(zero, zero, w, optimizer.init(w), jnp.array(True), losses, order)
         c, (values, kept) = jax.lax.scan(interval, c, saves)
-        final = full(c.w)
+        final = full(stack.flat(c.w))
         losses = c.losses.at[c.taken].set(final)
         if batch is None:
             # A run that ended keeps the loss it ended with.
@@ -270,12 +272,12 @@ def _optimizer(optimizer: Any, momentum: float, lr: Any) -> Any:
 
 
 def _step(
-    optimizer: Any, slope: Callable[..., Any], vectors: Any, stop: Any, stops: bool
+    optimizer: Any, slope: Callable[..., Any], rates: Any, stop: Any, stops: bool
 ) -> Callable[[_Carry], _Carry]:
     """One step of descent; where `stops`, a loss at or below `stop` ends the run."""
     import optax
 
-    scale, decay = vectors
+    scale, decay = rates
 
     def step(c: _Carry) -> _Carry:
         value, g, order = slope(c.w, c.step, c.order)
@@ -283,10 +285,13 @@ def _step(
         if stops:
             going = going & (value > stop)
         losses = c.losses.at[c.taken].set(jnp.where(c.taken == c.step, value, c.losses[c.taken]))
-        g = g if decay is None else g + decay * c.w
-        g = g if scale is None else jnp.where(scale > 0, g, 0)
+        if decay is not None:
+            g = jax.tree.map(lambda g, decay, w: g + decay * w, g, decay, c.w)
+        if scale is not None:
+            g = jax.tree.map(lambda g, scale: jnp.where(scale > 0, g, 0), g, scale)
         change, state = optimizer.update(g, c.state, c.w)
-        change = change if scale is None else change * scale
+        if scale is not None:
+            change = jax.tree.map(jnp.multiply, change, scale)
         keep = lambda new, old: jnp.where(going, new, old)  # noqa: E731
         w, state = jax.tree.map(keep, (optax.apply_updates(c.w, change), state), (c.w, c.state))
         return _Carry(c.step + 1, c.taken + going, w, state, going, losses, order)
@@ -304,7 +309,7 @@ def _batch_slope(stack: Any, size: int, n: int, kind: str, samples: Any, key: An
         order = jax.lax.cond(place == 0, shuffle, lambda: order)
         index = jax.lax.dynamic_slice(order, (place * size,), (size,))
         rows = some_rows(samples, index, n, n / size)
-        return *jax.value_and_grad(lambda w: stack.loss(w, rows, kind))(w), order
+        return *stack.loss_and_gradient(w, rows, kind), order
 
     return slope
 

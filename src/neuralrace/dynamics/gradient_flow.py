@@ -219,7 +219,7 @@ def integrated(
         return stack.loss(w, data, kind)
 
     def velocity(t: Any, w: Any) -> Any:
-        g = -jax.grad(loss)(w)
+        g = -stack.loss_and_gradient(w, data, kind)[1]
         g = g if decay is None else g - decay * w
         return g if scale is None else g * scale
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,17 @@ WeightsLike = Mapping[str, ArrayLike]
 """Weights as a user gives them: edge name -> (target size, source size)."""
 
 
+_LARGE = 10_000  # numbers in a weight matrix: to copy it takes longer than a call
+
+
+class WeightStack(NamedTuple):
+    """Weights of equal shape, side by side from `offset` on in the flat vector."""
+
+    shape: tuple[int, ...]
+    offset: int
+    names: tuple[str, ...]
+
+
 class WeightLayout:
     """Shapes of a graph's weights, and their places in a flat vector."""
 
@@ -24,6 +35,7 @@ class WeightLayout:
     edges: dict[str, tuple[str, str]]
     biases: tuple[str, ...]
     diagonal: frozenset[str]
+    levels: dict[str, int]
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -38,16 +50,23 @@ class WeightLayout:
         return {**shapes, **{n: (self.nodes[n],) for n in self.biases}}
 
     @cached_property
-    def stacks(self) -> dict[tuple[int, ...], tuple[int, tuple[str, ...]]]:
-        """Weights of equal shape lie side by side in the flat vector: shape -> (offset, names)."""
-        names: dict[tuple[int, ...], list[str]] = {}
+    def stacks(self) -> tuple[WeightStack, ...]:
+        """Weights side by side in the flat vector: of equal shape; if large, between equal levels too."""
+        names: dict[Any, list[str]] = {}
         for name, shape in self.shapes.items():
-            names.setdefault(shape, []).append(name)
-        stacks, offset = {}, 0
-        for shape, members in names.items():
-            stacks[shape] = (offset, tuple(members))
+            ends = self.edges.get(name, (name, name))
+            key = tuple(self.levels[n] for n in ends) if prod(shape) >= _LARGE else ()
+            names.setdefault((shape, key), []).append(name)
+        stacks, offset = [], 0
+        for (shape, _), members in names.items():
+            stacks.append(WeightStack(shape, offset, tuple(members)))
             offset += len(members) * prod(shape)
-        return stacks
+        return tuple(stacks)
+
+    @cached_property
+    def place_in_stacks(self) -> dict[str, tuple[int, int]]:
+        """Weight -> number of its stack, and its place in it."""
+        return {name: (k, i) for k, stack in enumerate(self.stacks) for i, name in enumerate(stack.names)}
 
     @cached_property
     def n_weights(self) -> int:
@@ -98,7 +117,7 @@ class WeightLayout:
     def flatten(self, weights: Mapping[str, Any], xp: Any = np) -> Any:
         """Weights as one vector (..., n_weights) in the order of `stacks`."""
         parts = []
-        for shape, (_, names) in self.stacks.items():
+        for shape, _, names in self.stacks:
             for name in names:
                 value = weights[name]
                 parts.append(value.reshape(*value.shape[: value.ndim - len(shape)], -1))
@@ -107,7 +126,7 @@ class WeightLayout:
     def unflatten(self, flat: Any) -> dict[str, Any]:
         """The inverse of `flatten`: views of a vector (..., n_weights)."""
         weights = {}
-        for shape, (offset, names) in self.stacks.items():
+        for shape, offset, names in self.stacks:
             size = prod(shape)
             for k, name in enumerate(names):
                 start = offset + k * size

@@ -14,10 +14,10 @@ from neuralrace.network.plan import Product, Stack, read, summed, take
 
 def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float, np.ndarray]:
     """Squared loss of flat weights `(n_weights,)` and its gradient `(n_weights,)`."""
-    weights = stack.weights_by_shape(flat)
+    weights = stack.in_stacks(flat)
     gradient = np.zeros_like(flat)
-    into = stack.weights_by_shape(gradient)  # views
-    activities = stack.activities(flat, data)
+    into = stack.in_stacks(gradient)  # views
+    activities = stack.activities(weights, data)
     loss, errors = _errors(stack, data, activities)
     for k in reversed(range(len(stack.groups))):
         group, d, error = stack.groups[k], data["groups"][k], errors[k]
@@ -25,14 +25,14 @@ def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float,
             continue
         error = error if d["gate"] is None else error * d["gate"]
         if group.bias is not None:
-            biases = into[(group.size,)]
-            biases += summed((error * d["ones"][:, :, None]).sum(axis=1), group.bias, len(biases))
+            biases = into[group.bias[0]]
+            biases += summed((error * d["ones"][:, :, None]).sum(axis=1), group.bias[1], len(biases))
         for product, gate in zip(group.products, d["edge_gates"], strict=True):
             items = activities[product.source]
             here = _spread(error, product.target)
             here = here if gate is None else here * gate
-            by_weight, by_item = _multiply_back(product, weights[product.shape], items, here)
-            into[product.shape][...] += _put(by_weight, product.w, len(into[product.shape]))
+            by_weight, by_item = _multiply_back(product, weights[product.stack], items, here)
+            into[product.stack][...] += _put(by_weight, product.w, len(into[product.stack]))
             before, put = errors[product.source], _put(by_item, product.a, len(items))
             errors[product.source] = put if before is None else before + put
     return loss, gradient

@@ -33,7 +33,7 @@ class _Item:
     gate: Gate = 1.0
     rows: Block | None = None  # inputs only
     ones: Block | None = None
-    bias: int = 0
+    bias: tuple[int, int] = (0, 0)  # its stack, and its place there
 
 
 class _Builder:
@@ -46,8 +46,7 @@ class _Builder:
         self.groups: dict[Any, list[int]] = {}  # key -> items
         self.group_keys: list[Any] = []
         self.gates: dict[Any, Gate] = {}
-        # A weight's place among those of its shape.
-        self.place = {name: k for _, names in graph.stacks.values() for k, name in enumerate(names)}
+        self.place = graph.place_in_stacks
 
     def gate_key(self, g: Gate) -> Any:
         """A hashable stand-in for a gate."""
@@ -101,7 +100,7 @@ class _Builder:
                 products=tuple(products),
                 gate=gate,
                 ones=c.ones_block if biased else None,
-                bias=self.place.get(node, 0),
+                bias=self.place[node] if biased else (0, 0),
             )
 
         for x, rows in c.input_blocks.items():
@@ -137,7 +136,7 @@ class _Builder:
             groups.append(group)
             data.append(d)
         readouts, readout_data, names, constant = self.readouts(active, kind)
-        weights = tuple((shape, len(names)) for shape, (_, names) in self.graph.stacks.items())
+        weights = tuple((shape, len(names)) for shape, _, names in self.graph.stacks)
         stack = Stack(weights, tuple(groups), tuple(readouts))
         numbers = {"groups": data, "readouts": readout_data, "constant": np.float64(constant)}
         places = [{n: (self.items[i].group, self.items[i].place) for n, i in here.items()} for here in active]
@@ -155,25 +154,26 @@ class _Builder:
         for k, m in enumerate(members):
             for edge, source, edge_gate in m.products:
                 item = self.items[source]
-                key = (item.group, self.graph.shapes[edge])
-                by_source.setdefault(key, []).append((self.place[edge], item.place, k, edge_gate))
+                stack, place = self.place[edge]
+                by_source.setdefault((item.group, stack), []).append((place, item.place, k, edge_gate))
         products, gates = [], []
-        for (source, shape), rows in sorted(by_source.items()):
-            product, edge_gates = self.product(source, shape, width, len(members), rows)
+        for (source, stack), rows in sorted(by_source.items()):
+            product, edge_gates = self.product(source, stack, width, len(members), rows)
             products.append(product)
             gates.append(edge_gates)
         d = {"edge_gates": gates, "gate": gate}
         bias = None
         if biased:
-            bias = np.array([m.bias for m in members], np.int32)
+            bias = members[0].bias[0], np.array([m.bias[1] for m in members], np.int32)
             d["ones"] = stacked([m.ones for m in members if m.ones is not None], width)
         return Group(size, width, len(members), activation, bias, tuple(products)), d
 
     def product(
-        self, source: int, shape: tuple[int, ...], width: int, n_items: int, rows: list[Any]
+        self, source: int, stack: int, width: int, n_items: int, rows: list[Any]
     ) -> tuple[Product, np.ndarray | None]:
         edge, place, target = (np.array([f[k] for f in rows], np.int32) for k in range(3))
-        n_edges = len(self.graph.stacks[shape][1])
+        shape, _, names = self.graph.stacks[stack]
+        n_edges = len(names)
         n_places = len(self.groups[self.group_keys[source]])
         w, a, order = layout(edge, place, n_edges, n_places, shape, width)
         targets = np.append(target, np.int32(n_items))[order]  # order is -1 where a product only pads
@@ -181,6 +181,7 @@ class _Builder:
         blocks = (len(w), w.shape[1], a.shape[1])
         product = Product(
             source,
+            stack,
             shape,
             None if is_plain(w, n_edges) else w,
             None if is_plain(a, n_places) else a,

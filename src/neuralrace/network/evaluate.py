@@ -49,7 +49,8 @@ def loss(task: Task, weights: WeightsLike, loss: str = "squared") -> Any:
     return run(Stack.loss, task, weights, loss, lambda: program(task, loss), Stack.loss)
 
 
-_GRADIENT = jax.grad(Stack.loss, argnums=1)
+def _gradient(stack: Stack, flat: Any, data: Any, kind: str) -> Any:
+    return stack.loss_and_gradient(flat, data, kind)[1]
 
 
 def _gradient_in_numpy(stack: Stack, flat: np.ndarray, data: Any, kind: str) -> np.ndarray:
@@ -81,7 +82,7 @@ def gradient(task: Task, weights: WeightsLike, loss: str = "squared") -> dict[st
     array([[2.]])
     """
     check_task(task, loss)
-    flat = run(_GRADIENT, task, weights, loss, lambda: program(task, loss), _gradient_in_numpy)
+    flat = run(_gradient, task, weights, loss, lambda: program(task, loss), _gradient_in_numpy)
     return task.graph.unflatten(flat)
 
 
@@ -190,7 +191,7 @@ class _Reader:
     rows: tuple[int, ...]
 
     def __call__(self, stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
-        activities, xp = stack.activities(flat, data), library(flat)
+        activities, xp = stack.activities(stack.in_stacks(flat), data), library(flat)
         return [
             xp.concatenate(
                 [

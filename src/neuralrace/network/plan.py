@@ -27,8 +27,9 @@ class Product:
     """`weights[w] @ items[a]` for all pairs within a block; `w` (blocks, k) and `a` (blocks, j)."""
 
     source: int  # group of the source items
+    stack: int  # of the weights
     shape: tuple[int, ...]  # (target size, source size), or (size,) for diagonal edges
-    w: np.ndarray | None  # None: all weights of that shape, in order
+    w: np.ndarray | None  # None: all weights of the stack, in order
     a: np.ndarray | None
     blocks: tuple[int, int, int]  # blocks, k, j
     target: np.ndarray | int | None  # item of each product; m: m in a row feed one item; None: one each
@@ -42,7 +43,7 @@ class Group:
     rows: int
     items: int
     activation: str | None
-    bias: np.ndarray | None  # which bias each item has
+    bias: tuple[int, np.ndarray] | None  # stack of the biases, and which one each item has
     products: tuple[Product, ...]  # none for inputs
 
 
@@ -84,9 +85,8 @@ class Stack:
 
     # -- what compiled functions call, and NumPy without compiling ---------------------------
 
-    def activities(self, flat: Any, data: Any) -> list[Any]:
-        """Activity of every group, `(items, rows, size)` each, from flat weights `(n_weights,)`."""
-        weights = self.weights_by_shape(flat)
+    def activities(self, weights: Any, data: Any) -> list[Any]:
+        """Activity of every group, `(items, rows, size)` each, from the weights of each stack."""
         activity: list[Any] = []
         for group, d in zip(self.groups, data["groups"], strict=True):
             if "rows" in d:
@@ -94,23 +94,23 @@ class Stack:
                 continue
             total = 0.0
             for product, gate in zip(group.products, d["edge_gates"], strict=True):
-                out = _multiply(product, weights[product.shape], activity[product.source])
+                out = _multiply(product, weights[product.stack], activity[product.source])
                 total = total + _gather(out if gate is None else out * gate, product.target, group.items)
             if group.bias is not None:
-                bias = take(weights[(group.size,)], group.bias)
+                bias = take(weights[group.bias[0]], group.bias[1])
                 total = total + bias[:, None, :] * d["ones"][:, :, None]
             if group.activation:
                 total = ACTIVATIONS[group.activation](total)
             activity.append(total if d["gate"] is None else total * d["gate"])
         return activity
 
-    def weights_by_shape(self, flat: Any) -> dict[tuple[int, ...], Any]:
-        """Weights `(number, *shape)` of each shape; views of a flat vector in NumPy."""
+    def in_stacks(self, flat: Any) -> list[Any]:
+        """Weights `(number, *shape)` of each stack; views of a flat vector in NumPy."""
         if library(flat) is np:
             parts = [flat[at : at + size] for at, size in zip(self._offsets, self._sizes, strict=True)]
         else:
             parts = jax.lax.split(flat, self._sizes)
-        return {shape: p.reshape(n, *shape) for (shape, n), p in zip(self.weights, parts, strict=True)}
+        return [p.reshape(n, *shape) for (shape, n), p in zip(self.weights, parts, strict=True)]
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -122,19 +122,43 @@ class Stack:
 
     def outputs(self, flat: Any, data: Any) -> list[Any]:
         """Activity at each readout, `(outputs, rows, size)`."""
-        activities = self.activities(flat, data)
+        activities = self.activities(self.in_stacks(flat), data)
         return [read(r, d, activities) for r, d in zip(self.readouts, data["readouts"], strict=True)]
 
     def loss(self, flat: Any, data: Any, kind: str = "squared") -> Any:
         """Loss of flat weights `(n_weights,)`."""
-        activities, total = self.activities(flat, data), library(flat).asarray(data["constant"])
+        return self._loss(self.in_stacks(flat), data, kind)
+
+    def loss_and_gradient(self, weights: Any, data: Any, kind: str = "squared") -> tuple[Any, Any]:
+        """Loss of weights, flat `(n_weights,)` or in stacks, and its gradient in the same form, in JAX."""
+        stacks = weights if isinstance(weights, list) else self.in_stacks(weights)
+        loss, gradient = jax.value_and_grad(self._loss)(stacks, data, kind)
+        return loss, gradient if stacks is weights else self.flat(gradient)
+
+    def fast(self, flat: Any) -> Any:
+        """Weights in the form that is fastest to change: in stacks where they are many, else flat."""
+        return self.in_stacks(flat) if flat.size > _FEW else flat
+
+    def flat(self, weights: Any) -> Any:
+        """Flat weights, from either form."""
+        if not isinstance(weights, list):
+            return weights
+        found = [w.ravel() for w in weights]
+        if sum(self._sizes) <= _FEW:
+            return jnp.concatenate(found)
+        # A CPU joins large parts number by number, up to 40 times slower than it copies them to their places.
+        flat = jnp.zeros(sum(self._sizes), found[0].dtype)
+        for part, at in zip(found, self._offsets, strict=True):
+            flat = jax.lax.dynamic_update_slice(flat, part, (at,))
+        return flat
+
+    def _loss(self, weights: list[Any], data: Any, kind: str) -> Any:
+        activities, total = self.activities(weights, data), library(weights[0]).asarray(data["constant"])
         for r, d in zip(self.readouts, data["readouts"], strict=True):
             product = self._bulky(r, d, data["groups"][r.group], kind)
             if product is not None:
-                weights = self.weights_by_shape(flat)[product.shape]
-                total = total + _blockwise(
-                    product, weights, activities[product.source], r.target, d["target"]
-                )
+                w, source = weights[product.stack], activities[product.source]
+                total = total + _blockwise(product, w, source, r.target, d["target"])
                 continue
             h, y = read(r, d, activities), take(d["target"], r.target)
             if kind == "squared":
@@ -165,6 +189,7 @@ class Stack:
 
 
 _SMALL = 100_000  # multiplications that take as long as the calls of the smallest network, about .1 ms
+_FEW = 20_000  # weights whose gradient is joined as fast as it is copied
 _BULK = 4_000_000  # numbers: 32 MB
 
 

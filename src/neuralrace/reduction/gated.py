@@ -83,7 +83,6 @@ def _groups(graph: Graph) -> tuple[_Group, ...]:
     for n in graph.order:
         table.setdefault((graph.levels[n], kind[n], graph.nodes[n]), []).append(n)
     at = {n: (k, i) for k, nodes in enumerate(table.values()) for i, n in enumerate(nodes)}
-    place = {e: (offset, i) for offset, names in graph.stacks.values() for i, e in enumerate(names)}
     number = {e: k for k, e in enumerate(graph.edges)}
     found = []
     for nodes in table.values():
@@ -92,8 +91,7 @@ def _groups(graph: Graph) -> tuple[_Group, ...]:
             into.setdefault(at[graph.edges[e][0]][0], []).append(e)
         links = []
         for source, edges in into.items():
-            shape = graph.shapes[edges[0]]
-            offset, names = graph.stacks[shape]
+            shape, offset, names = graph.stacks[graph.place_in_stacks[edges[0]][0]]
             ends = [graph.edges[e] for e in edges]
             links.append(
                 _Link(
@@ -102,7 +100,7 @@ def _groups(graph: Graph) -> tuple[_Group, ...]:
                     tuple(at[s][1] for s, _ in ends),
                     tuple(at[t][1] for _, t in ends),
                     (offset, (len(names), shape[0], shape[1])),
-                    tuple(place[e][1] for e in edges),
+                    tuple(graph.place_in_stacks[e][1] for e in edges),
                 )
             )
         found.append(_Group(tuple(nodes), graph.nodes[nodes[0]], tuple(links)))

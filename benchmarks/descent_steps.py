@@ -1,0 +1,91 @@
+"""A step of descent on large weights against the same step in PyTorch, and against moving its numbers.
+
+Two pathways of width 1000 (multipathway) in float64; and routing between images by mini-batches
+(neural_race), 40 domains, 784-128-128-10, cross-entropy with momentum, 8 images of every trained route, in
+float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import neuralrace as nr
+from benchmarks import gpu
+from benchmarks.measure import Row, fresh, race, seconds
+
+DOMAINS, IMAGES = 40, 80
+PASSES = 7  # over the weights: read in the network, write the gradient, read both and the momentum, write two
+
+
+def milliseconds(run: Callable[[int], Any], few: int, many: int) -> float:
+    """A step, from the difference of two lengths of descent: starting does not count."""
+    short, long = (race({"": lambda n=n: run(n)}, 3)[""] for n in (few, many))
+    return 1e3 * (long - short) / (many - few)
+
+
+def pathways(depth: int, width: int, steps: int) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(1)
+    size, count = 20, 2
+    y = np.random.default_rng(0).standard_normal((size, size))
+    graph = nr.Graph.pathways(size, size, [[width] * (depth - 1)] * count)
+    task, weights = nr.Task(graph, np.eye(size), y), nr.init.gaussian(graph, 0.01)
+    sizes = [size, *[width] * (depth - 1), size]
+    x, target = torch.eye(size, dtype=torch.float64), torch.tensor(y)
+    shapes = [(b, a) for a, b in pairwise(sizes)]
+    chains = [
+        [(0.01 * torch.randn(*s, dtype=torch.float64)).requires_grad_() for s in shapes] for _ in range(count)
+    ]
+    optimizer = torch.optim.SGD([w for chain in chains for w in chain], lr=1e-3)
+
+    def ours(steps: int) -> None:
+        nr.descend(task, weights, 1e-2, steps, 2, save_weights=False)
+
+    def theirs(steps: int) -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            out: Any = 0.0
+            for chain in chains:
+                h = x
+                for w in chain:
+                    h = h @ w.T
+                out = out + h
+            ((out - target) ** 2).sum().backward()
+            optimizer.step()
+
+    cold = {"ours": seconds(lambda: ours(steps + 2)), "base": seconds(lambda: theirs(steps + 2))}
+    warm = {"ours": milliseconds(ours, 2, steps + 2), "base": milliseconds(theirs, 2, steps + 2)}
+    return {k: {"cold": cold[k], "warm": warm[k] / 1e3} for k in cold}
+
+
+def images(partners: int, domains: int, steps: int) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(1)
+    gpu.DOMAINS = domains
+    ours, theirs = gpu.ours(partners, IMAGES), gpu.torch_batched(partners, IMAGES, "cpu")
+    cold = {"ours": seconds(lambda: ours(steps + 2)), "base": seconds(lambda: theirs(steps + 2))}
+    warm = {"ours": milliseconds(ours, 2, steps + 2), "base": milliseconds(theirs, 2, steps + 2)}
+    a, b, c = (np.ones(domains * gpu.INPUTS * gpu.HIDDEN, np.float32) for _ in range(3))
+    moved = 1e3 * race({"": lambda: np.add(a, b, out=c)}, 20)[""] * PASSES / 3
+    extra = {"ours / moving the weights": warm["ours"] / moved}
+    return {k: {"cold": cold[k], "warm": warm[k] / 1e3} for k in cold} | {"extra": extra}
+
+
+def run(quick: bool) -> list[Row]:
+    case, ratio = "descent-steps", "baseline / ours"
+    width, domains, steps = (60, 6, 4) if quick else (1000, DOMAINS, 30)
+    rows = []
+    for depth in (4, 7):
+        what, found = f"2 pathways, {depth} layers of {width}", fresh(pathways, depth, width, steps)
+        rows.append(Row(case, what, "PyTorch", ratio=ratio, targets=("warm >= 1",), **found))
+    for partners in (3,) if quick else (10, 30):
+        what, found = f"images, {domains} domains x {partners}", fresh(images, partners, domains, steps)
+        targets = ("warm >= 1", "ours / moving the weights <= 1.5")
+        rows.append(Row(case, what, "PyTorch, batched products", ratio=ratio, targets=targets, **found))
+    return rows
