@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import neuralrace as nr
 from neuralrace.activations import ACTIVATIONS
 from neuralrace.network import loss_and_gradient, program
+from neuralrace.network.plan import summed
 from tests import oracles
 from tests.strategies import data, graphs, random_weights, seeds
 
@@ -440,3 +441,11 @@ def test_diagonal_edges_in_numpy_are_those_of_jax(make):
     small = nr.reduce(make()).family.small
     assert small.graph.diagonal
     numpy_is_jax(small, "moments", np.random.default_rng(0))
+
+
+def test_sums_into_many_places_are_those_into_few():
+    rng = np.random.default_rng(0)
+    values, index = rng.standard_normal((700, 3)), rng.integers(0, 401, 700).astype(np.int32)
+    expected = np.zeros((401, 3))
+    np.add.at(expected, index, values)
+    np.testing.assert_allclose(summed(values, index, 400), expected[:400], atol=1e-14)  # 400 only pads

@@ -191,6 +191,7 @@ class Stack:
 _SMALL = 100_000  # multiplications that take as long as the calls of the smallest network, about .1 ms
 _FEW = 20_000  # weights whose gradient is joined as fast as it is copied
 _BULK = 4_000_000  # numbers: 32 MB
+_DENSE = 100_000  # numbers in a matrix of zeros and ones that is faster than a sparse one
 
 
 def library(values: Any) -> ModuleType:
@@ -320,6 +321,12 @@ def summed(values: np.ndarray, index: np.ndarray, count: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=1024)
-def _places(index: bytes, dtype: Any, count: int) -> np.ndarray:
-    """(count, n) 1 where a value has an index, else 0."""
-    return (np.frombuffer(index, dtype) == np.arange(count)[:, None]).astype(float)
+def _places(index: bytes, dtype: Any, count: int) -> Any:
+    """(count, n) 1 where a value has an index, else 0; sparse where it is large."""
+    given = np.frombuffer(index, dtype)
+    if count * len(given) <= _DENSE:
+        return (given == np.arange(count)[:, None]).astype(float)
+    from scipy.sparse import csr_array
+
+    inside = np.flatnonzero(given < count)
+    return csr_array((np.ones(len(inside)), (given[inside], inside)), (count, len(given)))
