@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -55,7 +56,7 @@ def _search(
         return tuple(jnp.asarray(v) for v in values)
 
     some = _some(len(t))
-    with precision(np.float64):
+    with precision(np.float64), _on_the_cpu():
         # Series of all lengths share two compiled functions.
         best = _least_squares(guesses, [given(some, len(some), FEW // 2 if len(some) <= FEW // 2 else FEW)])
         if len(t) > FEW:
@@ -63,6 +64,14 @@ def _search(
             best = _least_squares(best[0][None], [given(piece, len(t), FEW) for piece in pieces])
     theta, residual, jacobian = best
     return theta, residual[: len(t)], jacobian[: len(t)]
+
+
+def _on_the_cpu() -> AbstractContextManager[Any]:
+    """Searches call small functions many times, each of which would wait for a GPU."""
+    try:
+        return jax.default_device(jax.devices("cpu")[0])
+    except RuntimeError:  # JAX was told to have no CPU
+        return nullcontext()
 
 
 def _pad(v: np.ndarray, size: int) -> np.ndarray:

@@ -56,8 +56,13 @@ class TwoPoint(Parameters):
     adam: float = option(5e-7, "learning rate of Adam")
     adam_steps: int = option(6000, "steps of training by Adam", least=100)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All networks that are trained by descent."""
+        return tuple(dict.fromkeys((*self.architectures, *self.weights)))
+
     def check(self) -> None:
-        for name in (*self.architectures, *self.weights):
+        for name in self.names:
             self.network(name)
 
     def network(self, name: str) -> tuple[Network, float]:
@@ -73,23 +78,22 @@ def samples(dx2: float, dy2: float) -> tuple[np.ndarray, np.ndarray]:
     return nr.tasks.two_points(dx2, dy2).arrays
 
 
-def side_by_side(_: TwoPoint) -> int:
-    """Networks at a time: on a GPU some are fitted while others learn."""
-    import jax
-
-    return 1 if jax.default_backend() == "cpu" else 4
-
-
-@part(each=lambda p: dict.fromkeys((*p.architectures, *p.weights)), threads=side_by_side)
+@part(each=lambda p: ("adam", *p.names))
 def networks(p: TwoPoint, name: str) -> xr.Dataset:
     """The theory fitted to all trials; for architectures, final distances over dx and dy too."""
+    pair, trials = samples(p.dx2, p.dy2), range(p.seeds)
+    if name == "adam":
+        network, _ = p.network("default")
+        return fitted(train(network, *pair, p.adam, p.adam_steps, trials, optimizer="adam"))
     network, lr = p.network(name)
-    fits = fitted(train(network, *samples(p.dx2, p.dy2), lr, p.steps, range(p.seeds)))
     if name not in p.architectures:
-        return fits
+        return fitted(train(network, *pair, lr, p.steps, trials))
     dx, dy = (v.ravel() for v in np.meshgrid(np.linspace(0.5, 1.5, p.grid), np.linspace(0, 1, p.grid)))
-    x, y = (np.stack(v) for v in zip(*map(samples, dx**2, dy**2), strict=True))
-    run = train(network, x, y, lr, p.grid_steps, range(p.seeds, p.seeds + len(x)))
+    pairs = zip([*[p.dx2] * p.seeds, *dx**2], [*[p.dy2] * p.seeds, *dy**2], strict=True)
+    x, y = (np.stack(v) for v in zip(*(samples(*pair) for pair in pairs), strict=True))
+    both = train(network, x, y, lr, max(p.steps, p.grid_steps), range(len(x)))  # compiled once
+    fits = fitted(until(both[: p.seeds], p.steps))
+    run = until(both[p.seeds :], p.grid_steps)
     dh2, dy2 = run.recorded["dh2"][:, :, run.half - 1], run.recorded["dy2"]
     rates = [float(fits[name].sel(fit="rates").where(fits.learned).mean()) for name in ("rate_h", "rate_y")]
     known = np.isfinite(rates).all()  # unless no trial learned
@@ -103,11 +107,9 @@ def networks(p: TwoPoint, name: str) -> xr.Dataset:
     )
 
 
-@part
-def adam(p: TwoPoint) -> xr.Dataset:
-    network, _ = p.network("default")
-    x, y = samples(p.dx2, p.dy2)
-    return fitted(train(network, x, y, p.adam, p.adam_steps, range(p.seeds), optimizer="adam"))
+def until(run: Training, steps: int) -> Training:
+    """The same runs until a step."""
+    return Training.from_xarray(run.to_xarray().isel(t=slice(steps + 1)))
 
 
 def fitted(run: Training) -> xr.Dataset:
@@ -284,7 +286,7 @@ def final_distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
 @figure("adam")
 def descent_and_adam(p: TwoPoint, data: Data) -> tuple[Figure, str]:
     fits = {f"{name}, descent": f for name, f in data.networks.items() if name == "default"}
-    fits["default, Adam"] = data.adam
+    fits["default, Adam"] = data.networks["adam"]
     caption = f"The default network by descent and by Adam (rate {p.adam:g}, which the paper does not print)."
     return draw_each(fits, draw_distances, "squared distance"), caption
 
@@ -328,18 +330,18 @@ BREAKS_DOWN = (
 def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
     """A row for each network and each gain; very large weights are for `limits`."""
     architectures, gains = paper(f"{PAPER} Fig. 2", MATCHES), paper(f"{PAPER} Fig. 3", COMPARED)
-    for name, fits in data.networks.items():
+    for name in p.names:
         among = name in p.architectures
         if name == "very-high":
             continue
-        fits = learned_ones(fits)
+        fits = learned_ones(data.networks[name])
         yield from fit_of_one(name, fits, architectures if among else gains)
         loss = paper(f"{PAPER} Fig. 11", LOSS) if among else gains
         what = f"{name}: error of the loss by Eq. 9, one more rate fitted"
         error = fits.errors.sel(series="loss", fit="rates")
         yield loss.near(f"fit-loss-{name}", what, 0, error, BOUND, bound=STANDARD)
     what, bound = "share of trials that learned, by network", "Stated standard: nine trials of ten."
-    shares = [float(one.learned.mean()) for one in data.networks.values()]
+    shares = [float(data.networks[name].learned.mean()) for name in p.names]
     yield paper(
         f"{PAPER} B.1",
         "Learning rates are chosen to produce smooth loss curves while still converging within the 6000 "
@@ -414,13 +416,13 @@ def other_optimizer(p: TwoPoint, data: Data) -> Iterator[Claim]:
     poor = paper(
         f"{PAPER} Fig. 13", "The fit is not very good, especially in the earlier part of the dynamics."
     )
-    adam = learned_ones(data.adam)
+    adam = learned_ones(data.networks["adam"])
     note = f"With the start fitted too {float(adam.error.sel(fit='start').mean()):.2f}."
     what = "Adam: error of the fit of two rates"
     yield poor.above("fit-adam", what, BOUND, adam.error.sel(fit="rates"), note, STANDARD)
     what = "Adam: error before outputs are half as far apart as targets / after"
     yield poor.above("fit-adam-early", what, 1, early_over_late(adam, p.dy2), bound="The paper: an order.")
-    learned = data.adam.learned.mean()
+    learned = data.networks["adam"].learned.mean()
     yield check(poor.source).above("adam-learned", "Adam: share of trials that learned", 0.99, learned)
 
 
