@@ -183,7 +183,7 @@ def test_report_command(toy, out, command):
 def test_experiments_side_by_side(out, command):
     small = ("--seeds", "2", "--set", "contextual.samples=50", "--set", "linear-background.hidden=8")
     names = ("linear-background", "contextual")
-    status, text, err = command("run", *names, "--quick", *small, "--jobs", "2", "--out", out)
+    status, text, err = command("run", *names, "--quick", *small, "--jobs", "3", "--out", out)
     assert (status in (0, 1), err) == (True, "")
     titles = [line.split(":")[0] for line in text.splitlines() if line.endswith(" s)")]
     assert titles == list(names)

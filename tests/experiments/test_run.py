@@ -241,3 +241,12 @@ def test_parts_in_threads_have_the_precision_of_others(tmp_path):
 
     results = precision.compute(None, Data(), Store(tmp_path, "key"), lambda found, name, n: found)
     assert [str(d.precision.values) for d in results.values()] == ["highest", "highest"]
+
+
+def test_parts_that_are_filled_are_not_computed_again(toy, tmp_path):
+    experiments.fill("toy", True, tmp_path, {"seeds": 2})
+    assert toy.CALLS == [0, 1]
+    assert not list(tmp_path.glob("*/result.json"))
+    experiments.run("toy", True, tmp_path, {"seeds": 3})
+    experiments.run("toy", True, tmp_path, {"seeds": 2})
+    assert toy.CALLS == [0, 1, 0, 1, 2]

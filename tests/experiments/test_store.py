@@ -1,11 +1,15 @@
 """Finished parts on disk."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import numpy as np
 import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.experiments.store import Store, along, dataset, key_of
+from neuralrace.experiments.store import Store, Taken, along, dataset, key_of
 from neuralrace.files import writable, write, write_text
 
 
@@ -25,6 +29,27 @@ def test_results_are_stored_and_reused(tmp_path):
     assert again.seconds > first.seconds == 0  # of parts that were computed before
     Store(tmp_path, "other")("one", lambda: square(3))
     assert calls == [3, 3]
+    assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+def test_a_part_is_computed_by_one_at_a_time(tmp_path):
+    started, calls = Event(), []
+
+    def compute():
+        calls.append(1)
+        started.set()
+        other = Store(tmp_path, "key")
+        with pytest.raises(Taken):
+            other("one", lambda: pytest.fail("computed twice"), wait=False)
+        assert other("two", lambda: {"y": 2.0}, wait=False).y == 2
+        time.sleep(0.2)
+        return {"y": 1.0}
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(Store(tmp_path, "key"), "one", compute)
+        started.wait()
+        assert Store(tmp_path, "key")("one", compute).y == first.result().y == 1  # the second has waited
+    assert calls == [1]
     assert [p.name for p in tmp_path.glob(".*")] == []
 
 

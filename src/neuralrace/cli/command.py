@@ -67,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--all", action="store_true", help="every experiment")
     run.add_argument("--quick", action="store_true", help="the small form, for a first look")
     run.add_argument("--seeds", metavar="N", help="number of random starts")
-    run.add_argument("--jobs", type=int, metavar="N", help="experiments side by side (default: cores)")
+    jobs = "processes: experiments side by side, and parts of one where more are given (default: cores)"
+    run.add_argument("--jobs", type=int, metavar="N", help=jobs)
     changes = "another value of a parameter; NAME.KEY=VALUE for one of several experiments"
     run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=changes)
 

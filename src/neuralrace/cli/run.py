@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -153,15 +154,19 @@ def _claim_line(c: experiments.Claim) -> str:
 
 def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[experiments.Report | _Failure]:
     """Reports in order. Most of a quick run is compiling, on one core: several run side by side."""
-    jobs = min(len(changes), (os.cpu_count() or 1) if given.jobs is None else given.jobs)
+    jobs = min(len(changes), os.cpu_count() or 1) if given.jobs is None else given.jobs
     one = partial(_run_one, given.quick, given.out, jobs == 1)
     if jobs == 1:
         yield from map(one, changes.items())
         return
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # processes may share a GPU
     ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends the others
     pool = get_context("spawn").Pool(jobs, signal.signal, ignore_interrupts)
     try:
-        yield from pool.imap(one, changes.items())
+        reports = pool.imap(one, changes.items())
+        for _, (name, changed) in zip(range(len(changes), jobs), cycle(changes.items()), strict=False):
+            pool.apply_async(experiments.fill, (name, given.quick, given.out, changed))
+        yield from reports
     finally:
         pool.terminate()
         pool.join()

@@ -162,13 +162,9 @@ def run(
     >>> names()[0]
     'xor'
     """
-    chosen = experiment(name)
-    p = chosen.chosen(quick, changes or {})
-    folder = writable(Path(out) / _folder_name(chosen, p, quick))
-    settings = _settings(p)
-    key = key_of(settings, _code(chosen))
     start = time.perf_counter()
-    store = Store(folder / "parts", key)
+    chosen, p, store = _opened(name, quick, out, changes or {})
+    settings, folder = _settings(p), store.folder.parent
     data = chosen.compute(p, store, progress)
     claims = chosen.judged(p, data, quick)
     with plot.style():
@@ -189,6 +185,22 @@ def run(
     )
     _write(report, figures)
     return report
+
+
+def fill(name: str, quick: bool, out: str | Path, changes: dict[str, Any]) -> None:
+    """Compute parts of an experiment that no other process computes, until all are stored; see `run`."""
+    chosen, p, store = _opened(name, quick, out, changes)
+    chosen.compute(p, store)
+
+
+def _opened(
+    name: str, quick: bool, out: str | Path, changes: dict[str, Any]
+) -> tuple[Experiment, Parameters, Store]:
+    """An experiment with its parameters, and the store of its parts."""
+    chosen = experiment(name)
+    p = chosen.chosen(quick, changes)
+    folder = writable(Path(out) / _folder_name(chosen, p, quick))
+    return chosen, p, Store(folder / "parts", key_of(_settings(p), _code(chosen)))
 
 
 def _write(report: Report, figures: dict[str, tuple[Any, str]]) -> None:

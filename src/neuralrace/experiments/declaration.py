@@ -25,11 +25,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from neuralrace.experiments.claim import Claim
+from neuralrace.experiments.store import Store, Taken
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from neuralrace.experiments.store import Store
 
 Each = str | Sequence[Any] | Callable[[Any], Iterable[Any]]
 
@@ -76,14 +75,19 @@ class Part:
             return store(self.name, run)
         items = self.items(p)
 
-        def one(item: Any) -> Any:
-            return store(f"{self.name}-{item}", lambda: run(item))
+        def one(item: Any, wait: bool = False) -> Any:
+            try:
+                return store(f"{self.name}-{item}", lambda: run(item), wait)
+            except Taken:
+                return None
 
         threads = self.threads(p) if callable(self.threads) else self.threads
         with ThreadPoolExecutor(threads) as pool:
             results = map(one, items) if threads == 1 else pool.map(one, items)
             try:
-                return dict(zip(items, progress(results, self.name, len(items)), strict=True))
+                found = dict(zip(items, progress(results, self.name, len(items)), strict=True))
+                # None where another process was computing it: comes last.
+                return {item: one(item, True) if r is None else r for item, r in found.items()}
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise

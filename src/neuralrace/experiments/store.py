@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+class Taken(Exception):
+    """Another process is computing this part."""
+
+
 class Store:
     """A folder with the results of parts, under one key of settings and code.
 
     `seconds` is how long the parts that were reused took when they were computed, `reused` their number.
+    Several processes may fill one folder: each part is computed by one of them.
     """
 
     def __init__(self, folder: Path, key: str):
@@ -31,19 +37,23 @@ class Store:
         self.seconds: float = 0.0
         self.reused: int = 0
 
-    def __call__(self, name: str, compute: Callable[[], Any]) -> xr.Dataset:
-        """The stored result of that name, or else `compute()`, as a dataset; see `dataset`."""
+    def __call__(self, name: str, compute: Callable[[], Any], wait: bool = True) -> xr.Dataset:
+        """The stored result of that name, or else `compute()`, as a dataset; see `dataset`.
+
+        Where another process is computing it, this one waits; or raises `Taken` where `wait` is false.
+        """
         plain = re.sub(r"[^\w.+-]+", "-", name)
         path = self.folder / f"{plain}-{self.key}.npz"
-        stored = _load(path)
-        if stored is not None:
-            self.reused += 1
-            self.seconds += stored.attrs.pop("seconds")
-            return stored
-        start = time.perf_counter()
-        result = dataset(name, compute())
-        _save(path, result.assign_attrs(seconds=time.perf_counter() - start))
-        return result
+        with _turn(path, wait):
+            stored = _load(path)
+            if stored is not None:
+                self.reused += 1
+                self.seconds += stored.attrs.pop("seconds")
+                return stored
+            start = time.perf_counter()
+            result = dataset(name, compute())
+            _save(path, result.assign_attrs(seconds=time.perf_counter() - start))
+            return result
 
 
 def dataset(name: str, values: Any) -> xr.Dataset:
@@ -92,6 +102,27 @@ def along(results: Mapping[Any, xr.Dataset], dim: str) -> xr.Dataset:
         list(results.values()), items, data_vars="all", coords="minimal", compat="equals", join="exact",
         combine_attrs="drop",
     )  # fmt: skip
+
+
+@contextmanager
+def _turn(path: Path, wait: bool) -> Iterator[None]:
+    """No other process computes that file until the end of the block."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows every process computes
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.stem}.lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise Taken(path.stem) from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _save(path: Path, result: xr.Dataset) -> None:

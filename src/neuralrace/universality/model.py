@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,9 @@ from neuralrace.universality.theory import path
 
 BEST = 8  # guesses from which a search starts
 FEW = 512  # times to which searches from all guesses are fitted
+USUAL = 304  # places for up to as many times, of which there are mostly 300
+ROUGH: Any = {"xtol": 1e-6, "ftol": 1e-6, "gtol": 1e-6, "max_nfev": 100}
+FINE: Any = {"xtol": 1e-15, "ftol": 1e-14, "gtol": 1e-15, "max_nfev": 500}
 FAR = 1e3  # residual where the model is not finite, far above any that is of use
 
 
@@ -55,14 +59,22 @@ def _search(
         return tuple(jnp.asarray(v) for v in values)
 
     some = _some(len(t))
-    with precision(np.float64):
+    with precision(np.float64), _on_the_cpu():
         # Series of all lengths share two compiled functions.
-        best = _least_squares(guesses, [given(some, len(some), FEW // 2 if len(some) <= FEW // 2 else FEW)])
+        best = _least_squares(guesses, [given(some, len(some), USUAL if len(some) <= USUAL else FEW)])
         if len(t) > FEW:
             pieces = [slice(k, k + FEW) for k in range(0, len(t), FEW)]
             best = _least_squares(best[0][None], [given(piece, len(t), FEW) for piece in pieces])
     theta, residual, jacobian = best
     return theta, residual[: len(t)], jacobian[: len(t)]
+
+
+def _on_the_cpu() -> AbstractContextManager[Any]:
+    """Searches call small functions many times, each of which would wait for a GPU."""
+    try:
+        return jax.default_device(jax.devices("cpu")[0])
+    except RuntimeError:  # JAX was told to have no CPU
+        return nullcontext()
 
 
 def _pad(v: np.ndarray, size: int) -> np.ndarray:
@@ -115,8 +127,8 @@ def _linear(theta: Any, *given: Any) -> Any:
 
 
 def _least_squares(guesses: np.ndarray, pieces: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses; many guesses take one piece
-    of the times."""
+    """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses, to the end; many guesses
+    take one piece of the times."""
     from scipy.optimize import least_squares
 
     @lru_cache(maxsize=2)
@@ -127,14 +139,16 @@ def _least_squares(guesses: np.ndarray, pieces: list[Any]) -> tuple[np.ndarray, 
             return residual, jacobian
         return np.full_like(residual, FAR), np.zeros_like(jacobian)
 
-    def search(theta: np.ndarray) -> Any:
+    def search(theta: np.ndarray, options: Any) -> Any:
         residual = lambda v: linear(v.tobytes())[0].ravel()  # noqa: E731
         slopes = lambda v: linear(v.tobytes())[1].reshape(-1, len(v))  # noqa: E731
-        options: Any = {"xtol": 1e-15, "ftol": 1e-14, "gtol": 1e-15, "max_nfev": 500, "x_scale": "jac"}
-        return least_squares(residual, theta, jac=slopes, method="lm", **options)  # pyright: ignore[reportArgumentType]
+        return least_squares(residual, theta, jac=slopes, method="lm", x_scale="jac", **options)  # pyright: ignore[reportArgumentType]
 
-    costs = np.nan_to_num(_costs(guesses, *pieces[0]), nan=np.inf) if len(guesses) > 1 else np.zeros(1)
-    best = min((search(guesses[k]) for k in np.argsort(costs)[:BEST]), key=lambda result: result.cost)
+    if len(guesses) > 1:
+        costs = np.nan_to_num(_costs(guesses, *pieces[0]), nan=np.inf)
+        rough = [search(guesses[k], ROUGH) for k in np.argsort(costs)[:BEST]]
+        guesses = np.array([min(rough, key=lambda result: result.cost).x])
+    best = search(guesses[0], FINE)
     return best.x, *linear(best.x.tobytes())
 
 

@@ -6,6 +6,7 @@ import xarray as xr
 
 import neuralrace as nr
 from neuralrace.experiments.representations_align import layers, two_point
+from neuralrace.experiments.representations_align.fits import plateau
 
 
 @pytest.mark.whole
@@ -35,7 +36,7 @@ def test_plateau_and_agreement():
     fits = xr.Dataset({"measured": measured}, {"epoch": ("t", epoch)})
     fits["learned"] = ("run", [True, True, False])
     with np.errstate(invalid="ignore"):
-        assert np.allclose(two_point.plateau(fits, "dy2"), [54 / 86, 9 / 81, np.nan], equal_nan=True)
+        assert np.allclose(plateau(fits, "dy2"), [54 / 86, 9 / 81, np.nan], equal_nan=True)
     ends = {"end_theory": [0.0, 1, 2, 3, 9], "end": [0.5, 2, 4, 6, 0], "target": [0.0, 1, 1, 1, 1],
             "trial_learned": [True, True, True, True, False]}  # fmt: skip
     correlation, ratio = two_point.agreement(xr.Dataset({n: ("trial", v) for n, v in ends.items()}))

@@ -20,7 +20,16 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
-from neuralrace.experiments.make_haste_slowly.modes import DRAWN, drawn_distance, loss_factor, mode_outputs
+from neuralrace.experiments.make_haste_slowly.modes import (
+    DRAWN,
+    as_published,
+    drawn_distance,
+    loss_factor,
+    mode_outputs,
+    on_the_residual,
+    open_in_contexts,
+    singular_values,
+)
 from neuralrace.experiments.store import along
 
 FINE = nr.Adaptive(rtol=1e-10, atol=1e-12)  # closed forms are compared to 1e-6
@@ -67,14 +76,9 @@ def networks(p: ContextCount, item: tuple[int, int]) -> dict[str, Any]:
     start = {e: w[0] for e, w in pathways.trajectory.weights.items()}
     solved = nr.reduce(pathways.task, "block").solve(weights=start, t1=net.t[-1], save=net.t)
     task = nr.tasks.contexts(c, gating="shared", hidden=p.pathway)
-    in_order = as_published(p, c, net, task, seed)
-    values = np.stack(
-        [
-            np.linalg.svd(m, compute_uv=False)[:, :8]
-            for m in nr.pathway_maps(task.graph, in_order.weights).values()
-        ]
-    )
-    n_open = (net.gates(-1)[0].reshape(c, 8, -1).mean(axis=1) > 0.5).sum(axis=0)  # contexts, of each unit
+    in_order = as_published(net, task, p.std(c), SCRIPTS[c][0], seed)
+    values = singular_values(task.graph, in_order.weights, 8)
+    n_open = (open_in_contexts(net, c) > 0.5).sum(axis=0)  # contexts, of each unit
     size = nr.unit_sizes(*net.at(-1).values(), normalise=True)
     return {
         "epoch": ("epoch", net.steps),
@@ -86,15 +90,6 @@ def networks(p: ContextCount, item: tuple[int, int]) -> dict[str, Any]:
         "distance": ("epoch", pathways.distance),
         "share": ("contexts_open", np.bincount(n_open, size, minlength=c + 1)),
     }
-
-
-def as_published(
-    p: ContextCount, c: int, net: nr.relu.ReluNetwork, task: nr.Task, seed: int
-) -> nr.Trajectory:
-    """The common pathway learns as if alone, those by context on what it leaves."""
-    scale = {e: p.std(c) * (1 if "p0h1" in ends else SCRIPTS[c][0]) for e, ends in task.graph.edges.items()}
-    start = {e: scale[e] * w for e, w in nr.init.gaussian(task.graph, 1.0, seed).items()}
-    return nr.relu.train_in_order(net, task, start, ["p0h1"])
 
 
 @part(each="counts")
@@ -137,16 +132,15 @@ def theory(p: ContextCount, c: int) -> dict[str, Any]:
     """Pathways from a decoupled start: alone on what the common one leaves, together, and in closed form."""
     x, y = nr.tasks.contexts(c).arrays
     t = np.linspace(0, p.t1, 201)
-    residual, patterns = nr.relu.pathway_residual(x, y), np.repeat(1 - np.eye(c), 8, axis=1)
     in_closed_form = closed_form(x, y, c, t, p.strength**2, p.strength**2)
-    alone = nr.tasks.gated(x, residual, patterns, 16, {k: range(8) for k in range(c)})
+    alone = on_the_residual(x, y, c)
     s = np.linalg.svd(alone.syx(alone.graph.paths()[0]), compute_uv=False)
     s = s[s > 1e-10 * s[0]]
     together = nr.tasks.contexts(c, gating="shared", hidden=8 * c)
     runs = []
     for task in (alone, together):
         start = nr.init.decoupled(nr.reduce(task, "pathwise"), p.strength)
-        record = singular_values(task.graph, len(s))
+        record = leading_values(task.graph, len(s))
         runs.append(nr.flow(task, start, p.t1, t, method=FINE, record=record, save_weights=False))
     block = nr.reduce(together, "block").solve(weights=start, t1=p.t1, save=t)
     return {
@@ -160,7 +154,7 @@ def theory(p: ContextCount, c: int) -> dict[str, Any]:
     }
 
 
-def singular_values(graph: nr.Graph, k: int) -> Callable[[nr.State], dict[str, Any]]:
+def leading_values(graph: nr.Graph, k: int) -> Callable[[nr.State], dict[str, Any]]:
     """What to record: the leading singular values of the map of each pathway, by its hidden node."""
 
     def record(state: nr.State) -> dict[str, Any]:

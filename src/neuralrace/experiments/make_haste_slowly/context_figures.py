@@ -6,12 +6,70 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.linalg import orthogonal_procrustes
 
 from neuralrace import plot
 
 VALUES = 6  # singular values that are shown
+Lines = dict[str, tuple[str, str, dict[str, float | str]]]
+PUBLISHED_LINES: Lines = {
+    "published": ("pathways, two contexts", plot.BLUE, {}),
+    "published_single": ("pathways, one context", plot.ORANGE, {}),
+    "race": ("race reduction (App. F), published start", plot.GREEN, {"ls": "--"}),
+}
+LINES: Lines = {
+    "shared": ("pathways, two contexts", plot.BLUE, {"lw": 0.9}),
+    "single": ("pathways, one context", plot.ORANGE, {"lw": 0.9}),
+    "both": ("pathways, both kinds", plot.GREEN, {"lw": 0.9}),
+    "imitation": ("two contexts, weights of the ReLU network", plot.BLUE, {"ls": "--"}),
+    "staged": ("predicted: always open, then by context", plot.RED, {}),
+    "own": ("gates of the ReLU network's last epoch", plot.PINK, {"ls": ":"}),
+}
+
+
+def losses(d: xr.Dataset, race: xr.DataArray) -> Figure:
+    """Losses over epochs, `d` with an axis of seeds: pathways as published, and by the whole gradient."""
+    fig, axes = plot.figure(1, 2, height=4.1, sharey=True)
+    d["race"] = d.relu.copy(data=np.tile(race, (d.sizes["seed"], 1)))
+    titles = ("as published", "by the gradient of the whole loss")
+    for ax, lines, title in zip(axes, (PUBLISHED_LINES, LINES), titles, strict=True):
+        plot.runs(ax, d.epoch, d.relu, plot.BLACK, "ReLU network")
+        for name, (label, colour, style) in lines.items():
+            plot.theory(ax, d.epoch, d[name].mean("seed"), colour, label, **style)
+        ax.set(yscale="log", ylim=(1e-2, 200), xlabel="epoch", title=title)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    axes[0].set_ylabel("loss, summed over samples")
+    return fig
+
+
+def modes(ax: Axes, epoch: xr.DataArray, dots: xr.DataArray, line: xr.DataArray) -> None:
+    """Leading singular values (epoch, mode) over epochs, as dots and as lines."""
+    for k, colour in enumerate(plot.COLOURS[:VALUES]):
+        ax.plot(epoch[::8], dots[::8, k], "o", color=colour, ms=2.2, alpha=0.6)
+        plot.theory(ax, epoch, line[:, k], colour, f"mode {k + 1}", lw=0.9)
+    ax.set_xlabel("epoch")
+
+
+def key_of_modes(ax: Axes, line: str, dots: str) -> None:
+    """The legend of such panels, beside them."""
+    ax.plot([], [], color="grey", lw=0.9, label=line)
+    ax.plot([], [], "o", color="grey", ms=2.2, label=dots)
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def race(d: xr.Dataset, epoch: xr.DataArray) -> Figure:
+    """Singular values of each pathway on what the always open one leaves."""
+    fig, axes = plot.figure(1, 3, height=2.7, sharey=True)
+    solved, flow = d["values"]
+    for pathway, ax in enumerate(axes):
+        modes(ax, epoch, flow[pathway], solved[pathway])
+        open_ = " and ".join(str(c + 1) for c in range(3) if c != pathway)
+        ax.set_title(f"open in contexts {open_}")
+    axes[0].set_ylabel("singular value")
+    key_of_modes(axes[2], "race reduction", "flow")
+    return fig
 
 
 def outputs(d: xr.Dataset) -> Figure:
@@ -41,14 +99,9 @@ def hidden(d: xr.Dataset, context_of: np.ndarray) -> Figure:
     trained, theory = d["values"]
     kinds = {"always open": (first, slice(0, 1)), "open in two contexts": (second, slice(1, None))}
     for name, (ax, chosen) in kinds.items():
-        for k, colour in enumerate(plot.COLOURS[:VALUES]):
-            dots = trained[chosen, ::8, k].mean("pathway")
-            ax.plot(d.epoch[::8], dots, "o", color=colour, ms=2.2, alpha=0.6)
-            plot.theory(ax, d.epoch, theory[chosen, :, k].mean("pathway"), colour, str(k + 1), lw=0.9)
-        ax.set(xlabel="epoch", ylabel="singular value", title=name)
-    second.plot([], [], color="grey", lw=0.9, label="block reduction")
-    second.plot([], [], "o", color="grey", ms=2.2, label="as trained")
-    second.legend(title="mode", loc="center left", bbox_to_anchor=(1, 0.5))
+        modes(ax, d.epoch, *(values[chosen].mean("pathway") for values in (trained, theory)))
+        ax.set(ylabel="singular value", title=name)
+    key_of_modes(second, "block reduction", "as trained")
     relu, gated = d.hidden.values
     turn, _ = orthogonal_procrustes(gated.reshape(-1, 2), relu.reshape(-1, 2))
     limits = 1.1 * np.abs(d.hidden.values).max() * np.array([-1, 1])

@@ -19,36 +19,28 @@ from matplotlib.figure import Figure
 from scipy.spatial.distance import pdist
 
 import neuralrace as nr
-from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.make_haste_slowly import context_figures
-from neuralrace.experiments.make_haste_slowly.modes import DRAWN, drawn_distance, loss_factor, mode_outputs
+from neuralrace.experiments.make_haste_slowly.modes import (
+    DRAWN,
+    as_published,
+    drawn_distance,
+    loss_factor,
+    mode_outputs,
+    on_the_residual,
+    open_in_contexts,
+    singular_values,
+)
 from neuralrace.experiments.store import along
 from neuralrace.measure import principal_components
 
 STRUCTURES = ("hierarchy", "ring", "cross")
 CONTEXT = np.repeat([0, 1, 2], 8)
 PUBLISHED = {2000: (22.6, 0.5), 4000: (4.4, 0.3), 6000: (0.58, 0.08), 8000: (0.03, 0.015)}  # loss, tolerance
-GATINGS = ("shared", "single", "both")
-Lines = dict[str, tuple[str, str, dict[str, float | str]]]
-PUBLISHED_LINES: Lines = {
-    "published": ("pathways, two contexts", plot.BLUE, {}),
-    "published_single": ("pathways, one context", plot.ORANGE, {}),
-    "race": ("race reduction (App. F), published start", plot.GREEN, {"ls": "--"}),
-}
-LINES: Lines = {
-    "shared": ("pathways, two contexts", plot.BLUE, {"lw": 0.9}),
-    "single": ("pathways, one context", plot.ORANGE, {"lw": 0.9}),
-    "both": ("pathways, both kinds", plot.GREEN, {"lw": 0.9}),
-    "imitation": ("two contexts, weights of the ReLU network", plot.BLUE, {"ls": "--"}),
-    "staged": ("predicted: always open, then by context", plot.RED, {}),
-    "own": ("gates of its last epoch", plot.PINK, {"ls": ":"}),
-}
 RACE_START = (3e-9, 6e-5)  # strengths of the always open pathway and of the others, in the authors' script
 SHOWN = (0.0625, 0.25, 0.5, 1.0)  # of training, when outputs are shown
-VALUES = context_figures.VALUES
 
 
 @dataclass(frozen=True)
@@ -84,13 +76,6 @@ class Contexts(Parameters):
         """An always open pathway, and others by kind."""
         return nr.tasks.contexts(3, STRUCTURES, gating=kind, hidden=self.pathway)
 
-    def in_order(self, net: nr.relu.ReluNetwork, kind: str, seed: int) -> nr.Trajectory:
-        """A gated network as the authors train it: always open alone, the others on what it leaves."""
-        task = self.pathways(kind)
-        start = nr.init.gaussian(task.graph, std=self.std, seed=seed)
-        scale = {e: 1.0 if "p0h1" in ends else self.context_std for e, ends in task.graph.edges.items()}
-        return nr.relu.train_in_order(net, task, {e: scale[e] * w for e, w in start.items()}, ["p0h1"])
-
 
 @part(each=lambda p: range(p.seeds))
 def losses(p: Contexts, seed: int) -> dict[str, Any]:
@@ -99,16 +84,16 @@ def losses(p: Contexts, seed: int) -> dict[str, Any]:
     imitation = nr.relu.imitate(net, p.pathways("shared"))
     own, _ = nr.relu.as_gdln(net, -1)
     loss = {"relu": net.loss, "imitation": imitation.loss, "staged": nr.relu.two_stage_loss(net, CONTEXT)}
-    for kind in GATINGS:
+    for kind in ("shared", "single", "both"):
         task = p.pathways(kind)
         start = nr.init.gaussian(task.graph, std=p.std, seed=seed)
         loss[kind] = nr.relu.train_like(net, task, start).loss
     loss["own"] = nr.relu.train_like(net, own, net.at(0)).loss
     loss["narrow"] = p.train(p.narrow, seed).loss
-    in_order = p.in_order(net, "shared", seed)
-    loss["published"], loss["published_single"] = in_order.loss, p.in_order(net, "single", seed).loss
-    apart = nr.predict(p.pathways("shared"), in_order.weights)["y"] - nr.predict(net.task, net.weights)["y"]
-    open_ = net.gates(-1)[0].reshape(3, 8, -1).mean(axis=1)  # share of the items, by context and unit
+    two, one = (as_published(net, p.pathways(k), p.std, p.context_std, seed) for k in ("shared", "single"))
+    loss["published"], loss["published_single"] = two.loss, one.loss
+    apart = nr.predict(p.pathways("shared"), two.weights)["y"] - nr.predict(net.task, net.weights)["y"]
+    open_ = open_in_contexts(net, 3)
     size = nr.unit_sizes(*net.at(-1).values(), normalise=True)
     return {
         "epoch": ("epoch", net.steps),
@@ -136,13 +121,12 @@ def race(p: Contexts, data: Data) -> dict[str, Any]:
     """
     x, y = nr.tasks.contexts(3, STRUCTURES).arrays
     t = data.losses[0].epoch.values * p.lr * len(x)
-    residual, patterns = nr.relu.pathway_residual(x, y), np.repeat(1 - np.eye(3), 8, axis=1)
-    alone = nr.tasks.gated(x, residual, patterns, 16, {k: range(8) for k in range(3)})
-    common, others = RACE_START
+    alone, (common, others) = on_the_residual(x, y, 3), RACE_START
     reduction = nr.reduce(alone, "pathwise")
     solved = reduction.solve(strength=others**0.5, t1=t[-1], save=t)
     start = nr.init.decoupled(reduction, others**0.5)
     flow = nr.flow(alone, start, t[-1], t)
+    values = [singular_values(alone.graph, found.weights, context_figures.VALUES) for found in (solved, flow)]
     first = mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, common))
     outputs = first + nr.predict(alone, solved.weights)["y"]
     syx = [alone.syx(path) for path in alone.graph.paths()]
@@ -152,10 +136,7 @@ def race(p: Contexts, data: Data) -> dict[str, Any]:
         "t": ("t", t),
         "loss": ("t", 0.5 * ((y - outputs) ** 2).sum(axis=(1, 2))),
         "residual_loss": ("method t", [solved.loss, flow.loss]),
-        "values": (
-            "method pathway t mode",
-            [singular_values(alone.graph, w.weights) for w in (solved, flow)],
-        ),
+        "values": ("method pathway t mode", values),
         "commutator": ("pair", turned),
     }
 
@@ -174,7 +155,7 @@ def pictures(p: Contexts) -> dict[str, Any]:
     relu, gated = nr.activity(net.task, at(net.weights, every), "h1"), np.concatenate(hidden, axis=2)
     similar = [np.corrcoef(pdist(a), pdist(b))[0, 1] for a, b in zip(relu, gated, strict=True)]
     outputs = [np.stack([net.predict(i) for i in shown]), nr.predict(task, at(weights, shown))["y"]]
-    values = [singular_values(task.graph, w) for w in (weights, solved.weights)]
+    values = [singular_values(task.graph, w, context_figures.VALUES) for w in (weights, solved.weights)]
     return {
         "epoch": ("epoch", net.steps),
         "targets": ("sample y", net.Y),
@@ -192,25 +173,8 @@ def at(weights: Any, k: Any) -> dict[str, np.ndarray]:
     return {e: w[k] for e, w in weights.items()}
 
 
-def singular_values(graph: nr.Graph, weights: Any) -> np.ndarray:
-    """Leading ones of the map of each pathway, `(pathways, save, 6)`."""
-    maps = nr.pathway_maps(graph, weights).values()
-    return np.stack([np.linalg.svd(m, compute_uv=False)[:, :VALUES] for m in maps])
-
-
 @figure("loss")
 def loss(p: Contexts, data: Data) -> tuple[Figure, str]:
-    fig, axes = plot.figure(1, 2, height=4.1, sharey=True)
-    d = along(data.losses, "seed")
-    d["race"] = d.relu.copy(data=np.tile(data.race.loss, (p.seeds, 1)))
-    titles = ("as published", "by the gradient of the whole loss")
-    for ax, lines, title in zip(axes, (PUBLISHED_LINES, LINES), titles, strict=True):
-        plot.runs(ax, d.epoch, d.relu, plot.BLACK, "ReLU network")
-        for name, (label, colour, style) in lines.items():
-            plot.theory(ax, d.epoch, d[name].mean("seed"), colour, label, **style)
-        ax.set(yscale="log", ylim=(1e-2, 200), xlabel="epoch", title=title)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))
-    axes[0].set_ylabel("loss, summed over samples")
     caption = (
         f"Loss of ReLU networks ({p.seeds} seeds, band) and means for gated networks. Left, as published: "
         f"the always open pathway learns as if alone, those by context, from weights {p.context_std:g} "
@@ -219,7 +183,7 @@ def loss(p: Contexts, data: Data) -> tuple[Figure, str]:
         "those of the ReLU network (dashed), predicted from its initial weights in two stages (red), and "
         "with the gates that the ReLU network has at the end, from the start (dotted)."
     )
-    return fig, caption
+    return context_figures.losses(along(data.losses, "seed"), data.race.loss), caption
 
 
 @figure("outputs")
@@ -245,25 +209,12 @@ def hidden(p: Contexts, data: Data) -> tuple[Figure, str]:
 
 @figure("race")
 def race_on_the_residual(p: Contexts, data: Data) -> tuple[Figure, str]:
-    fig, axes = plot.figure(1, 3, height=2.7, sharey=True)
-    d, epoch = data.race, data.losses[0].epoch
-    solved, flow = d["values"]
-    for ax, pathway in zip(axes, range(3), strict=True):
-        open_ = " and ".join(str(c + 1) for c in range(3) if c != pathway)
-        for k, colour in enumerate(plot.COLOURS[:VALUES]):
-            ax.plot(epoch[::8], flow[pathway, ::8, k], "o", color=colour, ms=2.2, alpha=0.6)
-            plot.theory(ax, epoch, solved[pathway, :, k], colour, f"mode {k + 1}", lw=0.9)
-        ax.set(xlabel="epoch", title=f"open in contexts {open_}")
-    axes[0].set_ylabel("singular value")
-    axes[2].plot([], [], color="grey", lw=0.9, label="race reduction")
-    axes[2].plot([], [], "o", color="grey", ms=2.2, label="flow")
-    axes[2].legend(loc="center left", bbox_to_anchor=(1, 0.5))
     caption = (
         "Singular values of the pathways open in two contexts, alone on what the always open one leaves, "
         f"from a decoupled start of strength {RACE_START[1]:g}: the race reduction of appendix F, which "
         "keeps a strength for each mode of a pathway, and the flow of the pathways."
     )
-    return fig, caption
+    return context_figures.race(data.race, data.losses[0].epoch), caption
 
 
 FIG, PROPOSITION = "make_haste_slowly Fig. 4", "make_haste_slowly Prop. 4.2"
@@ -334,10 +285,8 @@ def race_of_modes(p: Contexts, data: Data) -> Iterator[Claim]:
         "make_haste_slowly F",
         "noting that V_s(p) = V_s(j) since all pathways share the same input correlation",
     )
-    t, note = (
-        data.race.t.values,
-        "Different structures have different modes: strengths of modes do not close.",
-    )
+    t = data.race.t.values
+    note = "Different structures have different modes: strengths of modes do not close."
     name = "race on the residual, different structures: loss, reduction from flow, distance in the figure"
     off = drawn_distance(t, *data.race.residual_loss)
     yield reduces.below("race-reduction", name, 0.03, off, note, DRAWN)

@@ -1,4 +1,5 @@
-"""What experiments on contexts share: outputs of pathways in closed form, and how far curves are apart."""
+"""What experiments on contexts share: pathways as published and on what is left over, their outputs in closed
+form, and how far curves are apart."""
 
 from __future__ import annotations
 
@@ -9,7 +10,40 @@ import numpy as np
 import xarray as xr
 from scipy.spatial import KDTree
 
+import neuralrace as nr
+
+ITEMS = 8  # in each context
 DRAWN = "3% of the axes, chosen here: what can be told apart in a figure"
+
+
+def as_published(
+    net: nr.relu.ReluNetwork, task: nr.Task, std: float, larger: float, seed: int
+) -> nr.Trajectory:
+    """Pathways as the authors train them: the always open one, p0, as if alone, the others on what it leaves.
+
+    Initial weights of the others are `larger` times those of p0, which have the deviation `std`.
+    """
+    start = nr.init.gaussian(task.graph, std, seed)
+    scale = {e: 1.0 if "p0h1" in ends else larger for e, ends in task.graph.edges.items()}
+    return nr.relu.train_in_order(net, task, {e: scale[e] * w for e, w in start.items()}, ["p0h1"])
+
+
+def on_the_residual(x: np.ndarray, y: np.ndarray, contexts: int) -> nr.Task:
+    """Pathways open in all contexts but one, alone on what an always open one leaves; they see the items."""
+    patterns, columns = np.repeat(1 - np.eye(contexts), ITEMS, axis=1), range(ITEMS)
+    residual = nr.relu.pathway_residual(x, y)
+    return nr.tasks.gated(x, residual, patterns, 16, dict.fromkeys(range(contexts), columns))
+
+
+def singular_values(graph: nr.Graph, weights: Any, k: int) -> np.ndarray:
+    """The k leading ones of the map of each pathway, `(pathways, save, k)`."""
+    maps = nr.pathway_maps(graph, weights).values()
+    return np.stack([np.linalg.svd(m, compute_uv=False)[:, :k] for m in maps])
+
+
+def open_in_contexts(net: nr.relu.ReluNetwork, contexts: int) -> np.ndarray:
+    """Share of the items of each context for which a unit is open in the end, `(contexts, units)`."""
+    return net.gates(-1)[0].reshape(contexts, ITEMS, -1).mean(axis=1)
 
 
 def mode_outputs(inputs: Any, targets: Any, gate: Any, course: Callable[[Any, Any], Any]) -> np.ndarray:

@@ -18,8 +18,8 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.store import along
-from neuralrace.universality import ZOO, Network, fit_runs, train
+from neuralrace.experiments.representations_align.fits import both_ways
+from neuralrace.universality import ZOO, Network, train
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,8 +51,7 @@ def networks(p: Layers) -> xr.Dataset:
     """The theory fitted at every layer in both ways, with distances at the start and at the end."""
     network = Network(p.depth, p.width, gain=p.gain)
     run = train(network, *nr.tasks.two_points(p.dx2, p.dy2).arrays, p.lr, p.steps, range(p.seeds))
-    every, ways = range(1, p.depth + 1), {"rates": True, "start": False}
-    fits = along({way: fit_runs(run, every, times=301, observed=seen) for way, seen in ways.items()}, "fit")
+    fits = both_ways(run, layers=range(1, p.depth + 1))
     dh2 = run.recorded["dh2"]
     return fits.drop_dims("series").assign(
         start=(("run", "layer"), dh2[:, 0]),

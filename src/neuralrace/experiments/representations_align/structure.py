@@ -25,6 +25,7 @@ from neuralrace import plot, universality
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.representations_align.fits import SERIES, both_ways, draw_series, key
 from neuralrace.experiments.representations_align.structure_rows import (
     CHANCE,
     CORNERS,
@@ -50,7 +51,6 @@ from neuralrace.experiments.representations_align.structure_rows import (
     weighed,
     xor_ends,
 )
-from neuralrace.experiments.store import along
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Network, fit_runs, follow_pair, structure, train
 
@@ -193,11 +193,8 @@ def digits(p: Structure, optimizer: str) -> xr.Dataset:
     zero, one = (int(np.flatnonzero(y[shown].argmax(axis=1) == digit)[0]) for digit in (0, 1))
     followed = follow_pair(run, x[shown], y[shown], (zero, one))
     end = squared_distances(run.recorded["hidden"][:, -1]).mean(axis=0)
-    ways = {"rates": True, "start": False}
-    fits = along({way: fit_runs(followed, observed=seen) for way, seen in ways.items()}, "fit")
-    fits = fits.isel(layer=0, drop=True).fillna({"error": 1.0, "errors": 1.0})
+    fits = both_ways(followed).isel(layer=0, drop=True).fillna({"error": 1.0, "errors": 1.0})
     return fits.assign(
-        measured=fits.measured.isel(fit=0),
         goal=followed.runs["dy"][0] ** 2,
         distances=(("sample", "other"), end),
         loss=("run", run.loss[:, -1]),
@@ -235,23 +232,21 @@ def tracked_pair(p: Structure, data: Data) -> tuple[Figure, str]:
         fits = data.digits[optimizer]
         one, goal = fits.isel(run=0), float(fits.goal)
         unit = float(one.measured.sel(series="dh2").max()) / goal
-        labels = {"dh2": "‖dh‖², scaled", "dy2": "‖dy‖²", "w": "w"}
-        for (series, label), colour in zip(labels.items(), plot.COLOURS, strict=False):
-            by, here = unit if series == "dh2" else 1, one.sel(series=series)
-            ax.plot(one.t, here.measured / by, color=colour, lw=3.2, alpha=0.35, label=f"{label}, network")
-            for way, line, how in (("rates", "--", "two rates fitted"), ("start", "-", "start fitted too")):
-                curve = here.theory.sel(fit=way) / by
-                plot.theory(ax, one.t, curve, colour, f"{label}, {how}", lw=0.9, ls=line)
-        ax.axhline(goal, color="0.6", lw=0.7, ls=":", label="‖dy‖² of the targets")
+        for series, (_, colour) in SERIES.items():
+            draw_series(ax, one.t, one, series, colour, unit if series == "dh2" else 1.0)
+        ax.axhline(goal, color="0.6", lw=0.7, ls=":", label="|dy|² of the targets")
         ax.set_xscale("function", functions=(np.sqrt, np.square))
         title = f"{name}, error {float(one.error.sel(fit='rates')):.2f}"
         ax.set(xlabel="learning rate times steps (root scale)", title=title, xlim=(0, None))
         ax.xaxis.set_major_locator(MaxNLocator(5))
         ax.set_ylabel("squared distance")
-    axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    labels = ("|dh|², scaled", "|dy|²", "w")
+    colours = {label: colour for label, (_, colour) in zip(labels, SERIES.values(), strict=True)}
+    goal, _ = axes[0].get_legend_handles_labels()
+    fig.legend(handles=[*key(colours), *goal], loc="outside upper center", ncols=4)
     return fig, (
         f"The first zero and the first one of {p.data} while a network learns all images, and Eq. 7 with two "
-        "fitted rates; ‖dh‖² is scaled to the distance of the targets at its largest. Outputs overshoot that "
+        "fitted rates; |dh|² is scaled to the distance of the targets at its largest. Outputs overshoot that "
         "distance, since they are not learned alone."
     )
 

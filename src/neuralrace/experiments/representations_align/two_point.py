@@ -21,9 +21,16 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, Statement, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.store import along
-from neuralrace.measure import crossing
-from neuralrace.universality import ZOO, Network, Training, final_distance, fit_runs, train
+from neuralrace.experiments.representations_align.fits import (
+    SERIES,
+    both_ways,
+    draw_series,
+    early_over_late,
+    key,
+    loss_plateau,
+    plateau,
+)
+from neuralrace.universality import ZOO, Network, Training, final_distance, train
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,9 +38,7 @@ if TYPE_CHECKING:
 PAPER = "representations_align"
 WEIGHTS = ("low", "default", "intermediate", "high", "very-high")
 ARCHITECTURES = tuple(name for name in ZOO if name not in WEIGHTS[:1] + WEIGHTS[2:])
-SERIES = {"dh2": ("|dh|² / its largest", plot.BLUE), "dy2": ("|dy|²", plot.ORANGE), "w": ("w", plot.GREEN)}
 KINKS = {"torch": "leaky_relu_torch", "jax": "leaky_relu"}
-TIMES = 301
 BOUND, WORST = 0.05, 0.2  # shares of a series' largest value: root mean square over time, and largest
 LEARNED, ENDED = 1e-2, 1e-3  # losses below which a trial counts for the rates, and for the final distances
 COLUMNS = 4
@@ -56,8 +61,13 @@ class TwoPoint(Parameters):
     adam: float = option(5e-7, "learning rate of Adam")
     adam_steps: int = option(6000, "steps of training by Adam", least=100)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All networks that are trained by descent."""
+        return tuple(dict.fromkeys((*self.architectures, *self.weights)))
+
     def check(self) -> None:
-        for name in (*self.architectures, *self.weights):
+        for name in self.names:
             self.network(name)
 
     def network(self, name: str) -> tuple[Network, float]:
@@ -69,27 +79,22 @@ class TwoPoint(Parameters):
         return dataclasses.replace(network, activation=activation, **size), lr * self.faster
 
 
-def samples(dx2: float, dy2: float) -> tuple[np.ndarray, np.ndarray]:
-    return nr.tasks.two_points(dx2, dy2).arrays
-
-
-def side_by_side(_: TwoPoint) -> int:
-    """Networks at a time: on a GPU some are fitted while others learn."""
-    import jax
-
-    return 1 if jax.default_backend() == "cpu" else 4
-
-
-@part(each=lambda p: dict.fromkeys((*p.architectures, *p.weights)), threads=side_by_side)
+@part(each=lambda p: ("adam", *p.names))
 def networks(p: TwoPoint, name: str) -> xr.Dataset:
     """The theory fitted to all trials; for architectures, final distances over dx and dy too."""
+    pair, trials = nr.tasks.two_points(p.dx2, p.dy2).arrays, range(p.seeds)
+    if name == "adam":
+        network, _ = p.network("default")
+        return fitted(train(network, *pair, p.adam, p.adam_steps, trials, optimizer="adam"))
     network, lr = p.network(name)
-    fits = fitted(train(network, *samples(p.dx2, p.dy2), lr, p.steps, range(p.seeds)))
     if name not in p.architectures:
-        return fits
+        return fitted(train(network, *pair, lr, p.steps, trials))
     dx, dy = (v.ravel() for v in np.meshgrid(np.linspace(0.5, 1.5, p.grid), np.linspace(0, 1, p.grid)))
-    x, y = (np.stack(v) for v in zip(*map(samples, dx**2, dy**2), strict=True))
-    run = train(network, x, y, lr, p.grid_steps, range(p.seeds, p.seeds + len(x)))
+    pairs = [pair] * p.seeds + [nr.tasks.two_points(*d).arrays for d in zip(dx**2, dy**2, strict=True)]
+    x, y = (np.stack(v) for v in zip(*pairs, strict=True))
+    both = train(network, x, y, lr, max(p.steps, p.grid_steps), range(len(x)))  # compiled once
+    fits = fitted(until(both[: p.seeds], p.steps))
+    run = until(both[p.seeds :], p.grid_steps)
     dh2, dy2 = run.recorded["dh2"][:, :, run.half - 1], run.recorded["dy2"]
     rates = [float(fits[name].sel(fit="rates").where(fits.learned).mean()) for name in ("rate_h", "rate_y")]
     known = np.isfinite(rates).all()  # unless no trial learned
@@ -103,45 +108,22 @@ def networks(p: TwoPoint, name: str) -> xr.Dataset:
     )
 
 
-@part
-def adam(p: TwoPoint) -> xr.Dataset:
-    network, _ = p.network("default")
-    x, y = samples(p.dx2, p.dy2)
-    return fitted(train(network, x, y, p.adam, p.adam_steps, range(p.seeds), optimizer="adam"))
+def until(run: Training, steps: int) -> Training:
+    """The same runs until a step."""
+    return Training.from_xarray(run.to_xarray().isel(t=slice(steps + 1)))
 
 
 def fitted(run: Training) -> xr.Dataset:
     """Both fits of every run at the layer half way, over epochs; errors are 1 where there is no fit."""
-    ways = {"rates": True, "start": False}
-    fits = along(
-        {way: fit_runs(run, loss=True, times=TIMES, observed=observed) for way, observed in ways.items()},
-        "fit",
-    ).isel(layer=0, drop=True)
+    fits = both_ways(run, loss=True).isel(layer=0, drop=True)
     fits = fits.fillna(dict.fromkeys(("error", "errors", "largest_error"), 1.0))
     epoch = np.rint(fits.t.values / run.settings["lr"])
-    fits = fits.assign_coords(epoch=("t", epoch)).assign(measured=fits.measured.isel(fit=0))
-    return fits.assign(learned=("run", run.loss[:, -1] < LEARNED))
+    return fits.assign_coords(epoch=("t", epoch)).assign(learned=("run", run.loss[:, -1] < LEARNED))
 
 
 def learned_ones(fits: xr.Dataset) -> xr.Dataset:
     """The trials that learned, as in the paper; all of them where none did."""
     return fits.isel(run=fits.learned.values) if fits.learned.any() else fits
-
-
-def plateau(fits: xr.Dataset, series: str) -> np.ndarray:
-    """Time to a tenth over time to nine tenths of the way to the end, of each run; nan where not learned."""
-    values = fits.measured.sel(series=series).values
-    way = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])
-    tenth, most = (crossing(fits.epoch.values, way, level, rising=True) for level in (0.1, 0.9))
-    return np.where(fits.learned, tenth / most, np.nan)
-
-
-def loss_plateau(fits: xr.Dataset, dy2: float) -> np.ndarray:
-    """Time at which the loss falls below 1/2 over that below 3/2 of dy^2/8, the loss of the mean target."""
-    values = fits.measured.sel(series="loss").values
-    late, early = (crossing(fits.epoch.values, values, s * dy2 / 8) for s in (0.5, 1.5))
-    with np.errstate(divide="ignore", invalid="ignore"):  # where it starts below
-        return np.asarray(late / early)
 
 
 def agreement(fits: xr.Dataset) -> tuple[float, float]:
@@ -154,16 +136,6 @@ def agreement(fits: xr.Dataset) -> tuple[float, float]:
     return float(np.corrcoef(theory, end)[0, 1]), float(np.median(end[apart] / theory[apart]))
 
 
-def early_over_late(fits: xr.Dataset, dy2: float) -> np.ndarray:
-    """Error of the fit of two rates before outputs are half as far apart as targets / after, of each run."""
-    off = ((fits.theory.sel(fit="rates") - fits.measured) / np.abs(fits.measured).max("t")).isel(
-        series=slice(3)
-    )
-    square = (off**2).mean("series")
-    before = (fits.measured.sel(series="dy2") >= dy2 / 2).cumsum("t") == 0
-    return np.sqrt(square.where(before).mean("t") / square.where(~before).mean("t")).values
-
-
 def until_learned(fits: xr.Dataset) -> xr.Dataset:
     """The first trial that learned, until it has, for a figure."""
     one = learned_ones(fits).isel(run=0)
@@ -172,24 +144,18 @@ def until_learned(fits: xr.Dataset) -> xr.Dataset:
     return one.isel(t=slice(int(1.3 * last) + 5))
 
 
-def draw_series(ax: Any, one: xr.Dataset, name: str, colour: str) -> None:
-    one = one.sel(series=name)
-    size = float(one.measured.max()) if name == "dh2" else 1.0
-    ax.plot(one.epoch, one.measured / size, color=colour, lw=3.2, alpha=0.35)
-    for way, line in (("rates", "--"), ("start", "-")):
-        plot.theory(ax, one.epoch, one.theory.sel(fit=way) / size, colour, lw=0.9, ls=line)
-
-
 def draw_distances(ax: Any, fits: xr.Dataset) -> None:
     one = until_learned(fits)
     for name, (_, colour) in SERIES.items():
-        draw_series(ax, one, name, colour)
+        size = float(one.measured.sel(series=name).max()) if name == "dh2" else 1.0
+        draw_series(ax, one.epoch, one, name, colour, size)
     ax.axhline(0, color="0.7", lw=0.4, zorder=0)
     ax.set_xlabel("epoch (one step)")
 
 
 def draw_loss(ax: Any, fits: xr.Dataset) -> None:
-    draw_series(ax, until_learned(fits), "loss", plot.RED)
+    one = until_learned(fits)
+    draw_series(ax, one.epoch, one, "loss", plot.RED)
     ax.set_ylim(0)
     ax.set_xlabel("epoch (one step)")
 
@@ -203,24 +169,16 @@ def draw_final(ax: Any, fits: xr.Dataset) -> None:
     ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), xlabel="|dh|² by Eq. 10")
 
 
-def key(draw: Callable[..., None]) -> list[Line2D]:
-    """The legend of such panels."""
-    if draw is draw_final:
-        return [
-            Line2D([], [], color=plot.BLUE, marker="o", ls="", ms=3, label="a trial"),
-            Line2D([], [], color=plot.RED, marker="x", ls="", ms=3, label="a trial that did not converge"),
-            Line2D([], [], color=plot.BLACK, lw=0.8, label="as predicted"),
-        ]
-    colours = {"loss": plot.RED} if draw is draw_loss else dict(SERIES.values())
-    lines = (("network", 3.2, "-", 0.35), ("two rates fitted (Eq. 49)", 0.9, "--", 1),
-             ("rates and start fitted", 0.9, "-", 1))  # fmt: skip
-    return [
-        *(Line2D([], [], color=colour, lw=2, label=label) for label, colour in colours.items()),
-        *(Line2D([], [], color="0.3", lw=w, ls=ls, alpha=a, label=label) for label, w, ls, a in lines),
-    ]
+TRIALS = [
+    Line2D([], [], color=plot.BLUE, marker="o", ls="", ms=3, label="a trial"),
+    Line2D([], [], color=plot.RED, marker="x", ls="", ms=3, label="a trial that did not converge"),
+    Line2D([], [], color=plot.BLACK, lw=0.8, label="as predicted"),
+]
 
 
-def draw_each(fits: Mapping[str, xr.Dataset], draw: Callable[..., None], ylabel: str) -> Figure:
+def draw_each(
+    fits: Mapping[str, xr.Dataset], draw: Callable[..., None], ylabel: str, legend: list[Line2D]
+) -> Figure:
     """A panel for each network."""
     columns = min(COLUMNS, len(fits))
     fig, axes = plot.panels(list(fits), columns)
@@ -228,7 +186,7 @@ def draw_each(fits: Mapping[str, xr.Dataset], draw: Callable[..., None], ylabel:
         draw(ax, one)
     for ax in axes[::columns]:
         ax.set_ylabel(ylabel)
-    fig.legend(handles=key(draw), loc="outside upper center", ncols=3)
+    fig.legend(handles=legend, loc="outside upper center", ncols=3)
     return fig
 
 
@@ -243,13 +201,13 @@ def distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
         f"first of {p.seeds} trials each that learned: squared distances of representations and of outputs, "
         f"and their alignment w. Squared distances of inputs and targets: {p.dx2:g} and {p.dy2:g}."
     )
-    return draw_each(zoo(p, data), draw_distances, "squared distance"), caption
+    return draw_each(zoo(p, data), draw_distances, "squared distance", key(dict(SERIES.values()))), caption
 
 
 @figure("loss")
 def losses(p: TwoPoint, data: Data) -> tuple[Figure, str]:
     caption = "Training loss of the same networks and Eq. 9, with the third rate fitted."
-    return draw_each(zoo(p, data), draw_loss, "loss"), caption
+    return draw_each(zoo(p, data), draw_loss, "loss", key({"loss": plot.RED})), caption
 
 
 @figure("weights")
@@ -263,8 +221,8 @@ def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
         above.set(title=f"gain {ZOO[name][0].gain:g}{learned}", xlabel="")
     axes[0, 0].set_ylabel("squared distance")
     axes[1, 0].set_ylabel("loss")
-    handles = [*key(draw_distances)[:3], *key(draw_loss)]
-    fig.legend(handles=handles, loc="outside upper center", ncols=4)
+    colours = {**dict(SERIES.values()), "loss": plot.RED}
+    fig.legend(handles=key(colours), loc="outside upper center", ncols=4)
     return fig, (
         "The default network from small to very large initial weights, as gains of each layer: distances "
         "(above), and the loss with Eq. 9 (below)."
@@ -278,15 +236,15 @@ def final_distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
         f"1.5) and of targets (0 to 1), against Eq. 10 with rates averaged over {p.seeds} other trials. "
         f"At most {p.grid_steps} steps: the {p.steps} of Table 1 are too few for near targets."
     )
-    return draw_each(zoo(p, data), draw_final, "|dh|² at the end"), caption
+    return draw_each(zoo(p, data), draw_final, "|dh|² at the end", TRIALS), caption
 
 
 @figure("adam")
 def descent_and_adam(p: TwoPoint, data: Data) -> tuple[Figure, str]:
     fits = {f"{name}, descent": f for name, f in data.networks.items() if name == "default"}
-    fits["default, Adam"] = data.adam
+    fits["default, Adam"] = data.networks["adam"]
     caption = f"The default network by descent and by Adam (rate {p.adam:g}, which the paper does not print)."
-    return draw_each(fits, draw_distances, "squared distance"), caption
+    return draw_each(fits, draw_distances, "squared distance", key(dict(SERIES.values()))), caption
 
 
 STANDARD = "Stated standard for 'quite well': 5% of each series' largest value, root mean square over steps."
@@ -296,6 +254,7 @@ NOTES = {
     "low": "Effective rates are smaller on the plateau than in the rise.",
     "high": "Representations start far apart, where the linear approximation begins to fail.",
 }
+SHARE = "as a share of each series' largest value"
 NOT_CONSTANT = "Effective rates change while the network learns."
 WORST_MOMENT = "Much of the time nothing moves, which the mean over time rewards; this is the worst moment."
 ELSEWHERE = "The rates were fitted at other distances of inputs and targets; fitted there they would differ."
@@ -328,18 +287,22 @@ BREAKS_DOWN = (
 def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
     """A row for each network and each gain; very large weights are for `limits`."""
     architectures, gains = paper(f"{PAPER} Fig. 2", MATCHES), paper(f"{PAPER} Fig. 3", COMPARED)
-    for name, fits in data.networks.items():
+    for name in p.names:
         among = name in p.architectures
         if name == "very-high":
             continue
-        fits = learned_ones(fits)
-        yield from fit_of_one(name, fits, architectures if among else gains)
+        fits = learned_ones(data.networks[name])
+        matches, note = architectures if among else gains, NOTES.get(name, "")
+        what, error = f"{name}: error of the fit of two rates (Eq. 49), {SHARE}", fits.error.sel(fit="rates")
+        yield matches.near(f"fit-rates-{name}", what, 0, error, BOUND, note or NOT_CONSTANT, STANDARD)
+        what, error = f"{name}: error of the fit of rates and start", fits.error.sel(fit="start")
+        yield finding(matches.source).near(f"fit-{name}", what, 0, error, BOUND, note, STANDARD)
         loss = paper(f"{PAPER} Fig. 11", LOSS) if among else gains
         what = f"{name}: error of the loss by Eq. 9, one more rate fitted"
         error = fits.errors.sel(series="loss", fit="rates")
         yield loss.near(f"fit-loss-{name}", what, 0, error, BOUND, bound=STANDARD)
     what, bound = "share of trials that learned, by network", "Stated standard: nine trials of ten."
-    shares = [float(one.learned.mean()) for one in data.networks.values()]
+    shares = [float(data.networks[name].learned.mean()) for name in p.names]
     yield paper(
         f"{PAPER} B.1",
         "Learning rates are chosen to produce smooth loss curves while still converging within the 6000 "
@@ -347,17 +310,8 @@ def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
     ).above("all-learned", what, 0.9, shares, DISCARDED, bound)
     zoos = map(learned_ones, zoo(p, data).values())
     worst = [float(one.largest_error.sel(fit="rates").mean()) for one in zoos]
-    what = "two rates fitted: largest error at any time, as a share of each series' largest value, by network"
+    what = f"two rates fitted: largest error at any time, {SHARE}, by network"
     yield finding(f"{PAPER} Fig. 2").below("worst-moment", what, WORST, worst, WORST_MOMENT)
-
-
-def fit_of_one(name: str, fits: xr.Dataset, matches: Statement) -> Iterator[Claim]:
-    note, error = NOTES.get(name, NOT_CONSTANT), fits.error
-    what = f"{name}: error of the fit of two rates (Eq. 49), as a share of each series' largest value"
-    yield matches.near(f"fit-rates-{name}", what, 0, error.sel(fit="rates"), BOUND, note, STANDARD)
-    what = f"{name}: error of the fit of rates and start"
-    ours = finding(matches.source)
-    yield ours.near(f"fit-{name}", what, 0, error.sel(fit="start"), BOUND, NOTES.get(name, ""), STANDARD)
 
 
 @claims
@@ -414,13 +368,13 @@ def other_optimizer(p: TwoPoint, data: Data) -> Iterator[Claim]:
     poor = paper(
         f"{PAPER} Fig. 13", "The fit is not very good, especially in the earlier part of the dynamics."
     )
-    adam = learned_ones(data.adam)
+    adam = learned_ones(data.networks["adam"])
     note = f"With the start fitted too {float(adam.error.sel(fit='start').mean()):.2f}."
     what = "Adam: error of the fit of two rates"
     yield poor.above("fit-adam", what, BOUND, adam.error.sel(fit="rates"), note, STANDARD)
     what = "Adam: error before outputs are half as far apart as targets / after"
     yield poor.above("fit-adam-early", what, 1, early_over_late(adam, p.dy2), bound="The paper: an order.")
-    learned = data.adam.learned.mean()
+    learned = data.networks["adam"].learned.mean()
     yield check(poor.source).above("adam-learned", "Adam: share of trials that learned", 0.99, learned)
 
 
