@@ -5,7 +5,7 @@ midway between its start and its end in the full flow. True errors are the large
 curves at 200 saved times, relative to the initial loss. Run as
 
     python -m benchmarks.starts table [--seeds 20] [--jobs 16] [--only TEXT] [--out FILE]
-    python -m benchmarks.starts errors [--seeds 100] [--jobs 16]
+    python -m benchmarks.starts errors [--seeds 100] [--jobs 16] [--out FILE]
     python -m benchmarks starts
 """
 
@@ -15,6 +15,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -164,15 +165,21 @@ def table(seeds: int, jobs: int, only: str, out: str | None) -> None:
             f"| {regime(moved)} |",
             flush=True,
         )
-        if out:
-            with open(out, "w") as file:
-                json.dump(found, file, indent=1)
+        write(out, found)
 
 
-def errors(seeds: int, jobs: int) -> None:
+def write(out: str | None, found: object) -> None:
+    """Write numbers to a file, if one is given."""
+    if out:
+        Path(out).write_text(json.dumps(found, indent=1))
+
+
+def errors(seeds: int, jobs: int, out: str | None) -> None:
     """How often the stated error bounds the true one, and how closely."""
-    ratios = []
+    ratios, rows = [], []
     for k, row in enumerate(mapped(jobs, [("", seed) for seed in range(seeds)])):
+        rows.append(row)
+        write(out, rows)
         ratios.append(row["stated"] / max(row["true"], 1e-12))
         print(f"{k}: true {row['true']:.1e}, stated {row['stated']:.1e}, ratio {ratios[-1]:.1f}", flush=True)
     ratio = np.array(ratios)
@@ -216,12 +223,12 @@ def run(quick: bool) -> list[Row]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", choices=("table", "errors"))
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, help="20 of each case for the table, 100 for errors")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--out", help="JSON file of all numbers")
     asked = parser.parse_args()
     if asked.what == "table":
-        table(asked.seeds, asked.jobs, asked.only, asked.out)
+        table(asked.seeds or 20, asked.jobs, asked.only, asked.out)
     else:
-        errors(asked.seeds, asked.jobs)
+        errors(asked.seeds or 100, asked.jobs, asked.out)

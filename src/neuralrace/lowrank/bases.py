@@ -60,8 +60,8 @@ def importance(net: ReducedNetwork, d: Direction, v: str, p: Point) -> np.ndarra
         x = net.by_context(net.sent(e, p.signals[1 - d.end][far])) / p.scale[e]
         square += x @ x.transpose(0, 2, 1)
     if d.end == 0:
-        effect = np.linalg.norm(net.by_context(p.state.backward[v]), axis=(1, 2)) / net.output_size
-        square += effect[:, None, None] ** 2 * np.eye(samples)
+        effect = np.square(net.by_context(p.state.backward[v])).sum((1, 2)) / net.output_size**2
+        square += effect[:, None, None] * np.eye(samples)
     return square
 
 
@@ -137,7 +137,8 @@ def truncate(net: ReducedNetwork, points: list[Point], least: float) -> np.ndarr
         for v in d.basis:
             changes = [past[e][n].T if d.end else past[e][n] for e, _ in d.out[v]]
             parts = [x / max(norm(x), 1e-300) for x in changes]
-            parts += [_weighted(net, d, v, p, p.signals[d.end][v]) for p in points]
+            signals = np.concatenate([p.signals[d.end][v] for p in points])
+            parts.append(_weighted(net, d, v, points, signals))
             _, size, rows = np.linalg.svd(np.concatenate(parts), full_matrices=False)
             kept[d.end][v] = rows[size > least]
     for d in net.directions:
@@ -151,9 +152,13 @@ def truncate(net: ReducedNetwork, points: list[Point], least: float) -> np.ndarr
     return states
 
 
-def _weighted(net: ReducedNetwork, d: Direction, v: str, p: Point, rows: np.ndarray) -> np.ndarray:
-    """Signals at a node, mixed within each context so that their lengths are what they matter."""
-    return (factor(importance(net, d, v, p)) @ net.by_context(rows)).reshape(rows.shape)
+def _weighted(net: ReducedNetwork, d: Direction, v: str, points: list[Point], rows: np.ndarray) -> np.ndarray:
+    """Signals at a node, mixed within each context so that their lengths are what they matter.
+
+    Rows of all points are below each other, here and in `_outside`.
+    """
+    roots = factor(np.concatenate([importance(net, d, v, p) for p in points]))
+    return (roots @ rows.reshape(*roots.shape[:2], -1)).reshape(rows.shape)
 
 
 def _extend_all(net: ReducedNetwork, d: Direction, points: list[Point], least: float | None) -> None:
@@ -162,15 +167,14 @@ def _extend_all(net: ReducedNetwork, d: Direction, points: list[Point], least: f
     None: by all that is outside. Signals at the points are extended too, for the nodes that follow.
     """
     for v in (v for v in d.order if v in d.basis):
-        each = [_outside(net, d, v, p) for p in points]
+        outside = _outside(net, d, v, points)
         if least is None:
-            u = row_basis(each[0], 1e-9 * norm(each[0]))
+            u = row_basis(outside, 1e-9 * norm(outside))
         else:
-            weighted = [_weighted(net, d, v, p, x) for p, x in zip(points, each, strict=True)]
-            u = row_basis(np.concatenate(weighted), least)
+            u = row_basis(_weighted(net, d, v, points, outside), least)
         u = _extend(d, v, u)
-        for p, x in zip(points, each, strict=True):
-            p.signals[d.end][v] = np.concatenate([p.signals[d.end][v], x @ u.T], axis=1)
+        for p, x in zip(points, np.split(outside @ u.T, len(points)), strict=True):
+            p.signals[d.end][v] = np.concatenate([p.signals[d.end][v], x], axis=1)
 
 
 def _extend(d: Direction, v: str, u: np.ndarray) -> np.ndarray:
@@ -185,10 +189,13 @@ def _extend(d: Direction, v: str, u: np.ndarray) -> np.ndarray:
     return u
 
 
-def _outside(net: ReducedNetwork, d: Direction, v: str, p: Point) -> np.ndarray:
+def _outside(net: ReducedNetwork, d: Direction, v: str, points: list[Point]) -> np.ndarray:
     """What arrives at a node and is not in its basis, rows of full size."""
-    total, q = np.zeros((len(net.layout.inputs[""]), d.basis[v].shape[1])), d.basis[v]
+    q, total = d.basis[v], 0.0
     for e, s in d.into[v]:
-        x, n = net.sent(e, p.signals[d.end][s]), p.change[d.end][e]
-        total += x @ d.image[e] + x[:, : n.shape[1]].dot(n.T) @ d.other.basis[v][: len(n)]
+        sent = [net.sent(e, p.signals[d.end][s]) for p in points]
+        changes = [p.change[d.end][e] for p in points]
+        moved = [x[:, : n.shape[1]].dot(n.T) for x, n in zip(sent, changes, strict=True)]
+        total = total + np.concatenate(sent) @ d.image[e]
+        total += np.concatenate(moved) @ d.other.basis[v][: len(changes[0])]
     return total - (total @ q.T) @ q

@@ -6,9 +6,10 @@ others.
 """
 
 # Of outputs, or of the loss curve, where most errors of outputs are along errors that are small by then.
-# Tolerances, in the error that is asked for ------------------------------------------------------
-STEP = {"outputs": 0.1, "loss": 20.0}  # of a step, over depth^3: fewer steps against solving again more often
-RESIDUAL = {"outputs": 5.0, "loss": 65.0}  # of the projection residual, over depth: fewer enrichments
+# Tolerances, in the error that is asked for: a factor, and the power of the depth by which it is divided,
+# as deeper networks learn later and faster: the more an error grows --------------------------------
+STEP = {"outputs": (2.1, 5), "loss": (60.0, 4)}  # of a step: fewer steps against solving again more often
+RESIDUAL = {"outputs": (140.0, 3), "loss": (195.0, 2)}  # of the projection residual: fewer enrichments
 MAX_RESIDUAL = 0.1  # above this the velocity points elsewhere, and the residual tells nothing
 MAX_TOLERANCE = 2e-3  # above this local errors are no longer small, and their sum tells less than it should
 MAX_SOLUTIONS = 6  # with smaller and smaller tolerances, before an error is said to be missed
@@ -18,9 +19,7 @@ EARLY = 0.04  # least share of all tolerances while nothing has been learned: ea
 MAX_ORDER = 6  # the highest stable order: longer steps, more past states
 SAFETY = 0.8  # of the step that the error would allow: shorter steps against refused ones
 KEEP_STEP = 0.9  # lengths that differ less are not changed: steady formulas against best lengths
-MAX_GROWTH = (
-    2.0  # of the length of a step of order 2 or more: few steps after a transition against refused ones
-)
+MAX_GROWTH = 2.0  # of the length of a step of order 2 or more: few steps against refused ones
 FIRST_STEP = 0.7  # of the step whose change would be the tolerance if velocities changed as weights do
 DIRECT = 256  # most outputs, over all samples, whose tangent kernel is written down; else conjugate gradients
 CG_ERROR = 1e-3  # of conjugate gradients, relative to the change of the outputs in a step

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from neuralrace.lowrank import constants
 
-_posv, _pstrf, _trtri = get_lapack_funcs(("posv", "pstrf", "trtri"))
+(_posv,) = get_lapack_funcs(("posv",))
 
 
 def norm(x: np.ndarray) -> float:
@@ -26,13 +26,10 @@ def through(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def row_basis(rows: np.ndarray, least: float) -> np.ndarray:
-    """Orthonormal rows that leave less than `least` of each given row; pivoted Cholesky, longest first."""
-    square = rows @ rows.T
-    low, order, rank, _ = _pstrf(square, tol=max(least**2, 1e-14 * square.trace()), lower=1)
-    if not rank:
-        return rows[:0]
-    inverse, _ = _trtri(np.tril(low[:rank, :rank]), lower=1)
-    return inverse @ rows[order[:rank] - 1]
+    """Orthonormal rows along the principal directions of some rows, those longer than `least`."""
+    size, mix = np.linalg.eigh(rows @ rows.T)
+    kept = size > max(least**2, 1e-14 * size.sum())
+    return (mix[:, kept] / np.sqrt(size[kept])).T @ rows
 
 
 def factor(squares: np.ndarray) -> np.ndarray:

@@ -199,6 +199,8 @@ class ReducedNetwork:
 
     def error_signals(self, s: State, error: np.ndarray) -> Arrays:
         """Backward signals of the errors of all samples."""
+        if self.layout.shape[0] == 1:
+            return {v: error[0].dot(b) for v, b in s.backward.items()}
         return {v: np.concatenate(error @ self.by_context(b)) for v, b in s.backward.items()}
 
     def gradient(self, s: State, back: Arrays) -> np.ndarray:

@@ -65,10 +65,8 @@ class _Solver:
         self.residual = self.largest_residual = self.next_look = 0.0
         self.last_look = (0.0, 0.0)  # time, and log of the residual in tolerances
         self.local, self.missed = 0.0, [0.0]  # sums of local errors, and of what each basis missed
-        self.error, self.largest = (
-            0.0,
-            max(norm(net.layout.targets - self.s.error), 1e-300),
-        )  # the estimate; outputs so far
+        self.off, self.error = 0.0, 0.0  # the estimate at this time, and the largest so far
+        self.largest = max(norm(net.layout.targets - self.s.error), 1e-300)  # outputs so far
         self.snapshot = net.copied()  # the network in its present bases
         self.saved: list[Saved] = []
         gradient = net.gradient(self.s, self.point.signals[1])
@@ -122,7 +120,9 @@ class _Solver:
         reach = self.largest + norm(s.error - self.s.error) * stepper.t / h
         off = constants.LOCAL_SHARE[self.what] * self.local
         off += constants.MISSED_SHARE[self.what] * norm(np.array(self.missed))
-        self.error = max(self.error, off * reach * (norm(s.error) if self.what == "loss" else 1.0))
+        self.off = off * reach * (norm(s.error) if self.what == "loss" else 1.0)
+        if self.what == "loss":  # outputs count where they are saved, the loss is a curve
+            self.error = max(self.error, self.off)
         self.s = s
         return True
 
@@ -163,6 +163,7 @@ class _Solver:
 
     def _save(self, ts: list[float]) -> None:
         """Keep the network and its loss at times of the last step."""
+        self.error = max(self.error, self.off)
         projected = norm(self.s.defect) < constants.PROJECTED_OUTPUTS * self.error
         for t, y, error in zip(ts, *self.stepper.interpolate(ts), strict=True):
             self.saved.append(Saved(t, self.net.loss(error), self.snapshot, y, projected))
@@ -185,9 +186,11 @@ def solve(
     left = constants.MAX_SOLUTIONS
     while True:
         left -= 1
-        # Deeper networks learn later and faster: the more an error grows.
-        step = min(constants.STEP[what] * asked / depth**3, constants.MAX_TOLERANCE)
-        residual = min(constants.RESIDUAL[what] * asked / depth, constants.MAX_RESIDUAL)
+        step, residual = (
+            factor * asked / depth**power
+            for factor, power in (constants.STEP[what], constants.RESIDUAL[what])
+        )
+        step, residual = min(step, constants.MAX_TOLERANCE), min(residual, constants.MAX_RESIDUAL)
         net = reduced_network(task, weights, rates)
         solution = _Solver(net, ts, t1, what, step, residual).run(stop, max_steps)
         stated = max(solution.error, constants.LEAST_STATED * error)
