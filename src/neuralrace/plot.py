@@ -312,4 +312,5 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
             date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
             paths.append(folder / f"{name}.{suffix}")
             fig.savefig(paths[-1], metadata=dict(date))
+            fig.set_layout_engine("none")  # what was laid out for the first stays
     return paths

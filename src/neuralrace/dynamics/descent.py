@@ -23,6 +23,8 @@ from neuralrace.errors import InputError, integer, number
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
 
+LEAST_ROOM = 4096  # losses; twice as many where that is too few, and so on, so that most runs share programs
+
 
 def descend(
     task: Task,
@@ -175,8 +177,9 @@ def _descended(
     stops = saves if saves[-1] == steps else np.append(saves, steps)
     bar = Bar(len(stops) * len(setup.start), "descend") if progress else None
     batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
+    room = max(LEAST_ROOM, 1 << steps.bit_length())
     with setup.precision():
-        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, steps)
+        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, room)
         given = (
             jnp.asarray(setup.start), setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
             -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
@@ -188,7 +191,7 @@ def _descended(
                 found = jax.block_until_ready(_loop(*call, *given))
         end, values, kept, losses = jax.tree.map(np.asarray, found)
     values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
-    losses = np.array(losses, float)
+    losses = np.array(losses[:, : steps + 1], float)
     statuses, outcomes = [], []
     for k, at in enumerate(end):
         final = losses[k, at]
@@ -223,7 +226,7 @@ class _Carry(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
 def _loop(
-    stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, steps: int,
+    stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, room: int,
     start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,
 ) -> Any:  # fmt: skip
     optimizer = _optimizer(rule[0], rule[1], lr)
@@ -249,7 +252,7 @@ def _loop(
                 jax.debug.callback(bar.step)
             return c, (value, recorder(lr * c.taken, stack.flat(c.w), lift))
 
-        losses = jnp.full(steps + 1, jnp.nan, start.dtype)
+        losses = jnp.full(room, jnp.nan, start.dtype)
         zero, w = jnp.int32(0), form(start)
         c = _Carry(zero, zero, w, optimizer.init(w), jnp.array(True), losses, order)
         c, (values, kept) = jax.lax.scan(interval, c, saves)

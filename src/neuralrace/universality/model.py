@@ -146,8 +146,9 @@ def _least_squares(guesses: np.ndarray, pieces: list[Any]) -> tuple[np.ndarray, 
 
     if len(guesses) > 1:
         costs = np.nan_to_num(_costs(guesses, *pieces[0]), nan=np.inf)
-        rough = [search(guesses[k], ROUGH) for k in np.argsort(costs)[:BEST]]
-        guesses = np.array([min(rough, key=lambda result: result.cost).x])
+        options = ROUGH if guesses.shape[1] > 2 else FINE  # of two rates each evaluation is quick
+        found = [search(guesses[k], options) for k in np.argsort(costs)[:BEST]]
+        guesses = np.array([min(found, key=lambda result: result.cost).x])
     best = search(guesses[0], FINE)
     return best.x, *linear(best.x.tobytes())
 

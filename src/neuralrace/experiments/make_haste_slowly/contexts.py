@@ -22,17 +22,7 @@ import neuralrace as nr
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.make_haste_slowly import context_figures
-from neuralrace.experiments.make_haste_slowly.modes import (
-    DRAWN,
-    as_published,
-    drawn_distance,
-    loss_factor,
-    mode_outputs,
-    on_the_residual,
-    open_in_contexts,
-    singular_values,
-)
+from neuralrace.experiments.make_haste_slowly import context_figures, modes
 from neuralrace.experiments.store import along
 from neuralrace.measure import principal_components
 
@@ -90,10 +80,12 @@ def losses(p: Contexts, seed: int) -> dict[str, Any]:
         loss[kind] = nr.relu.train_like(net, task, start).loss
     loss["own"] = nr.relu.train_like(net, own, net.at(0)).loss
     loss["narrow"] = p.train(p.narrow, seed).loss
-    two, one = (as_published(net, p.pathways(k), p.std, p.context_std, seed) for k in ("shared", "single"))
+    two, one = (
+        modes.as_published(net, p.pathways(k), p.std, p.context_std, seed) for k in ("shared", "single")
+    )
     loss["published"], loss["published_single"] = two.loss, one.loss
     apart = nr.predict(p.pathways("shared"), two.weights)["y"] - nr.predict(net.task, net.weights)["y"]
-    open_ = open_in_contexts(net, 3)
+    open_ = modes.open_in_contexts(net, 3)
     size = nr.unit_sizes(*net.at(-1).values(), normalise=True)
     return {
         "epoch": ("epoch", net.steps),
@@ -101,7 +93,7 @@ def losses(p: Contexts, seed: int) -> dict[str, Any]:
         "distance": ("epoch", imitation.distance),
         "published_distance": ("epoch", np.sqrt((apart**2).sum(axis=(1, 2)) / (net.Y**2).sum())),
         "mixed": nr.relu.mixed_share(net, CONTEXT),
-        "one_context": size[(open_ > 0).sum(axis=0) == 1].sum(),
+        "one_context": ("context", (open_ > 0) @ (size * ((open_ > 0).sum(axis=0) == 1))),
         "mostly_one_context": size[(open_ > 0.5).sum(axis=0) == 1].sum(),
     }
 
@@ -121,13 +113,15 @@ def race(p: Contexts, data: Data) -> dict[str, Any]:
     """
     x, y = nr.tasks.contexts(3, STRUCTURES).arrays
     t = data.losses[0].epoch.values * p.lr * len(x)
-    alone, (common, others) = on_the_residual(x, y, 3), RACE_START
+    alone, (common, others) = modes.on_the_residual(x, y, 3), RACE_START
     reduction = nr.reduce(alone, "pathwise")
     solved = reduction.solve(strength=others**0.5, t1=t[-1], save=t)
     start = nr.init.decoupled(reduction, others**0.5)
     flow = nr.flow(alone, start, t[-1], t)
-    values = [singular_values(alone.graph, found.weights, context_figures.VALUES) for found in (solved, flow)]
-    first = mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, common))
+    values = [
+        modes.singular_values(alone.graph, found.weights, context_figures.VALUES) for found in (solved, flow)
+    ]
+    first = modes.mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, common))
     outputs = first + nr.predict(alone, solved.weights)["y"]
     syx = [alone.syx(path) for path in alone.graph.paths()]
     squares = [s.T @ s for s in syx]
@@ -155,7 +149,7 @@ def pictures(p: Contexts) -> dict[str, Any]:
     relu, gated = nr.activity(net.task, at(net.weights, every), "h1"), np.concatenate(hidden, axis=2)
     similar = [np.corrcoef(pdist(a), pdist(b))[0, 1] for a, b in zip(relu, gated, strict=True)]
     outputs = [np.stack([net.predict(i) for i in shown]), nr.predict(task, at(weights, shown))["y"]]
-    values = [singular_values(task.graph, w, context_figures.VALUES) for w in (weights, solved.weights)]
+    values = [modes.singular_values(task.graph, w, context_figures.VALUES) for w in (weights, solved.weights)]
     return {
         "epoch": ("epoch", net.steps),
         "targets": ("sample y", net.Y),
@@ -256,9 +250,9 @@ def published_curves(p: Contexts, data: Data) -> Iterator[Claim]:
         ("published", "pathways trained as published", early),
         ("race", "race reduction, published start", set_by_hand),
     ):
-        off = drawn_distance(d.epoch.values, d[id].mean("seed"), d.relu.mean("seed"))
+        off = modes.drawn_distance(d.epoch.values, d[id].mean("seed"), d.relu.mean("seed"))
         yield agree.below(
-            f"{id}-loss", f"loss of {what}, from ReLU, distance in the figure", 0.03, off, note, DRAWN
+            f"{id}-loss", f"loss of {what}, from ReLU, distance in the figure", 0.03, off, note, modes.DRAWN
         )
     name, distance = "pathways trained as published, distance of outputs, largest", d.published_distance
     yield same.below("published-outputs", name, 0.05, distance.max("epoch"), early, OUTPUTS)
@@ -288,14 +282,14 @@ def race_of_modes(p: Contexts, data: Data) -> Iterator[Claim]:
     t = data.race.t.values
     note = "Different structures have different modes: strengths of modes do not close."
     name = "race on the residual, different structures: loss, reduction from flow, distance in the figure"
-    off = drawn_distance(t, *data.race.residual_loss)
-    yield reduces.below("race-reduction", name, 0.03, off, note, DRAWN)
+    off = modes.drawn_distance(t, *data.race.residual_loss)
+    yield reduces.below("race-reduction", name, 0.03, off, note, modes.DRAWN)
     solved, flow = (
         data.race["values"].stack(curve=("pathway", "mode")).transpose("method", "curve", "t").values
     )
-    apart = [drawn_distance(t, a, b, flow.max()) for a, b in zip(solved, flow, strict=True)]
+    apart = [modes.drawn_distance(t, a, b, flow.max()) for a, b in zip(solved, flow, strict=True)]
     name = "race on the residual, different structures: singular values, largest distance in the figure"
-    yield reduces.below("race-singular-values", name, 0.03, np.max(apart), note, DRAWN)
+    yield reduces.below("race-singular-values", name, 0.03, np.max(apart), note, modes.DRAWN)
     name = "different structures: |[A, B]| / |A B|, A and B the Syx^T Syx of two pathways, largest"
     note = "Inputs are white, so they have no modes of their own; those of the residual differ."
     bound = "rounding: 0 where modes are shared"
@@ -328,7 +322,7 @@ def gates(p: Contexts, data: Data) -> Iterator[Claim]:
         name = f"{id.replace('-', ' ')}, predicted loss"
         apart = error(d[key], d)
         yield kind.below(f"{id}-error", f"{name}: error / initial, whole path", 0.03, apart, MIXED, SMALL)
-        factor = loss_factor(d[key], d.relu)
+        factor = modes.loss_factor(d[key], d.relu)
         yield kind.below(f"{id}-factor", f"{name}: factor until 1e-3", 2, factor, MIXED, TWICE)
     name, distance = "four pathways, distance of outputs, largest", d.distance.max("epoch")
     yield definition.below("four-pathways-outputs", name, 0.05, distance, MIXED, OUTPUTS)
@@ -362,7 +356,10 @@ def units(p: Contexts, data: Data) -> Iterator[Claim]:
     note = "The lemma overlooks nested patterns: open for some items of a context and not for others."
     yield lemma.below("mixed-units", name, 0.01, d.mixed, note, few)
     name = "weight in units open in one context only, last epoch"
-    yield none.below("one-context-units", name, 0.01, d.one_context, bound=few)
+    shares = zip(STRUCTURES, d.one_context.mean("seed").values, strict=True)
+    told = ", ".join(f"{structure} {share:.1%}" for structure, share in shares)
+    note = f"By context: {told}. What only the ring has is learned by units of its own, if few and late."
+    yield none.below("one-context-units", name, 0.01, d.one_context.sum("context"), note, few)
     name = "weight in units open for most items of one context only, last epoch"
     note = "They are open for a few items of other contexts too, and work for one."
     yield none.below("mostly-one-context-units", name, 0.01, d.mostly_one_context, note, few)

@@ -1,9 +1,9 @@
 """Which gated linear network is the ReLU network on items in contexts, and is it the only one? Pathways open
 in two contexts learn faster than pathways open in one, or for one sample; trained together with them those of
 one context hardly grow. Of all gates that a unit can have, always open has the largest correlation with the
-targets. On the residual that
-the always-open pathway leaves this is no longer so: there one context correlates as much as the two others,
-gates that split the items of a context correlate more than either, and pathways that start then grow alike.
+targets. On the residual that the always-open pathway leaves this is no longer so: there one context
+correlates as much as the two others, gates that split the items of a context correlate more than either, and
+pathways that start then grow alike.
 The theory is exact for a ReLU network whose units have the gates of their pathway, never switch and start
 decoupled; networks from small random weights start with none of the three."""
 

@@ -118,8 +118,8 @@ def one_layer(data: Data, optimizer: str, fails: Statement, merges: Statement) -
     ratio = name("distance of the {} equal pair / mean distance at different targets").format
     far = same.max("pair") / different
     yield fails.above(f"{key}-apart", ratio("farther"), 0.5, far, ONE_LAYER, ONE_OF_TWO)
-    note = "" if optimizer == "sgd" else "Adam merges a pair in some networks only."
     near = same.min("pair") / different
+    note = f"Networks that merge a pair: {int((near < 0.1).sum())} of {near.size}."
     yield merges.below(f"{key}-merged", ratio("closer"), 0.1, near, note, ONE_OF_TWO)
 
 
