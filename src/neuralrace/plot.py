@@ -196,10 +196,23 @@ def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
     axis.set_minor_formatter(NullFormatter())
     if ticks is not None:
         axis.set_minor_locator(NullLocator())
+
+
+def _number(value: float) -> str:
+    """A number at an axis: plain from 0.001 to 99999, else as a power of ten.
+
+    >>> _number(0.05), _number(1000.0), _number(1e5), _number(2e-4)
+    ('0.05', '1000', '$10^{5}$', '$2 \\\\times 10^{-4}$')
+    """
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    digits, exponent = f"{value:.2e}".split("e")
+    factor, power = float(digits), f"10^{{{int(exponent)}}}"
+    return f"${power}$" if factor == 1 else rf"${factor:g} \times {power}$"
 
 
 def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -> Any:
@@ -305,11 +318,13 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     list of Path
         The files.
     """
-    paths = []
+    paths, layout = [], fig.get_layout_engine()
     folder.mkdir(parents=True, exist_ok=True)
     with style():
         for suffix in FORMATS:
             date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
             paths.append(folder / f"{name}.{suffix}")
             fig.savefig(paths[-1], metadata=dict(date))
+            fig.set_layout_engine("none")  # places are found once
+    fig.set_layout_engine(layout)
     return paths

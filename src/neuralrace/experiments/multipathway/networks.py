@@ -4,6 +4,7 @@ predict."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ import xarray as xr
 from scipy.stats import spearmanr
 
 import neuralrace as nr
+from neuralrace.experiments.experiment import Parameters, option
 from neuralrace.experiments.store import dataset
 from neuralrace.lowrank.bases import reduced_network
 from neuralrace.subspace import shrink
@@ -27,6 +29,24 @@ K = "run t pathway output_mode input_mode"
 METHOD = nr.Adaptive(rtol=1e-6)
 WIDE = 64  # from here on a low-rank flow saves time
 AT_ONCE = 12e7  # as many weights at a time, so that they fit into memory
+
+
+@dataclass(frozen=True)
+class Published(Parameters):
+    """What all networks of section 4 have in common."""
+
+    pathways: int = option(2, "parallel pathways", least=2)
+    width: int = option(1000, "units of each hidden layer", least=8)
+    std: float = option(0.01, "standard deviation of initial weights")
+    lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
+    depths: tuple[int, ...] = option(
+        (2, 3, 4, 7), "depths of the pathways", least=2, count=2, increasing=True
+    )
+
+    @property
+    def epoch(self) -> float:
+        """Flow time of an epoch: the published loss is summed over samples and has no factor 1/2."""
+        return 2 * len(Y) * self.lr
 
 
 def task(depths: Sequence[int], width: int, activation: str = "linear", every: bool = False) -> nr.Task:
@@ -190,6 +210,11 @@ def off_diagonal_rates(depth: int, pathways: int, width: int, std: float, t1: fl
 def concentration(k: xr.DataArray) -> np.ndarray:
     """How much each group of modes is on one pathway at the end, `(run, group)`."""
     return nr.measure.concentration(k[:, -1], list(GROUPS.values()))
+
+
+def off_diagonal(run: xr.Dataset) -> np.ndarray:
+    """Share of squared K between modes of different strength, mean over pathways, `(run, t)`."""
+    return nr.measure.off_diagonal_share(run.outputs, list(GROUPS.values())).mean(axis=-1)
 
 
 def aligned_modes(k: np.ndarray) -> np.ndarray:

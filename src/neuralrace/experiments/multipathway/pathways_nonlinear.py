@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from neuralrace import plot
 from neuralrace.experiments.claim import Claim, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
-from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.experiment import Experiment, option, require
 from neuralrace.experiments.multipathway import networks, panels
 
 ACTIVATIONS = {"relu": "multipathway Fig. 7", "tanh": "multipathway Fig. 8"}
@@ -22,15 +22,8 @@ AFTER = {"every": "after every layer, as published", "hidden": "after hidden lay
 
 
 @dataclass(frozen=True)
-class PathwaysNonlinear(Parameters):
+class PathwaysNonlinear(networks.Published):
     seeds: int = option(5, "random starts of each network", least=2, most=1000)
-    pathways: int = option(2, "parallel pathways", least=2)
-    width: int = option(1000, "units of each hidden layer", least=8)
-    std: float = option(0.01, "standard deviation of initial weights")
-    lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
-    depths: tuple[int, ...] = option(
-        (2, 3, 4, 7), "depths of the pathways", least=2, count=2, increasing=True
-    )
     relu: tuple[int, ...] = option((10_000, 10_000, 20_000, 20_000), "published steps, for each of depths")
     tanh: tuple[int, ...] = option((10_000, 10_000, 10_000, 20_000), "published steps, for each of depths")
     after: tuple[str, ...] = option(
@@ -43,11 +36,6 @@ class PathwaysNonlinear(Parameters):
             given = getattr(self, name)
             fits = len(given) == len(self.depths)
             require(fits, f"{name} must have one entry for each of depths {self.depths}, got {given}")
-
-    @property
-    def epoch(self) -> float:
-        """Flow time of an epoch: the published loss is summed over samples and has no factor 1/2."""
-        return 2 * len(networks.Y) * self.lr
 
     def steps(self, activation: str) -> dict[int, int]:
         """Steps for each depth."""

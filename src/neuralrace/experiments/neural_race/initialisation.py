@@ -309,8 +309,7 @@ def off_linear(run: xr.Dataset) -> np.ndarray:
 def representations(p: Initialisation, data: Data) -> Iterator[Claim]:
     _, small, _, large = ends(p, data)
     fig, name = "neural_race Fig. 6c", "cosine of an item on two domains"
-    cosine = nr.measure.domain_similarity(along(data.networks, "scale").cosine, p.domains)
-    same = cosine[..., *np.triu_indices(p.domains, 1)].mean(axis=(-1, -2))  # (scale, run)
+    same = domains_data.same_item(along(data.networks, "scale").cosine, p.domains)  # (scale, run)
     quote = "At small initialization scales, internal representations [...] are similar even across domains"
     near, far = "stated standard: 5% below 1", "stated standard: 5% above 0, random directions"
     yield paper(fig, quote).above("shared-items-smallest", name + small, 0.95, same[0], bound=near)
