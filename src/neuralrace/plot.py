@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -318,13 +318,25 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     list of Path
         The files.
     """
-    paths, layout = [], fig.get_layout_engine()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    layout, dpi = fig.get_layout_engine(), fig.get_dpi()
+    # What `Figure.savefig` does, which draws and lays out every figure twice for each format.
     with style():
-        for suffix in FORMATS:
-            date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
-            paths.append(folder / f"{name}.{suffix}")
-            fig.savefig(paths[-1], metadata=dict(date))
+        for path in paths:
+            fig.set_dpi(STYLE["savefig.dpi"])
+            match path.suffix:
+                case ".svg":
+                    FigureCanvasSVG(fig).print_svg(path, metadata={"Date": None})
+                case ".pdf":
+                    FigureCanvasPdf(fig).print_pdf(path, metadata={"CreationDate": None})
+                case _:
+                    FigureCanvasAgg(fig).print_png(path)
             fig.set_layout_engine("none")  # places are found once
     fig.set_layout_engine(layout)
+    fig.set_dpi(dpi)
     return paths

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 from scipy.stats import spearmanr
@@ -175,13 +174,28 @@ def leading(k: Any) -> np.ndarray:
 
 
 def initial_growth(task: nr.Task, w: dict[str, np.ndarray], sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """K of modes 1-2, and its rate of growth over that of Eq. 17 with p = 0, each `(run, pathway, mode)`."""
-    slope = {n: -v for n, v in nr.gradient(task, w).items()}
-    with jax.enable_x64(True):
-        k = lambda w: nr.measure.contributions(task.graph, w, U, V)  # noqa: E731
-        start, growth = jax.jit(lambda w, v: jax.jvp(k, (w,), (v,)))(w, slope)
-    depths = np.array([len(path) for path in task.graph.paths()])
-    return leading(start), leading(growth) * len(Y) / (sigma ** (2 * depths[:, None] - 2) * S[:2])
+    """K of modes 1-2, and its rate of growth over that of Eq. 17 with p = 0, each `(run, pathway, mode)`.
+
+    K is a product of layers: its rate is a sum in which each of them in turn stands for its own rate.
+    """
+    slope, paths = nr.gradient(task, w), task.graph.paths()
+    depths, growth = np.array([len(path) for path in paths]), 0.0
+    for k in range(depths.max()):
+        rates = {path[k]: -slope[path[k]] for path in paths if k < len(path)}
+        changed = leading(nr.measure.contributions(task.graph, {**w, **rates}, U, V))
+        growth = growth + changed * (k < depths)[:, None]
+    start = leading(nr.measure.contributions(task.graph, w, U, V))
+    return start, growth * len(Y) / (sigma ** (2 * depths[:, None] - 2) * S[:2])
+
+
+def from_open_outputs(task: nr.Task, start: Mapping[str, np.ndarray]) -> np.ndarray:
+    """K if each answer were shared evenly by the pathways whose output for it starts above zero; the others
+    are silent and never learn it, with ReLU after every layer. `(run, pathway, mode, mode)`."""
+    nodes = [task.graph.edges[path[-1]][0] for path in task.graph.paths()]
+    shown = [nr.activity(task, start, node, {"x": np.eye(len(Y))}) > 0 for node in nodes]
+    above = np.stack(shown, axis=1)  # (run, pathway, item, feature)
+    share = above / np.maximum(above.sum(axis=1, keepdims=True), 1) * Y
+    return np.einsum("om,raio,in->ramn", U, share, V)
 
 
 def off_diagonal_rates(depth: int, pathways: int, width: int, std: float, t1: float) -> dict[str, Any]:

@@ -46,12 +46,23 @@ class PathwaysNonlinear(networks.Published):
 def trained(p: PathwaysNonlinear, item: tuple[str, str, int]) -> dict[str, Any]:
     """Networks trained as published; K is that of the pathways' outputs, as in the authors' code."""
     activation, after, depth = item
-    task, steps = (
-        networks.task([depth] * p.pathways, p.width, activation, after == "every"),
-        p.steps(activation),
+    task = networks.task([depth] * p.pathways, p.width, activation, after == "every")
+    steps = p.steps(activation)[depth]
+    found = networks.descent(p, task, depth, steps, networks.times(steps * p.epoch), p.dtype)
+    if (activation, after) == ("relu", "every"):
+        start = networks.draw(task, p.std, p.seeds, depth)
+        found["silent"] = ("run none pathway mode other", networks.from_open_outputs(task, start)[:, None])
+    return found
+
+
+def by_silence(p: PathwaysNonlinear, data: Data) -> str:
+    """Why ReLU after every layer is different, for a note."""
+    runs = [data.trained["relu", "every", d] for d in p.depths]
+    alone = ", ".join(f"{v.mean():.2g}" for v in networks.two_modes(run.silent for run in runs))
+    return (
+        " An output that starts silent in a pathway never learns there and is left to the others, whatever "
+        f"the depth: that alone makes for a concentration of {alone}."
     )
-    save = networks.times(steps[depth] * p.epoch)
-    return networks.descent(p, task, depth, steps[depth], save, p.dtype)
 
 
 def learning(p: PathwaysNonlinear, data: Data, activation: str) -> tuple[Figure, str]:
@@ -112,6 +123,7 @@ def trends(p: PathwaysNonlinear, data: Data) -> Iterator[Claim]:
             found, rest = (", ".join(f"{v:.2g}" for v in x) for x in ([v.mean() for v in values], left))
             note = f"{p.seeds} networks per depth, {p.width} wide. By depth: concentration {found}; "
             note += f"part of the loss left {rest}."
+            note += by_silence(p, data) if (activation, after) == ("relu", "every") else ""
             stated = paper(source, quote) if after == "every" else finding(source)
             yield stated.below(
                 f"depth-{activation}-{after}",
@@ -133,7 +145,8 @@ def same_trend(p: PathwaysNonlinear, data: Data) -> Iterator[Claim]:
         name = f"{activation}, concentration of modes 1-2: depth {p.depths[-1]} - depth {p.depths[0]}, means"
         yield same.above(
             f"rise-{activation}", name, 0.25, ends[-1].mean() - ends[0].mean(),
-            bound="a standard of ours: a quarter of what the linear networks could rise",
+            by_silence(p, data).strip() if activation == "relu" else "",
+            "a standard of ours: a quarter of what the linear networks could rise",
         )  # fmt: skip
 
 

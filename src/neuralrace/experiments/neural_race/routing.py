@@ -5,29 +5,26 @@ domains come to share one representation, the network also answers on routes tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
-import sympy as sp
 import xarray as xr
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.claim import Claim, check, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
-from neuralrace.experiments.neural_race import domains_data
+from neuralrace.experiments.neural_race import domains_data, routing_times
 from neuralrace.experiments.neural_race.domains_data import FEATURES, ITEMS, TARGETS, eq15, layers
+from neuralrace.experiments.neural_race.routing_times import FIG, START
 
-LEVELS = (150, 40, 9, 1)  # of the published loss, which starts at 244: as the modes are learned
 LAYERS = ("input", "hidden", "output")
-FIG, UNTRAINED = "neural_race Fig. 4", "error on untrained routes, end / start"
-START = {"descent": "published start", "xavier": "Xavier start", "small": "small start"}
-TIME = "stated standard: 5% of the time"
+UNTRAINED = "error on untrained routes, end / start"
 CHANGES = (
     "hidden layer weight singular values change by a factor of sqrt(M) more than the input or output weights"
 )
@@ -117,19 +114,11 @@ def decoupled(p: Routing) -> dict[str, Any]:
         "equal": ("t", equal.loss),
         "eq15": ("t", eq15(p.domains, run.t, p.scale / p.divisor)[0]),
         "residual": r.residual,
-        "as_printed": as_printed(p, r),
+        "as_printed": routing_times.as_printed(p, r),
         "invariant": ("run t mode", invariant),
         "equal_invariant": ("t mode", p.domains * b1**2 - b2**2),
         "ratio": ("mode", small.strengths[-1, :, 1] / small.strengths[-1, :, 0]),
     }
-
-
-def as_printed(p: Routing, r: nr.Reduction) -> bool:
-    """Whether the equations of the reduction are neural_race Eq. 13-14."""
-    b1, b2, s, d = sp.symbols("B1 B2 S D")
-    printed = [b2 * b1 * (s - b2 * b1**2 * d) / p.domains, b1**2 * (s - b2 * b1**2 * d)]
-    derived = [e.rhs for e in r.equations()]
-    return len(derived) == 2 and all(sp.simplify(a - b) == 0 for a, b in zip(derived, printed, strict=True))
 
 
 @part(each=lambda p: ("descent", "xavier", "flow", "small", *p.few))
@@ -156,7 +145,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     networks = {
         "t": ("t", run.t),
         "loss": ("run t", run.loss),
-        "times": ("level run", times(p, run)),
+        "times": ("level run", routing_times.times(p, run)),
         "singular_values": ("layer run t mode", [v[..., :ITEMS].mean(axis=2) for v in values]),
         "final_hidden": ("run value", values[1][:, -1, 0]),
         "drift": max(np.abs(v - v[:, :1]).max() / np.abs(v[:, 0]).max() for v in invariants),
@@ -170,30 +159,11 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
     return {
         **networks,
-        **(by_eq15(p, start, scale, run.t) if case in ("descent", "xavier") else {}),
+        **(routing_times.by_eq15(p, start, scale, run.t) if case in ("descent", "xavier") else {}),
         "theory": ("run t", theory.loss),
-        "theory_times": ("level run", times(p, theory)),
+        "theory_times": ("level run", routing_times.times(p, theory)),
         "strengths": ("layer run t mode", strengths),
     }
-
-
-def by_eq15(p: Routing, start: Mapping[str, np.ndarray], scale: float, t: np.ndarray) -> dict[str, Any]:
-    """Eq. 15 from the strengths that the size of the weights gives: itself, and as in the authors' code."""
-    strengths = {"size": domains_data.strengths_of_size(start, p.domains), "code": scale / p.divisor}
-    steps, levels = len(t) - 1, np.array(LEVELS) / p.published
-    fine, saved = np.linspace(0, 2 * t[-1], 8 * steps + 1), slice(0, 4 * steps + 1, 4)  # it may be late
-    curves = [eq15(p.domains, fine, b0) for b0 in strengths.values()]
-    return {
-        "start": ("start", list(strengths)),
-        "eq15": ("start t", [loss[saved] for loss, _, _ in curves]),
-        "eq15_times": ("start level", [nr.measure.crossing(fine, loss, levels) for loss, _, _ in curves]),
-        "eq15_strengths": ("start layer t mode", [[b[saved] for b in (b1, b2, b1)] for _, b1, b2 in curves]),
-    }
-
-
-def times(p: Routing, run: nr.Trajectory) -> np.ndarray:
-    """Times to reach the levels of the published loss, `(level, ...)`."""
-    return np.stack([nr.learning_time(run, level / p.published) for level in LEVELS])
 
 
 @figure("routing-loss")
@@ -353,57 +323,10 @@ def value_ratios(p: Routing, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def learning_times(p: Routing, data: Data) -> Iterator[Claim]:
-    good = paper(
-        f"{FIG}e",
-        "theoretical prediction from Eqn. 15 [...] is a good approximation for small random weights.",
-    )
-    part = "Only a part of random weights lies in directions that grow: Eq. 15 from all of it is early."
-    code = f"The authors' code divides the scale by {p.divisor:g}; the paper does not say so."
-    for case, (start, words, note) in product(
-        ("descent", "xavier"),
-        (("size", "the size of the weights", part), ("code", f"{p.scale:g} / {p.divisor:g}", code)),
-    ):
-        run = data.random[case]
-        off = np.abs(run.eq15_times.sel(start=start) / run.times - 1).max("level")
-        levels = f"times to loss {', '.join(map(str, LEVELS))}"
-        name = f"|Eq. 15 from {words} / network - 1|, largest over {levels}, {START[case]}"
-        yield good.near(
-            f"eq-15-{start}-{kebab(START[case])}", name, 0, off, 0.1, note, "stated standard: 10%"
-        )
-    late = {c: run.theory_times / run.times - 1 for c, run in data.random.items() if "theory" in run}
-    same = "Does not shrink with the weights: three layers align on the time scale on which they grow."
-    for k, level in enumerate(LEVELS):
-        flow = f"Against gradient flow {float(late['flow'][k].mean()):+.1%}."
-        for case, note in (("descent", flow), ("xavier", same), ("small", same)):
-            key = f"time-loss-{level}-{kebab(START[case])}"
-            name = f"reduction from own weights / network - 1, time to loss {level}, {START[case]}"
-            yield finding(f"{FIG}e").near(key, name, 0, late[case][k], 0.05, note, TIME)
-
-
-@claims
-def singular_values(p: Routing, data: Data) -> Iterator[Claim]:
-    """When each mode is learned in the hidden layer, by Eq. 15 as the authors' code starts it."""
-    run = data.random["descent"]
-    end = eq15(p.domains, np.array([1e6]), p.scale / p.divisor)[2][0]  # (mode,), when all is learned
-    half = nr.measure.half_time(
-        run.t, run.singular_values[1].values, start=0.0, end=end, axis=1
-    )  # (run, mode)
-    theory = nr.measure.half_time(run.t, run.eq15_strengths[1, 1].values, start=0.0, end=end, axis=0)
-    off = np.abs(theory / half - 1)
-    quote = "Theoretical predictions match simulations well, particularly for larger singular values."
-    match, well = paper(f"{FIG}f", quote), "stated standard: 10% of the time"
-    spread = "Eq. 15 gives modes of equal strength the same time; random starts learn them one by one."
-    for mode in range(ITEMS):
-        name = f"time to half of hidden singular value {mode + 1}, |Eq. 15 / network - 1|"
-        yield match.near(f"half-time-mode-{mode + 1}", name, 0, off[:, mode], 0.1, spread, well)
-    better = off[:, -1] - off[:, 0]
-    name = "|Eq. 15 / network - 1| of half times, weakest less strongest mode, mean over starts"
-    chance = f"A start makes all its modes early or late: {better.std(ddof=1) / p.seeds**0.5:.1%} by chance."
-    yield match.relation(
-        "larger-values-match-better", name, "> 0", better.mean(), better.mean() > 0, chance,
-        "the paper: particularly",
-    )  # fmt: skip
+def eq_15(p: Routing, data: Data) -> Iterator[Claim]:
+    """When networks learn, by Eq. 15 and by the reduction."""
+    yield from routing_times.learning_times(p, data)
+    yield from routing_times.singular_values(p, data)
 
 
 @claims
