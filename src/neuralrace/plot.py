@@ -178,6 +178,8 @@ def identity(ax: Axes, label: str | None = None) -> None:
 def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
     """Make an axis logarithmic, with plain numbers at 1, 2, 5, 10, ..., or at given places.
 
+    Where it spans much more than two decades, numbers stand at powers of ten only.
+
     Parameters
     ----------
     axis : matplotlib axis
@@ -196,7 +198,13 @@ def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
+
+    def text(value: float, _: Any) -> str:
+        low, high = axis.get_view_interval()
+        power = f"{value:.2e}".startswith("1.00")
+        return _number(value) if power or ticks is not None or high < 300 * low else ""
+
+    axis.set_major_formatter(FuncFormatter(text))
     axis.set_minor_formatter(NullFormatter())
     if ticks is not None:
         axis.set_minor_locator(NullLocator())

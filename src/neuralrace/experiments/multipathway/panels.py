@@ -44,6 +44,7 @@ def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
                 )
                 lines[0].set_label(f"{group}, pathway {a + 1}")
         column[0].set(title=title, xlabel="epoch", xlim=(0, last_epoch(run, epoch)))
+        column[0].locator_params(axis="x", nbins=4)
         final = aligned_modes(k[-1])
         for a, ax in enumerate(column[1:]):
             draw_matrix(ax, final[a], f"pathway {a + 1}, end")

@@ -343,7 +343,13 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 6, 4.3",
     Initialisation(),
     Initialisation(
-        seeds=2, scales=(0.05, 0.2, 1.12, 2.5, 5.0), shown=(0.2, 2.5, 5.0), kernels=1, looks=(0.1, 0.3, 1.0)
+        seeds=2,
+        scales=(0.05, 0.2, 1.12, 2.5, 5.0),
+        shown=(0.2, 2.5, 5.0),
+        kernels=1,
+        looks=(0.3, 1.0),
+        domains=5,
+        trained=3,
     ),
     minutes=(0.6, 4.0),
     needs_full=("scale-of-change",),  # more scales
