@@ -178,6 +178,8 @@ def identity(ax: Axes, label: str | None = None) -> None:
 def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
     """Make an axis logarithmic, with plain numbers at 1, 2, 5, 10, ..., or at given places.
 
+    Where it spans much more than two decades, numbers stand at powers of ten only.
+
     Parameters
     ----------
     axis : matplotlib axis
@@ -196,10 +198,29 @@ def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+
+    def text(value: float, _: Any) -> str:
+        low, high = axis.get_view_interval()
+        power = f"{value:.2e}".startswith("1.00")
+        return _number(value) if power or ticks is not None or high < 300 * low else ""
+
+    axis.set_major_formatter(FuncFormatter(text))
     axis.set_minor_formatter(NullFormatter())
     if ticks is not None:
         axis.set_minor_locator(NullLocator())
+
+
+def _number(value: float) -> str:
+    """A number at an axis: plain from 0.001 to 99999, else as a power of ten.
+
+    >>> _number(0.05), _number(1000.0), _number(1e5), _number(2e-4)
+    ('0.05', '1000', '$10^{5}$', '$2 \\\\times 10^{-4}$')
+    """
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    digits, exponent = f"{value:.2e}".split("e")
+    factor, power = float(digits), f"10^{{{int(exponent)}}}"
+    return f"${power}$" if factor == 1 else rf"${factor:g} \times {power}$"
 
 
 def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -> Any:

@@ -4,15 +4,16 @@ predict."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 from scipy.stats import spearmanr
 
 import neuralrace as nr
+from neuralrace.experiments.experiment import Parameters, option
 from neuralrace.experiments.store import dataset
 from neuralrace.lowrank.bases import reduced_network
 from neuralrace.subspace import shrink
@@ -27,6 +28,24 @@ K = "run t pathway output_mode input_mode"
 METHOD = nr.Adaptive(rtol=1e-6)
 WIDE = 64  # from here on a low-rank flow saves time
 AT_ONCE = 12e7  # as many weights at a time, so that they fit into memory
+
+
+@dataclass(frozen=True)
+class Published(Parameters):
+    """What all networks of section 4 have in common."""
+
+    pathways: int = option(2, "parallel pathways", least=2)
+    width: int = option(1000, "units of each hidden layer", least=8)
+    std: float = option(0.01, "standard deviation of initial weights")
+    lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
+    depths: tuple[int, ...] = option(
+        (2, 3, 4, 7), "depths of the pathways", least=2, count=2, increasing=True
+    )
+
+    @property
+    def epoch(self) -> float:
+        """Flow time of an epoch: the published loss is summed over samples and has no factor 1/2."""
+        return 2 * len(Y) * self.lr
 
 
 def task(depths: Sequence[int], width: int, activation: str = "linear", every: bool = False) -> nr.Task:
@@ -155,13 +174,28 @@ def leading(k: Any) -> np.ndarray:
 
 
 def initial_growth(task: nr.Task, w: dict[str, np.ndarray], sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """K of modes 1-2, and its rate of growth over that of Eq. 17 with p = 0, each `(run, pathway, mode)`."""
-    slope = {n: -v for n, v in nr.gradient(task, w).items()}
-    with jax.enable_x64(True):
-        k = lambda w: nr.measure.contributions(task.graph, w, U, V)  # noqa: E731
-        start, growth = jax.jit(lambda w, v: jax.jvp(k, (w,), (v,)))(w, slope)
-    depths = np.array([len(path) for path in task.graph.paths()])
-    return leading(start), leading(growth) * len(Y) / (sigma ** (2 * depths[:, None] - 2) * S[:2])
+    """K of modes 1-2, and its rate of growth over that of Eq. 17 with p = 0, each `(run, pathway, mode)`.
+
+    K is a product of layers: its rate is a sum in which each of them in turn stands for its own rate.
+    """
+    slope, paths = nr.gradient(task, w), task.graph.paths()
+    depths, growth = np.array([len(path) for path in paths]), 0.0
+    for k in range(depths.max()):
+        rates = {path[k]: -slope[path[k]] for path in paths if k < len(path)}
+        changed = leading(nr.measure.contributions(task.graph, {**w, **rates}, U, V))
+        growth = growth + changed * (k < depths)[:, None]
+    start = leading(nr.measure.contributions(task.graph, w, U, V))
+    return start, growth * len(Y) / (sigma ** (2 * depths[:, None] - 2) * S[:2])
+
+
+def from_open_outputs(task: nr.Task, start: Mapping[str, np.ndarray]) -> np.ndarray:
+    """K if each answer were shared evenly by the pathways whose output for it starts above zero; the others
+    are silent and never learn it, with ReLU after every layer. `(run, pathway, mode, mode)`."""
+    nodes = [task.graph.edges[path[-1]][0] for path in task.graph.paths()]
+    shown = [nr.activity(task, start, node, {"x": np.eye(len(Y))}) > 0 for node in nodes]
+    above = np.stack(shown, axis=1)  # (run, pathway, item, feature)
+    share = above / np.maximum(above.sum(axis=1, keepdims=True), 1) * Y
+    return np.einsum("om,raio,in->ramn", U, share, V)
 
 
 def off_diagonal_rates(depth: int, pathways: int, width: int, std: float, t1: float) -> dict[str, Any]:
@@ -190,6 +224,11 @@ def off_diagonal_rates(depth: int, pathways: int, width: int, std: float, t1: fl
 def concentration(k: xr.DataArray) -> np.ndarray:
     """How much each group of modes is on one pathway at the end, `(run, group)`."""
     return nr.measure.concentration(k[:, -1], list(GROUPS.values()))
+
+
+def off_diagonal(run: xr.Dataset) -> np.ndarray:
+    """Share of squared K between modes of different strength, mean over pathways, `(run, t)`."""
+    return nr.measure.off_diagonal_share(run.outputs, list(GROUPS.values())).mean(axis=-1)
 
 
 def aligned_modes(k: np.ndarray) -> np.ndarray:

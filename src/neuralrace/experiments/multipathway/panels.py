@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.multipathway.networks import GROUPS, S, aligned_modes
+from neuralrace.experiments.multipathway.networks import GROUPS, S, aligned_modes, leading
 
 COLOURS = dict(zip(GROUPS, (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK), strict=True))
 STYLES = ("-", "--", ":", "-.")
@@ -44,6 +44,7 @@ def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
                 )
                 lines[0].set_label(f"{group}, pathway {a + 1}")
         column[0].set(title=title, xlabel="epoch", xlim=(0, last_epoch(run, epoch)))
+        column[0].locator_params(axis="x", nbins=4)
         final = aligned_modes(k[-1])
         for a, ax in enumerate(column[1:]):
             draw_matrix(ax, final[a], f"pathway {a + 1}, end")
@@ -57,6 +58,19 @@ def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
     return fig
 
 
+def first_steps(k: np.ndarray) -> tuple[Figure, Any]:
+    """K of a pathway `(step, mode, mode)` in a row, and an empty panel below."""
+    fig, grid = plot.figure(2, len(k), height=3.3, height_ratios=[1, 3])
+    for n, ax in enumerate(grid[0]):
+        plot.matrix(ax, k[n], f"step {n}" if n else "start", float(np.abs(k).max()))
+        ax.set_aspect("equal")
+    grid[0, 0].set(ylabel="output\nmode", xlabel="input mode")
+    fig.colorbar(grid[0, 0].images[0], ax=grid[0], label="entry of K", shrink=0.9, pad=0.01)
+    for ax in grid[1]:
+        ax.remove()
+    return fig, fig.add_subplot(grid[1, 0].get_gridspec()[1, :])
+
+
 def draw_matrix(ax: Any, values: np.ndarray, title: str) -> None:
     """K of a pathway, with thin lines between groups of modes of equal strength."""
     plot.matrix(ax, values, title, limit=float(S[0]))
@@ -67,7 +81,30 @@ def draw_matrix(ax: Any, values: np.ndarray, title: str) -> None:
     ax.tick_params(length=0, labelsize=5)
 
 
+def predicted(chosen: Sequence[tuple[str, xr.Dataset, int]], epoch: float) -> Figure:
+    """Modes 1 and 2 in some networks and as predicted: a panel for each title, runs and which of them."""
+    fig, axes = plot.figure(1, len(chosen), height=2.8)
+    styles = (("o", "-"), ("s", "--"))  # of each mode: network, predicted
+    for ax, (title, run, seed) in zip(axes, chosen, strict=True):
+        epochs, k = run.t / epoch, leading(run.outputs[seed])
+        for a, colour in zip(range(k.shape[1]), plot.COLOURS, strict=False):
+            for mode, (marker, style) in enumerate(styles):
+                plot.theory(ax, epochs, run.signals[seed, :, a, mode], colour, ls=style, lw=1)
+                ax.plot(epochs, k[:, a, mode], marker, color=colour, ms=2.5, alpha=0.5)
+        ax.set(title=title, xlabel="epoch", xlim=(0, last_epoch(run, epoch)))
+    most = max(run.sizes["pathway"] for _, run, _ in chosen)
+    for a, colour in zip(range(most), plot.COLOURS, strict=False):
+        axes[-1].plot([], [], color=colour, lw=3, label=f"pathway {a + 1}")
+    for mode, both in enumerate(styles, 1):
+        for style, what in zip(both, ("network", "predicted"), strict=True):
+            axes[-1].plot([], [], style, color=plot.BLACK, ms=2.5, lw=1, label=f"mode {mode}, {what}")
+    plot.legend_below(fig, axes[-1], 4)
+    axes[0].set(ylabel="K of a pathway")
+    return fig
+
+
 def last_epoch(run: xr.Dataset, epoch: float) -> float:
-    """An epoch by which the loss of all networks has long been below a hundredth, or the last one."""
-    late = np.flatnonzero((run.loss > 0.01 * run.loss.isel(t=0, drop=True)).any("run"))[-1]
+    """An epoch by which all networks have long learned 99% of what they ever learn, or the last one."""
+    left = run.loss - run.loss.isel(t=-1, drop=True)
+    late = np.flatnonzero((left > 0.01 * left.isel(t=0, drop=True)).any("run"))[-1]
     return float(run.t[min(int(1.3 * late) + 1, run.sizes["t"] - 1)]) / epoch

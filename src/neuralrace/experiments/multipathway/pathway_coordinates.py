@@ -75,10 +75,10 @@ def orthogonal(p: PathwayCoordinates, item: tuple[int, str]) -> dict[str, Any]:
             start[edge] = sigma * random_frame(rng, *graph.shapes[edge])
             carried = start[edge] @ carried / sigma
         start[path[-1]] = sigma * (U * own) @ carried.T
-    rough = np.append(0, np.geomspace(1e-2, 100, 200)) * sigma ** (2 - depth)
+    rough = np.append(0, 1e-2 * 1e4 ** (np.arange(300) / 199)) * sigma ** (2 - depth)
     weakest = nr.exact.pathways(rough / len(networks.Y), S[-1], [depth] * 2, p0[:, -1], sigma).sum(axis=0)
     end = rough[(weakest > 0.99 * S[-1]).argmax()]
-    t = np.append(0, np.geomspace(1e-5, 1.2, 300)) * end
+    t = np.append(0, np.geomspace(1e-5, 1.2, 300)) * end  # as many times: one compilation serves both
     run = nr.flow(task, start, save=t, method=nr.Adaptive(1e-9, 1e-12))
     whole = pathway_coordinates(graph, run.weights, start, U, V, sigma)
     layers = np.stack([whole[path[-1]] for path in graph.paths()])
@@ -211,7 +211,6 @@ def coordinates(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
     plot.theory(b, wide, wide**-0.5, plot.BLACK, r"$1/\sqrt{N}$", lw=0.8, ls="--")
     plot.logarithmic(b.xaxis, p.widths)
     plot.logarithmic(b.yaxis)
-    b.set_xticks(p.widths, map(str, p.widths))
     b.set(xlabel="width N", ylabel=r"rms of $\delta$ (Eq. 13)", title="random layers at the start")
     for k, (x, y) in enumerate(zip(data.random.learned.values, data.random.missed.values, strict=True)):
         c.plot(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 from scipy.stats import binomtest, mannwhitneyu
 
-import neuralrace as nr
 from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
-from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.experiment import Experiment, option, require
 from neuralrace.experiments.multipathway import networks, panels
 from neuralrace.experiments.multipathway.networks import GROUPS, concentration, first_share, leading
 
@@ -31,19 +30,13 @@ PREDICTIONS = {
 WEIGHTS = {"large": r"$N(0, \sigma^2)$", "small": r"$N(0, \sigma^2/N)$"}
 STEPS = 10  # shown in Fig. 4
 SIGNIFICANT = "a standard of ours: significance at 1%"
+FAIR = "a standard of ours: a fair coin is not refuted at 1%"
 EVEN = "a standard of ours: concentration within a quarter of its range"
 
 
 @dataclass(frozen=True)
-class Pathways(Parameters):
+class Pathways(networks.Published):
     seeds: int = option(20, "random starts of each linear network", least=2, most=1000)
-    pathways: int = option(2, "parallel pathways", least=2)
-    width: int = option(1000, "units of each hidden layer", least=8)
-    std: float = option(0.01, "standard deviation of initial weights")
-    lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
-    depths: tuple[int, ...] = option(
-        (2, 3, 4, 7), "depths of the pathways", least=2, count=2, increasing=True
-    )
     epochs: tuple[int, ...] = option(
         (1000, 10_000, 10_000, 20_000), "steps in the published code, for each of depths"
     )
@@ -62,18 +55,9 @@ class Pathways(Parameters):
         require(fits, f"epochs must have one entry for each of depths {self.depths}, got {self.epochs}")
 
     @property
-    def epoch(self) -> float:
-        """Flow time of an epoch: the published loss is summed over samples and has no factor 1/2."""
-        return 2 * len(networks.Y) * self.lr
-
-    @property
     def t1(self) -> dict[int, float]:
         """End of training for each depth, flow time."""
         return {d: n * self.epoch for d, n in zip(self.depths, self.epochs, strict=True)}
-
-    def scaled(self, width: int) -> float:
-        """The standard deviation that keeps that of a layer's output, `std sqrt(width)`."""
-        return self.std * np.sqrt(self.width / width)
 
 
 @part(each="depths")
@@ -87,20 +71,15 @@ def mixed(p: Pathways) -> xr.Dataset:
     return networks.train(p, p.mixed, 0, max(p.t1.values()), p.mixed_seeds)
 
 
-@part(each=lambda p: [(n, kind) for n in p.widths for kind in ("fixed", "scaled")])
-def width(p: Pathways, item: tuple[int, str]) -> xr.Dataset:
-    """Final networks of other widths, with the same standard deviation or with outputs of the same size."""
+@part(each=lambda p: [*product(p.widths, ("fixed", "scaled")), *product([p.width], WEIGHTS)])
+def sized(p: Pathways, item: tuple[int, str]) -> xr.Dataset:
+    """Final networks of other sizes: at each width with the same standard deviation, or with outputs of the
+    same size; at `width` with std, or with std / sqrt(width)."""
     n, kind = item
-    size, depths = (n, p.std if kind == "fixed" else p.scaled(n)), [p.width_depth] * p.pathways
-    return networks.train(p, depths, n, max(p.t1.values()), p.seeds, size).isel(t=[-1])
-
-
-@part(each=tuple(WEIGHTS))
-def weights(p: Pathways, kind: str) -> xr.Dataset:
-    """Final networks from weights of the standard deviation std, and of std / sqrt(width)."""
-    size = (p.width, p.std if kind == "large" else p.std / np.sqrt(p.width))
-    depths, series = [p.width_depth] * p.pathways, p.width + 1 + (kind == "small")
-    return networks.train(p, depths, series, max(p.t1.values()), p.seeds, size).isel(t=[-1])
+    std = {"scaled": p.std * np.sqrt(p.width / n), "small": p.std / np.sqrt(n)}.get(kind, p.std)
+    series = n + {"large": 1, "small": 2}.get(kind, 0)
+    depths = [p.width_depth] * p.pathways
+    return networks.train(p, depths, series, max(p.t1.values()), p.seeds, (n, std)).isel(t=[-1])
 
 
 @part
@@ -124,10 +103,9 @@ def published(p: Pathways, depth: int, data: Data) -> dict[str, Any]:
 def learning(p: Pathways, data: Data) -> tuple[Figure, str]:
     runs = {f"depth {d}": run for d, run in data.linear.items()}
     how = "gradient flow" if p.method == "flow" else "descent"
-    steps = ", ".join(str(n) for n in p.epochs)
     return panels.learning(runs, p.epoch), (
         f"Learning in one linear network per depth (Fig. 5), {p.width} wide, weights of standard deviation "
-        f"{p.std:g}, {how} for the time of {steps} epochs. {panels.READ}"
+        f"{p.std:g}, {how} for the time of {', '.join(map(str, p.epochs))} epochs. {panels.READ}"
     )
 
 
@@ -142,21 +120,11 @@ def two_seeds(p: Pathways, data: Data) -> tuple[Figure, str]:
 
 @figure("diagonal")
 def diagonal(p: Pathways, data: Data) -> tuple[Figure, str]:
-    fig, grid = plot.figure(2, STEPS, height=3.3, height_ratios=[1, 3])
-    shown = data.first_steps.outputs[0, :, 0].values
-    limit = float(np.abs(shown).max())
-    for n, ax in enumerate(grid[0]):
-        plot.matrix(ax, shown[n], f"step {n}" if n else "start", limit)
-        ax.set_aspect("equal")
-    grid[0, 0].set(ylabel="output\nmode", xlabel="input mode")
-    fig.colorbar(grid[0, 0].images[0], ax=grid[0], label="entry of K", shrink=0.9, pad=0.01)
-    for ax in grid[1]:
-        ax.remove()
-    below = fig.add_subplot(grid[1, 0].get_gridspec()[1, :])
+    fig, below = panels.first_steps(data.first_steps.outputs[0, :, 0].values)
     for d, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.linear[d]
         learned = 1 - run.loss.mean("run") / run.loss[:, 0].mean()
-        below.plot(learned, off_diagonal(run).mean(axis=0), color=colour, label=f"depth {d}")
+        below.plot(learned, networks.off_diagonal(run).mean(axis=0), color=colour, label=f"depth {d}")
     below.axhline(0.05, color=plot.BLACK, lw=0.7, ls="--", label="5%")
     below.set(xlabel="share of the loss that is learned", ylabel="share of squared K\noff the diagonal")
     below.set(ylim=(0, None))
@@ -169,32 +137,12 @@ def diagonal(p: Pathways, data: Data) -> tuple[Figure, str]:
     return fig, caption
 
 
-def off_diagonal(run: xr.Dataset) -> np.ndarray:
-    """Share of squared K between modes of different strength, mean over pathways, `(run, t)`."""
-    return nr.measure.off_diagonal_share(run.outputs, list(GROUPS.values())).mean(axis=-1)
-
-
 @figure("initial-weights")
 def from_initial_weights(p: Pathways, data: Data) -> tuple[Figure, str]:
     deep = p.depths[-1]
     chosen = [(f"depth {deep}, seed {k + 1}", data.linear[deep], k) for k in (0, 1)]
     chosen.append((f"depths {', '.join(map(str, p.mixed))}", data.mixed, 0))
-    fig, axes = plot.figure(1, len(chosen), height=2.8)
-    for ax, (title, run, seed) in zip(axes, chosen, strict=True):
-        epochs, k = run.t / p.epoch, leading(run.outputs[seed])
-        for a, colour in zip(range(k.shape[1]), plot.COLOURS, strict=False):
-            for mode, (style, marker) in enumerate((("-", "o"), ("--", "s"))):
-                plot.theory(ax, epochs, run.signals[seed, :, a, mode], colour, ls=style, lw=1)
-                ax.plot(epochs, k[:, a, mode], marker, color=colour, ms=2.5, alpha=0.5)
-        ax.set(title=title, xlabel="epoch", xlim=(0, panels.last_epoch(run, p.epoch)))
-    for a, colour in zip(range(max(p.pathways, len(p.mixed))), plot.COLOURS, strict=False):
-        axes[-1].plot([], [], color=colour, lw=3, label=f"pathway {a + 1}")
-    for style, label in (("o", "mode 1, network"), ("-", "mode 1, predicted")):
-        axes[-1].plot([], [], style, color=plot.BLACK, ms=2.5, lw=1, label=label)
-    for style, label in (("s", "mode 2, network"), ("--", "mode 2, predicted")):
-        axes[-1].plot([], [], style, color=plot.BLACK, ms=2.5, lw=1, label=label)
-    plot.legend_below(fig, axes[-1], 4)
-    axes[0].set(ylabel="K of a pathway")
+    fig = panels.predicted(chosen, p.epoch)
     caption = (
         "Modes 1 and 2 in two networks that differ in their seed only, and in one with pathways of different "
         "depths; predicted from their initial weights and the signals that pass through them."
@@ -209,20 +157,18 @@ def concentrations(p: Pathways, data: Data) -> tuple[Figure, str]:
     by_depth = np.stack([concentration(run.outputs) for run in data.linear.values()], axis=1)
     for g, (group, colour) in enumerate(panels.COLOURS.items()):
         plot.points(a, place + 0.08 * (g - 1.5), by_depth[..., g], colour, group)
-    for kind, colour, label, shift in (
-        ("fixed", plot.BLUE, r"std fixed", 1.05),
-        ("scaled", plot.ORANGE, r"std $\propto 1/\sqrt{N}$", 0.95),
+    wide = np.array(p.widths)
+    for kind, ax, x, colour, label in (
+        ("fixed", b, 1.05 * wide, plot.BLUE, "std fixed"),
+        ("scaled", b, 0.95 * wide, plot.ORANGE, r"std $\propto 1/\sqrt{N}$"),
+        ("large", c, [0], plot.BLUE, WEIGHTS["large"]),
+        ("small", c, [1], plot.RED, WEIGHTS["small"]),
     ):
-        values = networks.two_modes([data.width[n, kind].outputs for n in p.widths])
-        plot.points(b, shift * np.array(p.widths), np.transpose(values), colour, label)
-    for n, (values, colour) in enumerate(zip(by_weights(data), (plot.BLUE, plot.RED), strict=True)):
-        plot.points(c, [n], values[:, None], colour, list(WEIGHTS.values())[n])
+        plot.points(ax, x, np.transpose(by_size(data, kind)), colour, label)
     a.set(xlabel="depth", xticks=place, xticklabels=p.depths)
     a.set(ylabel="concentration", ylim=(0, 1.35), yticks=np.linspace(0, 1, 6), title="by depth")
-    plot.logarithmic(b.xaxis)
-    b.set(xlabel="width N", title=f"by width, modes 1-2, depth {p.width_depth}", xticks=p.widths)
-    b.set_xticklabels(map(str, p.widths))
-    b.minorticks_off()
+    plot.logarithmic(b.xaxis, p.widths)
+    b.set(xlabel="width N", title=f"by width, modes 1-2, depth {p.width_depth}")
     c.set(title="by weights, modes 1-2", xticks=[0, 1], xticklabels=["std", r"std/$\sqrt{N}$"])
     c.set(xlabel=f"N = {p.width}, depth {p.width_depth}", xlim=(-0.5, 1.5))
     for ax, place in ((a, "upper left"), (b, "upper right"), (c, "upper left")):
@@ -236,9 +182,9 @@ def concentrations(p: Pathways, data: Data) -> tuple[Figure, str]:
     return fig, caption
 
 
-def by_weights(data: Data) -> list[np.ndarray]:
-    """Concentration of modes 1-2 from weights of std, and of std / sqrt(width)."""
-    return networks.two_modes(data.weights[kind].outputs for kind in WEIGHTS)
+def by_size(data: Data, kind: str) -> list[np.ndarray]:
+    """Concentration of modes 1-2 in networks of each width, of one kind of initial weights."""
+    return networks.two_modes(run.outputs for (_, own), run in data.sized.items() if own == kind)
 
 
 @figure("prediction")
@@ -261,9 +207,6 @@ def prediction(p: Pathways, data: Data) -> tuple[Figure, str]:
     return fig, caption
 
 
-CONCENTRATE = "with larger depths, the features have a stronger tendency to concentrate on one pathway"
-
-
 @claims
 def trained(p: Pathways, data: Data) -> Iterator[Claim]:
     left = [float(run.loss[:, -1].max() / run.loss[:, 0].max()) for run in data.linear.values()]
@@ -282,7 +225,8 @@ def trained(p: Pathways, data: Data) -> Iterator[Claim]:
 
 @claims
 def depth_trends(p: Pathways, data: Data) -> Iterator[Claim]:
-    stated, few = paper("multipathway Fig. 5", CONCENTRATE), few_networks(p)
+    quote = "with larger depths, the features have a stronger tendency to concentrate on one pathway"
+    stated, few = paper("multipathway Fig. 5", quote), few_networks(p)
     groups = [concentration(run.outputs) for run in data.linear.values()]
     for g, group in enumerate(GROUPS):
         value = networks.trend(p.depths, [c[:, g] for c in groups], "greater")
@@ -291,9 +235,9 @@ def depth_trends(p: Pathways, data: Data) -> Iterator[Claim]:
     broken = paper(
         "multipathway section 4", "This symmetry is already broken for networks of depths 3 and 4."
     )
-    lead = networks.two_modes(run.outputs for run in data.linear.values())
-    for k, (shallow, deep) in enumerate(pairwise(p.depths)):
-        value = mannwhitneyu(lead[k + 1], lead[k], alternative="greater").pvalue
+    lead = {d: c[:, :2].mean(axis=1) for d, c in zip(p.depths, groups, strict=True)}
+    for shallow, deep in pairwise(p.depths):
+        value = mannwhitneyu(lead[deep], lead[shallow], alternative="greater").pvalue
         name = f"modes 1-2, depth {deep} more than {shallow}, linear: p"
         source = broken if deep in (3, 4) else stated
         yield source.below(f"depth-{deep}-over-{shallow}", name, 0.01, value, few, SIGNIFICANT)
@@ -322,9 +266,8 @@ def symmetry(p: Pathways, data: Data) -> Iterator[Claim]:
         "fluctuations in the initial state will break this symmetry.",
     )
     for kind, std in (("fixed", "std fixed"), ("scaled", "std / sqrt(N)")):
-        values = networks.two_modes(data.width[n, kind].outputs for n in p.widths)
         name = f"modes 1-2 less on one pathway with width, {std}: p"
-        value = networks.trend(p.widths, values, "less")
+        value = networks.trend(p.widths, by_size(data, kind), "less")
         yield breaks.below(f"width-{kind}", name, 0.01, value, few_networks(p), SIGNIFICANT)
     enhance = paper(
         "multipathway section 3.2",
@@ -332,7 +275,7 @@ def symmetry(p: Pathways, data: Data) -> Iterator[Claim]:
         "network size [...]. Such larger fluctuations would only enhance the effect of the symmetry "
         "breaking.",
     )
-    large, small = by_weights(data)
+    (large,), (small,) = (by_size(data, kind) for kind in WEIGHTS)
     note = (
         "Fluctuations relative to a layer's size are 1/sqrt(N) in both; larger layers amplify them less (Eq. "
         f"22). Concentration {large.mean():.2g} and {small.mean():.2g}."
@@ -346,27 +289,20 @@ def symmetry(p: Pathways, data: Data) -> Iterator[Claim]:
 
 @claims
 def assignment(p: Pathways, data: Data) -> Iterator[Claim]:
-    """Two-sided binomial tests against a fair coin."""
-    fair = "a standard of ours: a fair coin is not refuted at 1%"
+    """Two-sided binomial tests against a fair coin, networks of all depths together."""
     first = np.concatenate([first_share(leading(run.outputs[:, -1])) > 0.5 for run in data.linear.values()])
     random = paper("multipathway Fig. 6", "the final assignment of the features to each pathway is random.")
-    for mode in (0, 1):
-        wins, n = int(first[:, mode].sum()), len(first)
-        yield random.above(
-            f"assignment-mode-{mode + 1}",
-            f"mode {mode + 1} mostly on the first pathway in {wins} of {n} networks: p",
-            0.01, binomtest(wins, n).pvalue, "All depths together.", fair,
-        )  # fmt: skip
-    apart = paper(
-        "multipathway section 5",
-        "Note that this does not imply that separate singular components will prefer different pathways in "
-        "general.",
-    )
-    same, n = int((first[:, 0] == first[:, 1]).sum()), len(first)
-    name = f"modes 1 and 2 mostly on the same pathway in {same} of {n} networks: p"
-    yield apart.above(
-        "modes-independent", name, 0.01, binomtest(same, n).pvalue, "All depths together.", fair
-    )
+    quote = "this does not imply that separate singular components will prefer different pathways in general."
+    apart = paper("multipathway section 5", f"Note that {quote}")
+    for stated, key, words, which in (
+        (random, "assignment-mode-1", "mode 1 mostly on the first pathway", first[:, 0]),
+        (random, "assignment-mode-2", "mode 2 mostly on the first pathway", first[:, 1]),
+        (apart, "modes-independent", "modes 1 and 2 mostly on the same pathway", first[:, 0] == first[:, 1]),
+    ):
+        wins, n = int(which.sum()), len(which)
+        name, chance = f"{words} in {wins} of {n} networks: p", binomtest(wins, n).pvalue
+        note = f"All depths together. One fair coin in {1 / chance:.0f} is as uneven; there are three."
+        yield stated.above(key, name, 0.01, chance, note, FAIR)
 
 
 @claims
@@ -396,7 +332,7 @@ def diagonal_solutions(p: Pathways, data: Data) -> Iterator[Claim]:
         "In the initial state the K_a starts as a uniform random matrix and quickly becomes diagonal after a "
         "few time steps.",
     )
-    first, small = off_diagonal(data.first_steps), "a standard of ours: 5% of the squares"
+    first, small = networks.off_diagonal(data.first_steps), "a standard of ours: 5% of the squares"
     inside = sum(len(group) ** 2 for group in GROUPS.values()) / len(networks.S) ** 2
     shallow = f"depth {p.depths[0]}, squared K off the diagonal"
     yield becomes.near(
@@ -408,7 +344,7 @@ def diagonal_solutions(p: Pathways, data: Data) -> Iterator[Claim]:
     )
     note = "What is off the diagonal in one pathway is undone by the others, and stays."
     for d, run in data.linear.items():
-        off, learned = off_diagonal(run), 1 - run.loss.values / run.loss.values[:, :1]
+        off, learned = networks.off_diagonal(run), 1 - run.loss.values / run.loss.values[:, :1]
         name = f"depth {d}, squared K off the diagonal"
         later = np.where(learned > 0.1, off, 0).max(axis=1)
         title = f"{name}, most from a tenth of the loss on"

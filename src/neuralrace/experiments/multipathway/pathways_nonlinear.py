@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from neuralrace import plot
 from neuralrace.experiments.claim import Claim, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
-from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.experiment import Experiment, option, require
 from neuralrace.experiments.multipathway import networks, panels
 
 ACTIVATIONS = {"relu": "multipathway Fig. 7", "tanh": "multipathway Fig. 8"}
@@ -22,15 +22,8 @@ AFTER = {"every": "after every layer, as published", "hidden": "after hidden lay
 
 
 @dataclass(frozen=True)
-class PathwaysNonlinear(Parameters):
+class PathwaysNonlinear(networks.Published):
     seeds: int = option(5, "random starts of each network", least=2, most=1000)
-    pathways: int = option(2, "parallel pathways", least=2)
-    width: int = option(1000, "units of each hidden layer", least=8)
-    std: float = option(0.01, "standard deviation of initial weights")
-    lr: float = option(0.01, "published learning rate, on the squared error summed over samples")
-    depths: tuple[int, ...] = option(
-        (2, 3, 4, 7), "depths of the pathways", least=2, count=2, increasing=True
-    )
     relu: tuple[int, ...] = option((10_000, 10_000, 20_000, 20_000), "published steps, for each of depths")
     tanh: tuple[int, ...] = option((10_000, 10_000, 10_000, 20_000), "published steps, for each of depths")
     after: tuple[str, ...] = option(
@@ -44,11 +37,6 @@ class PathwaysNonlinear(Parameters):
             fits = len(given) == len(self.depths)
             require(fits, f"{name} must have one entry for each of depths {self.depths}, got {given}")
 
-    @property
-    def epoch(self) -> float:
-        """Flow time of an epoch: the published loss is summed over samples and has no factor 1/2."""
-        return 2 * len(networks.Y) * self.lr
-
     def steps(self, activation: str) -> dict[int, int]:
         """Steps for each depth."""
         return dict(zip(self.depths, getattr(self, activation), strict=True))
@@ -58,12 +46,23 @@ class PathwaysNonlinear(Parameters):
 def trained(p: PathwaysNonlinear, item: tuple[str, str, int]) -> dict[str, Any]:
     """Networks trained as published; K is that of the pathways' outputs, as in the authors' code."""
     activation, after, depth = item
-    task, steps = (
-        networks.task([depth] * p.pathways, p.width, activation, after == "every"),
-        p.steps(activation),
+    task = networks.task([depth] * p.pathways, p.width, activation, after == "every")
+    steps = p.steps(activation)[depth]
+    found = networks.descent(p, task, depth, steps, networks.times(steps * p.epoch), p.dtype)
+    if (activation, after) == ("relu", "every"):
+        start = networks.draw(task, p.std, p.seeds, depth)
+        found["silent"] = ("run none pathway mode other", networks.from_open_outputs(task, start)[:, None])
+    return found
+
+
+def by_silence(p: PathwaysNonlinear, data: Data) -> str:
+    """Why ReLU after every layer is different, for a note."""
+    runs = [data.trained["relu", "every", d] for d in p.depths]
+    alone = ", ".join(f"{v.mean():.2g}" for v in networks.two_modes(run.silent for run in runs))
+    return (
+        " An output that starts silent in a pathway never learns there and is left to the others, whatever "
+        f"the depth: that alone makes for a concentration of {alone}."
     )
-    save = networks.times(steps[depth] * p.epoch)
-    return networks.descent(p, task, depth, steps[depth], save, p.dtype)
 
 
 def learning(p: PathwaysNonlinear, data: Data, activation: str) -> tuple[Figure, str]:
@@ -124,6 +123,7 @@ def trends(p: PathwaysNonlinear, data: Data) -> Iterator[Claim]:
             found, rest = (", ".join(f"{v:.2g}" for v in x) for x in ([v.mean() for v in values], left))
             note = f"{p.seeds} networks per depth, {p.width} wide. By depth: concentration {found}; "
             note += f"part of the loss left {rest}."
+            note += by_silence(p, data) if (activation, after) == ("relu", "every") else ""
             stated = paper(source, quote) if after == "every" else finding(source)
             yield stated.below(
                 f"depth-{activation}-{after}",
@@ -145,7 +145,8 @@ def same_trend(p: PathwaysNonlinear, data: Data) -> Iterator[Claim]:
         name = f"{activation}, concentration of modes 1-2: depth {p.depths[-1]} - depth {p.depths[0]}, means"
         yield same.above(
             f"rise-{activation}", name, 0.25, ends[-1].mean() - ends[0].mean(),
-            bound="a standard of ours: a quarter of what the linear networks could rise",
+            by_silence(p, data).strip() if activation == "relu" else "",
+            "a standard of ours: a quarter of what the linear networks could rise",
         )  # fmt: skip
 
 

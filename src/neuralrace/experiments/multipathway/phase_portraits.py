@@ -137,14 +137,14 @@ def asymptotic(p: PhasePortraits, depth: int) -> dict[str, Any]:
     }
 
 
-def strength_at(p: Any, depth: int) -> Any:
-    """Strength of a mode that two equal pathways share with last layers p."""
-    return 2 * nr.exact.pathway_field(np.atleast_1d(p)[None], 1.0, [depth])[0][0]
+def strength_at(p: float, depth: int) -> float:
+    """Strength of a mode that two equal pathways share with last layers p: twice `p q^(D-1)` (Eq. 19-20)."""
+    return 2 * p * (1 + p**2) ** ((depth - 1) / 2)
 
 
 def last_layer(s: float, depth: int) -> float:
     """Last layers of two equal pathways that share a mode of strength s."""
-    return np.asarray(brentq(lambda p: strength_at(p, depth)[0] - s, 0, s)).item()
+    return np.asarray(brentq(lambda p: strength_at(p, depth) - s, 0, s)).item()
 
 
 def relative_error(data: Data, form: str) -> xr.DataArray:
@@ -225,7 +225,7 @@ def asymptotics(p: PhasePortraits, data: Data) -> tuple[Figure, str]:
     b.set(title="competition of two pathways", ylim=(1e-6, 1))
     depths = np.arange(2, 21)
     for ratio, colour in ((0.9, plot.BLUE), (0.99, plot.RED)):
-        need = [strength_at(ratio / np.sqrt(1 - ratio**2), int(d))[0] for d in depths]
+        need = [strength_at(ratio / np.sqrt(1 - ratio**2), int(d)) for d in depths]
         plot.theory(c, depths, need, colour, f"p/q > {ratio:g}")
     c.axhline(p.strength, color=plot.BLACK, lw=0.6, ls="--", label=f"s = {p.strength:g} of Fig. 3")
     c.set(yscale="log", xlabel="depth", ylabel="strength s needed", title="range of p ≈ q (Eq. 23)")

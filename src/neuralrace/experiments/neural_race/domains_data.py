@@ -51,5 +51,27 @@ def noisy_samples(pairs: np.ndarray) -> nr.Task:
 def eq15(domains: int, t: np.ndarray, b0: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Loss `(t,)` and strengths B1 and B2 `(t, mode)` by Eq. 15, from two strengths for all modes."""
     s, d = np.linalg.svd(TARGETS)[1] / ITEMS, 1 / ITEMS
-    b1, b2 = nr.exact.routing(t[:, None], s, d, domains, b0)
+    longer = np.pad(t, (0, -len(t) % 2048), "edge")  # equal lengths share a compilation
+    b1, b2 = (b[: len(t)] for b in nr.exact.routing(longer[:, None], s, d, domains, b0))
     return 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=1), b1, b2
+
+
+def strengths_of_size(weights: Mapping[str, np.ndarray], domains: int) -> tuple[float, float]:
+    """Strengths B1 and B2 of Eq. 15 that the size of initial weights gives: the root mean square of the
+    singular values of outer layers and of the hidden one, mean over domains and starts."""
+    first = layers({e: w[:, None] for e, w in weights.items()}, domains)
+    into, hidden, out = (np.sqrt((w**2).sum(axis=(-1, -2)) / min(w.shape[-2:])).mean() for w in first)
+    return (into + out) / 2, hidden
+
+
+def same_item(similarity: Any, domains: int, pairs: np.ndarray | None = None) -> np.ndarray:
+    """Cosine of an item on two domains, mean over items and over all pairs of domains, or those marked."""
+    pairs = np.triu(np.ones((domains, domains), bool), 1) if pairs is None else pairs
+    return nr.measure.domain_similarity(similarity, domains)[..., pairs].mean(axis=(-1, -2))
+
+
+def unshared(gram: Any, domains: int) -> np.ndarray:
+    """Inner products of items on two domains off their mean over domains, relative norm, `(run,)`."""
+    g = np.asarray(gram).reshape(-1, domains, ITEMS, domains, ITEMS)
+    off = g - g.mean(axis=(1, 3), keepdims=True)
+    return np.sqrt((off**2).sum(axis=(1, 2, 3, 4)) / (g**2).sum(axis=(1, 2, 3, 4)))

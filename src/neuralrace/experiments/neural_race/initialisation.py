@@ -309,8 +309,7 @@ def off_linear(run: xr.Dataset) -> np.ndarray:
 def representations(p: Initialisation, data: Data) -> Iterator[Claim]:
     _, small, _, large = ends(p, data)
     fig, name = "neural_race Fig. 6c", "cosine of an item on two domains"
-    cosine = nr.measure.domain_similarity(along(data.networks, "scale").cosine, p.domains)
-    same = cosine[..., *np.triu_indices(p.domains, 1)].mean(axis=(-1, -2))  # (scale, run)
+    same = domains_data.same_item(along(data.networks, "scale").cosine, p.domains)  # (scale, run)
     quote = "At small initialization scales, internal representations [...] are similar even across domains"
     near, far = "stated standard: 5% below 1", "stated standard: 5% above 0, random directions"
     yield paper(fig, quote).above("shared-items-smallest", name + small, 0.95, same[0], bound=near)
@@ -344,7 +343,13 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 6, 4.3",
     Initialisation(),
     Initialisation(
-        seeds=2, scales=(0.05, 0.2, 1.12, 2.5, 5.0), shown=(0.2, 2.5, 5.0), kernels=1, looks=(0.1, 0.3, 1.0)
+        seeds=2,
+        scales=(0.05, 0.2, 1.12, 2.5, 5.0),
+        shown=(0.2, 2.5, 5.0),
+        kernels=1,
+        looks=(0.3, 1.0),
+        domains=5,
+        trained=3,
     ),
     minutes=(0.6, 4.0),
     needs_full=("scale-of-change",),  # more scales

@@ -5,28 +5,26 @@ domains come to share one representation, the network also answers on routes tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
-import sympy as sp
+import xarray as xr
 from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.claim import Claim, check, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
-from neuralrace.experiments.neural_race import domains_data
+from neuralrace.experiments.neural_race import domains_data, routing_times
 from neuralrace.experiments.neural_race.domains_data import FEATURES, ITEMS, TARGETS, eq15, layers
+from neuralrace.experiments.neural_race.routing_times import FIG, START
 
-LEVELS = (150, 40, 9, 1)  # of the published loss, which starts at 244: as the modes are learned
 LAYERS = ("input", "hidden", "output")
-FIG, UNTRAINED = "neural_race Fig. 4", "error on untrained routes, end / start"
-START = {"descent": "published start", "xavier": "Xavier start", "small": "small start"}
-TIME = "stated standard: 5% of the time"
+UNTRAINED = "error on untrained routes, end / start"
 CHANGES = (
     "hidden layer weight singular values change by a factor of sqrt(M) more than the input or output weights"
 )
@@ -116,19 +114,11 @@ def decoupled(p: Routing) -> dict[str, Any]:
         "equal": ("t", equal.loss),
         "eq15": ("t", eq15(p.domains, run.t, p.scale / p.divisor)[0]),
         "residual": r.residual,
-        "as_printed": as_printed(p, r),
+        "as_printed": routing_times.as_printed(p, r),
         "invariant": ("run t mode", invariant),
         "equal_invariant": ("t mode", p.domains * b1**2 - b2**2),
         "ratio": ("mode", small.strengths[-1, :, 1] / small.strengths[-1, :, 0]),
     }
-
-
-def as_printed(p: Routing, r: nr.Reduction) -> bool:
-    """Whether the equations of the reduction are neural_race Eq. 13-14."""
-    b1, b2, s, d = sp.symbols("B1 B2 S D")
-    printed = [b2 * b1 * (s - b2 * b1**2 * d) / p.domains, b1**2 * (s - b2 * b1**2 * d)]
-    derived = [e.rhs for e in r.equations()]
-    return len(derived) == 2 and all(sp.simplify(a - b) == 0 for a, b in zip(derived, printed, strict=True))
 
 
 @part(each=lambda p: ("descent", "xavier", "flow", "small", *p.few))
@@ -155,7 +145,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     networks = {
         "t": ("t", run.t),
         "loss": ("run t", run.loss),
-        "times": ("level run", times(p, run)),
+        "times": ("level run", routing_times.times(p, run)),
         "singular_values": ("layer run t mode", [v[..., :ITEMS].mean(axis=2) for v in values]),
         "final_hidden": ("run value", values[1][:, -1, 0]),
         "drift": max(np.abs(v - v[:, :1]).max() / np.abs(v[:, 0]).max() for v in invariants),
@@ -169,35 +159,11 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
     return {
         **networks,
-        **(by_eq15(p, start, scale, run.t) if case in ("descent", "xavier") else {}),
+        **(routing_times.by_eq15(p, start, scale, run.t) if case in ("descent", "xavier") else {}),
         "theory": ("run t", theory.loss),
-        "theory_times": ("level run", times(p, theory)),
+        "theory_times": ("level run", routing_times.times(p, theory)),
         "strengths": ("layer run t mode", strengths),
     }
-
-
-def by_eq15(p: Routing, start: Mapping[str, np.ndarray], scale: float, t: np.ndarray) -> dict[str, Any]:
-    """Eq. 15 from two strengths that the size of the weights gives: itself, and as the authors' code has it.
-
-    The size of a layer is the root mean square of its singular values, mean over domains and starts.
-    """
-    first = layers({e: w[:, None] for e, w in start.items()}, p.domains)
-    into, hidden, out = (np.sqrt((w**2).sum(axis=(-1, -2)) / min(w.shape[-2:])).mean() for w in first)
-    strengths = {"size": ((into + out) / 2, hidden), "code": scale / p.divisor}
-    steps, levels = len(t) - 1, np.array(LEVELS) / p.published
-    fine, saved = np.linspace(0, 2 * t[-1], 8 * steps + 1), slice(0, 4 * steps + 1, 4)  # it may be late
-    curves = [eq15(p.domains, fine, b0) for b0 in strengths.values()]
-    return {
-        "start": ("start", list(strengths)),
-        "eq15": ("start t", [loss[saved] for loss, _, _ in curves]),
-        "eq15_times": ("start level", [nr.measure.crossing(fine, loss, levels) for loss, _, _ in curves]),
-        "eq15_strengths": ("start layer t mode", [[b[saved] for b in (b1, b2, b1)] for _, b1, b2 in curves]),
-    }
-
-
-def times(p: Routing, run: nr.Trajectory) -> np.ndarray:
-    """Times to reach the levels of the published loss, `(level, ...)`."""
-    return np.stack([nr.learning_time(run, level / p.published) for level in LEVELS])
 
 
 @figure("routing-loss")
@@ -318,6 +284,13 @@ def exact(p: Routing, data: Data) -> Iterator[Claim]:
     )
 
 
+def change_ratio(run: xr.Dataset, mode: int, outer: list[int]) -> np.ndarray:
+    """Change of a singular value in the hidden layer over that in outer ones, their mean, `(run,)`."""
+    values = run.singular_values[..., mode].values  # (layer, run, t)
+    change = values[..., -1] - values[..., 0]
+    return change[1] / change[outer].mean(axis=0)
+
+
 @claims
 def layer_ratios(p: Routing, data: Data) -> Iterator[Claim]:
     """Changes of singular values, hidden over outer layers; for weaker modes the mean of both outer ones."""
@@ -327,14 +300,12 @@ def layer_ratios(p: Routing, data: Data) -> Iterator[Claim]:
     outer = [("input", "input", 0, [0]), ("output", "output", 0, [2])]
     outer += [(f"mode-{k + 1}", "mean of input and output", k, [0, 2]) for k in range(1, ITEMS)]
     for case, share in (("descent", 0.1), ("small", 0.02)):
-        values = data.random[case].singular_values.values  # (layer, run, t, mode)
-        change = values[:, :, -1] - values[:, :, 0]
         for key, words, mode, chosen in outer:
             note = f"sqrt(M) is the limit of small starts; Eq. 15 has {float(theory[mode]):.2f} here."
             name = f"change of singular value {mode + 1}, hidden / {words}, {START[case]}"
-            ratio = change[1, :, mode] / change[chosen, :, mode].mean(axis=0)
             yield stated.near(
-                f"layer-ratio-{key}-{kebab(START[case])}", name, root, ratio, share * root,
+                f"layer-ratio-{key}-{kebab(START[case])}", name, root,
+                change_ratio(data.random[case], mode, chosen), share * root,
                 note if case == "descent" else "", f"stated standard: {share:.0%}",
             )  # fmt: skip
 
@@ -352,86 +323,33 @@ def value_ratios(p: Routing, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def learning_times(p: Routing, data: Data) -> Iterator[Claim]:
-    good = paper(
-        f"{FIG}e",
-        "theoretical prediction from Eqn. 15 [...] is a good approximation for small random weights.",
-    )
-    part = "Only a part of random weights lies in directions that grow: Eq. 15 from all of it is early."
-    code = f"The authors' code divides the scale by {p.divisor:g}; the paper does not say so."
-    for case, (start, words, note) in product(
-        ("descent", "xavier"),
-        (("size", "the size of the weights", part), ("code", f"{p.scale:g} / {p.divisor:g}", code)),
-    ):
-        run = data.random[case]
-        off = np.abs(run.eq15_times.sel(start=start) / run.times - 1).max("level")
-        levels = f"times to loss {', '.join(map(str, LEVELS))}"
-        name = f"|Eq. 15 from {words} / network - 1|, largest over {levels}, {START[case]}"
-        yield good.near(
-            f"eq-15-{start}-{kebab(START[case])}", name, 0, off, 0.1, note, "stated standard: 10%"
-        )
-    late = {c: run.theory_times / run.times - 1 for c, run in data.random.items() if "theory" in run}
-    same = "Does not shrink with the weights: three layers align on the time scale on which they grow."
-    for k, level in enumerate(LEVELS):
-        flow = f"Against gradient flow {float(late['flow'][k].mean()):+.1%}."
-        for case, note in (("descent", flow), ("xavier", same), ("small", same)):
-            key = f"time-loss-{level}-{kebab(START[case])}"
-            name = f"reduction from own weights / network - 1, time to loss {level}, {START[case]}"
-            yield finding(f"{FIG}e").near(key, name, 0, late[case][k], 0.05, note, TIME)
-
-
-@claims
-def singular_values(p: Routing, data: Data) -> Iterator[Claim]:
-    """When each mode is learned in the hidden layer, by Eq. 15 as the authors' code starts it."""
-    run = data.random["descent"]
-    end = eq15(p.domains, np.array([1e6]), p.scale / p.divisor)[2][0]  # (mode,), when all is learned
-    half = nr.measure.half_time(
-        run.t, run.singular_values[1].values, start=0.0, end=end, axis=1
-    )  # (run, mode)
-    theory = nr.measure.half_time(run.t, run.eq15_strengths[1, 1].values, start=0.0, end=end, axis=0)
-    off = np.abs(theory / half - 1)
-    quote = "Theoretical predictions match simulations well, particularly for larger singular values."
-    match, well = paper(f"{FIG}f", quote), "stated standard: 10% of the time"
-    spread = "Eq. 15 gives modes of equal strength the same time; random starts learn them one by one."
-    for mode in range(ITEMS):
-        name = f"time to half of hidden singular value {mode + 1}, |Eq. 15 / network - 1|"
-        yield match.near(f"half-time-mode-{mode + 1}", name, 0, off[:, mode], 0.1, spread, well)
-    better = off[:, -1].mean() - off[:, 0].mean()
-    name = "|Eq. 15 / network - 1| of half times, weakest less strongest mode, mean over starts"
-    yield match.relation(
-        "larger-values-match-better", name, "> 0", better, better > 0, bound="the paper: particularly"
-    )
+def eq_15(p: Routing, data: Data) -> Iterator[Claim]:
+    """When networks learn, by Eq. 15 and by the reduction."""
+    yield from routing_times.learning_times(p, data)
+    yield from routing_times.singular_values(p, data)
 
 
 @claims
 def generalisation(p: Routing, data: Data) -> Iterator[Claim]:
+    shared, perfect = paper(f"{FIG}g", SHARED), paper(f"{FIG}h", GENERALISES)
     for case, error, tolerance in (("descent", 1e-3, 0.1), ("xavier", 1e-3, 0.1), ("small", 1e-8, 0.002)):
         run, start, key = data.random[case], START[case], kebab(START[case])
-        name = f"{UNTRAINED}, {start}"
-        yield paper(f"{FIG}h", GENERALISES).below(
-            f"untrained-{key}",
-            name,
-            error,
-            run.untrained,
-            bound=f"stated standard: {error:g} of the first loss",
-        )
-        cosine = nr.measure.domain_similarity(run.gram, p.domains)
-        same = cosine[..., *np.triu_indices(p.domains, 1)].mean(axis=(1, 2))
+        name, bound = f"{UNTRAINED}, {start}", f"stated standard: {error:g} of the first loss"
+        yield perfect.below(f"untrained-{key}", name, error, run.untrained, bound=bound)
         name, near = f"cosine of an item on two domains, {start}", f"stated standard: {tolerance:g} below 1"
-        yield paper(f"{FIG}g", SHARED).near(f"shared-items-{key}", name, 1, same, tolerance, bound=near)
-        gram = run.gram.values.reshape(p.seeds, p.domains, ITEMS, p.domains, ITEMS)
-        off = gram - gram.mean(axis=(1, 3), keepdims=True)
-        share = [np.linalg.norm(o) / np.linalg.norm(g) for o, g in zip(off, gram, strict=True)]
+        same = domains_data.same_item(run.gram, p.domains)
+        yield shared.near(f"shared-items-{key}", name, 1, same, tolerance, bound=near)
         name = f"inner products of items on two domains, off their mean over domains, {start}"
-        yield paper(f"{FIG}g", SHARED).below(
-            f"shared-products-{key}", name, tolerance / 2, share,
-            bound=f"stated standard: {tolerance / 2:g} of all inner products",
-        )  # fmt: skip
+        share = domains_data.unshared(run.gram, p.domains)
+        bound = f"stated standard: {tolerance / 2:g} of all inner products"
+        yield shared.below(f"shared-products-{key}", name, tolerance / 2, share, bound=bound)
 
 
 @claims
 def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
     """So few trained pairs that some domains have no output in common; from a small start."""
+    quote = "the shared portion of the pathway changes more by a factor sqrt(M) (and this ratio does not"
+    factor, root = paper("neural_race C", f"{quote} depend on K)."), p.domains**0.5
     for trained in p.few:
         run, pairs = data.random[trained], p.pairs(trained).astype(int)
         more = int((run.final_hidden[:, ITEMS] > run.final_hidden[:, ITEMS - 1] / 2).sum())
@@ -440,23 +358,15 @@ def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
             "overlap in a ring, and distant parts of it learn a mode in hidden directions of their own."
         )
         note = ring if more else ""
-        values, root = run.singular_values[..., 0].values, p.domains**0.5  # (layer, run, t)
-        change = values[..., -1] - values[..., 0]
         name = (
             f"change of singular value 1, hidden / mean of input and output, {trained} trained, small start"
         )
-        quote = "the shared portion of the pathway changes more by a factor sqrt(M) (and this ratio does not"
-        yield paper("neural_race C", f"{quote} depend on K).").near(
-            f"layer-ratio-{trained}-trained", name, root, change[1] / change[[0, 2]].mean(axis=0),
-            0.02 * root, note, "stated standard: 2%",
-        )  # fmt: skip
-        cosine = nr.measure.domain_similarity(run.gram, p.domains)
-        apart = cosine[..., pairs @ pairs.T == 0].mean(axis=(1, 2))
+        ratio, bound = change_ratio(run, 0, [0, 2]), "stated standard: 2%"
+        yield factor.near(f"layer-ratio-{trained}-trained", name, root, ratio, 0.02 * root, note, bound)
         name = f"cosine of an item on domains without common output, {trained} trained, small start"
-        key = f"shared-without-common-output-{trained}"
-        yield paper(f"{FIG}g, 4.1", SHARED).near(
-            key, name, 1, apart, 0.01, note, "stated standard: 1% below 1"
-        )
+        key, bound = f"shared-without-common-output-{trained}", "stated standard: 1% below 1"
+        apart = domains_data.same_item(run.gram, p.domains, pairs @ pairs.T == 0)
+        yield paper(f"{FIG}g, 4.1", SHARED).near(key, name, 1, apart, 0.01, note, bound)
         name = f"{UNTRAINED}, {trained} trained, small start"
         key, bound = f"untrained-{trained}-trained", "stated standard: 1e-6 of the first loss"
         yield paper("neural_race 4.1", SUBSET).below(key, name, 1e-6, run.untrained, note, bound)

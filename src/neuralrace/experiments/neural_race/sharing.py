@@ -79,14 +79,19 @@ def shared(p: Sharing, group: int) -> dict[str, Any]:
     s, d = np.linalg.svd(TARGETS)[1] / ITEMS, 1 / ITEMS
 
     def theory(t: np.ndarray, b0: Any) -> np.ndarray:
-        return np.stack(nr.exact.sharing(t[:, None], s, d, p.domains, group**2, b0))
+        both = [np.broadcast_to(b, ITEMS) for b in b0]  # equal shapes share a compilation
+        return np.stack(nr.exact.sharing(t[:, None], s, d, p.domains, group**2, both))
 
     def time(b0: Any) -> Any:
-        fine = np.geomspace(t[1], t[-1], 20_000)
-        b1, b2 = theory(fine, b0)
-        return nr.measure.crossing(fine, 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1), LEVEL)
+        at = t
+        for _ in range(2):  # the second time between the two times around the first result
+            b1, b2 = theory(at, b0)
+            found = nr.measure.crossing(at, 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1), LEVEL)
+            after = min(np.searchsorted(t, found), len(t) - 1)
+            at = np.linspace(t[after - 1], t[after], len(t))
+        return found
 
-    r, method = nr.reduce(task), nr.Adaptive(1e-10, 1e-12)
+    r, method, equal = nr.reduce(task), nr.Adaptive(1e-10, 1e-12), (p.scale, p.scale)
     aligned = nr.init.decoupled(r, p.scale)
     random = nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds))
     grown = r.strengths(random)
@@ -97,8 +102,8 @@ def shared(p: Sharing, group: int) -> dict[str, Any]:
     values = np.stack([run.singular_values(e)[..., :ITEMS] for e in ("x0->h1", "h1->h2")])
     return {
         "t": ("time", t),
-        "theory": ("layer time mode", theory(t, p.scale)),
-        "theory_time": time(p.scale),
+        "theory": ("layer time mode", theory(t, equal)),
+        "theory_time": time(equal),
         "decoupled": ("layer time mode", values[:, 0]),
         "decoupled_time": clock * nr.measure.stopping_time(until),
         "random": ("layer run time mode", values[:, 1:]),

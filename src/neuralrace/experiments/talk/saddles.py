@@ -311,7 +311,11 @@ def passages(p: Saddles, data: Data) -> Iterator[Claim]:
     yield near.near("path-in-order", name, 1, in_order.mean(), 0, note, all_of_them)
     size, text = np.sqrt(2 * sum(p.strengths)), "/ norm of the learned weights, depth 2"
     distance, tenth = deep.distance / size, "Standard: a tenth of the learned weights."
-    name, note = f"distance to the saddle of mode 1 {text}", f"At t = {when[:, 1].values.mean():.3g}."
+    name, less = f"distance to the saddle of mode 1 {text}", data.near[p.stds[1]].distance.max() / size
+    note = (
+        f"At t = {when[:, 1].values.mean():.3g}. The distance goes as std^{scaling(p):.2g}: from std = "
+        f"{p.stds[1]:g} it is at most {float(less):.2g}."
+    )
     yield near.below("near-mode-1", name, 0.1, distance.sel(learned="mode 1"), note, tenth)
     name = f"distance to a minimum at the end {text}"
     yield check(TALK).below("near-both", name, 1e-3, distance.sel(learned="both"))

@@ -135,7 +135,7 @@ def beliefs(p: Worlds, name: str, t: np.ndarray) -> dict[str, Any]:
     end, depths, outputs = s / np.sqrt(p.beliefs), (2, 1), []
     for depth in depths:
         a = nr.exact.chain(t[:, None], end / ITEMS, 1 / ITEMS, p.a0, depth) / end
-        outputs.append(np.einsum("ik,tk,kf->tif", u, a, s[:, None] * vt))
+        outputs.append((u * a[:, None]) @ (s[:, None] * vt))
     wrong = [(-np.sign(y) * output).max(axis=0) / y.std() for output in outputs]
     item, feature = np.unravel_index(wrong[0].argmax(), y.shape)  # of the deep network
     return {
@@ -334,7 +334,7 @@ EXPERIMENT = Experiment(
     "Structured worlds: partitions, trees, rings, grids",
     "talk: structured worlds",
     Worlds(),
-    Worlds(seeds=2, trees=50, beliefs=500, rounds=200),
+    Worlds(seeds=2, trees=50, beliefs=500, looks=15, rounds=200),
     minutes=(0.3, 0.4),
     needs_full=("order-ring",),  # its last stages change places in 4 of 10 networks
 )
