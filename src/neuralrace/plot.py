@@ -328,23 +328,18 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
-    layout, dpi = fig.get_layout_engine(), fig.get_dpi()
-    # What `Figure.savefig` does, which draws and lays out every figure twice for each format.
+    svg, pdf, png = paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    layout, dpi, fine = fig.get_layout_engine(), fig.get_dpi(), STYLE["savefig.dpi"]
     with style():
-        for path in paths:
-            fig.set_dpi(STYLE["savefig.dpi"])
-            match path.suffix:
-                case ".svg":
-                    FigureCanvasSVG(fig).print_svg(path, metadata={"Date": None})
-                case ".pdf":
-                    FigureCanvasPdf(fig).print_pdf(path, metadata={"CreationDate": None})
-                case _:
-                    FigureCanvasAgg(fig).print_png(path)
-            fig.set_layout_engine("none")  # places are found once
+        fig.savefig(svg, metadata={"Date": None})
+        # The others as `savefig` would draw them, which lays out and draws each of them twice.
+        fig.set_layout_engine("none")
+        fig.set_dpi(fine)
+        FigureCanvasPdf(fig).print_pdf(pdf, metadata={"CreationDate": None})
+        fig.set_dpi(fine)
+        FigureCanvasAgg(fig).print_png(png)
     fig.set_layout_engine(layout)
     fig.set_dpi(dpi)
     return paths

@@ -123,7 +123,8 @@ def routes(p: Sharing, count: int) -> dict[str, Any]:
         pairs = np.isin((j - i) % p.domains, shifts)
     task, untrained = domains_data.task(p.domains, pairs, p.hidden), np.full(p.seeds, np.nan)
     start = nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds))
-    run = nr.flow(task, start, p.long, [0.0, p.long], stop_loss=p.stop * SILENT_LOSS)
+    method, stop = nr.Adaptive(1e-5, 1e-7), p.stop * SILENT_LOSS
+    run = nr.flow(task, start, p.long, [0.0, p.long], method=method, stop_loss=stop)
     end = {e: w[:, -1] for e, w in run.weights.items()}
     if not pairs.all():
         untrained = nr.loss(domains_data.task(p.domains, ~pairs, p.hidden), end) / SILENT_LOSS
