@@ -197,7 +197,9 @@ def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
+    axis.set_major_locator(
+        FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5), numticks=99)
+    )
 
     def text(value: float, _: Any) -> str:
         low, high = axis.get_view_interval()
