@@ -83,13 +83,11 @@ def shared(p: Sharing, group: int) -> dict[str, Any]:
         return np.stack(nr.exact.sharing(t[:, None], s, d, p.domains, group**2, both))
 
     def time(b0: Any) -> Any:
-        at = t
-        for _ in range(2):  # the second time between the two times around the first result
-            b1, b2 = theory(at, b0)
-            found = nr.measure.crossing(at, 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1), LEVEL)
-            after = min(np.searchsorted(t, found), len(t) - 1)
-            at = np.linspace(t[after - 1], t[after], len(t))
-        return found
+        def loss(t: np.ndarray) -> np.ndarray:
+            b1, b2 = theory(t, b0)
+            return 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1)
+
+        return nr.measure.crossing(t, loss, LEVEL)
 
     r, method, equal = nr.reduce(task), nr.Adaptive(1e-10, 1e-12), (p.scale, p.scale)
     aligned = nr.init.decoupled(r, p.scale)
