@@ -388,7 +388,7 @@ EXPERIMENT = Experiment(
     "multipathway Fig. 4-6",
     Pathways(),
     Pathways(
-        seeds=10, width=32, std=0.056, depths=(2, 3), epochs=(400, 1000), mixed=(2, 3), mixed_seeds=2,
+        seeds=10, width=32, std=0.056, depths=(2, 3), epochs=(300, 500), mixed=(2, 3), mixed_seeds=2,
         widths=(12, 32),
     ),
     minutes=(0.6, 9.0),

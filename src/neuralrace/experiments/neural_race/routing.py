@@ -155,7 +155,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     }
     if trained != p.trained:
         return networks
-    theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t)
+    theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t, method=nr.Adaptive(1e-7, 1e-9))
     strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
     return {
         **networks,
