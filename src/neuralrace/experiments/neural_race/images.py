@@ -312,7 +312,7 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 7-10",
     Images(),
     Images(
-        seeds=2, domains=6, trained=(1, 3), gains=(0.1, 1.0), partners=3, lr=0.1,
+        seeds=2, domains=6, hidden=64, trained=(1, 3), gains=(0.1, 1.0), partners=3, lr=0.1,
         panels=("permutation-10", "rotation-10"), descent_gains=(0.1, 1.0, 10.0), epochs=10, gain_epochs=10,
     ),
     minutes=(2.5, 90),
