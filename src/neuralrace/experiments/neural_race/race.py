@@ -104,8 +104,10 @@ def train(p: Race, pairs: np.ndarray, groups: tuple[int, ...]) -> dict[str, Any]
         loss.append(np.pad(run.loss, after[0], "edge") / SILENT_LOSS)
         modes.append(np.pad(carried, after, "edge"))
         off.append(np.nan if pairs.all() else wrong[~pairs].mean())
-    theory = nr.reduce(task).solve(weights=start, save=t, method=method)
-    parts = [theory_modes(theory.b, p.domains, g)[:, :, pairs].mean(axis=2) / S for g in groups]
+    theory = nr.reduce(task).solve(weights=start, save=t, method=method, stop_loss=stop)
+    after = ((0, 0), (0, len(t) - len(theory.t)), (0, 0))
+    expected = [theory_modes(theory.b, p.domains, g)[:, :, pairs].mean(axis=2) / S for g in groups]
+    parts = [np.pad(part, after, "edge") for part in expected]
     return {
         "t": ("t", t),
         "loss": ("run t", loss),
