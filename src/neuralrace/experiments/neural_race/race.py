@@ -319,6 +319,6 @@ EXPERIMENT = Experiment(
     "neural_race 4.2, Eq. 16-17, Fig. 5b",
     Race(),
     Race(seeds=2, domains=6, hidden=8, groups=(1, 2, 6), trained=(1, 3, 6)),
-    minutes=(0.6, 25.0),
+    minutes=(0.2, 25.0),
     needs_full=("generalises-from-k", "bias-grows-at-every-k"),  # many values of K
 )

@@ -378,5 +378,5 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 4, 4.1, C",
     Routing(),
     Routing(seeds=2, hidden=16, few=(3,)),
-    minutes=(0.5, 3.0),
+    minutes=(0.3, 3.0),
 )

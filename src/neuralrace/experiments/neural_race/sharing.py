@@ -357,5 +357,5 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 5, 4.2, C",
     Sharing(),
     Sharing(seeds=2, groups=(1, 10), hidden=32, trained=(1, 2, 3, 4), long=100.0, depths=(1, 2)),
-    minutes=(0.8, 3.0),
+    minutes=(0.2, 3.0),
 )

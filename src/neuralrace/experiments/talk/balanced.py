@@ -376,5 +376,5 @@ EXPERIMENT = Experiment(
     "talk: nontrivial initializations",
     Balanced(),
     Balanced(seeds=3, until=20.0),
-    minutes=(0.3, 0.5),
+    minutes=(0.2, 0.5),
 )

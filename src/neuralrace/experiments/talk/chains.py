@@ -396,5 +396,5 @@ EXPERIMENT = Experiment(
     "talk, part 1",
     Chains(),
     Chains(seeds=2, depths=(1, 2, 4, 8), gains=(0.4, 0.6), deep=4, square=20, curves=(2,)),
-    minutes=(0.4, 1.0),
+    minutes=(0.3, 1.0),
 )

@@ -301,5 +301,5 @@ EXPERIMENT = Experiment(
     "talk: exact continual learning dynamics",
     Continual(),
     Continual(seeds=3),
-    minutes=(0.3, 0.5),
+    minutes=(0.1, 0.5),
 )
