@@ -177,8 +177,8 @@ def crossing(
         coarse = floats("x", x, 1)
         first = crossing(coarse, y(coarse), level, rising=rising)
         after = int(np.clip(np.searchsorted(coarse, first), 1, len(coarse) - 1))
-        x = np.linspace(coarse[after - 1], coarse[after], len(coarse))
-        y = y(x)
+        fine = np.linspace(coarse[after - 1], coarse[after], len(coarse))
+        x, y = fine, y(fine)
     x, y, level = _curves(x, y, level, rising, axis)
     below = y <= level[..., None]
     return _where(x, y, level, np.where(below.any(axis=-1), below.argmax(axis=-1), y.shape[-1]))
