@@ -1,5 +1,6 @@
 import matplotlib
 import numpy as np
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from neuralrace import plot
 
@@ -21,3 +22,37 @@ def test_block_matrix_numbers_and_frames_blocks():
     assert ax.get_yticks().tolist() == [1.5, 5.5]
     corners = {(round(p.get_x() + 0.35), round(p.get_y() + 0.35)) for p in ax.patches}
     assert corners == {(0, 0), (2, 4), (4, 4)}
+
+
+def test_logarithmic_axes_have_plain_numbers():
+    """No "1e+03"; powers of ten alone where 1, 2, 5 would stand too close."""
+    fig, (left, right) = plot.figure(1, 2)
+    left.plot([20, 2000], [1, 2])
+    right.plot([1e-2, 1e5], [1, 2])
+    for ax in (left, right):
+        plot.logarithmic(ax.xaxis)
+    fig.draw_without_rendering()
+    texts = [{t.get_text() for t in ax.get_xticklabels()} for ax in (left, right)]
+    assert {"20", "500", "1000"} <= texts[0]
+    assert {"1000", "$10^{5}$"} <= texts[1]
+    assert "5" not in texts[1]
+
+
+def test_saved_figures_are_those_of_matplotlib(tmp_path):
+
+    def made():
+        fig, axes = plot.figure(1, 2)
+        image = plot.matrix(axes[0], [[1.0, -2.0]], "matrix")
+        fig.colorbar(image, ax=axes[0], label="value")
+        axes[1].plot([1, 2], label="line")
+        plot.legend_below(fig, axes[1], 1)
+        return fig
+
+    fig, other = made(), made()
+    paths = plot.save(fig, tmp_path, "ours")
+    assert [p.name for p in paths] == ["ours.svg", "ours.pdf", "ours.png"]
+    assert all(p.stat().st_size > 1000 for p in paths)
+    with plot.style():
+        other.savefig(tmp_path / "theirs.svg", metadata={"Date": None})
+    assert paths[0].read_bytes() == (tmp_path / "theirs.svg").read_bytes()
+    assert isinstance(fig.get_layout_engine(), ConstrainedLayoutEngine)

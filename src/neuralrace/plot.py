@@ -197,7 +197,9 @@ def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5)))
+    axis.set_major_locator(
+        FixedLocator(ticks) if ticks is not None else LogLocator(subs=(1, 2, 5), numticks=99)
+    )
 
     def text(value: float, _: Any) -> str:
         low, high = axis.get_view_interval()
@@ -326,7 +328,7 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     list of Path
         The files.
     """
-    paths = []
+    paths, layout = [], fig.get_layout_engine()
     folder.mkdir(parents=True, exist_ok=True)
     with style():
         for suffix in FORMATS:
@@ -334,4 +336,5 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
             paths.append(folder / f"{name}.{suffix}")
             fig.savefig(paths[-1], metadata=dict(date))
             fig.set_layout_engine("none")  # what was laid out for the first stays
+    fig.set_layout_engine(layout)
     return paths

@@ -54,6 +54,14 @@ def test_crossing_of_one_curve_is_a_float_and_levels_may_be_many():
     assert last_crossing([0, 1, 2, 3], [1, 3, 1, 3], 2, rising=True) == 2.5
 
 
+def test_crossing_of_a_function_is_refined_between_two_points():
+    t = np.linspace(0, 20, 41)
+    assert abs(crossing(t, lambda t: np.exp(-t), 0.01) - np.log(100)) < 1e-4
+    assert abs(crossing(t, lambda t: t**2, 50.0, rising=True) - np.sqrt(50)) < 1e-4
+    assert crossing(t, lambda t: 1 - t, 2.0) == 0
+    assert np.isnan(crossing(t, lambda t: 1 + t, 0.5))
+
+
 def test_half_time_goes_from_start_to_end_up_or_down():
     t = np.linspace(0, 10, 2001)
     rates = np.array([0.5, 1.0, 3.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import numpy as np
@@ -134,15 +135,23 @@ def _ends(curves: Floats, start: ArrayLike | None, end: ArrayLike | None) -> tup
     return first, last
 
 
-def crossing(x: ArrayLike, y: ArrayLike, level: ArrayLike, *, rising: bool = False, axis: int = -1) -> Floats:
+def crossing(
+    x: ArrayLike,
+    y: ArrayLike | Callable[[NDArray[np.float64]], ArrayLike],
+    level: ArrayLike,
+    *,
+    rising: bool = False,
+    axis: int = -1,
+) -> Floats:
     """First x at which curves are at or below a level (at or above it, if `rising`).
 
     Parameters
     ----------
     x : array_like, shape (n,) or that of `y`
         Abscissa, such as times.
-    y : array_like, shape (..., n)
-        Curves, with any leading axes.
+    y : array_like, shape (..., n), or callable
+        Curves, with any leading axes. Or one curve as a function of x, shape (n,): it is asked again for as
+        many points between the two around the level. `x` must then increase.
     level : float or array_like
         One for all curves, or an array that broadcasts with the axes of `y` other than `axis`.
     rising : bool
@@ -161,7 +170,15 @@ def crossing(x: ArrayLike, y: ArrayLike, level: ArrayLike, *, rising: bool = Fal
     0.5
     >>> crossing([0.0, 1.0, 2.0], [[0.0, 2.0, 2.0], [0.0, 0.0, 1.0]], [1.0, 1.5], rising=True)
     array([0.5, nan])
+    >>> round(crossing(np.linspace(0, 5, 21), lambda t: np.exp(-t), 0.5), 5)
+    0.69315
     """
+    if callable(y):
+        coarse = floats("x", x, 1)
+        first = crossing(coarse, y(coarse), level, rising=rising)
+        after = int(np.clip(np.searchsorted(coarse, first), 1, len(coarse) - 1))
+        fine = np.linspace(coarse[after - 1], coarse[after], len(coarse))
+        x, y = fine, y(fine)
     x, y, level = _curves(x, y, level, rising, axis)
     below = y <= level[..., None]
     return _where(x, y, level, np.where(below.any(axis=-1), below.argmax(axis=-1), y.shape[-1]))

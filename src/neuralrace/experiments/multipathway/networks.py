@@ -108,18 +108,20 @@ def train(
     """
     width, std = size or (p.width, p.std)
     made = task(depths, width)
-    start, at_once = draw(made, std, seeds, series), max(1, int(AT_ONCE // made.graph.n_weights))
-    method = nr.LowRank(p.error) if max(made.graph.nodes.values()) > WIDE else METHOD
-    keep: dict[str, Any] = {"save_weights": False, "record": contributions(made.graph)}
+    start, ts, wide = draw(made, std, seeds, series), times(t1), max(made.graph.nodes.values()) > WIDE
+    method: nr.LowRank | nr.Adaptive = nr.LowRank(p.error) if wide else METHOD
+    keep: dict[str, Any] = {"save_weights": False, "record": contributions(made.graph)} if wide else {}
+    at_once = max(1, int(AT_ONCE // made.graph.n_weights // (1 if wide else len(ts))))
     batches: list[xr.Dataset] = []
-    for k in range(0, seeds, at_once):
-        w = {n: v[k : k + at_once] for n, v in start.items()}
+    for first in range(0, seeds, at_once):
+        w = {n: v[first : first + at_once] for n, v in start.items()}
         if p.method == "flow":
-            run = nr.flow(made, w, t1, times(t1), method=method, **keep)
+            run = nr.flow(made, w, t1, ts, method=method, **keep)
         else:
-            run = nr.descend(made, w, p.epoch, round(t1 / p.epoch), times(t1), **keep)
+            run = nr.descend(made, w, p.epoch, round(t1 / p.epoch), ts, **keep)
+        k = run.recorded["outputs"] if wide else nr.measure.contributions(made.graph, run, U, V)
         found = predict(made, w, std, run.t) if size is None else {}
-        found |= {"t": ("t", run.t), "loss": ("run t", run.loss), "outputs": (K, run.recorded["outputs"])}
+        found |= {"t": ("t", run.t), "loss": ("run t", run.loss), "outputs": (K, k)}
         batches.append(dataset("linear", found))
     return xr.concat(batches, "run", data_vars="minimal", coords="minimal", compat="equals", join="exact")
 
@@ -144,9 +146,8 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     each = [initial_bases(task, {n: v[k] for n, v in w.items()}) for k in range(seeds)]
     frames = {n: np.stack([f[n] for f in each]) for n in each[0]}
     small = task.on(g.resized({n: q.shape[-1] for n, q in frames.items()})) if frames else task
-    b, record = shrink(g, w, frames), contributions(small.graph)
-    blocks = nr.flow(small, b, ts[-1], ts, save_weights=False, record=record, method=METHOD)
-    signals = leading(blocks.recorded["outputs"])
+    b = shrink(g, w, frames)
+    signals = leading(nr.measure.contributions(small.graph, nr.flow(small, b, save=ts, method=METHOD), U, V))
 
     reduced = nr.reduce(small, "shared")
     solved = reduced.solve(t1=ts[-1], save=ts, weights=b, method=nr.Adaptive(1e-6, 1e-11))

@@ -376,6 +376,6 @@ EXPERIMENT = Experiment(
     "Coordinates in which pathways are diagonal, and their powers of sigma",
     "multipathway Eq. 4-13, 17-20",
     PathwayCoordinates(),
-    PathwayCoordinates(seeds=3, width=64, std=0.04, depths=(2, 3), widths=(64, 256)),
-    minutes=(0.3, 1.0),
+    PathwayCoordinates(seeds=3, width=64, std=0.04, depths=(2, 3), widths=(64, 256), t1=160.0),
+    minutes=(0.2, 1.0),
 )

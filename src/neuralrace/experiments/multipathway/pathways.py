@@ -388,10 +388,10 @@ EXPERIMENT = Experiment(
     "multipathway Fig. 4-6",
     Pathways(),
     Pathways(
-        seeds=10, width=32, std=0.056, depths=(2, 3), epochs=(400, 1000), mixed=(2, 3), mixed_seeds=2,
+        seeds=10, width=32, std=0.056, depths=(2, 3), epochs=(300, 500), mixed=(2, 3), mixed_seeds=2,
         widths=(12, 32),
     ),
-    minutes=(0.6, 9.0),
+    minutes=(0.3, 9.0),
     # Tests of significance ask for 20 networks and four depths; other claims for depth 7 or great width.
     needs_full=(
         "depth-*", "width-*", "concentration-deepest", "diagonal-depth-*", "diagonal-along-*",

@@ -171,6 +171,6 @@ EXPERIMENT = Experiment(
     "multipathway Fig. 7-8",
     PathwaysNonlinear(),
     PathwaysNonlinear(width=24, std=0.065, depths=(2, 3), relu=(400, 1000), tanh=(400, 1000)),
-    minutes=(0.3, 240),
+    minutes=(0.2, 240),
     needs_full=("depth-*", "rise-*"),  # four depths
 )

@@ -355,6 +355,6 @@ EXPERIMENT = Experiment(
     "multipathway Fig. 3, Eq. 17-31",
     PhasePortraits(),
     PhasePortraits(seeds=40, depths=(2, 8), far=(7,), cases=1, layers=(0.7,)),
-    minutes=(0.5, 1.0),
+    minutes=(0.2, 1.0),
     needs_full=("eq-26", "eq-30"),  # the largest error over four depths; here there is one
 )

@@ -312,9 +312,9 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 7-10",
     Images(),
     Images(
-        seeds=2, domains=10, hidden=32, trained=(1, 3, 5), gains=(0.1, 1.0), partners=5, lr=0.1,
+        seeds=2, domains=6, hidden=64, trained=(1, 3), gains=(0.1, 1.0), partners=3, lr=0.1,
         panels=("permutation-10", "rotation-10"), descent_gains=(0.1, 1.0, 10.0), epochs=10, gain_epochs=10,
     ),
-    minutes=(2.5, 90),
+    minutes=(0.6, 90),
     needs_full=("routes-needed-*", "untrained-smallest-gain*"),  # with M = 40 domains
 )  # fmt: skip

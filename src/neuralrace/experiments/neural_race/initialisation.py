@@ -351,6 +351,6 @@ EXPERIMENT = Experiment(
         domains=5,
         trained=3,
     ),
-    minutes=(0.6, 4.0),
+    minutes=(0.2, 4.0),
     needs_full=("scale-of-change",),  # more scales
 )

@@ -155,7 +155,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
     }
     if trained != p.trained:
         return networks
-    theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t)
+    theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t, method=nr.Adaptive(1e-7, 1e-9))
     strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
     return {
         **networks,
@@ -378,5 +378,5 @@ EXPERIMENT = Experiment(
     "neural_race Fig. 4, 4.1, C",
     Routing(),
     Routing(seeds=2, hidden=16, few=(3,)),
-    minutes=(0.5, 3.0),
+    minutes=(0.3, 3.0),
 )

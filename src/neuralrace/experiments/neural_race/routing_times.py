@@ -41,6 +41,7 @@ def by_eq15(p: Routing, start: Mapping[str, np.ndarray], scale: float, t: np.nda
     return {
         "start": ("start", list(strengths)),
         "eq15": ("start t", [loss[saved] for loss, _, _ in curves]),
+        "eq15_end": ("start mode", [eq15(p.domains, np.array([1e6]), b0)[2][0] for b0 in strengths.values()]),
         "eq15_times": ("start level", [nr.measure.crossing(fine, loss, levels) for loss, _, _ in curves]),
         "eq15_strengths": ("start layer t mode", [[b[saved] for b in (b1, b2, b1)] for _, b1, b2 in curves]),
     }
@@ -82,7 +83,7 @@ def learning_times(p: Routing, data: Data) -> Iterator[Claim]:
 def singular_values(p: Routing, data: Data) -> Iterator[Claim]:
     """When each mode is learned in the hidden layer, by Eq. 15 as the authors' code starts it."""
     run = data.random["descent"]
-    end = eq15(p.domains, np.array([1e6]), p.scale / p.divisor)[2][0]  # (mode,), when all is learned
+    end = run.eq15_end.sel(start="code").values  # (mode,), when all is learned
     half = nr.measure.half_time(
         run.t, run.singular_values[1].values, start=0.0, end=end, axis=1
     )  # (run, mode)

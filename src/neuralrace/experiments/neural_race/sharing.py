@@ -83,13 +83,11 @@ def shared(p: Sharing, group: int) -> dict[str, Any]:
         return np.stack(nr.exact.sharing(t[:, None], s, d, p.domains, group**2, both))
 
     def time(b0: Any) -> Any:
-        at = t
-        for _ in range(2):  # the second time between the two times around the first result
-            b1, b2 = theory(at, b0)
-            found = nr.measure.crossing(at, 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1), LEVEL)
-            after = min(np.searchsorted(t, found), len(t) - 1)
-            at = np.linspace(t[after - 1], t[after], len(t))
-        return found
+        def loss(t: np.ndarray) -> np.ndarray:
+            b1, b2 = theory(t, b0)
+            return 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1)
+
+        return nr.measure.crossing(t, loss, LEVEL)
 
     r, method, equal = nr.reduce(task), nr.Adaptive(1e-10, 1e-12), (p.scale, p.scale)
     aligned = nr.init.decoupled(r, p.scale)
@@ -123,7 +121,8 @@ def routes(p: Sharing, count: int) -> dict[str, Any]:
         pairs = np.isin((j - i) % p.domains, shifts)
     task, untrained = domains_data.task(p.domains, pairs, p.hidden), np.full(p.seeds, np.nan)
     start = nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds))
-    run = nr.flow(task, start, p.long, [0.0, p.long], stop_loss=p.stop * SILENT_LOSS)
+    method, stop = nr.Adaptive(1e-5, 1e-7), p.stop * SILENT_LOSS
+    run = nr.flow(task, start, p.long, [0.0, p.long], method=method, stop_loss=stop)
     end = {e: w[:, -1] for e, w in run.weights.items()}
     if not pairs.all():
         untrained = nr.loss(domains_data.task(p.domains, ~pairs, p.hidden), end) / SILENT_LOSS
@@ -357,6 +356,6 @@ EXPERIMENT = Experiment(
     "Sharing: pathways that more routes share win the race",
     "neural_race Fig. 5, 4.2, C",
     Sharing(),
-    Sharing(seeds=2, groups=(1, 10), trained=(1, 2, 3, 4), long=100.0, depths=(1, 2)),
-    minutes=(0.8, 3.0),
+    Sharing(seeds=2, groups=(1, 10), hidden=32, trained=(1, 2, 3, 4), long=100.0, depths=(1, 2)),
+    minutes=(0.2, 3.0),
 )

@@ -375,6 +375,6 @@ EXPERIMENT = Experiment(
     "Balanced weights: from rich to lazy, and later rich",
     "talk: nontrivial initializations",
     Balanced(),
-    Balanced(seeds=3, until=100.0),
-    minutes=(0.3, 0.5),
+    Balanced(seeds=3, until=20.0),
+    minutes=(0.2, 0.5),
 )

@@ -132,10 +132,8 @@ def modes(p: Chains, depth: int) -> dict[str, Any]:
     else:
         grown = growing_part(start["x->h1"], start["h1->y"])  # (run, hidden, mode)
         apart = np.diagonal(np.linalg.qr(grown)[1], axis1=1, axis2=2)  # what earlier modes leave of it
-        theory, free = (
-            nr.exact.chain(t[:, None], p.s, a0=a0[:, None], depth=2)
-            for a0 in ((grown**2).sum(axis=1), apart**2)
-        )
+        starts = (grown**2).sum(axis=1), apart**2
+        theory, free = (nr.exact.chain(t[:, None], p.s, a0=a0[:, None], depth=2) for a0 in starts)
     return {
         "t": ("t", t),
         "networks": ("run t mode", np.diagonal(maps, axis1=-2, axis2=-1)),
@@ -156,16 +154,14 @@ def surface(p: Chains) -> dict[str, Any]:
     run = nr.flow(task, weights, save=t, method=PRECISE)
     kept = nr.conserved(task, run.weights)["h1"]
     origin = {e: np.zeros((1, 1)) for e in weights}
-    drawn = len(starts) - len(p.offsets)
+    drawn, one_layer = len(starts) - len(p.offsets), nr.tasks.linear([[1.0]], ())
     return {
         "t": ("t", t),
         "weights": ("path t layer", np.stack([w[:drawn, :, 0, 0] for w in run.weights.values()], axis=-1)),
         "loss": ("path t", run.loss[:drawn]),
         "drift": np.abs(kept - kept[:, :1]).max(),
         "curvature": ("direction", nr.landscape.hessian_eigenvalues(task, origin)),
-        "shallow": nr.landscape.hessian_eigenvalues(nr.tasks.linear([[1.0]], ()), {"x->y": np.zeros((1, 1))})[
-            0
-        ],
+        "shallow": nr.landscape.hessian_eigenvalues(one_layer, {"x->y": np.zeros((1, 1))})[0],
         "offset": ("offset", list(p.offsets)),
         "leave": ("offset", nr.learning_time(run[drawn:], 1 / 8)),
     }
@@ -305,10 +301,8 @@ def trajectories_and_surface(p: Chains, data: Data) -> Iterator[Claim]:
     name = "distance of integrated chains from the closed form of infinite depth, exponent in depth"
     yield chain.near("infinite-depth", name, -1, near, 0.05)
     deep = data.modes[2].transpose("run", "mode", "t")
-    networks, *chains = (
-        half_time(deep.t, y, start=0, end=p.s) for y in (deep.networks, deep.theory, deep.free)
-    )
-    early, free = ((times / networks - 1).mean(axis=1) for times in chains)
+    half = {k: half_time(deep.t, deep[k], start=0, end=p.s) for k in ("networks", "theory", "free")}
+    early, free = ((half[k] / half["networks"] - 1).mean(axis=1) for k in ("theory", "free"))
     yield paper("talk: full networks", "Full networks act like several 1D chains").near(
         "networks-as-chains", "two layers, time to half a mode: theory / random networks - 1", 0, early, 0.01,
         "Random modes share hidden directions, and a later mode cannot have what an earlier one took: chains "
@@ -402,5 +396,5 @@ EXPERIMENT = Experiment(
     "talk, part 1",
     Chains(),
     Chains(seeds=2, depths=(1, 2, 4, 8), gains=(0.4, 0.6), deep=4, square=20, curves=(2,)),
-    minutes=(0.4, 1.0),
+    minutes=(0.3, 1.0),
 )

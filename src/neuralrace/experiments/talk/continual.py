@@ -88,8 +88,12 @@ def learn(t: float, weights: Any, syx: np.ndarray) -> Any:
 
 def learning_time(t: np.ndarray, weights: Any, syx: np.ndarray) -> Any:
     w1, w2 = weights
-    v1, v2 = nr.exact.balanced(t, w1, w2, syx)
-    return crossing(t, losses(v2 @ v1, syx[None])[:, 0], LEARNED * 0.5 * (syx**2).sum())
+
+    def loss(t: np.ndarray) -> np.ndarray:
+        v1, v2 = nr.exact.balanced(t, w1, w2, syx)
+        return losses(v2 @ v1, syx[None])[:, 0]
+
+    return crossing(t, loss, LEARNED * 0.5 * (syx**2).sum())
 
 
 @part(each=lambda p: range(p.seeds))
@@ -108,7 +112,7 @@ def sequence(p: Continual, seed: int) -> dict[str, Any]:
     w, maps = {e: np.stack([one[e] for one in starts]) for e in starts[0]}, []
     for target in syx:
         task = nr.tasks.linear(target, p.size)
-        run = nr.flow(task, w, save=t, method=nr.Adaptive(1e-11, 1e-13))
+        run = nr.flow(task, w, save=t, method=nr.Adaptive(1e-9, 1e-11))
         w = {e: v[:, -1] for e, v in run.weights.items()}
         maps.append(end_to_end(p.graph, run))
     large = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
@@ -134,7 +138,7 @@ def reversal(p: Continual) -> dict[str, Any]:
 
     def opposite(syx: np.ndarray, lam: float, trained: float) -> Any:
         w = learn(trained, right_signed(syx, lam), syx)
-        return learning_time(np.linspace(0, 4 * trained, 1201), w, -syx)
+        return learning_time(np.linspace(0, 4 * trained, 121), w, -syx)
 
     tasks = [np.diag(np.arange(n) < modes).astype(float) for n, modes in SPARE.values()]
     lams, odd = (0.0, *p.imbalances), np.eye(3)
@@ -174,7 +178,7 @@ def transfer(p: Continual, seed: int) -> dict[str, Any]:
         "both new": u[:, new] @ s @ v[:, new].T,
         "reversed": -first,
     }
-    t, ratio = np.append(0.0, np.geomspace(1e-2, 10 * p.duration, 400)), []
+    t, ratio = np.append(0.0, np.geomspace(1e-2, 10 * p.duration, 100)), []
     for lam in p.lams:
         scratch = p.start(lam, seed).values()
         after = learn(p.duration, scratch, first)
@@ -297,5 +301,5 @@ EXPERIMENT = Experiment(
     "talk: exact continual learning dynamics",
     Continual(),
     Continual(seeds=3),
-    minutes=(0.3, 0.5),
+    minutes=(0.1, 0.5),
 )

@@ -366,5 +366,5 @@ EXPERIMENT = Experiment(
     "talk: learning to make perceptual decisions",
     Decisions(),
     Decisions(starts=400, trials=5000, total=False),
-    minutes=(0.5, 1.0),
+    minutes=(0.3, 1.0),
 )

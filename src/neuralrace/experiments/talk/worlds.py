@@ -335,6 +335,6 @@ EXPERIMENT = Experiment(
     "talk: structured worlds",
     Worlds(),
     Worlds(seeds=2, trees=50, beliefs=500, looks=15, rounds=200),
-    minutes=(0.3, 0.4),
+    minutes=(0.2, 0.4),
     needs_full=("order-ring",),  # its last stages change places in 4 of 10 networks
 )
