@@ -34,6 +34,13 @@ def allowance(structure: Hashable) -> Allowance:
     return Allowance()
 
 
+def never_compile() -> None:
+    """Compute all small systems in NumPy from now on: for a process whose answers must never wait."""
+    global EVALUATIONS
+    EVALUATIONS = 10**12
+    allowance.cache_clear()
+
+
 @cache
 def compiled(function: Callable[..., Any], static: tuple[int, ...], *options: tuple[str, Any]) -> Any:
     """`jax.jit(function)` with these options of the compiler; with none where it does not know one."""

@@ -151,3 +151,23 @@ def test_what_is_asked_for_often_is_compiled(compilations):
     assert counts[0] == 0
     assert counts[-1] > 0
     assert counts[-1] == counts[-2]
+
+
+def test_a_stiff_system_takes_few_steps_and_agrees_with_the_compiled_one():
+    """Three layers more than wait: modes that are learned force small explicit steps on those that wait."""
+    r = nr.reduce(chain(4))
+    ours = r.solve(strength=0.1, t1=2000.0)
+    with allowed(0):
+        other = r.solve(strength=0.1, t1=2000.0, save=ours.t)
+    assert ours.status is other.status is Status.FINISHED
+    assert ours.stats["steps"] < other.stats["steps"] / 3
+    assert np.abs(ours.loss - other.loss).max() < 1e-7 * ours.loss[0]
+
+
+@pytest.mark.parametrize("stop", [None, 0.01])
+def test_a_system_at_rest_takes_few_steps(stop):
+    with allowed(10**9):
+        sol = nr.reduce(chain(5)).solve(strength=0.02, t1=1e9, save=2, stop_loss=stop)
+    assert sol.status is (Status.FINISHED if stop is None else Status.REACHED_LOSS)
+    assert sol.stats["steps"] < 4000
+    assert sol.loss[-1] == pytest.approx(stop or 0, abs=1e-9)

@@ -1,7 +1,9 @@
 """Small systems integrated in NumPy, so that nobody waits for a compiler.
 
-SciPy's DOP853 makes the steps, of the same order as those of `integrate`; the result has the same form. A
-system is compiled instead once NumPy has taken as long on it as compiling would (see `compiling`).
+SciPy's DOP853 makes the steps, of the same order as those of `integrate`; the result has the same form.
+Where a small system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA goes
+on from there. A system is compiled instead once NumPy has taken as long on it as compiling would (see
+`compiling`).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import DOP853
+from scipy.integrate import DOP853, LSODA
 
 from neuralrace.compiling import Allowance
 from neuralrace.dynamics.history import Buffer
@@ -25,6 +27,9 @@ _LOOSE, _STRICT = (
 _LEAST = 1e-13  # relative tolerance
 _MOST = 20_000  # numbers of a system, whose interpolants are all kept
 _LONG = 5000  # numbers whose sums over stages take as long as one evaluation
+_FEW = 100  # numbers of a system that may go on by LSODA, which differentiates by each
+_EDGE, _OFTEN, _CALM = 6.1, 15, 6  # of stability; steps at it that make a system stiff, and other ones not
+_FINER = 0.1  # part of the tolerances for LSODA, whose errors add up over its many steps
 
 
 class Point(NamedTuple):
@@ -103,15 +108,17 @@ def _solve(
     part = _STRICT if rtol > _LOOSE else 1.0
     solver = DOP853(velocity, 0.0, start, t1, rtol=max(part * rtol, _LEAST), atol=part * atol)
     ends, inside, history = [], [], [(0.0, point.loss, point.slope)]
-    status, steps, y, seen = GOING, 0, start, 0
+    status, steps, y, seen, stiff = GOING, 0, start, 0, Stiffness()
     while status == GOING:
         before = solver.nfev
         solver.step()
-        steps += (solver.nfev - before) // _STAGES
+        explicit = isinstance(solver, DOP853)
+        steps += (solver.nfev - before) // _STAGES if explicit else 1
         if solver.status == "failed":
             status = FAILED
             break
-        t, y, point = solver.t, solver.y, latest  # the last evaluation of a step is that at its end
+        t, y = solver.t, solver.y
+        point = latest if explicit else evaluate(y)  # the last evaluation of an explicit step is at its end
         inside.append(solver.dense_output())
         status = LIMITED if steps >= max_steps else GOING
         status = FINISHED if solver.status == "finished" else status
@@ -124,7 +131,32 @@ def _solve(
         if not left.spend((solver.nfev - seen) * cost):
             return None
         seen = solver.nfev
+        if isinstance(solver, DOP853) and len(y) <= _FEW and stiff.after(solver):
+            finer = _FINER * part
+            solver = LSODA(velocity, t, y, t1, rtol=max(finer * rtol, _LEAST), atol=finer * atol)
+            seen = 0
     return Solution(start, ends, inside, np.array(history), status, steps, y)
+
+
+class Stiffness:
+    """Whether stability, not accuracy, limits the steps of DOP853, as the program of Hairer and Wanner finds."""
+
+    def __init__(self):
+        self.at_edge: int = 0
+        self.calm: int = 0
+
+    def after(self, solver: DOP853) -> bool:
+        """Look at the latest step; True once many were limited by stability."""
+        h, k = solver.t - solver.t_old, solver.K
+        stage = solver.y_old + h * (solver.A[-1] @ k[:_STAGES])
+        change = float(np.linalg.norm(solver.y - stage))
+        rate = float(np.linalg.norm(k[_STAGES] - k[_STAGES - 1])) / change if change else np.inf
+        if h * rate > _EDGE:
+            self.at_edge, self.calm = self.at_edge + 1, 0
+        else:
+            self.calm += 1
+            self.at_edge = 0 if self.calm == _CALM else self.at_edge
+        return self.at_edge >= _OFTEN
 
 
 def _crossing(evaluate: Evaluate, inside: Any, before: float, after: float, level: float) -> float:

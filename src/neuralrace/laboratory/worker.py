@@ -39,11 +39,15 @@ def unpack(message: bytes) -> tuple[str, int, int, str]:
     return letter, int(tab), int(serial), content
 
 
-def run(pipe: Connection, warm_up: bool) -> None:
-    """The life of a worker; ends when the pipe is closed."""
+def run(pipe: Connection, dragged: bool) -> None:
+    """The life of a worker; ends when the pipe is closed. `dragged`: it answers while sliders are dragged."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted, and ends its workers
     import jax
 
+    from neuralrace.compiling import never_compile
+
+    if dragged:
+        never_compile()
     folder = cache_folder()
     with suppress(OSError):  # without a cache programs are compiled anew
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +55,7 @@ def run(pipe: Connection, warm_up: bool) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     with suppress(EOFError, OSError):  # the server has ended
         pipe.send_bytes(pack("r", 0, 0))
-        _work(pipe, _warm_up() if warm_up else iter(()))
+        _work(pipe, _warm_up() if dragged else iter(()))
 
 
 def _work(pipe: Connection, idle: Iterator[bool]) -> None:
@@ -91,7 +95,7 @@ def _work(pipe: Connection, idle: Iterator[bool]) -> None:
 
 
 def _warm_up() -> Iterator[bool]:
-    """Solve every entry once while nothing else is to be done, so that programs are compiled."""
+    """Solve every entry once while nothing else is to be done, so that all modules are loaded."""
     from neuralrace.laboratory.gallery import GALLERY
     from neuralrace.laboratory.jobs import answers
     from neuralrace.laboratory.protocol import Scene, Solve
