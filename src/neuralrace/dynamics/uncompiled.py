@@ -139,7 +139,7 @@ def _solve(
 
 
 class Stiffness:
-    """Whether stability, not accuracy, limits the steps of DOP853, as the program of Hairer and Wanner finds."""
+    """Whether stability, not accuracy, limits the steps of DOP853 (the test of Hairer and Wanner)."""
 
     def __init__(self):
         self.at_edge: int = 0
