@@ -9,6 +9,8 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.cli.reduce import reduce_file
+from neuralrace.dynamics.status import Status
+from neuralrace.laboratory.gallery import chain
 from neuralrace.laboratory.jobs import answers
 from neuralrace.laboratory.protocol import (
     Details,
@@ -22,6 +24,7 @@ from neuralrace.laboratory.protocol import (
     Simulated,
     Solve,
 )
+from neuralrace.laboratory.theory import solve
 
 THREE = {
     "nodes": [{"name": n, "size": 4} for n in ("x", "y", "h1", "h2", "h3")],
@@ -67,6 +70,16 @@ def test_the_chain_is_its_closed_form():
         exact = nr.exact.chain(np.array(picture.t), s[k], 0.25, 0.3**3, 3)
         np.testing.assert_allclose(racer.carries, exact, rtol=1e-4)
     assert details.lanes[0].badge.verdict == "exact"
+
+
+@pytest.mark.parametrize(("depth", "strength"), [(1, 0.01), (5, 0.01), (8, 0.01), (8, 0.9)])
+def test_the_longest_plateaus_take_few_steps(depth: int, strength: float):
+    """A chain of five layers from .01 took 100,000 explicit steps, and a minute."""
+    (lane,) = solve(chain({"depth": depth, "strength": strength}), False, 1).lanes
+    assert lane.solution.status is Status.FINISHED
+    assert lane.solution.stats["steps"] < 4000
+    left = lane.solution.loss[-1] / lane.solution.loss[0]
+    assert left < 0.002 or depth == 8  # 8 layers from .01 take 1e12 units of time
 
 
 def test_routing_says_what_the_paper_says():

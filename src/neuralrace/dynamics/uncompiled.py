@@ -128,13 +128,13 @@ def _solve(
             point, status = evaluate(y), STOPPED
         ends.append(t)
         history.append((t, point.loss, point.slope))
-        if not left.spend((solver.nfev - seen) * cost):
+        if explicit and not left.spend((solver.nfev - seen) * cost):
             return None
         seen = solver.nfev
-        if isinstance(solver, DOP853) and len(y) <= _FEW and stiff.after(solver):
+        if explicit and len(y) <= _FEW and stiff.after(solver):
+            left.left += seen * cost  # given back: compiled code, which is explicit, would take longer
             finer = _FINER * part
             solver = LSODA(velocity, t, y, t1, rtol=max(finer * rtol, _LEAST), atol=finer * atol)
-            seen = 0
     return Solution(start, ends, inside, np.array(history), status, steps, y)
 
 

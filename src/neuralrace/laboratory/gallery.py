@@ -200,7 +200,7 @@ GALLERY: dict[str, Scenery] = {
                 sliders=[
                     whole("contexts", "contexts C", 2, 5, 3),
                     initial(0.05, 0.005),
-                    slider("time", "time shown", 20, 400, 120, 5),
+                    slider("time", "time shown", 20, 160, 80, 5),
                 ],
             ),
             contexts,

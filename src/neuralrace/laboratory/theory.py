@@ -25,10 +25,10 @@ from neuralrace.task import Task
 
 TIMES = 241  # on the time axis
 LEARNED = 1e-3  # share of the loss that may be left at the end
-FOREVER = 1e9  # in units of the fastest learning
+FOREVER = 1e15  # in units of the fastest learning
 DIGITS = 6
-METHOD = Adaptive(rtol=1e-8, atol=1e-10)
-ROUGH = Adaptive(rtol=1e-5, atol=1e-7, max_steps=4000)  # to choose the end
+METHOD = Adaptive(rtol=1e-7, atol=1e-9)
+ROUGH = Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
 MOST_STRUCTURES = 40  # that are kept, as sliders come back to them
 _structures: OrderedDict[Any, Structure] = OrderedDict()
 
