@@ -93,8 +93,8 @@ def sharing(v: Values) -> Model:
 
 def contexts(v: Values) -> Model:
     n = int(v["contexts"])
-    task = tasks.contexts(n, gating="shared", hidden=32)
-    code = f'nr.tasks.contexts({n}, gating="shared", hidden=32)'
+    task = tasks.contexts(n, gating="shared", hidden=16)
+    code = f'nr.tasks.contexts({n}, gating="shared", hidden=16)'
     names = {"p0h1": "always open"} | {f"p{k + 1}h1": f"all but context {n - k}" for k in range(n)}
     return Model({"contexts": task}, v["strength"], {"contexts": code}, v["time"], names=names)
 
