@@ -1,5 +1,6 @@
 """Small systems in NumPy against the same compiled; and that nothing small waits for a compiler."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import jax
@@ -16,13 +17,12 @@ from tests.strategies import data, graphs, random_weights, seeds
 @contextmanager
 def allowed(evaluations):
     """That many evaluations in NumPy of each system; with none, all are compiled."""
-    usual, compiling.EVALUATIONS = compiling.EVALUATIONS, evaluations
-    compiling.allowance.cache_clear()
+    usual = compiling.EVALUATIONS
+    compiling.allow(evaluations)
     try:
         yield
     finally:
-        compiling.EVALUATIONS = usual
-        compiling.allowance.cache_clear()
+        compiling.allow(usual)
 
 
 @pytest.fixture
@@ -173,3 +173,18 @@ def test_a_system_at_rest_takes_few_steps_and_is_never_compiled(stop, compilatio
     assert sol.stats["steps"] < 4000
     assert sol.loss[-1] == pytest.approx(stop or 0, abs=1e-9)
     assert compilations() == 0
+
+
+def test_a_thread_compiles_for_all(compilations):
+    r = nr.reduce(nr.tasks.hierarchy(2, hidden=6))
+    ours = r.solve(strength=0.1, t1=5.0, save=4)
+    assert compilations() == 0
+    with compiling.compile_here():
+        r.solve(strength=0.2, t1=5.0, save=4)
+    count = compilations()
+    assert count > 0
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(r.solve, strength=0.1, t1=5.0, save=4).result()
+    assert compilations() == count
+    assert (other.loss != ours.loss).any()  # of the compiled program
+    assert np.abs(other.loss - ours.loss).max() < 1e-8

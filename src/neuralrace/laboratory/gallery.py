@@ -20,6 +20,15 @@ class Scenery:
 
     entry: Entry
     make: Callable[[Values], Model] | None = None
+    large: str | None = None  # slider for whole numbers that makes large reductions
+
+    def large_models(self) -> list[Model]:
+        """The model at each place of that slider."""
+        if self.make is None or self.large is None:
+            return []
+        usual = {s.name: s.value for s in self.entry.sliders}
+        (own,) = (s for s in self.entry.sliders if s.name == self.large)
+        return [self.make(usual | {own.name: n}) for n in range(int(own.low), int(own.high) + 1)]
 
 
 def slider(
@@ -204,6 +213,7 @@ GALLERY: dict[str, Scenery] = {
                 ],
             ),
             contexts,
+            large="contexts",
         ),
         Scenery(
             Entry(

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from neuralrace import init
+from neuralrace.compiling import compile_here
 from neuralrace.dynamics import Adaptive
 from neuralrace.errors import InputError
 from neuralrace.laboratory.model import Model, std_of
@@ -110,6 +111,18 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
     return Solved(model, t, lanes, final + model.level * (first - final))
+
+
+def compile_solution(model: Model) -> None:
+    """Compile what `solve` integrates for a model of given time; it goes on in NumPy until that is done."""
+    assert model.time is not None
+    t = np.linspace(0.0, model.time, TIMES)
+    for name, task in model.lanes.items():
+        start = model.start(name)
+        r = _structure(model.code[name], task, start, model.names).reduction
+        b, _ = _start(model, r, start, False, 1)
+        with compile_here():
+            r.solve(t1=model.time, save=t, b0=b, method=METHOD)
 
 
 def _structure(code: str, task: Task, start: dict[str, float], names: Mapping[str, str]) -> Structure:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 IDLE = 0.3  # seconds without work after which a step of warming up is made
+NEVER = 10**12  # evaluations in NumPy before a small system is compiled
 PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
 
 
@@ -44,10 +46,10 @@ def run(pipe: Connection, dragged: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted, and ends its workers
     import jax
 
-    from neuralrace.compiling import never_compile
+    from neuralrace import compiling
 
     if dragged:
-        never_compile()
+        compiling.allow(NEVER)
     folder = cache_folder()
     with suppress(OSError):  # without a cache programs are compiled anew
         folder.mkdir(parents=True, exist_ok=True)
@@ -103,3 +105,14 @@ def _warm_up() -> Iterator[bool]:
     for name in GALLERY:
         for _ in answers(Solve(id=0, scene=Scene(entry=name))):
             yield True
+    threading.Thread(target=_compile_large, daemon=True).start()
+
+
+def _compile_large() -> None:
+    """Compile the large reductions of the gallery, beside the answers; they then take a third of the time."""
+    from neuralrace.laboratory.gallery import GALLERY
+    from neuralrace.laboratory.theory import compile_solution
+
+    for scenery in GALLERY.values():
+        for model in scenery.large_models():
+            compile_solution(model)
