@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from neuralrace import init
 from neuralrace.compiling import compile_here
-from neuralrace.dynamics import Adaptive
+from neuralrace.dynamics import Adaptive, Status
 from neuralrace.errors import InputError
 from neuralrace.laboratory.model import Model, std_of
 from neuralrace.laboratory.protocol import DrawnEdge, Group, Lane, Node, Picture, Racer
@@ -107,6 +107,8 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     for name, known, b, weights in begun:
         r = known.reduction
         solution = r.solve(t1=end, save=t, b0=b, method=METHOD)
+        if solution.status is not Status.FINISHED:
+            raise InputError(f"theory did not come to its end: {solution.outcome}; try a larger strength")
         lanes.append(SolvedLane(name, r, b, weights, solution, known.racers, known.pathways))
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
