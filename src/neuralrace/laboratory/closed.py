@@ -25,7 +25,7 @@ from neuralrace.laboratory.protocol import (
     Racer,
     Simulated,
 )
-from neuralrace.laboratory.simulate import EVERY, PER_STRETCH
+from neuralrace.laboratory.simulate import EVERY, PER_STRETCH, agreement
 from neuralrace.laboratory.theory import LEARNED, TIMES, finite, numbers
 from neuralrace.measure import half_time
 from neuralrace.task import Task
@@ -125,9 +125,7 @@ class ClosedForm:
                 carries=[numbers(c) for c in self.measure(kept)],
             )  # fmt: skip
             weights = {e: w[-1] for e, w in kept.items()}
-        share = f"{worst / first:.1%} of the initial loss" if first else "of no loss"
-        words = f"Largest difference of theory and trained network: {worst:.1e}, {share}."
-        yield Finished(id=number, difference=[worst], words=words)
+        yield Finished(id=number, difference=[worst], words=agreement(worst, first))
 
 
 def balanced(v: Values) -> ClosedForm:
