@@ -1,8 +1,8 @@
 """Small systems integrated in NumPy, so that nobody waits for a compiler.
 
 SciPy's DOP853 makes the steps, of the same order as those of `integrate`; the result has the same form.
-Where a small system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA goes
-on from there. A system is compiled instead once NumPy has taken as long on it as compiling would (see
+Where a small system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA
+makes them. A system is compiled instead once NumPy has taken as long on it as compiling would (see
 `compiling`).
 """
 
@@ -105,51 +105,87 @@ def _solve(
         return Solution(start, [], [], np.array([(0.0, point.loss, point.slope)]), STOPPED, 0, start)
     if not np.isfinite(point.velocity).all():
         return Solution(start, [], [], np.array([(0.0, point.loss, 0.0)]), FAILED, 0, start)
-    part = _STRICT if rtol > _LOOSE else 1.0
-    solver = DOP853(velocity, 0.0, start, t1, rtol=max(part * rtol, _LEAST), atol=part * atol)
+    solver = Stepper(velocity, start, t1, rtol, atol)
     ends, inside, history = [], [], [(0.0, point.loss, point.slope)]
-    status, steps, y, seen, stiff = GOING, 0, start, 0, Stiffness()
+    status, y, seen = GOING, start, 0
     while status == GOING:
-        before = solver.nfev
-        solver.step()
-        explicit = isinstance(solver, DOP853)
-        steps += (solver.nfev - before) // _STAGES if explicit else 1
-        if solver.status == "failed":
+        if not solver.step():
             status = FAILED
             break
         t, y = solver.t, solver.y
-        point = latest if explicit else evaluate(y)  # the last evaluation of an explicit step is at its end
+        point = latest if solver.explicit else evaluate(y)  # the last evaluation of an explicit step is at y
         inside.append(solver.dense_output())
-        status = LIMITED if steps >= max_steps else GOING
-        status = FINISHED if solver.status == "finished" else status
+        status = LIMITED if solver.steps >= max_steps else GOING
+        status = FINISHED if t >= t1 else status
         if stop is not None and point.loss <= stop:
             t = _crossing(evaluate, inside[-1], history[-1][0], t, stop)
             y = inside[-1](t) if t < solver.t else y
             point, status = evaluate(y), STOPPED
         ends.append(t)
         history.append((t, point.loss, point.slope))
-        if explicit and not left.spend((solver.nfev - seen) * cost):
+        solver.choose()
+        if not solver.explicit:
+            left.left, seen = left.left + seen, 0  # given back: compiled code, explicit, would take longer
+        elif not left.spend(solver.evaluations * cost - seen):
             return None
-        seen = solver.nfev
-        if explicit and len(y) <= _FEW and stiff.after(solver):
-            left.left += seen * cost  # given back: compiled code, which is explicit, would take longer
-            finer = _FINER * part
-            solver = LSODA(velocity, t, y, t1, rtol=max(finer * rtol, _LEAST), atol=finer * atol)
-    return Solution(start, ends, inside, np.array(history), status, steps, y)
+        else:
+            seen = solver.evaluations * cost
+    return Solution(start, ends, inside, np.array(history), status, solver.steps, y)
 
 
-class Stiffness:
-    """Whether stability, not accuracy, limits the steps of DOP853 (the test of Hairer and Wanner)."""
+class Stepper:
+    """Steps by DOP853; of a few numbers by LSODA once stability limits those of DOP853.
 
-    def __init__(self):
+    Whether it does is tested as in the program of Hairer and Wanner.
+    """
+
+    def __init__(self, velocity: Any, start: np.ndarray, t1: float, rtol: float, atol: float):
+        part = _STRICT if rtol > _LOOSE else 1.0
+        self.velocity, self.t1, self.rtol, self.atol = velocity, t1, part * rtol, part * atol
+        self.steps: int = 0  # taken and refused
+        self.evaluations: int = 0
+        self.solver: Any = self._by(DOP853, 0.0, start, 1.0)
+        self.explicit: bool = True  # the method of the next step
         self.at_edge: int = 0
         self.calm: int = 0
 
-    def after(self, solver: DOP853) -> bool:
-        """Look at the latest step; True once many were limited by stability."""
-        h, k = solver.t - solver.t_old, solver.K
-        stage = solver.y_old + h * (solver.A[-1] @ k[:_STAGES])
-        change = float(np.linalg.norm(solver.y - stage))
+    def _by(self, method: Any, t: float, y: np.ndarray, part: float) -> Any:
+        rtol, atol = max(part * self.rtol, _LEAST), part * self.atol
+        return method(self.velocity, t, y, self.t1, rtol=rtol, atol=atol)
+
+    @property
+    def t(self) -> float:
+        return self.solver.t
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.solver.y
+
+    def step(self) -> bool:
+        """Make a step; False where none is found."""
+        before = self.solver.nfev
+        self.solver.step()
+        made = self.solver.nfev - before
+        self.evaluations += made
+        self.steps += made // _STAGES if self.explicit else 1
+        return self.solver.status != "failed"
+
+    def dense_output(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The solution inside the latest step."""
+        before = self.solver.nfev
+        found = self.solver.dense_output()
+        self.evaluations += self.solver.nfev - before
+        return found
+
+    def choose(self) -> None:
+        """Choose the method of the next step."""
+        if self.explicit and self.solver.status == "running" and len(self.y) <= _FEW and self._stiff():
+            self.solver, self.explicit = self._by(LSODA, self.t, self.y, _FINER), False
+
+    def _stiff(self) -> bool:
+        h, k = self.solver.t - self.solver.t_old, self.solver.K
+        stage = self.solver.y_old + h * (self.solver.A[-1] @ k[:_STAGES])
+        change = float(np.linalg.norm(self.y - stage))
         rate = float(np.linalg.norm(k[_STAGES] - k[_STAGES - 1])) / change if change else np.inf
         if h * rate > _EDGE:
             self.at_edge, self.calm = self.at_edge + 1, 0

@@ -16,7 +16,7 @@ from neuralrace.task import Task
 EVERY = 4  # times of the theory between two points of a network
 PER_STRETCH = 5  # points in a stretch
 LARGEST_STEP = 0.05  # of descent, in flow time
-METHOD = Adaptive(rtol=1e-7, atol=1e-9)
+METHOD = Adaptive(rtol=1e-9, atol=1e-11)
 
 Stretch = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]  # places, loss (runs, n), weights
 

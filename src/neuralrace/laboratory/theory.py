@@ -27,6 +27,7 @@ from neuralrace.task import Task
 TIMES = 241  # on the time axis
 LEARNED = 1e-3  # share of the loss that may be left at the end
 FOREVER = 1e15  # in units of the fastest learning
+LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
 DIGITS = 6
 METHOD = Adaptive(rtol=1e-7, atol=1e-9)
 ROUGH = Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
@@ -231,17 +232,18 @@ def _winner(lanes: list[Lane]) -> str | None:
     if len(lanes) > 1:
         done = [lane for lane in lanes if lane.learning_time is not None]
         return min(done, key=lambda lane: lane.learning_time or 0.0).name if done else None
-    who = [x for x in lanes[0].racers if x.half_time is not None]
-    who.sort(key=lambda x: (-round(x.share[-1], 2), x.half_time or 0.0))
-    if len(who) < 2:
+    return first_of(lanes[0].racers)
+
+
+def first_of(racers: list[Racer]) -> str | None:
+    """The racer with the largest share at the end, or among equal ones the fastest; None for a tie."""
+    done = [x for x in racers if x.half_time is not None]
+    most = max((x.share[-1] for x in done), default=0.0)
+    best = sorted((x for x in done if x.share[-1] > most - LEVEL), key=lambda x: x.half_time or 0.0)
+    if len(done) < 2 or not best:
         return None
-    first, second = who[0], who[1]
-    level = round(first.share[-1], 2) == round(second.share[-1], 2)
-    return (
-        None
-        if level and abs((first.half_time or 0) - (second.half_time or 0)) < 1e-3 * (second.half_time or 1)
-        else first.name
-    )
+    level = len(best) > 1 and (best[1].half_time or 0.0) < (1 + SAME_TIME) * (best[0].half_time or 0.0)
+    return None if level else best[0].name
 
 
 def numbers(values: np.ndarray) -> list[float]:
