@@ -195,7 +195,7 @@ export class Lab {
     this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d, refused) => this.edited(d, refused), (content) => this.transport.upload(content)) : null;
     this.header();
     this.showControls();
-    this.theory.root.replaceChildren();
+    this.theory.clear();
     this.ask();
   }
 
@@ -208,7 +208,7 @@ export class Lab {
     this.remember();
     if (this.editor && missing(this.editor.drawn)) {
       this.picture = this.details = null;
-      this.theory.root.replaceChildren();
+      this.theory.clear();
       this.redraw();
       return;
     }
