@@ -177,14 +177,14 @@ def test_a_system_at_rest_takes_few_steps_and_is_never_compiled(stop, compilatio
 
 def test_a_thread_compiles_for_all(compilations):
     r = nr.reduce(nr.tasks.hierarchy(2, hidden=6))
-    ours = r.solve(strength=0.1, t1=5.0, save=4)
+    ours = r.solve(strength=0.1, t1=5.0, save=7)
     assert compilations() == 0
     with compiling.compile_here():
-        r.solve(strength=0.2, t1=5.0, save=4)
+        r.solve(strength=0.2, t1=5.0, save=7)
     count = compilations()
     assert count > 0
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(r.solve, strength=0.1, t1=5.0, save=4).result()
+        other = pool.submit(r.solve, strength=0.1, t1=5.0, save=7).result()
     assert compilations() == count
     assert (other.loss != ours.loss).any()  # of the compiled program
     assert np.abs(other.loss - ours.loss).max() < 1e-8
