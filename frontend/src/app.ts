@@ -83,7 +83,7 @@ export class Lab {
       (open) => {
         if (!open) {
           this.asker.reset();
-          this.say("The server does not answer; trying again…");
+          this.say("The server does not answer; trying again…", true);
         } else this.say("");
       },
     );
@@ -95,7 +95,7 @@ export class Lab {
     try {
       this.state = await decode(text);
     } catch {
-      this.say("The link could not be read; this is the start page.");
+      this.say("The link could not be read; this is the start page.", true);
     }
   }
 
@@ -167,12 +167,13 @@ export class Lab {
       this.exports.delete(answer.id);
     } else if (answer.kind === "problem") {
       this.asker.answered(answer.id, false);
-      this.say(answer.text);
+      this.say(answer.text, true);
     } else if (answer.kind === "notice") this.say(answer.text);
   }
 
-  private say(text: string): void {
+  private say(text: string, wrong = false): void {
     this.message.textContent = text;
+    this.message.classList.toggle("wrong", wrong);
   }
 
   // -- the scene --------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ export class Lab {
     this.state.scene = { ...this.state.scene, drawn };
     if (changed) this.ask();
     this.redraw();
-    if (refused) this.say(refused);
+    if (refused) this.say(refused, true);
     const chosen = this.editor?.selected;
     if (refused && chosen && "node" in chosen) this.stage.network.say(chosen.node, refused, this.themeNow().dark ? "#f2a05a" : "#a84300", this.themeNow().paper);
   }
