@@ -43,6 +43,7 @@ export class Lab {
   private player = new Player((at, playing) => this.moved(at, playing));
   private exports = new Map<number, (text: string) => void>();
   private frame = 0;
+  private holding = () => false; // a layer, with the pointer
   private kept: Drawn = emptyDrawn(); // the drawing, while an entry of the gallery is shown
   private redrawn = { count: 0, at: 0 }; // pictures, and when the last was drawn
 
@@ -116,10 +117,11 @@ export class Lab {
     });
     this.root.append(this.head, main, this.gallery);
     new ResizeObserver(() => this.redraw()).observe(this.holder);
-    listenToPointer(this.stage, () => this.editor, (place) => {
+    const moveTo = (place: number) => {
       this.player.playing = false;
       this.player.set(place);
-    });
+    };
+    this.holding = listenToPointer(this.stage, () => this.editor, moveTo, () => this.redraw());
     this.root.addEventListener("dragover", (event) => event.preventDefault());
     this.root.addEventListener("drop", (event) => {
       event.preventDefault();
@@ -197,6 +199,7 @@ export class Lab {
     this.header();
     this.showControls();
     this.theory.clear();
+    this.say(this.editor && missing(this.editor.drawn) ? "" : "Computing…");
     this.ask();
   }
 
@@ -221,7 +224,6 @@ export class Lab {
     this.state.scene = { ...this.state.scene, drawn };
     if (changed) this.ask();
     this.redraw();
-    if (refused) this.say(refused, true);
     const chosen = this.editor?.selected;
     if (refused && chosen && "node" in chosen) this.stage.network.say(chosen.node, refused, this.themeNow().dark ? "#f2a05a" : "#a84300", this.themeNow().paper);
   }
@@ -267,9 +269,10 @@ export class Lab {
   private redraw(): void {
     const box = this.holder.getBoundingClientRect();
     const scale = (this.state.view.large ? 1.35 : 1) * Math.max(1, Math.min(1.3, box.width / 950));
-    if (box.width < 50 || box.height < 50) return;
+    if (box.width < 50 || box.height < 50 || this.holding()) return;
     const theme = this.themeNow();
-    this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme);
+    const next = (this.editor && missing(this.editor.drawn)) ?? "";
+    this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme, next);
     this.stage.root.setAttribute("width", String(box.width));
     this.stage.root.setAttribute("height", String(box.height));
     if (this.editor) this.marks();
@@ -287,7 +290,10 @@ export class Lab {
     this.state.view.at = at;
     this.time.value = String(Math.round(at * 1000));
     this.playButton.textContent = playing ? "⏸" : "▶";
-    if (!this.picture) return;
+    if (!this.picture) {
+      this.clock.textContent = "";
+      return;
+    }
     const index = this.index();
     this.clock.textContent = `t = ${shown(this.picture.t[index], 3)}`;
     this.stage.at(index, this.themeNow());

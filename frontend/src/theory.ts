@@ -19,10 +19,10 @@ function formula(latex: string): HTMLElement {
 
 const SMALLEST = 0.7; // of the usual size of formulas
 
-/** Formulas that are too wide are set smaller; the longest still scroll. */
+/** Formulas that are a little too wide are set smaller; the others scroll. */
 function fit(formulas: HTMLElement[]): void {
-  const sizes = formulas.map((f) => Math.max(SMALLEST, Math.min(1, f.clientWidth / f.scrollWidth)));
-  formulas.forEach((f, k) => sizes[k] < 1 && f.style.setProperty("--fit", String(0.99 * sizes[k])));
+  const sizes = formulas.map((f) => f.clientWidth / f.scrollWidth);
+  formulas.forEach((f, k) => sizes[k] < 1 && sizes[k] > SMALLEST && f.style.setProperty("--fit", String(0.98 * sizes[k])));
 }
 
 export class TheoryPanel {
