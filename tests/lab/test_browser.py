@@ -147,6 +147,11 @@ def test_keys_play_step_and_change_the_entry(page: Page):
     page.wait(f"{READY} && lab.shownNow.state.scene.entry === '{first}'")
     page.press("c")
     assert page.run("getComputedStyle(document.querySelector('.controls')).display") == "none"
+    page.click("button[title^='large type']")
+    page.press("Home")
+    page.press(" ", " ")  # plays, and does not press the button again
+    page.wait("lab.shownNow.state.view.at > 0.02")
+    assert page.run("lab.shownNow.state.view.large")
 
 
 def test_figures_are_taken_away(page: Page):
