@@ -44,6 +44,7 @@ export class Lab {
   private exports = new Map<number, (text: string) => void>();
   private frame = 0;
   private holding = () => false; // a layer, with the pointer
+  private late = false; // whether something is to be drawn afterwards
   private kept: Drawn = emptyDrawn(); // the drawing, while an entry of the gallery is shown
   private redrawn = { count: 0, at: 0 }; // pictures, and when the last was drawn
 
@@ -121,7 +122,7 @@ export class Lab {
       this.player.playing = false;
       this.player.set(place);
     };
-    this.holding = listenToPointer(this.stage, () => this.editor, moveTo, () => this.redraw());
+    this.holding = listenToPointer(this.stage, () => this.editor, moveTo, () => this.late && this.redraw());
     this.root.addEventListener("dragover", (event) => event.preventDefault());
     this.root.addEventListener("drop", (event) => {
       event.preventDefault();
@@ -269,7 +270,8 @@ export class Lab {
   private redraw(): void {
     const box = this.holder.getBoundingClientRect();
     const scale = (this.state.view.large ? 1.35 : 1) * Math.max(1, Math.min(1.3, box.width / 950));
-    if (box.width < 50 || box.height < 50 || this.holding()) return;
+    this.late = this.holding();
+    if (box.width < 50 || box.height < 50 || this.late) return;
     const theme = this.themeNow();
     const next = (this.editor && missing(this.editor.drawn)) ?? "";
     this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme, next);

@@ -72,6 +72,7 @@ export class Editor {
       return;
     }
     this.selected = from === node ? null : { node };
+    this.say("");
     this.show();
     this.changed(this.drawn, "");
   }
@@ -84,6 +85,7 @@ export class Editor {
   clickEdge(name: string): void {
     const edge = this.drawn.edges.find((e) => edgeName(e.source, e.target) === name);
     if (edge) this.selected = { edge: [edge.source, edge.target] };
+    this.say("");
     this.show();
     this.changed(this.drawn, "");
   }

@@ -19,12 +19,6 @@ function formula(latex: string): HTMLElement {
 
 const SMALLEST = 0.7; // of the usual size of formulas
 
-/** Formulas that are a little too wide are set smaller; the others scroll. */
-function fit(formulas: HTMLElement[]): void {
-  const sizes = formulas.map((f) => f.clientWidth / f.scrollWidth);
-  formulas.forEach((f, k) => sizes[k] < 1 && sizes[k] > SMALLEST && f.style.setProperty("--fit", String(0.98 * sizes[k])));
-}
-
 export class TheoryPanel {
   private head = html("div", { class: "verdict" });
   private body = html("div", { class: "said" });
@@ -36,7 +30,7 @@ export class TheoryPanel {
   private index = 0;
   private theme: Theme | null = null;
   readonly trained = html("p", { class: "trained", role: "status" });
-  private layer = "";
+  private layer = ""; // that was picked
 
   constructor() {
     this.pick.addEventListener("change", () => {
@@ -77,8 +71,16 @@ export class TheoryPanel {
         for (const law of lane.conserved) this.body.append(formula(coloured(law, (g) => groupColour(picture, k, g, theme), groups)));
       }
     });
-    fit([...this.body.querySelectorAll<HTMLElement>(".formula")]);
+    this.fit();
+    if (document.fonts.status === "loading") void document.fonts.ready.then(() => this.fit());
     this.similarity(details);
+  }
+
+  /** Formulas that are a little too wide are set smaller; the others scroll. */
+  private fit(): void {
+    const formulas = [...this.body.querySelectorAll<HTMLElement>(".formula")];
+    const sizes = formulas.map((f) => f.clientWidth / f.scrollWidth);
+    formulas.forEach((f, k) => sizes[k] < 1 && sizes[k] > SMALLEST && f.style.setProperty("--fit", String(0.98 * sizes[k])));
   }
 
   /** Who wins, and the numbers that say so. */
@@ -95,7 +97,7 @@ export class TheoryPanel {
           return { name: r.name, cells: [time(r.half_time), `${Math.round(end * 100)}%`], key: pathways ? -end : (r.half_time ?? Infinity) };
         });
     rows.sort((a, b) => a.key - b.key);
-    const titles = many ? ["", "finishing line at"] : ["", "half at", "share at the end"];
+    const titles = many ? ["", "finishing line at"] : ["", "half at", "at the end"];
     const table = html("table", { class: "times" }, html("tr", {}, ...titles.map((t) => html("th", { scope: "col" }, t))));
     for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
     this.head.append(table, this.trained);
@@ -110,7 +112,6 @@ export class TheoryPanel {
     const names = details.similarity.map((s) => (details.lanes.length > 1 ? `${details.lanes[s.lane].name}: ${s.layer}` : s.layer));
     this.pick.replaceChildren(...names.map((n) => html("option", { value: n }, n)));
     this.pick.value = names.includes(this.layer) ? this.layer : names[0];
-    this.layer = this.pick.value;
     this.body.append(html("h4", {}, "similarity of samples in layer ", this.pick), this.canvas, this.caption);
     this.paint();
   }

@@ -84,6 +84,7 @@ def test_a_network_drawn_from_an_empty_page(page: Page, tmp_path: Path):
     page.click("[data-gate='h2/1']")
     page.drag(page.middle("g.node[data-node=y] rect"), page.middle("g.node[data-node=x] rect"))
     assert "cycle" in page.run("document.querySelector('.refusal').textContent")
+    assert "cycle" in page.run("document.querySelector('.stage .spot').textContent")
     page.wait(READY)
     state = shown(page, "state.scene.drawn")
     assert isinstance(state, dict)
