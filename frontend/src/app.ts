@@ -196,7 +196,7 @@ export class Lab {
       this.player.at = 0.45;
     }
     this.picture = this.details = null;
-    this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d, refused) => this.edited(d, refused), (content) => this.transport.upload(content)) : null;
+    this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d) => this.edited(d), (content) => this.transport.upload(content)) : null;
     this.header();
     this.showControls();
     this.theory.clear();
@@ -220,13 +220,11 @@ export class Lab {
     this.asker.solve(this.state.scene);
   }
 
-  private edited(drawn: Drawn, refused: string): void {
+  private edited(drawn: Drawn): void {
     const changed = drawn !== this.state.scene.drawn;
     this.state.scene = { ...this.state.scene, drawn };
     if (changed) this.ask();
     this.redraw();
-    const chosen = this.editor?.selected;
-    if (refused && chosen && "node" in chosen) this.stage.network.say(chosen.node, refused, this.themeNow().dark ? "#f2a05a" : "#a84300", this.themeNow().paper);
   }
 
   private saving: ReturnType<typeof setTimeout> | undefined;
@@ -277,14 +275,19 @@ export class Lab {
     this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme, next);
     this.stage.root.setAttribute("width", String(box.width));
     this.stage.root.setAttribute("height", String(box.height));
-    if (this.editor) this.marks();
+    if (this.editor) this.marks(this.editor);
     if (this.picture && !this.details) this.theory.show(this.picture, null, theme, false);
     this.moved(this.player.at, this.player.playing);
   }
 
-  private marks(): void {
-    const chosen = this.editor?.selected;
-    if (chosen && "node" in chosen) this.stage.network.nodes.get(`0/${chosen.node}`)?.box.classList.add("selected");
+  /** What is selected in the editor, and at that spot why a change was refused. */
+  private marks(editor: Editor): void {
+    const chosen = editor.selected;
+    const theme = this.themeNow();
+    if (chosen && "node" in chosen) {
+      this.stage.network.nodes.get(`0/${chosen.node}`)?.box.classList.add("selected");
+      this.stage.network.say(chosen.node, editor.said.textContent ?? "", theme.dark ? "#f2a05a" : "#a84300", theme.paper);
+    }
     if (chosen && "edge" in chosen) this.stage.root.querySelector(`path.edge[data-edge="${CSS.escape(chosen.edge.join("->"))}"]`)?.classList.add("selected");
   }
 
