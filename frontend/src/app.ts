@@ -43,6 +43,8 @@ export class Lab {
   private player = new Player((at, playing) => this.moved(at, playing));
   private exports = new Map<number, (text: string) => void>();
   private frame = 0;
+  private holding = () => false; // a layer, with the pointer
+  private late = false; // whether something is to be drawn afterwards
   private kept: Drawn = emptyDrawn(); // the drawing, while an entry of the gallery is shown
   private redrawn = { count: 0, at: 0 }; // pictures, and when the last was drawn
 
@@ -83,7 +85,7 @@ export class Lab {
       (open) => {
         if (!open) {
           this.asker.reset();
-          this.say("The server does not answer; trying again…");
+          this.say("The server does not answer; trying again…", true);
         } else this.say("");
       },
     );
@@ -95,7 +97,7 @@ export class Lab {
     try {
       this.state = await decode(text);
     } catch {
-      this.say("The link could not be read; this is the start page.");
+      this.say("The link could not be read; this is the start page.", true);
     }
   }
 
@@ -116,10 +118,11 @@ export class Lab {
     });
     this.root.append(this.head, main, this.gallery);
     new ResizeObserver(() => this.redraw()).observe(this.holder);
-    listenToPointer(this.stage, () => this.editor, (place) => {
+    const moveTo = (place: number) => {
       this.player.playing = false;
       this.player.set(place);
-    });
+    };
+    this.holding = listenToPointer(this.stage, () => this.editor, moveTo, () => this.late && this.redraw());
     this.root.addEventListener("dragover", (event) => event.preventDefault());
     this.root.addEventListener("drop", (event) => {
       event.preventDefault();
@@ -167,12 +170,13 @@ export class Lab {
       this.exports.delete(answer.id);
     } else if (answer.kind === "problem") {
       this.asker.answered(answer.id, false);
-      this.say(answer.text);
+      this.say(answer.text, true);
     } else if (answer.kind === "notice") this.say(answer.text);
   }
 
-  private say(text: string): void {
+  private say(text: string, wrong = false): void {
     this.message.textContent = text;
+    this.message.classList.toggle("wrong", wrong);
   }
 
   // -- the scene --------------------------------------------------------------------------------
@@ -192,10 +196,11 @@ export class Lab {
       this.player.at = 0.45;
     }
     this.picture = this.details = null;
-    this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d, refused) => this.edited(d, refused), (content) => this.transport.upload(content)) : null;
+    this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d) => this.edited(d), (content) => this.transport.upload(content)) : null;
     this.header();
     this.showControls();
-    this.theory.root.replaceChildren();
+    this.theory.clear();
+    this.say(this.editor && missing(this.editor.drawn) ? "" : "Computing…");
     this.ask();
   }
 
@@ -208,21 +213,18 @@ export class Lab {
     this.remember();
     if (this.editor && missing(this.editor.drawn)) {
       this.picture = this.details = null;
-      this.theory.root.replaceChildren();
+      this.theory.clear();
       this.redraw();
       return;
     }
     this.asker.solve(this.state.scene);
   }
 
-  private edited(drawn: Drawn, refused: string): void {
+  private edited(drawn: Drawn): void {
     const changed = drawn !== this.state.scene.drawn;
     this.state.scene = { ...this.state.scene, drawn };
     if (changed) this.ask();
     this.redraw();
-    if (refused) this.say(refused);
-    const chosen = this.editor?.selected;
-    if (refused && chosen && "node" in chosen) this.stage.network.say(chosen.node, refused, this.themeNow().dark ? "#f2a05a" : "#a84300", this.themeNow().paper);
   }
 
   private saving: ReturnType<typeof setTimeout> | undefined;
@@ -266,19 +268,26 @@ export class Lab {
   private redraw(): void {
     const box = this.holder.getBoundingClientRect();
     const scale = (this.state.view.large ? 1.35 : 1) * Math.max(1, Math.min(1.3, box.width / 950));
-    if (box.width < 50 || box.height < 50) return;
+    this.late = this.holding();
+    if (box.width < 50 || box.height < 50 || this.late) return;
     const theme = this.themeNow();
-    this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme);
+    const next = (this.editor && missing(this.editor.drawn)) ?? "";
+    this.stage.draw(this.picture, this.lanes(), this.runs.all(), box.width / scale, box.height / scale, theme, next);
     this.stage.root.setAttribute("width", String(box.width));
     this.stage.root.setAttribute("height", String(box.height));
-    if (this.editor) this.marks();
+    if (this.editor) this.marks(this.editor);
     if (this.picture && !this.details) this.theory.show(this.picture, null, theme, false);
     this.moved(this.player.at, this.player.playing);
   }
 
-  private marks(): void {
-    const chosen = this.editor?.selected;
-    if (chosen && "node" in chosen) this.stage.network.nodes.get(`0/${chosen.node}`)?.box.classList.add("selected");
+  /** What is selected in the editor, and at that spot why a change was refused. */
+  private marks(editor: Editor): void {
+    const chosen = editor.selected;
+    const theme = this.themeNow();
+    if (chosen && "node" in chosen) {
+      this.stage.network.nodes.get(`0/${chosen.node}`)?.box.classList.add("selected");
+      this.stage.network.say(chosen.node, editor.said.textContent ?? "", theme.dark ? "#f2a05a" : "#a84300", theme.paper);
+    }
     if (chosen && "edge" in chosen) this.stage.root.querySelector(`path.edge[data-edge="${CSS.escape(chosen.edge.join("->"))}"]`)?.classList.add("selected");
   }
 
@@ -286,7 +295,10 @@ export class Lab {
     this.state.view.at = at;
     this.time.value = String(Math.round(at * 1000));
     this.playButton.textContent = playing ? "⏸" : "▶";
-    if (!this.picture) return;
+    if (!this.picture) {
+      this.clock.textContent = "";
+      return;
+    }
     const index = this.index();
     this.clock.textContent = `t = ${shown(this.picture.t[index], 3)}`;
     this.stage.at(index, this.themeNow());

@@ -13,6 +13,7 @@ interface Bar {
 }
 
 const PLACES = ["1st", "2nd", "3rd"];
+const SAME = 1.01; // ratio of times up to which two are level
 
 export class BarsView {
   readonly root = svg("g");
@@ -66,7 +67,9 @@ function finishTime(track: Track, picture: Picture): number | null {
 export function finish(racing: Track[], picture: Picture): string[] {
   const best = Math.max(...picture.lanes.flatMap((l) => l.racers.map((r) => r.share[r.share.length - 1])));
   const times = racing.map((x) => (x.racer.share[x.racer.share.length - 1] > 0.25 * best ? (finishTime(x, picture) ?? Infinity) : Infinity));
-  const distinct = [...new Set(times.filter(Number.isFinite).map((t) => t.toPrecision(4)))].map(Number).sort((a, b) => a - b);
+  const sorted = times.filter(Number.isFinite).sort((a, b) => a - b);
+  const distinct = sorted.filter((t, k) => k === 0 || t > SAME * sorted[k - 1]);
   if (distinct.length < 2) return racing.map(() => "");
-  return times.map((t) => (Number.isFinite(t) ? (PLACES[distinct.indexOf(Number(t.toPrecision(4)))] ?? `${distinct.indexOf(Number(t.toPrecision(4))) + 1}th`) : ""));
+  const place = (t: number) => distinct.filter((d) => d <= t).length - 1;
+  return times.map((t) => (Number.isFinite(t) ? (PLACES[place(t)] ?? `${place(t) + 1}th`) : ""));
 }

@@ -16,10 +16,10 @@ export class Editor {
   private showEdges = false;
   readonly said = html("p", { class: "refusal", role: "alert" });
 
-  private changed: (drawn: Drawn, refused: string) => void;
+  private changed: (drawn: Drawn) => void;
   private upload: (content: Blob) => Promise<unknown>;
 
-  constructor(first: Drawn, changed: (drawn: Drawn, refused: string) => void, upload: (content: Blob) => Promise<unknown>) {
+  constructor(first: Drawn, changed: (drawn: Drawn) => void, upload: (content: Blob) => Promise<unknown>) {
     this.changed = changed;
     this.upload = upload;
     this.history = new History(first);
@@ -41,7 +41,7 @@ export class Editor {
       this.say(error.message);
     }
     this.show();
-    this.changed(this.drawn, this.said.textContent ?? "");
+    this.changed(this.drawn);
   }
 
   private say(text: string): void {
@@ -60,7 +60,7 @@ export class Editor {
     this.say("");
     this.selected = null;
     this.show();
-    this.changed(this.drawn, "");
+    this.changed(this.drawn);
   }
 
   /** A layer was clicked: select it, or connect it with the selected one. */
@@ -72,8 +72,9 @@ export class Editor {
       return;
     }
     this.selected = from === node ? null : { node };
+    this.say("");
     this.show();
-    this.changed(this.drawn, "");
+    this.changed(this.drawn);
   }
 
   drag(from: string, to: string): void {
@@ -84,8 +85,9 @@ export class Editor {
   clickEdge(name: string): void {
     const edge = this.drawn.edges.find((e) => edgeName(e.source, e.target) === name);
     if (edge) this.selected = { edge: [edge.source, edge.target] };
+    this.say("");
     this.show();
-    this.changed(this.drawn, "");
+    this.changed(this.drawn);
   }
 
   remove(): void {
@@ -222,7 +224,7 @@ export class Editor {
     const answer = (await this.upload(content)) as Table | { kind: "problem"; text: string };
     if (answer.kind === "problem") {
       this.say(answer.text);
-      this.changed(this.drawn, answer.text);
+      this.changed(this.drawn);
       return;
     }
     this.table = answer;

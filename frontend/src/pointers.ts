@@ -2,7 +2,8 @@
 import type { Editor } from "./editor.ts";
 import type { Stage } from "./stage.ts";
 
-export function listenToPointer(stage: Stage, editor: () => Editor | null, moveTo: (place: number) => void): void {
+/** Returns whether a layer is held, during which the drawing must not move; `free` is called afterwards. */
+export function listenToPointer(stage: Stage, editor: () => Editor | null, moveTo: (place: number) => void, free: () => void): () => boolean {
   const root = stage.root;
   let dragging = false;
   let from: string | null = null;
@@ -26,9 +27,17 @@ export function listenToPointer(stage: Stage, editor: () => Editor | null, moveT
   root.addEventListener("pointerup", (event) => {
     dragging = false;
     const own = editor();
-    if (own) released(own, from, event);
+    const held = from;
     from = null;
+    if (own) released(own, held, event);
+    if (held) free();
   });
+  root.addEventListener("pointercancel", () => {
+    dragging = false;
+    from = null;
+    free();
+  });
+  return () => from !== null;
 }
 
 function layerUnder(event: PointerEvent): string | null {

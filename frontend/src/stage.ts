@@ -17,8 +17,8 @@ export class Stage {
   private boxes: { view: ChartView; x: number; y: number; h: number }[] = [];
   width = 0;
 
-  /** Draw everything; with no picture only the lanes (a drawing that is not complete yet). */
-  draw(picture: Picture | null, lanes: DrawnLane[], runs: Run[], width: number, height: number, theme: Theme): void {
+  /** Draw everything; with no picture only the lanes (a drawing that is not complete yet) and what to do next. */
+  draw(picture: Picture | null, lanes: DrawnLane[], runs: Run[], width: number, height: number, theme: Theme, next = ""): void {
     this.picture = picture;
     this.width = width;
     set(this.root, { viewBox: `0 0 ${width} ${height}`, width, height });
@@ -26,17 +26,20 @@ export class Stage {
     this.root.setAttribute("font-family", "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif");
     const narrow = width < 620;
     const rows = Math.max(lanes.reduce((sum, lane) => sum + tallest(lane) + (lanes.length > 1 ? 0.6 : 0), 0), picture ? tracks(picture).length * 0.9 : 0);
-    const upper = Math.round(height * (picture ? Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows)) : 0.96));
-    const side = picture ? Math.min(300, width * 0.32) : 0;
+    const upper = Math.round(height * Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows)));
+    const side = Math.min(300, width * 0.32);
     this.root.replaceChildren();
     const put = (view: { root: SVGGElement }, x: number, y: number) => {
       set(view.root, { transform: `translate(${x},${y})` });
       this.root.append(view.root);
     };
-    this.network.draw(lanes, picture, width - side - (side ? 24 : 0), upper - 14, theme);
+    this.network.draw(lanes, picture, width - side - 24, upper - 14, theme);
     put(this.network, 0, 6);
     this.boxes = [];
-    if (!picture) return;
+    if (!picture) {
+      this.root.append(svg("text", { x: width / 2, y: upper + 30, "text-anchor": "middle", fill: theme.soft, "font-size": 16 }, next));
+      return;
+    }
     this.bars.draw(picture, side, upper - 10, theme);
     put(this.bars, width - side, 0);
     const charts: [ChartView, ChartSpec][] = [[this.loss, lossSpec(picture, runs, theme)], [this.strengths, strengthSpec(picture, runs, theme)]];

@@ -24,8 +24,12 @@ export function set(element: Element, given: Attributes): void {
   }
 }
 
+/** A button; clicked with the pointer it does not keep the focus, so that space goes on to play and pause. */
 export function button(label: string, title: string, act: () => void, name = ""): HTMLButtonElement {
   const made = html("button", { type: "button", title, "aria-label": title, class: name }, label);
-  made.addEventListener("click", act);
+  made.addEventListener("click", (event) => {
+    if (event.detail > 0) made.blur();
+    act();
+  });
   return made;
 }

@@ -17,8 +17,12 @@ function formula(latex: string): HTMLElement {
   return made;
 }
 
+const SMALLEST = 0.7; // of the usual size of formulas
+
 export class TheoryPanel {
-  readonly root = html("section", { class: "theory", "aria-label": "what theory says" });
+  private head = html("div", { class: "verdict" });
+  private body = html("div", { class: "said" });
+  readonly root = html("section", { class: "theory", "aria-label": "what theory says" }, this.head, this.body);
   private canvas = html("canvas", { class: "similarity", width: 240, height: 240, role: "img" });
   private pick = html("select", { "aria-label": "layer whose similarity is shown" });
   private caption = html("p", { class: "caption" });
@@ -26,7 +30,7 @@ export class TheoryPanel {
   private index = 0;
   private theme: Theme | null = null;
   readonly trained = html("p", { class: "trained", role: "status" });
-  private layer = "";
+  private layer = ""; // that was picked
 
   constructor() {
     this.pick.addEventListener("change", () => {
@@ -35,30 +39,48 @@ export class TheoryPanel {
     });
   }
 
+  /** Nothing to say yet. */
+  clear(): void {
+    this.details = null;
+    this.head.replaceChildren();
+    this.body.replaceChildren();
+  }
+
+  /** Without details (they follow the picture) the former ones stay, faint, so that nothing jumps while a slider is dragged. */
   show(picture: Picture, details: Details | null, theme: Theme, random: boolean): void {
-    this.details = details;
     this.theme = theme;
-    this.root.replaceChildren();
     this.verdict(picture, details);
+    this.body.classList.toggle("former", !details);
     if (!details) return;
+    this.details = details;
+    this.body.replaceChildren();
     details.lanes.forEach((lane, k) => {
-      if (details.lanes.length > 1) this.root.append(html("h3", {}, `${lane.name} gating`));
+      if (details.lanes.length > 1) this.body.append(html("h3", {}, `${lane.name} gating`));
       const badge = html("details", { class: `badge ${lane.badge.verdict}` });
       badge.append(html("summary", {}, lane.badge.verdict === "inexact" ? "≈ not exact" : random ? "✓ exact equations, random start" : "✓ exact"), html("p", {}, lane.badge.words));
-      this.root.append(badge);
+      this.body.append(badge);
       const groups = picture.lanes[k]?.groups.length ?? 0;
       lane.equations.forEach((latex, i) => {
         const line = formula(coloured(latex, (g) => groupColour(picture, k, g, theme), groups));
         line.style.setProperty("--class-colour", groupColour(picture, k, lane.equation_groups[i] ?? 0, theme));
-        this.root.append(line);
+        this.body.append(line);
       });
-      if (lane.no_equations) this.root.append(html("p", { class: "caption" }, lane.no_equations));
+      if (lane.no_equations) this.body.append(html("p", { class: "caption" }, lane.no_equations));
       if (lane.conserved.length) {
-        this.root.append(html("h4", {}, "conserved"));
-        for (const law of lane.conserved) this.root.append(formula(coloured(law, (g) => groupColour(picture, k, g, theme), groups)));
+        this.body.append(html("h4", {}, "conserved"));
+        for (const law of lane.conserved) this.body.append(formula(coloured(law, (g) => groupColour(picture, k, g, theme), groups)));
       }
     });
+    this.fit();
+    if (document.fonts.status === "loading") void document.fonts.ready.then(() => this.fit());
     this.similarity(details);
+  }
+
+  /** Formulas that are a little too wide are set smaller; the others scroll. */
+  private fit(): void {
+    const formulas = [...this.body.querySelectorAll<HTMLElement>(".formula")];
+    const sizes = formulas.map((f) => f.clientWidth / f.scrollWidth);
+    formulas.forEach((f, k) => sizes[k] < 1 && sizes[k] > SMALLEST && f.style.setProperty("--fit", String(0.98 * sizes[k])));
   }
 
   /** Who wins, and the numbers that say so. */
@@ -66,7 +88,7 @@ export class TheoryPanel {
     const many = picture.lanes.length > 1;
     const pathways = !many && picture.racers_are === "pathways";
     const head = picture.winner ? `${picture.winner}${many ? " gating wins" : pathways ? " wins" : " is learned first"}` : pathways ? "a tie" : "";
-    this.root.append(html("p", { class: "winner", role: "status" }, head));
+    this.head.replaceChildren(html("p", { class: "winner", role: "status" }, head));
     const time = (t: number | null) => (t === null ? "–" : shown(t));
     const rows = many
       ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], key: lane.learning_time ?? Infinity }))
@@ -75,13 +97,13 @@ export class TheoryPanel {
           return { name: r.name, cells: [time(r.half_time), `${Math.round(end * 100)}%`], key: pathways ? -end : (r.half_time ?? Infinity) };
         });
     rows.sort((a, b) => a.key - b.key);
-    const titles = many ? ["", "finishing line at"] : ["", "half at", "share at the end"];
+    const titles = many ? ["", "finishing line at"] : ["", "half at", "at the end"];
     const table = html("table", { class: "times" }, html("tr", {}, ...titles.map((t) => html("th", { scope: "col" }, t))));
     for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
-    this.root.append(table, this.trained);
+    this.head.append(table, this.trained);
     if (details?.race.length) {
       const text = details.race.map(([n, t]) => `${n} ${t === null ? "never" : shown(t)}`).join(", ");
-      this.root.append(html("p", { class: "caption" }, `nr.race, all from the same strength: ${text}`));
+      this.head.append(html("p", { class: "caption" }, `nr.race, all from the same strength: ${text}`));
     }
   }
 
@@ -90,8 +112,7 @@ export class TheoryPanel {
     const names = details.similarity.map((s) => (details.lanes.length > 1 ? `${details.lanes[s.lane].name}: ${s.layer}` : s.layer));
     this.pick.replaceChildren(...names.map((n) => html("option", { value: n }, n)));
     this.pick.value = names.includes(this.layer) ? this.layer : names[0];
-    this.layer = this.pick.value;
-    this.root.append(html("h4", {}, "similarity of samples in layer ", this.pick), this.canvas, this.caption);
+    this.body.append(html("h4", {}, "similarity of samples in layer ", this.pick), this.canvas, this.caption);
     this.paint();
   }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../src/bars.ts";
 import { mix, rampColour, LIGHT } from "../src/colours.ts";
 import { Asker } from "../src/connection.ts";
 import { compress, palette, quantize } from "../src/gif.ts";
@@ -100,6 +101,13 @@ const picture = (lanes: string[]): Picture => ({ kind: "picture", id: 1, t: [0, 
 test("one track for each gating, else one for each racer", () => {
   assert.deepEqual(tracks(picture(["n"])).map((x) => x.label), ["p", "q"]);
   assert.deepEqual(tracks(picture(["a", "b"])).map((x) => x.label), ["a gating", "b gating"]);
+});
+
+test("racers that are level share a place", () => {
+  const one = picture(["n"]);
+  const racing = [27.9, 4.2, 27.91, 40].map((half_time) => ({ ...tracks(one)[0], racer: { ...tracks(one)[0].racer, half_time } }));
+  assert.deepEqual(finish(racing, one), ["2nd", "1st", "2nd", "3rd"]);
+  assert.deepEqual(finish(racing.slice(0, 1), one), [""]);
 });
 
 test("stretches of training are put together, a new training starts anew", () => {

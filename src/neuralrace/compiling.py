@@ -6,7 +6,9 @@ compiled: so no first result waits, and many results together take at most twice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
@@ -18,8 +20,8 @@ EVALUATIONS = 10_000  # of a small system in NumPy take about as long as compili
 class Allowance:
     """Evaluations that NumPy may still make of one structure. Counted, not timed, so that runs repeat."""
 
-    def __init__(self):
-        self.left: int = EVALUATIONS
+    def __init__(self, left: int | None = None):
+        self.left: int = EVALUATIONS if left is None else left
 
     def spend(self, n: int) -> bool:
         """Take n evaluations; False, and none are left, where there are not that many."""
@@ -29,9 +31,40 @@ class Allowance:
 
 
 @lru_cache(maxsize=4096)
+def _allowance(structure: Hashable) -> Allowance:
+    return Allowance()
+
+
+_here = threading.local()  # `spent`: allowances to be spent at the end of `compile_here`
+
+
 def allowance(structure: Hashable) -> Allowance:
     """The allowance of all that one compiled function would compute."""
-    return Allowance()
+    found = _allowance(structure)
+    spent = getattr(_here, "spent", None)
+    if spent is None:
+        return found
+    spent.append(found)
+    return Allowance(0)
+
+
+@contextmanager
+def compile_here() -> Iterator[None]:
+    """Compile what this thread computes inside. Others go on in NumPy until it is compiled, then use that."""
+    _here.spent = []
+    try:
+        yield
+        for one in _here.spent:
+            one.left = 0
+    finally:
+        del _here.spent
+
+
+def allow(evaluations: int) -> None:
+    """Evaluations that NumPy may make of each structure, from now on and from the start."""
+    global EVALUATIONS
+    EVALUATIONS = evaluations
+    _allowance.cache_clear()
 
 
 @cache

@@ -1,5 +1,6 @@
 """Small systems in NumPy against the same compiled; and that nothing small waits for a compiler."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import jax
@@ -16,13 +17,12 @@ from tests.strategies import data, graphs, random_weights, seeds
 @contextmanager
 def allowed(evaluations):
     """That many evaluations in NumPy of each system; with none, all are compiled."""
-    usual, compiling.EVALUATIONS = compiling.EVALUATIONS, evaluations
-    compiling.allowance.cache_clear()
+    usual = compiling.EVALUATIONS
+    compiling.allow(evaluations)
     try:
         yield
     finally:
-        compiling.EVALUATIONS = usual
-        compiling.allowance.cache_clear()
+        compiling.allow(usual)
 
 
 @pytest.fixture
@@ -151,3 +151,40 @@ def test_what_is_asked_for_often_is_compiled(compilations):
     assert counts[0] == 0
     assert counts[-1] > 0
     assert counts[-1] == counts[-2]
+
+
+def test_a_stiff_system_takes_few_steps_and_agrees_with_the_compiled_one():
+    """Three layers more than wait: modes that are learned force small explicit steps on those that wait."""
+    r = nr.reduce(chain(4))
+    ours = r.solve(strength=0.1, t1=2000.0)
+    with allowed(0):
+        other = r.solve(strength=0.1, t1=2000.0, save=ours.t)
+    assert ours.status is other.status is Status.FINISHED
+    assert ours.stats["steps"] < other.stats["steps"] / 3
+    assert np.abs(ours.loss - other.loss).max() < 1e-7 * ours.loss[0]
+
+
+@pytest.mark.parametrize("stop", [None, 0.01])
+def test_a_system_at_rest_takes_few_steps_and_is_never_compiled(stop, compilations):
+    r = nr.reduce(chain(5))
+    for _ in range(20):
+        sol = r.solve(strength=0.02, t1=1e9, save=2, stop_loss=stop)
+    assert sol.status is (Status.FINISHED if stop is None else Status.REACHED_LOSS)
+    assert sol.stats["steps"] < 4000
+    assert sol.loss[-1] == pytest.approx(stop or 0, abs=1e-9)
+    assert compilations() == 0
+
+
+def test_a_thread_compiles_for_all(compilations):
+    r = nr.reduce(nr.tasks.hierarchy(2, hidden=6))
+    ours = r.solve(strength=0.1, t1=5.0, save=7)
+    assert compilations() == 0
+    with compiling.compile_here():
+        r.solve(strength=0.2, t1=5.0, save=7)
+    count = compilations()
+    assert count > 0
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(r.solve, strength=0.1, t1=5.0, save=7).result()
+    assert compilations() == count
+    assert (other.loss != ours.loss).any()  # of the compiled program
+    assert np.abs(other.loss - ours.loss).max() < 1e-8

@@ -84,6 +84,7 @@ def test_a_network_drawn_from_an_empty_page(page: Page, tmp_path: Path):
     page.click("[data-gate='h2/1']")
     page.drag(page.middle("g.node[data-node=y] rect"), page.middle("g.node[data-node=x] rect"))
     assert "cycle" in page.run("document.querySelector('.refusal').textContent")
+    assert "cycle" in page.run("document.querySelector('.stage .spot').textContent")
     page.wait(READY)
     state = shown(page, "state.scene.drawn")
     assert isinstance(state, dict)
@@ -147,6 +148,11 @@ def test_keys_play_step_and_change_the_entry(page: Page):
     page.wait(f"{READY} && lab.shownNow.state.scene.entry === '{first}'")
     page.press("c")
     assert page.run("getComputedStyle(document.querySelector('.controls')).display") == "none"
+    page.click("button[title^='large type']")
+    page.press("Home")
+    page.press(" ", " ")  # plays, and does not press the button again
+    page.wait("lab.shownNow.state.view.at > 0.02")
+    assert page.run("lab.shownNow.state.view.large")
 
 
 def test_figures_are_taken_away(page: Page):

@@ -9,6 +9,9 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.cli.reduce import reduce_file
+from neuralrace.dynamics.status import Status
+from neuralrace.laboratory import theory
+from neuralrace.laboratory.gallery import chain
 from neuralrace.laboratory.jobs import answers
 from neuralrace.laboratory.protocol import (
     Details,
@@ -17,6 +20,7 @@ from neuralrace.laboratory.protocol import (
     Finished,
     Picture,
     Predicted,
+    Problem,
     Scene,
     Simulate,
     Simulated,
@@ -67,6 +71,23 @@ def test_the_chain_is_its_closed_form():
         exact = nr.exact.chain(np.array(picture.t), s[k], 0.25, 0.3**3, 3)
         np.testing.assert_allclose(racer.carries, exact, rtol=1e-4)
     assert details.lanes[0].badge.verdict == "exact"
+
+
+@pytest.mark.parametrize(("depth", "strength"), [(1, 0.01), (5, 0.01), (8, 0.01), (8, 0.9)])
+def test_the_longest_plateaus_take_few_steps(depth: int, strength: float):
+    """A chain of five layers from .01 took 100,000 explicit steps, and a minute."""
+    (lane,) = theory.solve(chain({"depth": depth, "strength": strength}), False, 1).lanes
+    assert lane.solution.status is Status.FINISHED
+    assert lane.solution.stats["steps"] < 4000
+    left = lane.solution.loss[-1] / lane.solution.loss[0]
+    assert left < 0.002 or depth == 8  # 8 layers from .01 take 1e12 units of time
+
+
+def test_a_solver_that_gives_up_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(theory, "METHOD", nr.Adaptive(max_steps=5))
+    (answer,) = answers(Solve(id=1, scene=scene("chain", depth=4)))
+    assert isinstance(answer, Problem)
+    assert "step limit of 5" in answer.text
 
 
 def test_routing_says_what_the_paper_says():

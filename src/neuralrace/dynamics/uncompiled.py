@@ -1,7 +1,9 @@
 """Small systems integrated in NumPy, so that nobody waits for a compiler.
 
-SciPy's DOP853 makes the steps, of the same order as those of `integrate`; the result has the same form. A
-system is compiled instead once NumPy has taken as long on it as compiling would (see `compiling`).
+SciPy's DOP853 makes the steps, of the same order as those of `integrate`; the result has the same form.
+Where a small system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA
+makes them. A system is compiled instead once NumPy has taken as long on it as compiling would (see
+`compiling`).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import DOP853
+from scipy.integrate import DOP853, LSODA
 
 from neuralrace.compiling import Allowance
 from neuralrace.dynamics.history import Buffer
@@ -25,6 +27,9 @@ _LOOSE, _STRICT = (
 _LEAST = 1e-13  # relative tolerance
 _MOST = 20_000  # numbers of a system, whose interpolants are all kept
 _LONG = 5000  # numbers whose sums over stages take as long as one evaluation
+_FEW = 100  # numbers of a system that may go on by LSODA, which differentiates by each
+_EDGE, _OFTEN, _CALM = 6.1, 15, 6  # of stability; steps at it that make a system stiff, and other ones not
+_FINER = 0.1  # part of the tolerances for LSODA, whose errors add up over its many steps
 
 
 class Point(NamedTuple):
@@ -100,31 +105,94 @@ def _solve(
         return Solution(start, [], [], np.array([(0.0, point.loss, point.slope)]), STOPPED, 0, start)
     if not np.isfinite(point.velocity).all():
         return Solution(start, [], [], np.array([(0.0, point.loss, 0.0)]), FAILED, 0, start)
-    part = _STRICT if rtol > _LOOSE else 1.0
-    solver = DOP853(velocity, 0.0, start, t1, rtol=max(part * rtol, _LEAST), atol=part * atol)
+    solver = Stepper(velocity, start, t1, rtol, atol)
     ends, inside, history = [], [], [(0.0, point.loss, point.slope)]
-    status, steps, y, seen = GOING, 0, start, 0
+    status, y, seen = GOING, start, 0
     while status == GOING:
-        before = solver.nfev
-        solver.step()
-        steps += (solver.nfev - before) // _STAGES
-        if solver.status == "failed":
+        if not solver.step():
             status = FAILED
             break
-        t, y, point = solver.t, solver.y, latest  # the last evaluation of a step is that at its end
+        t, y = solver.t, solver.y
+        point = latest if solver.explicit else evaluate(y)  # the last evaluation of an explicit step is at y
         inside.append(solver.dense_output())
-        status = LIMITED if steps >= max_steps else GOING
-        status = FINISHED if solver.status == "finished" else status
+        status = LIMITED if solver.steps >= max_steps else GOING
+        status = FINISHED if t >= t1 else status
         if stop is not None and point.loss <= stop:
             t = _crossing(evaluate, inside[-1], history[-1][0], t, stop)
             y = inside[-1](t) if t < solver.t else y
             point, status = evaluate(y), STOPPED
         ends.append(t)
         history.append((t, point.loss, point.slope))
-        if not left.spend((solver.nfev - seen) * cost):
+        solver.choose()
+        if not solver.explicit:
+            left.left, seen = left.left + seen, 0  # given back: compiled code, explicit, would take longer
+        elif not left.spend(solver.evaluations * cost - seen):
             return None
-        seen = solver.nfev
-    return Solution(start, ends, inside, np.array(history), status, steps, y)
+        else:
+            seen = solver.evaluations * cost
+    return Solution(start, ends, inside, np.array(history), status, solver.steps, y)
+
+
+class Stepper:
+    """Steps by DOP853; of a few numbers by LSODA once stability limits those of DOP853.
+
+    Whether it does is tested as in the program of Hairer and Wanner.
+    """
+
+    def __init__(self, velocity: Any, start: np.ndarray, t1: float, rtol: float, atol: float):
+        part = _STRICT if rtol > _LOOSE else 1.0
+        self.velocity, self.t1, self.rtol, self.atol = velocity, t1, part * rtol, part * atol
+        self.steps: int = 0  # taken and refused
+        self.evaluations: int = 0
+        self.solver: Any = self._by(DOP853, 0.0, start, 1.0)
+        self.explicit: bool = True  # the method of the next step
+        self.at_edge: int = 0
+        self.calm: int = 0
+
+    def _by(self, method: Any, t: float, y: np.ndarray, part: float) -> Any:
+        rtol, atol = max(part * self.rtol, _LEAST), part * self.atol
+        return method(self.velocity, t, y, self.t1, rtol=rtol, atol=atol)
+
+    @property
+    def t(self) -> float:
+        return self.solver.t
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.solver.y
+
+    def step(self) -> bool:
+        """Make a step; False where none is found."""
+        before = self.solver.nfev
+        self.solver.step()
+        made = self.solver.nfev - before
+        self.evaluations += made
+        self.steps += made // _STAGES if self.explicit else 1
+        return self.solver.status != "failed"
+
+    def dense_output(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The solution inside the latest step."""
+        before = self.solver.nfev
+        found = self.solver.dense_output()
+        self.evaluations += self.solver.nfev - before
+        return found
+
+    def choose(self) -> None:
+        """Choose the method of the next step."""
+        if self.explicit and self.solver.status == "running" and len(self.y) <= _FEW and self._stiff():
+            self.solver, self.explicit = self._by(LSODA, self.t, self.y, _FINER), False
+
+    def _stiff(self) -> bool:
+        h, k = self.solver.t - self.solver.t_old, self.solver.K
+        stage = self.solver.y_old + h * (self.solver.A[-1] @ k[:_STAGES])
+        change = float(np.linalg.norm(self.y - stage))
+        rate = float(np.linalg.norm(k[_STAGES] - k[_STAGES - 1])) / change if change else np.inf
+        if h * rate > _EDGE:
+            self.at_edge, self.calm = self.at_edge + 1, 0
+        else:
+            self.calm += 1
+            self.at_edge = 0 if self.calm == _CALM else self.at_edge
+        return self.at_edge >= _OFTEN
 
 
 def _crossing(evaluate: Evaluate, inside: Any, before: float, after: float, level: float) -> float:

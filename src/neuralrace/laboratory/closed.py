@@ -25,8 +25,8 @@ from neuralrace.laboratory.protocol import (
     Racer,
     Simulated,
 )
-from neuralrace.laboratory.simulate import EVERY, PER_STRETCH
-from neuralrace.laboratory.theory import LEARNED, TIMES, finite, numbers
+from neuralrace.laboratory.simulate import EVERY, PER_STRETCH, agreement
+from neuralrace.laboratory.theory import LEARNED, TIMES, finite, first_of, numbers
 from neuralrace.measure import half_time
 from neuralrace.task import Task
 
@@ -58,6 +58,7 @@ class ClosedForm:
     solve: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
     measure: Callable[[Weights], np.ndarray]
     code: str
+    race: bool = True  # whether its curves race
 
     def times(self) -> np.ndarray:
         """An even time axis by whose end all but a share `LEARNED` is learned."""
@@ -97,6 +98,7 @@ class ClosedForm:
         )  # fmt: skip
         return Picture(
             id=number, t=numbers(t), level=level, lanes=[lane], racers_are="modes", theory="closed form",
+            winner=first_of(racers) if self.race else None,
             seconds=time.perf_counter() - began,
         )  # fmt: skip
 
@@ -125,9 +127,7 @@ class ClosedForm:
                 carries=[numbers(c) for c in self.measure(kept)],
             )  # fmt: skip
             weights = {e: w[-1] for e, w in kept.items()}
-        share = f"{worst / first:.1%} of the initial loss" if first else "of no loss"
-        words = f"Largest difference of theory and trained network: {worst:.1e}, {share}."
-        yield Finished(id=number, difference=[worst], words=words)
+        yield Finished(id=number, difference=[worst], words=agreement(worst, first))
 
 
 def balanced(v: Values) -> ClosedForm:
@@ -167,7 +167,7 @@ loss = 0.5 * ((w2 @ w1 - syx) ** 2).sum(axis=(1, 2))"""
             r"\tau \frac{d}{dt} W_1 = W_2^T \left(\Sigma^{yx} - W_2 W_1\right)",
             r"\tau \frac{d}{dt} W_2 = \left(\Sigma^{yx} - W_2 W_1\right) W_1^T",
         ],
-        [rf"W_2^T W_2 - W_1 W_1^T = {v['lam']:g}\, I"],
+        ["W_2^T W_2 - W_1 W_1^T = " + (rf"{v['lam']:g}\, I" if v["lam"] else "0")],
         "Exact: the closed form of two layers from balanced weights and white inputs (the talk's Eq. 13-15). "
         "The lines are the network's own curves.",
         solve, measure, code,
@@ -216,7 +216,7 @@ loss = (dy**2 - dy2 + 2 * w) / 8"""
         [],
         "Exact for the network that is trained here: linear, its decoder along the representation. For any "
         "other smooth network it is an effective theory, whose two rates are fitted (nr.universality.fit).",
-        solve, measure, code,
+        solve, measure, code, race=False,
     )  # fmt: skip
 
 

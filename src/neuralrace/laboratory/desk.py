@@ -40,18 +40,19 @@ class Desk:
         `deliver(tab, text)` sends an answer to a tab.
     limit : float
         Seconds that a step may take.
-    warm_up : bool
-        Whether the worker solves the gallery while it is idle.
+    dragged : bool
+        Whether the worker answers while sliders are dragged: it then never compiles small systems, and solves
+        the gallery while it is idle.
     delay : float
         Seconds until the process is started, unless it is needed before.
     """
 
     def __init__(
-        self, deliver: Callable[[int, str], None], limit: float, warm_up: bool, delay: float = 0.0
+        self, deliver: Callable[[int, str], None], limit: float, dragged: bool, delay: float = 0.0
     ) -> None:
         self.deliver: Callable[[int, str], None] = deliver
         self.limit: float = limit
-        self.warm_up: bool = warm_up
+        self.dragged: bool = dragged
         self.jobs: dict[int, Job] = {}  # being worked on, by tab
         self.waiting: dict[int, Job] = {}  # the latest of each tab
         self.step: tuple[int, float] | None = None  # tab and time of the step under way
@@ -98,7 +99,7 @@ class Desk:
         self.step = None
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        self.process = context.Process(target=worker.run, args=(theirs, self.warm_up), daemon=True)
+        self.process = context.Process(target=worker.run, args=(theirs, self.dragged), daemon=True)
         self.process.start()
         theirs.close()
         self.pipe: Any = ours

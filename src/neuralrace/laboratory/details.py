@@ -96,13 +96,13 @@ def _conserved(lane: SolvedLane) -> list[str]:
 
 
 def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similarity]:
-    """Cosine similarity of samples in each hidden layer at some times of the solution."""
+    """Cosine similarity of samples in some layers at some times; first the layers that most samples reach."""
     task, b = lane.reduction.task, lane.solution.b
     rows = TaskRows.of(task)
     weights = {e: lane.reduction.family.lift_edge(e, np.asarray(b[e])[at]) for e in task.graph.edges}
     activity = rows.activity(task, weights)
     chosen = _distinct(rows)
-    found = []
+    found: list[tuple[int, Similarity]] = []
     for layer in [*task.graph.hidden[:MOST_LAYERS], *task.graph.outputs[:2]]:
         h = activity[layer][:, chosen]
         size = np.linalg.norm(h, axis=-1)
@@ -110,8 +110,9 @@ def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similari
         cosine = (h @ np.swapaxes(h, 1, 2)) / (size[:, :, None] * size[:, None, :])
         codes = (np.rint(LEVELS * np.clip(cosine, -1, 1)) + LEVELS + ord("0")).astype(np.uint8)
         frames = [frame.tobytes().decode("ascii") for frame in codes.reshape(len(at), -1)]
-        found.append(Similarity(lane=number, layer=layer, samples=len(chosen), frames=frames))
-    return found
+        reached = int(np.isfinite(size[-1]).sum())
+        found.append((reached, Similarity(lane=number, layer=layer, samples=len(chosen), frames=frames)))
+    return [s for _, s in sorted(found, key=lambda pair: -pair[0])]
 
 
 def _distinct(rows: TaskRows) -> np.ndarray:

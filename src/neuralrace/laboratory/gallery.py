@@ -20,6 +20,15 @@ class Scenery:
 
     entry: Entry
     make: Callable[[Values], Model] | None = None
+    large: str | None = None  # slider for whole numbers that makes large reductions
+
+    def large_models(self) -> list[Model]:
+        """The model at each place of that slider."""
+        if self.make is None or self.large is None:
+            return []
+        usual = {s.name: s.value for s in self.entry.sliders}
+        (own,) = (s for s in self.entry.sliders if s.name == self.large)
+        return [self.make(usual | {own.name: n}) for n in range(int(own.low), int(own.high) + 1)]
 
 
 def slider(
@@ -93,8 +102,8 @@ def sharing(v: Values) -> Model:
 
 def contexts(v: Values) -> Model:
     n = int(v["contexts"])
-    task = tasks.contexts(n, gating="shared", hidden=32)
-    code = f'nr.tasks.contexts({n}, gating="shared", hidden=32)'
+    task = tasks.contexts(n, gating="shared", hidden=16)
+    code = f'nr.tasks.contexts({n}, gating="shared", hidden=16)'
     names = {"p0h1": "always open"} | {f"p{k + 1}h1": f"all but context {n - k}" for k in range(n)}
     return Model({"contexts": task}, v["strength"], {"contexts": code}, v["time"], names=names)
 
@@ -200,10 +209,11 @@ GALLERY: dict[str, Scenery] = {
                 sliders=[
                     whole("contexts", "contexts C", 2, 5, 3),
                     initial(0.05, 0.005),
-                    slider("time", "time shown", 20, 400, 120, 5),
+                    slider("time", "time shown", 20, 160, 80, 5),
                 ],
             ),
             contexts,
+            large="contexts",
         ),
         Scenery(
             Entry(

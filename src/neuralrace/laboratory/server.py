@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import socket
 import webbrowser
@@ -44,8 +45,8 @@ class Hub:
     def __init__(self) -> None:
         self.tabs: dict[int, asyncio.Queue[str | None]] = {}
         self.numbers: Any = count(1)
-        self.theory: Desk = Desk(self.deliver, THEORY_LIMIT, warm_up=True)
-        self.training: Desk = Desk(self.deliver, TRAINING_LIMIT, warm_up=False, delay=4.0)
+        self.theory: Desk = Desk(self.deliver, THEORY_LIMIT, dragged=True)
+        self.training: Desk = Desk(self.deliver, TRAINING_LIMIT, dragged=False, delay=4.0)
 
     def deliver(self, tab: int, text: str) -> None:
         """Send an answer to a tab; one that does not listen any more is given up."""
@@ -200,6 +201,8 @@ def serve(port: int = 0, browser: bool = True) -> int:
     own = listener.getsockname()[1]
     token = secrets.token_urlsafe(24)
     hosts = frozenset(f"{name}:{own}" for name in ("127.0.0.1", "localhost"))
+    for library in ("OPENBLAS", "OMP", "MKL"):  # of the workers: matrices are small here
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     app = make_app(token, hosts)
     address = f"http://127.0.0.1:{own}/{token}/"
     print(f"The lab is at {address}", flush=True)

@@ -16,7 +16,7 @@ from neuralrace.task import Task
 EVERY = 4  # times of the theory between two points of a network
 PER_STRETCH = 5  # points in a stretch
 LARGEST_STEP = 0.05  # of descent, in flow time
-METHOD = Adaptive(rtol=1e-7, atol=1e-9)
+METHOD = Adaptive(rtol=1e-9, atol=1e-11)
 
 Stretch = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]  # places, loss (runs, n), weights
 
@@ -68,10 +68,14 @@ def _words(solved: Solved, differences: list[float | None]) -> str:
         best = int(np.argmin(found))
         name = solved.lanes[best].name
         return f"The ReLU networks follow the {name} gating: its loss differs by {found[best]:.2g} at most."
-    worst = max(found)
-    first = max(float(lane.solution.loss[0]) for lane in solved.lanes)
-    share = f"{worst / first:.1%} of the initial loss"
-    return f"Largest difference of theory and trained networks: {worst:.1e}, {share}."
+    return agreement(max(found), max(float(lane.solution.loss[0]) for lane in solved.lanes))
+
+
+def agreement(worst: float, first: float) -> str:
+    """How far theory and training are apart, in words."""
+    share = worst / first if first else 0.0
+    said = f"{share:.1%}" if share >= 1e-3 else f"{share:.0e}"
+    return f"Theory and trained networks differ by at most {said} of the initial loss."
 
 
 def _lane(

@@ -4,29 +4,72 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 
 from neuralrace import init
-from neuralrace.dynamics import Adaptive, Trajectory
+from neuralrace.compiling import compile_here
+from neuralrace.dynamics import Adaptive, Status
 from neuralrace.errors import InputError
 from neuralrace.laboratory.model import Model, std_of
 from neuralrace.laboratory.protocol import DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
 from neuralrace.measure import half_time, learning_time
+from neuralrace.network import gradient, loss
 from neuralrace.reduction import Reduction, Solution, reduce
 from neuralrace.task import Task
 
 TIMES = 241  # on the time axis
 LEARNED = 1e-3  # share of the loss that may be left at the end
-MAX_STEPS = 4000  # of the solver, to choose the end
+FOREVER = 1e15  # in units of the fastest learning
+LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
 DIGITS = 6
-METHOD = Adaptive(rtol=1e-8, atol=1e-10)
-MOST_REDUCTIONS = 40  # that are kept, as sliders come back to them
-_reductions: OrderedDict[Any, Reduction] = OrderedDict()
+METHOD = Adaptive(rtol=1e-7, atol=1e-9)
+ROUGH = Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
+MOST_STRUCTURES = 40  # that are kept, as sliders come back to them
+_structures: OrderedDict[Any, Structure] = OrderedDict()
+
+
+class Structure:
+    """What does not change with the strengths of a start: the reduction, who races in it, and how far."""
+
+    def __init__(self, task: Task, alike: dict[str, float], names: Mapping[str, str]):
+        self.reduction: Reduction = reduce(task, start=alike)
+        self.racers: list[RacerPath]
+        self.pathways: bool
+        self.racers, self.pathways = racers(self.reduction, names)
+
+    @cached_property
+    def rate(self) -> float:
+        """The largest correlation of an input with a target, which says how fast learning can be."""
+        task = self.reduction.task
+        found = max(float(np.linalg.norm(task.syx(p))) for p in _some_paths(task))
+        if found <= 0:
+            raise InputError("nothing to learn: no open path correlates an input with a target")
+        return found
+
+    @cached_property
+    def goal(self) -> float:
+        """The loss at which all but a share `LEARNED` of what can be learned is learned."""
+        low = _least_loss(self.reduction)
+        untrained = sum(
+            c.irreducible_loss + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values())
+            for c in self.reduction.task.moment_contexts
+        )
+        return max(low + LEARNED * (untrained - low), 1e-12)
+
+    def end(self, b: dict[str, np.ndarray]) -> float:
+        """A time by which the goal is reached from a start, or all that is learned from it."""
+        found = self.reduction.solve(t1=FOREVER / self.rate, save=2, b0=b, method=ROUGH, stop_loss=self.goal)
+        assert found.history is not None
+        first, last = found.history.loss[0], found.history.loss.min()
+        settled = float(learning_time(found, last + LEARNED * (first - last)))
+        return float(f"{1.15 * settled:.2g}") if settled > 0 else 10.0 / self.rate
 
 
 @dataclass(frozen=True)
@@ -57,31 +100,44 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     begun = []
     for name, task in model.lanes.items():
         start = model.start(name)
-        r = _reduction(model.code[name], task, start)
-        begun.append((name, r, *_start(model, r, start, random, seeds)))
-    end = model.time or max(_end(r, b) for _, r, b, _ in begun)
+        known = _structure(model.code[name], task, start, model.names)
+        begun.append((name, known, *_start(model, known.reduction, start, random, seeds)))
+    end = model.time or max(known.end(b) for _, known, b, _ in begun)
     t = np.linspace(0.0, end, TIMES)
     lanes = []
-    for name, r, b, weights in begun:
-        who, pathways = racers(r, model.names)
-        lanes.append(
-            SolvedLane(name, r, b, weights, r.solve(t1=end, save=t, b0=b, method=METHOD), who, pathways)
-        )
+    for name, known, b, weights in begun:
+        r = known.reduction
+        solution = r.solve(t1=end, save=t, b0=b, method=METHOD)
+        if solution.status is not Status.FINISHED:
+            raise InputError(f"theory did not come to its end: {solution.outcome}; try a larger strength")
+        lanes.append(SolvedLane(name, r, b, weights, solution, known.racers, known.pathways))
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
     return Solved(model, t, lanes, final + model.level * (first - final))
 
 
-def _reduction(code: str, task: Task, start: dict[str, float]) -> Reduction:
-    """The reduction of a task; it depends on which edges start equal, not on how strong they are."""
+def compile_solution(model: Model) -> None:
+    """Compile what `solve` integrates for a model of given time; it goes on in NumPy until that is done."""
+    assert model.time is not None
+    t = np.linspace(0.0, model.time, TIMES)
+    for name, task in model.lanes.items():
+        start = model.start(name)
+        r = _structure(model.code[name], task, start, model.names).reduction
+        b, _ = _start(model, r, start, False, 1)
+        with compile_here():
+            r.solve(t1=model.time, save=t, b0=b, method=METHOD)
+
+
+def _structure(code: str, task: Task, start: dict[str, float], names: Mapping[str, str]) -> Structure:
+    """The structure of a task; it depends on which edges start equal, not on how strong they are."""
     values = list(dict.fromkeys(start.values()))
     alike = {e: float(values.index(v)) for e, v in start.items()}
     key = (code, *alike.values())
-    if key not in _reductions:
-        _reductions[key] = reduce(task, start=alike)
-        while len(_reductions) > MOST_REDUCTIONS:
-            _reductions.popitem(last=False)
-    return _reductions[key]
+    if key not in _structures:
+        _structures[key] = Structure(task, alike, names)
+        while len(_structures) > MOST_STRUCTURES:
+            _structures.popitem(last=False)
+    return _structures[key]
 
 
 def _start(model: Model, r: Reduction, start: dict[str, float], random: bool, seeds: int):
@@ -102,38 +158,25 @@ def _start(model: Model, r: Reduction, start: dict[str, float], random: bool, se
     return b, weights
 
 
-def _end(r: Reduction, b: dict[str, np.ndarray]) -> float:
-    """A time by which all but a share `LEARNED` of what a large start learns is learned."""
-    strongest = max(float(np.linalg.norm(r.task.syx(p))) for p in _some_paths(r.task))
-    if strongest <= 0:
-        raise InputError("nothing to learn: no open path correlates an input with a target")
-    forever, method = 1e9 / strongest, Adaptive(1e-5, 1e-7, max_steps=MAX_STEPS)
-    large = r.solve(1.0, forever, 2, method=method)
-    small = r.solve(t1=forever, save=2, b0=b, method=method, stop_loss=_goal(large, b, r))
-    assert small.history is not None
-    first, last = small.history.loss[0], small.history.loss.min()
-    settled = float(learning_time(small, last + LEARNED * (first - last)))
-    return _rounded(1.15 * settled) if settled > 0 else 10.0 / strongest
+def _least_loss(r: Reduction) -> float:
+    """The least loss of the family, by descent from strengths of 1: it keeps the symmetries of a flow."""
+    small, fixed = r.family.small, r.family.fixed
+    graph = small.graph
+    start = {e: np.eye(*s) if len(s) == 2 else np.ones(s) for e, s in r.family.shape.items()}
+    learns = graph.flatten({e: np.full_like(w, e not in fixed) for e, w in (start | fixed).items()})
 
+    def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = graph.unflatten(flat)
+        return loss(small, weights), learns * graph.flatten(gradient(small, weights))
 
-def _goal(large: Trajectory, b: dict[str, np.ndarray], r: Reduction) -> float:
-    assert large.history is not None
-    low = float(large.history.loss.min())
-    contexts = r.task.moment_contexts
-    untrained = sum(
-        c.irreducible_loss + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values()) for c in contexts
-    )
-    return max(low + LEARNED * (untrained - low), 1e-12)
+    found = minimize(value, graph.flatten(start | fixed), jac=True, method="L-BFGS-B")
+    return float(found.fun)
 
 
 def _some_paths(task: Task) -> Sequence[tuple[str, ...]]:
     if task.graph.n_paths <= 200:
         return task.graph.paths()
     return [p for e in list(task.graph.edges)[:3] for p in task.graph.paths_through(e)[:50]]
-
-
-def _rounded(t: float) -> float:
-    return float(f"{t:.2g}")
 
 
 # -- the picture ------------------------------------------------------------------------------------
@@ -189,17 +232,18 @@ def _winner(lanes: list[Lane]) -> str | None:
     if len(lanes) > 1:
         done = [lane for lane in lanes if lane.learning_time is not None]
         return min(done, key=lambda lane: lane.learning_time or 0.0).name if done else None
-    who = [x for x in lanes[0].racers if x.half_time is not None]
-    who.sort(key=lambda x: (-round(x.share[-1], 2), x.half_time or 0.0))
-    if len(who) < 2:
+    return first_of(lanes[0].racers)
+
+
+def first_of(racers: list[Racer]) -> str | None:
+    """The racer with the largest share at the end, or among equal ones the fastest; None for a tie."""
+    done = [x for x in racers if x.half_time is not None]
+    most = max((x.share[-1] for x in done), default=0.0)
+    best = sorted((x for x in done if x.share[-1] > most - LEVEL), key=lambda x: x.half_time or 0.0)
+    if len(done) < 2 or not best:
         return None
-    first, second = who[0], who[1]
-    level = round(first.share[-1], 2) == round(second.share[-1], 2)
-    return (
-        None
-        if level and abs((first.half_time or 0) - (second.half_time or 0)) < 1e-3 * (second.half_time or 1)
-        else first.name
-    )
+    level = len(best) > 1 and (best[1].half_time or 0.0) < (1 + SAME_TIME) * (best[0].half_time or 0.0)
+    return None if level else best[0].name
 
 
 def numbers(values: np.ndarray) -> list[float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 IDLE = 0.3  # seconds without work after which a step of warming up is made
+NEVER = 10**12  # evaluations in NumPy before a small system is compiled
 PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
 
 
@@ -39,11 +41,15 @@ def unpack(message: bytes) -> tuple[str, int, int, str]:
     return letter, int(tab), int(serial), content
 
 
-def run(pipe: Connection, warm_up: bool) -> None:
-    """The life of a worker; ends when the pipe is closed."""
+def run(pipe: Connection, dragged: bool) -> None:
+    """The life of a worker; ends when the pipe is closed. `dragged`: it answers while sliders are dragged."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted, and ends its workers
     import jax
 
+    from neuralrace import compiling
+
+    if dragged:
+        compiling.allow(NEVER)
     folder = cache_folder()
     with suppress(OSError):  # without a cache programs are compiled anew
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +57,7 @@ def run(pipe: Connection, warm_up: bool) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     with suppress(EOFError, OSError):  # the server has ended
         pipe.send_bytes(pack("r", 0, 0))
-        _work(pipe, _warm_up() if warm_up else iter(()))
+        _work(pipe, _warm_up() if dragged else iter(()))
 
 
 def _work(pipe: Connection, idle: Iterator[bool]) -> None:
@@ -91,7 +97,7 @@ def _work(pipe: Connection, idle: Iterator[bool]) -> None:
 
 
 def _warm_up() -> Iterator[bool]:
-    """Solve every entry once while nothing else is to be done, so that programs are compiled."""
+    """Solve every entry once while nothing else is to be done, so that all modules are loaded."""
     from neuralrace.laboratory.gallery import GALLERY
     from neuralrace.laboratory.jobs import answers
     from neuralrace.laboratory.protocol import Scene, Solve
@@ -99,3 +105,14 @@ def _warm_up() -> Iterator[bool]:
     for name in GALLERY:
         for _ in answers(Solve(id=0, scene=Scene(entry=name))):
             yield True
+    threading.Thread(target=_compile_large, daemon=True).start()
+
+
+def _compile_large() -> None:
+    """Compile the large reductions of the gallery, beside the answers; they then take a third of the time."""
+    from neuralrace.laboratory.gallery import GALLERY
+    from neuralrace.laboratory.theory import compile_solution
+
+    for scenery in GALLERY.values():
+        for model in scenery.large_models():
+            compile_solution(model)

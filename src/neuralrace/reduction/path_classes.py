@@ -52,9 +52,14 @@ class TiedLoss:
 
     @cached_property
     def _lowered(self) -> np.ndarray:
-        """(1 + classes, paths, classes) exponents of the monomials, then of their derivatives by class."""
-        below = self.exponents - np.eye(self.exponents.shape[1], dtype=int)[:, None]
-        return np.concatenate([self.exponents[None], np.maximum(below, 0)])
+        """(1 + classes, paths, classes, 1) exponents of the monomials, then of their derivatives by class."""
+        below = self.exponents - np.eye(self.exponents.shape[1])[:, None]
+        return np.concatenate([self.exponents[None], np.maximum(below, 0)])[..., None]
+
+    @cached_property
+    def _factors(self) -> np.ndarray:
+        """(classes, paths, 1) factors of these derivatives."""
+        return self.exponents.T[:, :, None].astype(float)
 
     @cached_property
     def cost(self) -> int:
@@ -69,12 +74,11 @@ class TiedLoss:
 
     def loss_and_gradient(self, b: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss of strengths (classes, modes), and its derivative by them."""
-        m, *slopes = (b ** self._lowered[..., None]).prod(axis=2)  # (paths, modes) each
-        products = np.einsum("klm,lm->km", self.d, m)
-        loss = self.constant + float(((0.5 * products - self.s) * m).sum())
-        error = products - self.s
-        factors = self.exponents.T[:, :, None]
-        return loss, (factors * error * np.array(slopes)).sum(axis=1)
+        monomials = np.multiply.reduce(b**self._lowered, axis=2)  # (1 + classes, paths, modes)
+        m, slopes = monomials[0], monomials[1:]
+        products = np.add.reduce(self.d * m, axis=1)
+        loss = self.constant + float(np.vdot(0.5 * products - self.s, m))
+        return loss, np.add.reduce(self._factors * (products - self.s) * slopes, axis=1)
 
     @cached_property
     def on_device(self) -> tuple[Any, Any]:

@@ -94,12 +94,14 @@ def _in_numpy(
 ) -> Callable[[np.ndarray], Path] | None:
     """A function of the times to save, of which there are about n; None where it is to be compiled."""
     shape = start.shape[1:]
-    sizes, scale, decay = (v[:, None] for v in (tied.sizes, tied.rates, tied.decays))
+    by_gradient = -(tied.rates / tied.sizes)[:, None]
+    by_strength = -(tied.rates * tied.decays)[:, None] if tied.decays.any() else None
 
     def evaluate(y: np.ndarray) -> Point:
         b = y.reshape(shape)
         loss, g = tied.loss_and_gradient(b)
-        v = -scale * (g / sizes + decay * b)
+        v = by_gradient * g
+        v = v if by_strength is None else v + by_strength * b
         return Point(loss, v.ravel(), float(np.vdot(g, v)))
 
     def keep(_: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

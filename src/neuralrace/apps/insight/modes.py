@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import least_squares
-from scipy.stats import spearmanr
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.measure import half_time
@@ -67,6 +66,8 @@ def _measured(times: np.ndarray, order: np.ndarray, learned: np.ndarray, n: int,
 
 
 def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int) -> str:
+    from scipy.stats import spearmanr  # half a second to import
+
     known = np.isfinite(times)
     if known.sum() < 3:
         return (
