@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from neuralrace.apps.insight.modules import as_function
 from neuralrace.errors import InputError
 from neuralrace.universality.torch_module import as_array, is_module
 
@@ -26,7 +27,7 @@ class Observation:
 
     outputs: np.ndarray  # (probes, outputs)
     activity: dict[str, np.ndarray]  # layer -> (probes, units)
-    weights: dict[str, float]  # name -> norm
+    weights: dict[str, float]  # name of a weight matrix -> norm
     moved: float  # norm of the change of all weights since the start, relative to their norm then
 
 
@@ -40,6 +41,8 @@ class Network(Protocol):
 
     def kernel(self, probes: Sequence[int], directions: np.ndarray, *state: Any) -> np.ndarray: ...
 
+    def without(self, weights: Sequence[str], *state: Any) -> np.ndarray: ...
+
 
 def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any) -> Network:
     """The network of a torch module or of a function."""
@@ -48,7 +51,17 @@ def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any) -> N
     if not callable(model):
         kind = type(model).__name__
         raise InputError(f"model must be a torch.nn.Module or a function (params, x) -> outputs, got {kind}")
-    return FunctionNetwork(model, x, layers)
+    return FunctionNetwork(as_function(model), x, layers)
+
+
+def belong(names: Sequence[str], prefixes: Sequence[str]) -> set[str]:
+    """Names of weights that are, or lie in, one of the given; an error where there is none."""
+    chosen = {n for n in names for p in prefixes if n == p or n.startswith(f"{p}.")}
+    empty = [p for p in prefixes if not any(n == p or n.startswith(f"{p}.") for n in chosen)]
+    if empty:
+        listed = ", ".join(list(names)[:12]) + (", ..." if len(names) > 12 else "")
+        raise InputError(f"branches must name weights of the model ({listed}); got {empty[0]!r}")
+    return chosen
 
 
 def rows(name: str, value: Any, n: int) -> np.ndarray:
@@ -116,17 +129,19 @@ class TorchNetwork:
         """The module in evaluation mode with some hooks; as it was before, afterwards."""
         modes = [(m, m.training) for m in self.model.modules()]
         handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
-        generator = self.torch.random.get_rng_state()
+        device = self.inputs.device
         self.model.eval()
         try:
-            with self.torch.set_grad_enabled(gradients):
+            with (
+                self.torch.random.fork_rng([device] if device.type == "cuda" else []),
+                self.torch.set_grad_enabled(gradients),
+            ):
                 yield
         finally:
             for handle in handles:
                 handle.remove()
             for m, training in modes:
                 m.training = training
-            self.torch.random.set_rng_state(generator)
 
     def _tensor(self, value: Any) -> Any:
         """The first tensor in what a module returned."""
@@ -165,7 +180,8 @@ class TorchNetwork:
         norms, moved, size = {}, 0.0, 0.0
         for name, p in self.model.named_parameters():
             value, first = p.detach(), self.start[name]
-            norms[name] = float(value.norm())
+            if value.ndim > 1:
+                norms[name] = float(value.norm())
             moved += float((value - first).norm()) ** 2
             size += float(first.norm()) ** 2
         activity = {name: some_units(v) for name, v in whole.items()}
@@ -187,6 +203,22 @@ class TorchNetwork:
                 slopes.append(torch.cat(parts).double().cpu())
         j = torch.stack(slopes)
         return (j @ j.T).numpy()
+
+    def without(self, weights: Sequence[str], *state: Any) -> np.ndarray:
+        """Outputs where the named weights are zero."""
+        own = dict(self.model.named_parameters())
+        zeros = {n: self.torch.zeros_like(own[n]) for n in belong(list(own), weights)}
+        with self._hooked({}):
+            out = self._tensor(self.torch.func.functional_call(self.model, zeros, (self.inputs,)))
+        return rows("outputs", out, len(self.inputs)).astype(float)
+
+    def activity_of(self, layer: str) -> np.ndarray:
+        """Activity of all units of a layer, (probes, units)."""
+        seen: list[Any] = []
+        with self._hooked({self.model.get_submodule(layer): lambda *call: seen.append(call[2])}):
+            self.model(self.inputs)
+        value = self.pick(layer, seen[-1]) if self.pick else self._tensor(seen[-1])
+        return rows(f"layer {layer}", value, len(self.inputs))
 
     def with_gates(self, layer: str, gates: np.ndarray) -> np.ndarray:
         """Outputs where the units of a rectifying layer have constant gates `(probes, units)` instead."""
@@ -213,6 +245,15 @@ class TorchNetwork:
         return rows("outputs", out, len(self.inputs))
 
 
+def named_leaves(params: Any) -> list[tuple[str, np.ndarray]]:
+    """Arrays of a pytree, named as torch names parameters: `"layer.weight"`."""
+    import jax
+
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")  # noqa: E731
+    return [(name(path), np.asarray(v)) for path, v in leaves if hasattr(v, "dtype")]
+
+
 class FunctionNetwork:
     """A function of parameters and inputs, written with JAX or NumPy."""
 
@@ -230,8 +271,6 @@ class FunctionNetwork:
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights at these parameters."""
-        import jax
-
         if len(state) != 1:
             raise InputError("a function is watched with its parameters: call watch(step, params)")
         n = len(self.x)
@@ -245,15 +284,13 @@ class FunctionNetwork:
         self.layers = chosen
         whole = {name: rows(f"layer {name}", activity[name], n) for name in chosen}
         self.units |= {name: v.shape[1] for name, v in whole.items()}
-        leaves = jax.tree_util.tree_flatten_with_path(state[0])[0]
-        numbers = [(jax.tree_util.keystr(path), np.asarray(v)) for path, v in leaves if hasattr(v, "dtype")]
-        learned = [(name, v.astype(float)) for name, v in numbers if v.dtype.kind == "f"]
+        learned = [(name, v.astype(float)) for name, v in named_leaves(state[0]) if v.dtype.kind == "f"]
         self.start = self.start or [v for _, v in learned]
         moved = sum(
             float(((v - first) ** 2).sum()) for (_, v), first in zip(learned, self.start, strict=True)
         )
         size = sum(float((first**2).sum()) for first in self.start)
-        norms = {name: float(np.linalg.norm(v)) for name, v in learned}
+        norms = {name: float(np.linalg.norm(v)) for name, v in learned if v.ndim > 1}
         kept = {name: some_units(v) for name, v in whole.items()}
         return Observation(
             rows("outputs", outputs, n).astype(float), kept, norms, (moved / max(size, 1e-300)) ** 0.5
@@ -280,3 +317,15 @@ class FunctionNetwork:
         slopes = jax.jacrev(seen)([leaves[k] for k in places])
         each = [np.asarray(v, float).reshape(len(x) * len(directions), -1) for v in slopes]
         return np.asarray(sum(j @ j.T for j in each))
+
+    def without(self, weights: Sequence[str], *state: Any) -> np.ndarray:
+        """Outputs where the named arrays of the parameters are zero."""
+        import jax
+
+        chosen = belong([name for name, _ in named_leaves(state[0])], weights)
+
+        def kept(path: Any, value: Any) -> Any:
+            return value * 0 if jax.tree_util.keystr(path, simple=True, separator=".") in chosen else value
+
+        changed = jax.tree_util.tree_map_with_path(kept, state[0])
+        return rows("outputs", self._called(changed, self.x)[0], len(self.x)).astype(float)
