@@ -14,6 +14,10 @@ from neuralrace.measure import cosine
 
 RIDGE = 1e-3  # of a readout, relative to the mean variance of the layer's directions
 SHARED = 0.5  # R^2 of a readout on another domain above which it counts as generalising
+RACE = (
+    "Pathways race: the one that is reached by most of the data learns a mode first, and what it has explained "
+    "the others no longer learn."
+)
 
 
 def as_branches(given: Any) -> dict[str, tuple[str, ...]]:
@@ -77,8 +81,7 @@ def branches_of(
     return Answer(
         "What does each branch carry, and what do domains share?",
         " ".join(told),
-        "Pathways race: the one that is reached by most of the data learns a mode first, and what it has "
-        "explained the others no longer learn. " + " ".join(theory),
+        " ".join([RACE, *theory]),
         "A branch is left out by setting its weights to zero. Contributions add up to the share of a mode "
         "only where branches are added and nothing nonlinear follows. The readout is linear, and fitted on "
         "the probes.",

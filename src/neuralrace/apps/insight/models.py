@@ -100,12 +100,21 @@ class TorchNetwork:
         weight = next(model.parameters(), None)
         if weight is None:
             raise InputError("model must have parameters to learn; this module has none")
-        self.inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
-        self.layers = self._layers(layers)
+        self._inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
         self.start = {n: p.detach().clone() for n, p in model.named_parameters()}
+        self.layers = self._layers(layers)
         self.units: dict[str, int] = {}
         self.rectified: dict[str, bool] = {}
         self.observe()
+
+    @property
+    def inputs(self) -> Any:
+        """The probes, where the module is now: trainers move it."""
+        device = next(self.model.parameters()).device
+        if self._inputs.device != device:
+            self._inputs = self._inputs.to(device)
+            self.start = {name: value.to(device) for name, value in self.start.items()}
+        return self._inputs
 
     def _layers(self, layers: Sequence[str] | None) -> tuple[str, ...]:
         names = {n: m for n, m in self.model.named_modules() if n}
@@ -255,7 +264,7 @@ def named_leaves(params: Any) -> list[tuple[str, np.ndarray]]:
 
 
 class FunctionNetwork:
-    """A function of parameters and inputs, written with JAX or NumPy."""
+    """A function of parameters and inputs, written with JAX."""
 
     def __init__(self, function: Callable[..., Any], x: Any, layers: Sequence[str] | None):
         self.function, self.x = function, x
@@ -314,7 +323,12 @@ class FunctionNetwork:
             out, _ = self._called(jax.tree_util.tree_unflatten(form, filled), x)
             return (jnp.reshape(out, (len(x), -1)) @ jnp.asarray(directions, out.dtype).T).ravel()
 
-        slopes = jax.jacrev(seen)([leaves[k] for k in places])
+        try:
+            slopes = jax.jacrev(seen)([leaves[k] for k in places])
+        except jax.errors.TracerArrayConversionError:
+            raise InputError(
+                "model must be written with jax.numpy instead of numpy, as its tangent kernel is computed"
+            ) from None
         each = [np.asarray(v, float).reshape(len(x) * len(directions), -1) for v in slopes]
         return np.asarray(sum(j @ j.T for j in each))
 

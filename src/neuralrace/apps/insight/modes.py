@@ -16,7 +16,9 @@ from neuralrace.measure import half_time
 MOST_MODES = 10
 MOST_INPUTS = 1024  # of which the share that is linear in them is computed
 LEAST = 1e-2  # strength of the weakest mode that is followed, relative to the strongest
+ROUNDING = 1e-7  # strength, relative to the size of inputs and targets, that is none
 LINEAR = 0.1  # share of the targets that is linear in the inputs, below which modes say little
+BEGUN = 0.25  # share of a mode at the start above which theory's start from little does not describe it
 LEARNED = 0.5  # share of a mode above which it counts as learned
 
 
@@ -37,11 +39,11 @@ class Modes(NamedTuple):
 
 def data_modes(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Modes:
     """Modes of data that comes in batches of inputs and targets, gone through twice."""
-    n, syx = 0, 0.0
+    n, syx, size = 0, 0.0, 0.0
     for x, y in batches:
-        n, syx = n + len(x), syx + y.T @ x
+        n, syx, size = n + len(x), syx + y.T @ x, size + np.linalg.norm(x) * np.linalg.norm(y)
     u, s, vt = np.linalg.svd(np.asarray(syx) / n, full_matrices=False)
-    kept = s > LEAST * s[0]
+    kept = s > max(LEAST * s[0], ROUNDING * size / n)
     u, s, vt = (part[kept][:MOST_MODES] for part in (u.T, s, vt))
     variance = sum(((x @ vt.T) ** 2).sum(axis=0) for x, _ in batches) / n
     return Modes(
@@ -87,7 +89,7 @@ def modes_of(
     times = half_time(steps, share.T, axis=-1)
     learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
-    theory = predicted_times(times, s, variance, depth)
+    theory = predicted_times(np.where(np.abs(share[0]) < BEGUN, times, np.nan), s, variance, depth)
     measured, told = told_modes(
         times, s, theory, depth, "probabilities" if probabilities else "outputs", explained
     )
@@ -105,7 +107,8 @@ def modes_of(
         told,
         "Modes are numbered in the order of their strength. Theory is that of a deep linear chain with "
         "one initial strength for all modes; one time unit and that strength are fitted, so only the ratios "
-        "of times are predicted. Adaptive optimisers, normalisation and weight decay change them.",
+        "of times are predicted, of modes that begin with little. Adaptive optimisers, normalisation, skip "
+        "connections and weight decay change them.",
         data,
     )
 
@@ -116,6 +119,11 @@ def told_modes(
     """What was measured, and what theory says; `seen` is where modes are measured."""
     known = np.isfinite(times)
     order = np.argsort(np.where(known, times, np.inf), kind="stable")
+    if not len(s):
+        return (
+            "Inputs and targets are not correlated: there are no modes.",
+            "Linear theory has nothing to say.",
+        )
     if known.any():
         first = ", ".join(f"{k + 1} at step {times[k]:.4g}" for k in order[: min(4, known.sum())])
         told = f"{known.sum()} of the {len(s)} strongest modes are learned. Half times in the {seen}: "

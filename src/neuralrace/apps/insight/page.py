@@ -101,8 +101,10 @@ def _store(answers: dict[str, Any], path: Path) -> None:
 # -- figures -------------------------------------------------------------------------------------
 
 
-def _modes(answer: Answer) -> Figure:
+def _modes(answer: Answer) -> Figure | None:
     ds = answer.data
+    if not ds.sizes["mode"]:
+        return None
     with plot.style():
         fig, (left, right) = plot.figure(1, 2, height=2.4)
         step = np.maximum(ds.step.values, 0.5)
