@@ -210,13 +210,19 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
-    seeds = range(given.seeds)
+    if given.seeds:
+        pathways_and_domains(range(given.seeds))
+    if given.networks:
+        linear_networks(given.networks)
+
+
+def pathways_and_domains(seeds) -> None:
     for name, recovered in (
         ("gated linear networks", gated_network),
         ("ReLU modules with built gates", relu_network),
     ):
         print(
-            f"pathways of {name}: found in {sum(recovered(k) for k in seeds)} of {given.seeds} seeds",
+            f"pathways of {name}: found in {sum(recovered(k) for k in seeds)} of {len(seeds)} seeds",
             flush=True,
         )
     error = max(parallel_pathways(k) for k in seeds)
@@ -232,8 +238,6 @@ def main() -> None:
             for what, v in zip(("transfer between domains", "R^2 on untrained pairs"), found.T, strict=True)
         )
         print(f"4 domains, {name}: {told}", flush=True)
-    if given.networks:
-        linear_networks(given.networks)
 
 
 def linear_networks(networks: int) -> None:

@@ -12,11 +12,10 @@ from neuralrace.apps.insight.modes import Modes
 from neuralrace.errors import InputError
 from neuralrace.measure import cosine
 
-RIDGE = 1e-3  # of a readout, relative to the mean variance of the layer's directions
-SHARED = 0.5  # R^2 of a readout on another domain above which it counts as generalising
+SHARED = 0.5  # transfer of a readout to another domain above which it counts as generalising
 RACE = (
-    "Pathways race: the one that is reached by most of the data learns a mode first, and what it has explained "
-    "the others no longer learn."
+    "Pathways race: the one that is reached by most of the data learns a mode first, and what it has "
+    "explained the others no longer learn."
 )
 
 
@@ -83,8 +82,9 @@ def branches_of(
         " ".join(told),
         " ".join([RACE, *theory]),
         "A branch is left out by setting its weights to zero. Contributions add up to the share of a mode "
-        "only where branches are added and nothing nonlinear follows. The readout is linear, and fitted on "
-        "the probes.",
+        "only where branches are added and nothing nonlinear follows. The readout is what gradient "
+        "descent learns first, apart from an offset of each domain; one that is learned for longer may do "
+        "worse on other domains.",
         xr.Dataset(data, coordinates),
     )
 
@@ -98,24 +98,26 @@ def _usage(outputs: np.ndarray, without: np.ndarray, domains: np.ndarray) -> np.
 
 
 def readout_transfer(activity: np.ndarray, items: np.ndarray, domains: np.ndarray) -> np.ndarray:
-    """R^2 on each domain (columns) of a linear readout of items that is fitted on another (rows).
+    """How well a readout of items that is learned on one domain (rows) does on another (columns).
 
-    Zero where it is no better than the mean, and where the items of a domain are all the same.
+    The readout is what gradient descent learns first from zero: the covariance of activity and items. How
+    well it does is the squared cosine of what it says and the items, both around their means in the domain,
+    relative to that of the domain's own readout; zero where they point apart.
     """
     parts = [domains == d for d in np.unique(domains)]
+    centred = [(_centred(activity[p]), _centred(items[p])) for p in parts]
     out = np.zeros((len(parts), len(parts)))
-    for i, own in enumerate(parts):
-        h, z = activity[own].astype(float), items[own]
-        offset, mean = h.mean(axis=0), z.mean(axis=0)
-        gram = (h - offset) @ (h - offset).T
-        ridge = RIDGE * np.trace(gram) / len(gram) + 1e-300
-        dual = np.linalg.solve(gram + ridge * np.eye(len(gram)), z - mean)
-        for j, other in enumerate(parts):
-            guess = mean + (activity[other] - offset) @ (h - offset).T @ dual
-            spread = ((items[other] - items[other].mean(axis=0)) ** 2).sum()
-            if spread > 0:
-                out[i, j] = max(0.0, 1 - ((items[other] - guess) ** 2).sum() / spread)
-    return out
+    for i, (h, z) in enumerate(centred):
+        for j, (other, truth) in enumerate(centred):
+            guess = other @ (h.T @ z)
+            size = np.linalg.norm(guess) * np.linalg.norm(truth)
+            out[i, j] = max(0.0, float((guess * truth).sum() / size)) ** 2 if size > 0 else 0.0
+    own = np.diag(out)
+    return np.minimum(1.0, np.divide(out, own, out=np.zeros_like(out), where=own > 0))
+
+
+def _centred(values: np.ndarray) -> np.ndarray:
+    return values - values.mean(axis=0, dtype=float)
 
 
 def _between(matrix: np.ndarray) -> np.ndarray:
@@ -132,8 +134,8 @@ def _carried(names: list[str], contribution: np.ndarray) -> str:
 def _transferred(layers: list[str], transfer: np.ndarray) -> str:
     mean = [f"{name} {_between(t).mean():.2f}" for name, t in zip(layers, transfer, strict=True)]
     return (
-        "A readout of items that is fitted on one domain does on another, by layer (1: as well, "
-        f"0: not at all): {', '.join(mean)}."
+        "A linear readout that is learned on one domain does on another as well as that one's own to, by "
+        f"layer: {', '.join(mean)} (0: not at all)."
     )
 
 

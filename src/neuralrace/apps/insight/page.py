@@ -202,7 +202,9 @@ def _branches(answer: Answer) -> Figure:
             ax.set(title=BRANCH_TITLES[name], xlabel=column, ylabel=row)
             if name == "transfer":
                 ax.set(xlabel="tested on domain", ylabel="fitted on domain")
-            fig.colorbar(shown, ax=ax, shrink=0.8, label="R²" if name == "transfer" else "share")
+            fig.colorbar(
+                shown, ax=ax, shrink=0.8, label="relative to its own" if name == "transfer" else "share"
+            )
     return fig
 
 
