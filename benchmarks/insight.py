@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 import neuralrace as nr
+from neuralrace.apps.insight.branches import SHARED
 from neuralrace.apps.insight.regime import verdict_of
 
 EDGE = 0.15  # networks this near to the edge of a regime, as a share, are counted apart
@@ -227,17 +228,20 @@ def pathways_and_domains(seeds) -> None:
         )
     error = max(parallel_pathways(k) for k in seeds)
     print(f"contributions of parallel pathways to modes: largest error {error:.2g}", flush=True)
+    right = 0
     for group, std, name in (
         (4, 1e-3, "one pathway, small weights"),
         (4, 0.2, "one pathway, large weights"),
         (1, 1e-3, "a pathway per pair"),
     ):
         found = np.array([domain_network(k, group, std) for k in seeds])
+        right += int(((found[:, 0] > SHARED) == (found[:, 1] > 0.5)).sum())
         told = "; ".join(
             f"{what} {v.mean():.3f} ({v.min():.3f} to {v.max():.3f})"
             for what, v in zip(("transfer between domains", "R^2 on untrained pairs"), found.T, strict=True)
         )
         print(f"4 domains, {name}: {told}", flush=True)
+    print(f"whether domains generalise is said rightly of {right} of {3 * len(seeds)} networks", flush=True)
 
 
 def linear_networks(networks: int) -> None:

@@ -26,15 +26,17 @@ def digits(shape):
     return torch.tensor(images / 16, dtype=torch.float32).reshape(-1, *shape), torch.tensor(labels)
 
 
-def train(model, watch, x, y, optimizer, loss, steps, batch):
+def train(model, watches, x, y, optimizer, loss, steps, batch):
     draw = torch.Generator().manual_seed(0)
-    watch(0)
-    for step in range(1, steps + 1):
+    for step in range(steps + 1):
+        for watch in watches:
+            watch(step)
+        if step == steps:
+            return
         rows = torch.randint(len(x), (batch,), generator=draw) if batch else slice(None)
         optimizer.zero_grad()
         loss(model(x[rows]), y[rows]).backward()
         optimizer.step()
-        watch(step)
 
 
 def mlp():
@@ -94,15 +96,17 @@ class Transformer(nn.Module):
         return self.read(self.blocks(self.embed(x) + self.place)[:, -1])
 
 
-def grokking(p=23, part=0.7):
+def grokking(p=23, part=0.5):
     a, b = torch.meshgrid(torch.arange(p), torch.arange(p), indexing="ij")
     x = torch.stack([a.ravel(), b.ravel(), torch.full((p * p,), p)], 1)
     y = (a + b).ravel() % p
-    shown = torch.randperm(p * p, generator=torch.Generator().manual_seed(1))[: int(part * p * p)]
+    order = torch.randperm(p * p, generator=torch.Generator().manual_seed(1))
+    shown, held_out = order[: int(part * p * p)], order[int(part * p * p) :]
     model = Transformer(p)
-    yield model, nr.watch(model, x, y, layers=["embed", "blocks.0", "blocks.1.activation", "blocks.1"])
+    layers = ["embed", "blocks.0", "blocks.1.activation", "blocks.1"]
+    yield model, *(nr.watch(model, x[rows], y[rows], layers=layers) for rows in (held_out, shown))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=1.0, betas=(0.9, 0.98))
-    yield x[shown], y[shown], optimizer, functional.cross_entropy, 3000, 0
+    yield x[shown], y[shown], optimizer, functional.cross_entropy, 4000, 0
 
 
 class Decider(nn.Module):
@@ -136,9 +140,13 @@ def main():
     parser.add_argument("--check", action="store_true", help="compute the numbers again by other means")
     given = parser.parse_args()
     torch.manual_seed(0)
-    (model, watch), setting = networks[given.network]()
-    start = copy.deepcopy(model)
-    train(model, watch, *setting)
+    (model, *watches), setting = networks[given.network]()
+    start, watch = copy.deepcopy(model), watches[0]
+    train(model, watches, *setting)
+    for seen in watches:
+        right = (seen.snapshots.outputs.argmax(2) == seen.y.argmax(1)).mean(1)
+        reached = seen.snapshots.steps[(right > 0.9).argmax()] if right.max() > 0.9 else "never"
+        print(f"{len(seen.x)} probes: accuracy {right[-1]:.3f}, above .9 from step {reached}")
     for answer in watch.answers().values():
         print(f"{answer}\n")
     if given.check:

@@ -12,7 +12,7 @@ from neuralrace.apps.insight.modes import Modes
 from neuralrace.errors import InputError
 from neuralrace.measure import cosine
 
-SHARED = 0.5  # transfer of a readout to another domain above which it counts as generalising
+SHARED = 0.8  # transfer of a readout to another domain above which it counts as generalising
 RACE = (
     "Pathways race: the one that is reached by most of the data learns a mode first, and what it has "
     "explained the others no longer learn."

@@ -10,6 +10,11 @@ from neuralrace.apps.insight.answer import Answer
 from neuralrace.measure import kernel_change, kernel_turn
 
 RICH, LAZY = 1.0, 0.2  # change of the kernel above which learning is rich, and below which it is lazy
+TURNED = 0.1  # turn of the kernel below which its change is growth alone
+GROWN = (
+    "The kernel grew but hardly turned, as it does where cross-entropy makes outputs grow: features changed "
+    "less than the verdict says. "
+)
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,9 @@ def regime_of(
     change, turn = float(kernel_change(kernels)[-1]), float(kernel_turn(kernels)[-1])
     low, high = _interval(kernels, probes, change)
     verdict = verdict_of(change)
+    grown = GROWN if verdict == "rich" and turn < TURNED else ""
     firm = verdict_of(low) == verdict_of(high)
-    matrices = list(weights[0])
+    matrices = list(weights[0])  # at least one
     norms = np.array([[w[name] for name in matrices] for w in weights])
     growth = np.divide(norms[-1], norms[0], out=np.full(len(matrices), np.nan), where=norms[0] > 0)
     data = xr.Dataset(
@@ -59,9 +65,9 @@ def regime_of(
         f"Learning was {verdict if verdict != 'between' else 'between rich and lazy'}. Above a change of "
         f"{RICH:g} it is called rich: features are learned. Below {LAZY:g} it is lazy: the network stays "
         f"near its linearisation.{'' if firm else ' The interval reaches into another regime.'}",
-        "The kernel is taken on a few probes. In wide networks of random weights the change levels off near "
-        ".1 however large they are. A network that was not trained to the end, or was watched late, looks "
-        "lazier than it is.",
+        f"{grown}The kernel is taken on a few probes. In wide networks of random weights the change levels "
+        "off near .1 however large they are. A network that was not trained to the end, or was watched late, "
+        "looks lazier than it is.",
         data,
         verdict,
         change,
@@ -73,7 +79,7 @@ def _balance(norms: np.ndarray) -> str:
     """Drift of the difference of squared norms of successive weights (when, weights), which flow keeps."""
     if norms.shape[1] < 2:
         return ""
-    drift = np.abs(np.diff(norms[-1] ** 2 - norms[0] ** 2)) / max((norms[-1] ** 2).max(), 1e-300)
+    drift = np.abs(np.diff(norms[-1] ** 2 - norms[0] ** 2)) / max((norms**2).max(), 1e-300)
     return (
         f"Balance between successive weights drifted by up to {drift.max():.0%} of the largest squared norm."
     )

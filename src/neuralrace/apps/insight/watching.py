@@ -63,7 +63,6 @@ class Watch:
         self.snapshots: Snapshots = Snapshots()
         self.problem: str = ""
         self._last: tuple[float, tuple[Any, ...]] | None = None
-        self._first_kernel: np.ndarray | None = None
 
     def __repr__(self) -> str:
         n = len(self.snapshots.kept)
@@ -101,6 +100,8 @@ class Watch:
 
     def _look(self, step: float, state: tuple[Any, ...]) -> None:
         start = perf_counter()
+        if not self.snapshots.kept:
+            self.network.begin(*state)
         seen = self.network.observe(*state)
         if self.loss == "cross_entropy" and not self.snapshots.kept:  # classes that no probe has
             self.y = np.pad(self.y, ((0, 0), (0, max(0, seen.outputs.shape[1] - self.y.shape[1]))))
@@ -111,18 +112,19 @@ class Watch:
             self.problem = f"the network diverged: its activity at step {step:g} is not finite"
             warnings.warn(f"{self.problem}; what was seen before is kept", stacklevel=4)
             return
-        if self._first_kernel is None:
-            self._first_kernel = self._kernel(state)
-        self.snapshots.add(step, seen, perf_counter() - start)
+        self.snapshots.add(step, seen)
+        self.snapshots.spent += perf_counter() - start
 
-    def _kernel(self, state: tuple[Any, ...]) -> np.ndarray:
+    def _kernel(self, start: bool) -> np.ndarray:
+        """Tangent kernel on a few probes along a few directions of the outputs."""
+        assert self._last is not None
         rng = np.random.default_rng(0)
         n, k = self.y.shape
         probes = np.sort(rng.choice(n, min(n, KERNEL_PROBES), replace=False)).tolist()
         directions = np.eye(k)
         if k > KERNEL_DIRECTIONS:
             directions = rng.standard_normal((KERNEL_DIRECTIONS, k)) / KERNEL_DIRECTIONS**0.5
-        return self.network.kernel(probes, directions, *state)
+        return self.network.kernel(probes, directions, *self._last[1], start=start)
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -233,9 +235,7 @@ class Watch:
     def regime(self) -> Regime:
         """Rich or lazy: `verdict` is "rich", "lazy" or "between"."""
         last = self._ready()
-        assert self._last is not None
-        assert self._first_kernel is not None
-        kernels = np.stack([self._first_kernel, self._kernel(self._last[1])])
+        kernels = np.stack([self._kernel(start=True), self._kernel(start=False)])
         ends = [self.snapshots.kept[k].seen.weights for k in (0, -1)]
         first = self.snapshots.kept[0].seen.outputs
         scale = float(np.linalg.norm(first) / max(np.linalg.norm(self.y), 1e-300))
