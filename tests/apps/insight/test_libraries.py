@@ -115,3 +115,4 @@ def test_equinox():
     np.testing.assert_allclose(seen.snapshots.kept[-1].seen.outputs, expected, rtol=1e-5, atol=1e-6)
     assert seen.regime().change > 0
     assert "layers.0.weight" in seen.regime().data.weight
+    assert seen.representations().data.layer.values.tolist() == ["outputs"]

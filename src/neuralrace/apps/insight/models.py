@@ -333,6 +333,7 @@ class FunctionNetwork:
         """Outputs, activity and weights at these parameters."""
         n = len(self.x)
         outputs, activity = self._called(state[0], self.x)
+        activity = activity or {"outputs": outputs}
         chosen = self.layers or tuple(activity)
         missing = [name for name in chosen if name not in activity]
         if missing:

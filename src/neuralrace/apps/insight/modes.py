@@ -56,7 +56,7 @@ def linear_share(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:
 
     nan where there are too few samples for the number of inputs.
     """
-    both = 0.0
+    both, inputs = 0.0, 0
     for x, y in batches:
         z = np.hstack([np.ones((len(x), 1)), x, y])
         both, inputs = both + z.T @ z, x.shape[1]

@@ -113,13 +113,20 @@ def _modes(answer: Answer) -> Figure | None:
         left.axhline(1, color="k", lw=0.6, ls=":")
         left.set(xscale="log", xlabel="step", ylabel="share of the mode in the outputs", ylim=(-0.2, 1.3))
         left.legend(title="mode", ncol=2, fontsize=6)
-        known = np.isfinite(ds.half_time.values)
-        right.plot(ds.strength[known], ds.half_time[known], "o", color=plot.BLUE, label="network")
-        right.plot(ds.strength, ds.predicted_half_time, "-", color="k", label="deep linear theory, fitted")
-        right.set(
-            xlabel="strength of the mode in the data", ylabel="half time (steps)", xscale="log", yscale="log"
-        )
-        right.legend()
+        known = np.isfinite(ds.half_time.values) & (ds.half_time.values > 0)
+        right.set(xlabel="strength of the mode in the data", ylabel="half time (steps)")
+        if known.any():
+            right.plot(ds.strength[known], ds.half_time[known], "o", color=plot.BLUE, label="network")
+            right.set(xscale="log", yscale="log")
+        else:
+            right.text(0.5, 0.5, "no mode was learned", ha="center", transform=right.transAxes)
+            right.set(xticks=[], yticks=[])
+        if np.isfinite(ds.predicted_half_time).any():
+            right.plot(
+                ds.strength, ds.predicted_half_time, "-", color="k", label="deep linear theory, fitted"
+            )
+        if known.any():
+            right.legend()
     return fig
 
 
@@ -179,7 +186,8 @@ def _regime(answer: Answer) -> Figure:
         if "norm" in ds:
             right.plot(ds.norm[0], "o--", color=plot.SKY, label="start")
             right.plot(ds.norm[1], "o-", color=plot.BLUE, label="end")
-            right.set(xlabel="weight (in order)", ylabel="norm", ylim=(0, None))
+            right.set(xlabel="weight matrix (in order)", ylabel="norm", ylim=(0, None))
+            right.xaxis.get_major_locator().set_params(integer=True)
             right.legend()
         else:
             right.plot([0, 1], ds.alignment, "o-", color=plot.BLUE)

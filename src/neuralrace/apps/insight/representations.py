@@ -39,12 +39,17 @@ def representations_of(
     looks = np.unique(np.linspace(0, len(steps) - 1, LOOKS).round().astype(int))
     course = [[_correlation(goal, distances(name, k)[own]) for k in looks] for name in layers]
     nan = (np.nan, np.nan)
+    gains = [
+        (np.nan, nan) if a is None or b is None else a.over(b) for a, b in zip(found, inputs, strict=True)
+    ]
     data: dict[str, Any] = {
         "predicted": (("probe", "other"), goal),
         "measured": (("layer", "probe", "other"), measured),
         "correlation": ("layer", [np.nan if c is None else c.correlation for c in found]),
         "interval": (("layer", "end"), [nan if c is None else c.interval for c in found]),
         "correlation_with_inputs": ("layer", [np.nan if c is None else c.correlation for c in inputs]),
+        "gain_over_inputs": ("layer", [g[0] for g in gains]),
+        "gain_interval": (("layer", "end"), [g[1] for g in gains]),
         "correlation_over_steps": (("layer", "step"), course),
     }
     if not isinstance(series, str):
@@ -137,15 +142,19 @@ def _measured(ds: Any, names: list[str]) -> str:
 
 
 def _theory(ds: Any, names: list[str], reason: str) -> str:
+    better = [n for n, low in zip(names, ds.gain_interval.values[:, 0], strict=True) if low > 0]
+    where = f"at {', '.join(better)}" if better else "at no layer: it fails here"
+    told = (
+        "In a rich network the final squared distance of two samples is proportional to the distance of "
+        "their inputs times that of their targets. That describes it better than input distances alone do "
+        f"{where}. "
+    )
     if reason:
-        return (
-            "In a rich network the final squared distance of two samples is proportional to the distance of "
-            f"their inputs times that of their targets. Rates are not fitted: {reason}."
-        )
+        return f"{told}Rates are not fitted: {reason}."
     error = ds.fit_error.median("pair", skipna=True).values
     good = [name for name, e in zip(names, error, strict=True) if e < FITS]
     where = ", ".join(good) if good else "no layer"
     return (
-        "Two effective learning rates describe how a pair of samples separates (van Rossem and Saxe 2024, "
-        f"Eq. 7). With fitted rates they describe the pairs to within {FITS:.0%} at {where}."
+        f"{told}Two effective learning rates describe how a pair of samples separates (van Rossem and Saxe "
+        f"2024, Eq. 7). With fitted rates they describe the pairs to within {FITS:.0%} at {where}."
     )

@@ -36,7 +36,7 @@ def as_sessions(value: Any) -> tuple[list[np.ndarray], bool]:
 def to_rdms(distances: Mapping[str, np.ndarray], steps: np.ndarray) -> Any:
     """`RDMs` of squared distances (steps, n, n) of each layer, described by `layer` and `step`."""
     try:
-        from rsatoolbox.rdm import RDMs  # pyright: ignore[reportMissingImports]
+        from rsatoolbox.rdm.rdms import RDMs  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError("this conversion needs rsatoolbox: pip install rsatoolbox") from error
     matrices = np.concatenate(list(distances.values()))

@@ -11,7 +11,7 @@ from neuralrace.apps.insight.models import Observation
 
 MOST = 80  # snapshots that are kept
 OFTEN, RARE = 1.04, 1.3  # growth of the steps between looks: as time allows, and at most
-CREDIT, SHARE = 0.02, 0.05  # seconds of looking that are free, and share of the time that it may take beyond
+CREDIT, SHARE = 0.01, 0.04  # seconds of looking that are free, and share of the time that it may take beyond
 
 
 class Snapshot(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.branches import as_branches, as_domains, branches_of
-from neuralrace.apps.insight.models import Network, Observation, TorchNetwork, as_network
+from neuralrace.apps.insight.models import Network, Observation, as_network
 from neuralrace.apps.insight.modes import Modes, data_modes, modes_of
 from neuralrace.apps.insight.pathways import pathways_of
 from neuralrace.apps.insight.recordings import Recordings, from_recordings
@@ -141,12 +140,10 @@ class Watch:
             raise InputError("the network did not change at all between the first and the last step")
         return last
 
-    @cached_property
+    @property
     def depth(self) -> int:
-        """Layers of weights: weight matrices of different sizes in a row, as theory counts them."""
-        if isinstance(self.network, TorchNetwork):
-            return max(1, sum(p.ndim >= 2 for p in self.network.model.parameters()))
-        return max(1, len(self.network.layers) + 1)
+        """Layers of weights, as theory counts them: weight matrices."""
+        return len(self.snapshots.kept[0].seen.weights)
 
     def _read(self, out: np.ndarray) -> np.ndarray:
         """Outputs (..., probes, outputs) as modes are seen in them; probabilities for cross-entropy."""
@@ -246,9 +243,10 @@ class Watch:
         """What was watched, in a sentence."""
         steps, crossed = self.snapshots.steps, self.loss == "cross_entropy"
         trained = "cross-entropy (outputs are shown as probabilities)" if crossed else "squared error"
+        layers = f"{len(self.network.layers)} layer{'s' * (len(self.network.layers) != 1)}"
         chosen = f", chosen from {len(self.x) + self.left_out}" if self.left_out else ""
         return (
-            f"{len(self.x)} probes{chosen}; {len(self.network.layers)} layers; {len(steps)} snapshots from "
+            f"{len(self.x)} probes{chosen}; {layers}; {len(steps)} snapshots from "
             f"step {steps[0]:g} to {steps[-1]:g}; trained by {trained}."
         )
 
