@@ -143,12 +143,13 @@ def main():
     (model, *watches), setting = networks[given.network]()
     start, watch = copy.deepcopy(model), watches[0]
     train(model, watches, *setting)
+    for answer in watch.answers().values():
+        print(f"{answer}\n")
     for seen in watches:
+        seen.regime()  # looks at the last step
         right = (seen.snapshots.outputs.argmax(2) == seen.y.argmax(1)).mean(1)
         reached = seen.snapshots.steps[(right > 0.9).argmax()] if right.max() > 0.9 else "never"
         print(f"{len(seen.x)} probes: accuracy {right[-1]:.3f}, above .9 from step {reached}")
-    for answer in watch.answers().values():
-        print(f"{answer}\n")
     if given.check:
         check(watch, model, start)
     print(f"report: {watch.report(given.out or f'insight-{given.network}')}; {watch}")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
+from neuralrace.apps.insight.page import FIGURES
 from neuralrace.errors import InputError
 from neuralrace.measure import squared_distances
 
@@ -66,7 +67,7 @@ def test_sessions_with_other_units_and_a_page(tmp_path):
         seen.pathways()
     unrelated = nr.watch.from_recordings(sessions, X, np.arange(8) % 2)
     assert "no modes" in unrelated.modes().measured
-    unrelated.report(tmp_path / "other")
+    assert FIGURES["modes"](unrelated.modes()) is None
     course = seen.representations().data.correlation_over_steps
     assert course.shape == (1, 4)
     page = seen.report(tmp_path / "page").read_text()

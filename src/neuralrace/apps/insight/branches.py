@@ -134,8 +134,8 @@ def _carried(names: list[str], contribution: np.ndarray) -> str:
 def _transferred(layers: list[str], transfer: np.ndarray) -> str:
     mean = [f"{name} {_between(t).mean():.2f}" for name, t in zip(layers, transfer, strict=True)]
     return (
-        "A linear readout that is learned on one domain does on another as well as that one's own to, by "
-        f"layer: {', '.join(mean)} (0: not at all)."
+        "A linear readout that is learned on one domain reaches on another, relative to a readout of that "
+        f"domain itself (1: as good, 0: useless), by layer: {', '.join(mean)}."
     )
 
 

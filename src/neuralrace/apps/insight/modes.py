@@ -138,7 +138,7 @@ def told_modes(
 
 
 def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int, explained: float) -> str:
-    known = np.isfinite(times)
+    known = np.isfinite(off)
     if explained < LINEAR:
         return (
             "Linear theory has little to say here: nearly all that is to be learned is not linear in the "
@@ -146,7 +146,8 @@ def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int, expla
         )
     if known.sum() < 3:
         return (
-            "Stronger modes are learned first. Fewer than three are learned here, too few to compare times."
+            "Stronger modes are learned first. Fewer than three are learned from little here, too few to "
+            "compare times."
         )
     correlation: Any = spearmanr(-s[known], times[known])
     rank = correlation.statistic
