@@ -1,6 +1,6 @@
 """Networks whose truth is known: does `nr.watch` say what they are?
 
-    python -m benchmarks.insight [--networks 100] [--seeds 10]
+    python -m benchmarks.insight [--networks 100] [--first 0] [--seeds 10]
 
 Deep linear networks of random depth, width, data and initial scale, watched along their exact flow: half
 times of the modes against the exact ones, and the regime against the change of the whole tangent kernel.
@@ -209,12 +209,13 @@ def domain_network(seed, group, std):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--networks", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first of the networks")
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
     if given.seeds:
         pathways_and_domains(range(given.seeds))
     if given.networks:
-        linear_networks(given.networks)
+        linear_networks(range(given.first, given.first + given.networks))
 
 
 def pathways_and_domains(seeds) -> None:
@@ -244,8 +245,8 @@ def pathways_and_domains(seeds) -> None:
     print(f"whether domains generalise is said rightly of {right} of {3 * len(seeds)} networks", flush=True)
 
 
-def linear_networks(networks: int) -> None:
-    rows = [network(seed) for seed in range(networks)]
+def linear_networks(seeds) -> None:
+    rows = [network(seed) for seed in seeds]
     times = np.array([r[0] for r in rows])
     right = [r[1] == r[2] for r in rows]
     clear = [r[3] for r in rows]

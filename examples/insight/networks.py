@@ -96,7 +96,7 @@ class Transformer(nn.Module):
         return self.read(self.blocks(self.embed(x) + self.place)[:, -1])
 
 
-def grokking(p=23, part=0.5):
+def grokking(p=23, part=0.6):
     a, b = torch.meshgrid(torch.arange(p), torch.arange(p), indexing="ij")
     x = torch.stack([a.ravel(), b.ravel(), torch.full((p * p,), p)], 1)
     y = (a + b).ravel() % p
@@ -106,7 +106,7 @@ def grokking(p=23, part=0.5):
     layers = ["embed", "blocks.0", "blocks.1.activation", "blocks.1"]
     yield model, *(nr.watch(model, x[rows], y[rows], layers=layers) for rows in (held_out, shown))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=1.0, betas=(0.9, 0.98))
-    yield x[shown], y[shown], optimizer, functional.cross_entropy, 4000, 0
+    yield x[shown], y[shown], optimizer, functional.cross_entropy, 3000, 0
 
 
 class Decider(nn.Module):

@@ -53,7 +53,8 @@ class Watch:
         items: np.ndarray | None,
     ):
         self.network: Network = network
-        self._branches, self._domains, self._items = branches, domains, items
+        self.domains: np.ndarray | None = domains  # of each probe
+        self._branches, self._items = branches, items
         self.x: np.ndarray = x
         self.y: np.ndarray = y
         self.loss: str = loss
@@ -213,7 +214,7 @@ class Watch:
         """What each named branch carries of each mode, what domains share, and what should generalise."""
         last = self._ready()
         assert self._last is not None
-        if not self._branches and self._domains is None:
+        if not self._branches and self.domains is None:
             raise InputError("neither branches nor domains were given: nr.watch(..., branches=, domains=)")
         state = self._last[1]
         without = {k: self._read(self.network.without(v, *state)) for k, v in self._branches.items()}
@@ -225,7 +226,7 @@ class Watch:
             self.x,
             self.y,
             self._modes(),
-            self._domains,
+            self.domains,
             items,
         )
 
@@ -257,7 +258,7 @@ class Watch:
             "representations": self.representations(),
             "pathways": self.pathways(),
         }
-        if self._branches or self._domains is not None:
+        if self._branches or self.domains is not None:
             found["branches"] = self.branches()
         return {**found, "regime": self.regime()}
 
