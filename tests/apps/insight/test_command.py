@@ -45,7 +45,7 @@ def insight(files, *options):
 def test_page_of_checkpoints(folder, capsys):
     assert insight(sorted(folder.glob("*.pt")), "--out", "page") == 0
     assert "Rich or lazy?" in capsys.readouterr().out
-    assert "3 snapshots from step 0 to 20" in (folder / "page" / "index.html").read_text()
+    assert "3 snapshots from step 0 to 20," in (folder / "page" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,17 @@ figure { margin: 1rem 0 } img { max-width: 100%; background: #fff; border-radius
 
 
 MANUAL = "insight", "structure", "relu", "glossary"
+WORDS = {
+    "probe": "a sample on which the network is looked at while it learns",
+    "mode": "a pattern of inputs that goes with a pattern of targets: a singular vector of their "
+    "correlation. Its strength says how much of the data it explains",
+    "half time": "the step at which half of what the network learns of a mode is learned",
+    "gate": "whether a rectified unit is open (active) for a probe; a pattern is a set of probes for which "
+    "units are open together",
+    "tangent kernel": "how much a step of learning on one probe changes the output for another; where it "
+    "stays as it was, the network learns as a linear model with fixed features does",
+    "rich, lazy": "learning new features, or combining those that were there at the start",
+}
 
 
 def write_page(watch: Watch | Recordings, folder: Path) -> Path:
@@ -59,6 +70,7 @@ def write_page(watch: Watch | Recordings, folder: Path) -> Path:
 
 def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str]) -> str:
     regime: Any = answers["regime"]
+    words = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}.</dd>" for k, v in WORDS.items())
     links = ", ".join(f"<code>{name}</code>" for name in MANUAL)
     problem = f"<p><strong>{escape(watch.problem)}.</strong></p>" if watch.problem else ""
     return f"""<!doctype html>
@@ -67,8 +79,9 @@ def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str
 <h1>What the network learned</h1>
 <p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>{problem}
 <p class="small">{escape(watch.described)}
-Data behind the figures: <code>data.zarr</code>. What the words mean: the pages {links} of the manual.</p>
+Data behind the figures: <code>data.zarr</code>. The manual says more: its pages {links}.</p>
 {"".join(parts)}
+<h2>Words</h2><dl>{words}</dl>
 </body></html>
 """
 

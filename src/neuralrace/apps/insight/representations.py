@@ -67,8 +67,8 @@ def representations_of(
         _measured(ds, list(layers)),
         _theory(ds, list(layers), series if isinstance(series, str) else ""),
         "The theory takes pairs of samples one by one, and a network that is expressive enough to move each "
-        "representation freely. It fails for narrow layers, for layers near input and output, and for far "
-        "pairs. Intervals are over probes (bootstrap).",
+        "representation freely. It fails for narrow layers, for layers near input and output, for far pairs, "
+        "and for optimisers whose steps are no gradient descent. Intervals are over probes (bootstrap).",
         ds,
     )
 

@@ -248,7 +248,7 @@ class Watch:
         chosen = f", chosen from {len(self.x) + self.left_out}" if self.left_out else ""
         return (
             f"{len(self.x)} probes{chosen}; {layers}; {len(steps)} snapshots from "
-            f"step {steps[0]:g} to {steps[-1]:g}; trained by {trained}."
+            f"step {steps[0]:g} to {steps[-1]:g}, {self.bytes / 1e6:.0f} MB; trained by {trained}."
         )
 
     def answers(self) -> dict[str, Answer]:
