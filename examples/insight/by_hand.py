@@ -1,5 +1,7 @@
 """The numbers of a page computed again from the network itself, by other means than `nr.watch` takes."""
 
+import copy
+
 import numpy as np
 import torch
 
@@ -14,6 +16,7 @@ def check(watch, model, start):
         *_modes(watch, outputs),
         *_representations(watch, model),
         *_regime(watch, model, start),
+        *_branches(watch, model, outputs[1]),
     ):
         print(f"  {name}: page {said:.6g}, by hand {found:.6g}")
     if watch.domains is not None:
@@ -83,6 +86,22 @@ def _regime(watch, model, start):
         float(regime.data.distance_moved),
         float((both[1] - both[0]).norm() / both[0].norm()),
     )
+
+
+def _branches(watch, model, outputs):
+    """What a copy of the network without a branch lacks of mode 2."""
+    if not hasattr(model, "blocks") or watch.loss != "squared":
+        return
+    ds = watch.branches().data
+    u, s, vt = np.linalg.svd(watch.y.T @ watch.x / len(watch.x))
+    for k, name in enumerate(ds.branch.values):
+        less = copy.deepcopy(model)
+        with torch.no_grad():
+            for p in less.get_submodule(str(name)).parameters():
+                p.zero_()
+            lost = outputs - less(watch.network.inputs).double().numpy()
+        found = u[:, 1] @ (lost.T @ watch.x / len(watch.x)) @ vt[1] / s[1]
+        yield f"{name} carries of mode 2", float(ds.contribution[k, 1]), found
 
 
 def _new_readouts(watch):

@@ -17,6 +17,14 @@ RACE = (
     "Pathways race: the one that is reached by most of the data learns a mode first, and what it has "
     "explained the others no longer learn."
 )
+ZEROED = (
+    "A branch is left out by setting its weights to zero. Contributions add up to the share of a mode only "
+    "where branches are added and nothing nonlinear follows."
+)
+FIRST = (
+    "The readout is what gradient descent learns first, apart from an offset of each domain; one that is "
+    "learned for longer may do worse on other domains."
+)
 
 
 def as_branches(given: Any) -> dict[str, tuple[str, ...]]:
@@ -56,8 +64,10 @@ def branches_of(
 
     data: dict[str, Any] = {}
     coordinates: dict[str, Any] = {"mode": np.arange(1, len(modes.strength) + 1)}
-    told, theory = [], []
+    told, theory, caution = [], [], []
     if without:
+        theory.append(RACE)
+        caution.append(ZEROED)
         full = modes.shares(outputs, x, y)
         contribution = np.stack([full - modes.shares(out, x, y) for out in without.values()])
         data |= {"contribution": (("branch", "mode"), contribution), "share": ("mode", full)}
@@ -76,15 +86,13 @@ def branches_of(
             data["transfer"] = ("layer", "domain", "other"), transfer
             coordinates["layer"] = list(activity)
             told.append(_transferred(list(activity), transfer))
+            caution.append(FIRST)
             theory.append(_generalises(list(activity)[-1], transfer[-1], names))
     return Answer(
         "What does each branch carry, and what do domains share?",
         " ".join(told),
-        " ".join([RACE, *theory]),
-        "A branch is left out by setting its weights to zero. Contributions add up to the share of a mode "
-        "only where branches are added and nothing nonlinear follows. The readout is what gradient "
-        "descent learns first, apart from an offset of each domain; one that is learned for longer may do "
-        "worse on other domains.",
+        " ".join(theory),
+        " ".join(caution),
         xr.Dataset(data, coordinates),
     )
 
