@@ -352,16 +352,16 @@ class _Watching:
         if len(flat) > most:
             chosen = np.sort(np.random.default_rng(0).choice(len(flat), most, replace=False))
         chosen = chosen[np.lexsort(targets[chosen].T)]  # probes with equal targets side by side
-        network = as_network(model, x[chosen] if hasattr(x, "shape") else np.asarray(x)[chosen], layers, pick)
         n = len(chosen)
-        whole = as_domains(domains, len(flat))
+        labels, named = as_domains(domains, len(flat)), as_branches(branches)
         shown = None if items is None else _targets(np.unique(items, return_inverse=True)[1].ravel())[0]
         if shown is not None and len(shown) != len(flat):
             raise InputError(f"items must have one label per sample, {len(flat)}, got {len(shown)}")
-        pick_rows = lambda v: None if v is None else v[chosen]  # noqa: E731
+        labels = None if labels is None else as_domains(labels[chosen], n)
+        network = as_network(model, x[chosen] if hasattr(x, "shape") else np.asarray(x)[chosen], layers, pick)
         return Watch(
-            network, flat[chosen].reshape(n, -1), targets[chosen], kind, len(flat) - n, tokens,
-            as_branches(branches), pick_rows(whole), pick_rows(shown),
+            network, flat[chosen].reshape(n, -1), targets[chosen], kind, len(flat) - n, tokens, named, labels,
+            None if shown is None else shown[chosen],
         )  # fmt: skip
 
     def from_checkpoints(
