@@ -6,7 +6,7 @@ import pytest
 import neuralrace as nr
 from neuralrace.apps.insight.page import FIGURES
 from neuralrace.errors import InputError
-from neuralrace.measure import squared_distances
+from neuralrace.measure import gram, squared_distances
 
 S = np.array([4.0, 3.0, 2.0, 1.0])
 X = np.vstack([np.eye(4), -np.eye(4)])
@@ -28,7 +28,10 @@ def test_modes_are_represented_in_order(sessions):
     # In a balanced network the squared activity along a mode grows as the map does.
     truth = nr.half_time(t, np.diagonal(maps, axis1=1, axis2=2).T, axis=-1)
     np.testing.assert_allclose(ds.half_time, truth, rtol=0.03)
-    assert seen.regime().verdict == "rich"
+    regime = seen.regime()
+    assert regime.verdict == "rich"
+    ends = [gram(a, centre=True) for a in seen.activity["recorded"]]
+    np.testing.assert_allclose(regime.data.kernel, [ends[0], ends[-1]], atol=1e-9)
     found = nr.watch.from_recordings({"V1": activity, "V4": activity[:, ::-1]}, X, Y, steps=t)
     assert found.layers == ("V1", "V4")
 

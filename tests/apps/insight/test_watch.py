@@ -156,13 +156,20 @@ def trained(model, x, labels, watched=True, steps=60):
     return seen
 
 
+class Noise(nn.Module):
+    """Draws random numbers in evaluation, too."""
+
+    def forward(self, x):
+        return x + 0.1 * torch.randn_like(x)
+
+
 def test_training_is_the_same_when_watched():
-    """Bit for bit, with dropout and running means; also after all answers."""
+    """Bit for bit, with noise, dropout and running means; also after all answers."""
 
     def end(watched):
         torch.manual_seed(0)
         model = nn.Sequential(
-            nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, 2)
+            nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.5), Noise(), nn.Linear(5, 2)
         ).train()
         seen = trained(model, X, (X[:, 0] > 0).astype(int), watched, steps=12)
         before = {k: v.clone() for k, v in model.state_dict().items()}
