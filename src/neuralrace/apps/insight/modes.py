@@ -89,7 +89,8 @@ def modes_of(
     times = half_time(steps, share.T, axis=-1)
     learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
-    theory = predicted_times(np.where(np.abs(share[0]) < BEGUN, times, np.nan), s, variance, depth)
+    told_by_theory = (np.abs(share[0]) < BEGUN) & (not explained < LINEAR)
+    theory = predicted_times(np.where(told_by_theory, times, np.nan), s, variance, depth)
     measured, told = told_modes(
         times, s, theory, depth, "probabilities" if probabilities else "outputs", explained
     )
