@@ -258,7 +258,8 @@ def test_hostile_checkpoint_is_not_executed(tmp_path, monkeypatch):
     assert not (tmp_path / "owned").exists()
 
 
-def test_divergence_warns_and_keeps_what_was_seen():
+def test_divergence_warns_and_keeps_what_was_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr("neuralrace.apps.insight.representations.PAIRS", 1)
     model = small_model()
     seen = nr.watch(model, X, Y)
     seen(0)
@@ -274,6 +275,10 @@ def test_divergence_warns_and_keeps_what_was_seen():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert "diverged" in seen.problem
+        with pytest.raises(InputError, match="weights of the end"):
+            seen.regime()
+        assert set(seen.answers()) == {"modes", "representations"}
+        assert "diverged" in seen.report(tmp_path).read_text()
 
 
 def test_torch_is_missing(monkeypatch):

@@ -69,7 +69,8 @@ def write_page(watch: Watch | Recordings, folder: Path) -> Path:
 
 
 def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str]) -> str:
-    regime: Any = answers["regime"]
+    regime: Any = answers.get("regime")
+    verdict = f'<p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>' if regime else ""
     words = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}.</dd>" for k, v in WORDS.items())
     links = ", ".join(f"<code>{name}</code>" for name in MANUAL)
     problem = f"<p><strong>{escape(watch.problem)}.</strong></p>" if watch.problem else ""
@@ -77,7 +78,7 @@ def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>What the network learned</title><style>{STYLE}</style></head><body>
 <h1>What the network learned</h1>
-<p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>{problem}
+{verdict}{problem}
 <p class="small">{escape(watch.described)}
 Data behind the figures: <code>data.zarr</code>. The manual says more: its pages {links}.</p>
 {"".join(parts)}

@@ -128,8 +128,10 @@ class Watch:
 
     # -- answers -----------------------------------------------------------------------------
 
-    def _ready(self) -> Observation:
-        """The network at the last step, looked at if it was not."""
+    def _ready(self, now: bool = False) -> Observation:
+        """The network at the last step, looked at if it was not; `now` where its weights are needed."""
+        if now and self.problem:
+            raise InputError(f"{self.problem}; this answer needs the weights of the end")
         if self._last is None or not self.snapshots.kept:
             raise InputError(self.problem or "nothing was watched: call watch(step) in the training loop")
         if not self.problem and self.snapshots.kept[-1].step < self._last[0]:
@@ -204,7 +206,7 @@ class Watch:
 
     def pathways(self) -> Answer:
         """Which patterns of gates its units have, what each carries, and how early they settle."""
-        last = self._ready()
+        last = self._ready(now=True)
         activity = {name: self.snapshots.activity(name) for name in self.network.layers}
         return pathways_of(
             activity, self.network, self._read, self._loss, last.outputs, self.x, self.y, self._modes()
@@ -212,7 +214,7 @@ class Watch:
 
     def branches(self) -> Answer:
         """What each named branch carries of each mode, what domains share, and what should generalise."""
-        last = self._ready()
+        last = self._ready(now=True)
         assert self._last is not None
         if not self._branches and self.domains is None:
             raise InputError("neither branches nor domains were given: nr.watch(..., branches=, domains=)")
@@ -232,7 +234,7 @@ class Watch:
 
     def regime(self) -> Regime:
         """Rich or lazy: `verdict` is "rich", "lazy" or "between"."""
-        last = self._ready()
+        last = self._ready(now=True)
         kernels = np.stack([self._kernel(start=True), self._kernel(start=False)])
         ends = [self.snapshots.kept[k].seen.weights for k in (0, -1)]
         first = self.snapshots.kept[0].seen.outputs
@@ -252,12 +254,11 @@ class Watch:
         )
 
     def answers(self) -> dict[str, Answer]:
-        """All answers, by name."""
-        found = {
-            "modes": self.modes(),
-            "representations": self.representations(),
-            "pathways": self.pathways(),
-        }
+        """All answers, by name; of a network that diverged those that need no weights of the end."""
+        found = {"modes": self.modes(), "representations": self.representations()}
+        if self.problem:
+            return found
+        found["pathways"] = self.pathways()
         if self._branches or self.domains is not None:
             found["branches"] = self.branches()
         return {**found, "regime": self.regime()}
