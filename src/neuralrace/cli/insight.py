@@ -23,7 +23,7 @@ def write_insight(given: Namespace) -> int:
     seen = watch.from_checkpoints(
         model, given.files, arrays["x"], arrays["y"], allow_pickle=given.allow_pickle
     )
-    for answer in (seen.modes(), seen.representations(), seen.pathways(), seen.regime()):
+    for answer in seen.answers().values():
         print(f"{answer}\n")
     print(f"report: {seen.report(given.out)}")
     return 0

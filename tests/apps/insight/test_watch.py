@@ -1,6 +1,7 @@
 """Networks whose truth is known, networks left as they were, and wrong use."""
 
 import os
+import sys
 import warnings
 
 import numpy as np
@@ -141,24 +142,53 @@ def test_the_model_is_left_as_it_was():
     assert all(p.requires_grad for p in model.parameters())
 
 
-def trained(model, x, y, loss, steps=60, labels=None):
-    seen = nr.watch(model, x, y if labels is None else labels)
+def trained(model, x, labels, watched=True, steps=60):
+    seen = nr.watch(model, x, labels)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    inputs, goal = torch.tensor(x, dtype=torch.float32), torch.as_tensor(y if labels is None else labels)
+    inputs, goal = torch.tensor(x, dtype=torch.float32), torch.as_tensor(labels)
     for step in range(steps):
-        seen(step)
+        if watched:
+            seen.look(step)
         optimizer.zero_grad()
-        loss(model(inputs), goal.float() if labels is None else goal).backward()
+        nn.functional.cross_entropy(model(inputs), goal).backward()
         optimizer.step()
     seen(steps)
     return seen
+
+
+class Noise(nn.Module):
+    """Draws random numbers in evaluation, too."""
+
+    def forward(self, x):
+        return x + 0.1 * torch.randn_like(x)
+
+
+def test_training_is_the_same_when_watched():
+    """Bit for bit, with noise, dropout and running means; also after all answers."""
+
+    def end(watched):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.5), Noise(), nn.Linear(5, 2)
+        ).train()
+        seen = trained(model, X, (X[:, 0] > 0).astype(int), watched, steps=12)
+        before = {k: v.clone() for k, v in model.state_dict().items()}
+        if watched:
+            seen.answers()
+        assert all((model.state_dict()[k] == v).all() for k, v in before.items())
+        assert all(m.training for m in model.modules())
+        return {**before, "random": torch.random.get_rng_state()}
+
+    one, two = end(True), end(False)
+    assert one["1.running_mean"].abs().sum() > 0
+    assert all((one[k] == two[k]).all() for k in one)
 
 
 def test_report_of_a_classifier(tmp_path):
     import xarray as xr
 
     labels = (X[:, 0] > 0).astype(int)
-    seen = trained(small_model(), X, None, nn.CrossEntropyLoss(), labels=labels)
+    seen = trained(small_model(), X, labels)
     assert seen.loss == "cross_entropy"
     page = seen.report(tmp_path / "insight").read_text()
     for words in ("What did it learn first?", "When not to trust it", "not fitted", "probabilities"):
@@ -176,10 +206,19 @@ def test_report_of_a_classifier(tmp_path):
         seen.report(tmp_path / "other")
 
 
-def test_rates_are_fitted_for_squared_error():
-    seen = trained(small_model(), X, Y, nn.MSELoss(), steps=30)
+def test_rates_are_fitted_for_squared_error(monkeypatch):
+    """Those of one pair of samples, as `universality.fit` finds them."""
+    monkeypatch.setattr("neuralrace.apps.insight.representations.PAIRS", 1)
+    seen, _, _ = watched_flow(0.1, t1=10.0, times=40)
     answer = seen.representations()
-    assert answer.data.fit_error.dims == ("layer", "pair")
+    h, out = seen.snapshots.activity("hidden").astype(float), seen.snapshots.outputs
+    i, j = sorted(np.random.default_rng(0).choice(4, 2, replace=False))
+    dh, dy, goal = h[:, j] - h[:, i], out[:, j] - out[:, i], seen.y[j] - seen.y[i]
+    series = (dh**2).sum(1), (dy**2).sum(1), (dy * (dy - goal)).sum(1)
+    distances = np.linalg.norm(seen.x[j] - seen.x[i]), np.linalg.norm(goal)
+    found = nr.universality.fit(seen.snapshots.steps, *series, *distances, strict=False)
+    assert answer.data.fit_error.item() == pytest.approx(found.error)
+    assert answer.data.rate_h.item() == pytest.approx(found.rate_h)
     assert "Eq. 7" in answer.theory
 
 
@@ -219,7 +258,8 @@ def test_hostile_checkpoint_is_not_executed(tmp_path, monkeypatch):
     assert not (tmp_path / "owned").exists()
 
 
-def test_divergence_warns_and_keeps_what_was_seen():
+def test_divergence_warns_and_keeps_what_was_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr("neuralrace.apps.insight.representations.PAIRS", 1)
     model = small_model()
     seen = nr.watch(model, X, Y)
     seen(0)
@@ -235,6 +275,85 @@ def test_divergence_warns_and_keeps_what_was_seen():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert "diverged" in seen.problem
+        with pytest.raises(InputError, match="weights of the end"):
+            seen.regime()
+        assert set(seen.answers()) == {"modes", "representations"}
+        assert "diverged" in seen.report(tmp_path).read_text()
+
+
+def test_torch_is_missing(monkeypatch):
+    class Module:
+        """A module of an installation without torch, as far as anyone can tell."""
+
+    Module.__module__ = "torch.nn.modules.module"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"pip install 'neuralrace\[torch\]'"):
+        nr.watch(Module(), X, Y)
+
+
+def test_a_file_that_is_no_checkpoint(tmp_path):
+    for k in range(2):
+        (tmp_path / f"{k}.pt").write_text("weights?")
+    with pytest.raises(InputError, match="does not hold weights alone"):
+        nr.watch.from_checkpoints(small_model(), sorted(tmp_path.glob("*.pt")), X, Y)
+    with pytest.raises(InputError, match="cannot be read"):
+        nr.watch.from_checkpoints(small_model(), [tmp_path / "3.pt", tmp_path / "4.pt"], X, Y)
+
+
+def test_tokens_are_shown_one_hot():
+    tokens = np.random.default_rng(0).integers(5, size=(30, 2))
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(8, 2))
+    seen = nr.watch(model, tokens, tokens[:, 0] % 2)
+    assert seen.x.shape == (30, 10)
+    assert (seen.x.sum(axis=1) == 2).all()
+    with pytest.raises(InputError, match="taken for tokens"):
+        nr.watch(model, tokens * 100_000, tokens[:, 0] % 2)
+
+
+def test_classes_without_a_probe_count():
+    seen = nr.watch(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 5)), X, np.arange(20) % 2)
+    seen(0)
+    assert seen.y.shape == (20, 5)
+
+
+def test_large_layers_are_gated_whole():
+    """More units than are kept of a layer: patterns and what they carry are of all."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 700), nn.ReLU(), nn.Linear(700, 2))
+    seen = nr.watch(model, X, Y)
+    seen(0)
+    with torch.no_grad():
+        model[2].weight *= 1.5
+    seen.look(1)
+    ds = seen.pathways().data
+    assert ds["membership:1"].shape == (700,)
+    assert np.isfinite(ds["carried:1"]).all()
+    only = ds["membership:1"].values == 0
+    with torch.no_grad():
+        h = torch.relu(model[0](seen.network.inputs))
+        lost = (h * torch.tensor(only)) @ model[2].weight.T
+        share = float(lost.norm() / model(seen.network.inputs).norm())
+    assert float(ds["carried:1"][0]) == pytest.approx(share, rel=1e-4)
+    assert float(ds["settled:1"][0]) == 1.0  # only the last weights changed
+
+
+def test_pathways_of_two_seeds():
+    from neuralrace.apps.insight import pattern_agreement
+
+    answers = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
+        seen = nr.watch(model, X, Y)
+        seen(0)
+        with torch.no_grad():
+            model[2].weight *= 1.5
+        seen.look(1)
+        answers.append(seen.pathways())
+    assert pattern_agreement(answers[0], answers[0]) == {"1": 1.0}
+    assert 0.5 < pattern_agreement(*answers)["1"] < 1
+    with pytest.raises(InputError, match="same gated layers"):
+        pattern_agreement(answers[0], seen.modes())
 
 
 @pytest.mark.parametrize(

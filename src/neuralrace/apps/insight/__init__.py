@@ -2,14 +2,18 @@
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.callbacks import huggingface_callback, lightning_callback
+from neuralrace.apps.insight.pathways import pattern_agreement
+from neuralrace.apps.insight.recordings import Recordings
 from neuralrace.apps.insight.regime import Regime
 from neuralrace.apps.insight.watching import Watch, watch
 
 __all__ = [
     "Answer",
+    "Recordings",
     "Regime",
     "Watch",
     "huggingface_callback",
     "lightning_callback",
+    "pattern_agreement",
     "watch",
 ]

@@ -14,10 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from neuralrace.apps.insight.modules import as_function
 from neuralrace.errors import InputError
 from neuralrace.universality.torch_module import as_array, is_module
 
 MOST_UNITS = 512  # of a layer that are kept; of more, a random choice stands for all
+ALL_UNITS = 4096  # of all layers together
+MOST_LAYERS = 24  # of a module that are watched by default; of more, some evenly spaced
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Observation:
 
     outputs: np.ndarray  # (probes, outputs)
     activity: dict[str, np.ndarray]  # layer -> (probes, units)
-    weights: dict[str, float]  # name -> norm
+    weights: dict[str, float]  # name of a weight matrix -> norm
     moved: float  # norm of the change of all weights since the start, relative to their norm then
 
 
@@ -38,7 +41,13 @@ class Network(Protocol):
 
     def observe(self, *state: Any) -> Observation: ...
 
-    def kernel(self, probes: Sequence[int], directions: np.ndarray, *state: Any) -> np.ndarray: ...
+    def begin(self, *state: Any) -> None: ...
+
+    def kernel(
+        self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False
+    ) -> np.ndarray: ...
+
+    def without(self, weights: Sequence[str], *state: Any) -> np.ndarray: ...
 
 
 def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any) -> Network:
@@ -48,7 +57,22 @@ def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any) -> N
     if not callable(model):
         kind = type(model).__name__
         raise InputError(f"model must be a torch.nn.Module or a function (params, x) -> outputs, got {kind}")
-    return FunctionNetwork(model, x, layers)
+    return FunctionNetwork(as_function(model), x, layers)
+
+
+def belong(names: Sequence[str], prefixes: Sequence[str]) -> set[str]:
+    """Names of weights that are, or lie in, one of the given; an error where there is none."""
+    chosen = {n for n in names for p in prefixes if n == p or n.startswith(f"{p}.")}
+    empty = [p for p in prefixes if not any(n == p or n.startswith(f"{p}.") for n in chosen)]
+    if empty:
+        listed = ", ".join(list(names)[:12]) + (", ..." if len(names) > 12 else "")
+        raise InputError(f"branches must name weights of the model ({listed}); got {empty[0]!r}")
+    return chosen
+
+
+def matrices(weights: Mapping[str, Any]) -> list[str]:
+    """Names of weight matrices; of all weights where there is none."""
+    return [name for name, value in weights.items() if value.ndim > 1] or list(weights)
 
 
 def rows(name: str, value: Any, n: int) -> np.ndarray:
@@ -62,13 +86,16 @@ def rows(name: str, value: Any, n: int) -> np.ndarray:
     return out.reshape(n, -1)
 
 
-def some_units(activity: np.ndarray, seed: int = 0) -> np.ndarray:
-    """At most `MOST_UNITS` columns, scaled so that squared distances are those of all on average."""
-    size = activity.shape[1]
-    if size <= MOST_UNITS:
+def some_units(activity: np.ndarray, layers: int = 1, seed: int = 0) -> np.ndarray:
+    """At most `MOST_UNITS` columns, scaled so that squared distances are those of all on average.
+
+    Of many layers fewer, so that all have at most `ALL_UNITS`.
+    """
+    size, most = activity.shape[1], min(MOST_UNITS, ALL_UNITS // max(layers, 1))
+    if size <= most:
         return activity.astype(np.float32)
-    chosen = np.random.default_rng(seed).choice(size, MOST_UNITS, replace=False)
-    return activity[:, np.sort(chosen)].astype(np.float32) * np.float32(np.sqrt(size / MOST_UNITS))
+    chosen = np.random.default_rng(seed).choice(size, most, replace=False)
+    return activity[:, np.sort(chosen)].astype(np.float32) * np.float32(np.sqrt(size / most))
 
 
 class TorchNetwork:
@@ -87,12 +114,27 @@ class TorchNetwork:
         weight = next(model.parameters(), None)
         if weight is None:
             raise InputError("model must have parameters to learn; this module has none")
-        self.inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
+        self._inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
+        self.begin()
         self.layers = self._layers(layers)
-        self.start = {n: p.detach().clone() for n, p in model.named_parameters()}
         self.units: dict[str, int] = {}
         self.rectified: dict[str, bool] = {}
         self.observe()
+
+    def begin(self, *state: Any) -> None:
+        """Take the weights of now as those at the start."""
+        learned = self.model.named_parameters()
+        self.start = {n: p.detach().clone() for n, p in (*learned, *self.model.named_buffers())}
+        self.size: float = sum(float(self.start[n].norm()) ** 2 for n, _ in self.model.named_parameters())
+
+    @property
+    def inputs(self) -> Any:
+        """The probes, where the module is now: trainers move it."""
+        device = next(self.model.parameters()).device
+        if self._inputs.device != device:
+            self._inputs = self._inputs.to(device)
+            self.start = {name: value.to(device) for name, value in self.start.items()}
+        return self._inputs
 
     def _layers(self, layers: Sequence[str] | None) -> tuple[str, ...]:
         names = {n: m for n, m in self.model.named_modules() if n}
@@ -109,24 +151,32 @@ class TorchNetwork:
         order = list(dict.fromkeys(order))
         if len(order) < 2:
             raise InputError("the model has no hidden layer: it runs fewer than two modules")
-        return tuple(order[:-1])
+        some = np.linspace(0, len(order) - 2, min(len(order) - 1, MOST_LAYERS)).round().astype(int)
+        return tuple(order[k] for k in some)
 
     @contextmanager
     def _hooked(self, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False) -> Iterator[None]:
         """The module in evaluation mode with some hooks; as it was before, afterwards."""
-        modes = [(m, m.training) for m in self.model.modules()]
+        modes = [(m, m.training, getattr(m, "inplace", None)) for m in self.model.modules()]
         handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
-        generator = self.torch.random.get_rng_state()
+        device = self.inputs.device
         self.model.eval()
+        for m, _, inplace in modes:
+            if inplace is True:  # would change what a hook has kept
+                m.inplace = False
         try:
-            with self.torch.set_grad_enabled(gradients):
+            with (
+                self.torch.random.fork_rng([device] if device.type == "cuda" else []),
+                self.torch.set_grad_enabled(gradients),
+            ):
                 yield
         finally:
             for handle in handles:
                 handle.remove()
-            for m, training in modes:
+            for m, training, inplace in modes:
                 m.training = training
-            self.torch.random.set_rng_state(generator)
+                if inplace is True:
+                    m.inplace = True
 
     def _tensor(self, value: Any) -> Any:
         """The first tensor in what a module returned."""
@@ -151,8 +201,8 @@ class TorchNetwork:
 
         def keep(module: Any, given: Any, out: Any) -> None:
             name = modules[module]
-            if isinstance(out, self.torch.Tensor) and given and given[0].shape == out.shape:
-                self.rectified[name] = bool((out == given[0].clamp_min(0)).all())
+            if name not in self.rectified:
+                self.rectified[name] = self._rectifies(given, out)
             seen[name] = self.pick(name, out) if self.pick else self._tensor(out)
 
         with self._hooked(dict.fromkeys(modules, keep)):
@@ -162,24 +212,34 @@ class TorchNetwork:
             name: rows(f"layer {name}", seen[name], n) for name in self.layers if seen.get(name) is not None
         }
         self.units |= {name: v.shape[1] for name, v in whole.items()}
-        norms, moved, size = {}, 0.0, 0.0
-        for name, p in self.model.named_parameters():
-            value, first = p.detach(), self.start[name]
-            norms[name] = float(value.norm())
-            moved += float((value - first).norm()) ** 2
-            size += float(first.norm()) ** 2
-        activity = {name: some_units(v) for name, v in whole.items()}
+        learned = {name: p.detach() for name, p in self.model.named_parameters()}
+        norms = {name: float(learned[name].norm()) for name in matrices(learned)}
+        moved = sum(float((value - self.start[name]).norm()) ** 2 for name, value in learned.items())
+        activity = {name: some_units(v, len(whole)) for name, v in whole.items()}
         return Observation(
-            rows("outputs", out, n).astype(float), activity, norms, (moved / max(size, 1e-300)) ** 0.5
+            rows("outputs", out, n).astype(float), activity, norms, (moved / max(self.size, 1e-300)) ** 0.5
         )
 
-    def kernel(self, probes: Sequence[int], directions: np.ndarray, *state: Any) -> np.ndarray:
-        """Tangent kernel of outputs along directions, `(probes x directions)` squared."""
+    def _rectifies(self, given: Any, out: Any) -> bool:
+        """Whether a module sets what is negative to zero."""
+        if not given or not isinstance(out, self.torch.Tensor) or given[0].shape != out.shape:
+            return False
+        return bool((out == given[0].clamp_min(0)).all()) and bool((given[0] < 0).any())
+
+    def kernel(
+        self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False
+    ) -> np.ndarray:
+        """Tangent kernel of outputs along directions, `(probes x directions)` squared; now or at start."""
         torch = self.torch
-        learned = [p for p in self.model.parameters() if p.requires_grad]
-        slopes = []
+        own = dict(self.model.named_parameters())
+        inputs = self.inputs[list(probes)]  # also moves what is kept to the device of the module
+        weights = {n: self.start[n] if start else p.detach() for n, p in own.items()}
+        weights = {n: w.clone().requires_grad_(own[n].requires_grad) for n, w in weights.items()}
+        buffers = {n: self.start[n] for n, _ in self.model.named_buffers()} if start else {}
+        learned, slopes = [w for w in weights.values() if w.requires_grad], []
         with self._hooked({}, gradients=True):
-            out = self._tensor(self.model(self.inputs[list(probes)])).reshape(len(probes), -1)
+            called = torch.func.functional_call(self.model, {**weights, **buffers}, (inputs,))
+            out = self._tensor(called).reshape(len(probes), -1)
             seen = out @ torch.as_tensor(directions, dtype=out.dtype, device=out.device).T
             for value in seen.reshape(-1):
                 grads = torch.autograd.grad(value, learned, retain_graph=True, allow_unused=True)
@@ -187,6 +247,22 @@ class TorchNetwork:
                 slopes.append(torch.cat(parts).double().cpu())
         j = torch.stack(slopes)
         return (j @ j.T).numpy()
+
+    def without(self, weights: Sequence[str], *state: Any) -> np.ndarray:
+        """Outputs where the named weights are zero."""
+        own = dict(self.model.named_parameters())
+        zeros = {n: self.torch.zeros_like(own[n]) for n in belong(list(own), weights)}
+        with self._hooked({}):
+            out = self._tensor(self.torch.func.functional_call(self.model, zeros, (self.inputs,)))
+        return rows("outputs", out, len(self.inputs)).astype(float)
+
+    def activity_of(self, layer: str) -> np.ndarray:
+        """Activity of all units of a layer, (probes, units)."""
+        seen: list[Any] = []
+        with self._hooked({self.model.get_submodule(layer): lambda *call: seen.append(call[2])}):
+            self.model(self.inputs)
+        value = self.pick(layer, seen[-1]) if self.pick else self._tensor(seen[-1])
+        return rows(f"layer {layer}", value, len(self.inputs))
 
     def with_gates(self, layer: str, gates: np.ndarray) -> np.ndarray:
         """Outputs where the units of a rectifying layer have constant gates `(probes, units)` instead."""
@@ -213,14 +289,39 @@ class TorchNetwork:
         return rows("outputs", out, len(self.inputs))
 
 
+def is_learned(value: Any) -> bool:
+    """Whether a leaf of the parameters is an array of floating-point numbers."""
+    import jax.numpy as jnp
+
+    return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
+
+
+def named_leaves(params: Any) -> list[tuple[str, np.ndarray]]:
+    """Arrays of a pytree, named as torch names parameters: `"layer.weight"`."""
+    import jax
+
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")  # noqa: E731
+    return [(name(path), np.asarray(v, float)) for path, v in leaves if is_learned(v)]
+
+
 class FunctionNetwork:
-    """A function of parameters and inputs, written with JAX or NumPy."""
+    """A function of parameters and inputs, written with JAX."""
 
     def __init__(self, function: Callable[..., Any], x: Any, layers: Sequence[str] | None):
         self.function, self.x = function, x
         self.layers: tuple[str, ...] = tuple(layers or ())
         self.units: dict[str, int] = {}
-        self.start: list[np.ndarray] | None = None
+        self.start: Any = None
+
+    def begin(self, *state: Any) -> None:
+        """Take these parameters as those at the start."""
+        import jax
+
+        if len(state) != 1:
+            raise InputError("a function is watched with its parameters: call watch(step, params)")
+        copied = lambda v: np.array(v) if is_learned(v) else v  # noqa: E731
+        self.start = jax.tree_util.tree_map(copied, state[0])
 
     def _called(self, params: Any, x: Any) -> tuple[Any, Mapping[str, Any]]:
         found = self.function(params, x)
@@ -230,12 +331,9 @@ class FunctionNetwork:
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights at these parameters."""
-        import jax
-
-        if len(state) != 1:
-            raise InputError("a function is watched with its parameters: call watch(step, params)")
         n = len(self.x)
         outputs, activity = self._called(state[0], self.x)
+        activity = activity or {"outputs": outputs}
         chosen = self.layers or tuple(activity)
         missing = [name for name in chosen if name not in activity]
         if missing:
@@ -245,30 +343,25 @@ class FunctionNetwork:
         self.layers = chosen
         whole = {name: rows(f"layer {name}", activity[name], n) for name in chosen}
         self.units |= {name: v.shape[1] for name, v in whole.items()}
-        leaves = jax.tree_util.tree_flatten_with_path(state[0])[0]
-        numbers = [(jax.tree_util.keystr(path), np.asarray(v)) for path, v in leaves if hasattr(v, "dtype")]
-        learned = [(name, v.astype(float)) for name, v in numbers if v.dtype.kind == "f"]
-        self.start = self.start or [v for _, v in learned]
-        moved = sum(
-            float(((v - first) ** 2).sum()) for (_, v), first in zip(learned, self.start, strict=True)
-        )
-        size = sum(float((first**2).sum()) for first in self.start)
-        norms = {name: float(np.linalg.norm(v)) for name, v in learned}
-        kept = {name: some_units(v) for name, v in whole.items()}
+        learned, first = dict(named_leaves(state[0])), dict(named_leaves(self.start))
+        moved = sum(float(((v - first[name]) ** 2).sum()) for name, v in learned.items())
+        size = sum(float((v**2).sum()) for v in first.values())
+        norms = {name: float(np.linalg.norm(learned[name])) for name in matrices(learned)}
+        kept = {name: some_units(v, len(whole)) for name, v in whole.items()}
         return Observation(
             rows("outputs", outputs, n).astype(float), kept, norms, (moved / max(size, 1e-300)) ** 0.5
         )
 
-    def kernel(self, probes: Sequence[int], directions: np.ndarray, *state: Any) -> np.ndarray:
-        """Tangent kernel of outputs along directions, `(probes x directions)` squared."""
+    def kernel(
+        self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False
+    ) -> np.ndarray:
+        """Tangent kernel of outputs along directions, `(probes x directions)` squared; now or at start."""
         import jax
         import jax.numpy as jnp
 
         x = jnp.asarray(self.x)[np.asarray(probes)]
-        leaves, form = jax.tree_util.tree_flatten(state[0])
-        places = [
-            k for k, v in enumerate(leaves) if hasattr(v, "dtype") and jnp.issubdtype(v.dtype, jnp.floating)
-        ]
+        leaves, form = jax.tree_util.tree_flatten(self.start if start else state[0])
+        places = [k for k, v in enumerate(leaves) if is_learned(v)]
 
         def seen(learned: list[Any]) -> Any:
             filled = list(leaves)
@@ -277,6 +370,23 @@ class FunctionNetwork:
             out, _ = self._called(jax.tree_util.tree_unflatten(form, filled), x)
             return (jnp.reshape(out, (len(x), -1)) @ jnp.asarray(directions, out.dtype).T).ravel()
 
-        slopes = jax.jacrev(seen)([leaves[k] for k in places])
+        try:
+            slopes = jax.jacrev(seen)([leaves[k] for k in places])
+        except jax.errors.TracerArrayConversionError:
+            raise InputError(
+                "model must be written with jax.numpy instead of numpy, as its tangent kernel is computed"
+            ) from None
         each = [np.asarray(v, float).reshape(len(x) * len(directions), -1) for v in slopes]
         return np.asarray(sum(j @ j.T for j in each))
+
+    def without(self, weights: Sequence[str], *state: Any) -> np.ndarray:
+        """Outputs where the named arrays of the parameters are zero."""
+        import jax
+
+        chosen = belong([name for name, _ in named_leaves(state[0])], weights)
+
+        def kept(path: Any, value: Any) -> Any:
+            return value * 0 if jax.tree_util.keystr(path, simple=True, separator=".") in chosen else value
+
+        changed = jax.tree_util.tree_map_with_path(kept, state[0])
+        return rows("outputs", self._called(changed, self.x)[0], len(self.x)).astype(float)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
@@ -12,13 +13,69 @@ from neuralrace.apps.insight.answer import Answer
 from neuralrace.measure import half_time
 
 MOST_MODES = 10
+MOST_INPUTS = 1024  # of which the share that is linear in them is computed
 LEAST = 1e-2  # strength of the weakest mode that is followed, relative to the strongest
+ROUNDING = 1e-7  # strength, relative to the size of inputs and targets, that is none
+LINEAR = 0.1  # share of the targets that is linear in the inputs, below which modes say little
+BEGUN = 0.25  # share of a mode at the start above which theory's start from little does not describe it
 LEARNED = 0.5  # share of a mode above which it counts as learned
 
 
+class Modes(NamedTuple):
+    """The strongest singular modes of the correlation of targets with inputs."""
+
+    left: np.ndarray  # (modes, outputs)
+    right: np.ndarray  # (modes, inputs)
+    strength: np.ndarray  # (modes,)
+    variance: np.ndarray  # (modes,), of the inputs along each
+    explained: float  # share of the targets' variance that a linear map of the inputs explains
+
+    def shares(self, outputs: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Share of each mode in outputs (..., probes, outputs), relative to that in the targets."""
+        along = lambda out: np.einsum("ak,...nk,na->...a", self.left, out, x @ self.right.T)  # noqa: E731
+        return along(outputs) / along(y)
+
+
+def data_modes(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Modes:
+    """Modes of data that comes in batches of inputs and targets, gone through twice."""
+    n, syx, size = 0, 0.0, 0.0
+    for x, y in batches:
+        n, syx, size = n + len(x), syx + y.T @ x, size + np.linalg.norm(x) * np.linalg.norm(y)
+    u, s, vt = np.linalg.svd(np.asarray(syx) / n, full_matrices=False)
+    kept = s > max(LEAST * s[0], ROUNDING * size / n)
+    u, s, vt = (part[kept][:MOST_MODES] for part in (u.T, s, vt))
+    variance = sum(((x @ vt.T) ** 2).sum(axis=0) for x, _ in batches) / n
+    return Modes(
+        u, vt, s, np.asarray(variance), linear_share(batches) if vt.shape[1] <= MOST_INPUTS else np.nan
+    )
+
+
+def linear_share(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Share of the targets' variance that a linear map of the inputs explains, corrected for its freedom.
+
+    nan where there are too few samples for the number of inputs.
+    """
+    both, inputs = 0.0, 0
+    for x, y in batches:
+        z = np.hstack([np.ones((len(x), 1)), x, y])
+        both, inputs = both + z.T @ z, x.shape[1]
+    c = np.asarray(both)
+    n, means = c[0, 0], c[0, 1:] / c[0, 0]
+    c = c[1:, 1:] / n - np.outer(means, means)
+    xx, yx, total = c[:inputs, :inputs], c[inputs:, :inputs], float(np.trace(c[inputs:, inputs:]))
+    size, basis = np.linalg.eigh(xx)
+    used = size > 1e-8 * size[-1]
+    free = n - used.sum() - 1
+    if free < 0.1 * n or total <= 1e-12:
+        return np.nan
+    left = 1 - float(((yx @ basis[:, used]) ** 2 / size[used]).sum()) / total
+    return float(max(0.0, 1 - left * (n - 1) / free))
+
+
 def modes_of(
-    steps: np.ndarray, outputs: np.ndarray, x: np.ndarray, y: np.ndarray, depth: int, probabilities: bool
-) -> Answer:
+    steps: np.ndarray, outputs: np.ndarray, x: np.ndarray, y: np.ndarray, depth: int, probabilities: bool,
+    modes: Modes,
+) -> Answer:  # fmt: skip
     """Strengths of the data's singular modes over training, their order and times, and those of theory.
 
     `outputs` (times, probes, outputs) are probabilities where the loss is cross-entropy; `depth` counts
@@ -26,53 +83,74 @@ def modes_of(
     """
     import xarray as xr
 
-    n = len(x)
-    u, s, vt = np.linalg.svd(y.T @ x / n, full_matrices=False)
-    kept = s > LEAST * s[0]
-    u, s, vt = (part[kept[: len(part)]][:MOST_MODES] for part in (u.T, s, vt))
-    variance = np.einsum("ad,ad->a", (vt @ x.T @ x) / n, vt)
-    share = np.einsum("ak,tnk,na->ta", u, outputs, x @ vt.T) / n / s
+    u, vt, s, variance, explained = modes
+    share = modes.shares(outputs, x, y)
     times = half_time(steps, share.T, axis=-1)
     learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
-    order = np.argsort(np.where(learned, times, np.inf), kind="stable")
-    theory = predicted_times(times, s, variance, depth)
-    off = np.abs(theory / times - 1)
+    told_by_theory = (np.abs(share[0]) < BEGUN) & (not explained < LINEAR)
+    theory = predicted_times(np.where(told_by_theory, times, np.nan), s, variance, depth)
+    measured, told = told_modes(
+        times, s, theory, depth, "probabilities" if probabilities else "outputs", explained
+    )
     data = xr.Dataset(
         {
             "share": (("step", "mode"), share), "strength": ("mode", s), "variance": ("mode", variance),
             "half_time": ("mode", times), "predicted_half_time": ("mode", theory),
-            "left": (("mode", "output"), u), "right": (("mode", "input"), vt),
+            "left": (("mode", "output"), u), "right": (("mode", "input"), vt), "linear_share": explained,
         },
         {"step": steps, "mode": np.arange(1, len(s) + 1)},
     )  # fmt: skip
     return Answer(
         "What did it learn first?",
-        _measured(times, order, learned, len(s), probabilities),
-        _theory(off, s, times, depth),
-        "Modes are of the probes, in the order of their strength. Theory is that of a deep linear chain with "
+        measured,
+        told,
+        "Modes are numbered in the order of their strength. Theory is that of a deep linear chain with "
         "one initial strength for all modes; one time unit and that strength are fitted, so only the ratios "
-        "of times are predicted. Adaptive optimisers, normalisation and weight decay change them.",
+        "of times are predicted, of modes that begin with little. Adaptive optimisers, normalisation, skip "
+        "connections and weight decay change them.",
         data,
     )
 
 
-def _measured(times: np.ndarray, order: np.ndarray, learned: np.ndarray, n: int, probabilities: bool) -> str:
-    seen = "probabilities" if probabilities else "outputs"
-    if not learned.any():
-        return f"None of the {n} strongest modes is learned: no share in the {seen} rises above one half."
-    first = ", ".join(f"{k + 1} at step {times[k]:.4g}" for k in order[: min(4, learned.sum())])
-    return f"{learned.sum()} of the {n} strongest modes are learned. Half times in the {seen}: mode {first}."
-
-
-def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int) -> str:
-    from scipy.stats import spearmanr  # half a second to import
-
+def told_modes(
+    times: np.ndarray, s: np.ndarray, theory: np.ndarray, depth: int, seen: str, explained: float
+) -> tuple[str, str]:
+    """What was measured, and what theory says; `seen` is where modes are measured."""
     known = np.isfinite(times)
+    order = np.argsort(np.where(known, times, np.inf), kind="stable")
+    if not len(s):
+        return (
+            "Inputs and targets are not correlated: there are no modes.",
+            "Linear theory has nothing to say.",
+        )
+    if known.any():
+        first = ", ".join(f"{k + 1} at step {times[k]:.4g}" for k in order[: min(4, known.sum())])
+        told = f"{known.sum()} of the {len(s)} strongest modes are learned. Half times in the {seen}: "
+        told += f"mode {first}."
+    else:
+        told = (
+            f"None of the {len(s)} strongest modes is learned: no share in the {seen} rises above one half."
+        )
+    if np.isfinite(explained):
+        told += f" A linear map of the inputs explains {explained:.0%} of the variance of the targets."
+    return told, _theory(np.abs(theory / times - 1), s, times, depth, explained)
+
+
+def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int, explained: float) -> str:
+    known = np.isfinite(off)
+    if explained < LINEAR:
+        return (
+            "Linear theory has little to say here: nearly all that is to be learned is not linear in the "
+            "inputs, so the modes miss it."
+        )
     if known.sum() < 3:
         return (
-            "Stronger modes are learned first. Fewer than three are learned here, too few to compare times."
+            "Stronger modes are learned first. Fewer than three are learned from little here, too few to "
+            "compare times."
         )
+    from scipy.stats import spearmanr  # half a second to import
+
     correlation: Any = spearmanr(-s[known], times[known])
     rank = correlation.statistic
     agree = "as they are here" if rank > 0.9 else f"here their rank correlation is {rank:.2f}"

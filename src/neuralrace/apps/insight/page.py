@@ -20,6 +20,7 @@ from neuralrace.files import writable, write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from neuralrace.apps.insight.recordings import Recordings
     from neuralrace.apps.insight.watching import Watch
 
 STYLE = """
@@ -32,12 +33,26 @@ figure { margin: 1rem 0 } img { max-width: 100%; background: #fff; border-radius
 """
 
 
-def write_page(watch: Watch, folder: Path) -> Path:
+MANUAL = "insight", "structure", "relu", "glossary"
+WORDS = {
+    "probe": "a sample on which the network is looked at while it learns",
+    "mode": "a pattern of inputs that goes with a pattern of targets: a singular vector of their "
+    "correlation. Its strength says how much of the data it explains",
+    "half time": "the step at which half of what the network learns of a mode is learned",
+    "gate": "whether a rectified unit is open (active) for a probe; a pattern is a set of probes for which "
+    "units are open together",
+    "tangent kernel": "how much a step of learning on one probe changes the output for another; where it "
+    "stays as it was, the network learns as a linear model with fixed features does",
+    "rich, lazy": "learning new features, or combining those that were there at the start",
+}
+
+
+def write_page(watch: Watch | Recordings, folder: Path) -> Path:
     """Write the page, its figures and its data."""
     if folder.exists() and any(folder.iterdir()) and not (folder / "index.html").exists():
         raise InputError(f"folder must be new, empty, or that of a report; {folder} holds other files")
     writable(folder).mkdir(parents=True, exist_ok=True)
-    answers = {name: getattr(watch, name)() for name in ("modes", "representations", "pathways", "regime")}
+    answers = watch.answers()
     parts = []
     for name, answer in answers.items():
         figure = FIGURES[name](answer)
@@ -53,23 +68,21 @@ def write_page(watch: Watch, folder: Path) -> Path:
     return path
 
 
-def _page(watch: Watch, answers: dict[str, Answer], parts: list[str]) -> str:
-    regime: Any = answers["regime"]
-    steps = watch.snapshots.steps
+def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str]) -> str:
+    regime: Any = answers.get("regime")
+    verdict = f'<p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>' if regime else ""
+    words = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}.</dd>" for k, v in WORDS.items())
+    links = ", ".join(f"<code>{name}</code>" for name in MANUAL)
     problem = f"<p><strong>{escape(watch.problem)}.</strong></p>" if watch.problem else ""
-    crossed = watch.loss == "cross_entropy"
-    trained = "cross-entropy (outputs are shown as probabilities)" if crossed else "squared error"
-    chosen = f", chosen from {len(watch.x) + watch.left_out}" if watch.left_out else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>What the network learned</title><style>{STYLE}</style></head><body>
 <h1>What the network learned</h1>
-<p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>{problem}
-<p class="small">{len(watch.x)} probes{chosen};
-{len(watch.network.layers)} layers; {len(steps)} snapshots from step {steps[0]:g} to {steps[-1]:g};
-trained by {trained}.
-Data behind the figures: <code>data.zarr</code>.</p>
+{verdict}{problem}
+<p class="small">{escape(watch.described)}
+Data behind the figures: <code>data.zarr</code>. The manual says more: its pages {links}.</p>
 {"".join(parts)}
+<h2>Words</h2><dl>{words}</dl>
 </body></html>
 """
 
@@ -102,8 +115,12 @@ def _store(answers: dict[str, Any], path: Path) -> None:
 # -- figures -------------------------------------------------------------------------------------
 
 
-def _modes(answer: Answer) -> Figure:
+def _modes(answer: Answer) -> Figure | None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     ds = answer.data
+    if not ds.sizes["mode"]:
+        return None
     with plot.style():
         fig, (left, right) = plot.figure(1, 2, height=2.4)
         step = np.maximum(ds.step.values, 0.5)
@@ -112,13 +129,24 @@ def _modes(answer: Answer) -> Figure:
         left.axhline(1, color="k", lw=0.6, ls=":")
         left.set(xscale="log", xlabel="step", ylabel="share of the mode in the outputs", ylim=(-0.2, 1.3))
         left.legend(title="mode", ncol=2, fontsize=6)
-        known = np.isfinite(ds.half_time.values)
-        right.plot(ds.strength[known], ds.half_time[known], "o", color=plot.BLUE, label="network")
-        right.plot(ds.strength, ds.predicted_half_time, "-", color="k", label="deep linear theory, fitted")
-        right.set(
-            xlabel="strength of the mode in the data", ylabel="half time (steps)", xscale="log", yscale="log"
-        )
-        right.legend()
+        known = np.isfinite(ds.half_time.values) & (ds.half_time.values > 0)
+        right.set(xlabel="strength of the mode in the data", ylabel="half time (steps)")
+        if known.any():
+            right.plot(ds.strength[known], ds.half_time[known], "o", color=plot.BLUE, label="network")
+            right.set(xscale="log", yscale="log")
+            for axis in (right.xaxis, right.yaxis):  # few labels, also where there is less than a decade
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axis.set_major_formatter("{x:g}")
+                axis.set_minor_formatter(NullFormatter())
+        else:
+            right.text(0.5, 0.5, "no mode was learned", ha="center", transform=right.transAxes)
+            right.set(xticks=[], yticks=[])
+        if np.isfinite(ds.predicted_half_time).any():
+            right.plot(
+                ds.strength, ds.predicted_half_time, "-", color="k", label="deep linear theory, fitted"
+            )
+        if known.any():
+            right.legend()
     return fig
 
 
@@ -175,13 +203,48 @@ def _regime(answer: Answer) -> Figure:
         )
         left.set(xlabel="relative change of the tangent kernel", yticks=[], xlim=ends, xscale="log")
         left.legend(loc="upper center")
-        norms = ds.norm.values
-        matrices = [k for k, v in enumerate(norms[0]) if v > 0]
-        right.plot(norms[0][matrices], "o--", color=plot.SKY, label="start")
-        right.plot(norms[1][matrices], "o-", color=plot.BLUE, label="end")
-        right.set(xlabel="weight (in order)", ylabel="norm", ylim=(0, None))
-        right.legend()
+        if "norm" in ds:
+            right.plot(ds.norm[0], "o--", color=plot.SKY, label="start")
+            right.plot(ds.norm[1], "o-", color=plot.BLUE, label="end")
+            right.set(xlabel="weight matrix (in order)", ylabel="norm", ylim=(0, None))
+            right.xaxis.get_major_locator().set_params(integer=True)
+            right.legend()
+        else:
+            right.plot([0, 1], ds.alignment, "o-", color=plot.BLUE)
+            right.set_xticks([0, 1], ["start", "end"])
+            right.set(ylabel="alignment with the targets", ylim=(-0.05, 1.05), xlim=(-0.3, 1.3))
     return fig
 
 
-FIGURES = {"modes": _modes, "representations": _representations, "pathways": _pathways, "regime": _regime}
+def _branches(answer: Answer) -> Figure:
+    ds = answer.data
+    panels = [name for name in ("contribution", "usage", "transfer") if name in ds]
+    with plot.style():
+        fig, axes = plot.figure(1, len(panels), height=2.4, squeeze=False)
+        for ax, name in zip(np.ravel(axes), panels, strict=True):
+            values = ds[name].isel(layer=-1) if name == "transfer" else ds[name]
+            row, column = (str(d) for d in values.dims)
+            shown = ax.imshow(values, cmap="viridis", aspect="auto", vmin=min(0.0, float(values.min())))
+            ax.set_xticks(range(values.shape[1]), [str(v) for v in ds[column].values])
+            ax.set_yticks(range(values.shape[0]), [str(v) for v in ds[row].values])
+            ax.set(title=BRANCH_TITLES[name], xlabel=column, ylabel=row)
+            if name == "transfer":
+                ax.set(xlabel="tested on domain", ylabel="fitted on domain")
+            fig.colorbar(
+                shown, ax=ax, shrink=0.8, label="relative to its own" if name == "transfer" else "share"
+            )
+    return fig
+
+
+BRANCH_TITLES = {
+    "contribution": "share of the mode lost\nwithout the branch",
+    "usage": "share of the output lost\nwithout the branch",
+    "transfer": "a readout of one domain\non another, last layer",
+}
+FIGURES = {
+    "modes": _modes,
+    "representations": _representations,
+    "pathways": _pathways,
+    "branches": _branches,
+    "regime": _regime,
+}

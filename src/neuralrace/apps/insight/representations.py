@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,52 +12,73 @@ from neuralrace.errors import InputError
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Comparison, compare, fit, structure
 
+LOOKS = 12  # steps at which the correlation with theory is shown
 PAIRS = 6  # that are fitted at each layer
 FITS = 0.1  # error of a fit, as a share of the series, below which theory describes a pair
 
+Distances = Callable[[str, int], np.ndarray]
+
 
 def representations_of(
-    steps: np.ndarray, outputs: np.ndarray, activity: Mapping[str, np.ndarray], x: np.ndarray, y: np.ndarray,
-    squared: bool, seed: int = 0,
+    steps: np.ndarray, distances: Distances, layers: Sequence[str], x: np.ndarray, y: np.ndarray,
+    series: tuple[np.ndarray, Mapping[str, np.ndarray]] | str, seed: int = 0,
 ) -> Answer:  # fmt: skip
     """Distance matrices of every layer against the theory's, and fitted rates of some pairs.
 
-    `activity` has (times, probes, units) of each layer. Rates are fitted only where outputs learn targets by
-    squared error.
+    `distances(layer, k)` are the squared distances (probes, probes) at step number k. `series` are outputs
+    and activity of each layer (times, probes, units), to which rates are fitted; or why they are not.
     """
     import xarray as xr
 
     keep = _different(x)
-    goal, names = structure(x[keep], y[keep]), list(activity)
-    measured = np.stack([squared_distances(a[-1][keep]) for a in activity.values()])
+    own = np.ix_(keep, keep)
+    goal = structure(x[keep], y[keep])
+    measured = np.stack([distances(name, len(steps) - 1)[own] for name in layers])
     found: list[Comparison | None] = [_compared(goal, m) for m in measured]
     inputs = [_compared(squared_distances(x[keep]), m) for m in measured]
+    looks = np.unique(np.linspace(0, len(steps) - 1, LOOKS).round().astype(int))
+    course = [[_correlation(goal, distances(name, k)[own]) for k in looks] for name in layers]
     nan = (np.nan, np.nan)
+    gains = [
+        (np.nan, nan) if a is None or b is None else a.over(b) for a, b in zip(found, inputs, strict=True)
+    ]
     data: dict[str, Any] = {
         "predicted": (("probe", "other"), goal),
         "measured": (("layer", "probe", "other"), measured),
         "correlation": ("layer", [np.nan if c is None else c.correlation for c in found]),
         "interval": (("layer", "end"), [nan if c is None else c.interval for c in found]),
         "correlation_with_inputs": ("layer", [np.nan if c is None else c.correlation for c in inputs]),
+        "gain_over_inputs": ("layer", [g[0] for g in gains]),
+        "gain_interval": (("layer", "end"), [g[1] for g in gains]),
+        "correlation_over_steps": (("layer", "step"), course),
     }
-    if squared:
+    if not isinstance(series, str):
+        outputs, activity = series
         pairs = _pairs(y[keep], seed)
         fits = [
-            _fits(steps, a[:, keep], outputs[:, keep], x[keep], y[keep], pairs) for a in activity.values()
+            _fits(steps, activity[name][:, keep], outputs[:, keep], x[keep], y[keep], pairs)
+            for name in layers
         ]
-        data["fit_error"] = (("layer", "pair"), [[f[0] for f in own] for own in fits])
-        data["rate_h"] = (("layer", "pair"), [[f[1] for f in own] for own in fits])
-        data["rate_y"] = (("layer", "pair"), [[f[2] for f in own] for own in fits])
-    ds = xr.Dataset(data, {"layer": names, "probe": keep})
+        for at, name in enumerate(("fit_error", "rate_h", "rate_y")):
+            data[name] = (("layer", "pair"), [[f[at] for f in each] for each in fits])
+    ds = xr.Dataset(data, {"layer": list(layers), "probe": keep, "step": steps[looks]})
     return Answer(
         "What do its representations look like?",
-        _measured(ds, names),
-        _theory(ds, names, squared),
+        _measured(ds, list(layers)),
+        _theory(ds, list(layers), series if isinstance(series, str) else ""),
         "The theory takes pairs of samples one by one, and a network that is expressive enough to move each "
-        "representation freely. It fails for narrow layers, for layers near input and output, and for far "
-        "pairs. Intervals are over probes (bootstrap).",
+        "representation freely. It fails for narrow layers, for layers near input and output, for far pairs, "
+        "and for optimisers whose steps are no gradient descent. Intervals are over probes (bootstrap).",
         ds,
     )
+
+
+def _correlation(predicted: np.ndarray, measured: np.ndarray) -> float:
+    pairs = np.triu_indices(len(predicted), 1)
+    one, two = predicted[pairs], measured[pairs]
+    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(two) == 0:
+        return np.nan
+    return float(np.corrcoef(one, two)[0, 1])
 
 
 def _different(x: np.ndarray) -> np.ndarray:
@@ -120,17 +141,20 @@ def _measured(ds: Any, names: list[str]) -> str:
     )
 
 
-def _theory(ds: Any, names: list[str], squared: bool) -> str:
-    if not squared:
-        return (
-            "In a rich network the final squared distance of two samples is proportional to the distance of "
-            "their inputs times that of their targets. Rates are not fitted: with cross-entropy outputs grow "
-            "without end, and Eq. 7 describes outputs that settle at their targets."
-        )
+def _theory(ds: Any, names: list[str], reason: str) -> str:
+    better = [n for n, low in zip(names, ds.gain_interval.values[:, 0], strict=True) if low > 0]
+    where = f"at {', '.join(better)}" if better else "at no layer: it fails here"
+    told = (
+        "In a rich network the final squared distance of two samples is proportional to the distance of "
+        "their inputs times that of their targets. That describes it better than input distances alone do "
+        f"{where}. "
+    )
+    if reason:
+        return f"{told}Rates are not fitted: {reason}."
     error = ds.fit_error.median("pair", skipna=True).values
     good = [name for name, e in zip(names, error, strict=True) if e < FITS]
     where = ", ".join(good) if good else "no layer"
     return (
-        "Two effective learning rates describe how a pair of samples separates (van Rossem and Saxe 2024, "
-        f"Eq. 7). With fitted rates they describe the pairs to within {FITS:.0%} at {where}."
+        f"{told}Two effective learning rates describe how a pair of samples separates (van Rossem and Saxe "
+        f"2024, Eq. 7). With fitted rates they describe the pairs to within {FITS:.0%} at {where}."
     )

@@ -11,7 +11,7 @@ from neuralrace.apps.insight.models import Observation
 
 MOST = 80  # snapshots that are kept
 OFTEN, RARE = 1.04, 1.3  # growth of the steps between looks: as time allows, and at most
-CREDIT, SHARE = 0.15, 0.05  # seconds of looking that are free, and share of the time that it may take beyond
+CREDIT, SHARE = 0.01, 0.04  # seconds of looking that are free, and share of the time that it may take beyond
 
 
 class Snapshot(NamedTuple):
@@ -26,6 +26,7 @@ class Snapshots:
 
     def __init__(self, most: int = MOST):
         self.most, self.kept = most, list[Snapshot]()
+        self._bends = list[float]()  # of each snapshot, how badly a straight line replaces it
         self.began, self.spent = perf_counter(), 0.0  # seconds
 
     def due(self, step: float) -> bool:
@@ -40,24 +41,25 @@ class Snapshots:
         growth = OFTEN if self.spent < affordable else RARE
         return step - last >= max(1.0, (growth - 1) * past)
 
-    def add(self, step: float, seen: Observation, seconds: float = 0.0) -> None:
-        """Keep an observation that took some seconds."""
+    def add(self, step: float, seen: Observation) -> None:
+        """Keep an observation; of too many, let the one go that a straight line replaces best."""
         self.kept.append(Snapshot(step, seen))
-        self.spent += seconds
+        self._bends.append(np.inf)
+        self._measure(len(self.kept) - 2)
         if len(self.kept) > self.most:
-            del self.kept[self._least()]
+            least = int(np.argmin(self._bends))
+            del self.kept[least], self._bends[least]
+            self._measure(least - 1)
+            self._measure(least)
 
-    def _least(self) -> int:
-        """Place of the snapshot that a straight line between its neighbours replaces best."""
-        outputs = [s.seen.outputs for s in self.kept]
-        t = [np.log1p(s.step - self.kept[0].step) for s in self.kept]
-
-        def bend(k: int) -> float:
-            share = (t[k] - t[k - 1]) / (t[k + 1] - t[k - 1])
-            between = (1 - share) * outputs[k - 1] + share * outputs[k + 1]
-            return float(np.linalg.norm(outputs[k] - between))
-
-        return min(range(1, len(self.kept) - 1), key=bend)
+    def _measure(self, k: int) -> None:
+        """Distance of the outputs from those on a straight line between neighbours in logarithmic time."""
+        if not 0 < k < len(self.kept) - 1:
+            return
+        t = [np.log1p(s.step - self.kept[0].step) for s in self.kept[k - 1 : k + 2]]
+        before, now, after = (s.seen.outputs for s in self.kept[k - 1 : k + 2])
+        share = (t[1] - t[0]) / (t[2] - t[0])
+        self._bends[k] = float(np.linalg.norm(now - (1 - share) * before - share * after))
 
     @property
     def steps(self) -> np.ndarray:

@@ -1,0 +1,251 @@
+"""Recorded representations alone, as of neurons over sessions: the same questions without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuralrace.apps.insight.answer import Answer
+from neuralrace.apps.insight.modes import data_modes, predicted_times, told_modes
+from neuralrace.apps.insight.pathways import pathways_of
+from neuralrace.apps.insight.regime import LAZY, RICH, Regime, verdict_of
+from neuralrace.apps.insight.representations import representations_of
+from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
+from neuralrace.errors import InputError, array, flag
+from neuralrace.measure import cosine, half_time, squared_distances
+
+FEWEST = 3  # conditions
+
+
+class Recordings:
+    """Representations over sessions of learning; made by `nr.watch.from_recordings`.
+
+    `modes()`, `representations()`, `pathways()`, `regime()` and `report(folder)` are those of a watched
+    network, as far as representations tell.
+    """
+
+    problem: str = ""
+
+    def __init__(
+        self,
+        activity: dict[str, list[np.ndarray]] | None,
+        distances: dict[str, np.ndarray],
+        x: np.ndarray,
+        y: np.ndarray,
+        steps: np.ndarray,
+    ):
+        self.activity: dict[str, list[np.ndarray]] | None = activity  # region -> sessions (conditions, units)
+        self.distances: dict[str, np.ndarray] = distances  # region -> (sessions, conditions, conditions)
+        self.x: np.ndarray = x
+        self.y: np.ndarray = y
+        self.steps: np.ndarray = steps
+
+    def __repr__(self) -> str:
+        n, regions = len(self.x), ", ".join(self.distances)
+        return f"Recordings({n} conditions, {len(self.steps)} sessions, {regions})"
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Regions."""
+        return tuple(self.distances)
+
+    def _grams(self, region: str) -> np.ndarray:
+        """Inner products around the mean, (sessions, conditions, conditions)."""
+        n = len(self.x)
+        centre = np.eye(n) - 1 / n
+        return -0.5 * centre @ self.distances[region] @ centre
+
+    def modes(self, region: str | None = None) -> Answer:
+        """What was represented first: strength of the data's modes in a region (default: the last)."""
+        import xarray as xr
+
+        region = self._region(region)
+        x, y = self.x - self.x.mean(axis=0), self.y - self.y.mean(axis=0)
+        modes = data_modes([(x, y)])
+        along = x @ modes.right.T
+        along = along / np.linalg.norm(along, axis=0)
+        strength = np.einsum("na,tnm,ma->ta", along, self._grams(region), along)
+        share = strength / np.where(strength[-1] > 0, strength[-1], np.nan)
+        grown = (share[-1] - share[0]) > 0.5
+        times = np.where(grown, half_time(self.steps, share.T, axis=-1), np.nan)
+        theory = predicted_times(times - self.steps[0], modes.strength, modes.variance, 2) + self.steps[0]
+        data = xr.Dataset(
+            {
+                "share": (("step", "mode"), share), "strength": ("mode", modes.strength),
+                "variance": ("mode", modes.variance), "half_time": ("mode", times),
+                "predicted_half_time": ("mode", theory), "left": (("mode", "output"), modes.left),
+                "right": (("mode", "input"), modes.right), "linear_share": modes.explained,
+            },
+            {"step": self.steps, "mode": np.arange(1, len(times) + 1)},
+        )  # fmt: skip
+        measured, said = told_modes(
+            times, modes.strength, theory, 2, f"squared activity of {region}", modes.explained
+        )
+        return Answer(
+            "What was represented first?",
+            measured,
+            said,
+            "Strengths are relative to the last session, as a representation has no natural size. Noise adds "
+            "to all of them, and drift between sessions looks like learning. One time unit and one initial "
+            "strength are fitted, so only ratios of times are predicted.",
+            data,
+        )
+
+    def representations(self) -> Answer:
+        """What representations became, and whether the two-point theory describes them."""
+        reason = "outputs were not recorded"
+        at = lambda region, k: self.distances[region][k]  # noqa: E731
+        return representations_of(self.steps, at, self.layers, self.x, self.y, reason)
+
+    def pathways(self) -> Answer:
+        """Patterns of silence of the units, where units of the same number were recorded in all sessions."""
+        if self.activity is None:
+            raise InputError("distances do not tell units apart: pathways need activity (trials, units)")
+        same = self._same_units()
+        if not same:
+            raise InputError("pathways need the same units in all sessions; their numbers differ")
+        modes = data_modes([(self.x, self.y)])
+        return pathways_of(same, None, _same, lambda _: np.nan, self.y, self.x, self.y, modes)
+
+    def _same_units(self) -> dict[str, np.ndarray]:
+        """Activity (sessions, conditions, units) of regions with the same number of units in all sessions."""
+        regions = (self.activity or {}).items()
+        return {k: np.stack(v) for k, v in regions if len({a.shape for a in v}) == 1}
+
+    def regime(self, region: str | None = None) -> Regime:
+        """Rich or lazy, from the change of inner products in a region (default: the last)."""
+        import xarray as xr
+
+        region = self._region(region)
+        grams = self._grams(region)[[0, -1]]
+        change = _change(grams)
+        n = len(self.x)
+        left_out = [_change(grams[:, keep][:, :, keep]) for keep in ~np.eye(n, dtype=bool)]
+        error = 2 * np.sqrt(n - 1) * float(np.std(left_out))
+        interval = max(0.0, change - error), change + error
+        goal = self.y - self.y.mean(axis=0)
+        aligned = np.asarray(cosine(grams, goal @ goal.T))
+        verdict = verdict_of(change)
+        return Regime(
+            "Rich or lazy?",
+            f"Inner products in {region} changed by {change:.3g} of their norm ({interval[0]:.2g} to "
+            f"{interval[1]:.2g} over conditions). Their alignment with those of the targets went from "
+            f"{aligned[0]:.2f} to {aligned[1]:.2f}.",
+            f"Learning looks {verdict if verdict != 'between' else 'between rich and lazy'}. Above a change "
+            f"of {RICH:g} features are learned; below {LAZY:g} representations stay as they are.",
+            "Inner products are the part of the tangent kernel that belongs to the readout; weights before "
+            "the region are not seen. Noise and drift between sessions count as change.",
+            xr.Dataset(
+                {
+                    "kernel": (("when", "row", "column"), grams), "kernel_change": change,
+                    "alignment": ("when", aligned),
+                },
+                {"when": ["start", "end"]},
+            ),
+            verdict,
+            change,
+            interval,
+        )  # fmt: skip
+
+    def to_rsatoolbox(self) -> Any:
+        """Distance matrices as `rsatoolbox.rdm.RDMs`, one per region and session."""
+        return to_rdms(self.distances, self.steps)
+
+    @property
+    def described(self) -> str:
+        """What was recorded, in a sentence."""
+        regions, last = ", ".join(self.layers), self.steps[-1]
+        return (
+            f"{len(self.x)} conditions; {len(self.steps)} sessions from {self.steps[0]:g} to {last:g}; "
+            f"recorded: {regions}."
+        )
+
+    def answers(self) -> dict[str, Answer]:
+        """All answers that the recordings allow, by name."""
+        found = {"modes": self.modes(), "representations": self.representations()}
+        if self.activity is not None and self._same_units():
+            found["pathways"] = self.pathways()
+        return {**found, "regime": self.regime()}
+
+    def report(self, folder: str | Path = "insight") -> Path:
+        """Write `index.html`, figures and `data.zarr` to a folder; the path of the page."""
+        from neuralrace.apps.insight.page import write_page
+
+        return write_page(self, Path(folder))
+
+    def _region(self, region: str | None) -> str:
+        if region is not None and region not in self.distances:
+            raise InputError(f"region must be one of {list(self.distances)}, got {region!r}")
+        return region or list(self.distances)[-1]
+
+
+def _same(outputs: np.ndarray) -> np.ndarray:
+    return outputs
+
+
+def _change(grams: np.ndarray) -> float:
+    return float(np.linalg.norm(grams[1] - grams[0]) / max(np.linalg.norm(grams[0]), 1e-300))
+
+
+def from_recordings(
+    recorded: Any, x: Any, targets: np.ndarray, steps: Any = None, distances: bool = False
+) -> Recordings:
+    """Recordings of trials, averaged over trials with the same stimulus and target; see `nr.watch`."""
+    regions = dict(recorded) if isinstance(recorded, Mapping) else {"recorded": recorded}
+    sessions, distances = {}, flag("distances", distances)
+    for name, value in regions.items():
+        if is_rsa(value) or (isinstance(value, (list, tuple)) and value and is_rsa(value[0])):
+            value, distances = as_sessions(value)
+        sessions[str(name)] = _checked(name, value)
+    stimuli = array("x", x)
+    stimuli = stimuli.reshape(len(stimuli), -1)
+    if len(targets) != len(stimuli):
+        raise InputError(f"y must have {len(stimuli)} rows, as many as x, got {len(targets)}")
+    count = {len(s) for s in sessions.values()}
+    if len(count) != 1 or min(count) < 2:
+        raise InputError(f"recorded must have the same number of sessions, at least two, got {sorted(count)}")
+    for name, own in sessions.items():
+        for k, session in enumerate(own):
+            if len(session) != len(stimuli) or (distances and session.shape[1] != len(stimuli)):
+                kind = "trials x trials" if distances else "trials x units"
+                raise InputError(
+                    f"recorded {name!r}, session {k}, must be {kind} for {len(stimuli)} trials, as x; "
+                    f"its shape is {session.shape}"
+                )
+    times = array("steps", np.arange(min(count)) if steps is None else steps, (min(count),))
+    if (np.diff(times) <= 0).any():
+        raise InputError(f"steps must increase from session to session, got {times.tolist()}")
+    both = np.hstack([stimuli, targets])
+    unique, index = np.unique(both, axis=0, return_inverse=True)
+    mean = np.eye(len(unique))[index.ravel()].T
+    mean = mean / mean.sum(axis=1, keepdims=True)  # (conditions, trials)
+    if len(unique) < FEWEST:
+        raise InputError(f"x and y must show at least {FEWEST} different conditions, got {len(unique)}")
+    order = np.lexsort((mean @ targets).T)
+    mean = mean[order]
+    if distances:
+        own = {k: np.stack([_squared(mean, s) for s in v]) for k, v in sessions.items()}
+        return Recordings(None, own, mean @ stimuli, mean @ targets, times)
+    activity = {k: [mean @ s for s in v] for k, v in sessions.items()}
+    own = {k: np.stack([squared_distances(a) for a in v]) for k, v in activity.items()}
+    return Recordings(activity, own, mean @ stimuli, mean @ targets, times)
+
+
+def _checked(name: Any, value: Any) -> list[np.ndarray]:
+    """Sessions, each a matrix."""
+    try:
+        return [array(f"recorded {name!r}", session, (None, None)) for session in value]
+    except TypeError:
+        raise InputError(f"recorded {name!r} must be sessions x trials x units, got {value!r}") from None
+
+
+def _squared(mean: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Squared distances of the means of trials, from those of trials."""
+    if not np.allclose(distances, distances.T, atol=1e-9 * max(np.abs(distances).max(), 1e-300)):
+        raise InputError("recorded distances must be symmetric")
+    between = mean @ distances @ mean.T
+    within = np.diag(between)
+    return between - 0.5 * (within[:, None] + within[None, :])
