@@ -38,8 +38,8 @@ SHOWN = {
 HEAD = """# Gallery
 
 One figure of every experiment, with its claims and the command that makes it. Figures here are of the quick
-forms; a click enlarges them. Leave out `--quick` for the full form. [Experiments](experiments.md) has the numbers
-of the full forms, and says why claims fail.
+forms; a click enlarges them. Leave out `--quick` for the full form. [Experiments](experiments.md) has the
+numbers of the full forms, and says why claims fail.
 """
 
 

@@ -106,7 +106,9 @@ def _end(r: Reduction, b: dict[str, np.ndarray]) -> float:
     """A time by which all but a share `LEARNED` of what a large start learns is learned."""
     strongest = max(float(np.linalg.norm(r.task.syx(p))) for p in _some_paths(r.task))
     if strongest <= 0:
-        raise InputError("nothing to learn: no open path correlates an input with a target")
+        raise InputError(
+            "nothing to learn: no open path correlates an input with a target; open a gate or change the data"
+        )
     forever, method = 1e9 / strongest, Adaptive(1e-5, 1e-7, max_steps=MAX_STEPS)
     large = r.solve(1.0, forever, 2, method=method)
     small = r.solve(t1=forever, save=2, b0=b, method=method, stop_loss=_goal(large, b, r))

@@ -168,7 +168,9 @@ def fit(
     if strict and problems:
         raise InputError(problems[0])
     if not (np.isfinite(start).all() and 0 < rate_h < np.inf and 0 < rate_y < np.inf):
-        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
+        raise InputError(
+            "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
+        )
     errors = np.sqrt((residual**2).sum(0))
     both = loss is not None
     return Fit(
@@ -232,7 +234,9 @@ def fit_rates(
         width = _quantile(level, left.size - 2) * _deviation(left, jacobian)
         rates = np.exp(theta) / span * [high / out / dx**2, 1 / high]
     if not (np.isfinite(rates).all() and (rates > 0).all() and np.isfinite(left).all()):
-        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
+        raise InputError(
+            "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
+        )
     errors = np.sqrt((left**2).sum(axis=0)) / np.abs(three).max(axis=0)
     found = Fit(
         float(rates[0]),
