@@ -319,7 +319,7 @@ def _checked(
     if len(t) < FEWEST:
         raise InputError(f"t has {len(t)} times, too few to identify the rates; at least {FEWEST} are needed")
     if not (np.diff(t) > 0).all():
-        raise InputError("t must increase")
+        raise InputError("t must increase from each time to the next")
     named = {"dh2": dh2, "dy2": dy2, "w": w} | ({} if loss is None else {"loss": loss})
     series = {n: array(n, v, (len(t),)) for n, v in named.items()}
     dx, dy = number("dx", dx, above=0), number("dy", dy, least=0)
