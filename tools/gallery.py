@@ -22,6 +22,7 @@ PAGE = ROOT / "docs" / "gallery.md"
 PICTURES = ROOT / "docs" / "pictures" / "gallery"
 CLAIMS = ROOT / "docs" / "results" / "claims.csv"
 WIDTH, COLOURS = 800, 48  # pixels and colours of a picture
+LONGEST = 30  # words of the sentence that says what an experiment is about
 KINDS = {"paper": "Sentences of the paper", "check": "Checks", "finding": "Findings"}
 SHOWN = {
     "xor": "xor", "contextual": "contextual", "routing": "routing-dynamics", "sharing": "sharing-dynamics",
@@ -63,7 +64,9 @@ def page() -> str:
 
 def _entry(name: str, rows: Sequence[Mapping[str, str]]) -> str:
     chosen, picture = experiment(name), f"pictures/gallery/{name}.png"
-    about = re.split(r"[.:;] ", " ".join((chosen.module.__doc__ or "").split()))[0].rstrip(".") + "."
+    about = " ".join((chosen.module.__doc__ or "").split()).split(". ")[0].rstrip(".") + "."
+    if len(about.split()) > LONGEST:
+        about = re.split("[:;] ", about)[0] + "."
     lines = [
         f"### {name}\n",
         f"**{chosen.title}** ({chosen.source})\n",

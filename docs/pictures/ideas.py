@@ -139,10 +139,10 @@ def discovery() -> Figure:
 
 def pathways() -> Figure:
     """Two pathways share a mode in shallow networks; in deep ones the first takes it."""
-    t = np.linspace(0, 12, 200)
+    t = np.linspace(0, 40, 200)
     fig, axes = figure(1, 3, width=PAGE, height=2.0, sharey=True)
     for ax, depth in zip(axes, (2, 3, 5), strict=True):
-        k = nr.exact.pathways(t, 1.0, [depth, depth], [0.05, 0.01], sigma=0.6)
+        k = nr.exact.pathways(t, 1.0, [depth, depth], [0.1, 0.03], sigma=0.4)
         for share, colour, name in zip(k, (BLUE, ORANGE), ("ahead", "behind"), strict=True):
             ax.plot(t, share, color=colour, label=name)
         ax.set(xlabel=TIME, title=f"{depth} layers each")
