@@ -39,9 +39,20 @@ def tidy(book: Any) -> Any:
             keep = WIDGET if WIDGET in data else next((form for form in SHOWN if form in data), None)
             for form in [form for form in data if form not in (keep, "text/plain")]:
                 del data[form]
-        outputs = cell.get("outputs", [])
-        cell.update({"outputs": [o for o in outputs if o.get("name") != "stderr"]} if outputs else {})
+        if "outputs" in cell:
+            cell.outputs = _joined([o for o in cell.outputs if o.get("name") != "stderr"])
     return book
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Outputs with the printed lines that follow each other as one."""
+    kept: list[Any] = []
+    for output in outputs:
+        if kept and output.get("name") == kept[-1].get("name") == "stdout":
+            kept[-1]["text"] += output["text"]
+        else:
+            kept.append(output)
+    return kept
 
 
 def page(book: Any, name: str) -> tuple[str, dict[str, bytes]]:

@@ -72,7 +72,7 @@ def convergence_warnings(networks: Sequence[ReluNetwork]) -> list[str]:
     here = trained_here(networks[0])
     for r, one in enumerate(networks):
         if one.status is Status.DIVERGED:
-            raise InputError(f"run {r} {one.outcome}; try a smaller lr")
+            raise InputError(f"run {r} {one.outcome}")
     losses = np.array([relative_loss(one) for one in networks])
     if not np.isfinite(losses).all():
         raise InputError("net must have finite outputs")
