@@ -24,8 +24,8 @@ def run(file: Path) -> Any:
     from nbclient import NotebookClient
 
     book = nbformat.read(file, as_version=4)
-    os.environ["PYTHONPATH"] = str(ROOT / "src")  # the kernel sees this copy of the library
-    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(file.parent)}}).execute()
+    own = {**os.environ, "PYTHONPATH": str(ROOT / "src")}  # the kernel sees this copy of the library
+    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(file.parent)}}).execute(env=own)
     return book
 
 
