@@ -133,6 +133,7 @@ def discovery() -> Figure:
     right.plot(list(found.elbow), list(found.elbow.values()), "o-", color=BLUE)
     right.plot(found.k, found.elbow[found.k], "o", ms=9, mfc="none", color=ORANGE)
     right.set(xlabel="number of patterns", ylabel="distance from the ReLU network", ylim=(0, None))
+    right.set_xticks(list(found.elbow))
     right.set_title("circle: the number that is chosen")
     return fig
 
@@ -158,7 +159,7 @@ def universality() -> Figure:
     run = nr.universality.train(net, x, y, lr=0.05, steps=1500, seeds=[0])
     fit = run.fit(0)
     curves = fit.curves(run.t)
-    shown = np.unique(np.geomspace(1, len(run.t) - 1, 40).astype(int))
+    shown = np.unique(np.geomspace(1, len(run.t) - 1, 60).astype(int))
     fig, ax = figure(width=4.6, height=2.3)
     half = run.network.half - 1
     for k, (name, label) in enumerate((("dh2", "representation"), ("dy2", "output"))):
@@ -166,7 +167,7 @@ def universality() -> Figure:
         values = values[:, half] if values.ndim == 2 else values
         ax.plot(run.t, curves[k], color=COLOURS[k], label=f"{label}, theory")
         ax.plot(run.t[shown], values[shown], "o", color=COLOURS[k], label=f"{label}, network")
-    ax.set(xlabel=TIME, ylabel="squared distance of two samples")
+    ax.set(xlabel=TIME, ylabel="squared distance of two samples", xlim=(0, 12))
     ax.legend()
     return fig
 
