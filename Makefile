@@ -12,7 +12,7 @@ UNOPTIMISED := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=
 ONE_THREAD := --xla_cpu_multi_thread_eigen=false
 known = $(shell XLA_FLAGS="$(1)" $(BIN)/python -c "import jax; jax.devices()" >/dev/null 2>&1 && echo "$(1)")
 
-.PHONY: run lab test test-all docs bench clean
+.PHONY: run lab test test-all docs pictures bench clean
 
 run: .venv/ready
 	$(BIN)/neuralrace run --all --quick --out results || [ $$? -eq 1 ]  # 1: a claim does not hold, as the report says
@@ -38,6 +38,14 @@ test-all: .venv/ready-test
 docs: .venv/ready
 	$(BIN)/pip install --quiet -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Pictures of the manual and outputs of its notebooks, computed anew.
+pictures: .venv/ready-test
+	$(BIN)/python docs/pictures/tour.py
+	$(BIN)/python docs/pictures/ideas.py
+	$(BIN)/python docs/pictures/walk.py
+	$(BIN)/python tools/imports.py --svg docs/pictures/imports.svg
+	$(BIN)/python tools/notebooks.py
 
 bench: .venv/ready
 	$(BIN)/pip install --quiet $(TORCH)

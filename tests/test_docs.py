@@ -1,24 +1,34 @@
 """Examples in the documentation run as written, links lead to files, and the site lists every page."""
 
+import importlib.util
+import os
 import re
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-import yaml
 
 import neuralrace as nr
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
-START = (
-    "README.md",
-    "docs/index.md",
-    "docs/tour.md",
-    "docs/race.md",
-    "docs/glossary.md",
-    "docs/references.md",
-)
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+IDEAS = (
+    "network", "reduction", "starts", "expected", "exact", "relu", "discovery", "pathways", "universality",
+    "structure", "landscape", "sweeps", "insight", "lab",
+)  # fmt: skip
+
+
+@cache
+def tool(name):
+    """A script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"{name}_tool", ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda p: p.name)
@@ -40,21 +50,122 @@ def test_links_lead_to_files(page):
 
 
 def test_navigation_lists_every_page_once():
-    def pages(entry):
-        if isinstance(entry, str):
-            return [entry]
-        return [
-            page for part in (entry.values() if isinstance(entry, dict) else entry) for page in pages(part)
-        ]
-
-    listed = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
-    assert sorted(listed) == sorted(str(page.relative_to(ROOT / "docs")) for page in DOCS)
+    listed = tool("words").pages_of(tool("words").navigation())
+    pages = [str(page.relative_to(ROOT / "docs")) for page in DOCS]
+    assert sorted(listed) == sorted([*pages, *(f"notebooks/{file.stem}.md" for file in NOTEBOOKS)])
     modules = {name for name in nr.__all__ if isinstance(getattr(nr, name), ModuleType)}
     assert {f"api/{name}.md" for name in modules} < set(listed)
 
 
-@pytest.mark.parametrize("page", START)
-def test_sentences_have_at_most_40_words(page):
-    text = re.sub(r"```.*?```|\]\([^)]*\)", "", (ROOT / page).read_text(), flags=re.S)
-    sentences = re.split(r"(?<=[.!?:])\s+|\n\s*\n|\n- |\|", text)
-    assert not [sentence for sentence in sentences if len(sentence.split()) > 40]
+def test_user_pages_are_short_and_no_sentence_is_long():
+    words = tool("words")
+    text = [(ROOT / "docs" / page).read_text() for page in words.user_pages()]
+    assert sum(len(words.words(words.plain(page))) for page in text) <= words.MOST_WORDS
+    long = {
+        str(page.relative_to(ROOT)): words.too_long(page.read_text())
+        for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS)
+    }
+    assert not {page: found for page, found in long.items() if found}
+
+
+def test_words_are_counted_as_a_reader_would():
+    words = tool("words")
+    page = (
+        "# A title\n\nOne `code here` three. Four: [five](six.md)!\n\n```python\nseven = 8\n```\n\n- nine\n"
+    )
+    assert words.sentences(page) == ["# A title", "One code three.", "Four: [five!", "- nine"]
+    assert len(words.words(words.plain(page))) == 8
+    assert words.too_long("word " * 41 + ".")
+    assert not words.too_long("word " * 40 + ".\n\n" + "word " * 40)
+
+
+@pytest.mark.parametrize("name", IDEAS)
+def test_a_page_on_an_idea_has_a_picture_an_example_and_says_when_to_trust_it(name):
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    assert re.search(r"!\[[^]]+\]\(pictures/", text)
+    assert "```python" in text or name == "lab"
+    assert "hen to trust it" in text or "hen not to trust it" in text
+
+
+def test_the_gallery_shows_every_experiment_and_is_up_to_date():
+    gallery = tool("gallery")
+    text = gallery.PAGE.read_text(encoding="utf-8")
+    for name in nr.experiments.names():
+        assert f"neuralrace run {name} --quick" in text
+        assert (gallery.PICTURES / f"{name}.png").exists()
+    assert set(gallery.SHOWN) == set(nr.experiments.names())
+    assert sum(file.stat().st_size for file in gallery.PICTURES.iterdir()) < 1.5e6
+    assert text == gallery.page(), "run python tools/gallery.py"
+
+
+def test_messages_say_more_than_that_something_is_wrong():
+    found = [m for m in tool("messages").messages() if m[2] in ("InputError", "GraphError")]
+    assert len(found) > 400
+    short = [m for m in found if len(re.sub(r"{[^}]*}", "it", m[3]).split()) < 4 and "{" not in m[3]]
+    assert not short
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_a_notebook_runs_and_prints_what_is_stored(file):
+    def printed(book):
+        text = [
+            o["text"] for cell in book.cells for o in cell.get("outputs", []) if o.get("name") == "stdout"
+        ]
+        return re.sub(r"[-+]?\d[\d.]*(e[-+]?\d+)?", "#", " ".join("".join(text).split()))
+
+    nbformat = pytest.importorskip("nbformat")
+    stored = nbformat.read(file, as_version=4)
+    again = tool("notebooks").tidy(tool("notebooks").run(file))
+    assert printed(again) == printed(stored), f"run python tools/notebooks.py {file.stem}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the built site."""
+    for package in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(package, reason="the site needs mkdocs: pip install 'neuralrace[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 50
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source|video|link)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"' >]+)"
+    )
+    asked = {page.name: loaded.findall(page.read_text(encoding="utf-8")) for page in pages}
+    assert not {page: found for page, found in asked.items() if found}
+    styles = [
+        file
+        for file in site.rglob("*.css")
+        if re.search(r"url\([\"']?(?:https?:)?//|@import", file.read_text())
+    ]
+    assert not styles
+
+
+def test_the_reference_has_every_public_name(site):
+    modules = {
+        "neuralrace": nr,
+        **{n: getattr(nr, n) for n in nr.__all__ if isinstance(getattr(nr, n), ModuleType)},
+    }
+    for name, module in modules.items():
+        page = (site / "api" / f"{name}.html").read_text(encoding="utf-8")
+        public = [n for n in getattr(module, "__all__", dir(module)) if not n.startswith("_")]
+        own = [n for n in public if not isinstance(getattr(module, n), ModuleType) and _documented(module, n)]
+        headings = re.findall(r'<h[1-6] id="([^"]*)"[^>]*>\s*(?:<[^>]+>\s*)*(\w*)', page)
+        shown = {word for anchor, title in headings for word in (anchor.split(".")[-1], title)}
+        missing = [
+            n for n in own if n not in shown and f"{n}name" not in shown
+        ]  # a heading "experiment(name)"
+        assert not missing, f"api/{name}.md lacks {missing}"
+
+
+def _documented(module, name):
+    """Whether a name is of the library: in `__all__`, or defined in the module."""
+    return hasattr(module, "__all__") or getattr(getattr(module, name), "__module__", "") == module.__name__

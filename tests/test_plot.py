@@ -1,8 +1,9 @@
 import matplotlib
 import numpy as np
+import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from neuralrace import plot
+from neuralrace import errors, plot
 
 
 def test_style_leaves_global_settings_alone():
@@ -12,6 +13,30 @@ def test_style_leaves_global_settings_alone():
         plot.theory(ax, [0, 1], [0, 1], label="line")
         assert not ax.legend().get_frame_on()
     assert dict(matplotlib.rcParams) == before
+
+
+def test_slides_have_larger_type_and_thicker_lines_than_a_paper_in_every_figure_of_the_library():
+    def drawn():
+        with plot.style():  # as the library draws: the style around it stays in force
+            fig, ax = plot.figure(columns=1, width=plot.PAGE, height=2.0)
+            plot.theory(ax, [0, 1], [0, 1])
+            plot.runs(ax, [0, 1], [[0, 1], [1, 1]])
+            ax.set_title("loss")
+        lines = [line.get_linewidth() for line in ax.lines]
+        return fig.get_size_inches().tolist(), ax.title.get_fontsize(), lines
+
+    with plot.style("slides"):
+        size, type_size, lines = drawn()
+    assert size == pytest.approx([12.0, 12 / 7 * 2])
+    assert (type_size, lines) == (20.0, [3.5, 7.0])
+    assert drawn() == ([7.0, 2.0], 8.0, [1.3, 2.6])
+    with pytest.raises(errors.InputError, match="name must be"), plot.style("poster"):
+        pass
+
+
+def test_a_figure_shows_itself_in_a_notebook():
+    fig, _ = plot.figure()
+    assert fig._repr_png_().startswith(b"\x89PNG")
 
 
 def test_block_matrix_numbers_and_frames_blocks():

@@ -29,6 +29,7 @@ import ast
 import csv
 import io
 import json
+import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -325,6 +326,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join([*found, f"{len(load(given.check))} items, {len(found)} problems"]))
         return int(bool(found))
     PAGE.write_text(page(claims), encoding="utf-8")
+    if given.store:
+        subprocess.run([sys.executable, str(ROOT / "tools" / "gallery.py")], check=True)
     print(f"{PAGE.relative_to(ROOT)}: {', '.join(f'{paper} {len(load(paper))}' for paper in papers())}")
     return 0
 

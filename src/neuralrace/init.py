@@ -263,7 +263,8 @@ def _seeded(
         both = np.broadcast(seeds, sizes)
     except ValueError:
         raise InputError(
-            f"seed of shape {seeds.shape} and sizes of shape {sizes.shape} do not broadcast"
+            f"seed of shape {seeds.shape} and sizes of shape {sizes.shape} do not broadcast; give one "
+            "of either, or as many"
         ) from None
     drawn = [network(np.random.default_rng(s), float(x)) for s, x in both]
     return {n: np.stack([d[n] for d in drawn]).reshape(*both.shape, *v.shape) for n, v in drawn[0].items()}

@@ -139,7 +139,9 @@ def fixed_points(task: Task, starts: WeightsLike, tol: float = 1e-11, max_steps:
     checked = check(task, starts, "squared")
     flat = task.graph.flatten(checked)
     if flat.ndim != 2:
-        raise InputError("starts must have a leading axis on every weight")
+        raise InputError(
+            "starts must have a leading axis on every weight, as nr.init.gaussian(..., seed=range(20)) gives"
+        )
     made = program(task, "squared")
     points, norm = roots(_Gradient(made.stack), flat, made.on_device, tol=tol, max_steps=max_steps)
     good = np.flatnonzero(norm < tol)

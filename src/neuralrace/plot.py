@@ -6,12 +6,17 @@ Nothing here touches matplotlib's global state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from neuralrace.errors import choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,17 +27,34 @@ BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",
 )  # fmt: skip
 FORMATS = ("svg", "pdf", "png")
-STYLE: Any = {
+_PAPER: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
     "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.7,
     "lines.linewidth": 1.3, "lines.markersize": 3, "legend.frameon": False, "legend.handlelength": 1.5,
     "axes.titlelocation": "left", "image.cmap": "viridis", "savefig.dpi": 200, "svg.hashsalt": "neuralrace",
     "figure.constrained_layout.use": True,
 }  # fmt: skip
+_SLIDES: Any = {
+    **_PAPER, "font.size": 20, "axes.titlesize": 20, "axes.labelsize": 20, "legend.fontsize": 17,
+    "xtick.labelsize": 17, "ytick.labelsize": 17, "axes.linewidth": 1.6, "lines.linewidth": 3.5,
+    "lines.markersize": 8, "xtick.major.width": 1.6, "ytick.major.width": 1.6, "xtick.major.size": 7,
+    "ytick.major.size": 7,
+}  # fmt: skip
+STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
+ENLARGED = {"paper": 1.0, "slides": 12.0 / PAGE}  # a page-wide figure fills a slide, 12 inches
+_in_force: ContextVar[str] = ContextVar("style", default="paper")
 
 
-def style() -> AbstractContextManager[None]:
+@contextmanager
+def style(name: str | None = None) -> Iterator[None]:
     """The common style while figures are drawn: legends, titles and texts read it when they are made.
+
+    Parameters
+    ----------
+    name : {"paper", "slides"}, optional
+        For a paper, or for slides: figures 12 inches wide with large type and thick lines. By default the
+        style around this one, so that a figure of the library drawn inside ``with style("slides")`` is one
+        for slides; "paper" where there is none.
 
     Returns
     -------
@@ -40,13 +62,33 @@ def style() -> AbstractContextManager[None]:
 
     Examples
     --------
-    >>> with style():
+    >>> with style("slides"):
     ...     fig, ax = figure()
     ...     _ = ax.set_title("loss")
+    >>> ax.title.get_fontsize()
+    20.0
     """
     import matplotlib
 
-    return matplotlib.rc_context(STYLE)
+    chosen = choice("name", _in_force.get() if name is None else name, tuple(STYLES))
+    token = _in_force.set(chosen)
+    try:
+        with matplotlib.rc_context(STYLES[chosen]):
+            yield
+    finally:
+        _in_force.reset(token)
+
+
+def _sized(setting: str, times: float = 1.0) -> float:
+    """A size of the style in force, such as the width of lines."""
+    return times * STYLES[_in_force.get()][setting]
+
+
+def _png(fig: Figure) -> bytes:
+    """The figure as notebooks show it."""
+    picture = BytesIO()
+    fig.savefig(picture, format="png", dpi=100)
+    return picture.getvalue()
 
 
 def figure(
@@ -59,7 +101,8 @@ def figure(
     rows, columns : int
         Number of panels.
     width, height : float, optional
-        In inches. By default one panel is as wide as a column of a paper, several as a page.
+        In inches on paper; slides enlarge them. By default one panel is as wide as a column, several as a
+        page.
     **keywords
         Those of matplotlib's `Figure.subplots`.
 
@@ -78,8 +121,10 @@ def figure(
     from matplotlib.figure import Figure
 
     width = width or (COLUMN if columns == 1 else PAGE)
+    height = height or rows * min(2.5, 0.72 * width / columns)
     with style():
-        fig = Figure(figsize=(width, height or rows * min(2.5, 0.72 * width / columns)))
+        fig = Figure(figsize=(width * ENLARGED[_in_force.get()], height * ENLARGED[_in_force.get()]))
+        setattr(fig, "_repr_png_", partial(_png, fig))  # noqa: B010  notebooks look for it
         return fig, fig.subplots(rows, columns, **keywords)
 
 
@@ -106,7 +151,7 @@ def theory(ax: Axes, x: Any, y: Any, colour: str = BLACK, label: str | None = No
     >>> fig, ax = figure()
     >>> theory(ax, [0, 1, 2], [1.0, 0.5, 0.25], label="theory")
     """
-    ax.plot(x, y, color=colour, label=label, **{"lw": 1.3, "zorder": 3, **keywords})
+    ax.plot(x, y, color=colour, label=label, **{"lw": _sized("lines.linewidth"), "zorder": 3, **keywords})
 
 
 def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
@@ -128,7 +173,8 @@ def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None,
     """
     y = np.atleast_2d(np.asarray(y, float))
     ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.25, lw=0)
-    ax.plot(x, np.median(y, axis=0), color=colour, label=label, **{"lw": 2.6, "alpha": 0.5, **keywords})
+    line = {"lw": _sized("lines.linewidth", 2), "alpha": 0.5, **keywords}
+    ax.plot(x, np.median(y, axis=0), color=colour, label=label, **line)
 
 
 def panels(titles: Sequence[str], columns: int = 4, height: float = 1.75) -> tuple[Figure, list[Axes]]:
@@ -164,8 +210,9 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
     """
     y = np.atleast_2d(np.asarray(y, float))
     spread = y.std(axis=0, ddof=1) if len(y) > 1 else None
-    style = {"fmt": "o", "ms": 3.5, "lw": 0.9, "capsize": 1.5, **keywords}
-    ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **style)
+    size, line = _sized("lines.markersize", 7 / 6), _sized("lines.linewidth", 0.7)
+    drawn = {"fmt": "o", "ms": size, "lw": line, "capsize": size / 2, **keywords}
+    ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **drawn)
 
 
 def identity(ax: Axes, label: str | None = None) -> None:
@@ -308,7 +355,7 @@ def labelled_matrix(
         if abs(value) > 1e-9:
             colour = "black" if abs(value) < 0.6 * np.abs(values).max() else "white"
             text = f"{value:.2f}".replace("0.", ".")
-            ax.text(k, i, text, ha="center", va="center", size=6, color=colour)
+            ax.text(k, i, text, ha="center", va="center", size=_sized("font.size", 0.75), color=colour)
     return image
 
 

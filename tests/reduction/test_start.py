@@ -149,7 +149,7 @@ def test_it_begins_at_its_own_start_only():
     assert "estimated error of the loss: " in repr(again)
     with pytest.raises(ValueError, match="around which"):
         r.solve(t1=2.0, weights=nr.init.xavier(task.graph, seed=2))
-    with pytest.raises(ValueError, match="stand alone"):
+    with pytest.raises(ValueError, match="must not be given with weights"):
         nr.reduce(task, "block", weights=w)
     with pytest.raises(ValueError, match="error must be"):
         nr.reduce(task, weights=w, error=0)

@@ -126,7 +126,7 @@ def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
         raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
     momentum = number("momentum", momentum, least=0)
     if momentum and optimizer != "sgd":
-        raise InputError("momentum goes with optimizer='sgd'")
+        raise InputError("momentum must be 0 unless optimizer='sgd'; an optax transformation has its own")
     return optimizer, momentum
 
 

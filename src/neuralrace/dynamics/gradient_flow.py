@@ -100,7 +100,9 @@ def flow(
     """
     chosen = check_method(method)
     if isinstance(chosen, LowRank) and isinstance(task, Task) and not is_linear(task, loss):
-        raise InputError("method=LowRank needs a network without activations and loss='squared'")
+        raise InputError(
+            "method=LowRank needs a network without activations and loss='squared'; take nr.Adaptive()"
+        )
     end, ts = save_times(t1, save)
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     rates = (weight_decay, lr_scale, frozen)

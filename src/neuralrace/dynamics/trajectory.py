@@ -139,7 +139,9 @@ class Trajectory:
         ((200,), (2, 200))
         """
         if not self.many:
-            raise InputError("this trajectory is a single run; only one with several can be indexed")
+            raise InputError(
+                "this trajectory is a single run, and only one with several can be indexed: use it as it is"
+            )
         n = len(self.loss)
         if isinstance(k, (int, np.integer)) and not isinstance(k, bool):
             if not -n <= k < n:

@@ -60,7 +60,7 @@ def fit(given: dict[str, Any]) -> None:
     try:
         np.broadcast_shapes(*(np.shape(v) for v in jax.tree.leaves(given)))
     except ValueError as error:
-        raise InputError(f"shapes must fit each other, got {shapes}") from error
+        raise InputError(f"shapes must fit each other as NumPy broadcasts them, got {shapes}") from error
 
 
 def real(name: str, value: Any) -> np.ndarray:

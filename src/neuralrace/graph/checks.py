@@ -30,7 +30,10 @@ def named_edges(edges: Any) -> dict[str, tuple[str, str]]:
             raise GraphError(f"edges must be (source, target) pairs, got {short(ends)}")
         name = name if name is not None else f"{ends[0]}->{ends[1]}"
         if name in named:
-            raise GraphError(f"parallel edges need names (a dict): {name!r} stands twice")
+            raise GraphError(
+                f"parallel edges need names: {name!r} stands twice; give a dict, as in "
+                "{'first': ('x', 'y'), 'second': ('x', 'y')}"
+            )
         named[name] = (ends[0], ends[1])
     if not named:
         raise GraphError("edges must not be empty")

@@ -76,7 +76,7 @@ class Graph(WeightLayout):
         self.outgoing: dict[str, tuple[str, ...]] = edges_by_node(self.nodes, self.edges, 0)
         for node in self.nodes:
             if not self.incoming[node] and not self.outgoing[node]:
-                raise GraphError(f"node {node!r} has no edges: an output that no input reaches")
+                raise GraphError(f"node {node!r} has no edges: connect it, or leave it out of nodes")
         self.inputs: tuple[str, ...] = tuple(n for n in self.nodes if not self.incoming[n])
         self.outputs: tuple[str, ...] = tuple(n for n in self.nodes if not self.outgoing[n])
         self.levels: dict[str, int] = levels(self.edges, self.incoming, self.outgoing)

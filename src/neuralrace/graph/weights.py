@@ -96,7 +96,7 @@ class WeightLayout:
         known("weights", weights, self.shapes, "edge or bias of the graph")
         missing = [n for n in self.shapes if n not in weights]
         if missing:
-            raise InputError(f"weights lack {some(missing)}")
+            raise InputError(f"weights lack {some(missing)}; nr.init makes a full set for a graph")
         out, leading = {}, None
         for name, shape in self.shapes.items():
             value = convert(f"weights[{name!r}]", weights[name])

@@ -238,7 +238,9 @@ def error_rate(task: Task, weights: WeightsLike) -> np.ndarray:
     """
     check_task(task)
     if not task.sampled:
-        raise InputError("task must be a Task that holds samples")
+        raise InputError(
+            "task must hold samples, as nr.Task(graph, inputs, targets) does; it was built from moments"
+        )
     made = program(task, "squared", "samples")
     thresholds = _thresholds(task)
     middle = [np.array([thresholds.get(o, 0.0) for _, o in here]) for here in made.outputs]

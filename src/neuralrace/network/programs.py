@@ -76,7 +76,10 @@ def check_task(task: Any, kind: str = "squared") -> None:
         raise InputError(f"task must be a Task, got {type(task)}")
     choice("loss", kind, LOSSES)
     if not is_linear(task, kind) and not task.sampled:
-        raise InputError("this task was built from moments and holds no samples, which this network needs")
+        raise InputError(
+            "this task was built from moments and holds no samples, which activations and cross-entropy "
+            "need: build it by nr.Task(graph, inputs, targets)"
+        )
 
 
 def run(

@@ -91,7 +91,10 @@ def _walk(g: Graph, c: Context, w: dict[str, float], edges: frozenset[str]) -> d
 def _scalar(c: Context, name: str) -> float:
     g = c.gate(name)
     if np.ndim(g):
-        raise InputError(f"a reduction needs scalar gates; {name!r} has one per neuron (split it into nodes)")
+        raise InputError(
+            f"a reduction needs scalar gates, one number per sample; {name!r} has one per neuron: split it "
+            "into several nodes"
+        )
     return float(g)
 
 

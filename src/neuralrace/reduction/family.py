@@ -18,7 +18,10 @@ from neuralrace.graph import Graph
 from neuralrace.reduction.basis import Frames, Links, components, hidden_frames, mode_frames, spans
 from neuralrace.task import Block, Blocks, Context, Task
 
-NOTHING = "task has nothing to reduce: no open path correlates an input with a target"
+NOTHING = (
+    "task has nothing to reduce: no open path correlates an input with a target; are gates 0 everywhere, or "
+    "inputs and targets unrelated?"
+)
 
 Strengths = dict[str, np.ndarray]
 

@@ -102,12 +102,17 @@ def reduce(
     choice("basis", basis, ("auto", *FAMILIES))
     g = task.graph
     if not g.is_linear or g.biases or g.diagonal:
-        raise InputError("task must be on a linear graph without biases to be reduced")
+        raise InputError(
+            "task must be on a linear graph without biases to be reduced; nr.flow simulates any graph, and "
+            "nr.relu finds the gates of ReLU networks"
+        )
     seed = integer("seed", seed, least=0)
     rates = Rates.of(g, weight_decay, lr_scale, ())
     if weights is not None:
         if basis != "auto" or start is not None:
-            raise InputError("weights must stand alone: basis and start do not go with them")
+            raise InputError(
+                "basis and start must not be given with weights, around which the basis is chosen"
+            )
         return StartReduction.of(task, weights, error, rates)
     apart = {e: (v, rates.scale[e], rates.decay[e]) for e, v in _check_start(task, start).items()}
     found = None

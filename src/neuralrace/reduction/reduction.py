@@ -238,7 +238,7 @@ class Reduction(ReducedEquations):
         if not isinstance(method, Adaptive):
             raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
         if sum(v is not None for v in (strength, b0, weights)) != 1:
-            raise InputError("give one of strength, b0 and weights")
+            raise InputError("give one of strength, b0 and weights: where the solution starts")
         if isinstance(save, Iterator):
             save = list(save)  # a generator is read twice
         end, ts = save_times(t1, save)

@@ -94,7 +94,10 @@ class StartReduction:
         if weights is not None:
             given = self.task.graph.check_weights(weights)
             if any(not np.array_equal(given[e], w) for e, w in self.weights.items()):
-                raise InputError("weights must be those around which the task was reduced")
+                raise InputError(
+                    "weights must be those around which the task was reduced; for others call "
+                    "nr.reduce(task, weights=...) again"
+                )
         small = Adaptive.for_error(self.error, max_steps)
         run = flow(
             self.task,

@@ -212,7 +212,9 @@ class Task:
         """Inputs `(n, size)` and targets `(n, size)` where there is one input and one output."""
         s = self.samples
         if len(s.inputs) != 1 or len(s.targets) != 1:
-            raise InputError("arrays needs a graph with one input and one output")
+            raise InputError(
+                "arrays needs a graph with one input and one output; task.samples has all of them"
+            )
         return next(iter(s.inputs.values())), next(iter(s.targets.values()))
 
     @property
@@ -221,7 +223,9 @@ class Task:
         if self._samples is None:
             if self.sampled:
                 raise InputError("this task holds its samples context by context, not as one list")
-            raise InputError("this task was built from moments and holds no samples")
+            raise InputError(
+                "this task was built from moments and holds no samples; nr.Task(graph, inputs, targets) does"
+            )
         return self._samples
 
     def on(self, graph: Graph) -> Task:

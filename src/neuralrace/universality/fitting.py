@@ -168,7 +168,9 @@ def fit(
     if strict and problems:
         raise InputError(problems[0])
     if not (np.isfinite(start).all() and 0 < rate_h < np.inf and 0 < rate_y < np.inf):
-        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
+        raise InputError(
+            "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
+        )
     errors = np.sqrt((residual**2).sum(0))
     both = loss is not None
     return Fit(
@@ -232,7 +234,9 @@ def fit_rates(
         width = _quantile(level, left.size - 2) * _deviation(left, jacobian)
         rates = np.exp(theta) / span * [high / out / dx**2, 1 / high]
     if not (np.isfinite(rates).all() and (rates > 0).all() and np.isfinite(left).all()):
-        raise InputError("no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7")
+        raise InputError(
+            "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
+        )
     errors = np.sqrt((left**2).sum(axis=0)) / np.abs(three).max(axis=0)
     found = Fit(
         float(rates[0]),
@@ -315,7 +319,7 @@ def _checked(
     if len(t) < FEWEST:
         raise InputError(f"t has {len(t)} times, too few to identify the rates; at least {FEWEST} are needed")
     if not (np.diff(t) > 0).all():
-        raise InputError("t must increase")
+        raise InputError("t must increase from each time to the next")
     named = {"dh2": dh2, "dy2": dy2, "w": w} | ({} if loss is None else {"loss": loss})
     series = {n: array(n, v, (len(t),)) for n, v in named.items()}
     dx, dy = number("dx", dx, above=0), number("dy", dy, least=0)

@@ -89,8 +89,8 @@ def _possible(dy2: Any, w: Any, dy: Any) -> None:
     excess = np.abs(dy2 - w) - dy * np.sqrt(dy2) - 1e-5 * (dy2 + np.abs(w))
     if (excess > 0).any():
         raise InputError(
-            "w must lie within dy2 -+ dy sqrt(dy2), as dy2 - w is the product of two differences "
-            f"of these lengths; it lies {excess.max():g} outside"
+            "w must lie within dy2 -+ dy sqrt(dy2), since w = dy2 - (output difference) . (target "
+            f"difference); it lies {excess.max():g} outside"
         )
 
 

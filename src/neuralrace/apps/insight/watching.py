@@ -140,7 +140,10 @@ class Watch:
             raise InputError("the network was seen once: call watch(step) also while and after it learns")
         first, last = self.snapshots.kept[0].seen, self.snapshots.kept[-1].seen
         if last.moved == 0 and (first.outputs == last.outputs).all():
-            raise InputError("the network did not change at all between the first and the last step")
+            raise InputError(
+                "the network did not change at all between the first and the last step: does the optimizer "
+                "hold its parameters, and take steps?"
+            )
         return last
 
     @property

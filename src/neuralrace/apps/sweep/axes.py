@@ -43,7 +43,7 @@ class Grid:
             raise InputError(f"over must be a dict from parameters to their values, got {over!r}")
         values = {name: _values(name, given) for name, given in over.items()}
         if SEED in values and seeds is not None:
-            raise InputError("seeds must not be given where over has an axis seed")
+            raise InputError("seeds must not be given when over names seed: leave out one of the two")
         groups = [tuple(names) for names in zipped]
         together = [name for names in groups for name in names]
         known("zipped", together, values, "parameter of over")

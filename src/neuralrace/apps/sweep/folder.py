@@ -78,7 +78,10 @@ class Folder:
                 stored.splitlines(), own.splitlines(), "stored", "asked for", "", "", 1
             )
             difference = "\n".join(line.rstrip() for line in lines)
-            raise InputError(f"out must hold this sweep; {self.path} is defined otherwise:\n{difference}")
+            raise InputError(
+                f"out must be a new folder or hold this sweep; the one in {self.path} is defined otherwise. "
+                f"Choose another folder, or undo the change:\n{difference}"
+            )
 
     # -- pieces ------------------------------------------------------------------------------
 
@@ -163,7 +166,9 @@ class Folder:
                     name, own = key.removeprefix("value:"), array.shape[1:]
                     before = shapes.get(name, own)
                     if len(before) != len(own):
-                        raise InputError(f"measure must return {name!r} with as many axes in every run")
+                        raise InputError(
+                            f"measure must return {name!r} with the same number of axes in every run"
+                        )
                     shapes[name] = tuple(map(max, before, own))
         return shapes
 
@@ -179,7 +184,7 @@ def padded(values: Sequence[np.ndarray | None]) -> np.ndarray:
     """Arrays as one, `(len(values), ...)`; nan where one is missing or smaller than the largest."""
     known = [np.asarray(v) for v in values if v is not None]
     if len({v.ndim for v in known}) > 1:
-        raise InputError("measure must return values with as many axes in every run")
+        raise InputError("measure must return values with the same number of axes in every run")
     shape = tuple(np.max([v.shape for v in known], axis=0).astype(int))
     out = np.full((len(values), *shape), np.nan)
     for k, v in enumerate(values):

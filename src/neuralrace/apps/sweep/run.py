@@ -192,7 +192,7 @@ def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
         taken = sorted(set(values) & set(RESERVED))
         if taken:
             raise InputError(
-                f"measure must name its values otherwise: {taken[0]!r} stands for how a run went"
+                f"measure must not return {taken[0]!r}: the sweep keeps that itself; choose another name"
             )
         odd = [name for name, value in values.items() if value.dtype.kind not in "biuf"]
         if odd:
