@@ -50,7 +50,10 @@ class Structure:
         task = self.reduction.task
         found = max(float(np.linalg.norm(task.syx(p))) for p in _some_paths(task))
         if found <= 0:
-            raise InputError("nothing to learn: no open path correlates an input with a target")
+            raise InputError(
+                "nothing to learn: no open path correlates an input with a target; open a gate or change the "
+                "data"
+            )
         return found
 
     @cached_property
