@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from statistics import median
 
@@ -72,5 +72,5 @@ if __name__ == "__main__":
             for k, case in enumerate(asked.only or CASES)
         ]
         print(f"{'case':18}{'row':60}{'other':>12}{'here':>12}{'ratio':>8}")
-        for job in jobs:
+        for job in as_completed(jobs):
             print("\n".join(job.result()), flush=True)

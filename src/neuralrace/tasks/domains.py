@@ -17,6 +17,9 @@ from neuralrace.tasks.structured import tree_features
 MAX_EDGES = 1_000_000
 
 
+_NUMBERS = 2000  # that a context takes in memory, about
+
+
 def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = None) -> np.ndarray:
     """Which pairs are trained, booleans: input i with `trained` outputs, from number i + shift on.
 
@@ -59,9 +62,14 @@ def circulant(domains: int, trained: int, shift: int = 0, seed: int | None = Non
 
 def trained_pairs(domains: int, trained: Any) -> list[tuple[int, int]]:
     """Pairs of input and output domain, from their number per input or from a matrix of booleans."""
-    if trained is None or isinstance(trained, (str, bytes, int, np.integer)):
-        trained = circulant(domains, integer("trained", trained))
     size = integer("domains", domains)
+    if trained is None or isinstance(trained, (str, bytes, int, np.integer)):
+        count = integer("trained", trained)
+        if count > size:
+            raise InputError(f"trained must be at most domains = {size}, got {count}")
+        affordable("domains", size, _NUMBERS * float(size) * count)
+        # As `circulant`, whose matrix is large where domains are many.
+        return [(i, j) for i in range(size) for j in sorted((i + k) % size for k in range(count))]
     pairs = array("trained", trained, (size, size))
     if not pairs.any():
         raise InputError("trained must mark at least one pair, got none")
