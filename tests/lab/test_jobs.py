@@ -109,6 +109,14 @@ def test_the_wider_margin_lets_the_linear_gating_win():
         assert t == pytest.approx(float(exact), rel=1e-3)
 
 
+def test_level_racers_are_a_tie():
+    contexts, said = solved(scene("contexts"))
+    assert contexts.winner == "always open"
+    assert said.similarity[0].layer == "p0h1"  # that all samples reach
+    assert solved(scene("contextual"))[0].winner is None
+    assert solved(scene("two-points"))[0].winner is None
+
+
 def test_a_drawn_network_of_three_pathways_learns_as_theory_says():
     picture, _ = solved(OWN)
     parts, last = trained(OWN)
