@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import neuralrace as nr
+from neuralrace.dynamics import lowrank as lowrank_flow
 from neuralrace.dynamics.lowrank import holds_all_inputs, input_dimensions, small_weights
 from neuralrace.errors import InputError
 from neuralrace.lowrank import bases, constants, linalg
@@ -363,6 +365,18 @@ def test_weights_are_lifted_when_asked_for():
         moved = np.linalg.norm(true.weights[e][-1] - weights[e])
         assert np.linalg.norm(w - true.weights[e], axis=(1, 2)).max() < 1e-2 * moved
         assert wide.weights[e] is w
+
+
+def test_one_blas_thread(monkeypatch):
+    """Threads of BLAS take several times the time that small matrices do."""
+    task, weights = case(1, 8)
+    threads = lambda: {x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"}  # noqa: E731
+    seen = []
+    monkeypatch.setattr(lowrank_flow, "solve", lambda *given: seen.append(threads()) or solve(*given))
+    with threadpool_limits(2, "blas"):
+        nr.flow(task, weights, 0.1, 2, method=nr.LowRank(1e-2))
+        assert threads() == {2}
+    assert seen == [{1}]
 
 
 def test_contexts_that_share_no_edge():

@@ -48,9 +48,9 @@ def low_rank_flow(
     for run in tqdm(range(setup.count), "flow", disable=not progress):
         typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
         first = {e: w.astype(float, copy=False) for e, w in typed.items()}
-        solution, error = solve(
-            setup.given, first, setup.rates.scale, ts, t1, method.error, method.of, level, method.max_steps
-        )
+        goal = method.error, method.of, level, method.max_steps
+        with _blas().limit(limits=1, user_api="blas"):  # matrices are small: threads only wait for each other
+            solution, error = solve(setup.given, first, setup.rates.scale, ts, t1, *goal)
         solutions.append(solution)
         stated.append(error)
         rows = []
@@ -75,6 +75,14 @@ def low_rank_flow(
     return solved, _history(solutions), stats, {
         "error": method.error, "of": method.of, "max_steps": method.max_steps, "dimensions": sizes
     }  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The BLAS libraries in use; to find them takes as long as a short flow."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 class LowRankWeights(LiftedWeights):
