@@ -1,21 +1,20 @@
 """The low-rank flow: the stated error bounds the true one."""
 
-from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import neuralrace as nr
+from neuralrace.dynamics import lowrank as lowrank_flow
 from neuralrace.dynamics.lowrank import holds_all_inputs, input_dimensions, small_weights
 from neuralrace.errors import InputError
-from neuralrace.lowrank import constants, linalg
+from neuralrace.lowrank import bases, constants, linalg
 from neuralrace.lowrank.bases import assess, enrich, projection_residual, reduced_network, truncate
 from neuralrace.lowrank.network import Saved
 from neuralrace.lowrank.solve import _Solver, solve
-
-solve_module = import_module("neuralrace.lowrank.solve")
 
 
 @pytest.fixture(autouse=True)
@@ -354,15 +353,30 @@ def test_error_of_the_loss_curve(error):
 
 
 def test_weights_are_lifted_when_asked_for():
-    """Later enrichments leave the bases of earlier times alone."""
+    """Later enrichments leave the bases of earlier times alone, and so do later changes of the start."""
     task, weights = case(2, 60)
-    wide = nr.flow(task, weights, 20.0, 30, method=nr.LowRank(1e-3))
+    given = {e: w.copy() for e, w in weights.items()}
+    wide = nr.flow(task, given, 20.0, 30, method=nr.LowRank(1e-3))
     assert list(wide.weights) == list(task.graph.shapes)
+    for w in given.values():
+        w *= 2
     true = nr.flow(task, weights, 20.0, 30, method=nr.Adaptive())
     for e, w in wide.weights.items():
         moved = np.linalg.norm(true.weights[e][-1] - weights[e])
         assert np.linalg.norm(w - true.weights[e], axis=(1, 2)).max() < 1e-2 * moved
         assert wide.weights[e] is w
+
+
+def test_one_blas_thread(monkeypatch):
+    """Threads of BLAS take several times the time that small matrices do."""
+    task, weights = case(1, 8)
+    threads = lambda: {x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"}  # noqa: E731
+    seen = []
+    monkeypatch.setattr(lowrank_flow, "solve", lambda *given: seen.append(threads()) or solve(*given))
+    with threadpool_limits(2, "blas"):
+        nr.flow(task, weights, 0.1, 2, method=nr.LowRank(1e-2))
+        assert threads() == {2}
+    assert seen == [{1}]
 
 
 def test_contexts_that_share_no_edge():
@@ -389,10 +403,10 @@ def test_look_ahead_spares_enrichments(monkeypatch):
     graph = nr.Graph.pathways(4, 4, [[50] * 4] * 2)
     task = nr.Task(graph, np.eye(4), np.diag([3.0, 2.0, 1.0, 0.5]))
     weights, found = nr.init.gaussian(graph, 0.07, 0), []
-    for look_ahead in (solve_module.look_ahead, lambda _net, p, *_: [p]):
+    for look_ahead in (bases.look_ahead, lambda _net, p, *_: [p]):
         times: list[int] = []
-        monkeypatch.setattr(solve_module, "look_ahead", look_ahead)
-        monkeypatch.setattr(solve_module, "enrich", lambda *a, n=times: n.append(1) or enrich(*a))
+        monkeypatch.setattr(bases, "look_ahead", look_ahead)
+        monkeypatch.setattr(bases, "enrich", lambda *a, n=times: n.append(1) or enrich(*a))
         run(reduced(task, weights), 200.0, (1e-7, 2.5e-4))
         found.append(len(times))
     assert 0 < 2 * found[0] < found[1]
@@ -405,7 +419,7 @@ def test_bases_end_at_the_size_of_their_nodes():
         y = net.coordinates[0]
         enrich(net, [assess(net, y, net.state(y), 0.0)], 1e-30)  # rounding is more than that
         for q in (q for d in net.directions for q in d.basis.values()):
-            assert np.abs(q @ q.T - np.eye(len(q))).max() < 10 * np.finfo(float).eps
+            assert np.abs(q @ q.T - np.eye(len(q))).max() < 1e-12
     assert all(q.shape == (task.graph.nodes[v],) * 2 for d in net.directions for v, q in d.basis.items())
     assert np.isclose(net.loss(net.state(net.coordinates[0]).error), nr.loss(task, weights))
 

@@ -122,7 +122,7 @@ def _by_method(
 ) -> Trajectory:  # fmt: skip
     """Solve; if times are to be chosen and even ones skip the fall of the loss, again with better ones."""
     if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
-        setup = replace(setup, task=setup.given, start=setup.full, frames={})
+        setup = replace(setup, task=setup.given, small=setup.weights, frames={})
     if isinstance(method, LowRank) and not setup.frames:
         solve = partial(low_rank_flow, setup, method, t1=t1, stop=stop, progress=progress)
     else:

@@ -42,14 +42,15 @@ def low_rank_flow(
 
     if setup.rates.decays:
         raise InputError("method=LowRank takes no weight_decay: use method=Adaptive")
-    graph, recording = setup.given.graph, _Recording(setup)
+    recording = _Recording(setup)
     level = -np.inf if stop is None else stop
     solutions, stated, recorded = [], [], []
-    for start in tqdm(setup.full, "flow", disable=not progress):
-        first = graph.unflatten(start.astype(float, copy=False))
-        solution, error = solve(
-            setup.given, first, setup.rates.scale, ts, t1, method.error, method.of, level, method.max_steps
-        )
+    for run in tqdm(range(setup.count), "flow", disable=not progress):
+        typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
+        first = {e: w.astype(float, copy=False) for e, w in typed.items()}
+        goal = method.error, method.of, level, method.max_steps
+        with _blas().limit(limits=1, user_api="blas"):  # matrices are small: threads only wait for each other
+            solution, error = solve(setup.given, first, setup.rates.scale, ts, t1, *goal)
         solutions.append(solution)
         stated.append(error)
         rows = []
@@ -76,6 +77,14 @@ def low_rank_flow(
     }  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The BLAS libraries in use; to find them takes as long as a short flow."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 class LowRankWeights(LiftedWeights):
     """Weights by edge, (runs, save, out, in), each lifted from the bases when it is first asked for.
 
@@ -87,7 +96,7 @@ class LowRankWeights(LiftedWeights):
         super().__init__(graph.shapes, self._lifted)
         self.many: bool = setup.many
         self.dtype: DTypeLike = setup.dtype
-        self.start: dict[str, np.ndarray] = graph.unflatten(setup.full)
+        self.start: dict[str, np.ndarray] = {e: w.astype(setup.dtype) for e, w in setup.weights.items()}
         self.saved: list[list[Saved]] = saved
         self.index: np.ndarray = index
         self.lifted: dict[str, np.ndarray] = {}

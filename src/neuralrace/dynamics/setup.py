@@ -74,8 +74,8 @@ class Setup:
     given: Task
     many: bool
     kind: str
-    start: np.ndarray  # (runs, n) weights that are integrated
-    full: np.ndarray  # (runs, N) all weights
+    weights: dict[str, np.ndarray]  # (runs, ...) at the start, by edge or bias
+    small: dict[str, np.ndarray]  # those that are integrated: the same, or in small subspaces
     frames: Frames
     rates: Rates
     runs: dict[str, np.ndarray]
@@ -93,20 +93,35 @@ class Setup:
             raise InputError(f"record must be a function of the state, got {record!r}")
         graph = task.graph
         found = Rates.of(graph, *rates)
-        flat = graph.flatten(arrays)
-        many = flat.ndim == 2
+        many = any(w.ndim > len(graph.shapes[n]) for n, w in arrays.items())
         if not many:
-            arrays, flat = {n: w[None] for n, w in arrays.items()}, flat[None]
-        given = coordinates(runs, len(flat), many)
+            arrays = {n: w[None] for n, w in arrays.items()}
+        given = coordinates(runs, _count(arrays), many)
         frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
-        small, start = task, flat
+        small, integrated = task, arrays
         if frames:
             small = resized(task, {n: q.shape[-1] for n, q in frames.items()})
-            start = small.graph.flatten(shrink(graph, arrays, frames))
+            integrated = shrink(graph, arrays, frames)
         recorder = Recorder(small.graph, task, record, bool(save_weights))
         recorder.check(dtype)
-        start, flat = (v.astype(dtype, copy=False) for v in (start, flat))
-        return cls(small, task, many, kind, start, flat, frames, found, given, recorder, dtype)
+        return cls(small, task, many, kind, arrays, integrated, frames, found, given, recorder, dtype)
+
+    @property
+    def count(self) -> int:
+        """Number of runs."""
+        return _count(self.weights)
+
+    @cached_property
+    def full(self) -> np.ndarray:
+        """(runs, N) all weights, flat."""
+        return self.given.graph.flatten(self.weights).astype(self.dtype, copy=False)
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """(runs, n) weights that are integrated, flat."""
+        if self.small is self.weights:
+            return self.full
+        return self.task.graph.flatten(self.small).astype(self.dtype, copy=False)
 
     @property
     def program(self) -> Any:
@@ -132,6 +147,10 @@ class Setup:
 
     def precision(self) -> Any:
         return precision(self.dtype)
+
+
+def _count(weights: Mapping[str, np.ndarray]) -> int:
+    return len(next(iter(weights.values())))
 
 
 def _check_dtype(dtype: Any) -> None:

@@ -59,13 +59,9 @@ def flow_together(
         better = adapted_times([history.run(k) for k in range(len(setups))], end)
         if better is not None:
             found, history, stats = solve(better)
-    joined = replace(
-        first,
-        many=True,
-        start=np.concatenate([s.start for s in setups]),
-        full=np.concatenate([s.full for s in setups]),
-        runs={"run": np.arange(len(setups))},
-    )
+    every = {n: np.concatenate([s.weights[n] for s in setups]) for n in first.weights}
+    runs = {"run": np.arange(len(setups))}
+    joined = replace(first, many=True, weights=every, small=every, runs=runs)
     settings = {"process": "flow", "method": "Adaptive", "t1": end, "stop_loss": stop_loss}
     settings |= {"rtol": chosen.rtol, "atol": chosen.atol, "max_steps": chosen.max_steps}
     return finish(joined, found, settings, stats, history)

@@ -147,6 +147,8 @@ def truncate(net: ReducedNetwork, points: list[Point], least: float) -> np.ndarr
             for e, _ in d.out[v]:
                 past[e] = rows @ past[e] if d.end else past[e] @ rows.T
                 d.image[e] = rows @ d.image[e]
+        d.forget()
+    net.dual = {}
     net.update(past)
     net.coordinates, states = net.coordinates[:n], net.coordinates[n:]
     return states
@@ -181,8 +183,7 @@ def _extend(d: Direction, v: str, u: np.ndarray) -> np.ndarray:
     """Append rows u to a basis, made orthogonal to it; those that were appended."""
     q = d.basis[v]
     u = u[: q.shape[1] - len(q)]
-    for _ in range(2):  # once leaves rounding along the basis
-        u = row_basis(u - (u @ q.T) @ q, constants.DEPENDENT)
+    u = row_basis(u - (u @ q.T) @ q, constants.DEPENDENT)
     d.basis[v] = np.concatenate([q, u])
     for e, _ in d.out[v]:
         d.image[e] = np.concatenate([d.image[e], u @ d.weights[e].T])

@@ -17,7 +17,7 @@ import numpy as np
 
 from neuralrace.lowrank import constants
 from neuralrace.lowrank.layout import Arrays, Ends, Layout
-from neuralrace.lowrank.linalg import conjugate_gradients, norm, solve, through
+from neuralrace.lowrank.linalg import conjugate_gradients, extended, norm, solve, through
 
 Part = tuple[str, slice, tuple[int, ...]]  # an edge, its place among all coordinates, its shape
 Neighbours = dict[str, list[tuple[str, str]]]  # node: edges there, and the nodes at their other ends
@@ -47,30 +47,33 @@ class Direction:
         self.image: Arrays = {
             e: np.zeros((0, layout.sizes[t])) if s in self.basis else self.weights[e].T for e, (s, t) in edges
         }
-        self.own: list[tuple[str, str, np.ndarray]] = []  # edge, its end, the image in the basis there
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all products: bases have changed otherwise than by more rows."""
+        self.own: Arrays = {}  # the image of an edge in the basis at its end
         self.sketch: Arrays = {}  # the image in a few random directions
         self.overlap: Arrays = {}  # the basis of the other direction in that of this one
         self.basis_sketch: Arrays = {}  # the basis in the random directions
 
     def update(self, random: Arrays) -> None:
         """Bring products up to date with the bases."""
+        own = {e: self.image[e].T for v in self.order for e, _ in self.into[v]}
         for v, q in self.basis.items():
-            self.overlap[v] = q @ self.other.basis[v].T
-            self.basis_sketch[v] = q @ random[v].T
-        self.own = []
-        for v in self.order:
+            self.overlap[v] = extended(self.overlap.get(v), q, self.other.basis[v])
+            self.basis_sketch[v] = extended(self.basis_sketch.get(v), q, random[v])
             for e, _ in self.into[v]:
-                image = self.image[e]
-                self.own.append((e, v, self.basis[v] @ image.T if v in self.basis else image.T))
-                if v in self.basis:
-                    self.sketch[e] = image @ random[v].T
+                own[e] = extended(self.own.get(e), q, self.image[e])
+                self.sketch[e] = extended(self.sketch.get(e), self.image[e], random[v])
+        self.own = own
 
     def reduced_weights(self, change: Arrays) -> Arrays:
         """Weights between the bases of this direction; `change` as this direction passes it."""
-        return {
-            e: w + (self.overlap[v].dot(change[e]) if v in self.overlap else change[e])
-            for e, v, w in self.own
-        }
+        weights = {}
+        for e, w in self.own.items():
+            v = self.ends[e][1]
+            weights[e] = w + (self.overlap[v].dot(change[e]) if v in self.overlap else change[e])
+        return weights
 
     def propagate(self, change: Arrays) -> Arrays:
         """Signals at all nodes, in the bases."""
@@ -114,6 +117,7 @@ class ReducedNetwork:
         self.directions: list[Direction] = [Direction(layout, self.weights, end) for end in (0, 1)]
         self.directions[0].other, self.directions[1].other = self.directions[::-1]
         self.coordinates: np.ndarray = np.zeros((1, 0))
+        self.dual: Arrays = {}  # forward images in the backward bases at their ends
         self.update({})
         self.output_size: float = 1.0
 
@@ -132,7 +136,8 @@ class ReducedNetwork:
         f, b = self.directions
         f.update(self.random)
         b.update(self.random)
-        self.dual: Arrays = {e: b.basis[t] @ f.image[e].T for e, (_, t) in self.ends.items() if t in b.basis}
+        wide = [(e, t) for e, (_, t) in self.ends.items() if t in b.basis]
+        self.dual = {e: extended(self.dual.get(e), b.basis[t], f.image[e]) for e, t in wide}
         shapes = {}
         for e, (s, t) in self.ends.items():
             sizes = (len(b.basis.get(t, b.image[e])), len(f.basis.get(s, f.image[e])))

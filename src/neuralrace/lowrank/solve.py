@@ -8,15 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from neuralrace.lowrank import constants
-from neuralrace.lowrank.bases import (
-    assess,
-    enrich,
-    look_ahead,
-    projection_residual,
-    reduced_network,
-    truncate,
-)
+from neuralrace.lowrank import bases, constants
 from neuralrace.lowrank.bdf import Stepper
 from neuralrace.lowrank.linalg import norm
 from neuralrace.lowrank.network import ReducedNetwork, Saved, State
@@ -56,7 +48,7 @@ class _Solver:
         y = net.coordinates[0]
         self.net, self.ts, self.t1, self.tolerances, self.what = net, ts, t1, tolerances, what
         self.s = net.state(y)
-        self.point = assess(net, y, self.s, 0.0)
+        self.point = bases.assess(net, y, self.s, 0.0)
         self.initial, self.first = net.loss(self.s.error), norm(self.s.error)  # loss and errors at the start
         step = constants.FIRST_STEP * (constants.EARLY * tolerances[0]) ** 0.5
         self.stepper = Stepper(net, min(t1, step / max(self.point.speed, 1e-300)), self.s.error)
@@ -109,7 +101,7 @@ class _Solver:
         y = stepper.predict(self.t1)
         s = net.state(y)
         if stepper.t >= self.next_look:
-            s = self._checked(y, s, tolerance, tolerated)
+            s = self._checked(y, s, tolerated)
         self.steps += 1
         h = stepper.h
         if not stepper.take(self.point.size, s, tolerance):
@@ -126,18 +118,18 @@ class _Solver:
         self.s = s
         return True
 
-    def _checked(self, y: np.ndarray, s: State, tolerance: float, tolerated: float) -> State:
+    def _checked(self, y: np.ndarray, s: State, tolerated: float) -> State:
         """Measure the residual at the predictor, and enrich the bases if it is too large; the state there.
 
         It is measured again after half of the time in which it would become too large.
         """
         h, t = self.stepper.h, self.stepper.t
         rest_speed = constants.AT_REST / max(self.t1 - t, 1e-3 * self.t1)
-        self.point = assess(self.net, y, s, rest_speed)
-        self.residual = projection_residual(self.net, self.point)
+        self.point = bases.assess(self.net, y, s, rest_speed)
+        self.residual = bases.projection_residual(self.net, self.point)
         last, last_log = self.last_look
         if self.residual > tolerated:
-            self._enrich(tolerance, tolerated, rest_speed)
+            self._enrich(tolerated, rest_speed)
             s, last = self.point.state, t
         log = np.log(max(self.residual, 1e-300) / tolerated)
         rise = (log - last_log) / (t - last) * h if t > last else np.inf
@@ -146,20 +138,20 @@ class _Solver:
         self.largest_residual = max(self.largest_residual, self.residual)
         return s
 
-    def _enrich(self, tolerance: float, tolerated: float, rest_speed: float) -> None:
+    def _enrich(self, tolerated: float, rest_speed: float) -> None:
         """Enrich the bases, truncated first where they have become large."""
         net, stepper = self.net, self.stepper
-        points = look_ahead(net, self.point, stepper.h, self.t1 - stepper.t, tolerated, rest_speed)
+        points = bases.look_ahead(net, self.point, stepper.h, self.t1 - stepper.t, tolerated, rest_speed)
         if net.coordinates.shape[1] > constants.TRUNCATE_AT * self.truncated_size:
-            rows = truncate(net, points, constants.TRUNCATE_BELOW * tolerated)
-            points = [assess(net, x, net.state(x), rest_speed) for x in rows]
+            rows = bases.truncate(net, points, constants.TRUNCATE_BELOW * tolerated)
+            points = [bases.assess(net, x, net.state(x), rest_speed) for x in rows]
             self.truncated_size = net.coordinates.shape[1]
-        enrich(net, points, tolerated)
+        bases.enrich(net, points, tolerated)
         self.snapshot = net.copied()
         self.missed.append(0.0)
         y = stepper.predict(self.t1)
-        self.point = assess(net, y, net.state(y), rest_speed)
-        self.residual = projection_residual(net, self.point)
+        self.point = bases.assess(net, y, net.state(y), rest_speed)
+        self.residual = bases.projection_residual(net, self.point)
 
     def _save(self, ts: list[float]) -> None:
         """Keep the network and its loss at times of the last step."""
@@ -191,7 +183,7 @@ def solve(
             for factor, power in (constants.STEP[what], constants.RESIDUAL[what])
         )
         step, residual = min(step, constants.MAX_TOLERANCE), min(residual, constants.MAX_RESIDUAL)
-        net = reduced_network(task, weights, rates)
+        net = bases.reduced_network(task, weights, rates)
         solution = _Solver(net, ts, t1, what, step, residual).run(stop, max_steps)
         stated = max(solution.error, constants.LEAST_STATED * error)
         gave_up = solution.outcome in ("failed", "step limit") or step < 1e-13 or not left
