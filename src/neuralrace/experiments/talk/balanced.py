@@ -77,7 +77,7 @@ def solution(p: Balanced) -> dict[str, Any]:
         starts = [nr.init.balanced(graph, lam, 0.3, seed=1) for lam in p.checked if feasible(sizes, lam)]
         many = {e: np.stack([w[e] for w in starts]) for e in graph.edges}
         task = nr.tasks.linear(syx, graph=graph)
-        w1, w2 = nr.flow(task, many, save=t, method=nr.Adaptive(1e-12, 1e-14)).weights.values()
+        w1, w2 = nr.flow(task, many, save=t, method=nr.Adaptive(1e-11, 1e-13)).weights.values()
         q = np.concatenate([np.swapaxes(w1, -1, -2), w2], axis=-2)
         for start, qq in zip(starts, q @ np.swapaxes(q, -1, -2), strict=True):
             off.append(np.abs(nr.exact.balanced_qq(t, start["x->h1"], start["h1->y"], syx) - qq).max())
@@ -104,7 +104,7 @@ def taken(sizes: tuple[int, ...], lam: float) -> bool:
 @part
 def modes(p: Balanced) -> dict[str, Any]:
     """One mode of strength 1 from a0, and the lam from which on it, and its loss, have no inflection."""
-    t, until, fine = np.linspace(0, 12, 1201), np.linspace(0, 8, 801), np.geomspace(0.01, 10, 40)
+    t, until, fine = np.linspace(0, 12, 1201), np.linspace(0, 8, 201), np.geomspace(0.01, 10, 40)
     return {
         "t": ("t", t),
         "lam": ("lam", list(p.relative)),
