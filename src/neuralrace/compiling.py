@@ -12,7 +12,13 @@ from typing import Any
 
 import jax
 
+LEAST_ROOM = 4096
 EVALUATIONS = 10_000  # of a small system in NumPy take about as long as compiling it
+
+
+def room(steps: int) -> int:
+    """Places for `steps` + 1 values in a program: of few sizes, so that runs of many lengths share it."""
+    return max(LEAST_ROOM, 1 << steps.bit_length())
 
 
 class Allowance:
