@@ -305,6 +305,8 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
     list of Path
         The files.
     """
+    import matplotlib
+
     paths = []
     folder.mkdir(parents=True, exist_ok=True)
     with style():
@@ -312,5 +314,6 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
             date: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(suffix, {})
             paths.append(folder / f"{name}.{suffix}")
             fig.savefig(paths[-1], metadata=dict(date))
-            fig.set_layout_engine("none")  # what was laid out for the first stays
+            with matplotlib.rc_context({"figure.constrained_layout.use": False}):
+                fig.set_layout_engine(None)  # what was laid out for the first stays
     return paths
