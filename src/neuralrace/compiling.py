@@ -14,7 +14,17 @@ from typing import Any
 
 import jax
 
+LEAST_ROOM = 4096
 EVALUATIONS = 10_000  # of a small system in NumPy take about as long as compiling it
+
+
+def room(steps: int) -> int:
+    """Places for `steps` + 1 values in a program: of few sizes, so that runs of many lengths share it.
+
+    >>> room(10), room(4095), room(4096)
+    (4096, 4096, 8192)
+    """
+    return max(LEAST_ROOM, 1 << steps.bit_length())
 
 
 class Allowance:

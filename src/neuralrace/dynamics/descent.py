@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from neuralrace.compiling import room
 from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
@@ -22,8 +23,6 @@ from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, integer, number
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
-
-LEAST_ROOM = 4096  # losses; twice as many where that is too few, and so on, so that most runs share programs
 
 
 def descend(
@@ -177,9 +176,8 @@ def _descended(
     stops = saves if saves[-1] == steps else np.append(saves, steps)
     bar = Bar(len(stops) * len(setup.start), "descend") if progress else None
     batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
-    room = max(LEAST_ROOM, 1 << steps.bit_length())
     with setup.precision():
-        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, room)
+        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, room(steps))
         given = (
             jnp.asarray(setup.start), setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
             -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
@@ -226,7 +224,7 @@ class _Carry(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
 def _loop(
-    stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, room: int,
+    stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, places: int,
     start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,
 ) -> Any:  # fmt: skip
     optimizer = _optimizer(rule[0], rule[1], lr)
@@ -252,7 +250,7 @@ def _loop(
                 jax.debug.callback(bar.step)
             return c, (value, recorder(lr * c.taken, stack.flat(c.w), lift))
 
-        losses = jnp.full(room, jnp.nan, start.dtype)
+        losses = jnp.full(places, jnp.nan, start.dtype)
         zero, w = jnp.int32(0), form(start)
         c = _Carry(zero, zero, w, optimizer.init(w), jnp.array(True), losses, order)
         c, (values, kept) = jax.lax.scan(interval, c, saves)

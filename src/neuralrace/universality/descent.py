@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import compiled
+from neuralrace.compiling import compiled, room
 from neuralrace.universality.zoo import Network
 
 BLOCK = 16  # steps between two changes of the stored weights
@@ -32,8 +32,8 @@ def run_descent(network: Network, optimizer: str, steps: int, runs: Any, gain: A
     for run in zip(*runs, strict=True):
         start = _start(network, gain, *run)
         # Fetched one by one, as weights of runs to come would else wait in memory.
-        series.append(jax.device_get(descend(network, steps, gain, lr, *run, start)))
-    return jax.tree.map(lambda *v: np.stack(v), *series)
+        series.append(jax.device_get(descend(network, room(steps), steps, gain, lr, *run, start)))
+    return jax.tree.map(lambda *v: np.stack([one[: steps + 1] for one in v]), *series)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -51,8 +51,8 @@ def _start(network: Network, gain: Any, seed: Any, x: Any, y: Any) -> Any:
     return network.start(jax.random.split(jax.random.key(seed))[0], x.shape[1], y.shape[1], gain)
 
 
-def _quick(network: Network, steps: int, gain: Any, lr: Any, *run: Any) -> Any:
-    return _low_rank(network, "sgd", steps, gain, lr, *run)
+def _quick(network: Network, places: int, steps: Any, gain: Any, lr: Any, *run: Any) -> Any:
+    return _low_rank(network, "sgd", places - 1, gain, lr, *run, last=steps)
 
 
 def _measured(layers: list[Any], y: Any) -> tuple[Any, ...]:
@@ -91,11 +91,13 @@ def _plain(
 
 
 def _low_rank(
-    network: Network, _: str, steps: int, gain: Any, lr: Any, seed: Any, x: Any, y: Any, start: Any = None
+    network: Network, _: str, steps: int, gain: Any, lr: Any, seed: Any, x: Any, y: Any, start: Any = None,
+    last: Any = None,
 ) -> Any:  # fmt: skip
     """Descent of a fully connected network. What takes time is to move the weights between hidden layers
     through memory, and an update has rank two: factors of updates are kept, and added to the weights once
-    per block of steps. `taps` are zeros added to what enters a layer, slopes by them the second factor."""
+    per block of steps. `taps` are zeros added to what enters a layer, slopes by them the second factor.
+    From a given start only the steps up to `last` are taken, and none where nothing moves any more."""
     first, noise = jax.random.split(jax.random.key(seed))
     (into, *weights, out), biases = start or network.start(first, x.shape[1], y.shape[1], gain)
 
@@ -136,10 +138,11 @@ def _low_rank(
         return ([w + a.T @ b for w, a, b in zip(weights, ins, outs, strict=True)], small), kept
 
     carry, starts = (weights, (into, out, biases)), jnp.arange(0, steps + 1, BLOCK)
-    if start is None or network.dropout:
+    if start is None:
         kept = jax.lax.scan(block, carry, starts)[1]
     else:
-        kept = _until_rest(block, carry, starts, _rounding(network.width, y))
+        least = -1.0 if network.dropout else _rounding(network.width, y)
+        kept = _until_rest(block, carry, starts, last // BLOCK + 1, least)
     return jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:])[: steps + 1], kept)
 
 
@@ -149,13 +152,13 @@ def _rounding(width: int, y: Any) -> Any:
     return width * jnp.finfo(y.dtype).eps ** 2 * ((y[1] - y[0]) ** 2).sum() / (2 * len(y))
 
 
-def _until_rest(block: Callable[..., Any], carry: Any, starts: Any, least: Any) -> Any:
-    """A scan over blocks that ends where the loss, last of what is kept, falls to `least`: nothing moves any
-    more, and what was kept last stays."""
+def _until_rest(block: Callable[..., Any], carry: Any, starts: Any, count: Any, least: Any) -> Any:
+    """A scan over the first `count` blocks that ends where the loss, last of what is kept, falls to `least`:
+    nothing moves any more, and what was kept last stays."""
 
     def more(state: Any) -> Any:
         k, _, kept = state
-        return (k < len(starts)) & ((k == 0) | ~(kept[-1][k - 1, -1] <= least))
+        return (k < count) & ((k == 0) | ~(kept[-1][k - 1, -1] <= least))
 
     def go(state: Any) -> Any:
         k, carry, kept = state

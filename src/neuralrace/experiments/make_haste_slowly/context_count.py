@@ -20,16 +20,7 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
-from neuralrace.experiments.make_haste_slowly.modes import (
-    DRAWN,
-    as_published,
-    drawn_distance,
-    loss_factor,
-    mode_outputs,
-    on_the_residual,
-    open_in_contexts,
-    singular_values,
-)
+from neuralrace.experiments.make_haste_slowly import modes
 from neuralrace.experiments.store import along
 
 FINE = nr.Adaptive(rtol=1e-10, atol=1e-12)  # closed forms are compared to 1e-6
@@ -76,9 +67,9 @@ def networks(p: ContextCount, item: tuple[int, int]) -> dict[str, Any]:
     start = {e: w[0] for e, w in pathways.trajectory.weights.items()}
     solved = nr.reduce(pathways.task, "block").solve(weights=start, t1=net.t[-1], save=net.t)
     task = nr.tasks.contexts(c, gating="shared", hidden=p.pathway)
-    in_order = as_published(net, task, p.std(c), SCRIPTS[c][0], seed)
-    values = singular_values(task.graph, in_order.weights, 8)
-    n_open = (open_in_contexts(net, c) > 0.5).sum(axis=0)  # contexts, of each unit
+    in_order = modes.as_published(net, task, p.std(c), SCRIPTS[c][0], seed)
+    values = modes.singular_values(task.graph, in_order.weights, 8)
+    n_open = (modes.open_in_contexts(net, c) > 0.5).sum(axis=0)  # contexts, of each unit
     size = nr.unit_sizes(*net.at(-1).values(), normalise=True)
     return {
         "epoch": ("epoch", net.steps),
@@ -109,9 +100,9 @@ def closed_form(x: Any, y: Any, c: int, t: np.ndarray, common: float, others: fl
     """Loss `(t,)` and leading strengths `(t, mode)` of pathways that start from given strengths."""
     residual, gates = nr.relu.pathway_residual(x, y), np.repeat(1 - np.eye(c), 8, axis=1)
     course = lambda s, d: nr.exact.context_strength(t, s, d, c, others)  # noqa: E731
-    outputs = mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, common))
+    outputs = modes.mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, common))
     for gate in gates:
-        outputs = outputs + mode_outputs(x[:, :8], residual, gate, course)
+        outputs = outputs + modes.mode_outputs(x[:, :8], residual, gate, course)
     _, s, vt = np.linalg.svd(y.T @ x / len(x), full_matrices=False)
     first = np.stack(
         [nr.exact.chain(t, a, ((x @ v) ** 2).mean(), common) for a, v in zip(s[:8], vt[:8], strict=True)]
@@ -133,7 +124,7 @@ def theory(p: ContextCount, c: int) -> dict[str, Any]:
     x, y = nr.tasks.contexts(c).arrays
     t = np.linspace(0, p.t1, 201)
     in_closed_form = closed_form(x, y, c, t, p.strength**2, p.strength**2)
-    alone = on_the_residual(x, y, c)
+    alone = modes.on_the_residual(x, y, c)
     s = np.linalg.svd(alone.syx(alone.graph.paths()[0]), compute_uv=False)
     s = s[s > 1e-10 * s[0]]
     together = nr.tasks.contexts(c, gating="shared", hidden=8 * c)
@@ -257,8 +248,8 @@ def closed_forms(p: ContextCount, data: Data) -> Iterator[Claim]:
         near = "errors of 1e-12, those of the solver, grow to 8e-6 on the plateaus of five contexts"
         yield check("make_haste_slowly F, G").below(f"closed-form-settled-{c}", name, 1e-5, settled, "", near)
         name = f"C = {c}, trained together: loss, closed form from flow, {APART}"
-        off = drawn_distance(d.t.values, d.closed_loss, d.joint_loss)
-        yield PERFECT.below(f"closed-form-together-{c}", name, 0.03, off, joint, DRAWN)
+        off = modes.drawn_distance(d.t.values, d.closed_loss, d.joint_loss)
+        yield PERFECT.below(f"closed-form-together-{c}", name, 0.03, off, joint, modes.DRAWN)
         name = f"C = {c}, trained together: block reduction - flow, loss / initial"
         off = np.abs(d.block_loss - d.joint_loss).max() / first
         yield check(FIG).below(f"block-reduction-{c}", name, 1e-6, off)
@@ -296,25 +287,25 @@ def published_figure(p: ContextCount, data: Data) -> Iterator[Claim]:
         }
         for id, (what, curve, other, note) in curves.items():
             name = f"C = {c}, loss: {what}, {APART}"
-            yield PERFECT.below(id, name, 0.03, apart(curve, other), note, DRAWN)
+            yield PERFECT.below(id, name, 0.03, apart(curve, other), note, modes.DRAWN)
         for which in ("common", "contexts"):
             top = closed[which].max().item()
             off = [apart(closed[which][:, k], d[which][..., k], top) for k in MODES]
             name = f"C = {c}, singular values, {which}: closed form from pathways as published, {APART}"
             yield exactly.below(
-                f"singular-values-{which}-{c}", name, 0.03, np.max(off, axis=0), by_hand, DRAWN
+                f"singular-values-{which}-{c}", name, 0.03, np.max(off, axis=0), by_hand, modes.DRAWN
             )
         name = f"C = {c}, loss: closed form from the strengths of the weights, from ReLU networks, {APART}"
         off = apart(data.closed[c].loss[1], d.relu)
         note = "So the agreement is that of the strengths set by hand."
-        yield finding(FIG).above(f"closed-form-weights-{c}", name, 0.03, off, note, DRAWN)
+        yield finding(FIG).above(f"closed-form-weights-{c}", name, 0.03, off, note, modes.DRAWN)
 
 
 def apart(curve: xr.DataArray, measured: xr.DataArray, top: float | None = None) -> list[float]:
     """Distance in a figure of each measured run from a curve, one for all or one for each."""
     one = np.broadcast_to(curve, measured.shape)
     epoch = measured.epoch.values
-    return [drawn_distance(epoch, a, b, top) for a, b in zip(one, measured.values, strict=True)]
+    return [modes.drawn_distance(epoch, a, b, top) for a, b in zip(one, measured.values, strict=True)]
 
 
 @claims
@@ -343,7 +334,7 @@ def relu_networks(p: ContextCount, data: Data) -> Iterator[Claim]:
         off = np.abs(d.predicted - d.relu).max("epoch") / d.relu[:, 0]
         yield finding(FIG).below(f"relu-error-{c}", name, 0.03, off, gates, SMALL)
         name = f"C = {c}, block reduction - ReLU networks, largest factor until 1e-3"
-        yield finding(FIG).below(f"relu-factor-{c}", name, 2, loss_factor(d.predicted, d.relu), gates)
+        yield finding(FIG).below(f"relu-factor-{c}", name, 2, modes.loss_factor(d.predicted, d.relu), gates)
         name = f"C = {c}, pathways - ReLU networks, outputs, largest distance"
         bound = "5% of the targets, chosen here for 'imitates'"
         yield same.below(f"relu-outputs-{c}", name, 0.05, d.distance.max("epoch"), gates, bound)

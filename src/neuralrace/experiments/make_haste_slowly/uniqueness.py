@@ -9,11 +9,10 @@ decoupled; networks from small random weights start with none of the three."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -52,10 +51,10 @@ class Uniqueness(Parameters):
     stride: int = option(1, "every so many of all gates that a unit can have are tried")
     strength: float = option(1e-3, "initial strength of each mode and layer in the race")
 
-    def descend(self, task: nr.Task, save: Any, record: Any) -> nr.Trajectory:
+    def descend(self, task: nr.Task, save: Any, save_weights: bool = True) -> nr.Trajectory:
         """Gated networks from small random weights, trained as the ReLU networks are."""
         start, lr = nr.init.gaussian(task.graph, self.std, seed=range(self.seeds)), self.lr * len(GATES[0])
-        return nr.descend(task, start, lr, self.steps, save, record=record, save_weights=False)
+        return nr.descend(task, start, lr, self.steps, save, save_weights=save_weights)
 
 
 @part(each=tuple(STRUCTURES))
@@ -63,17 +62,15 @@ def networks(p: Uniqueness, kind: str) -> dict[str, Any]:
     """A ReLU network and three gated ones, trained alike from small random weights by the whole gradient."""
     x, y = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind]).arrays
     net = nr.relu.train(x, y, [p.hidden], p.std, p.lr, p.steps, p.save, range(p.seeds))
-    runs = {}
-    for gating in GATINGS:
-        task = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind], gating, hidden=p.pathway)
-        runs[gating] = p.descend(task, net.t, pathway_sizes(task.graph))
+    tasks = {g: nr.tasks.contexts(CONTEXTS, STRUCTURES[kind], g, hidden=p.pathway) for g in GATINGS}
+    runs = {g: p.descend(task, net.t, save_weights=g == "both") for g, task in tasks.items()}
     conditions = nr.relu.reduction_conditions(net, GATES[:4])
     return {
         "epoch": ("epoch", net.steps),
         "network": ("network", ["relu", *GATINGS]),
         "pathway": ("pathway", PATHWAYS),
         "loss": ("network run epoch", [net.loss, *(net.loss_scale * run.loss for run in runs.values())]),
-        "size": ("run epoch pathway", runs["both"].recorded["size"]),
+        "size": ("run epoch pathway", pathway_sizes(runs["both"], tasks["both"].graph)),
         **{name: ("run epoch", share) for name, share in conditions.items()},
     }
 
@@ -104,7 +101,7 @@ def late(p: Uniqueness, kind: str) -> dict[str, Any]:
     x, y = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind]).arrays
     residual, gates, items = nr.relu.pathway_residual(x, y), GATES[1:], range(ITEMS)
     task = nr.tasks.gated(x, residual, gates, p.pathway, dict.fromkeys(range(len(gates)), items))
-    sizes = p.descend(task, 2, pathway_sizes(task.graph)).recorded["size"]
+    sizes = pathway_sizes(p.descend(task, 2), task.graph)
     return {"pathway": ("pathway", PATHWAYS[1:]), "size": ("run pathway", sizes[:, -1])}
 
 
@@ -121,13 +118,10 @@ def race(p: Uniqueness, kind: str) -> dict[str, Any]:
     return dict(nr.race(candidates, p.level, p.strength))
 
 
-def pathway_sizes(graph: nr.Graph) -> Callable[[nr.State], dict[str, Any]]:
-    """What to record: Frobenius norm of the map of every pathway."""
-
-    def record(state: nr.State) -> dict[str, Any]:
-        return {"size": jnp.stack([jnp.linalg.norm(m) for m in nr.pathway_maps(graph, state).values()])}
-
-    return record
+def pathway_sizes(run: nr.Trajectory, graph: nr.Graph) -> np.ndarray:
+    """Frobenius norm of the map of every pathway, `(run, save, pathway)`."""
+    maps = nr.pathway_maps(graph, run).values()
+    return np.stack([np.linalg.norm(m, axis=(-2, -1)) for m in maps], axis=-1)
 
 
 def one_over_two(size: xr.DataArray) -> xr.DataArray:

@@ -25,32 +25,8 @@ from neuralrace import plot, universality
 from neuralrace.experiments.claim import Claim, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.representations_align import structure_rows as rows
 from neuralrace.experiments.representations_align.fits import SERIES, both_ways, draw_series, key
-from neuralrace.experiments.representations_align.structure_rows import (
-    CHANCE,
-    CORNERS,
-    DYNAMICS,
-    HOLD_UP,
-    KINDS,
-    MATCH,
-    MERGE,
-    NAMES,
-    ONE_PAIR,
-    OPTIMIZERS,
-    PAIRS,
-    PAPER,
-    PREDICTIONS,
-    PUBLISHED,
-    XOR,
-    compared,
-    deep,
-    image_distances,
-    one_layer,
-    span,
-    tracked,
-    weighed,
-    xor_ends,
-)
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Network, fit_runs, follow_pair, structure, train
 
@@ -94,8 +70,8 @@ class Structure(Parameters):
 
     def check(self) -> None:
         for name in ("gains", "rates", "adam_rates", "epochs"):
-            fits = len(getattr(self, name)) == len(KINDS)
-            require(fits, f"{name} must hold {len(KINDS)} numbers, for {', '.join(KINDS)}")
+            fits = len(getattr(self, name)) == len(rows.KINDS)
+            require(fits, f"{name} must hold {len(rows.KINDS)} numbers, for {', '.join(rows.KINDS)}")
         if self.data == "mnist" and self.path:
             images(self.data, self.path)
 
@@ -137,24 +113,24 @@ def pair(p: Structure) -> xr.Dataset:
 def printed(p: Structure) -> dict[str, Any]:
     """The loss that is left with the settings printed for low weights."""
     schedule = {"lr": p.rates[0], "steps": PRINTED_EPOCHS, "save": 2, "stop_loss": LEARNED}
-    run = trained([p.width] * p.depth, CORNERS, XOR, p.printed_gain, p.seeds, **schedule)
+    run = trained([p.width] * p.depth, rows.CORNERS, rows.XOR, p.printed_gain, p.seeds, **schedule)
     return {"loss": ("run", run.loss[:, -1])}
 
 
-@part(each=tuple(OPTIMIZERS))
+@part(each=tuple(rows.OPTIMIZERS))
 def xor(p: Structure, optimizer: str) -> dict[str, Any]:
     """Squared distances of the six pairs of samples, before and after learning."""
     results = []
     rates, epochs = (p.rates, p.epochs) if optimizer == "sgd" else (p.adam_rates, [p.adam_epochs] * 4)
-    for kind, gain, lr, steps in zip(KINDS, p.gains, rates, epochs, strict=True):
+    for kind, gain, lr, steps in zip(rows.KINDS, p.gains, rates, epochs, strict=True):
         hidden = [p.width] * (1 if kind == "one-layer" else p.depth)
         schedule = {"lr": lr, "steps": steps, "save": 2, "stop_loss": LEARNED, "optimizer": optimizer}
-        run = trained(hidden, CORNERS, XOR, gain, p.seeds, **schedule)
-        dh2, dy2 = (squared_distances(run.recorded[n])[..., *PAIRS] for n in ("hidden", "output"))
+        run = trained(hidden, rows.CORNERS, rows.XOR, gain, p.seeds, **schedule)
+        dh2, dy2 = (squared_distances(run.recorded[n])[..., *rows.PAIRS] for n in ("hidden", "output"))
         results.append((run.loss[:, -1] < CONVERGED, dh2[:, 0], dy2[:, 0], dh2[:, -1]))
     learned, dh2, dy2, end = zip(*results, strict=True)
     return {
-        "kind": ("kind", list(KINDS)),
+        "kind": ("kind", list(rows.KINDS)),
         "learned": ("kind run", learned),
         "dh2": ("kind run pair", dh2),
         "dy2": ("kind run pair", dy2),
@@ -179,7 +155,7 @@ def predicted(p: Structure) -> dict[str, Any]:
     return {"digit": ("sample", y[some].argmax(axis=1)), **labelled}
 
 
-@part(each=tuple(OPTIMIZERS))
+@part(each=tuple(rows.OPTIMIZERS))
 def digits(p: Structure, optimizer: str) -> xr.Dataset:
     """Distances of the shown samples at the end; the first zero and the first one over time, with the fit."""
     x, y = images(p.data, p.path)
@@ -204,15 +180,15 @@ def digits(p: Structure, optimizer: str) -> xr.Dataset:
 @figure("xor")
 def xor_distances(p: Structure, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(2, 4, width=plot.PAGE, height=4.0, sharex=True)
-    for row, optimizer in zip(axes, OPTIMIZERS, strict=True):
-        for ax, kind in zip(row, KINDS, strict=True):
-            ends = xor_ends(data, optimizer, kind)
+    for row, optimizer in zip(axes, rows.OPTIMIZERS, strict=True):
+        for ax, kind in zip(row, rows.KINDS, strict=True):
+            ends = rows.xor_ends(data, optimizer, kind)
             size, scale = float(ends.end.mean()), float(ends.theory.mean())
             ax.bar(range(6), ends.theory.mean("run") / scale, color="0.8", label="theory (Eq. 10), mean")
             plot.points(ax, range(6), ends.end / size, plot.BLUE, "networks, mean and deviation")
             ax.set(ylim=(0, None), title=f"{kind.replace('-', ' ')}: size {size / scale:.2g}")
-            ax.set_xticks(range(6), NAMES)
-        row[0].set_ylabel(f"{OPTIMIZERS[optimizer]}\n|dh|² / mean over pairs")
+            ax.set_xticks(range(6), rows.NAMES)
+        row[0].set_ylabel(f"{rows.OPTIMIZERS[optimizer]}\n|dh|² / mean over pairs")
     for ax in axes[1]:
         ax.set_xlabel("pair of inputs")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
@@ -228,7 +204,7 @@ def xor_distances(p: Structure, data: Data) -> tuple[Figure, str]:
 @figure("tracked")
 def tracked_pair(p: Structure, data: Data) -> tuple[Figure, str]:
     fig, axes = plot.figure(1, 2, width=plot.PAGE, height=2.9)
-    for ax, (optimizer, name) in zip(axes, OPTIMIZERS.items(), strict=True):
+    for ax, (optimizer, name) in zip(axes, rows.OPTIMIZERS.items(), strict=True):
         fits = data.digits[optimizer]
         one, goal = fits.isel(run=0), float(fits.goal)
         unit = float(one.measured.sel(series="dh2").max()) / goal
@@ -273,16 +249,16 @@ def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
         aspect=40,
         label="|dh|² / mean over pairs",
     )
-    ax, places = axes[3], np.arange(len(PREDICTIONS))
-    for k, (optimizer, label) in enumerate(OPTIMIZERS.items()):
+    ax, places = axes[3], np.arange(len(rows.PREDICTIONS))
+    for k, (optimizer, label) in enumerate(rows.OPTIMIZERS.items()):
         shift, colour = 0.25 * k, plot.COLOURS[k]
-        found = [compared(data, optimizer)[name] for name in PREDICTIONS]
+        found = [rows.compared(data, optimizer)[name] for name in rows.PREDICTIONS]
         middle, (low, high) = [c.correlation for c in found], np.transpose([c.interval for c in found])
         ax.hlines(places + shift, low, high, color=colour, lw=1)
         ax.plot(middle, places + shift, "o", color=colour, ms=3.5, label=label)
     if p.data == "mnist":
-        ax.plot(PUBLISHED, 1, "k|", ms=9, label="paper, weighed")
-    ax.set_yticks(places, list(PREDICTIONS.values()))
+        ax.plot(rows.PUBLISHED, 1, "k|", ms=9, label="paper, weighed")
+    ax.set_yticks(places, list(rows.PREDICTIONS.values()))
     ax.set(xlabel="correlation with networks", xlim=(0, 1), ylim=(len(places) - 0.3, -2.9))
     ax.legend(loc="upper left")
     return fig, (
@@ -295,41 +271,43 @@ def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
 
 @claims
 def exclusive_or(p: Structure, data: Data) -> Iterator[Claim]:
-    runs = [data.pair.learned, *(data.xor[optimizer].learned for optimizer in OPTIMIZERS)]
+    runs = [data.pair.learned, *(data.xor[optimizer].learned for optimizer in rows.OPTIMIZERS)]
     learned = np.concatenate([np.ravel(v) for v in runs]).mean()
     name = "share of runs that learned, exclusive or and two points"
-    yield check(f"{PAPER} B").above("learned", name, 0.8, learned)
+    yield check(f"{rows.PAPER} B").above("learned", name, 0.8, learned)
     name = f"low weights as in Table 2 (gain {p.printed_gain:g}): loss after {PRINTED_EPOCHS} epochs"
     note = "The loss of a constant answer is 1/8."
-    yield finding(f"{PAPER} Table 2").near("xor-low-as-printed", name, 0.125, data.printed.loss, 1e-3, note)
-    six, fourteen = f"{PAPER} Fig. 6", f"{PAPER} Fig. 14"
-    match, one_pair = paper(six, MATCH("middle")), paper(six, ONE_PAIR)
-    yield from deep(data, "sgd", match, paper(six, MERGE))
-    yield from one_layer(data, "sgd", one_pair, one_pair)
-    match = paper(fourteen, MATCH("left"))
-    yield from deep(data, "adam", match, paper(fourteen, HOLD_UP))
-    yield from one_layer(data, "adam", match, finding(fourteen))
+    yield finding(f"{rows.PAPER} Table 2").near(
+        "xor-low-as-printed", name, 0.125, data.printed.loss, 1e-3, note
+    )
+    six, fourteen = f"{rows.PAPER} Fig. 6", f"{rows.PAPER} Fig. 14"
+    match, one_pair = paper(six, rows.MATCH("middle")), paper(six, rows.ONE_PAIR)
+    yield from rows.deep(data, "sgd", match, paper(six, rows.MERGE))
+    yield from rows.one_layer(data, "sgd", one_pair, one_pair)
+    match = paper(fourteen, rows.MATCH("left"))
+    yield from rows.deep(data, "adam", match, paper(fourteen, rows.HOLD_UP))
+    yield from rows.one_layer(data, "adam", match, finding(fourteen))
 
 
 @claims
 def many_images(p: Structure, data: Data) -> Iterator[Claim]:
-    yield weighed(p.data, data)
-    found = compared(data, "adam")["printed"]
+    yield rows.weighed(p.data, data)
+    found = rows.compared(data, "adam")["printed"]
     what, holds = f"Adam, {p.data}: correlation of the weighed theory with networks", found.interval[0] > 0
-    yield paper(f"{PAPER} Fig. 16", HOLD_UP).relation(
+    yield paper(f"{rows.PAPER} Fig. 16", rows.HOLD_UP).relation(
         "images-adam-weighed",
         what,
         "interval above 0",
         found.correlation,
         holds,
-        span(found.interval),
-        CHANCE,
+        rows.span(found.interval),
+        rows.CHANCE,
     )
-    for optimizer, source in (("sgd", f"{PAPER} Fig. 9"), ("adam", f"{PAPER} Fig. 16")):
-        yield from image_distances(p.data, data, optimizer, finding(source))
-    yield from tracked(data, "sgd", paper(f"{PAPER} Fig. 4", DYNAMICS))
+    for optimizer, source in (("sgd", f"{rows.PAPER} Fig. 9"), ("adam", f"{rows.PAPER} Fig. 16")):
+        yield from rows.image_distances(p.data, data, optimizer, finding(source))
+    yield from rows.tracked(data, "sgd", paper(f"{rows.PAPER} Fig. 4", rows.DYNAMICS))
     # Of a pair that is tracked with Adam the paper says nothing.
-    yield from tracked(data, "adam", finding(f"{PAPER} Fig. 4"))
+    yield from rows.tracked(data, "adam", finding(f"{rows.PAPER} Fig. 4"))
 
 
 EXPERIMENT = Experiment(
