@@ -67,7 +67,7 @@ class Images(Parameters):
     partners: int = option(10, "trained output domains per input domain where gains are compared")
     lr: float = option(
         0.0,
-        "learning rate for cross-entropy, divided by the square of a gain above 1; 0: .2 for digits, else .02",
+        "rate for cross-entropy, divided by the square of a gain above 1; 0: .2 for digits, else .02",
         least=0,
     )
     momentum: float = option(0.9, "momentum for cross-entropy", least=0)
