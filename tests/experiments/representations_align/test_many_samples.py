@@ -35,7 +35,7 @@ def test_samples_shown():
     some = structure.first_by_digit(p, y)
     assert (np.diff(y[some].argmax(axis=1)) >= 0).all()
     assert sorted(some) == list(range(100))
-    assert structure.NAMES[2] == "00\n11"
+    assert structure_rows.NAMES[2] == "00\n11"
     assert np.array_equal(structure_rows.SAME, [False, False, True, True, False, False])
 
 
