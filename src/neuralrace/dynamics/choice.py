@@ -23,7 +23,7 @@ def fastest(setup: Setup) -> tuple[Adaptive | LowRank, ...]:
     return (LowRank(_ERROR), Adaptive()) if low_rank else (Adaptive(),)
 
 
-def is_wide(task: Task) -> bool:
+def is_wide(task: Task, large: int = _LARGE) -> bool:
     """Whether a linear network is large, and its hidden layers much wider than the signals that pass them.
 
     Signals are the rows of inputs of all contexts, and the outputs.
@@ -31,4 +31,4 @@ def is_wide(task: Task) -> bool:
     g = task.graph
     rows = sum(c.rows for c in task.moment_contexts) + sum(g.nodes[o] for o in g.outputs)
     wide = {n for n in rotation_invariant_nodes(task) if g.nodes[n] > _WIDE * rows}
-    return sum(g.nodes[s] * g.nodes[t] for s, t in g.edges.values() if {s, t} <= wide) > _LARGE
+    return sum(g.nodes[s] * g.nodes[t] for s, t in g.edges.values() if {s, t} <= wide) > large

@@ -24,6 +24,8 @@ from neuralrace.errors import InputError, number
 from neuralrace.reduction.strengths import mode_strengths
 from neuralrace.task import Task
 
+_LARGE = 15_000  # weights between wide layers above which small bases are faster; `flow` asks for less error
+
 
 @dataclass(frozen=True, eq=False)
 class StartReduction:
@@ -55,7 +57,7 @@ class StartReduction:
     @property
     def is_wide(self) -> bool:
         """Whether the network is wide, so that small bases are used."""
-        return is_wide(self.task)
+        return is_wide(self.task, _LARGE)
 
     def __repr__(self) -> str:
         hidden = sum(self.task.graph.nodes[n] for n in self.task.graph.hidden)
