@@ -25,7 +25,7 @@ export class BarsView {
     this.root.replaceChildren();
     this.picture = picture;
     const racing = tracks(picture);
-    const title = picture.lanes.length > 1 ? "gatings: share learned" : picture.racers_are === "modes" ? (picture.theory === "closed form" ? "share of the final value" : "modes: share learned") : "pathways: share of the task";
+    const title = picture.lanes.length > 1 ? "gatings: share learned" : picture.racers_are === "modes" ? (picture.theory === "closed form" ? "share of final value" : "modes: share learned") : "share of the task";
     this.root.append(svg("text", { x: 0, y: 16, fill: theme.soft, "font-size": 13 }, title));
     const step = Math.min(54, (height - 26) / Math.max(racing.length, 1));
     const ranks = finish(racing, picture);
