@@ -204,7 +204,7 @@ def test_error_rate_is_the_share_of_wrong_answers(routed):
         h = np.where(h > 0, h, 0.01 * h) @ w["h1->h2"][1].T + w["h2"][1]
         answer = (h @ w[f"h2->y{j}"][1].T + w[f"y{j}"][1]).argmax(axis=1)
         assert np.isclose(found[1, k], (answer != y[:, orders[j]].argmax(axis=1)).mean(), atol=1e-12)
-    with pytest.raises(ValueError, match="holds samples"):
+    with pytest.raises(ValueError, match="must hold samples"):
         nr.error_rate(nr.tasks.routing(3, 2), {})
 
 

@@ -51,7 +51,7 @@ def test_experiment_refuses_what_it_cannot_read(tmp_path, capsys):
     for change, message in (
         (f"path={tmp_path}", None),
         ("data=imagenet", "data must be one of"),
-        ("partners=11", "trained must be at most domains = 10"),
+        ("partners=11", "trained must be at most domains = 6"),
         ("trained=a,b", "trained must be a whole number"),
         ("panels=rotation", "panels must be permutation-M or rotation-M"),
         ("hidden=5", "hidden must be 0 or at least 10"),
