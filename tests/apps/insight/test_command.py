@@ -1,5 +1,6 @@
 """`neuralrace insight` on checkpoints: the page, wrong use, and files that hold code."""
 
+import re
 import sys
 
 import numpy as np
@@ -45,7 +46,11 @@ def insight(files, *options):
 def test_page_of_checkpoints(folder, capsys):
     assert insight(sorted(folder.glob("*.pt")), "--out", "page") == 0
     assert "Rich or lazy?" in capsys.readouterr().out
-    assert "3 snapshots from step 0 to 20," in (folder / "page" / "index.html").read_text()
+    page = (folder / "page" / "index.html").read_text()
+    assert "3 snapshots from step 0 to 20," in page
+    links = re.findall(r'href="(manual/\w+\.html)"', page)
+    assert len(links) == 4
+    assert all("# " in (folder / "page" / link).read_text() for link in links)
 
 
 @pytest.mark.parametrize(

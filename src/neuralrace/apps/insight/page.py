@@ -64,15 +64,29 @@ def write_page(watch: Watch | Recordings, folder: Path) -> Path:
         parts.append(f'<section id="{name}">{_told(answer)}{image}</section>')
     _store({name: answer.data for name, answer in answers.items()}, folder / "data.zarr")
     path = folder / "index.html"
-    write_text(path, _page(watch, answers, parts))
+    write_text(path, _page(watch, answers, parts, _manual(folder / "manual")))
     return path
 
 
-def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str]) -> str:
+def _manual(folder: Path) -> str:
+    """Write pages of the manual as text beside the report; links to them."""
+    here = Path(__file__).parent
+    installed, checkout = here / "manual", here.parents[3] / "docs"
+    source = installed if installed.exists() else checkout
+    links = []
+    for name in MANUAL:
+        text = escape((source / f"{name}.md").read_text(encoding="utf-8"))
+        body = f"<body><pre style='white-space: pre-wrap'>{text}</pre></body>"
+        head = f"<head><meta charset='utf-8'><title>{name}</title><style>{STYLE}</style></head>"
+        write_text(folder / f"{name}.html", f"<!doctype html><html lang='en'>{head}{body}</html>\n")
+        links.append(f'<a href="manual/{name}.html">{name}</a>')
+    return ", ".join(links)
+
+
+def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str], links: str) -> str:
     regime: Any = answers.get("regime")
     verdict = f'<p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>' if regime else ""
     words = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}.</dd>" for k, v in WORDS.items())
-    links = ", ".join(f"<code>{name}</code>" for name in MANUAL)
     problem = f"<p><strong>{escape(watch.problem)}.</strong></p>" if watch.problem else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -80,7 +94,7 @@ def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str
 <h1>What the network learned</h1>
 {verdict}{problem}
 <p class="small">{escape(watch.described)}
-Data behind the figures: <code>data.zarr</code>. The manual says more: its pages {links}.</p>
+Data behind the figures: <code>data.zarr</code>. The manual says more: {links}.</p>
 {"".join(parts)}
 <h2>Words</h2><dl>{words}</dl>
 </body></html>
