@@ -1,7 +1,9 @@
 """Errors of the library, and the checks that raise them before anything is computed.
 
-A check takes the name of an argument and the value that was given, and returns the value in its proper type:
+A check takes the name of an argument and the value that was given, and returns the value in its proper type.
 
+Examples
+--------
 >>> number("lr", 1, above=0)
 1.0
 >>> number("lr", -1, above=0)
