@@ -235,7 +235,8 @@ def _loop(
         batch_stack, size, n = batch
         order, full = jnp.arange(n), _full_loss(batch_stack, n, kind, samples)
         slope = _batch_slope(batch_stack, size, n, kind, samples, key)
-    form = stack.fast if isinstance(rule[0], str) else lambda flat: flat  # a given optimizer sees one vector
+    # A given optimizer sees one vector.
+    form = stack.for_updates if isinstance(rule[0], str) else lambda flat: flat
     rates = [None if v is None else form(v) for v in vectors]
     step = _step(optimizer, slope, rates, stop, stops=batch is None)
 

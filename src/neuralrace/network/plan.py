@@ -135,7 +135,7 @@ class Stack:
         loss, gradient = jax.value_and_grad(self._loss)(stacks, data, kind)
         return loss, gradient if stacks is weights else self.flat(gradient)
 
-    def fast(self, flat: Any) -> Any:
+    def for_updates(self, flat: Any) -> Any:
         """Weights in the form that is fastest to change: in stacks where they are many, else flat."""
         return self.in_stacks(flat) if flat.size > _FEW else flat
 
