@@ -3,7 +3,7 @@
 from neuralrace import errors, exact, experiments, init, landscape, measure, plot, relu, tasks, universality
 from neuralrace.apps.insight import Watch, watch
 from neuralrace.apps.sweep import Run, sweep, sweep_figure
-from neuralrace.dynamics import Adaptive, LowRank, State, Status, Trajectory, descend, flow
+from neuralrace.dynamics import Adaptive, Chebyshev, LowRank, State, Status, Trajectory, descend, flow
 from neuralrace.expected import ExpectedTime, expected_learning_time
 from neuralrace.graph import Graph
 from neuralrace.laboratory import lab
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adaptive",
+    "Chebyshev",
     "ExpectedTime",
     "Graph",
     "LowRank",

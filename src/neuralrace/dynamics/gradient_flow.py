@@ -61,7 +61,7 @@ def flow(
         Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
         spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved
         twice.
-    method : Adaptive or LowRank, optional
+    method : Adaptive, Chebyshev or LowRank, optional
         How to solve. By default `LowRank(1e-6)` for large networks whose hidden layers are much wider than
         the signals that pass them, and `Adaptive()` for all others, or where that error is missed. `settings`
         of the result has the name.
@@ -164,7 +164,8 @@ def _in_numpy(
 ) -> Callable[[np.ndarray], Path] | None:
     """A function of the times to save; None where the flow is to be compiled."""
     stack, data, recorder = setup.program.stack, setup.program.data, setup.recorder
-    if np.dtype(setup.dtype) != np.float64 or not runs_in_numpy(stack, setup.kind):
+    double = np.dtype(setup.dtype) == np.float64
+    if not double or method.order != Adaptive.order or not runs_in_numpy(stack, setup.kind):
         return None
     scale, decay = setup.vectors
 
@@ -201,7 +202,7 @@ def _compiled(
             setup.start, setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol,
             method.absolute(setup.full), setup.vectors, setup.lift,
         )  # fmt: skip
-        call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, bar)
+        call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, method.order, bar)
         if bar is None:
             path = integrated(*call, *given)
         else:
@@ -210,9 +211,9 @@ def _compiled(
     return jax.tree.map(np.asarray, path)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
 def integrated(
-    stack: Any, kind: str, recorder: Recorder, max_steps: int, bar: Bar | None,
+    stack: Any, kind: str, recorder: Recorder, max_steps: int, order: int, bar: Bar | None,
     start: Any, data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, atol: Any, vectors: Any, lift: Any,
 ) -> Path:  # fmt: skip
     scale, decay = vectors
@@ -239,6 +240,7 @@ def integrated(
             stop=stop,
             max_steps=max_steps,
             progress=None if bar is None else bar.percent(t1),
+            order=order,
         )  # fmt: skip
 
     return each_run(one, start, atol, lift)

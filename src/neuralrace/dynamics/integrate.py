@@ -1,11 +1,11 @@
 """Ordinary differential equations, integrated in one place.
 
 `integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: order 8 (from
-diffrax), or order 5 (from SciPy) for a handful of numbers, where compiling takes longer than solving. Both
-interpolate between steps without further stages, with errors of up to some tens of tolerances. The loop is
-our own: it records an observed value at every step, stops where that value falls to a level, and compiles in
-less than half the time of a general solver. It has derivatives in forward mode only; `adjoint` has reverse
-mode.
+diffrax), or order 5 (from SciPy) for a handful of numbers, where compiling takes longer than solving; or the
+method of `chebyshev`, of order 2, for stiff problems. All interpolate between steps without further stages,
+with errors of up to some tens of tolerances. The loop is our own: it records an observed value at every step,
+stops where that value falls to a level, and compiles in less than half the time of a general solver. It has
+derivatives in forward mode only; `adjoint` has reverse mode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.dynamics.history import Buffer, append, empty
+from neuralrace.dynamics import chebyshev
+from neuralrace.dynamics.history import Buffer, append, cubic, empty
 
 _SAFETY, _SHORTEST, _LONGEST = 0.9, 0.2, 10.0  # ratio of the next step to this one
 _FEW = 1000  # numbers up to which sums are faster than products of matrices
@@ -87,6 +88,17 @@ class Step(NamedTuple):
     status: Any
     steps: Any
     history: Buffer
+    fastest: chebyshev.Mode | None = None  # the fastest mode, which order 2 follows
+
+
+class Attempt(NamedTuple):
+    """A step that may be accepted or refused."""
+
+    y: Any  # at its end
+    v: Any
+    off: Any  # estimate of the local error
+    inside: Callable[[Any], Any]  # y as a function of the fraction of the step
+    fastest: chebyshev.Mode | None = None
 
 
 def integrate(
@@ -124,7 +136,8 @@ def integrate(
     max_steps : int
     progress : callable, optional
         Called with the times before and after each accepted step.
-    order : {8, 5}
+    order : {8, 5, 2}
+        2 is for stiff problems whose velocity does not depend on the time.
 
     Returns
     -------
@@ -154,7 +167,7 @@ def begin(
     zero = jnp.zeros((), y0.dtype)
     followed = observed or Observed(lambda y: zero, lambda y, v: zero)
     ts, t1 = jnp.asarray(ts, y0.dtype), jnp.asarray(t1, y0.dtype)
-    table = tableau(order)
+    table = tableau(order) if order > 2 else None
     problem = Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, max_steps, progress, table)
     row = jax.eval_shape(keep, zero, y0)
     rows = jax.tree.map(lambda v: jnp.zeros((len(ts), *v.shape), v.dtype), row)
@@ -169,6 +182,7 @@ def begin(
         jnp.int32(GOING),
         jnp.int32(-1),
         empty(y0.dtype),
+        chebyshev.unknown(y0) if table is None else None,
     )
     return problem, start
 
@@ -186,64 +200,73 @@ class Problem(NamedTuple):
     atol: Any
     max_steps: int
     progress: Callable[[Any, Any], None] | None
-    table: Tableau
+    table: Tableau | None  # None: the method of `chebyshev`
 
     def advance(self, s: Step) -> Step:
         """One step, accepted or refused."""
         h = jnp.minimum(s.h, self.t1 - s.t)
-        k = self.stages(s, h)
-        change, off = (h * _sum(row, k) for row in (self.table.a[-1], self.table.error))
-        y, first = s.y + change, s.steps < 0
-        size = jnp.where(first, k[-1], off) / (self.atol + self.rtol * jnp.maximum(jnp.abs(s.y), jnp.abs(y)))
+        tried = self.attempt(s, h)
+        y, first = tried.y, s.steps < 0
+        size = jnp.where(first, tried.v, tried.off)
+        size = size / (self.atol + self.rtol * jnp.maximum(jnp.abs(s.y), jnp.abs(y)))
         error = jnp.sqrt(jnp.mean(size**2))  # at the start: the speed, in tolerances
         fine = jnp.isfinite(error)
         accept = fine & (first | (error <= 1))
-        factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / self.table.order)
+        order = chebyshev.LOCAL_ORDER if self.table is None else self.table.order
+        factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / order)
         factor = jnp.where(fine, jnp.clip(factor, _SHORTEST, jnp.where(accept, _LONGEST, 1.0)), _SHORTEST)
         begin = jnp.where(error > 0, _BEGIN / self.rtol / jnp.where(error > 0, error, 1.0), self.t1)
         length = jnp.where(first, begin, h * factor)
         t = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
-        t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (k[-1], s.v)))
+        t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (tried.v, s.v)))
         value, reached = self.followed.value(y), jnp.zeros((), bool)
         if self.stop is not None:
             reached = accept & (value <= self.stop)
-            t, y, v, value = _once(reached, lambda end: self.crossing(s, k, h, end), (t, y, v, value))
+            t, y, v, value = _once(reached, lambda end: self.crossing(s, tried, h, end), (t, y, v, value))
         stuck = ~accept & (s.t + 0.1 * length <= s.t)
         status = jnp.where(s.steps + 1 >= self.max_steps, LIMITED, GOING)
         status = jnp.where(t >= self.t1, FINISHED, status)
         status = jnp.where(reached, STOPPED, jnp.where(stuck, FAILED, status)).astype(jnp.int32)
-        kept, saved = self.save(s, k, h, t, y, status)
+        kept, saved = self.save(s, tried, h, t, y, status)
         history = append(s.history, t, value, self.followed.slope(y, v), accept | first)
         if self.progress is not None:
             self.progress(s.t, t)
-        return Step(t, length, y, v, kept, saved, status, s.steps + 1, history)
+        return Step(t, length, y, v, kept, saved, status, s.steps + 1, history, tried.fastest)
 
-    def stages(self, s: Step, h: Any) -> Any:
+    def attempt(self, s: Step, h: Any) -> Attempt:
+        """A step of length h."""
+        if self.table is None:
+            y, v, off, fastest = chebyshev.step(lambda y: self.velocity(s.t, y), s.y, s.v, h, s.fastest)
+            return Attempt(y, v, off, lambda x: cubic(x, h, s.y, s.v, y, v), fastest)
+        k = self.stages(self.table, s, h)
+        change, off = (h * _sum(row, k) for row in (self.table.a[-1], self.table.error))
+        return Attempt(s.y + change, k[-1], off, self.inside(self.table, s, k, h))
+
+    def stages(self, table: Tableau, s: Step, h: Any) -> Any:
         """Velocities (stages, ...) at all stages of a step of length h."""
-        a, c = (jnp.asarray(v, s.y.dtype) for v in (self.table.a, self.table.c))
+        a, c = (jnp.asarray(v, s.y.dtype) for v in (table.a, table.c))
 
         def one(i: Any, k: Any) -> Any:
             return k.at[i].set(self.velocity(s.t + c[i] * h, s.y + h * _sum(a[i], k)))
 
         k = jnp.zeros((len(c), *s.y.shape), s.y.dtype).at[0].set(s.v)
-        if self.table.order == 5:  # a loop costs more than the few numbers in it
+        if table.order == 5:  # a loop costs more than the few numbers in it
             for i in range(1, len(c)):
                 k = one(i, k)
             return k
         return jax.lax.fori_loop(1, len(c), one, k)
 
-    def inside(self, s: Step, k: Any, h: Any) -> Callable[[Any], Any]:
+    def inside(self, table: Tableau, s: Step, k: Any, h: Any) -> Callable[[Any], Any]:
         """y as a function of the fraction x of a step."""
-        powers = [jnp.asarray(column, k.dtype) for column in self.table.curve.T]
-        if self.table.order == 5:
+        powers = [jnp.asarray(column, k.dtype) for column in table.curve.T]
+        if table.order == 5:
             changes = [_sum(column, k) for column in powers]
             return lambda x: s.y + h * _polynomial(changes, x)
         return lambda x: s.y + h * _sum(_polynomial(powers, x), k)
 
-    def save(self, s: Step, k: Any, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:
+    def save(self, s: Step, tried: Attempt, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:
         """Save the times inside a step that ends at t; also its end, if the run ends early there."""
         ahead = lambda i: self.ts[jnp.minimum(i, len(self.ts) - 1)]  # noqa: E731
-        inside = self.inside(s, k, h)
 
         def due(saving: Any) -> Any:
             _, i, early = saving
@@ -252,7 +275,7 @@ class Problem(NamedTuple):
         def one(saving: Any) -> Any:
             kept, i, early = saving
             at = jnp.minimum(ahead(i), t)
-            there = jnp.where(at == t, y, inside((at - s.t) / h))
+            there = jnp.where(at == t, y, tried.inside((at - s.t) / h))
             kept = jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, self.keep(at, there))
             return kept, i + 1, early & (ahead(i) < t)
 
@@ -260,10 +283,9 @@ class Problem(NamedTuple):
         early = (status != GOING) & (status != FINISHED) & missing
         return jax.lax.while_loop(due, one, (s.kept, s.saved, early))[:2]
 
-    def crossing(self, s: Step, k: Any, h: Any, end: Any) -> Any:
+    def crossing(self, s: Step, tried: Attempt, h: Any, end: Any) -> Any:
         """Time, y, velocity and observed value where that value falls to the level, by halving."""
-        inside = self.inside(s, k, h)
-        value = lambda x: self.followed.value(inside(x))  # noqa: E731
+        value = lambda x: self.followed.value(tried.inside(x))  # noqa: E731
 
         def halve(_: Any, ends: Any) -> Any:
             middle = (ends[0] + ends[1]) / 2
@@ -271,7 +293,7 @@ class Problem(NamedTuple):
             return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
 
         x = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros_like(h), jnp.ones_like(h)))[1]
-        at, y = s.t + x * h, jnp.where(x < 1, inside(x), end[1])
+        at, y = s.t + x * h, jnp.where(x < 1, tried.inside(x), end[1])
         return at, y, self.velocity(at, y), self.followed.value(y)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Adaptive:
     rtol: float = 1e-8
     atol: float = 1e-10
     max_steps: int = 100_000
+    order: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
         number("rtol", self.rtol, above=0)
@@ -56,6 +57,36 @@ class Adaptive:
         """The absolute error allowed in each run, from its initial weights (runs, ...)."""
         largest = np.abs(start).max(axis=tuple(range(1, start.ndim)), initial=0.0)
         return self.atol * np.where(largest > 0, np.minimum(1.0, largest), 1.0)
+
+
+@dataclass(frozen=True)
+class Chebyshev(Adaptive):
+    """Integrate all weights by an adaptive Runge-Kutta-Chebyshev method of order 2, for long stiff flows.
+
+    Where some modes are learned long before others, as from small weights in deep networks or with inputs of
+    very different variances, `Adaptive` takes steps no longer than the learned modes allow. This method takes
+    long ones, each with as many stages as they need. Its memory does not grow with the stages. It is of low
+    order: for loose tolerances.
+
+    Parameters
+    ----------
+    rtol, atol : float
+        As in `Adaptive`.
+    max_steps : int
+        Largest number of steps of a run, rejected ones included. A step has up to 200 stages.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.tasks.xor()
+    >>> nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=2e4, method=Chebyshev()).outcome
+    'finished at t = 20000'
+    """
+
+    rtol: float = 1e-4
+    atol: float = 1e-6
+    max_steps: int = 100_000
+    order: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
@@ -97,5 +128,7 @@ def check_steps(name: str, value: Any) -> int:
 def check_method(method: Any) -> Adaptive | LowRank | None:
     """The method to use; None where it is to be chosen."""
     if method is not None and not isinstance(method, (Adaptive, LowRank)):
-        raise InputError(f"method must be nr.Adaptive(...) or nr.LowRank(...), got {method!r}")
+        raise InputError(
+            f"method must be nr.Adaptive(...), nr.Chebyshev(...) or nr.LowRank(...), got {method!r}"
+        )
     return method

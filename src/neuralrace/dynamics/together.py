@@ -62,7 +62,7 @@ def flow_together(
     every = {n: np.concatenate([s.weights[n] for s in setups]) for n in first.weights}
     runs = {"run": np.arange(len(setups))}
     joined = replace(first, many=True, weights=every, small=every, runs=runs)
-    settings = {"process": "flow", "method": "Adaptive", "t1": end, "stop_loss": stop_loss}
+    settings = {"process": "flow", "method": type(chosen).__name__, "t1": end, "stop_loss": stop_loss}
     settings |= {"rtol": chosen.rtol, "atol": chosen.atol, "max_steps": chosen.max_steps}
     return finish(joined, found, settings, stats, history)
 
@@ -75,7 +75,7 @@ def _solved(
         start = np.stack([s.start for s in setups])
         atol = np.stack([method.absolute(s.full) for s in setups])
         data = jax.tree.map(lambda *parts: jnp.stack(parts), *(s.data for s in setups))
-        static = (first.program.stack, first.kind, first.recorder, method.max_steps)
+        static = (first.program.stack, first.kind, first.recorder, method.max_steps, method.order)
         given = (jnp.asarray(ts, first.start.dtype), t1, stop, method.rtol, first.vectors)
         path: Path = jax.tree.map(np.asarray, _all(static, start, atol, data, *given))
     solved = Solved.of(path, ts, t1, stop, method.max_steps)

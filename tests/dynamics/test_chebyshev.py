@@ -1,0 +1,99 @@
+"""The method for stiff flows against SciPy's implicit solver, its order, and against `Adaptive`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import neuralrace as nr
+from neuralrace.dynamics.chebyshev import Mode, follow, step, unknown
+from neuralrace.dynamics.integrate import FINISHED, integrate
+
+RATES = np.geomspace(1.0, 3e3, 12)
+
+
+def stiff(y):
+    """Modes that decay at very different rates, and pull at each other a little."""
+    return -RATES * (y - 0.1 * jnp.sin(y[0]))
+
+
+def solved(ts, rtol=1e-5, **keywords):
+    calls = []
+
+    def velocity(t, y):
+        jax.debug.callback(lambda: calls.append(1))
+        return stiff(y)
+
+    with jax.enable_x64(True):
+        path = jax.jit(lambda y: integrate(velocity, y, jnp.asarray(ts), ts[-1], rtol, 1e-8, **keywords))(
+            jnp.ones(len(RATES))
+        )
+        jax.effects_barrier()
+    return jax.tree.map(np.asarray, path), len(calls)
+
+
+def test_a_stiff_problem_is_solved_in_few_evaluations():
+    ts = np.linspace(0, 5, 51)
+    path, calls = solved(ts, order=2)
+    other, many = solved(ts, order=8)
+    plain = lambda t, y: np.asarray(-RATES * (y - 0.1 * np.sin(y[0])))  # noqa: E731
+    fine = solve_ivp(plain, (0, 5), np.ones(len(RATES)), "Radau", ts, rtol=1e-10, atol=1e-12).y.T
+    assert path.status == other.status == FINISHED
+    assert np.abs(path.kept - fine).max() < 1e-4
+    assert calls < many / 5
+
+
+@pytest.mark.parametrize("stages", [2, 7, 40])
+def test_a_step_is_of_order_two_and_estimates_its_error(stages):
+    """The local error falls by 8 when the step is halved; the number of stages follows the rate."""
+
+    def velocity(y):
+        return jnp.stack([y[1], -jnp.sin(y[0])])
+
+    with jax.enable_x64(True):
+        y = jnp.array([1.0, 0.5])
+        rate = lambda h: (stages**2 - 1.5) / (1.54 * 1.1 * h)  # noqa: E731
+
+        def off(h):
+            known = Mode(jnp.zeros(2), jnp.asarray(rate(h)))
+            # Without rounds of the power method the rate is taken as it is.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("neuralrace.dynamics.chebyshev.follow", lambda *_: known)
+                end, _, estimate, _ = step(velocity, y, velocity(y), jnp.asarray(h), known)
+            fine = solve_ivp(
+                lambda t, y: [y[1], -np.sin(y[0])], (0, h), np.asarray(y), "DOP853", rtol=1e-13, atol=1e-15
+            ).y[:, -1]
+            return np.abs(end - fine).max(), np.abs(estimate).max()
+
+        (coarse, _), (finer, estimate) = off(0.04), off(0.02)
+    assert coarse / finer == pytest.approx(8, rel=0.1)
+    assert 0.2 < estimate / finer < 5
+
+
+def test_the_fastest_mode_is_found_and_followed():
+    with jax.enable_x64(True):
+        y = jnp.ones(len(RATES))
+        found = follow(stiff, y, stiff(y), unknown(y))
+        again = follow(stiff, y, stiff(y), found)
+    assert found.rate == pytest.approx(RATES[-1], rel=0.15)
+    assert again.rate == pytest.approx(RATES[-1], rel=0.05)
+
+
+def test_a_flow_agrees_with_the_usual_method():
+    """Inputs of very different variances, from small weights; two runs."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 6)) * np.geomspace(10, 0.1, 6)
+    task = nr.Task(nr.Graph.chain([6, 5, 5, 2]), x, x @ rng.standard_normal((6, 2)))
+    start = nr.init.gaussian(task.graph, 0.05, seed=range(2))
+    end = float(np.linalg.eigvalsh(x.T @ x / 200)[0]) ** -1
+    fine = nr.flow(task, start, end, save=30, method=nr.Adaptive())
+    found = nr.flow(task, start, end, save=30, method=nr.Chebyshev(1e-5, 1e-6))
+    assert found.settings["method"] == "Chebyshev"
+    assert np.abs(found.loss - fine.loss).max() < 1e-3 * fine.loss.max()
+    level = 0.1 * float(fine.loss.max())
+    assert nr.learning_time(found, level) == pytest.approx(nr.learning_time(fine, level), rel=1e-2)
+    goal = float(fine.loss[:, -10].max())
+    stopped = nr.flow(task, start, end, save=2, method=nr.Chebyshev(1e-5, 1e-6), stop_loss=goal)
+    assert set(stopped.statuses) == {nr.Status.REACHED_LOSS}
+    assert stopped.loss[:, -1] == pytest.approx(goal)
