@@ -7,8 +7,7 @@ correlations). A shallow network learns all modes at the same rate and does neit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.measure import (
@@ -24,6 +23,7 @@ from neuralrace.measure import (
     half_time,
     multidimensional_scaling,
     principal_components,
+    share_within,
     squared_distances,
 )
 from neuralrace.tasks import World
@@ -40,7 +40,6 @@ MAKE: dict[str, Callable[..., World]] = {
 }
 
 
-@dataclass(frozen=True)
 class Worlds(Parameters):
     flip: float = option(
         0.1, "probability that a feature flips from a node to one below it: partition and tree", below=0.5
@@ -66,7 +65,7 @@ class Worlds(Parameters):
 
 
 @part(each=tuple(MAKE))
-def world(p: Worlds, name: str) -> dict[str, Any]:
+def world(p: Worlds, name: str):
     """Closed forms against covariance and samples; what networks learn and believe."""
     made = MAKE[name](p)
     s = made.singular_values
@@ -78,13 +77,14 @@ def world(p: Worlds, name: str) -> dict[str, Any]:
     drawn = drawn - drawn.mean(axis=1, keepdims=True)
     near = name in NEIGHBOURS
     eigenvalues = np.linalg.eigvalsh(made.covariance)[::-1]
+    of_stage = [made.stages == k for k in np.unique(made.stages)]
     u, sampled, _ = np.linalg.svd(MAKE[name](p, features=p.features).arrays[1], full_matrices=False)
     return {
         "t": ("t", t),
         "off_values": np.abs(eigenvalues - made.values).max(),
         "off_vectors": np.abs(made.covariance @ made.vectors - made.vectors * made.values).max(),
         "sampled": ("mode", sampled),
-        "mirrored": ("stage", [overlap(u, made.vectors, made.stages == k) for k in np.unique(made.stages)]),
+        "mirrored": ("stage", [share_within(made.vectors.T[k], u[:, k]) for k in of_stage]),
         "off_map": ("run", np.abs(maps - theory).max(axis=(1, 2, 3)) / np.sqrt(made.values[0])),
         "networks": ("run t stage", learned(made, maps)),
         "theory": ("run t stage", learned(made, theory)),
@@ -95,11 +95,6 @@ def world(p: Worlds, name: str) -> dict[str, Any]:
         ),
         **beliefs(p, name, t),
     }
-
-
-def overlap(u: np.ndarray, v: np.ndarray, which: np.ndarray) -> float:
-    """Share of the space of some columns of v that lies in that of the same columns of u."""
-    return float(((u[:, which].T @ v[:, which]) ** 2).sum() / which.sum())
 
 
 def train(p: Worlds, made: World, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -147,7 +142,7 @@ def beliefs(p: Worlds, name: str, t: np.ndarray) -> dict[str, Any]:
 
 
 @part
-def random_trees(p: Worlds) -> dict[str, Any]:
+def random_trees(p: Worlds):
     """Trees of any depth and branching: error of the closed form, and least fall of variance by level."""
     off, fall = [], []
     for seed in range(p.trees):
@@ -181,15 +176,13 @@ def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     plot.theory(b, mode, np.sqrt(made.values), plot.BLACK, "closed form", drawstyle="steps-mid", lw=0.9)
     label = f"{p.features:,} features"
     b.scatter(mode, world.sampled, c=[colours[k] for k in made.stages], s=16, zorder=4, label=label)
-    b.set(xlabel="mode", ylabel=r"singular value $\sqrt{\lambda}$", ylim=(0, None))
-    b.legend()
+    plot.label(b, "mode", r"singular value $\sqrt{\lambda}$", legend="best", ylim=(0, None))
     for k, colour in enumerate(colours):
         c.plot(world.t, world.theory[0, :, k], color=colour)
         c.plot(world.t[::7], world.networks[0, ::7, k], "o", color=colour, ms=2)
-    c.plot([], [], color=plot.BLACK, label="closed form")
-    c.plot([], [], "o", color=plot.BLACK, ms=2, label="network")
-    c.set(xlabel="time (τ = 1)", ylabel="share learned of each stage", ylim=(-0.03, 1.06))
-    c.legend(loc="lower right")
+    plot.key(c, {"closed form": "theory", "network": "points"})
+    c.set_ylim(-0.03, 1.06)
+    plot.label(c, "time (τ = 1)", "share learned of each stage", legend="lower right")
     for ax in (b, c):
         plot.colour_key(fig, ax, colours, "stage")
     x, hues, method = world.plane.values, plot.shades(ITEMS), "least squares of distances."
@@ -219,39 +212,34 @@ _partition, _tree, _ring, _grid = (
 
 
 @figure("worlds-beliefs")
-def wrong_beliefs(p: Worlds, data: Data) -> tuple[Figure, str]:
+def wrong_beliefs(p: Worlds, data: Data):
     fig, (a, b) = plot.figure(1, 2, height=2.5)
     tree = data.world["tree"]
     item = int(tree.worst_item)
     deep, shallow = tree.output.values
-    others = np.arange(ITEMS) != item
-    for has, label, colour in (
-        (deep[-1] > 0, "others that have it", plot.BLUE),
-        (deep[-1] <= 0, "others without", plot.ORANGE),
-    ):
-        for k, i in enumerate(np.flatnonzero(others & has)):
-            a.plot(tree.t, deep[:, i], color=colour, lw=0.7, label=None if k else label)
+    others, has = np.arange(ITEMS) != item, deep[-1] > 0
+    a.plot(tree.t, deep[:, others & has], color=plot.BLUE, lw=0.7, label="others that have it")
+    a.plot(tree.t, deep[:, others & ~has], color=plot.ORANGE, lw=0.7, label="others without")
     a.plot(tree.t, deep[:, item], color=plot.RED, lw=1.8, label="this item, deep")
     a.plot(tree.t, shallow[:, item], color=plot.RED, ls=":", label="this item, shallow")
     a.axhline(0, color="0.6", lw=0.6)
-    a.set(xlabel="time (τ = 1)", ylabel="output for one feature of the tree", ylim=(-1.3, 2.2))
-    a.set(yticks=(-1, 0, 1))
-    a.legend(loc="upper right", ncols=2)
+    a.set(ylim=(-1.3, 2.2), yticks=(-1, 0, 1))
+    above = {"loc": "upper right", "ncols": 2}
+    plot.label(a, "time (τ = 1)", "output for one feature of the tree", legend=above)
     styles = zip(MAKE, (plot.BLUE, plot.GREEN, plot.PINK, plot.ORANGE), ("-", "--", "-.", ":"), strict=True)
     for name, colour, ls in styles:
         wrong = np.sort(data.world[name].wrong.sel(depth=2).values.ravel())[::-1]
         b.plot(wrong, np.arange(1, len(wrong) + 1) / len(wrong), color=colour, ls=ls, label=name)
     b.axvline(WRONG, color=plot.BLACK, lw=0.6, label=f"{WRONG:g}, counted beyond")
-    b.set(xlabel="furthest on the wrong side (sd of features)", ylabel="share of items and features")
     b.set(xlim=(0, 1), ylim=(0, 0.5))
-    b.legend()
-    caption = (
+    texts = "furthest on the wrong side (sd of features)", "share of items and features"
+    plot.label(b, *texts, legend="best")
+    return fig, (
         "Illusory correlations. Left: outputs of a deep linear network for the feature of a tree that is "
         "believed most wrongly on the way, item by item; dotted, the same item in a shallow network. Right: "
         "share of all pairs of item and feature whose output was on the wrong side by more than the "
         f"abscissa at some time; the line is at {WRONG:g}. Shallow networks have none."
     )
-    return fig, caption
 
 
 def least_step(half: np.ndarray) -> np.ndarray:
@@ -260,7 +248,7 @@ def least_step(half: np.ndarray) -> np.ndarray:
 
 
 @claims
-def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
+def closed_forms(p: Worlds, data: Data):
     link = paper(
         LINK,
         "In the limit of many features, what matters to learning dynamics is SVD of correlation "
@@ -291,7 +279,7 @@ def half_times(world: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @claims
-def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
+def differentiation(p: Worlds, data: Data):
     stages = paper("talk: stage-like transitions", "Depth introduces stage-like transitions")
     hierarchy = paper(
         ORDER,
@@ -321,7 +309,7 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def illusory_correlations(p: Worlds, data: Data) -> Iterator[Claim]:
+def illusory_correlations(p: Worlds, data: Data):
     illusory = finding("Saxe et al. 2019, illusory correlations")
     for name, world in data.world.items():
         deep = (world.wrong.sel(depth=2) > WRONG).mean()
