@@ -1,7 +1,7 @@
 """Parameters of experiments, and what all experiments must have."""
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import pytest
 
@@ -11,6 +11,7 @@ from neuralrace.experiments import Parameters
 from neuralrace.experiments.experiment import option
 
 
+@dataclass(frozen=True)
 class Some(Parameters):
     rate: float = option(0.1, "how fast")
     share: float = option(0.0, least=0)
@@ -88,6 +89,7 @@ def test_wrong_parameters_are_refused(changes, message):
 
 
 def test_parameters_that_do_not_fit_together():
+    @dataclass(frozen=True)
     class Pair(Parameters):
         low: int = 1
         high: int = 2

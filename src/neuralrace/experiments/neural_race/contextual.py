@@ -26,21 +26,16 @@ class Contextual(Parameters):
 @part(each=("linear", "gated", "sampled"))
 def networks(p: Contextual, kind: str):
     """One pathway without gates, or one for each context; from moments, or each network from its samples."""
-    single = nr.Graph.pathways(2, 1, [[p.hidden]]) if kind == "linear" else None
-    tasks = [contextual_classification(None, hidden=p.hidden, graph=single)]
-    graph = tasks[0].graph
-    weights = nr.init.gaussian(graph, p.std, seed=range(p.seeds))
-    starts = [weights]
-    if kind == "sampled":
-        tasks = [contextual_classification(p.samples, k, p.hidden) for k in range(p.seeds)]
-        starts = [{n: w[k : k + 1] for n, w in weights.items()} for k in range(p.seeds)]
-    runs = [nr.flow(task, w, p.t1, 200) for task, w in zip(tasks, starts, strict=True)]
-    end = [nr.measure.pathway_maps(graph, {e: w[:, -1] for e, w in run.weights.items()}) for run in runs]
-    maps = np.concatenate([np.stack(list(m.values()), axis=1) for m in end])
+    graph = nr.Graph.pathways(2, 1, [[p.hidden]]) if kind == "linear" else None
+    runs, maps = [], []
+    for seed in range(p.seeds):
+        task = contextual_classification(p.samples if kind == "sampled" else None, seed, p.hidden, graph)
+        runs.append(nr.flow(task, nr.init.gaussian(task.graph, p.std, seed=seed), p.t1, 200))
+        maps.append([m[-1, 0] for m in nr.measure.pathway_maps(task.graph, runs[-1]).values()])
     return {
         "t": ("t", runs[0].t),
-        "loss": ("run t", np.concatenate([run.loss for run in runs])),
-        "weights": ("run pathway input", maps[:, :, 0]),
+        "loss": ("run t", [run.loss for run in runs]),
+        "weights": ("run pathway input", maps),
     }
 
 

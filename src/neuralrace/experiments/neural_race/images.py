@@ -98,10 +98,6 @@ class Images(Parameters):
         return self.lr or (0.2 if self.data == "digits" else 0.02)
 
     @property
-    def images(self) -> str:
-        return DATA[self.data]
-
-    @property
     def said(self) -> str:
         """What of the published settings is not met, for captions."""
         other = {
@@ -221,7 +217,7 @@ def error_by_share(p: Images, data: Data):
     axes[0].set_ylabel("wrong answers on test images (%)")
     plot.legend_below(fig, axes[0], 3)
     return fig, (
-        f"{p.images}, {p.inputs} of inputs, M = {p.domains}, gain {p.gain:g}: wrong answers on trained "
+        f"{DATA[p.data]}, {p.inputs} of inputs, M = {p.domains}, gain {p.gain:g}: wrong answers on trained "
         "and untrained routes (mean, standard deviation). Dashed: the share of routes from which on "
         f"untrained ones are at most 5 points worse, mean over seeds. {p.said} Cross-entropy: {p.epochs} "
         f"epochs at rate {p.rate:g} (published: 1000 at .0001)."
@@ -241,7 +237,7 @@ def error_by_gain(p: Images, data: Data):
     axes[0, 0].set_ylabel("wrong answers on test images (%)")
     plot.legend_below(fig, axes[0, 0], 2)
     return fig, (
-        f"{p.images}: wrong answers against the scale of initial weights, K = {p.partners} (mean, "
+        f"{DATA[p.data]}: wrong answers against the scale of initial weights, K = {p.partners} (mean, "
         f"standard deviation). Left: cross-entropy by mini-batches, {p.gain_epochs} epochs; smaller gains "
         "would need more. Others: squared error by exact flow, until 95% of what linear maps can learn is "
         f"learned; Table 1 has gains from .0001 to 10, of which the others take too many steps. {p.said}"
@@ -266,7 +262,7 @@ def stand_in(p: Images) -> str:
 
 @claims
 def routes_needed(p: Images, data: Data):
-    fig, label = "neural_race Fig. 7-8", p.images
+    fig, label = "neural_race Fig. 7-8", DATA[p.data]
     small = f"At M = {p.domains}; the published networks have 40 or more, and the share falls with M."
     note = " ".join(filter(None, [stand_in(p), small if p.domains < 40 else ""]))
     about = "the paper: ≈ {}%, to 10 points; at most 5 points worse is a stated standard"
@@ -294,7 +290,7 @@ def routes_needed(p: Images, data: Data):
 def small_and_large_gains(p: Images, data: Data):
     only = paper("neural_race Fig. 7d, 10", "zero-shot generalization only emerges at small inits.")
     quote = "While performance on trained domains is good for all scales"
-    good, label = paper("neural_race Fig. 7d, 10", quote), p.images
+    good, label = paper("neural_race Fig. 7d, 10", quote), DATA[p.data]
     flow = "Squared error, Eq. 1, by exact flow; section 5 names no loss."
     for where, (gains, errors) in by_gain(p, data).items():
         tail, note = ("", stand_in(p)) if where not in p.panels else (f"-{where}", f"{flow} {stand_in(p)}")

@@ -205,10 +205,11 @@ def planes(p: Decisions, data: Data):
             ax.plot(x, y, "o", color=plot.BLACK, mfc=face, ms=4, zorder=5)
             shift = (-2, 5) if y > 0.98 else (5, -3) if x > 0.98 else (-9, -9)
             ax.annotate(",".join(texts), (x, y), shift, textcoords="offset points", fontsize=7, zorder=6)
-        ax.set(title=name, xlabel="accuracy, left", xlim=(0, 1.12), ylim=(0, 1.12), aspect="equal")
-        ax.plot([], color=COLOURS[name], lw=0.9, label="agents")
-    axes[0].plot([], "o", color=plot.BLACK, mfc="white", ms=4, label="fixed point, with unstable directions")
-    axes[0].plot([], "o", color=plot.BLACK, ms=4, label="stable fixed point")
+        ax.set(xlim=(0, 1.12), ylim=(0, 1.12), aspect="equal")
+        plot.label(ax, "accuracy, left", title=name)
+    plot.key(axes[0], {"agents": "theory"}, COLOURS["deep"])
+    kinds = {"fixed point, with unstable directions": "hollow", "stable fixed point": "points"}
+    plot.key(axes[0], kinds)
     axes[0].set_ylabel("accuracy, right")
     plot.legend_below(fig, axes[0], 3)
     return fig, (
@@ -240,19 +241,15 @@ def timeline(p: Decisions, data: Data):
     c.axhline(0, color="0.8", lw=0.6)
     c.axvline(0, color="0.8", lw=0.6)
     c.plot(early, late, "o", color=plot.RED, alpha=0.7)
-    texts = (
-        f"left - right {w}, t ≈ {t.mean():.0f} (log odds)"
-        for w, t in zip(("early", "late"), times, strict=True)
-    )
-    plot.label(
-        c, *texts, f"correct choices of deep agents, rank correlation {rank_correlation(early, late):.2f}"
-    )
+    c.set_xlabel(f"left - right early, t ≈ {times[0].mean():.0f} (log odds)")
+    c.set_ylabel(f"left - right late, t ≈ {times[1].mean():.0f} (log odds)")
+    c.set_title(f"correct choices of deep agents, rank correlation {rank_correlation(early, late):.2f}")
     rows = visited(data).most_common(6)[::-1]
     bars = d.barh(range(len(rows)), [n for _, n in rows], color=plot.RED, alpha=0.6, height=0.6)
     d.bar_label(bars, padding=2)
     texts = [text.replace(" → ", "\n→ ") for text, _ in rows]
     d.set_yticks(range(len(rows)), texts, fontsize=6, ma="left")
-    d.set(xlabel="number of deep agents", title="fixed points passed, in order")
+    plot.label(d, "number of deep agents", title="fixed points passed, in order")
     d.set_xlim(0, 1.15 * max(n for _, n in rows))
     d.locator_params(axis="x", integer=True)
     return fig, (

@@ -181,10 +181,9 @@ def scaling(p: Saddles) -> float:
 def landscape_and_paths(p: Saddles, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.6)
     for saddle, name in zip(p.theory, NAMES, strict=True):
-        label = None if saddle.loss else "theory, depth 2"
-        a.plot(saddle.loss, saddle.index, "o", mfc="none", mec=plot.BLACK, ms=9, mew=0.8, label=label)
+        at, label = (saddle.loss, saddle.index), "theory, depth 2"
+        a.plot(*at, "o", mfc="none", mec=plot.BLACK, ms=9, mew=0.8, label=label)
         shift, side = ((8, -3), "left") if saddle.loss < p.theory[0].loss / 2 else ((-8, -3), "right")
-        at = saddle.loss, saddle.index
         a.annotate(name, at, shift, textcoords="offset points", ha=side, fontsize=7)
     for (depth, fixed), marker in zip(data.points.items(), "sox", strict=False):
         a.plot(fixed.loss, fixed.negative, marker, color=COLOURS[depth], ms=4, label=f"depth {depth}")
@@ -197,8 +196,7 @@ def landscape_and_paths(p: Saddles, data: Data):
     s = p.strengths
     for m, name in zip(p.maps, NAMES, strict=True):
         at = m[0, 0], m[1, 1]
-        label = "fixed points" if name == "none" else None
-        b.plot(*at, "o", color=plot.BLACK, ms=4, zorder=5, label=label)
+        b.plot(*at, "o", color=plot.BLACK, ms=4, zorder=5, label="fixed points")
         shift = (0, -11 if at[1] == 0 else 5)
         b.annotate(name, at, shift, textcoords="offset points", ha="center", fontsize=7)
     b.set(xlim=(-0.15 * s[0], 1.15 * s[0]), ylim=(-0.25 * s[1], 1.65 * s[1]))

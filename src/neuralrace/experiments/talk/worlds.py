@@ -14,18 +14,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import neuralrace as nr
-from neuralrace import plot
+from neuralrace import measure, plot
 from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.measure import (
-    growing_part,
-    half_time,
-    multidimensional_scaling,
-    principal_components,
-    share_within,
-    squared_distances,
-)
 from neuralrace.tasks import World
 
 ITEMS = 16
@@ -75,7 +67,10 @@ def world(p: Worlds, name: str):
     items = np.swapaxes(hidden, -1, -2)
     drawn = items[0, np.linspace(0, len(t) - 1, p.looks).astype(int)]
     drawn = drawn - drawn.mean(axis=1, keepdims=True)
-    near = name in NEIGHBOURS
+    scaled = name not in NEIGHBOURS
+    plane = (
+        measure.multidimensional_scaling(drawn, p.rounds) if scaled else measure.principal_components(drawn)
+    )
     eigenvalues = np.linalg.eigvalsh(made.covariance)[::-1]
     of_stage = [made.stages == k for k in np.unique(made.stages)]
     u, sampled, _ = np.linalg.svd(MAKE[name](p, features=p.features).arrays[1], full_matrices=False)
@@ -84,15 +79,12 @@ def world(p: Worlds, name: str):
         "off_values": np.abs(eigenvalues - made.values).max(),
         "off_vectors": np.abs(made.covariance @ made.vectors - made.vectors * made.values).max(),
         "sampled": ("mode", sampled),
-        "mirrored": ("stage", [share_within(made.vectors.T[k], u[:, k]) for k in of_stage]),
+        "mirrored": ("stage", [measure.share_within(made.vectors.T[k], u[:, k]) for k in of_stage]),
         "off_map": ("run", np.abs(maps - theory).max(axis=(1, 2, 3)) / np.sqrt(made.values[0])),
         "networks": ("run t stage", learned(made, maps)),
         "theory": ("run t stage", learned(made, theory)),
         "parting": ("run t likeness", parting(made, items)),
-        "plane": (
-            "look item axis",
-            principal_components(drawn) if near else multidimensional_scaling(drawn, p.rounds),
-        ),
+        "plane": ("look item axis", plane),
         **beliefs(p, name, t),
     }
 
@@ -102,7 +94,7 @@ def train(p: Worlds, made: World, t: np.ndarray) -> tuple[np.ndarray, np.ndarray
     start = nr.init.gaussian(made.graph, p.std, seed=range(p.seeds))
     hidden, readout = nr.flow(made, start, save=t).weights.values()
     syx, theory = np.diag(made.singular_values) @ made.vectors.T, []
-    for grown in growing_part(start["x->h1"], start["h1->y"], made.vectors):
+    for grown in measure.growing_part(start["x->h1"], start["h1->y"], made.vectors):
         q1, q2 = nr.exact.balanced(t, grown @ made.vectors.T, grown.T, syx, sxx=np.eye(ITEMS) / ITEMS)
         theory.append(q2 @ q1 @ made.vectors)
     return hidden, readout, np.stack(theory)
@@ -116,7 +108,7 @@ def learned(made: World, maps: np.ndarray) -> np.ndarray:
 
 def parting(made: World, items: np.ndarray) -> np.ndarray:
     """Mean squared distance in the hidden layer of items with each covariance, (runs, time, covariances)."""
-    distance, others = squared_distances(items), ~np.eye(ITEMS, dtype=bool)
+    distance, others = measure.squared_distances(items), ~np.eye(ITEMS, dtype=bool)
     alike = made.covariance.round(9)
     return np.stack(
         [distance[..., others & (alike == k)].mean(axis=-1) for k in np.unique(alike[others])], axis=-1
@@ -256,8 +248,7 @@ def closed_forms(p: Worlds, data: Data):
     )
     for name, world in data.world.items():
         sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
-        network, theory = half_times(world)
-        late = np.abs(network / theory - 1).max(axis=1)
+        late = np.abs(half_times(world, "networks") / half_times(world, "theory") - 1).max(axis=1)
         text = f"{name}: singular values of {p.features:,} features / closed form - 1"
         bound = "Theory: what samples exceed once in 3000."
         yield link.below(f"sampled-values-{name}", text, p.sampling, sampled, bound=bound)
@@ -272,10 +263,9 @@ def closed_forms(p: Worlds, data: Data):
     yield check(LINK).below("random-trees-eigenvalues", text, 1e-12, data.random_trees.off)
 
 
-def half_times(world: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Times to half of the final value of each stage (runs, stages): networks and theory."""
-    network, theory = (half_time(world.t, y, start=0.0, axis=1) for y in (world.networks, world.theory))
-    return network, theory
+def half_times(world: Any, quantity: str) -> np.ndarray:
+    """Times to half of the final value of each stage (runs, stages)."""
+    return measure.half_time(world.t, world[quantity], start=0.0, axis=1)
 
 
 @claims
@@ -287,7 +277,8 @@ def differentiation(p: Worlds, data: Data):
         "[...] Singular values decay with depth",
     )
     for name, world in data.world.items():
-        step, statement = least_step(half_times(world)[0]), stages if name in NEIGHBOURS else hierarchy
+        step = least_step(half_times(world, "networks"))
+        statement = stages if name in NEIGHBOURS else hierarchy
         note = ""
         if name == "ring" and step.min() <= 0:
             note = (
@@ -300,8 +291,7 @@ def differentiation(p: Worlds, data: Data):
             text = f"{name}: share of the hierarchy's distinctions in singular vectors of samples, by stage"
             near_all = "Standard: 99%."
             yield hierarchy.above(f"vectors-{name}", text, 0.99, world.mirrored, bound=near_all)
-    tree = data.world["tree"]
-    step = least_step(half_time(tree.t, tree.parting, start=0.0, axis=1))
+    step = least_step(half_times(data.world["tree"], "parting"))
     text = "tree: items part level by level, least step of half times"
     yield hierarchy.above("tree-parting", text, 0, step, bound="The talk: broad before fine.")
     text = f"{p.trees} random trees: variance along a distinction of a level / of the next - 1, least"
