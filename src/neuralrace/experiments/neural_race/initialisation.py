@@ -222,7 +222,8 @@ def ends(p: Initialisation, data: Data) -> tuple[xr.Dataset, str, xr.Dataset, st
 def errors(p: Initialisation, data: Data):
     least, small, most, large = ends(p, data)
     trained = along(data.networks, "scale").trained.max("scale")
-    name, fig = "error on trained routes / silent network, all sigma0", "neural_race Fig. 6b"
+    fig = "neural_race Fig. 6b"
+    name = "error on trained routes / silent network, all sigma0"
     quote = "While performance on trained domains is excellent for all scales"
     standard = "stated standard: {} of a silent network's error"
     until = f"Training stops at {p.stop:g}: the row fails where a scale does not get there by t = {p.t1:g}."

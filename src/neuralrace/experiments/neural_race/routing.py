@@ -238,8 +238,8 @@ def exact(p: Routing, data: Data):
     d, root = data.decoupled, p.domains**0.5
     written = "Sigma^yx(p) = USV^T / KM; Sigma^x(j, p) = VDV^T / KM if j = p, 0 otherwise"
     name = "path statistics of samples with noise on all other domains, largest difference, relative"
-    samples, exact = paper("neural_race Eq. 11-12, 39-43", written), "exact: rounding"
-    yield samples.below("path-statistics", name, 1e-12, data.statistics.off, bound=exact)
+    samples = paper("neural_race Eq. 11-12, 39-43", written)
+    yield samples.below("path-statistics", name, 1e-12, data.statistics.off, bound="exact: rounding")
     yield check("neural_race Eq. 10").below("residual", "residual of the reduction", 1e-8, d.residual)
     written = "tau dB1/dt = 1/M B2 B1 [S - B2 B1^2 D], tau dB2/dt = B1^2 [S - B2 B1^2 D]"
     yield paper("neural_race Eq. 13-14", written).relation(
@@ -266,8 +266,8 @@ def exact(p: Routing, data: Data):
     yield whole.below("conserved-weights", name, 1e-6, data.random["flow"].drift)
     name = "B2 / B1 at the end, theory from small strengths"
     quote = "the shared portion of the pathway changes more by a factor sqrt(M)"
-    more, bound = paper("neural_race Eq. 51", quote), "stated standard: 1%"
-    yield more.near("strength-ratio", name, root, d.ratio, 0.01 * root, bound=bound)
+    changes = paper("neural_race Eq. 51", quote)
+    yield changes.near("strength-ratio", name, root, d.ratio, 0.01 * root, bound="stated standard: 1%")
 
 
 def change_ratio(run: xr.Dataset, mode: int, outer: list[int]) -> np.ndarray:
@@ -288,9 +288,10 @@ def layer_ratios(p: Routing, data: Data):
     for (case, share), (key, words, mode, chosen) in product((("descent", 0.1), ("small", 0.02)), outer):
         limit = f"sqrt(M) is the limit of small starts; Eq. 15 has {float(theory[mode]):.2f} here."
         name = f"change of singular value {mode + 1}, hidden / {words}, {START[case]}"
-        key, note = f"layer-ratio-{key}-{kebab(START[case])}", limit if case == "descent" else ""
-        ratio, bound = change_ratio(data.random[case], mode, chosen), f"stated standard: {share:.0%}"
-        yield stated.near(key, name, root, ratio, share * root, note, bound)
+        key = f"layer-ratio-{key}-{kebab(START[case])}"
+        note = limit if case == "descent" else ""
+        ratio = change_ratio(data.random[case], mode, chosen)
+        yield stated.near(key, name, root, ratio, share * root, note, f"stated standard: {share:.0%}")
 
 
 @claims

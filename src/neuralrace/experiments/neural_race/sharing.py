@@ -242,7 +242,8 @@ def shared_pathways(p: Sharing, data: Data):
     yield check("neural_race Eq. 16-17").below("strengths-decoupled", name, 1e-5, gap)
     quote = "This gating scheme would still obtain zero training error"
     name = "loss at the end / silent network, random starts, the largest of all P"
-    end, bound = groups.end.max("group"), "stated standard: 1e-3 of no output"
+    end = groups.end.max("group")
+    bound = "stated standard: 1e-3 of no output"
     yield paper("neural_race 4.2", quote).below("zero-training-error", name, 1e-3, end, bound=bound)
     faster = paper(fig, "Networks that share more structure learn faster.")
     for start in ("decoupled", "random"):
@@ -257,8 +258,8 @@ def shared_pathways(p: Sharing, data: Data):
         off = run.grown_time / run.random_time - 1
         yield finding(fig).near(f"time-random-p-{count}", name, 0, off, 0.1)
         name, bound = f"B2 / B1 at the end, P = {count}", "stated standard: 3%"
-        note, found = "Limit of small starts." if group > 1 else "All layers move alike.", end[1] / end[0]
-        found = found.mean("mode")
+        note = "Limit of small starts." if group > 1 else "All layers move alike."
+        found = (end[1] / end[0]).mean("mode")
         yield ratio.near(f"layer-ratio-p-{count}", name, limit, found, 0.03 * limit, note, bound)
 
 

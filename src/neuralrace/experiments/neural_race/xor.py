@@ -139,15 +139,16 @@ def losses(p: Xor, data: Data):
     when = "theory / ReLU network - 1, time to half loss"
     rate = "What is left is the finite learning rate: the deviation is proportional to it."
     twice = "Early, because every unit counts for both samples on which it is active at the start."
-    apart, gap = "largest difference of the loss,", np.abs(data.gated.loss - data.gated.theory).max()
+    apart = "largest difference of the loss,"
+    gap = np.abs(data.gated.loss - data.gated.theory).max()
     yield check(source).below("gated-loss", f"{apart} gated network and theory", 1e-7, gap)
     name = f"{when}, units followed to their diagonal"
     yield finding(source).near("half-time-units-followed", name, 0, off.sel(start="turned"), 0.01, rate)
     name = f"{when}, gates as at the start"
     yield finding(source).near("half-time-first-gates", name, 0, off.sel(start="gates"), 0.1, twice)
     name = f"{when}, from the number and size of weights alone"
-    size, close = off.sel(start="size"), "stated standard: 10% of the time"
-    yield follows.near("half-time-weight-size", name, 0, size, 0.1, bound=close)
+    close = "stated standard: 10% of the time"
+    yield follows.near("half-time-weight-size", name, 0, off.sel(start="size"), 0.1, bound=close)
     gap = np.abs(data.relu.theory.sel(start="turned") - data.relu.loss).max("t")
     name, close = f"{apart} ReLU network and theory", "stated standard: 2% of the initial loss"
     yield follows.below("relu-loss", name, 0.01, gap, bound=close)
