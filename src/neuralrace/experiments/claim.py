@@ -201,17 +201,17 @@ class Statement:
             raise InputError(f"id must be words in small letters, joined by hyphens; got {id!r}")
         mean, spread = mean_and_spread(measured)
         count = np.size(measured) if spread is not None else None
-        more = {"note": note, "quote": self.quote, "criterion": by if count else "", "bound": bound}
-        return Claim(
-            id, self.kind, name, self.source, expected, mean, spread, None, FAILS, **more, count=count
-        )
+        by = by if count else ""
+        stated = id, self.kind, name, self.source, expected, mean, spread, None, FAILS, note, self.quote
+        return Claim(*stated, criterion=by, bound=bound, count=count)
 
 
 def _judged(claim: Claim, holds: Any, worst: Any = None) -> Claim:
     """A claim with its verdict, and with the worst value if there are several."""
-    several = claim.count is not None and worst is not None
     verdict = HOLDS if np.all(holds) else FAILS
-    return replace(claim, verdict=verdict, worst=float(worst) if several else None)
+    if claim.count is None or worst is None:
+        return replace(claim, verdict=verdict)
+    return replace(claim, verdict=verdict, worst=float(worst))
 
 
 def paper(source: str, quote: str) -> Statement:

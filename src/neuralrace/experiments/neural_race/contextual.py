@@ -62,8 +62,8 @@ def losses_and_maps(p: Contextual, data: Data):
     plot.runs(left, linear.t, linear.loss, plot.RED, "one pathway, no gates")
     plot.runs(left, gated.t, gated.loss, plot.BLUE, "a pathway per context")
     left.axhline(1 / 12, color=plot.BLACK, lw=0.8, ls="--", label="error of the best linear map: 1/12")
-    limits = {"ylim": (0, None), "xlim": (0, min(p.t1, 60))}
-    plot.label(left, "time (τ = 1)", "loss", legend="best", **limits)
+    left.set(ylim=(0, None), xlim=(0, min(p.t1, 60)))
+    plot.label(left, "time (τ = 1)", "loss", legend="best")
     for end, style, colour, label in (
         (linear.weights[:, 0], "s", plot.RED, "no gates"),
         (sampled.weights[:, 0], "o", plot.BLUE, "pathway of context 1"),
@@ -71,8 +71,8 @@ def losses_and_maps(p: Contextual, data: Data):
     ):
         right.plot(*end.T, style, color=colour, ms=4, label=label, alpha=0.7)
     right.plot([0.5, 1, 0], [0.5, 0, 1], "+", color=plot.BLACK, ms=12, label="least squares")
-    limits = {"xlim": (-0.2, 1.3), "ylim": (-0.2, 1.3)}
-    plot.label(right, "weight of input 1", "weight of input 2", legend="best", **limits)
+    right.set(xlim=(-0.2, 1.3), ylim=(-0.2, 1.3))
+    plot.label(right, "weight of input 1", "weight of input 2", legend="best")
     return fig, (
         "Left: loss over time; without gates it ends at the error of the best linear map. Right: the map "
         f"from inputs to output that each pathway ends with, for {p.seeds} draws of {p.samples} samples."

@@ -77,13 +77,13 @@ def losses(maps: Any, syx: Any) -> np.ndarray:
 
 def learn(t: float, weights: Any, syx: np.ndarray) -> Any:
     """Both layers at time t, by the exact solution."""
-    v1, v2 = nr.exact.balanced([t], *weights, syx)
+    v1, v2 = nr.exact.balanced([t], *weights, syx=syx)
     return v1[0], v2[0]
 
 
 def learning_time(t: np.ndarray, weights: Any, syx: np.ndarray) -> Any:
     def loss(t: np.ndarray) -> np.ndarray:
-        v1, v2 = nr.exact.balanced(t, *weights, syx)
+        v1, v2 = nr.exact.balanced(t, *weights, syx=syx)
         return losses(v2 @ v1, syx[None])[:, 0]
 
     return crossing(t, loss, LEARNED * 0.5 * (syx**2).sum())
@@ -105,7 +105,7 @@ def sequence(p: Continual, seed: int):
         w = {e: v[:, -1] for e, v in run.weights.items()}
         maps.append(end_to_end(p.graph, run))
     large = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
-    v1, v2 = nr.exact.balanced(LONG, *learn(p.duration, large, syx[0]), syx[1])
+    v1, v2 = nr.exact.balanced(LONG, *learn(p.duration, large, syx[0]), syx=syx[1])
     moved = np.linalg.norm(np.diff(exact[:, 1:], axis=2), axis=(-1, -2)).sum(axis=2)
     straight = np.linalg.norm(exact[:, 1:, -1] - exact[:, 1:, 0], axis=(-1, -2))
     return {
