@@ -1,8 +1,6 @@
 """A chain with a narrow layer learns no more modes than that layer has units: the strongest ones. The
 narrower it is the later, as less of its random initial weights lies along each mode."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 import neuralrace as nr
@@ -14,7 +12,6 @@ from neuralrace.experiments.experiment import Experiment, Parameters, option
 S = np.array([3.0, 2.0, 1.0])  # strengths of the modes; inputs are white
 
 
-@dataclass(frozen=True)
 class Bottleneck(Parameters):
     narrow: tuple[int, ...] = option((1, 2, 30), "units of the narrow layer", count=2, increasing=True)
     hidden: int = option(30, "units of the other hidden layer")
@@ -36,8 +33,8 @@ def modes(p, data):
     for ax, (narrow, nets) in zip(axes, data.networks.items(), strict=True):
         for mode, colour in zip(range(len(S)), plot.COLOURS, strict=False):
             plot.runs(ax, nets.t, nets.modes[..., mode], colour, f"strength {S[mode]:g}")
-        ax.set(title=f"narrow layer of {narrow}", xlabel="time", ylabel="strength of the mode")
-    axes[-1].legend(loc="lower right")
+        plot.label(ax, "time", "strength of the mode", f"narrow layer of {narrow}")
+    plot.label(axes[-1], legend="lower right")
     return fig, f"Modes of the task in the network: median and range of {p.seeds} random starts."
 
 
@@ -47,8 +44,7 @@ def losses(p, data):
     for (narrow, nets), colour in zip(data.networks.items(), plot.COLOURS, strict=False):
         plot.runs(ax, nets.t, nets.loss, colour, f"narrow layer of {narrow}")
         ax.axhline((S[narrow:] ** 2).sum() / 2, color=colour, ls=":")
-    ax.set(xlabel="time", ylabel="loss")
-    ax.legend()
+    plot.label(ax, "time", "loss", legend="best")
     return fig, "Loss. Dotted: half the sum of the squared strengths of the modes that do not fit."
 
 

@@ -81,3 +81,29 @@ def test_saved_figures_are_those_of_matplotlib(tmp_path):
         other.savefig(tmp_path / "theirs.svg", metadata={"Date": None})
     assert paths[0].read_bytes() == (tmp_path / "theirs.svg").read_bytes()
     assert isinstance(fig.get_layout_engine(), ConstrainedLayoutEngine)
+
+
+def test_label_sets_all_around_the_panels_and_shows_each_label_once():
+    _, axes = plot.figure(1, 2)
+    axes[0].plot([1, 2], [[1, 2], [3, 4]], label="networks")
+    plot.key(axes[0], {"closed form": "theory", "networks": "points", "chance": ":"})
+    plot.label(axes, "time", "loss", legend={"loc": "upper left", "title": "kind"}, xscale="log")
+    plot.label(axes[1], title="right")
+    assert [(ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) for ax in axes] == [
+        ("time", "loss", "log")
+    ] * 2
+    assert [ax.get_title("left") for ax in axes] == ["", "right"]
+    assert [text.get_text() for text in axes[0].get_legend().get_texts()] == [
+        "networks",
+        "closed form",
+        "chance",
+    ]
+    assert [line.get_marker() for line in axes[0].lines[2:]] == ["None", "o", "None"]
+    assert [line.get_linestyle() for line in axes[0].lines[2:]] == ["-", "None", ":"]
+
+
+def test_legend_below_shows_each_label_once():
+    fig, ax = plot.figure()
+    ax.plot([1, 2], [[1, 2], [3, 4]], label="networks")
+    plot.legend_below(fig, ax, 2)
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["networks"]

@@ -10,7 +10,6 @@ from neuralrace import cli, experiments
 
 TOY = '''
 """A toy that doubles numbers; 1 < 2."""
-from dataclasses import dataclass
 import numpy as np
 from neuralrace import plot
 from neuralrace.experiments.claim import check, finding, paper
@@ -19,7 +18,6 @@ from neuralrace.experiments.experiment import Experiment, Parameters, option
 
 CALLS, BREAK = [], []
 
-@dataclass(frozen=True)
 class Toy(Parameters):
     scale: float = option(2.0, "factor of all numbers")
     sizes: tuple[int, ...] = option((1, 2), "sizes that nothing uses")

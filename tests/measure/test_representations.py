@@ -15,6 +15,7 @@ from neuralrace.measure import (
     multidimensional_scaling,
     power_law_exponent,
     principal_components,
+    share_within,
     squared_distances,
 )
 
@@ -47,6 +48,14 @@ def test_domain_similarity():
     for run, item, i, j in np.ndindex(found.shape):
         assert np.isclose(found[run, item, i, j], angle(H[run, 2 * i + item], H[run, 2 * j + item]))
     assert np.allclose(found, domain_similarity(cosine_similarity(H), domains=3))
+
+
+def test_share_within_a_space_is_that_of_the_projections():
+    rows, basis = np.random.default_rng(0).normal(size=(2, 5, 4)), np.linalg.qr(H[0, :4, :2])[0]
+    inside = rows @ basis @ basis.T
+    expected = [np.linalg.norm(a) ** 2 / np.linalg.norm(b) ** 2 for a, b in zip(inside, rows, strict=True)]
+    assert np.allclose(share_within(rows, basis), expected)
+    assert np.isnan(share_within(np.zeros((1, 4)), basis))
 
 
 def test_cosine():
@@ -117,6 +126,7 @@ def test_power_law_exponent():
     [
         (lambda: domain_similarity(np.eye(5), 2), "a multiple of 2 samples"),
         (lambda: cosine(np.ones((2, 3)), np.ones((3, 2))), "agree in their last 2 axes"),
+        (lambda: share_within(np.ones((2, 3)), np.ones((2, 1))), "basis must have 3 rows"),
         (lambda: principal_components(H, 5), "k must be at most 4"),
         (lambda: power_law_exponent([1.0, 1.0], [1.0, 2.0]), "two different x"),
         (lambda: distance_moved(nr.Graph.chain([1, 1]), {}), "weights must hold those of 'x->y'"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -161,51 +161,23 @@ class Statement:
         bound: str = "",
     ) -> Claim:
         """The mean lies within `tolerance` of a number; `bound` says where the tolerance comes from."""
-        mean, _ = mean_and_spread(measured)
-        holds = abs(mean - expected) <= tolerance
-        return self._claim(
-            id,
-            name,
-            float(expected),
-            measured,
-            holds,
-            note,
-            bound,
-            criterion="mean",
-            tolerance=float(tolerance),
-        )
+        claim = self._claim(id, name, float(expected), measured, note, bound, "mean")
+        holds = abs(claim.measured - expected) <= tolerance
+        return replace(claim, tolerance=float(tolerance), verdict=HOLDS if holds else FAILS)
 
     def below(
         self, id: str, name: str, limit: float, measured: ArrayLike, note: str = "", bound: str = ""
     ) -> Claim:
         """Every value is below a limit; `bound` says where the limit comes from."""
-        return self._every(id, name, f"< {limit:g}", measured, np.less, limit, note, bound)
+        claim = self._claim(id, name, f"< {limit:g}", measured, note, bound, "all seeds")
+        return _judged(claim, np.less(measured, limit), np.max(measured))
 
     def above(
         self, id: str, name: str, limit: float, measured: ArrayLike, note: str = "", bound: str = ""
     ) -> Claim:
         """Every value is above a limit; `bound` says where the limit comes from."""
-        return self._every(id, name, f"> {limit:g}", measured, np.greater, limit, note, bound)
-
-    def _every(
-        self,
-        id: str,
-        name: str,
-        expected: str,
-        measured: ArrayLike,
-        compare: Any,
-        limit: float,
-        note: str,
-        bound: str,
-    ) -> Claim:
-        """A claim on every value, with the worst of them."""
-        values = np.asarray(measured, float).ravel()
-        holds = bool(compare(values, limit).all())
-        claim = self._claim(id, name, expected, values, holds, note, bound, criterion="all seeds")
-        if len(values) < 2:
-            return claim
-        worst = values.max() if compare is np.less else values.min()
-        return dataclasses.replace(claim, worst=float(worst))
+        claim = self._claim(id, name, f"> {limit:g}", measured, note, bound, "all seeds")
+        return _judged(claim, np.greater(measured, limit), np.min(measured))
 
     def relation(
         self,
@@ -218,41 +190,28 @@ class Statement:
         bound: str = "",
     ) -> Claim:
         """Any other relation, stated in words."""
-        is_number = not np.isnan(mean_and_spread(measured)[0])
-        return self._claim(id, name, expected, measured, bool(holds) and is_number, note, bound)
+        claim = self._claim(id, name, expected, measured, note, bound)
+        return _judged(claim, bool(holds) and not np.isnan(claim.measured))
 
     def _claim(
-        self,
-        id: str,
-        name: str,
-        expected: float | str,
-        measured: ArrayLike,
-        holds: bool,
-        note: str,
-        bound: str,
-        criterion: str = "",
-        tolerance: float | None = None,
+        self, id: str, name: str, expected: float | str, measured: Any, note: str, bound: str, by: str = ""
     ) -> Claim:
+        """A claim that is not judged yet; `by` is the criterion if there are several values."""
         if not id or kebab(id) != id:
             raise InputError(f"id must be words in small letters, joined by hyphens; got {id!r}")
         mean, spread = mean_and_spread(measured)
-        verdict = HOLDS if holds else FAILS
-        return Claim(
-            id,
-            self.kind,
-            name,
-            self.source,
-            expected,
-            mean,
-            spread,
-            tolerance,
-            verdict,
-            note,
-            self.quote,
-            criterion if np.size(measured) > 1 else "",
-            bound,
-            np.size(measured) if np.size(measured) > 1 else None,
-        )
+        count = np.size(measured) if spread is not None else None
+        by = by if count else ""
+        stated = id, self.kind, name, self.source, expected, mean, spread, None, FAILS, note, self.quote
+        return Claim(*stated, criterion=by, bound=bound, count=count)
+
+
+def _judged(claim: Claim, holds: Any, worst: Any = None) -> Claim:
+    """A claim with its verdict, and with the worst value if there are several."""
+    verdict = HOLDS if np.all(holds) else FAILS
+    if claim.count is None or worst is None:
+        return replace(claim, verdict=verdict)
+    return replace(claim, verdict=verdict, worst=float(worst))
 
 
 def paper(source: str, quote: str) -> Statement:

@@ -27,6 +27,7 @@ from neuralrace.measure.representations import (
     gram,
     multidimensional_scaling,
     principal_components,
+    share_within,
     squared_distances,
 )
 from neuralrace.measure.times import (
@@ -65,6 +66,7 @@ __all__ = [
     "plateau_share",
     "power_law_exponent",
     "principal_components",
+    "share_within",
     "silent_units",
     "squared_distances",
     "stopping_time",

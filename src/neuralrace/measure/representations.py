@@ -152,6 +152,35 @@ def cosine(a: ArrayLike, b: ArrayLike, axes: int = 2) -> Floats:
         return plain((one * two).sum(axis=over) / norms)
 
 
+def share_within(vectors: ArrayLike, basis: ArrayLike) -> Floats:
+    """Share of some vectors, as squared norm, that lies in the space of orthonormal directions.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (..., count, size)
+        The vectors as rows.
+    basis : array_like, shape (size, directions)
+        The directions as columns.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+        From 0 to 1; nan where all vectors are zero.
+
+    Examples
+    --------
+    >>> share_within([[3.0, 4.0], [0.0, 0.0]], [[1.0], [0.0]])
+    0.36
+    """
+    rows, columns = floats("vectors", vectors, 2), floats("basis", basis, 2)
+    if columns.shape[0] != rows.shape[-1]:
+        raise InputError(
+            f"basis must have {rows.shape[-1]} rows, as vectors have entries; got {columns.shape}"
+        )
+    with np.errstate(invalid="ignore"):
+        return plain(((rows @ columns) ** 2).sum(axis=(-1, -2)) / (rows**2).sum(axis=(-1, -2)))
+
+
 def principal_components(points: ArrayLike, k: int = 2) -> Floats:
     """The leading principal components of points, all leading axes pooled (classical scaling of distances).
 

@@ -4,22 +4,18 @@ learns from the data of its own context alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, paper
+from neuralrace.experiments.claim import check, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.tasks import contextual_classification
 
 
-@dataclass(frozen=True)
 class Contextual(Parameters):
     samples: int = option(10_000, "samples drawn for each network that learns from samples")
     hidden: int = option(32, "hidden units of each pathway")
@@ -28,28 +24,23 @@ class Contextual(Parameters):
 
 
 @part(each=("linear", "gated", "sampled"))
-def networks(p: Contextual, kind: str) -> dict[str, Any]:
+def networks(p: Contextual, kind: str):
     """One pathway without gates, or one for each context; from moments, or each network from its samples."""
-    single = nr.Graph.pathways(2, 1, [[p.hidden]]) if kind == "linear" else None
-    tasks = [contextual_classification(None, hidden=p.hidden, graph=single)]
-    graph = tasks[0].graph
-    weights = nr.init.gaussian(graph, p.std, seed=range(p.seeds))
-    starts = [weights]
-    if kind == "sampled":
-        tasks = [contextual_classification(p.samples, k, p.hidden) for k in range(p.seeds)]
-        starts = [{n: w[k : k + 1] for n, w in weights.items()} for k in range(p.seeds)]
-    runs = [nr.flow(task, w, p.t1, 200) for task, w in zip(tasks, starts, strict=True)]
-    end = [nr.measure.pathway_maps(graph, {e: w[:, -1] for e, w in run.weights.items()}) for run in runs]
-    maps = np.concatenate([np.stack(list(m.values()), axis=1) for m in end])
+    graph = nr.Graph.pathways(2, 1, [[p.hidden]]) if kind == "linear" else None
+    runs, maps = [], []
+    for seed in range(p.seeds):
+        task = contextual_classification(p.samples if kind == "sampled" else None, seed, p.hidden, graph)
+        runs.append(nr.flow(task, nr.init.gaussian(task.graph, p.std, seed=seed), p.t1, 200))
+        maps.append([m[-1, 0] for m in nr.measure.pathway_maps(task.graph, runs[-1]).values()])
     return {
         "t": ("t", runs[0].t),
-        "loss": ("run t", np.concatenate([run.loss for run in runs])),
-        "weights": ("run pathway input", maps[:, :, 0]),
+        "loss": ("run t", [run.loss for run in runs]),
+        "weights": ("run pathway input", maps),
     }
 
 
 @part
-def moments(p: Contextual) -> dict[str, Any]:
+def moments(p: Contextual):
     """Path statistics of all samples that are drawn, without gates and with a pathway for each context."""
     found: dict[str, list[Any]] = {"all_yx": [], "all_xx": [], "yx": [], "xx": []}
     for k in range(p.seeds):
@@ -65,14 +56,14 @@ def moments(p: Contextual) -> dict[str, Any]:
 
 
 @figure("contextual")
-def losses_and_maps(p: Contextual, data: Data) -> tuple[Figure, str]:
+def losses_and_maps(p: Contextual, data: Data):
     fig, (left, right) = plot.figure(1, 2)
     linear, gated, sampled = (data.networks[kind] for kind in ("linear", "gated", "sampled"))
     plot.runs(left, linear.t, linear.loss, plot.RED, "one pathway, no gates")
     plot.runs(left, gated.t, gated.loss, plot.BLUE, "a pathway per context")
     left.axhline(1 / 12, color=plot.BLACK, lw=0.8, ls="--", label="error of the best linear map: 1/12")
-    left.set(xlabel="time (τ = 1)", ylabel="loss", ylim=(0, None), xlim=(0, min(p.t1, 60)))
-    left.legend()
+    left.set(ylim=(0, None), xlim=(0, min(p.t1, 60)))
+    plot.label(left, "time (τ = 1)", "loss", legend="best")
     for end, style, colour, label in (
         (linear.weights[:, 0], "s", plot.RED, "no gates"),
         (sampled.weights[:, 0], "o", plot.BLUE, "pathway of context 1"),
@@ -80,17 +71,16 @@ def losses_and_maps(p: Contextual, data: Data) -> tuple[Figure, str]:
     ):
         right.plot(*end.T, style, color=colour, ms=4, label=label, alpha=0.7)
     right.plot([0.5, 1, 0], [0.5, 0, 1], "+", color=plot.BLACK, ms=12, label="least squares")
-    right.set(xlabel="weight of input 1", ylabel="weight of input 2", xlim=(-0.2, 1.3), ylim=(-0.2, 1.3))
-    right.legend()
-    caption = (
+    right.set(xlim=(-0.2, 1.3), ylim=(-0.2, 1.3))
+    plot.label(right, "weight of input 1", "weight of input 2", legend="best")
+    return fig, (
         "Left: loss over time; without gates it ends at the error of the best linear map. Right: the map "
         f"from inputs to output that each pathway ends with, for {p.seeds} draws of {p.samples} samples."
     )
-    return fig, caption
 
 
 @claims
-def path_statistics(p: Contextual, data: Data) -> Iterator[Claim]:
+def path_statistics(p: Contextual, data: Data):
     """Means over all samples of all draws; no product of inputs or targets varies by more than 1/5."""
     limit = 4 * (0.2 / (p.samples * p.seeds)) ** 0.5
     bound = f"theory: 4 standard errors of a mean over {p.samples * p.seeds} samples"
@@ -110,7 +100,7 @@ def path_statistics(p: Contextual, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def final_maps(p: Contextual, data: Data) -> Iterator[Claim]:
+def final_maps(p: Contextual, data: Data):
     source, solver = "neural_race A.2", "exact: end of a flow that has converged"
     linear = paper(source, "the total weights converge to the linear least squares solution [...] [1/2 1/2]")
     gated = paper(

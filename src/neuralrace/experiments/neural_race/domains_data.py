@@ -12,6 +12,7 @@ from neuralrace.tasks.structured import tree_features
 
 TARGETS = tree_features(3) * [6, 4, 4, 3, 3, 3, 3]  # a feature of all items, of two each, of each item
 ITEMS, FEATURES = TARGETS.shape
+S, D = np.linalg.svd(TARGETS)[1] / ITEMS, 1 / ITEMS  # strengths of modes, and variance of inputs
 SILENT_LOSS = 0.5 * (TARGETS**2).sum() / ITEMS  # of a network without output
 
 
@@ -50,10 +51,14 @@ def noisy_samples(pairs: np.ndarray) -> nr.Task:
 
 def eq15(domains: int, t: np.ndarray, b0: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Loss `(t,)` and strengths B1 and B2 `(t, mode)` by Eq. 15, from two strengths for all modes."""
-    s, d = np.linalg.svd(TARGETS)[1] / ITEMS, 1 / ITEMS
     longer = np.pad(t, (0, -len(t) % 2048), "edge")  # equal lengths share a compilation
-    b1, b2 = (b[: len(t)] for b in nr.exact.routing(longer[:, None], s, d, domains, b0))
-    return 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=1), b1, b2
+    b1, b2 = (b[: len(t)] for b in nr.exact.routing(longer[:, None], S, D, domains, b0))
+    return loss(b1, b2), b1, b2
+
+
+def loss(b1: np.ndarray, b2: np.ndarray) -> np.ndarray:
+    """Loss of networks with strengths `(..., mode)` in their outer layers and in the hidden one."""
+    return 0.5 * D * ((S / D - b2 * b1**2) ** 2).sum(axis=-1)
 
 
 def strengths_of_size(weights: Mapping[str, np.ndarray], domains: int) -> tuple[float, float]:

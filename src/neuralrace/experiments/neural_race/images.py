@@ -8,18 +8,16 @@ images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.claim import check, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.store import along
@@ -39,7 +37,6 @@ INPUTS = ("permutation", "rotation")
 DONE = (nr.Status.FINISHED, nr.Status.REACHED_LOSS)
 
 
-@dataclass(frozen=True)
 class Images(Parameters):
     seeds: int = option(3, "random starts of each network")
     data: str = option("digits", "digits come with scikit-learn, the others need path", choices=tuple(DATA))
@@ -171,18 +168,18 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, A
 
 
 @part(each=lambda p: [(kind, k) for kind in KINDS for k in p.trained], threads=Images.threads)
-def share(p: Images, item: tuple[str, int]) -> dict[str, Any]:
+def share(p: Images, item: tuple[str, int]):
     return train(p, *item, p.gain, p.epochs)
 
 
 @part(each="descent_gains", threads=Images.threads)
-def gain(p: Images, value: float) -> dict[str, Any]:
+def gain(p: Images, value: float):
     """By cross-entropy, on the domains of `share`."""
     return train(p, "linear", p.partners, value, p.gain_epochs)
 
 
 @part(each=lambda p: [(panel, value) for panel in p.panels for value in p.gains], threads=Images.threads)
-def gain_flow(p: Images, item: tuple[str, float]) -> dict[str, Any]:
+def gain_flow(p: Images, item: tuple[str, float]):
     """By exact flow, for every panel of Fig. 10."""
     inputs, _, domains = item[0].partition("-")
     own = replace(p, inputs=inputs, domains=int(domains), trained=(p.partners,), panels=item[:1])
@@ -209,44 +206,42 @@ def enough(p: Images, data: Data, kind: str) -> np.ndarray:
 
 
 @figure("share")
-def error_by_share(p: Images, data: Data) -> tuple[Figure, str]:
+def error_by_share(p: Images, data: Data):
     fig, axes = plot.figure(1, 3, height=2.8, sharey=True)
     percent = 100 * np.array(p.trained) / p.domains
     for ax, (kind, title) in zip(axes, KINDS.items(), strict=True):
         draw_errors(ax, percent, by_share(p, data, kind))
         needed = 100 * enough(p, data, kind).mean()
         ax.axvline(needed, color=plot.BLACK, lw=0.8, ls="--", label="untrained at most 5 points worse")
-        ax.set(xlabel="trained routes, K/M (%)", title=title, xlim=(0, 102))
+        plot.label(ax, "trained routes, K/M (%)", title=title, xlim=(0, 102))
     axes[0].set_ylabel("wrong answers on test images (%)")
     plot.legend_below(fig, axes[0], 3)
-    caption = (
+    return fig, (
         f"{DATA[p.data]}, {p.inputs} of inputs, M = {p.domains}, gain {p.gain:g}: wrong answers on trained "
         "and untrained routes (mean, standard deviation). Dashed: the share of routes from which on "
         f"untrained ones are at most 5 points worse, mean over seeds. {p.said} Cross-entropy: {p.epochs} "
         f"epochs at rate {p.rate:g} (published: 1000 at .0001)."
     )
-    return fig, caption
 
 
 @figure("gain")
-def error_by_gain(p: Images, data: Data) -> tuple[Figure, str]:
+def error_by_gain(p: Images, data: Data):
     found = by_gain(p, data)
     fig, axes = plot.figure(1, len(found), height=2.8, sharey=True, squeeze=False)
     for ax, (name, (gains, errors)) in zip(axes[0], found.items(), strict=True):
         draw_errors(ax, gains, errors)
         inputs, _, domains = name.partition("-")
-        known = name in p.panels
-        title = f"{inputs}, M = {domains}, flow" if known else f"{p.inputs}, M = {p.domains}, descent"
+        flow = name in p.panels
+        title = f"{inputs}, M = {domains}, flow" if flow else f"{p.inputs}, M = {p.domains}, descent"
         ax.set(xscale="log", xlabel="gain of initial weights", title=title)
     axes[0, 0].set_ylabel("wrong answers on test images (%)")
     plot.legend_below(fig, axes[0, 0], 2)
-    caption = (
+    return fig, (
         f"{DATA[p.data]}: wrong answers against the scale of initial weights, K = {p.partners} (mean, "
         f"standard deviation). Left: cross-entropy by mini-batches, {p.gain_epochs} epochs; smaller gains "
         "would need more. Others: squared error by exact flow, until 95% of what linear maps can learn is "
         f"learned; Table 1 has gains from .0001 to 10, of which the others take too long. {p.said}"
     )
-    return fig, caption
 
 
 def draw_errors(ax: Any, x: Any, errors: xr.Dataset) -> None:
@@ -266,37 +261,33 @@ def stand_in(p: Images) -> str:
 
 
 @claims
-def routes_needed(p: Images, data: Data) -> Iterator[Claim]:
+def routes_needed(p: Images, data: Data):
     fig, label = "neural_race Fig. 7-8", DATA[p.data]
     small = f"At M = {p.domains}; the published networks have 40 or more, and the share falls with M."
     note = " ".join(filter(None, [stand_in(p), small if p.domains < 40 else ""]))
     about = "the paper: ≈ {}%, to 10 points; at most 5 points worse is a stated standard"
+    enough_40 = paper(fig, f"{AS_GOOD} ≈ 40% of pathways are trained.")
+    enough_25 = paper("neural_race Fig. 9", f"{AS_GOOD} ≈ 25% of pathways are trained.")
     for kind, name, expected, stated in (
-        ("linear", "cross-entropy", 0.4, paper(fig, f"{AS_GOOD} ≈ 40% of pathways are trained.")),
-        (
-            "leaky",
-            "leaky ReLU",
-            0.25,
-            paper("neural_race Fig. 9", f"{AS_GOOD} ≈ 25% of pathways are trained."),
-        ),
+        ("linear", "cross-entropy", 0.4, enough_40),
+        ("leaky", "leaky ReLU", 0.25, enough_25),
         ("squared", "squared error", 0.4, finding(fig)),
     ):
         name, bound = f"{label}: {name}, share of routes that is enough", about.format(round(100 * expected))
         found = enough(p, data, kind)
         yield stated.near(f"routes-needed-{kind}", name, expected, found, 0.1, note, bound)
+    high = {"leaky": paper("neural_race Fig. 9", HIGH), "squared": finding(fig), "linear": paper(fig, HIGH)}
     for kind, title in KINDS.items():
         name = f"{label}: wrong answers on trained routes, any K: {title}"
         worst = by_share(p, data, kind).trained.max("trained_outputs")
-        high = {"leaky": paper("neural_race Fig. 9", HIGH), "squared": finding(fig)}
-        stated = high.get(kind, paper(fig, HIGH))
-        yield stated.below(f"trained-error-{kind}", name, 0.2, worst, stand_in(p), FIFTH)
+        yield high[kind].below(f"trained-error-{kind}", name, 0.2, worst, stand_in(p), FIFTH)
     parts = (data.share, data.gain, data.gain_flow)
     failed = sum(int(run.failed.sum()) for runs in parts for run in runs.values())
     yield check(fig).near("runs-finished", "runs that diverged or met the step limit", 0, failed, 0)
 
 
 @claims
-def small_and_large_gains(p: Images, data: Data) -> Iterator[Claim]:
+def small_and_large_gains(p: Images, data: Data):
     only = paper("neural_race Fig. 7d, 10", "zero-shot generalization only emerges at small inits.")
     quote = "While performance on trained domains is good for all scales"
     good, label = paper("neural_race Fig. 7d, 10", quote), DATA[p.data]

@@ -6,31 +6,32 @@ has turned, and how much of what it has learned lies outside the modes of the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, finding, paper
+from neuralrace.experiments.claim import finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race import domains_data
 from neuralrace.experiments.neural_race.domains_data import FEATURES, ITEMS, SILENT_LOSS, TARGETS
 from neuralrace.experiments.store import along
 
+LIMIT = float(np.abs(TARGETS).max())
 LEARNED = 0.01  # of the loss of a silent network: the end of learning, where times are compared
 SCALE = r"initial singular value $\sigma_0$"
+OURS = finding("beyond neural_race 4.3")
+RAPID = paper(
+    "neural_race Fig. 6a", "Large sigma0 yields NTK-like dynamics with rapid, exponential learning curves."
+)
 SIGNS = {"turn": "turn of the tangent kernel", "outside": "learned outside the modes"}
 
 
-@dataclass(frozen=True)
 class Initialisation(Parameters):
     scales: tuple[float, ...] = option(
         (0.05, 0.2, 0.66, 1.12, 1.58, 2.04, 2.5, 5.0),
@@ -64,7 +65,7 @@ class Initialisation(Parameters):
 
 
 @part(each="scales", threads=2)
-def networks(p: Initialisation, scale: float) -> dict[str, Any]:
+def networks(p: Initialisation, scale: float):
     """Flow until the loss is `stop` of that of a silent network; times of all scales are the same."""
     task, untrained = (domains_data.task(p.domains, pairs, p.hidden) for pairs in (p.pairs, ~p.pairs))
     start = nr.init.orthogonal(task.graph, scale, seed=range(p.seeds))
@@ -72,7 +73,7 @@ def networks(p: Initialisation, scale: float) -> dict[str, Any]:
     run = nr.flow(task, start, p.t1, save, stop_loss=p.stop * SILENT_LOSS)
     end = {e: w[:, -1] for e, w in run.weights.items()}
     hidden, outputs = domains_data.answers(task, end)
-    loss = np.pad(run.loss, ((0, 0), (0, len(save) - len(run.t))), mode="edge") / SILENT_LOSS
+    loss = run.loss[:, np.arange(len(save)).clip(max=len(run.t) - 1)] / SILENT_LOSS
     return {
         "t": ("t", save),
         "loss": ("run t", loss),
@@ -121,7 +122,7 @@ def change(p: Initialisation, data: Data) -> np.ndarray:
 
 
 @figure("initialisation-error")
-def error(p: Initialisation, data: Data) -> tuple[Figure, str]:
+def error(p: Initialisation, data: Data):
     fig, ((a, b), (c, d)) = plot.figure(2, 2, height=5.0)
     runs, ends = along(data.networks, "scale"), []
     norm = LogNorm(p.scales[0], p.scales[-1])
@@ -132,29 +133,26 @@ def error(p: Initialisation, data: Data) -> tuple[Figure, str]:
         a.plot(run.t[1:], run[1:], color=colour)
         b.plot(run.t / ends[-1], run / run[0].item(), color=colour)
     fig.colorbar(colours, ax=b, label=SCALE, ticks=p.scales, format="%g").minorticks_off()
-    a.set(xscale="log", xlim=(0.03, 2 * np.nanmax(ends)), xlabel="time (τ = 1)", title="training loss")
-    a.set(yscale="log", ylim=(LEARNED / 10, None), ylabel="loss / silent network")
-    b.set(xlim=(0, 1), ylim=(0, 1.03), xlabel="time / time to 99% learned", ylabel="loss / initial loss")
-    b.set(title="the same, each on its own clock")
+    a.set(xscale="log", xlim=(0.03, 2 * np.nanmax(ends)), yscale="log", ylim=(LEARNED / 10, None))
+    plot.label(a, "time (τ = 1)", "loss / silent network", "training loss")
+    clock, relative = "time / time to 99% learned", "loss / initial loss"
+    plot.label(b, clock, relative, "the same, each on its own clock", xlim=(0, 1), ylim=(0, 1.03))
     for scale, colour in zip(p.shown, (plot.BLUE, plot.GREEN, plot.RED), strict=True):
         run = data.networks[scale].isel(run=0, kernel=0)
         label, first = rf"$\sigma_0$ = {scale:g}", run.loss[0].item()
         c.plot(run.t[1:], run.loss[1:] / first, color=colour, label=label, lw=2.6, alpha=0.5)
         c.plot(run.t[1:], run.linear[1:] / first, "--", color=colour, lw=1)
-    c.plot([], [], "--", color=plot.BLACK, lw=1, label="first kernel")
-    c.set(
-        xscale="log", xlim=(0.003, 2 * np.nanmax(ends)), xlabel="time (τ = 1)", ylabel="loss / initial loss"
-    )
-    c.set(ylim=(0, 1.4), yticks=[0, 0.5, 1], title="networks and their linearisation")
-    c.legend(loc="upper center", ncols=2)
+    plot.key(c, {"first kernel": "--"})
+    c.set(xscale="log", xlim=(0.003, 2 * np.nanmax(ends)), ylim=(0, 1.4), yticks=[0, 0.5, 1])
+    above = {"loc": "upper center", "ncols": 2}
+    plot.label(c, "time (τ = 1)", relative, "networks and their linearisation", legend=above)
     plot.points(d, p.scales, runs.trained.T, plot.BLUE, "trained routes", fmt="o-")
     plot.points(d, p.scales, runs.untrained.T, plot.RED, "untrained routes", fmt="s-")
     d.axhline(1, color=plot.BLACK, lw=0.8, ls="--", label="silent network")
     d.axvline(change(p, data).mean(), color=plot.BLACK, lw=0.8, ls=":", label="untrained error 1/2")
-    d.set(xscale="log", yscale="log", xlabel=SCALE, ylabel="loss / silent network", ylim=(p.stop / 5, 1e7))
-    d.set(title="error at the end")
-    d.legend(loc="upper left")
-    caption = (
+    d.set(xscale="log", yscale="log", ylim=(p.stop / 5, 1e7))
+    plot.label(d, SCALE, "loss / silent network", "error at the end", legend="upper left")
+    return fig, (
         f"Routing networks from orthogonal weights with singular values from {p.scales[0]:g} to "
         f"{p.scales[-1]:g}. Above: training loss, median over starts; right: each against time relative to "
         "that at which 1% is left: drops after plateaus from small weights, exponential from large ones. "
@@ -162,59 +160,56 @@ def error(p: Initialisation, data: Data) -> tuple[Figure, str]:
         f"exponentials. Below, right: error at the end on trained and untrained routes, {p.seeds} starts "
         "(mean, standard deviation); training stops at the same loss for all."
     )
-    return fig, caption
 
 
 @figure("initialisation-representation")
-def representation(p: Initialisation, data: Data) -> tuple[Figure, str]:
+def representation(p: Initialisation, data: Data):
     fig, axes = plot.figure(2, 3, height=4.4)
-    limit, images = float(np.abs(TARGETS).max()), []
+    images = []
     for scale, above, below in zip(p.shown, *axes, strict=True):
         run = data.networks[scale].isel(run=0)
         title = rf"$\sigma_0$ = {scale:g}"
         cosine = plot.block_matrix(above, run.cosine, (ITEMS, ITEMS), title, 1.0)
-        output = plot.block_matrix(below, run.outputs, (ITEMS, FEATURES), "", limit, framed=p.pairs)
+        output = plot.block_matrix(below, run.outputs, (ITEMS, FEATURES), "", LIMIT, framed=p.pairs)
         images = [cosine, output]
         above.set_xlabel("input domain")
         below.set_xlabel("output domain")
     for row, image, label in zip(axes, images, ("cosine", "output"), strict=True):
         row[0].set_ylabel("input domain")
         fig.colorbar(image, ax=row, label=label, shrink=0.9)
-    caption = (
+    return fig, (
         f"Above: cosine of the first hidden layer's activity for {ITEMS} items on each input domain, after "
         "training, from small, medium and large initial weights; one shared representation shows as the "
         f"same block everywhere. Below: outputs on all routes, {ITEMS} items by {FEATURES} features each, "
-        f"colours cut at {limit:g}; trained routes are framed."
+        f"colours cut at {LIMIT:g}; trained routes are framed."
     )
-    return fig, caption
 
 
 @figure("initialisation-signs")
-def regime(p: Initialisation, data: Data) -> tuple[Figure, str]:
+def regime(p: Initialisation, data: Data):
     fig, axes = plot.figure(2, 2, height=4.6)
     runs, half = along(data.networks, "scale"), change(p, data).mean()
     for (left, right), (sign, label) in zip(axes, SIGNS.items(), strict=True):
         for scale, colour, marker in zip(p.shown, (plot.BLUE, plot.GREEN, plot.RED), "osd", strict=True):
             first = 0 if sign == "turn" else 1  # before anything is learned there is nothing outside
             run = data.networks[scale].isel(look=slice(first, None))
-            for k, (x, y) in enumerate(zip(run.progress, run[sign], strict=True)):
-                title = None if k else rf"$\sigma_0$ = {scale:g}"
-                left.plot(x, y, color=colour, marker=marker, lw=0.9, alpha=0.8, label=title)
-        left.set(xlabel="time / time to 99% learned", ylabel=label, xlim=(-0.03, 1.6), ylim=(-0.03, 1.35))
+            title = rf"$\sigma_0$ = {scale:g}"
+            left.plot(
+                run.progress.T, run[sign].T, color=colour, marker=marker, lw=0.9, alpha=0.8, label=title
+            )
+        plot.label(left, "time / time to 99% learned", label, xlim=(-0.03, 1.6), ylim=(-0.03, 1.35))
         plot.points(right, p.scales, runs[sign][..., -1].T, plot.BLACK, label, fmt="o-")
         plot.points(right, p.scales, runs.untrained.clip(max=1).T, plot.RED, "untrained error", fmt="s-")
         right.axvline(half, color=plot.BLACK, lw=0.8, ls=":", label="untrained error 1/2")
-        right.set(xscale="log", xlabel=SCALE, ylabel="share, at the end", ylim=(-0.03, 1.55))
-        for ax in (left, right):
-            ax.set_yticks([0, 0.5, 1])
-            ax.legend(loc="upper left", ncols=3 if ax is left else 1)
-    caption = (
+        plot.label(right, SCALE, "share, at the end", xscale="log", ylim=(-0.03, 1.55))
+        for ax, columns in ((left, 3), (right, 1)):
+            plot.label(ax, legend={"loc": "upper left", "ncols": columns}, yticks=[0, 0.5, 1])
+    return fig, (
         "Above: one minus the cosine between the tangent kernel and that at the start. Below: share of the "
         "change of the weights (squared norm) that is no sum of modes, W = b r r^T, as the reduction has "
         f"them, with hidden directions r turned to fit. Left: while networks learn, {runs.sizes['kernel']} "
         "starts each. Right: at the end, beside the untrained error (relative to a silent network, cut at 1)."
     )
-    return fig, caption
 
 
 def ends(p: Initialisation, data: Data) -> tuple[xr.Dataset, str, xr.Dataset, str]:
@@ -224,11 +219,11 @@ def ends(p: Initialisation, data: Data) -> tuple[xr.Dataset, str, xr.Dataset, st
 
 
 @claims
-def errors(p: Initialisation, data: Data) -> Iterator[Claim]:
+def errors(p: Initialisation, data: Data):
     least, small, most, large = ends(p, data)
     trained = along(data.networks, "scale").trained.max("scale")
-    name = "error on trained routes / silent network, all sigma0"
     fig = "neural_race Fig. 6b"
+    name = "error on trained routes / silent network, all sigma0"
     quote = "While performance on trained domains is excellent for all scales"
     standard = "stated standard: {} of a silent network's error"
     until = f"Training stops at {p.stop:g}: the row fails where a scale does not get there by t = {p.t1:g}."
@@ -236,65 +231,47 @@ def errors(p: Initialisation, data: Data) -> Iterator[Claim]:
     only = paper(fig, "zero-shot generalization only emerges in the neural race regime.")
     name, silent = "error on untrained routes / silent network", "theory: no output at all is as good"
     worse = "Above 1: worse than no output at all."
-    low, high = (data.networks[scale].untrained for scale in p.published)
-    for key, scale, found, limit in (
-        ("smallest", p.scales[0], least.untrained, 1e-4),
-        ("published-smallest", p.published[0], low, 1e-2),
-    ):
-        text = f"{name}, sigma0 = {scale:g}"
+    low, high = p.published
+    for key, scale, limit in (("smallest", p.scales[0], 1e-4), ("published-smallest", low, 1e-2)):
+        text, found = f"{name}, sigma0 = {scale:g}", data.networks[scale].untrained
         yield only.below(f"untrained-{key}", text, limit, found, bound=standard.format(f"{limit:g}"))
     yield only.above("untrained-largest", name + large, 1, most.untrained, worse, silent)
-    text, half = f"{name}, sigma0 = {p.published[1]:g}", standard.format("half")
-    yield only.above("untrained-published-largest", text, 0.5, high, bound=half)
+    text, found = f"{name}, sigma0 = {high:g}", data.networks[high].untrained
+    yield only.above("untrained-published-largest", text, 0.5, found, bound=standard.format("half"))
     natural = float(np.linalg.svd(TARGETS)[1][0] ** (1 / 3))
     name = "sigma0 at which the error on untrained routes is 1/2 of a silent network's"
     note = (
         "Expected is where three layers with singular values sigma0 make a map as large as the strongest "
         "mode of the targets."
     )
-    yield finding("beyond neural_race 4.3").near(
-        "scale-of-change", name, natural, change(p, data), 0.25 * natural, note
-    )
+    yield OURS.near("scale-of-change", name, natural, change(p, data), 0.25 * natural, note)
     fig, name = "neural_race Fig. 6a", "share of time on plateaus"
     drops = paper(fig, "Small sigma0 yields pathway race dynamics with stage-like drops through training.")
-    yield drops.above(
-        "plateaus-smallest", name + small, 0.7, least.plateau, bound="stated standard: most of the time"
-    )
-    yield RAPID.below(
-        "plateaus-largest", name + large, 0.02, most.plateau, bound="theory: exponentials have no plateau"
-    )
-
-
-RAPID = paper(
-    "neural_race Fig. 6a", "Large sigma0 yields NTK-like dynamics with rapid, exponential learning curves."
-)
+    long, none = "stated standard: most of the time", "theory: exponentials have no plateau"
+    yield drops.above("plateaus-smallest", name + small, 0.7, least.plateau, bound=long)
+    yield RAPID.below("plateaus-largest", name + large, 0.02, most.plateau, bound=none)
 
 
 @claims
-def exponential(p: Initialisation, data: Data) -> Iterator[Claim]:
+def exponential(p: Initialisation, data: Data):
     """Networks against their linearisation, whose loss is a sum of exponentials."""
-    least, small, most, large = ends(p, data)
+    least, small, most, _ = ends(p, data)
     linear = paper(
         "neural_race 4.3",
         "training dynamics follow a simple linear dynamical system and error trajectories exhibit "
         "exponential approach to their asymptote",
     )
     tenth = "stated standard: 10%"
-    for key, run, words in (
-        ("published-largest", data.networks[p.published[1]], f", sigma0 = {p.published[1]:g}"),
-        ("largest", most, large),
-    ):
+    for key, scale in (("published-largest", p.published[1]), ("largest", p.scales[-1])):
+        run, words = data.networks[scale], f", sigma0 = {scale:g}"
         grown = f"The kernel's norm ends at {float(run.growth[:, -1].mean()):.2f} of that at the start."
         name = f"|loss - that of the first kernel| / initial loss, largest at any time{words}"
         yield linear.below(f"kernel-loss-{key}", name, 0.1, off_linear(run), grown, tenth)
         ratio = run.time[: len(run.linear_time)].values / run.linear_time.values
         name = f"time to 99% learned, network / first kernel{words}"
         yield linear.near(f"kernel-time-{key}", name, 1, ratio, 0.1, grown, tenth)
-    ours, name = (
-        finding("beyond neural_race 4.3"),
-        "|loss - that of the first kernel| / initial loss, largest",
-    )
-    yield ours.above("kernel-loss-smallest", name + small, 0.5, off_linear(least))
+    name = f"|loss - that of the first kernel| / initial loss, largest{small}"
+    yield OURS.above("kernel-loss-smallest", name, 0.5, off_linear(least))
     name = f"time to 99% learned, sigma0 = {p.scales[-1]:g} / {p.scales[0]:g}"
     yield RAPID.below("rapid", name, 0.1, most.time / least.time, bound="stated standard: ten times as fast")
 
@@ -306,7 +283,7 @@ def off_linear(run: xr.Dataset) -> np.ndarray:
 
 
 @claims
-def representations(p: Initialisation, data: Data) -> Iterator[Claim]:
+def representations(p: Initialisation, data: Data):
     _, small, _, large = ends(p, data)
     fig, name = "neural_race Fig. 6c", "cosine of an item on two domains"
     same = domains_data.same_item(along(data.networks, "scale").cosine, p.domains)  # (scale, run)
@@ -315,26 +292,24 @@ def representations(p: Initialisation, data: Data) -> Iterator[Claim]:
     yield paper(fig, quote).above("shared-items-smallest", name + small, 0.95, same[0], bound=near)
     quote = "yielding distinct high-dimensional random representations for each domain."
     yield paper(fig, quote).below("shared-items-largest", name + large, 0.05, same[-1], bound=far)
-    quote = (
-        "a transition from shared to independent representations as networks move from the rich to the lazy"
-    )
+    quote = "a transition from shared to independent representations as networks move from the rich to"
     fall = np.diff(same.mean(axis=1))
-    yield paper(fig, f"{quote} regime").relation(
+    yield paper(fig, f"{quote} the lazy regime").relation(
         "shared-items-fall", f"{name}, largest step up the scales", "< 0", fall.max(), (fall < 0).all(),
         bound="the paper: a transition",
     )  # fmt: skip
 
 
 @claims
-def regimes(p: Initialisation, data: Data) -> Iterator[Claim]:
+def regimes(p: Initialisation, data: Data):
     least, small, most, large = ends(p, data)
-    ours, growth = finding("beyond neural_race 4.3"), "growth of the tangent kernel"
-    yield ours.above("kernel-turn-smallest", SIGNS["turn"] + small, 0.5, least.turn[:, -1])
-    yield ours.below("kernel-turn-largest", SIGNS["turn"] + large, 0.05, most.turn[:, -1])
-    yield ours.above("kernel-growth-smallest", growth + small, 1e3, least.growth[:, -1])
-    yield ours.near("kernel-growth-largest", growth + large, 1, most.growth[:, -1], 0.3)
-    yield ours.below("outside-modes-smallest", SIGNS["outside"] + small, 0.01, least.outside[:, -1])
-    yield ours.above("outside-modes-largest", SIGNS["outside"] + large, 0.8, most.outside[:, -1])
+    growth = "growth of the tangent kernel"
+    yield OURS.above("kernel-turn-smallest", SIGNS["turn"] + small, 0.5, least.turn[:, -1])
+    yield OURS.below("kernel-turn-largest", SIGNS["turn"] + large, 0.05, most.turn[:, -1])
+    yield OURS.above("kernel-growth-smallest", growth + small, 1e3, least.growth[:, -1])
+    yield OURS.near("kernel-growth-largest", growth + large, 1, most.growth[:, -1], 0.3)
+    yield OURS.below("outside-modes-smallest", SIGNS["outside"] + small, 0.01, least.outside[:, -1])
+    yield OURS.above("outside-modes-largest", SIGNS["outside"] + large, 0.8, most.outside[:, -1])
 
 
 EXPERIMENT = Experiment(

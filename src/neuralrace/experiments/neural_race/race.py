@@ -8,17 +8,15 @@ whole network, from its initial weights, stands beside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import sympy as sp
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race.domains_data import ITEMS, SILENT_LOSS, TARGETS
@@ -29,7 +27,6 @@ U, S, VT = np.linalg.svd(TARGETS.T, full_matrices=False)  # modes of the map fro
 HALF = "stated standard: more than half of the answer is more than all others together"
 
 
-@dataclass(frozen=True)
 class Race(Parameters):
     domains: int = option(10, "input domains, and as many output domains, M", least=3)
     hidden: int = option(64, "units of each hidden layer of each pathway", least=ITEMS)
@@ -60,32 +57,16 @@ class Race(Parameters):
         )
 
 
-def layers(values: Mapping[str, Any], domains: int, size: int) -> tuple[list[list[Any]], ...]:
-    """Values of the edges of pathways of groups of one size: from inputs, between hidden layers, to outputs.
+def layers(values: Mapping[str, Any], domains: int, size: int) -> tuple[np.ndarray, ...]:
+    """Values of the edges of every route through the pathways of groups of one size, `(in, out, ...)`.
 
-    Rows are inputs, input groups and outputs; columns output groups, output groups and input groups.
+    From the input, between the hidden layers, and to the output.
     """
-    at, n = f"s{size}g", range(domains // size)
-    into = [[values[f"x{i}->{at}{i // size}.{b}h1"] for b in n] for i in range(domains)]
-    across = [[values[f"{at}{a}.{b}h1->{at}{a}.{b}h2"] for b in n] for a in n]
-    out = [[values[f"{at}{a}.{j // size}h2->y{j}"] for a in n] for j in range(domains)]
-    return into, across, out
-
-
-def route_maps(weights: Mapping[str, np.ndarray], domains: int, size: int) -> np.ndarray:
-    """Map of every route through the pathways of groups of one size, `(..., in, out, feature, item)`."""
-    into, across, out = (np.array(e) for e in layers(weights, domains, size))
-    i, j = np.indices((domains, domains))
-    maps = out[j, i // size] @ across[i // size, j // size] @ into[i, j // size]
-    return np.moveaxis(maps, (0, 1), (-4, -3))
-
-
-def theory_modes(b: Mapping[str, np.ndarray], domains: int, size: int) -> np.ndarray:
-    """Strength of each mode on every route, from the strengths of the edges, `(run, t, i, j, mode)`."""
-    into, across, out = (np.array(e) for e in layers(b, domains, size))
-    i, j = np.indices((domains, domains))
-    routes = into[i, j // size] * across[i // size, j // size] * out[j, i // size]
-    return np.moveaxis(routes, (0, 1), (2, 3))
+    edges = np.empty((3, domains, domains), object)
+    for i, j in np.ndindex(domains, domains):
+        at = f"s{size}g{i // size}.{j // size}"
+        edges[:, i, j] = f"x{i}->{at}h1", f"{at}h1->{at}h2", f"{at}h2->y{j}"
+    return tuple(np.array([[values[e] for e in row] for row in layer]) for layer in edges)
 
 
 def train(p: Race, pairs: np.ndarray, groups: tuple[int, ...]) -> dict[str, Any]:
@@ -97,45 +78,45 @@ def train(p: Race, pairs: np.ndarray, groups: tuple[int, ...]) -> dict[str, Any]
     loss, modes, off = [], [], []
     for k in range(p.seeds):  # one at a time: all weights at all times take much memory
         run = nr.flow(task, {e: w[k] for e, w in start.items()}, save=t, method=method, stop_loss=stop)
-        maps = np.stack([route_maps(run.weights, p.domains, g) for g in groups], axis=1)
-        after = ((0, len(t) - len(run.t)), (0, 0), (0, 0))  # a run that has learned stays where it is
-        carried = np.einsum("om,...oi,mi->...m", U, maps, VT)[:, :, pairs].mean(axis=2) / S
-        wrong = ((maps[-1].sum(axis=0) - TARGETS.T) ** 2).sum(axis=(-1, -2)) / (2 * ITEMS * SILENT_LOSS)
-        loss.append(np.pad(run.loss, after[0], "edge") / SILENT_LOSS)
-        modes.append(np.pad(carried, after, "edge"))
-        off.append(np.nan if pairs.all() else wrong[~pairs].mean())
+        edges = (layers(run.weights, p.domains, g) for g in groups)
+        maps = np.stack([out @ across @ into for into, across, out in edges])  # (group, in, out, t, ...)
+        saved = np.arange(len(t)).clip(max=len(run.t) - 1)  # a run that has learned stays where it is
+        carried = np.einsum("om,grtoi,mi->tgm", U, maps[:, pairs], VT) / (S * pairs.sum())
+        wrong = ((maps.sum(axis=0)[..., -1, :, :] - TARGETS.T) ** 2).sum(axis=(-1, -2))
+        loss.append(run.loss[saved] / SILENT_LOSS)
+        modes.append(carried[saved])
+        off.append(np.nan if pairs.all() else wrong[~pairs].mean() / (2 * ITEMS * SILENT_LOSS))
     theory = nr.reduce(task).solve(weights=start, save=t, method=method, stop_loss=stop)
-    after = ((0, 0), (0, len(t) - len(theory.t)), (0, 0))
-    expected = [theory_modes(theory.b, p.domains, g)[:, :, pairs].mean(axis=2) / S for g in groups]
-    parts = [np.pad(part, after, "edge") for part in expected]
+    products = [np.prod(layers(theory.b, p.domains, g), axis=0)[pairs].mean(axis=0) / S for g in groups]
+    saved = np.arange(len(t)).clip(max=len(theory.t) - 1)
     return {
         "t": ("t", t),
         "loss": ("run t", loss),
         "carried": ("run t group mode", modes),
-        "theory": ("run t group mode", np.stack(parts, axis=2)),
+        "theory": ("run t group mode", np.stack(products, axis=2)[:, saved]),
         "untrained": ("run", off),
     }
 
 
 @part(each="trained", threads=2)
-def together(p: Race, count: int) -> dict[str, Any]:
+def together(p: Race, count: int):
     """All pathways in one network; each input is trained with so many outputs."""
     return train(p, nr.tasks.circulant(p.domains, count), p.groups)
 
 
 @part(each=lambda p: p.groups[1:], threads=2)
-def duel(p: Race, group: int) -> dict[str, Any]:
+def duel(p: Race, group: int):
     """Pathways of groups of one size against dedicated ones; all routes are trained."""
     return train(p, np.ones((p.domains,) * 2, bool), (p.groups[0], group))
 
 
 @part
-def reduced(p: Race) -> dict[str, Any]:
+def reduced(p: Race):
     """The equations of the whole network: Eq. 16-17 for each P, with one error for all."""
     r = nr.reduce(p.task(np.ones((p.domains,) * 2, bool), p.groups))
     symbol = {e: sp.Symbol(f"B{k + 1}") for k, members in enumerate(r.classes) for e in members}
     derived = {sp.Symbol(f"B{k + 1}"): e.rhs for k, e in enumerate(r.equations())}
-    strengths = [tuple(e[0][0] for e in layers(symbol, p.domains, g)[:2]) for g in p.groups]
+    strengths = [tuple(e[0, 0] for e in layers(symbol, p.domains, g)[:2]) for g in p.groups]
     s, d = sp.symbols("S D")
     error, routes = s - d * sum(b2 * b1**2 for b1, b2 in strengths), p.domains**2
     right = []
@@ -145,14 +126,17 @@ def reduced(p: Race) -> dict[str, Any]:
     return {"residual": r.residual, "as_printed": all(right), "strengths": r.n_classes}
 
 
-def won(run: Any, quantity: str = "carried") -> np.ndarray:
-    """Part of the answer that each kind of pathway carries at the end, `(run, group)`: mean over modes."""
-    return run[quantity][:, -1].mean("mode").values
+def won(runs: Mapping[int, Any], quantity: str = "carried") -> np.ndarray:
+    """Part of the answer that each kind of pathway carries at the end, mean over modes.
+
+    `(item, run, group)` for the items of a part.
+    """
+    return np.stack([run[quantity][:, -1].mean("mode").values for run in runs.values()])
 
 
 def unlearned(p: Race, runs: Mapping[int, Any]) -> str:
     """What of the answer no pathway carries when training stops, for a note."""
-    left = [1 - won(run).sum(axis=1).mean() for run in runs.values()]
+    left = 1 - won(runs).sum(axis=2).mean(axis=1)
     return (
         f"Training stops at {p.stop:g} of the first loss. No pathway then carries {min(left):.2%} to "
         f"{max(left):.2%} of the answer, and steps below that say nothing of who wins."
@@ -160,23 +144,18 @@ def unlearned(p: Race, runs: Mapping[int, Any]) -> str:
 
 
 @figure("race")
-def race(p: Race, data: Data) -> tuple[Figure, str]:
+def race(p: Race, data: Data):
     fig, ((time, routes), (sharing, untrained)) = plot.figure(2, 2, height=4.8)
     whole = data.together[p.domains]
     for k, (group, colour) in enumerate(zip(p.groups, COLOURS, strict=False)):
         plot.runs(time, whole.t[1:], whole.carried[:, 1:, k].mean("mode"), colour, f"P = {group**2}")
-        plot.theory(
-            time, whole.t[1:], whole.theory[:, 1:, k].mean("mode").median("run"), colour, ls="--", lw=1
-        )
-        parts, expected = (
-            np.stack([won(data.together[c], what)[:, k] for c in p.trained]) for what in ("carried", "theory")
-        )
+        expected = whole.theory[:, 1:, k].mean("mode").median("run")
+        plot.theory(time, whole.t[1:], expected, colour, ls="--", lw=1)
+        parts, expected = (won(data.together, what)[..., k] for what in ("carried", "theory"))
         plot.points(routes, p.trained, parts.T, colour, f"P = {group**2}", fmt="os^d"[k % 4])
         plot.theory(routes, p.trained, expected.mean(axis=1), colour, ls="--", lw=1)
     counts = np.array(p.groups[1:]) ** 2
-    left, expected = (
-        np.stack([won(data.duel[g], what)[:, 0] for g in p.groups[1:]]) for what in ("carried", "theory")
-    )
+    left, expected = (won(data.duel, what)[..., 0] for what in ("carried", "theory"))
     plot.points(sharing, counts, left.T, plot.BLUE, "networks")
     plot.theory(sharing, counts, expected.mean(axis=1), plot.BLUE, "theory", ls="--", lw=1)
     some = [k for k in p.trained if k < p.domains]
@@ -184,20 +163,18 @@ def race(p: Race, data: Data) -> tuple[Figure, str]:
     untrained.plot(some, np.median(errors, axis=1), color=plot.RED, label="median")
     untrained.plot(np.repeat(some, p.seeds), errors.ravel(), "o", color=plot.RED, ms=3, label="each start")
     for ax in (time, routes):
-        ax.plot([], [], "--", color=plot.BLACK, lw=1, label="theory")
-        ax.set(ylabel="part of the answer carried", ylim=(-0.05, 1.45), yticks=[0, 0.25, 0.5, 0.75, 1])
-        ax.legend(loc="upper left", ncols=3)
-    time.set(xscale="log", xlabel="time (τ = 1)", title=f"all routes trained, K = {p.domains}")
-    routes.set(xlabel="outputs trained per input, K", title="at the end, fewer routes trained")
-    routes.set_xticks(p.trained)
-    sharing.set(xlabel="routes through a shared pathway, P", ylabel="part carried by dedicated pathways")
-    sharing.set(title="shared against dedicated pathways", yscale="log")
+        plot.key(ax, {"theory": "--"})
+        ax.set(ylim=(-0.05, 1.45), yticks=[0, 0.25, 0.5, 0.75, 1])
+        plot.label(ax, y="part of the answer carried", legend={"loc": "upper left", "ncols": 3})
+    plot.label(time, "time (τ = 1)", title=f"all routes trained, K = {p.domains}", xscale="log")
+    many, title = "outputs trained per input, K", "shared against dedicated pathways"
+    plot.label(routes, many, title="at the end, fewer routes trained", xticks=p.trained)
+    texts = "routes through a shared pathway, P", "part carried by dedicated pathways", title
+    plot.label(sharing, *texts, legend="best", yscale="log")
     plot.logarithmic(sharing.xaxis, counts.tolist())
-    untrained.set(xlabel="outputs trained per input, K", ylabel="loss / silent network", yscale="log")
-    untrained.set(title="untrained routes", xticks=some)
-    sharing.legend()
-    untrained.legend()
-    caption = (
+    texts = many, "loss / silent network", "untrained routes"
+    plot.label(untrained, *texts, legend="best", yscale="log", xticks=some)
+    return fig, (
         f"One network with a pathway for every route (P = 1), for groups of domains, and for all "
         f"{p.domains**2} routes (P = {p.domains**2}), from random weights. Above: part of the answer that "
         f"each kind carries (mean over modes); left: while all routes are trained, median and range of "
@@ -207,11 +184,10 @@ def race(p: Race, data: Data) -> tuple[Figure, str]:
         "trained. Theory (dashed): the reduction from the same initial weights, which has one hidden "
         "direction per mode in each pathway."
     )
-    return fig, caption
 
 
 @claims
-def winners(p: Race, data: Data) -> Iterator[Claim]:
+def winners(p: Race, data: Data):
     d = data.reduced
     yield check(f"{SECTION}, Eq. 10").below("residual", "residual of the whole network", 1e-8, d.residual)
     written = "tau dB1/dt = sqrt(P)/M^2 B2 B1 [S - B2 B1^2 D], tau dB2/dt = P/M^2 B1^2 [S - B2 B1^2 D]"
@@ -220,7 +196,7 @@ def winners(p: Race, data: Data) -> Iterator[Claim]:
         "equations", "equations of the whole network", "as printed", d.as_printed, d.as_printed, note,
         "exact: symbolic comparison",
     )  # fmt: skip
-    parts = won(data.together[p.domains])  # (run, group)
+    parts = won(data.together)[-1]  # (run, group), K = M
     wins = paper(
         SECTION, "In a combined network that produces its output using both shared and non-shared "
         "representations, [...] the most-shared structure will dominate.",
@@ -234,14 +210,13 @@ def winners(p: Race, data: Data) -> Iterator[Claim]:
         "maximally shared dynamics dominate the race between pathways.",
     )  # fmt: skip
     name = f"part carried by P = {p.groups[-1] ** 2} / that by the next largest, K = {p.domains}"
-    yield order.above(
-        "most-shared-leads", name, 1, parts[:, -1] / parts[:, :-1].max(axis=1), bound="the paper: dominates"
-    )
+    ratio = parts[:, -1] / parts[:, :-1].max(axis=1)
+    yield order.above("most-shared-leads", name, 1, ratio, bound="the paper: dominates")
 
 
 @claims
-def with_routes_and_sharing(p: Race, data: Data) -> Iterator[Claim]:
-    shared = np.stack([won(data.together[k])[:, -1] for k in p.trained])  # (K, run)
+def with_routes_and_sharing(p: Race, data: Data):
+    shared = won(data.together)[..., -1]  # (K, run)
     grows = paper(
         SECTION, "The strength of this bias increases as each input domain is trained with more output "
         "domains.",
@@ -257,7 +232,7 @@ def with_routes_and_sharing(p: Race, data: Data) -> Iterator[Claim]:
         "bias-grows-at-every-k", f"{name}least step from one K to the next, mean over starts", "> 0",
         steps.min(), (steps > 0).all(), unlearned(p, data.together), "the paper: increases",
     )  # fmt: skip
-    duel = np.stack([won(data.duel[g])[:, 1] for g in p.groups[1:]])
+    duel = won(data.duel)[..., 1]
     faster = paper(SECTION, "From this, we can see that greater sharing leads to faster learning.")
     yield faster.above(
         "shared-beats-dedicated", "part of the answer on shared pathways, any P, against dedicated ones",
@@ -273,22 +248,16 @@ def with_routes_and_sharing(p: Race, data: Data) -> Iterator[Claim]:
         "The reduction has one hidden direction for all domains. Where few routes link them, domains learn "
         "in directions of their own, in the shared pathway too, so it carries more than the reduction says."
     )
-    for k in p.trained:
-        run = data.together[k]
-        gap = np.abs(won(run) - won(run, "theory")).max(axis=1)
+    tenth = "stated standard: a tenth of the answer"
+    gaps = np.abs(won(data.together) - won(data.together, "theory")).max(axis=2)  # (K, run)
+    for k, gap in zip(p.trained, gaps, strict=True):
         name = f"part carried by any kind of pathway, |theory - network|, K = {k}"
-        yield finding(SECTION).below(
-            f"theory-k-{k}",
-            name,
-            0.1,
-            gap,
-            apart if gap.max() > 0.1 else "",
-            "stated standard: a tenth of the answer",
-        )
+        note = apart if gap.max() > 0.1 else ""
+        yield finding(SECTION).below(f"theory-k-{k}", name, 0.1, gap, note, tenth)
 
 
 @claims
-def generalisation(p: Race, data: Data) -> Iterator[Claim]:
+def generalisation(p: Race, data: Data):
     some = [k for k in p.trained if k < p.domains]
     errors = np.stack([data.together[k].untrained for k in some])  # (K, run)
     last = nr.measure.last_crossing(some, errors.max(axis=1), 0.1)
@@ -309,7 +278,7 @@ def generalisation(p: Race, data: Data) -> Iterator[Claim]:
     )
     yield finding(SECTION).above(
         "shared-pathway-few-routes", f"part of the answer on the pathway that all routes share, K = {few}",
-        0.5, won(data.together[few])[:, -1], note, HALF,
+        0.5, won(data.together)[0, :, -1], note, HALF,
     )  # fmt: skip
 
 

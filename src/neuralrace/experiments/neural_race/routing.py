@@ -5,18 +5,14 @@ domains come to share one representation, the network also answers on routes tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, kebab, paper
+from neuralrace.experiments.claim import check, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race import domains_data, routing_times
@@ -40,7 +36,6 @@ SHARED = (
 SUBSET = "training on a subset of M^2 tasks is enough to obtain strong generalization to all M^2 tasks."
 
 
-@dataclass(frozen=True)
 class Routing(Parameters):
     domains: int = option(7, "input domains, and as many output domains", least=6)
     trained: int = option(4, "output domains with which each input domain is trained")
@@ -82,7 +77,7 @@ class Routing(Parameters):
 
 
 @part
-def statistics(p: Routing) -> dict[str, Any]:
+def statistics(p: Routing):
     """Path statistics of samples in which all other domains show noise, against Eq. 11-12."""
     pairs = p.pairs(p.trained)
     task = domains_data.noisy_samples(pairs)
@@ -96,7 +91,7 @@ def statistics(p: Routing) -> dict[str, Any]:
 
 
 @part
-def decoupled(p: Routing) -> dict[str, Any]:
+def decoupled(p: Routing):
     """Decoupled networks: with the strengths that the theory reads from random weights, and all equal."""
     task, t1 = domains_data.task(p.domains, p.pairs(p.trained), p.hidden), p.t1(p.scale)
     r, fine = nr.reduce(task), nr.Adaptive(1e-11, 1e-12)
@@ -122,7 +117,7 @@ def decoupled(p: Routing) -> dict[str, Any]:
 
 
 @part(each=lambda p: ("descent", "xavier", "flow", "small", *p.few))
-def random(p: Routing, case: str | int) -> dict[str, Any]:
+def random(p: Routing, case: str | int):
     """Random starts: descent as published, from orthogonal weights (the authors' code) and from Xavier
     weights (the text); flow, flow from a small start, and so with few pairs, from orthogonal ones.
 
@@ -167,7 +162,7 @@ def random(p: Routing, case: str | int) -> dict[str, Any]:
 
 
 @figure("routing-loss")
-def losses(p: Routing, data: Data) -> tuple[Figure, str]:
+def losses(p: Routing, data: Data):
     fig, axes = plot.figure(1, 2, height=3.0, sharey=True)
     titles = {"descent": f"orthogonal weights x {p.scale:g}", "xavier": f"Xavier weights x {p.scale:g}"}
     for ax, (case, title) in zip(axes, titles.items(), strict=True):
@@ -184,45 +179,41 @@ def losses(p: Routing, data: Data) -> tuple[Figure, str]:
             equal = p.published * data.decoupled.equal
             ax.plot(epochs[some], middle[some], "o", color=plot.GREEN, label="decoupled, as the reduction")
             ax.plot(epochs[some], equal[some], "s", color=plot.ORANGE, label="decoupled, as Eq. 15")
-        ax.set(xlabel="epochs", title=title, ylim=(0, 270))
-        ax.legend(loc="upper right")
+        plot.label(ax, "epochs", title=title, legend="upper right", ylim=(0, 270))
     axes[0].set_ylabel("loss, published scale")
-    caption = (
+    return fig, (
         f"Loss of {p.seeds} networks (median and range) trained as published, M = {p.domains}, "
         f"K = {p.trained}, and what predicts it: the reduction from their own weights (median); Eq. 15 from "
         f"the size of the weights in all modes, and from {p.scale:g} / {p.divisor:g}, as the authors' code "
         "has it. Left: orthogonal weights, as in that code, and networks that start decoupled. Right: Xavier "
         "weights, as in the text."
     )
-    return fig, caption
 
 
 @figure("routing-dynamics")
-def dynamics(p: Routing, data: Data) -> tuple[Figure, str]:
+def dynamics(p: Routing, data: Data):
     fig, axes = plot.figure(1, 3, height=2.7)
     run, some = data.random["descent"], slice(None, None, 15)
     epochs = run.t / p.epoch
     for k, ax in enumerate(axes):
         for mode in range(ITEMS):
-            names = ("networks", "reduction, own weights", f"Eq. 15, {p.scale:g} / {p.divisor:g}")
-            found, own, eq = names if mode == 0 else (None,) * 3
-            plot.points(ax, epochs[some], run.singular_values[k, :, some, mode], plot.RED, found, ms=3)
-            plot.theory(ax, epochs, run.strengths[k, ..., mode].mean("run"), label=own)
-            plot.theory(ax, epochs, run.eq15_strengths[1, k, :, mode], plot.BLUE, eq, ls="--")
+            eq15 = f"Eq. 15, {p.scale:g} / {p.divisor:g}"
+            plot.points(ax, epochs[some], run.singular_values[k, :, some, mode], plot.RED, "networks", ms=3)
+            plot.theory(ax, epochs, run.strengths[k, ..., mode].mean("run"), label="reduction, own weights")
+            plot.theory(ax, epochs, run.eq15_strengths[1, k, :, mode], plot.BLUE, eq15, ls="--")
         ax.set(xlabel="epochs", title=f"{LAYERS[k]} layer", ylim=(0, None))
     axes[0].set_ylabel("singular values")
     plot.legend_below(fig, axes[0], 3)
-    caption = (
+    return fig, (
         f"Singular values of each layer, one line for each of the {ITEMS} modes (the two weakest are equal "
         f"in Eq. 15), orthogonal weights. Points: mean and standard deviation over {p.seeds} starts. Before "
         "a mode is learned the theory follows only the part of the weights that grows, while all singular "
         f"values of a random start are {p.scale:g}."
     )
-    return fig, caption
 
 
 @figure("routing-answers")
-def answers(p: Routing, data: Data) -> tuple[Figure, str]:
+def answers(p: Routing, data: Data):
     fig, (c, d, g, h) = plot.figure(1, 4, height=2.1, width_ratios=[1, 1, 1.45, 2.1])
     pairs, run = p.pairs(p.trained), data.random["descent"].isel(run=0)
     plot.matrix(c, TARGETS, "targets", float(np.abs(run.outputs).max()))  # the colours of the outputs
@@ -234,23 +225,21 @@ def answers(p: Routing, data: Data) -> tuple[Figure, str]:
     fig.colorbar(outputs, ax=h, label="output, target")
     for ax in (d, g, h):
         ax.set(xlabel="input domain" if ax is g else "output domain", ylabel="input domain")
-    caption = (
+    return fig, (
         f"From left to right: features of the {ITEMS} items; which pairs of domains are trained; inner "
         f"products of the activity of the first hidden layer, {ITEMS} items on each input domain; outputs on "
         f"all routes, {ITEMS} items by {FEATURES} features each (trained routes are framed). One random "
         "start, at the end of training."
     )
-    return fig, caption
 
 
 @claims
-def exact(p: Routing, data: Data) -> Iterator[Claim]:
+def exact(p: Routing, data: Data):
     d, root = data.decoupled, p.domains**0.5
     written = "Sigma^yx(p) = USV^T / KM; Sigma^x(j, p) = VDV^T / KM if j = p, 0 otherwise"
     name = "path statistics of samples with noise on all other domains, largest difference, relative"
-    yield paper("neural_race Eq. 11-12, 39-43", written).below(
-        "path-statistics", name, 1e-12, data.statistics.off, bound="exact: rounding"
-    )
+    samples = paper("neural_race Eq. 11-12, 39-43", written)
+    yield samples.below("path-statistics", name, 1e-12, data.statistics.off, bound="exact: rounding")
     yield check("neural_race Eq. 10").below("residual", "residual of the reduction", 1e-8, d.residual)
     written = "tau dB1/dt = 1/M B2 B1 [S - B2 B1^2 D], tau dB2/dt = B1^2 [S - B2 B1^2 D]"
     yield paper("neural_race Eq. 13-14", written).relation(
@@ -262,9 +251,8 @@ def exact(p: Routing, data: Data) -> Iterator[Claim]:
     yield check(f"{FIG}e").below("loss-decoupled", name, 1e-6, np.abs(d.loss - d.theory).max("t"))
     quote = "The theory matches the decoupled simulations exactly"
     name = "largest difference of the loss, Eq. 15 and a decoupled start with equal strengths"
-    yield paper(f"{FIG}e, Eq. 15", quote).below(
-        "loss-decoupled-eq-15", name, 1e-6, np.abs(d.equal - d.eq15).max("t"), bound=solver
-    )
+    gap = np.abs(d.equal - d.eq15).max("t")
+    yield paper(f"{FIG}e, Eq. 15", quote).below("loss-decoupled-eq-15", name, 1e-6, gap, bound=solver)
     conserved = paper("neural_race Eq. 15", "the quantity M B1^2 - B2^2 is conserved under the dynamics")
     for key, name, values in (
         ("conserved-strengths", "sum over inputs of B1^2, less B2^2, unequal strengths", "invariant"),
@@ -274,14 +262,12 @@ def exact(p: Routing, data: Data) -> Iterator[Claim]:
         drift = np.abs(d[values] - first).max(["t", "mode"]) / np.abs(first).max("mode")
         yield conserved.below(key, f"relative change of {name}", 1e-6, drift, bound=solver)
     name = "sum_out W^T W - sum_in W W^T at both hidden nodes: relative change, random starts"
-    yield check("neural_race Eq. 15, for whole matrices").below(
-        "conserved-weights", name, 1e-6, data.random["flow"].drift
-    )
+    whole = check("neural_race Eq. 15, for whole matrices")
+    yield whole.below("conserved-weights", name, 1e-6, data.random["flow"].drift)
     name = "B2 / B1 at the end, theory from small strengths"
     quote = "the shared portion of the pathway changes more by a factor sqrt(M)"
-    yield paper("neural_race Eq. 51", quote).near(
-        "strength-ratio", name, root, d.ratio, 0.01 * root, bound="stated standard: 1%"
-    )
+    changes = paper("neural_race Eq. 51", quote)
+    yield changes.near("strength-ratio", name, root, d.ratio, 0.01 * root, bound="stated standard: 1%")
 
 
 def change_ratio(run: xr.Dataset, mode: int, outer: list[int]) -> np.ndarray:
@@ -292,45 +278,42 @@ def change_ratio(run: xr.Dataset, mode: int, outer: list[int]) -> np.ndarray:
 
 
 @claims
-def layer_ratios(p: Routing, data: Data) -> Iterator[Claim]:
+def layer_ratios(p: Routing, data: Data):
     """Changes of singular values, hidden over outer layers; for weaker modes the mean of both outer ones."""
     stated, root = paper("neural_race Eq. 51, Fig. 4f", CHANGES), p.domains**0.5
     solved = data.random["descent"].eq15_strengths[0]  # (layer, t, mode), from the size of the weights
     theory = (solved[1, -1] - solved[1, 0]) / (solved[0, -1] - solved[0, 0])
     outer = [("input", "input", 0, [0]), ("output", "output", 0, [2])]
     outer += [(f"mode-{k + 1}", "mean of input and output", k, [0, 2]) for k in range(1, ITEMS)]
-    for case, share in (("descent", 0.1), ("small", 0.02)):
-        for key, words, mode, chosen in outer:
-            note = f"sqrt(M) is the limit of small starts; Eq. 15 has {float(theory[mode]):.2f} here."
-            name = f"change of singular value {mode + 1}, hidden / {words}, {START[case]}"
-            yield stated.near(
-                f"layer-ratio-{key}-{kebab(START[case])}", name, root,
-                change_ratio(data.random[case], mode, chosen), share * root,
-                note if case == "descent" else "", f"stated standard: {share:.0%}",
-            )  # fmt: skip
+    for (case, share), (key, words, mode, chosen) in product((("descent", 0.1), ("small", 0.02)), outer):
+        limit = f"sqrt(M) is the limit of small starts; Eq. 15 has {float(theory[mode]):.2f} here."
+        name = f"change of singular value {mode + 1}, hidden / {words}, {START[case]}"
+        key = f"layer-ratio-{key}-{kebab(START[case])}"
+        note = limit if case == "descent" else ""
+        ratio = change_ratio(data.random[case], mode, chosen)
+        yield stated.near(key, name, root, ratio, share * root, note, f"stated standard: {share:.0%}")
 
 
 @claims
-def value_ratios(p: Routing, data: Data) -> Iterator[Claim]:
+def value_ratios(p: Routing, data: Data):
     """Singular values at the end, published start."""
     end, root = data.random["descent"].singular_values[:, :, -1].values, p.domains**0.5  # (layer, run, mode)
     for mode in range(ITEMS):
         name = f"singular value {mode + 1} at the end, hidden / mean of input and output"
         ratio = end[1, :, mode] / end[[0, 2], :, mode].mean(axis=0)
-        yield paper(f"{FIG}f", LARGER).near(
-            f"value-ratio-mode-{mode + 1}", name, root, ratio, 0.1 * root, bound="stated standard: 10%"
-        )
+        key, bound = f"value-ratio-mode-{mode + 1}", "stated standard: 10%"
+        yield paper(f"{FIG}f", LARGER).near(key, name, root, ratio, 0.1 * root, bound=bound)
 
 
 @claims
-def eq_15(p: Routing, data: Data) -> Iterator[Claim]:
+def eq_15(p: Routing, data: Data):
     """When networks learn, by Eq. 15 and by the reduction."""
     yield from routing_times.learning_times(p, data)
     yield from routing_times.singular_values(p, data)
 
 
 @claims
-def generalisation(p: Routing, data: Data) -> Iterator[Claim]:
+def generalisation(p: Routing, data: Data):
     shared, perfect = paper(f"{FIG}g", SHARED), paper(f"{FIG}h", GENERALISES)
     for case, error, tolerance in (("descent", 1e-3, 0.1), ("xavier", 1e-3, 0.1), ("small", 1e-8, 0.002)):
         run, start, key = data.random[case], START[case], kebab(START[case])
@@ -346,7 +329,7 @@ def generalisation(p: Routing, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
+def few_pairs(p: Routing, data: Data):
     """So few trained pairs that some domains have no output in common; from a small start."""
     quote = "the shared portion of the pathway changes more by a factor sqrt(M) (and this ratio does not"
     factor, root = paper("neural_race C", f"{quote} depend on K)."), p.domains**0.5
@@ -358,16 +341,15 @@ def few_pairs(p: Routing, data: Data) -> Iterator[Claim]:
             "overlap in a ring, and distant parts of it learn a mode in hidden directions of their own."
         )
         note = ring if more else ""
-        name = (
-            f"change of singular value 1, hidden / mean of input and output, {trained} trained, small start"
-        )
+        start = f"{trained} trained, small start"
+        name = f"change of singular value 1, hidden / mean of input and output, {start}"
         ratio, bound = change_ratio(run, 0, [0, 2]), "stated standard: 2%"
         yield factor.near(f"layer-ratio-{trained}-trained", name, root, ratio, 0.02 * root, note, bound)
-        name = f"cosine of an item on domains without common output, {trained} trained, small start"
+        name = f"cosine of an item on domains without common output, {start}"
         key, bound = f"shared-without-common-output-{trained}", "stated standard: 1% below 1"
         apart = domains_data.same_item(run.gram, p.domains, pairs @ pairs.T == 0)
         yield paper(f"{FIG}g, 4.1", SHARED).near(key, name, 1, apart, 0.01, note, bound)
-        name = f"{UNTRAINED}, {trained} trained, small start"
+        name = f"{UNTRAINED}, {start}"
         key, bound = f"untrained-{trained}-trained", "stated standard: 1e-6 of the first loss"
         yield paper("neural_race 4.1", SUBSET).below(key, name, 1e-6, run.untrained, note, bound)
 

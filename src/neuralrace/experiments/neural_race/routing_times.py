@@ -59,17 +59,14 @@ def learning_times(p: Routing, data: Data) -> Iterator[Claim]:
     )
     part = "Only a part of random weights lies in directions that grow: Eq. 15 from all of it is early."
     code = f"The authors' code divides the scale by {p.divisor:g}; the paper does not say so."
-    for case, (start, words, note) in product(
-        ("descent", "xavier"),
-        (("size", "the size of the weights", part), ("code", f"{p.scale:g} / {p.divisor:g}", code)),
-    ):
+    size, by_code = ("size", "the size of the weights", part), ("code", f"{p.scale:g} / {p.divisor:g}", code)
+    for case, (start, words, note) in product(("descent", "xavier"), (size, by_code)):
         run = data.random[case]
         off = np.abs(run.eq15_times.sel(start=start) / run.times - 1).max("level")
         levels = f"times to loss {', '.join(map(str, LEVELS))}"
         name = f"|Eq. 15 from {words} / network - 1|, largest over {levels}, {START[case]}"
-        yield good.near(
-            f"eq-15-{start}-{kebab(START[case])}", name, 0, off, 0.1, note, "stated standard: 10%"
-        )
+        key = f"eq-15-{start}-{kebab(START[case])}"
+        yield good.near(key, name, 0, off, 0.1, note, "stated standard: 10%")
     late = {c: run.theory_times / run.times - 1 for c, run in data.random.items() if "theory" in run}
     same = "Does not shrink with the weights: three layers align on the time scale on which they grow."
     for k, level in enumerate(LEVELS):
@@ -84,11 +81,9 @@ def singular_values(p: Routing, data: Data) -> Iterator[Claim]:
     """When each mode is learned in the hidden layer, by Eq. 15 as the authors' code starts it."""
     run = data.random["descent"]
     end = run.eq15_end.sel(start="code").values  # (mode,), when all is learned
-    half = nr.measure.half_time(
-        run.t, run.singular_values[1].values, start=0.0, end=end, axis=1
-    )  # (run, mode)
-    theory = nr.measure.half_time(run.t, run.eq15_strengths[1, 1].values, start=0.0, end=end, axis=0)
-    off = np.abs(theory / half - 1)
+    curves = run.eq15_strengths[1, 1], run.singular_values[1]  # (t, mode), (run, t, mode)
+    theory, half = (nr.measure.half_time(run.t, c.values, start=0.0, end=end, axis=-2) for c in curves)
+    off = np.abs(theory / half - 1)  # (run, mode)
     quote = "Theoretical predictions match simulations well, particularly for larger singular values."
     match, well = paper(f"{FIG}f", quote), "stated standard: 10% of the time"
     spread = "Eq. 15 gives modes of equal strength the same time; random starts learn them one by one."

@@ -7,28 +7,26 @@ all K."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race import domains_data
-from neuralrace.experiments.neural_race.domains_data import ITEMS, SILENT_LOSS, TARGETS
+from neuralrace.experiments.neural_race.domains_data import ITEMS, SILENT_LOSS, D, S
 from neuralrace.experiments.store import along
 
-LEVEL = 0.1 * SILENT_LOSS  # where learning times are read
+LEFT = 0.1  # of the loss of a silent network, where learning times are read
+LEVEL = LEFT * SILENT_LOSS
 TALK = "talk: the neural race reduction"
 COLOURS = (plot.BLUE, plot.GREEN, plot.ORANGE, plot.RED)
 
 
-@dataclass(frozen=True)
 class Sharing(Parameters):
     domains: int = option(10, "input domains, and as many output domains", least=3)
     hidden: int = option(64, "units of each hidden layer", least=ITEMS)
@@ -68,7 +66,7 @@ class Sharing(Parameters):
 
 
 @part(each="groups", threads=2)
-def shared(p: Sharing, group: int) -> dict[str, Any]:
+def shared(p: Sharing, group: int):
     """Groups of domains with a pathway of their own, on the clock of all M^2 routes.
 
     Pathways of different groups are never open together and share no weights: each is a routing network of
@@ -76,18 +74,13 @@ def shared(p: Sharing, group: int) -> dict[str, Any]:
     """
     clock, task = (p.domains / group) ** 2, domains_data.task(group, group, p.hidden)
     t = np.append(0, np.geomspace(1e-3, 1, 200) * p.t1 / group)
-    s, d = np.linalg.svd(TARGETS)[1] / ITEMS, 1 / ITEMS
 
     def theory(t: np.ndarray, b0: Any) -> np.ndarray:
         both = [np.broadcast_to(b, ITEMS) for b in b0]  # equal shapes share a compilation
-        return np.stack(nr.exact.sharing(t[:, None], s, d, p.domains, group**2, both))
+        return np.stack(nr.exact.sharing(t[:, None], S, D, p.domains, group**2, both))
 
     def time(b0: Any) -> Any:
-        def loss(t: np.ndarray) -> np.ndarray:
-            b1, b2 = theory(t, b0)
-            return 0.5 * d * ((s / d - b2 * b1**2) ** 2).sum(axis=-1)
-
-        return nr.measure.crossing(t, loss, LEVEL)
+        return nr.measure.crossing(t, lambda t: domains_data.loss(*theory(t, b0)), LEVEL)
 
     r, method, equal = nr.reduce(task), nr.Adaptive(1e-10, 1e-12), (p.scale, p.scale)
     aligned = nr.init.decoupled(r, p.scale)
@@ -112,7 +105,7 @@ def shared(p: Sharing, group: int) -> dict[str, Any]:
 
 
 @part(each="trained", threads=2)
-def routes(p: Sharing, count: int) -> dict[str, Any]:
+def routes(p: Sharing, count: int):
     """Errors at the end with so many outputs trained per input, relative to a silent network."""
     pairs = nr.tasks.circulant(p.domains, count)
     if p.pairs == "spread":  # any set of distances between input and output, not the nearest ones
@@ -126,16 +119,14 @@ def routes(p: Sharing, count: int) -> dict[str, Any]:
     end = {e: w[:, -1] for e, w in run.weights.items()}
     if not pairs.all():
         untrained = nr.loss(domains_data.task(p.domains, ~pairs, p.hidden), end) / SILENT_LOSS
-    return {"trained": ("run", nr.loss(task, end) / SILENT_LOSS), "untrained": ("run", untrained)}
+    return {"trained": ("run", run.loss[:, -1] / SILENT_LOSS), "untrained": ("run", untrained)}
 
 
 @part(each=("data", "depth", "weights", "start", "imbalance"))
-def factor(p: Sharing, name: str) -> dict[str, Any]:
+def factor(p: Sharing, name: str):
     """Time until half of a mode is learned by a chain with one input and one output: theory and networks."""
-    x, s, b = zip(*p.factors[name], strict=True)
-    chains = [half_times(p, *case, random=name == "start") for case in zip(s, b, strict=True)]
-    times = {key: ("x run" if key == "random" else "x", [c[key] for c in chains]) for key in chains[0]}
-    return {"x": ("x", list(x)), **times}
+    chains = [{"x": x, **half_times(p, s, b, random=name == "start")} for x, s, b in p.factors[name]]
+    return {key: ("x run" if key == "random" else "x", [c[key] for c in chains]) for key in chains[0]}
 
 
 def half_times(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, Any]:
@@ -158,7 +149,7 @@ def half_times(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, 
 
 
 @figure("sharing-dynamics")
-def dynamics(p: Sharing, data: Data) -> tuple[Figure, str]:
+def dynamics(p: Sharing, data: Data):
     fig, axes = plot.figure(1, 3, height=2.9)
     groups, counts, some = along(data.shared, "group"), np.array(p.groups) ** 2, slice(2, None, 9)
     for (group, run), colour in zip(data.shared.items(), COLOURS, strict=False):
@@ -166,56 +157,48 @@ def dynamics(p: Sharing, data: Data) -> tuple[Figure, str]:
             plot.runs(ax, run.t[1:], run.random[layer, :, 1:, 0], colour)
             plot.theory(ax, run.t[1:], run.theory[layer, 1:, 0], colour, f"P = {group**2}")
             ax.plot(run.t[some], run.decoupled[layer, some, 0], "o", color=colour, ms=2.5)
+    plot.key(axes[0], {"Eq. 16-17": "theory", "decoupled start": "points", "random starts": "runs"})
     for ax, title in zip(axes, ("hidden layer B2", "outer layers B1"), strict=False):
-        ax.plot([], [], color=plot.BLACK, lw=1.3, label="Eq. 16-17")
-        ax.plot([], [], "o", color=plot.BLACK, ms=2.5, label="decoupled start")
-        ax.plot([], [], color=plot.BLACK, lw=2.6, alpha=0.5, label="random starts")
-        ax.set(xscale="log", xlabel="time (τ = 1)", ylabel="singular value", title=title, ylim=(0, None))
+        plot.label(ax, "time (τ = 1)", "singular value", title, xscale="log", ylim=(0, None))
     fine, ends = np.geomspace(1, counts[-1], 50), groups.random.isel(time=-1)
     plot.theory(axes[2], fine, fine**0.25, label="P^(1/4), Eq. 56")
     plot.points(axes[2], counts, (ends[:, 1] / ends[:, 0]).mean("mode").T, plot.RED, "random starts")
-    axes[2].set(xlabel="routes through a pathway, P", ylabel="B2 / B1", title="ratio at the end")
+    plot.label(axes[2], "routes through a pathway, P", "B2 / B1", "ratio at the end", legend="best")
     plot.logarithmic(axes[2].xaxis)
-    axes[2].legend()
     plot.legend_below(fig, axes[0], len(data.shared) + 3)
-    caption = (
+    return fig, (
         f"Left, middle: singular value of the strongest mode, M = {p.domains} domains, for hidden pathways "
         "that P routes share: theory (lines), decoupled starts (points) and random starts (pale: all "
         f"singular values start at {p.scale:g}, but little of that lies in directions that grow, so they "
         "learn later). Right: ratio of the layers after learning, mean over modes, with standard deviation "
         "over starts."
     )
-    return fig, caption
 
 
 @figure("sharing-routes")
-def route_errors(p: Sharing, data: Data) -> tuple[Figure, str]:
+def route_errors(p: Sharing, data: Data):
     fig, (left, right) = plot.figure(1, 2, height=2.9)
     share, errors = np.array(p.trained) / p.domains, along(data.routes, "count")
     for kind, colour, marker in (("trained", plot.BLUE, "o"), ("untrained", plot.RED, "s")):
         plot.points(left, share, errors[kind].T, colour, f"{kind} routes", fmt=f"{marker}-")
         right.plot(share, errors[kind].median("run"), color=colour, alpha=0.5, label=f"{kind}, median")
-        right.plot(
-            share, errors[kind].values[:, :1], marker, color=colour, ms=2.5, label=f"{kind}, each start"
-        )
-        right.plot(share, errors[kind], marker, color=colour, ms=2.5)
+        right.plot(share, errors[kind], marker, color=colour, ms=2.5, label=f"{kind}, each start")
     for ax in (left, right):
         ax.axvline(0.4, color=plot.BLACK, lw=0.8, ls=":", label="published: about 40%")
-        ax.set(xlabel="share of outputs trained per input, K/M", ylabel="loss / silent network")
-        ax.set(xlim=(0, share[-1] + 0.03))
-    left.legend(loc="upper right")
+    limits = 0, share[-1] + 0.03
+    plot.label((left, right), "share of outputs trained per input, K/M", "loss / silent network", xlim=limits)
+    plot.label(left, legend="upper right")
     right.set(yscale="log")
     plot.legend_below(fig, right, 5)
-    caption = (
+    return fig, (
         f"Error at the end on trained and untrained routes. Left: mean and standard deviation over {p.seeds} "
         f"starts. Right: every start, and the median, on a logarithmic scale. M = {p.domains}, initial "
         f"singular values {p.scale:g}; a silent network has no output."
     )
-    return fig, caption
 
 
 @figure("sharing-factors")
-def factors(p: Sharing, data: Data) -> tuple[Figure, str]:
+def factors(p: Sharing, data: Data):
     fig, ((a, b), (c, d)) = plot.figure(2, 2, height=4.8)
     for ax, name, colour, marker, label in (
         (a, "data", plot.BLUE, "o", f"two layers, initial product {p.product:g}"),
@@ -240,30 +223,28 @@ def factors(p: Sharing, data: Data) -> tuple[Figure, str]:
     for axis in (a.xaxis, a.yaxis, b.yaxis, d.xaxis, d.yaxis):
         plot.logarithmic(axis)
     for ax in (a, b, c, d):
-        ax.plot([], [], color=plot.BLACK, label="theory (in each colour)")
-        ax.set_ylabel("learning time (τ = 1)")
-        ax.legend()
-    caption = (
+        plot.key(ax, {"theory (in each colour)": "theory"})
+        plot.label(ax, y="learning time (τ = 1)", legend="best")
+    return fig, (
         "What sets a pathway's learning speed: theory (lines) and networks (points). Data, depth and "
         f"initial weights: chains with {p.hidden} neurons per hidden layer, time until half of a mode is "
-        f"learned (s = 1 but for the first panel). Edge sharing: time until {LEVEL / SILENT_LOSS:.0%} of the "
+        f"learned (s = 1 but for the first panel). Edge sharing: time until {LEFT:.0%} of the "
         "loss is left; for random starts the theory begins with the part of the weights that grows. Random "
         f"starts: mean and standard deviation of {p.seeds}."
     )
-    return fig, caption
 
 
 @claims
-def shared_pathways(p: Sharing, data: Data) -> Iterator[Claim]:
+def shared_pathways(p: Sharing, data: Data):
     groups, fig = along(data.shared, "group"), "neural_race Fig. 5b"
     gap = np.abs(np.sort(groups.theory) - np.sort(groups.decoupled)).max()
     name = "singular values, theory - decoupled start, all P"
     yield check("neural_race Eq. 16-17").below("strengths-decoupled", name, 1e-5, gap)
     quote = "This gating scheme would still obtain zero training error"
     name = "loss at the end / silent network, random starts, the largest of all P"
-    yield paper("neural_race 4.2", quote).below(
-        "zero-training-error", name, 1e-3, groups.end.max("group"), bound="stated standard: 1e-3 of no output"
-    )
+    end = groups.end.max("group")
+    bound = "stated standard: 1e-3 of no output"
+    yield paper("neural_race 4.2", quote).below("zero-training-error", name, 1e-3, end, bound=bound)
     faster = paper(fig, "Networks that share more structure learn faster.")
     for start in ("decoupled", "random"):
         times = groups[f"{start}_time"].values
@@ -276,16 +257,14 @@ def shared_pathways(p: Sharing, data: Data) -> Iterator[Claim]:
         name = f"learning time, theory / random start - 1, P = {count}"
         off = run.grown_time / run.random_time - 1
         yield finding(fig).near(f"time-random-p-{count}", name, 0, off, 0.1)
-        name, note = f"B2 / B1 at the end, P = {count}", "Limit of small starts."
-        note = note if group > 1 else "All layers move alike."
-        measured = (end[1] / end[0]).mean("mode")
-        yield ratio.near(
-            f"layer-ratio-p-{count}", name, limit, measured, 0.03 * limit, note, "stated standard: 3%"
-        )
+        name, bound = f"B2 / B1 at the end, P = {count}", "stated standard: 3%"
+        note = "Limit of small starts." if group > 1 else "All layers move alike."
+        found = (end[1] / end[0]).mean("mode")
+        yield ratio.near(f"layer-ratio-p-{count}", name, limit, found, 0.03 * limit, note, bound)
 
 
 @claims
-def untrained_routes(p: Sharing, data: Data) -> Iterator[Claim]:
+def untrained_routes(p: Sharing, data: Data):
     errors, fig = along(data.routes, "count"), "neural_race Fig. 5c"
     name = "error on trained routes / silent network, all K"
     yield check(fig).below("trained-error", name, 1e-3, errors.trained.max("count"))
@@ -305,22 +284,19 @@ def untrained_routes(p: Sharing, data: Data) -> Iterator[Claim]:
         each = nr.measure.last_crossing(p.trained, errors.untrained.T, level) / p.domains
         claim = shared.near(f"{key}-each-start", name, 0.4, each, 0.1, bound=roughly)
         yield claim if claim.holds else replace(claim, note=early)
-        name = (
-            f"K of {p.domains} from which on the untrained error is below {level:.0%}, all {p.seeds} starts"
-        )
+        below = f"the untrained error is below {level:.0%}, all {p.seeds} starts"
         last = nr.measure.last_crossing(p.trained, worst, level)
         least = min((k for k in p.trained if k >= last), default=np.nan)
+        name = f"K of {p.domains} from which on {below}"
         yield shared.near(f"{key}-all-starts", name, 0.4 * p.domains, least, 1, bound=roughly)
-    few = paper(
-        fig, "When few outputs are trained per input domain, [...] error on untrained domains is large."
-    )
+    quote = "When few outputs are trained per input domain, [...] error on untrained domains is large."
     name, note = f"untrained error / silent network, K = {p.trained[0]}", "Above 1: worse than no output."
     half = "stated standard: half the error of no output"
-    yield few.above("untrained-few-routes", name, 0.5, errors.untrained[0], note, half)
+    yield paper(fig, quote).above("untrained-few-routes", name, 0.5, errors.untrained[0], note, half)
 
 
 @claims
-def learning_speed(p: Sharing, data: Data) -> Iterator[Claim]:
+def learning_speed(p: Sharing, data: Data):
     strength, start = data.factor["data"], data.factor["start"]
     gaps = [np.abs(chain.network / chain.theory - 1).max() for chain in data.factor.values()]
     name = "learning time of chains, |theory / network - 1|"

@@ -6,16 +6,13 @@ fitted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.measure import crossing, xor_strengths
@@ -25,7 +22,6 @@ X, Y = nr.tasks.xor().arrays
 STARTS = {"turned": "units followed", "gates": "first gates", "size": "N and $\\sigma_0$ alone"}
 
 
-@dataclass(frozen=True)
 class Xor(Parameters):
     hidden: int = option(128, "units of the ReLU network; a quarter of them in each gated pathway", least=4)
     std: float = option(2e-4, "standard deviation of initial weights, and strength of the gated network")
@@ -44,7 +40,7 @@ class Xor(Parameters):
 
 
 @part
-def gated(p: Xor) -> dict[str, Any]:
+def gated(p: Xor):
     """The gated network's flow from decoupled weights, beside the closed form."""
     task = nr.tasks.xor(p.hidden // 4)
     run = nr.flow(task, nr.init.decoupled(nr.reduce(task), p.std), p.t1 / p.tau, save=200)
@@ -53,7 +49,7 @@ def gated(p: Xor) -> dict[str, Any]:
 
 
 @part
-def relu(p: Xor) -> dict[str, Any]:
+def relu(p: Xor):
     """ReLU networks, and the theory from three choices of initial strengths."""
     graph = nr.Graph({"x": 2, "h": p.hidden, "y": 1}, [("x", "h"), ("h", "y")], activations={"h": "relu"})
     start = nr.init.gaussian(graph, p.std, seed=range(p.seeds))
@@ -87,21 +83,18 @@ def relu(p: Xor) -> dict[str, Any]:
 
 
 @figure("xor")
-def dynamics(p: Xor, data: Data) -> tuple[Figure, str]:
+def dynamics(p: Xor, data: Data):
     fig, (cells, curve, times) = plot.figure(1, 3, height=2.5)
     draw_units(cells, data.relu.w1.values[0])
 
     net, order = data.relu, np.argsort(data.relu.half.values)
-    for k in (order[-1], order[p.seeds // 2], order[0]):
-        first = k == order[0]
-        plot.points(curve, net.t[::20], net.loss[k, ::20], plot.RED, "ReLU networks" if first else None)
-        label = "theory, from their weights" if first else None
-        plot.theory(curve, net.t, net.theory.sel(start="turned")[k], label=label)
+    for k in order[[-1, p.seeds // 2, 0]]:
+        plot.points(curve, net.t[::20], net.loss[k, ::20], plot.RED, "ReLU networks")
+        plot.theory(curve, net.t, net.theory.sel(start="turned")[k], label="theory, from their weights")
     from_size = net.theory.sel(start="size")[0]
     plot.theory(curve, net.t, from_size, plot.BLUE, "theory, from N and $\\sigma_0$", ls="--")
-    curve.set(xlabel=f"time (τ = {p.tau:g})", ylabel="loss", xlim=(0.3 * p.t1, 0.9 * p.t1))
-    curve.set(ylim=(-0.01, 0.72), yticks=[0, 0.25, 0.5])
-    curve.legend(loc="upper right")
+    curve.set(xlim=(0.3 * p.t1, 0.9 * p.t1), ylim=(-0.01, 0.72), yticks=[0, 0.25, 0.5])
+    plot.label(curve, f"time (τ = {p.tau:g})", "loss", legend="upper right")
 
     marks = ((plot.BLACK, "o"), (plot.ORANGE, "^"), (plot.BLUE, "s"))
     for (name, label), (colour, marker) in zip(STARTS.items(), marks, strict=True):
@@ -111,19 +104,16 @@ def dynamics(p: Xor, data: Data) -> tuple[Figure, str]:
     margin = 0.05 * (high - low)
     line = [low - margin, high + margin]
     times.plot(line, line, color=plot.BLACK, lw=0.7, label="prediction = network")
-    times.set(
-        xlabel="time to half loss,\nReLU network", ylabel="time to half loss, predicted", aspect="equal"
-    )
-    times.set(xlim=line, ylim=(low - margin, high + 13 * margin))
-    times.legend(loc="upper left")
-    caption = (
+    times.set(aspect="equal", xlim=line, ylim=(low - margin, high + 13 * margin))
+    texts = "time to half loss,\nReLU network", "time to half loss, predicted"
+    plot.label(times, *texts, legend="upper left")
+    return fig, (
         "Left: the four samples, and the input weights of all hidden units of one trained ReLU network "
         f"(longest = 1). Middle: loss of the slowest, the middle and the fastest of {p.seeds} ReLU networks, "
         "and of gated networks in closed form. Right: when the loss is halved, with initial strengths by "
         "following each unit to its diagonal, from the gates that units have at first, and from the number N "
         "and the size of the weights; on the line, prediction and network agree."
     )
-    return fig, caption
 
 
 def draw_units(ax: Any, w1: np.ndarray) -> None:
@@ -133,13 +123,12 @@ def draw_units(ax: Any, w1: np.ndarray) -> None:
     ax.plot(*w1.T, "o", color=plot.PINK, ms=2.5, label="hidden units")
     for sign, colour, marker in ((1, plot.RED, "o"), (-1, plot.BLUE, "s")):
         ax.plot(*X[Y[:, 0] == sign].T, marker, color=colour, ms=9, label=f"target ${sign:+d}$")
-    ax.set(xlabel="input 1", ylabel="input 2", xlim=(-1.4, 1.4), ylim=(-1.4, 2.6), xticks=[-1, 0, 1])
-    ax.set(yticks=[-1, 0, 1], aspect="equal")
-    ax.legend(loc="upper center", ncols=1, borderpad=0)
+    ax.set(aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 2.6), xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+    plot.label(ax, "input 1", "input 2", legend={"loc": "upper center", "borderpad": 0})
 
 
 @claims
-def losses(p: Xor, data: Data) -> Iterator[Claim]:
+def losses(p: Xor, data: Data):
     source = "neural_race Fig. 3c, Eq. 23"
     follows = paper(
         source,
@@ -150,28 +139,23 @@ def losses(p: Xor, data: Data) -> Iterator[Claim]:
     when = "theory / ReLU network - 1, time to half loss"
     rate = "What is left is the finite learning rate: the deviation is proportional to it."
     twice = "Early, because every unit counts for both samples on which it is active at the start."
+    apart = "largest difference of the loss,"
     gap = np.abs(data.gated.loss - data.gated.theory).max()
-    yield check(source).below(
-        "gated-loss", "largest difference of the loss, gated network and theory", 1e-7, gap
-    )
+    yield check(source).below("gated-loss", f"{apart} gated network and theory", 1e-7, gap)
     name = f"{when}, units followed to their diagonal"
     yield finding(source).near("half-time-units-followed", name, 0, off.sel(start="turned"), 0.01, rate)
     name = f"{when}, gates as at the start"
     yield finding(source).near("half-time-first-gates", name, 0, off.sel(start="gates"), 0.1, twice)
     name = f"{when}, from the number and size of weights alone"
-    close = "stated standard: {} of the {}"
-    yield follows.near(
-        "half-time-weight-size", name, 0, off.sel(start="size"), 0.1, bound=close.format("10%", "time")
-    )
+    close = "stated standard: 10% of the time"
+    yield follows.near("half-time-weight-size", name, 0, off.sel(start="size"), 0.1, bound=close)
     gap = np.abs(data.relu.theory.sel(start="turned") - data.relu.loss).max("t")
-    yield follows.below(
-        "relu-loss", "largest difference of the loss, ReLU network and theory", 0.01, gap,
-        bound=close.format("2%", "initial loss"),
-    )  # fmt: skip
+    name, close = f"{apart} ReLU network and theory", "stated standard: 2% of the initial loss"
+    yield follows.below("relu-loss", name, 0.01, gap, bound=close)
 
 
 @claims
-def cell_types(p: Xor, data: Data) -> Iterator[Claim]:
+def cell_types(p: Xor, data: Data):
     """Units within 2 degrees of a sample that have the sign it asks for."""
     four = paper(
         "neural_race Fig. 3a",
@@ -181,22 +165,12 @@ def cell_types(p: Xor, data: Data) -> Iterator[Claim]:
     cosine = w1 @ X.T / (np.sqrt(2) * np.linalg.norm(w1, axis=-1)[..., None])
     units = ((cosine > np.cos(np.radians(2))) & (w2[..., None] * Y[:, 0] > 0)).sum(axis=1)
     share = units.sum(axis=1) / p.hidden
-    yield four.above(
-        "units-on-diagonals",
-        "share of units on the four diagonals",
-        0.99,
-        share,
-        bound="stated standard: 1% off",
-    )
+    name, bound = "share of units on the four diagonals", "stated standard: 1% off"
+    yield four.above("units-on-diagonals", name, 0.99, share, bound=bound)
     evenly = "theory: random units go to each diagonal alike; 5 standard deviations of a binomial count"
-    limit = p.hidden / 4 - 5 * (p.hidden * 3 / 16) ** 0.5
-    yield four.above(
-        "cell-types",
-        "units of the rarest of the four cell types",
-        max(limit, 0),
-        units.min(axis=1),
-        bound=evenly,
-    )
+    limit = max(p.hidden / 4 - 5 * (p.hidden * 3 / 16) ** 0.5, 0)
+    name = "units of the rarest of the four cell types"
+    yield four.above("cell-types", name, limit, units.min(axis=1), bound=evenly)
 
 
 EXPERIMENT = Experiment(

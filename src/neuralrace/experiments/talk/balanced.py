@@ -9,17 +9,15 @@ the rest. An inverted funnel does the opposite. Inputs are white, targets random
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.claim import check, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.init import random_frame
@@ -37,7 +35,6 @@ TIMES = np.append(0.0, np.geomspace(1e-4, 1e4, 161))
 SPANNED = 1 - SMALL / LARGE  # turn of a layer from random directions to those of the task
 
 
-@dataclass(frozen=True)
 class Balanced(Parameters):
     checked: tuple[float, ...] = option(
         (-5.0, -1.0, 0.0, 1e-9, 0.5, 5.0), "relative scales lam at which the solution is checked", least=-100
@@ -68,7 +65,7 @@ class Balanced(Parameters):
 
 
 @part
-def solution(p: Balanced) -> dict[str, Any]:
+def solution(p: Balanced):
     """Largest difference of `Q Q^T` from the flow, and how many lams are wrongly refused or taken."""
     t, off = np.append(0.0, np.geomspace(0.01, p.until, 30)), []
     for sizes in (*SIZES.values(), *OTHERS):
@@ -102,7 +99,7 @@ def taken(sizes: tuple[int, ...], lam: float) -> bool:
 
 
 @part
-def modes(p: Balanced) -> dict[str, Any]:
+def modes(p: Balanced):
     """One mode of strength 1 from a0, and the lam from which on it, and its loss, have no inflection."""
     t, until, fine = np.linspace(0, 12, 1201), np.linspace(0, 8, 201), np.geomspace(0.01, 10, 40)
     return {
@@ -135,7 +132,7 @@ def last_inflection(a0: float, curve: Callable[[np.ndarray], np.ndarray]) -> flo
 
 
 @part(each=tuple(SIZES))
-def regimes(p: Balanced, name: str) -> dict[str, Any]:
+def regimes(p: Balanced, name: str):
     """Loss relative to a silent network and turn of the tangent kernel, by the exact solution.
 
     And the sign of the determinant of the initial map relative to the target's, kept if square and lam = 0.
@@ -165,7 +162,7 @@ def regimes(p: Balanced, name: str) -> dict[str, Any]:
 
 
 @part
-def items(p: Balanced) -> dict[str, Any]:
+def items(p: Balanced):
     """Similarity of a tree's eight items in the hidden layer, and its cosine with other matrices."""
     tree, lams = nr.tasks.tree((2, 2, 2), hidden=8), (-p.world, 0.0, p.world)
     s, v = np.sqrt(tree.values), tree.vectors
@@ -189,7 +186,7 @@ def items(p: Balanced) -> dict[str, Any]:
 
 
 @figure("balanced-modes")
-def shapes(p: Balanced, data: Data) -> tuple[Figure, str]:
+def shapes(p: Balanced, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.3)
     modes = data.modes
     for lam, learned, colour in zip(p.relative, modes.a.values, plot.shades(len(p.relative)), strict=True):
@@ -199,38 +196,38 @@ def shapes(p: Balanced, data: Data) -> tuple[Figure, str]:
     plot.theory(c, modes.fine, modes.plateau, label="exact solution")
     c.axvline(6**-0.5, color=plot.BLACK, lw=0.8, ls="--", label="1/√6")
     c.axvline(2**-0.5, color=plot.BLACK, lw=0.8, ls=":", label="1/√2")
-    a.set(xlim=(0, 3), xlabel="time / time to half", ylabel="mode a/s")
-    b.set(xlim=(0, 3), xlabel="time / time to half", ylabel="loss / initial loss")
-    c.set(xscale="log", xlabel="relative scale |λ|/s", ylabel="share of time on plateaus", ylim=(-0.03, 1))
-    a.legend(title="|λ|/s")
-    c.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, columnspacing=0.8)
-    caption = (
+    plot.label((a, b), "time / time to half", xlim=(0, 3))
+    plot.label(a, y="mode a/s", legend={"title": "|λ|/s"})
+    b.set_ylabel("loss / initial loss")
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3, "columnspacing": 0.8}
+    c.set(xscale="log", ylim=(-0.03, 1))
+    plot.label(c, "relative scale |λ|/s", "share of time on plateaus", legend=above)
+    return fig, (
         f"A mode of strength s from a0 = {p.a0:g} s, exact solution: sigmoidal for weights of equal scale, "
         "exponential for unequal ones. Left and middle: mode and loss against time in units of the time to "
         "half. Right: share of the time, until 1% of the loss is left, in which the loss falls more slowly "
         "than later; it vanishes at |λ| = s/√6 (dashed), where the loss loses its inflection; the mode does"
         " at s/√2 (dotted)."
     )
-    return fig, caption
 
 
 @figure("balanced-regimes")
-def curves(p: Balanced, data: Data) -> tuple[Figure, str]:
+def curves(p: Balanced, data: Data):
     fig, axes = plot.figure(2, 3, height=4.2, sharex=True, sharey="row")
     least, most = p.shown[0], p.shown[-1]
     kinds = {-most: plot.BLUE, -least: plot.SKY, 0.0: plot.BLACK, least: plot.ORANGE, most: plot.RED}
     for (above, below), (name, sizes) in zip(axes.T, SIZES.items(), strict=True):
         mean = data.regimes[name].mean("run").isel(t=slice(1, None))
         for lam, colour in kinds.items():
-            for ax, values in ((above, mean.loss), (below, mean.turn)):
-                ls = "--" if lam < 0 else "-"
-                ax.plot(mean.t, values.sel(lam=lam), color=colour, ls=ls, label=f"{lam:g}")
+            style = {"color": colour, "ls": "--" if lam < 0 else "-", "label": f"{lam:g}"}
+            above.plot(mean.t, mean.loss.sel(lam=lam), **style)
+            below.plot(mean.t, mean.turn.sel(lam=lam), **style)
         above.set(xscale="log", title=f"{name} {'-'.join(map(str, sizes))}", xlim=(1e-3, 1e3))
-        below.set(xlabel="time (τ = 1)")
-    axes[0, 0].set(ylabel="loss / silent network", ylim=(-0.03, 1.06))
-    axes[1, 0].set(ylabel="turn of the tangent kernel", ylim=(-0.02, None))
-    axes[0, 2].legend(title="λ", loc="upper right")
-    caption = (
+    plot.label(axes[1], "time (τ = 1)")
+    plot.label(axes[0, 0], y="loss / silent network", ylim=(-0.03, 1.06))
+    plot.label(axes[1, 0], y="turn of the tangent kernel", ylim=(-0.02, None))
+    plot.label(axes[0, 2], legend={"title": "λ", "loc": "upper right"})
+    return fig, (
         "Loss and turn of the tangent kernel (one minus the cosine with that at the start), mean of "
         f"{p.seeds} starts, exact solution. Dashed: λ < 0, large first layer; solid: λ > 0, large readout. "
         "Learned at once with a kernel that stays: lazy. A second fall of the loss together with a late "
@@ -238,7 +235,6 @@ def curves(p: Balanced, data: Data) -> tuple[Figure, str]:
         "λ = 0 keeps the sign of its determinant: half of them wait at a saddle, until rounding frees them "
         "(about t = 40)."
     )
-    return fig, caption
 
 
 def turn_time(turn: Any) -> np.ndarray:
@@ -247,14 +243,14 @@ def turn_time(turn: Any) -> np.ndarray:
 
 
 @figure("balanced-architecture")
-def architecture(p: Balanced, data: Data) -> tuple[Figure, str]:
+def architecture(p: Balanced, data: Data):
     fig, (a, b) = plot.figure(1, 2, height=2.6)
     for name, (colour, fmt) in STYLES.items():
         plot.points(a, p.lams, data.regimes[name].turn[..., -1].T, colour, name, fmt=fmt)
     a.set_xscale("symlog", linthresh=1.0)
-    a.set(xlabel="relative scale λ", ylabel="turn of the tangent kernel at the end", ylim=(-0.02, 0.95))
     a.axhline(SPANNED, color=plot.BLACK, lw=0.8, ls=":", label=f"{SPANNED:g}, one layer turns")
-    a.legend(ncols=2, loc="upper center")
+    texts = "relative scale λ", "turn of the tangent kernel at the end"
+    plot.label(a, *texts, legend={"ncols": 2, "loc": "upper center"}, ylim=(-0.02, 0.95))
     sizes = np.array(p.sizes)
     for name, sign in (("funnel", -1), ("inverted funnel", 1), ("square", 1)):
         colour, fmt = STYLES[name]
@@ -262,20 +258,18 @@ def architecture(p: Balanced, data: Data) -> tuple[Figure, str]:
         plot.points(b, p.sizes, times.T, colour, f"{name}, λ {'<>'[sign > 0]} 0", fmt=fmt)
     scaling = sizes / np.square(p.strengths).mean()
     plot.theory(b, p.sizes, scaling, plot.RED, r"$|λ| / \langle s^2\rangle$", ls="--", lw=1)
-    b.set(xscale="log", yscale="log", xlabel="relative scale |λ|", ylabel="time to half of the turn (τ = 1)")
-    b.set_ylim(1e-3, None)
-    b.legend(loc="lower left")
-    caption = (
+    b.set(xscale="log", yscale="log", ylim=(1e-3, None))
+    plot.label(b, "relative scale |λ|", "time to half of the turn (τ = 1)", legend="lower left")
+    return fig, (
         f"Left: turn of the tangent kernel at the end of learning ({p.seeds} starts, mean and standard "
         f"deviation); dotted: {SPANNED:g}, the turn of a layer that spans {SMALL} random of "
         f"{LARGE} directions to those of the task. Right: when half of the turn has happened. Where it is "
         "delayed, it takes a time that grows with |λ|, as |λ| over a squared singular value."
     )
-    return fig, caption
 
 
 @figure("balanced-representation")
-def representation(p: Balanced, data: Data) -> tuple[Figure, str]:
+def representation(p: Balanced, data: Data):
     fig, axes = plot.figure(1, 4, height=2.2, width_ratios=(1, 1, 1, 1.5))
     styles = ((plot.BLUE, "--"), (plot.BLACK, "-"), (plot.RED, "-."))
     for k, (ax, (colour, ls)) in enumerate(zip(axes, styles, strict=False)):
@@ -287,18 +281,16 @@ def representation(p: Balanced, data: Data) -> tuple[Figure, str]:
     fig.colorbar(axes[2].images[0], ax=axes[2], ticks=(-1, 0, 1), label="similarity / max", shrink=0.6)
     axes[0].set_ylabel("item")
     axes[3].set(xscale="log", xlim=(0.1, 1e3), ylim=(0, 1.03))
-    axes[3].set(xlabel="time (τ = 1)", ylabel="cosine with covariance")
-    axes[3].legend(loc="lower right")
-    caption = (
+    plot.label(axes[3], "time (τ = 1)", "cosine with covariance", legend="lower right")
+    return fig, (
         "Similarity of the eight items of a tree in the hidden layer, W1^T W1, after learning (red is "
         "positive, relative to its maximum), and its cosine with the covariance of features over time. A "
         "large first layer (λ < 0) keeps items apart as they were; a small one takes the task's structure."
     )
-    return fig, caption
 
 
 @claims
-def formulas(p: Balanced, data: Data) -> Iterator[Claim]:
+def formulas(p: Balanced, data: Data):
     exact, shape = check("talk Eq. 13-15"), finding("talk: from exponential to sigmoidal")
     name = f"closed form - integrated flow, t up to {p.until:g}, most"
     yield exact.below("closed-form", name, 1e-8, data.solution.off)
@@ -311,7 +303,7 @@ def formulas(p: Balanced, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def rich_and_lazy(p: Balanced, data: Data) -> Iterator[Claim]:
+def rich_and_lazy(p: Balanced, data: Data):
     source, turned = "talk: architecture and learning regime", "turn of the tangent kernel"
     decides = paper(
         "talk: conclusion",
@@ -339,7 +331,7 @@ def rich_and_lazy(p: Balanced, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def delayed_rich(p: Balanced, data: Data) -> Iterator[Claim]:
+def delayed_rich(p: Balanced, data: Data):
     delayed, regime = finding("talk: delayed rich regime"), finding("talk: architecture and learning regime")
     far, high = p.sizes[-1], np.array([v for v in p.sizes if v >= 8])
     pause = np.abs(TIMES - 1 / p.strengths[0]).argmin()  # between 1/lam and lam/s^2
@@ -358,7 +350,7 @@ def delayed_rich(p: Balanced, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def representations(p: Balanced, data: Data) -> Iterator[Claim]:
+def representations(p: Balanced, data: Data):
     source, end = "talk: rich and lazy learning", data.items.isel(t=-1)
     name = "hidden layer and readout at the end - closed form"
     yield check(source).below("hidden-closed-form", name, 1e-8, end.off)

@@ -13,17 +13,14 @@ diagonal."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.store import along
@@ -35,7 +32,6 @@ STYLES = dict(zip(KINDS, ((plot.BLUE, "o"), (plot.ORANGE, "s"), (plot.GREEN, "d"
 PRECISE = nr.Adaptive(1e-11, 1e-13)
 
 
-@dataclass(frozen=True)
 class Chains(Parameters):
     depths: tuple[int, ...] = option(
         (1, 2, 3, 4, 5, 6, 8, 10), "depths whose learning time is measured", increasing=True, count=4
@@ -88,7 +84,7 @@ class Chains(Parameters):
 
 
 @part
-def curves(p: Chains) -> dict[str, Any]:
+def curves(p: Chains):
     """The product of weights over depth x time from the same start: closed form and integrated flow."""
     t, depths, flow = np.linspace(0, 2 + 2 / p.product, 201), (*p.curves, math.inf), []
     for depth in p.curves:
@@ -120,7 +116,7 @@ def curves(p: Chains) -> dict[str, Any]:
 
 
 @part(each=(1, 2))
-def modes(p: Chains, depth: int) -> dict[str, Any]:
+def modes(p: Chains, depth: int):
     """Modes of networks from small random weights, and chains from the growing part of those weights; `free`:
     from what of it lies outside the hidden directions that stronger modes have taken."""
     task, t = p.task(depth, p.width), np.linspace(0, 4 * depth, 161)
@@ -143,7 +139,7 @@ def modes(p: Chains, depth: int) -> dict[str, Any]:
 
 
 @part
-def surface(p: Chains) -> dict[str, Any]:
+def surface(p: Chains):
     """Paths of the flow on the error of two weights, and the time to leave the saddle."""
     task = nr.tasks.linear([[1.0]], hidden=1)
     angles = np.radians([100, 120, 130, 134.99, 135.01, 140, 150, 170])
@@ -168,22 +164,22 @@ def surface(p: Chains) -> dict[str, Any]:
 
 
 @part
-def by_strength(p: Chains) -> dict[str, Any]:
+def by_strength(p: Chains):
     return {"half": ("mode", aligned_half_times(p))}
 
 
 @part(each="depths")
-def by_depth(p: Chains, depth: int) -> dict[str, Any]:
+def by_depth(p: Chains, depth: int):
     return train(p, depth, p.gain, p.before)
 
 
 @part(each="gains")
-def by_gain(p: Chains, gain: float) -> dict[str, Any]:
+def by_gain(p: Chains, gain: float):
     return train(p, p.deep, gain, gain)
 
 
 @part
-def narrow(p: Chains) -> dict[str, Any]:
+def narrow(p: Chains):
     """Orthogonal networks without a neuron to spare: sign of the determinant, and epochs to the level."""
     task = p.task(p.deep, len(p.strengths))
     start = nr.init.orthogonal(task.graph, seed=range(p.square))
@@ -192,39 +188,37 @@ def narrow(p: Chains) -> dict[str, Any]:
 
 
 @figure("chains-trajectories")
-def trajectories(p: Chains, data: Data) -> tuple[Figure, str]:
+def trajectories(p: Chains, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.4)
     colours = [*plot.shades(len(p.curves)), plot.BLACK]
     for depth, colour in zip(data.curves.depth.values, colours, strict=True):
         curve = data.curves.sel(depth=depth)
         plot.theory(a, curve.t, curve.closed_form, colour, "∞" if math.isinf(depth) else f"{depth:g}")
         plot.points(a, curve.t[::10], curve.flow[::10], colour, ms=2.5)
-    a.plot([], "o", color="0.5", ms=2.5, label="flow")
-    a.set(xlabel="depth x time (τ = 1)", ylabel="product of weights", xlim=(0, None), ylim=(0, 1.45))
-    a.legend(title="closed form, depth", ncols=3, loc="upper center", columnspacing=0.8)
+    plot.key(a, {"flow": "points"}, "0.5")
+    above = {"loc": "upper center", "columnspacing": 0.8}
+    a.set(xlim=(0, None), ylim=(0, 1.45))
+    legend = {**above, "title": "closed form, depth", "ncols": 3}
+    plot.label(a, "depth x time (τ = 1)", "product of weights", legend=legend)
     for ax, depth, title in ((b, 1, "shallow"), (c, 2, "deep")):
         modes = data.modes[depth]
         for k, colour in enumerate(plot.shades(len(p.s))):
             plot.runs(ax, modes.t, modes.networks[..., k], colour, f"s = {p.s[k]:g}")
             plot.theory(ax, modes.t, modes.theory[..., k].median("run"), colour, lw=0.9)
-        ax.set(xlabel="time (τ = 1)", ylabel="strength of mode", title=title)
-    b.plot([], color="0.5", lw=2.6, alpha=0.5, label="networks")
-    b.plot([], color="0.5", lw=0.9, label="chains")
-    for ax in (b, c):
-        ax.set(ylim=(None, 1.75 * max(p.strengths)))
-        ax.legend(loc="upper center", ncols=2, columnspacing=0.8)
-    caption = (
+        plot.label(ax, "time (τ = 1)", "strength of mode", title)
+    plot.key(b, {"networks": "runs", "chains": "theory"}, "0.5")
+    plot.label((b, c), legend={**above, "ncols": 2}, ylim=(None, 1.75 * max(p.strengths)))
+    return fig, (
         f"Left: product of the weights of balanced chains from {p.product:g} to 1, time counted in steps of "
         "a learning rate that falls as 1/depth; lines are closed forms, dots the integrated flow. Middle "
         "and right: modes of networks with one and with two layers from small random weights (bands, "
         f"{p.seeds} seeds) and of chains that start with the growing part of those weights (lines): a "
         "shallow network learns all modes at once, a deep one in stages."
     )
-    return fig, caption
 
 
 @figure("chains-surface")
-def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
+def error_surface(p: Chains, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.9)
     surface, side = data.surface, np.linspace(-1.9, 1.9, 201)
     x, y = np.meshgrid(side, side)
@@ -232,41 +226,36 @@ def error_surface(p: Chains, data: Data) -> tuple[Figure, str]:
     shades = a.contourf(x, y, root, np.linspace(0, 4.75, 20), cmap="Greys", vmin=-0.5, vmax=6)
     fig.colorbar(shades, ax=a, label="|1 - w1 w2|", ticks=range(5), location="bottom", shrink=0.8)
     a.contour(x, y, root, [1], colors=plot.BLACK, linewidths=0.6, linestyles="--")
-    a.plot([], "--", color=plot.BLACK, lw=0.6, label="saddle's level")
-    a.plot([], "o-", color=plot.BLUE, lw=0.8, ms=2, label="paths")
+    plot.key(a, {"saddle's level": "--"})
     for path in surface.weights.values:
-        a.plot(*path.T, color=plot.BLUE, lw=0.8)
-        a.plot(*path[0], "o", color=plot.BLUE, ms=2)
+        a.plot(*path.T, "o-", color=plot.BLUE, lw=0.8, ms=2, markevery=[0], label="paths")
     arm = np.linspace(0.52, 1.9, 100)
     for sign, label in ((-1, None), (1, "minima")):
         a.plot(sign * arm, sign / arm, color=plot.ORANGE, lw=2, label=label)
     a.plot(0, 0, "X", color=plot.RED, ms=6, ls="", label="saddle")
-    a.set(xlabel="first weight", ylabel="second weight", aspect="equal", xlim=(-1.9, 1.9), ylim=(-1.9, 1.9))
-    a.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, columnspacing=0.8)
-    b.plot(surface.t[1:], surface.loss[:8, 1:].T, color=plot.BLUE, lw=0.9)
-    b.plot([], color=plot.BLUE, lw=0.9, label="paths from above")
+    a.set(aspect="equal", xlim=(-1.9, 1.9), ylim=(-1.9, 1.9))
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 2, "columnspacing": 0.8}
+    plot.label(a, "first weight", "second weight", legend=above)
+    b.plot(surface.t[1:], surface.loss[:8, 1:].T, color=plot.BLUE, lw=0.9, label="paths from above")
     b.axhline(0.5, color=plot.BLACK, lw=0.6, ls="--", label="loss at the saddle")
-    b.set(xscale="log", xlabel="time (τ = 1)", ylabel="loss", ylim=(0, 2.5))
-    b.legend()
+    plot.label(b, "time (τ = 1)", "loss", legend="best", xscale="log", ylim=(0, 2.5))
     distance = surface.offset * np.sqrt(2)
     plot.points(c, distance, surface.leave, plot.BLUE, "flow")
     times = [nr.exact.chain_time(1 / 4, 1.0, v**2) for v in p.offsets]
     plot.theory(c, distance, times, plot.BLACK, "closed form, depth 2")
-    c.set(xscale="log", xlabel="initial distance from the saddle", ylabel="time to half (τ = 1)")
-    c.set_ylim(0, None)
-    c.legend()
-    caption = (
+    c.set(xscale="log", ylim=(0, None))
+    plot.label(c, "initial distance from the saddle", "time to half (τ = 1)", legend="best")
+    return fig, (
         "Left: error of a chain of two weights, (1 - w1 w2)²/2, shaded by |1 - w1 w2|; paths of the flow "
         "(blue, from dots) keep the difference of squares: those that start near the other diagonal pass the "
         "saddle. Dashed: the saddle's level. Middle: loss along the paths that start from above; it waits "
         "at the saddle. Right: time until half is learned from a start at a distance from the saddle on the"
         " diagonal."
     )
-    return fig, caption
 
 
 @figure("chains-depth")
-def learning_time(p: Chains, data: Data) -> tuple[Figure, str]:
+def learning_time(p: Chains, data: Data):
     fig, (a, b) = plot.figure(1, 2, height=2.9)
     for ax, x, runs in ((a, p.depths, data.by_depth), (b, p.gains, data.by_gain)):
         for kind, (colour, marker) in STYLES.items():
@@ -274,26 +263,23 @@ def learning_time(p: Chains, data: Data) -> tuple[Figure, str]:
             plot.theory(ax, x, one.theory, colour, lw=1)
             plot.points(ax, x, one.epochs.T, colour, kind, fmt=marker)
             ax.plot(x, one.aligned, marker, mec=colour, mfc="white", ms=4, zorder=4)
-        ax.set(yscale="log")
-    a.set(xlabel="depth", ylabel="epochs to learn")
-    a.set(title=f"initial gain {p.gain:g} ({p.before:g} before pretraining)")
-    b.set(xlabel="initial gain of a layer", ylabel="epochs to learn", title=f"depth {p.deep}")
+    plot.label((a, b), y="epochs to learn", yscale="log")
+    plot.label(a, "depth", title=f"initial gain {p.gain:g} ({p.before:g} before pretraining)")
+    plot.label(b, "initial gain of a layer", title=f"depth {p.deep}")
     plot.logarithmic(b.xaxis, p.gains)
-    a.plot([], color=plot.BLACK, lw=1, label="theory")
-    a.plot([], "o", mec=plot.BLACK, mfc="white", ms=4, label="aligned weights")
-    fig.legend(*a.get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    caption = (
+    plot.key(a, {"theory": "theory", "aligned weights": "hollow"})
+    plot.legend_below(fig, a, 5)
+    return fig, (
         f"Epochs of gradient descent with a learning rate of {p.rate:g} / depth until {p.level:.0%} of the "
         "error is left, against depth and against the gain (root mean square singular value) of the initial"
         f" layers. Filled: networks from random weights, {p.seeds} seeds (mean, standard deviation). Lines: "
         "chains with initial layers of that gain, which is the theory for weights aligned with the modes; "
         "hollow: networks with such weights. Pretraining counts the epochs of its autoencoders."
     )
-    return fig, caption
 
 
 @claims
-def trajectories_and_surface(p: Chains, data: Data) -> Iterator[Claim]:
+def trajectories_and_surface(p: Chains, data: Data):
     chain, saddle = check("talk: linear chain"), data.surface
     gap = np.abs(data.curves.closed_form - data.curves.flow).max("t")
     yield chain.below("closed-form", "closed form - flow, depths as drawn and infinite", 1e-8, gap)
@@ -322,7 +308,7 @@ def trajectories_and_surface(p: Chains, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def small_random_weights(p: Chains, data: Data) -> Iterator[Claim]:
+def small_random_weights(p: Chains, data: Data):
     exponential = paper(EFFECT, "Small random weights scale exponentially t_inf - t_1 ≈ O(1/b_0^D)")
     speed = paper(SPEED, "Time difference for deep net vs shallow net is t_inf - t_1 ≈ O(1/(s b_0^D))")
     runs = along(data.by_depth, "depth").sel(start="small random", depth=[d for d in p.depths if d >= 4])
@@ -360,7 +346,7 @@ def small_random_weights(p: Chains, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def other_weights(p: Chains, data: Data) -> Iterator[Claim]:
+def other_weights(p: Chains, data: Data):
     linear = paper(EFFECT, "Pretraining + fine-tuning scales linearly t_inf - t_1 ≈ O(D/b_0^2)")
     constant = paper(EFFECT, "Orthogonal initialization: depth-independent t_inf - t_1 ≈ O(1)")
     runs = along(data.by_depth, "depth")

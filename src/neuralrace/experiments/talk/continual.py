@@ -8,17 +8,14 @@ singular values `strengths`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.integrate import quad
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab
+from neuralrace.experiments.claim import check, finding, kebab
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.store import along
@@ -32,7 +29,6 @@ LONG = np.array([1e3, 1e4])  # times in a second task, to see how an old one fad
 SPARE = {"spare neurons": (12, 3), "none to spare": (4, 4)}  # neurons per layer, modes
 
 
-@dataclass(frozen=True)
 class Continual(Parameters):
     tasks: int = option(5, "tasks that are learned one after the other", least=2, most=len(COLOURS))
     size: int = option(12, "units of each layer")
@@ -81,31 +77,24 @@ def losses(maps: Any, syx: Any) -> np.ndarray:
 
 def learn(t: float, weights: Any, syx: np.ndarray) -> Any:
     """Both layers at time t, by the exact solution."""
-    w1, w2 = weights
-    v1, v2 = nr.exact.balanced([t], w1, w2, syx)
+    v1, v2 = nr.exact.balanced([t], *weights, syx=syx)
     return v1[0], v2[0]
 
 
 def learning_time(t: np.ndarray, weights: Any, syx: np.ndarray) -> Any:
-    w1, w2 = weights
-
     def loss(t: np.ndarray) -> np.ndarray:
-        v1, v2 = nr.exact.balanced(t, w1, w2, syx)
+        v1, v2 = nr.exact.balanced(t, *weights, syx=syx)
         return losses(v2 @ v1, syx[None])[:, 0]
 
     return crossing(t, loss, LEARNED * 0.5 * (syx**2).sum())
 
 
 @part(each=lambda p: range(p.seeds))
-def sequence(p: Continual, seed: int) -> dict[str, Any]:
+def sequence(p: Continual, seed: int):
     """Loss of every task while each is learned, way of the map, and how an old task fades."""
     rng, modes = np.random.default_rng([seed, 2]), len(p.strengths)
-    syx = np.stack(
-        [
-            random_frame(rng, p.size, modes) @ np.diag(p.strengths) @ random_frame(rng, modes, p.size)
-            for _ in range(p.tasks)
-        ]
-    )
+    sides = [(random_frame(rng, p.size, modes), random_frame(rng, modes, p.size)) for _ in range(p.tasks)]
+    syx = np.stack([u @ np.diag(p.strengths) @ v for u, v in sides])
     t, starts = np.linspace(0, p.duration, 101), [p.start(lam, seed) for lam in p.lams]
     solved = [nr.exact.continual(t, w["x->h1"], w["h1->y"], syx) for w in starts]
     exact = np.stack([v2 @ v1 for v1, v2 in solved])
@@ -116,8 +105,7 @@ def sequence(p: Continual, seed: int) -> dict[str, Any]:
         w = {e: v[:, -1] for e, v in run.weights.items()}
         maps.append(end_to_end(p.graph, run))
     large = nr.init.balanced(p.graph, 0.0, 1.0, seed=seed).values()  # small weights fade still later
-    w1, w2 = learn(p.duration, large, syx[0])
-    v1, v2 = nr.exact.balanced(LONG, w1, w2, syx[1])
+    v1, v2 = nr.exact.balanced(LONG, *learn(p.duration, large, syx[0]), syx=syx[1])
     moved = np.linalg.norm(np.diff(exact[:, 1:], axis=2), axis=(-1, -2)).sum(axis=2)
     straight = np.linalg.norm(exact[:, 1:, -1] - exact[:, 1:, 0], axis=(-1, -2))
     return {
@@ -132,7 +120,7 @@ def sequence(p: Continual, seed: int) -> dict[str, Any]:
 
 
 @part
-def reversal(p: Continual) -> dict[str, Any]:
+def reversal(p: Continual):
     """Time to learn the opposite of a task learned for some time; and the loss that three modes in three
     neurons have left, which keep the sign of their determinant."""
 
@@ -166,7 +154,7 @@ def reversed_in(lam: float) -> float:
 
 
 @part(each=lambda p: range(p.seeds))
-def transfer(p: Continual, seed: int) -> dict[str, Any]:
+def transfer(p: Continual, seed: int):
     """Learning time after a first task / from scratch, for each kind of second task."""
     rng, k = np.random.default_rng([seed, 3]), len(p.strengths)
     u, v, s = random_frame(rng, p.size, 2 * k), random_frame(rng, p.size, 2 * k), np.diag(p.strengths)
@@ -191,7 +179,7 @@ def transfer(p: Continual, seed: int) -> dict[str, Any]:
 
 
 @figure("continual-forgetting")
-def forgetting(p: Continual, data: Data) -> tuple[Figure, str]:
+def forgetting(p: Continual, data: Data):
     fig, axes = plot.figure(1, 3, height=2.4, sharey=True)
     first = data.sequence[0]
     t = (np.arange(p.tasks)[:, None] * p.duration + first.t.values).ravel()
@@ -202,21 +190,19 @@ def forgetting(p: Continual, data: Data) -> tuple[Figure, str]:
             ax.plot(t[k::20], one.flow[..., k].values.ravel()[k::20], "o", color=colour, ms=2)
         for k in range(1, p.tasks):
             ax.axvline(k * p.duration, color=plot.BLACK, lw=0.5, ls=":")
-        ax.set(title=f"λ = {lam:g}", xlabel="time (τ = 1)")
-    axes[0].plot([], "o", color="0.5", ms=2, label="integrated flow")
-    axes[0].plot([], ":", color=plot.BLACK, lw=0.5, label="a new task begins")
-    axes[0].set(ylabel="loss / silent network", ylim=(0, None))
+        plot.label(ax, "time (τ = 1)", title=f"λ = {lam:g}")
+    plot.key(axes[0], {"integrated flow": "points", "a new task begins": ":"})
+    plot.label(axes[0], y="loss / silent network", ylim=(0, None))
     plot.legend_below(fig, axes[0], p.tasks + 2)
-    caption = (
+    return fig, (
         f"Loss of {p.tasks} random tasks, learned one after the other (dotted: a new one begins): exact "
         "solution (lines) and integrated flow (dots), first start. A task's loss falls while it is learned "
         "and rises to a value that the next task sets, whatever the relative scale λ of the layers."
     )
-    return fig, caption
 
 
 @figure("continual-next")
-def following(p: Continual, data: Data) -> tuple[Figure, str]:
+def following(p: Continual, data: Data):
     fig, (a, b) = plot.figure(1, 2, height=2.6)
     times = data.reversal.time
     for name, fmt in zip(SPARE, ("o-", "s--"), strict=True):
@@ -225,29 +211,27 @@ def following(p: Continual, data: Data) -> tuple[Figure, str]:
         one = times.sel(neurons="spare neurons", lam=lam)
         a.plot(p.trained, one, "d", color=colour, label=f"λ = {lam:g}")
         a.axhline(reversed_in(lam), color=colour, lw=0.9)
-    a.plot([], color="0.5", lw=0.9, label="theory, other λ")
-    a.set(xlabel="time that the task was learned (τ = 1)", ylabel="time to learn its opposite (τ = 1)")
+    plot.key(a, {"theory, other λ": "theory"}, "0.5")
     a.set_ylim(0, 1.5 * float(times.max()))
-    a.legend(loc="upper left", ncols=2)
+    texts = "time that the task was learned (τ = 1)", "time to learn its opposite (τ = 1)"
+    plot.label(a, *texts, legend={"loc": "upper left", "ncols": 2})
     ratio = along(data.transfer, "run").ratio
     x, colours = np.arange(ratio.sizes["second"]), (plot.BLACK, plot.GREEN, plot.RED)
     for k, (lam, colour, fmt) in enumerate(zip(p.lams, colours, "osd", strict=True)):
         plot.points(b, x + 0.15 * (k - 1), ratio.sel(lam=lam), colour, f"λ = {lam:g}", fmt=fmt)
     b.axhline(1, color=plot.BLACK, lw=0.8, ls=":", label="as from scratch")
-    b.set(yscale="log", ylabel="learning time / from scratch", xlabel="second task", ylim=(0.2, 20))
-    b.set_xticks(x, ratio.second.values)
-    b.legend(loc="upper left")
-    caption = (
+    b.set(yscale="log", ylim=(0.2, 20), xticks=x, xticklabels=ratio.second.values)
+    plot.label(b, "second task", "learning time / from scratch", legend="upper left")
+    return fig, (
         "Left: time to learn the opposite of a task. With λ = 0 it grows with the time for which that was "
         "learned, with slope 1 where hidden neurons are to spare and 2 where not; else it does not (lines: "
         "integral over one mode). Right: learning time of a second task relative to that from scratch, "
         f"{p.seeds} starts; new outputs and inputs are orthogonal to those of the first task."
     )
-    return fig, caption
 
 
 @claims
-def forgotten(p: Continual, data: Data) -> Iterator[Claim]:
+def forgotten(p: Continual, data: Data):
     runs, braun = along(data.sequence, "run"), finding(BRAUN)
     off = np.abs(runs.exact - runs.flow).max(("lam", "leg", "t", "task"))
     text = f"losses of {p.tasks} tasks, exact - integrated flow"
@@ -266,7 +250,7 @@ def forgotten(p: Continual, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def reversed_tasks(p: Continual, data: Data) -> Iterator[Claim]:
+def reversed_tasks(p: Continual, data: Data):
     braun, times = finding(BRAUN), data.reversal.time
     slopes = times.diff("trained") / np.diff(p.trained)
     text = "time to reverse by time learned, slope"
@@ -284,7 +268,7 @@ def reversed_tasks(p: Continual, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def transferred(p: Continual, data: Data) -> Iterator[Claim]:
+def transferred(p: Continual, data: Data):
     braun, ratio, after = finding(BRAUN), along(data.transfer, "run").ratio, "learning time / from scratch"
     rich = {name: ratio.sel(lam=0.0, second=name) for name in ratio.second.values}
     for name in ("new outputs", "new inputs"):

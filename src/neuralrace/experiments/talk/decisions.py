@@ -11,17 +11,14 @@ in five easy choices are correct. The shallow agent starts with the associations
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
 from neuralrace.agent import Agent, learn, live
-from neuralrace.experiments.claim import Claim, finding, kebab, paper
+from neuralrace.experiments.claim import finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.measure import half_time, power_law_exponent
@@ -34,7 +31,6 @@ LATE = 0.8
 TIME = "time (trials x learning rate)"
 
 
-@dataclass(frozen=True)
 class Decisions(Parameters):
     seeds: int = option(50, "agents, each with initial weights of its own", least=10)
     contrasts: tuple[float, ...] = option(
@@ -93,7 +89,7 @@ def outcome(agent: Agent, t: np.ndarray, w: np.ndarray) -> dict[str, Any]:
 
 
 @part(each="agents")
-def points(p: Decisions, name: str) -> dict[str, Any]:
+def points(p: Decisions, name: str):
     """Fixed points that differ in their associations, the least stable first."""
     agent = p.agent(name)
     drawn = np.random.default_rng(0).standard_normal((p.starts, agent.size))
@@ -116,7 +112,7 @@ def points(p: Decisions, name: str) -> dict[str, Any]:
 
 
 @part(each="agents")
-def paths(p: Decisions, name: str) -> dict[str, Any]:
+def paths(p: Decisions, name: str):
     """Learning from small weights, by the mean over trials."""
     agent, t, start = p.agent(name), np.linspace(0, p.t1, 2001), p.start(p.seeds)
     if agent.layers == 1:  # the same initial values
@@ -125,7 +121,7 @@ def paths(p: Decisions, name: str) -> dict[str, Any]:
 
 
 @part
-def trials(p: Decisions) -> dict[str, Any]:
+def trials(p: Decisions):
     """Agents that draw stimuli and choices, from the same weights."""
     agent, save = p.agent("deep"), 200
     t = p.rate * (p.trials // save) * np.arange(1, save + 1)
@@ -133,7 +129,7 @@ def trials(p: Decisions) -> dict[str, Any]:
 
 
 @part
-def drift(p: Decisions) -> dict[str, Any]:
+def drift(p: Decisions):
     """Cortical weights of the stimuli over time, three signals without forgetting."""
     agent, t = p.agent("deep", forgetting=0.0), np.append(0, np.geomspace(250, 1000, 5))
     w = learn(agent, p.start(3), t).weights["w"]
@@ -195,7 +191,7 @@ def rank_correlation(x: Any, y: Any) -> float:
 
 
 @figure("decisions")
-def planes(p: Decisions, data: Data) -> tuple[Figure, str]:
+def planes(p: Decisions, data: Data):
     fig, axes = plot.figure(1, len(p.agents), len(p.agents) * plot.PAGE / 3, 3.0, sharey=True)
     for ax, name in zip(axes, p.agents, strict=True):
         left, right = np.moveaxis(data.paths[name].accuracy.values, -1, 0)
@@ -209,23 +205,23 @@ def planes(p: Decisions, data: Data) -> tuple[Figure, str]:
             ax.plot(x, y, "o", color=plot.BLACK, mfc=face, ms=4, zorder=5)
             shift = (-2, 5) if y > 0.98 else (5, -3) if x > 0.98 else (-9, -9)
             ax.annotate(",".join(texts), (x, y), shift, textcoords="offset points", fontsize=7, zorder=6)
-        ax.set(title=name, xlabel="accuracy, left", xlim=(0, 1.12), ylim=(0, 1.12), aspect="equal")
-        ax.plot([], color=COLOURS[name], lw=0.9, label="agents")
-    axes[0].plot([], "o", color=plot.BLACK, mfc="white", ms=4, label="fixed point, with unstable directions")
-    axes[0].plot([], "o", color=plot.BLACK, ms=4, label="stable fixed point")
+        ax.set(xlim=(0, 1.12), ylim=(0, 1.12), aspect="equal")
+        plot.label(ax, "accuracy, left", title=name)
+    plot.key(axes[0], {"agents": "theory"}, COLOURS["deep"])
+    kinds = {"fixed point, with unstable directions": "hollow", "stable fixed point": "points"}
+    plot.key(axes[0], kinds)
     axes[0].set_ylabel("accuracy, right")
     plot.legend_below(fig, axes[0], 3)
-    caption = (
+    return fig, (
         f"Choices of {p.seeds} agents on easy stimuli of either side while they learn from small weights. "
         "Circles: fixed points, with their numbers of unstable directions; filled: stable. Deep "
         "agents are taught by three prediction errors, or by the total error alone; the shallow one has one "
         "layer."
     )
-    return fig, caption
 
 
 @figure("decisions-stages")
-def timeline(p: Decisions, data: Data) -> tuple[Figure, str]:
+def timeline(p: Decisions, data: Data):
     fig, ((a, b), (c, d)) = plot.figure(2, 2, width=plot.PAGE, height=4.6)
     deep = data.paths["deep"]
     lead = np.abs(deep.learned.sel(input="left") - deep.learned.sel(input="right"))
@@ -233,14 +229,14 @@ def timeline(p: Decisions, data: Data) -> tuple[Figure, str]:
     for name, colour in zip(INPUTS, (plot.BLUE, plot.ORANGE, plot.GREEN), strict=True):
         size = np.abs(one.associations.sel(input=name)).max("choice")
         plot.theory(a, one.t, size, colour, name)
-    a.set(xlabel=TIME, ylabel="largest association", xlim=(0, 2 * one.learned.max()))
-    a.set_title("one deep agent")
-    a.legend(loc="lower right")
+    a.set_xlim(0, 2 * one.learned.max())
+    plot.label(a, TIME, "largest association", "one deep agent", legend="lower right")
     for name, path in data.paths.items():
         t, accuracy = path.t + path.t[1].values, path.accuracy.mean("side")
         plot.runs(b, t, accuracy, COLOURS[name], name, lw=1.3, alpha=1)
-    b.set(xscale="log", xlim=(0.2, p.t1), xlabel=TIME, ylabel="accuracy, easy stimuli", ylim=(0.45, 1.02))
-    b.legend(loc="lower left", bbox_to_anchor=(-0.05, 1), ncols=3, columnspacing=0.8)
+    b.set(xscale="log", xlim=(0.2, p.t1), ylim=(0.45, 1.02))
+    above = {"loc": "lower left", "bbox_to_anchor": (-0.05, 1), "ncols": 3, "columnspacing": 0.8}
+    plot.label(b, TIME, "accuracy, easy stimuli", legend=above)
     (early, late), times, _ = early_and_late(deep)
     c.axhline(0, color="0.8", lw=0.6)
     c.axvline(0, color="0.8", lw=0.6)
@@ -253,15 +249,14 @@ def timeline(p: Decisions, data: Data) -> tuple[Figure, str]:
     d.bar_label(bars, padding=2)
     texts = [text.replace(" → ", "\n→ ") for text, _ in rows]
     d.set_yticks(range(len(rows)), texts, fontsize=6, ma="left")
-    d.set(xlabel="number of deep agents", title="fixed points passed, in order")
+    plot.label(d, "number of deep agents", title="fixed points passed, in order")
     d.set_xlim(0, 1.15 * max(n for _, n in rows))
     d.locator_params(axis="x", integer=True)
-    caption = (
+    return fig, (
         "Top left: the associations of one agent rise in stages. Top right: accuracy over time, median and "
         "range. Bottom left: which side an agent answers better before it uses stimuli, and later. Bottom "
         "right: fixed points near which agents linger, named by the inputs that they use."
     )
-    return fig, caption
 
 
 def listed(counts: Counter[str]) -> str:
@@ -269,7 +264,7 @@ def listed(counts: Counter[str]) -> str:
 
 
 @claims
-def accuracy(p: Decisions, data: Data) -> Iterator[Claim]:
+def accuracy(p: Decisions, data: Data):
     model, name = finding(MODEL), "accuracy on easy stimuli at the end"
     for agent, path in data.paths.items():
         yield model.above(f"accuracy-{kebab(agent)}", f"{name}, {agent}", 0.95, path.accuracy[:, -1])
@@ -287,7 +282,7 @@ def accuracy(p: Decisions, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def fixed_points(p: Decisions, data: Data) -> Iterator[Claim]:
+def fixed_points(p: Decisions, data: Data):
     depth = paper(SADDLES, "Saddle points arise through depth")
     near = paper(SADDLES, "Dynamics pass near a hierarchy of saddle points")
     deep = data.points["deep"]
@@ -318,7 +313,7 @@ def fixed_points(p: Decisions, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def individuals(p: Decisions, data: Data) -> Iterator[Claim]:
+def individuals(p: Decisions, data: Data):
     diverse = paper(TALK, "Learning trajectories are individually diverse but systematic")
     path = data.paths["deep"]
     orders = Counter(", ".join(INPUTS[k] for k in row) for row in np.argsort(path.learned.values, axis=1))

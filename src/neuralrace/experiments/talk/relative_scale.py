@@ -13,22 +13,20 @@ roughness, the mean squared difference of neighbouring weights over the mean squ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
-from neuralrace.measure import cosine, crossing
+from neuralrace.measure import cosine, crossing, share_within
 
 TALK = "talk: impact of relative scale in practice"
 WAYS = {"relative": plot.RED, "first": plot.BLUE, "later": plot.ORANGE}
@@ -36,7 +34,6 @@ COMPONENTS = 5
 TRAINED, UNDERSTOOD = 0.99, 0.9
 
 
-@dataclass(frozen=True)
 class RelativeScale(Parameters):
     seeds: int = option(5, "random starts of each network")
     ratios: tuple[float, ...] = option(
@@ -84,7 +81,7 @@ def addition(p: RelativeScale) -> tuple[nr.Task, Any]:
 
 
 @part(each=(*WAYS, "without decay"))
-def grokking(p: RelativeScale, way: str) -> dict[str, Any]:
+def grokking(p: RelativeScale, way: str):
     """Share of correct sums over steps, and when sums are memorised and understood."""
     if way == "without decay":
         p, way = replace(p, decay=0.0, gain=p.small, share=p.more), "relative"
@@ -111,7 +108,7 @@ def grokking(p: RelativeScale, way: str) -> dict[str, Any]:
 
 
 @part(each=("first", "relative"))
-def convolution(p: RelativeScale, way: str) -> dict[str, Any]:
+def convolution(p: RelativeScale, way: str):
     """Filters when the loss reaches the level, and three numbers that describe them."""
     x, y = (v[: p.images] for v in nr.tasks.digits(centred=True).arrays)
     runs = [[train(p, x, y, ratio, way, seed) for seed in range(p.seeds)] for ratio in p.ratios]
@@ -128,11 +125,6 @@ def convolution(p: RelativeScale, way: str) -> dict[str, Any]:
         "structured": ("ratio run", share_within(filters.reshape(*filters.shape[:3], -1), leading)),
         "roughness": ("ratio run", roughness(filters)),
     }
-
-
-def share_within(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Share of squared vectors (..., n, size) that lies in orthonormal directions (size, k)."""
-    return ((rows @ basis) ** 2).sum(axis=(-1, -2)) / (rows**2).sum(axis=(-1, -2))
 
 
 def roughness(filters: np.ndarray) -> np.ndarray:
@@ -181,20 +173,20 @@ def _descend(w: Any, x: Any, y: Any, rate: Any, level: Any, most: Any) -> Any:
 
 
 @figure("relative-scale")
-def curves(p: RelativeScale, data: Data) -> tuple[Figure, str]:
+def curves(p: RelativeScale, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.9)
     one = data.grokking["relative"].sel(ratio=1.0)
     plot.runs(a, one.step + 1, one.train, plot.BLACK, "shown sums")
     plot.runs(a, one.step + 1, one.test, plot.RED, "other sums")
-    a.set(xscale="log", xlabel="steps", ylabel="share of sums that are correct", ylim=(-0.02, 1.05))
-    a.legend(loc="lower left", bbox_to_anchor=(-0.05, 1), ncols=2)
+    above = {"loc": "lower left", "bbox_to_anchor": (-0.05, 1), "ncols": 2}
+    a.set(xscale="log", ylim=(-0.02, 1.05))
+    plot.label(a, "steps", "share of sums that are correct", legend=above)
     for way, colour in WAYS.items():
         plot.points(b, p.ratios, data.grokking[way].understood.T, colour, way)
         plot.points(b, p.ratios, data.grokking[way].memorised.T, colour, mfc="white")
-    b.plot([], "o", color="0.4", ms=3.5, label="understood")
-    b.plot([], "o", color="0.4", mfc="white", ms=3.5, label="memorised")
-    b.set(yscale="log", ylabel="steps until sums are ...")
-    b.legend(loc="center", ncols=2, columnspacing=0.8)
+    plot.key(b, {"understood": "points", "memorised": "hollow"}, "0.4")
+    within = {"loc": "center", "ncols": 2, "columnspacing": 0.8}
+    plot.label(b, y="steps until sums are ...", legend=within, yscale="log")
     for way, runs in data.convolution.items():
         for values, colour, name in (
             (runs.new, plot.ORANGE, "new"),
@@ -204,24 +196,22 @@ def curves(p: RelativeScale, data: Data) -> tuple[Figure, str]:
             style = {"label": name, "mfc": colour} if way == "first" else {"mfc": "white"}
             plot.points(c, p.ratios, values.T, colour, **style)
     c.axhline(COMPONENTS / p.size**2, color=plot.GREEN, lw=0.8, ls=":", label="chance")
-    c.plot([], "o", color="0.4", ms=3.5, label="first layer alone")
-    c.plot([], "o", color="0.4", mfc="white", ms=3.5, label="relative")
-    c.set(ylabel="share of the filters, or roughness", ylim=(-0.03, 2.0), yticks=(0, 0.5, 1))
-    c.legend(loc="upper left")
+    plot.key(c, {"first layer alone": "points", "relative": "hollow"}, "0.4")
+    c.set(ylim=(-0.03, 2.0), yticks=(0, 0.5, 1))
+    plot.label(c, y="share of the filters, or roughness", legend="upper left")
     for ax in (b, c):
         plot.logarithmic(ax.xaxis, p.ratios)
         ax.set_xlabel("ratio r, later / first layer")
-    caption = (
+    return fig, (
         f"Left: modular addition (mod {p.modulus}), share of correct sums at r = 1, {p.seeds} seeds. Middle: "
         f"steps until {TRAINED:.0%} of the shown and {UNDERSTOOD:.0%} of the other sums are correct. Right: "
         "filters of a convolutional network on digits at the same loss: how much is new, and how much lies "
         f"in the {COMPONENTS} leading components of patches (dotted: chance)."
     )
-    return fig, caption
 
 
 @figure("relative-scale-filters")
-def drawn_filters(p: RelativeScale, data: Data) -> tuple[Figure, str]:
+def drawn_filters(p: RelativeScale, data: Data):
     many = min(p.filters, 8)
     fig, axes = plot.figure(len(p.ratios), many, plot.PAGE, 0.75 * len(p.ratios) + 0.2, squeeze=False)
     for row, ratio, filters in zip(axes, p.ratios, data.convolution["first"].filters[:, 0], strict=True):
@@ -232,8 +222,7 @@ def drawn_filters(p: RelativeScale, data: Data) -> tuple[Figure, str]:
     for k, ax in enumerate(axes[0]):
         ax.set_title(f"filter {k + 1}")
     fig.colorbar(axes[0, 0].images[0], ax=axes, label="weight / largest of the filter", shrink=0.6)
-    caption = "Filters of one seed after learning, first layer alone scaled by the ratio r (rows)."
-    return fig, caption
+    return fig, "Filters of one seed after learning, first layer alone scaled by the ratio r (rows)."
 
 
 def by_ratio(values: Any) -> str:
@@ -242,7 +231,7 @@ def by_ratio(values: Any) -> str:
 
 
 @claims
-def sums(p: RelativeScale, data: Data) -> Iterator[Claim]:
+def sums(p: RelativeScale, data: Data):
     grokking = paper(TALK, "Decreases the time to grokking in modular arithmetic")
     one = data.grokking["relative"].sel(ratio=1.0)
     name = "grokking: steps to understand / to memorise, r = 1"
@@ -270,7 +259,7 @@ def sums(p: RelativeScale, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def filters(p: RelativeScale, data: Data) -> Iterator[Claim]:
+def filters(p: RelativeScale, data: Data):
     interpretable = paper(TALK, "Promotes interpretability of early layers in CNNs")
     ends = f"r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
     for way, runs in data.convolution.items():

@@ -11,16 +11,13 @@ nearest root of the gradient is sought and its distance taken."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import landscape, plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.store import along
@@ -33,7 +30,6 @@ FIRST = 1
 PRECISE = nr.Adaptive(1e-10, 1e-12)
 
 
-@dataclass(frozen=True)
 class Saddles(Parameters):
     seeds: int = option(50, "random starts of each network", least=3)
     strengths: tuple[float, ...] = option((2.0, 1.0), "singular values of the targets, the larger one first")
@@ -83,7 +79,7 @@ class Saddles(Parameters):
 
 
 @part(each="depths")
-def points(p: Saddles, depth: int) -> dict[str, Any]:
+def points(p: Saddles, depth: int):
     """Fixed points from random starts of several sizes."""
     task, share = p.task(depth), -(-p.starts // len(p.spreads))
     drawn = [
@@ -105,7 +101,7 @@ def points(p: Saddles, depth: int) -> dict[str, Any]:
 
 
 @part(each="depths")
-def paths(p: Saddles, depth: int) -> dict[str, Any]:
+def paths(p: Saddles, depth: int):
     """Learning from small weights: the map over time; in two layers, the fixed points that it comes near."""
     task, run = learn(p, depth, p.deep_std if depth == 3 else p.std)
     maps = end_to_end(task.graph, run)
@@ -137,13 +133,13 @@ def passed(p: Saddles, task: nr.Task, run: nr.Trajectory) -> dict[str, Any]:
 
 
 @part(each="stds")
-def near(p: Saddles, std: float) -> dict[str, Any]:
+def near(p: Saddles, std: float):
     """Distance in weights to the first saddle, by size of the initial weights; two layers."""
     return {"distance": ("run", passed(p, *learn(p, 2, std))["distance"][1][:, FIRST])}
 
 
 @part(each="ratios")
-def order(p: Saddles, ratio: float) -> dict[str, Any]:
+def order(p: Saddles, ratio: float):
     """Half times of both modes, and those expected from the initial weights; two layers."""
     s = np.array([1, ratio]) * p.strengths[0]
     task = p.task(2, tuple(s))
@@ -182,82 +178,74 @@ def scaling(p: Saddles) -> float:
 
 
 @figure("saddles")
-def landscape_and_paths(p: Saddles, data: Data) -> tuple[Figure, str]:
+def landscape_and_paths(p: Saddles, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.6)
     for saddle, name in zip(p.theory, NAMES, strict=True):
-        label = None if saddle.loss else "theory, depth 2"
-        a.plot(saddle.loss, saddle.index, "o", mfc="none", mec=plot.BLACK, ms=9, mew=0.8, label=label)
+        at, label = (saddle.loss, saddle.index), "theory, depth 2"
+        a.plot(*at, "o", mfc="none", mec=plot.BLACK, ms=9, mew=0.8, label=label)
         shift, side = ((8, -3), "left") if saddle.loss < p.theory[0].loss / 2 else ((-8, -3), "right")
-        at = saddle.loss, saddle.index
         a.annotate(name, at, shift, textcoords="offset points", ha=side, fontsize=7)
     for (depth, fixed), marker in zip(data.points.items(), "sox", strict=False):
         a.plot(fixed.loss, fixed.negative, marker, color=COLOURS[depth], ms=4, label=f"depth {depth}")
-    a.set(
-        xlabel="loss above the minimum",
-        ylabel="index (negative curvatures)",
-        xlim=(-0.35, p.theory[0].loss * 1.15),
-    )
-    a.set_ylim(-0.6, a.dataLim.ymax + 1.6)
-    a.legend(loc="upper left")
+    a.set(xlim=(-0.35, p.theory[0].loss * 1.15), ylim=(-0.6, a.dataLim.ymax + 1.6))
+    plot.label(a, "loss above the minimum", "index (negative curvatures)", legend="upper left")
     for depth in sorted(p.depths, key=lambda d: d == 2):  # two layers on top
-        b.plot([], [], color=COLOURS[depth], label=f"depth {depth}")
+        plot.key(b, {f"depth {depth}": "theory"}, COLOURS[depth])
         one, two = (data.paths[depth].maps[:, :, k, k].T for k in range(2))
         b.plot(one, two, color=COLOURS[depth], lw=0.5, alpha=0.5)
     s = p.strengths
     for m, name in zip(p.maps, NAMES, strict=True):
         at = m[0, 0], m[1, 1]
-        label = "fixed points" if name == "none" else None
-        b.plot(*at, "o", color=plot.BLACK, ms=4, zorder=5, label=label)
+        b.plot(*at, "o", color=plot.BLACK, ms=4, zorder=5, label="fixed points")
         shift = (0, -11 if at[1] == 0 else 5)
         b.annotate(name, at, shift, textcoords="offset points", ha="center", fontsize=7)
-    b.set(xlabel="mode 1 of the map", ylabel="mode 2 of the map", xlim=(-0.15 * s[0], 1.15 * s[0]))
-    b.set(ylim=(-0.25 * s[1], 1.65 * s[1]))
-    b.legend(loc="upper center", handlelength=0.8, handletextpad=0.4, ncols=2, columnspacing=0.8)
+    b.set(xlim=(-0.15 * s[0], 1.15 * s[0]), ylim=(-0.25 * s[1], 1.65 * s[1]))
+    narrow = {"ncols": 2, "columnspacing": 0.8}
+    above = {"loc": "upper center", "handlelength": 0.8, "handletextpad": 0.4, **narrow}
+    plot.label(b, "mode 1 of the map", "mode 2 of the map", legend=above)
     off = p.distances(data.paths[2].maps)
     for k, colour in enumerate((plot.BLUE, plot.ORANGE, plot.PINK, plot.GREEN)):
         plot.runs(c, data.paths[2].t, off[:, :, k], colour, NAMES[k], lw=1.3, alpha=1)
-    c.set(yscale="log", xlabel="time (τ = 1)", ylabel="distance from the map of ...", ylim=(1e-4, 300))
-    c.legend(ncols=2, loc="upper right", columnspacing=0.8, title="median and range")
-    caption = (
+    above = {"loc": "upper right", "title": "median and range", **narrow}
+    c.set(yscale="log", ylim=(1e-4, 300))
+    plot.label(c, "time (τ = 1)", "distance from the map of ...", legend=above)
+    return fig, (
         "Left: fixed points found from random starts by their loss and index; circles: all that a network "
         "of two layers must have, one for each subset of modes. Depth 3 has further kinds at the same maps, "
         f"with layers that are idle. Middle: learning from small weights ({p.seeds} seeds), in the plane of "
         "both modes; dots are the maps of the fixed points. Right: two layers, distance of the map to those "
         "of the fixed points over time."
     )
-    return fig, caption
 
 
 @figure("saddles-variability")
-def variability(p: Saddles, data: Data) -> tuple[Figure, str]:
+def variability(p: Saddles, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.5)
     distance, order = along(data.near, "std").distance, along(data.order, "ratio")
     plot.points(a, p.stds, distance.T, plot.RED, "networks")
     line = np.exp(np.log(distance[-1]).mean()) * (distance["std"] / p.stds[-1]) ** scaling(p)
     plot.theory(a, p.stds, line, plot.BLACK, f"theory, slope {scaling(p):.2g}")
-    a.set(xscale="log", yscale="log", xlabel="standard deviation of initial weights")
-    a.set_ylabel("distance to the saddle, in weights")
-    a.legend(loc="upper left")
+    a.set(xscale="log", yscale="log")
+    texts = "standard deviation of initial weights", "distance to the saddle, in weights"
+    plot.label(a, *texts, legend="upper left")
     usual = order.sel(ratio=p.usual)
     for k, colour in enumerate((plot.ORANGE, plot.GREEN)):
         b.plot(usual.expected[:, k], usual.half[:, k], "o", color=colour, label=f"mode {k + 1}", alpha=0.7)
     plot.identity(b, "equal")
-    b.set(xlabel="time expected from initial weights", ylabel="time to half of the mode (τ = 1)")
-    b.set_title(f"s2/s1 = {p.usual:g}")
-    b.legend(loc="upper left")
+    texts = "time expected from initial weights", "time to half of the mode (τ = 1)"
+    plot.label(b, *texts, f"s2/s1 = {p.usual:g}", legend="upper left")
     networks, expected = ((v[..., 0] < v[..., 1]).mean("run") for v in (order.half, order.expected))
     plot.points(c, p.ratios, networks, plot.RED, "networks")
     c.plot(p.ratios, expected, "x", color=plot.BLACK, label="expected", zorder=4)
     c.axhline(0.5, color=plot.BLACK, lw=0.6, ls=":", label="chance")
-    c.set(xlabel="ratio of strengths s2/s1", ylabel="share that learns mode 1 first", ylim=(0.4, 1.05))
-    c.legend(loc="center left")
-    caption = (
+    texts = "ratio of strengths s2/s1", "share that learns mode 1 first"
+    plot.label(c, *texts, legend="center left", ylim=(0.4, 1.05))
+    return fig, (
         "Left: how near networks of two layers come to the first saddle (mean and standard deviation of "
         f"{p.seeds} seeds); line: the theory's slope. Middle: individual networks leave their saddles at "
         "times that the growing part of their initial weights foretells. Right: the order of modes is the "
         "same in all networks unless their strengths are nearly equal."
     )
-    return fig, caption
 
 
 def kinds(points: Any) -> set[tuple[int, int, int]]:
@@ -266,7 +254,7 @@ def kinds(points: Any) -> set[tuple[int, int, int]]:
 
 
 @claims
-def fixed_points(p: Saddles, data: Data) -> Iterator[Claim]:
+def fixed_points(p: Saddles, data: Data):
     hierarchy = paper(TALK, "Depth introduces a hierarchy of saddle points")
     theory = {(k, s.index, s.flat) for k, s in enumerate(p.theory)}
     found = [points.sizes["point"] / int(points.starts) for points in data.points.values()]
@@ -301,7 +289,7 @@ def fixed_points(p: Saddles, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def passages(p: Saddles, data: Data) -> Iterator[Claim]:
+def passages(p: Saddles, data: Data):
     near = paper("talk: hierarchy of saddle points", "Dynamics pass near a hierarchy of saddle points")
     deep, sequence = data.paths[2], ["none", "mode 1", "both"]
     when = deep.when.sel(learned=sequence)
@@ -339,7 +327,7 @@ def passages(p: Saddles, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def individuals(p: Saddles, data: Data) -> Iterator[Claim]:
+def individuals(p: Saddles, data: Data):
     varied = paper(VARIED, "Individual variability amidst structure")
     order, one = along(data.order, "ratio"), data.paths[1]
     usual = order.sel(ratio=p.usual)

@@ -7,25 +7,17 @@ correlations). A shallow network learns all modes at the same rate and does neit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import neuralrace as nr
-from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace import measure, plot
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.measure import (
-    growing_part,
-    half_time,
-    multidimensional_scaling,
-    principal_components,
-    squared_distances,
-)
 from neuralrace.tasks import World
 
 ITEMS = 16
@@ -40,7 +32,6 @@ MAKE: dict[str, Callable[..., World]] = {
 }
 
 
-@dataclass(frozen=True)
 class Worlds(Parameters):
     flip: float = option(
         0.1, "probability that a feature flips from a node to one below it: partition and tree", below=0.5
@@ -66,7 +57,7 @@ class Worlds(Parameters):
 
 
 @part(each=tuple(MAKE))
-def world(p: Worlds, name: str) -> dict[str, Any]:
+def world(p: Worlds, name: str):
     """Closed forms against covariance and samples; what networks learn and believe."""
     made = MAKE[name](p)
     s = made.singular_values
@@ -76,30 +67,26 @@ def world(p: Worlds, name: str) -> dict[str, Any]:
     items = np.swapaxes(hidden, -1, -2)
     drawn = items[0, np.linspace(0, len(t) - 1, p.looks).astype(int)]
     drawn = drawn - drawn.mean(axis=1, keepdims=True)
-    near = name in NEIGHBOURS
+    scaled = name not in NEIGHBOURS
+    plane = (
+        measure.multidimensional_scaling(drawn, p.rounds) if scaled else measure.principal_components(drawn)
+    )
     eigenvalues = np.linalg.eigvalsh(made.covariance)[::-1]
+    of_stage = [made.stages == k for k in np.unique(made.stages)]
     u, sampled, _ = np.linalg.svd(MAKE[name](p, features=p.features).arrays[1], full_matrices=False)
     return {
         "t": ("t", t),
         "off_values": np.abs(eigenvalues - made.values).max(),
         "off_vectors": np.abs(made.covariance @ made.vectors - made.vectors * made.values).max(),
         "sampled": ("mode", sampled),
-        "mirrored": ("stage", [overlap(u, made.vectors, made.stages == k) for k in np.unique(made.stages)]),
+        "mirrored": ("stage", [measure.share_within(made.vectors.T[k], u[:, k]) for k in of_stage]),
         "off_map": ("run", np.abs(maps - theory).max(axis=(1, 2, 3)) / np.sqrt(made.values[0])),
         "networks": ("run t stage", learned(made, maps)),
         "theory": ("run t stage", learned(made, theory)),
         "parting": ("run t likeness", parting(made, items)),
-        "plane": (
-            "look item axis",
-            principal_components(drawn) if near else multidimensional_scaling(drawn, p.rounds),
-        ),
+        "plane": ("look item axis", plane),
         **beliefs(p, name, t),
     }
-
-
-def overlap(u: np.ndarray, v: np.ndarray, which: np.ndarray) -> float:
-    """Share of the space of some columns of v that lies in that of the same columns of u."""
-    return float(((u[:, which].T @ v[:, which]) ** 2).sum() / which.sum())
 
 
 def train(p: Worlds, made: World, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -107,7 +94,7 @@ def train(p: Worlds, made: World, t: np.ndarray) -> tuple[np.ndarray, np.ndarray
     start = nr.init.gaussian(made.graph, p.std, seed=range(p.seeds))
     hidden, readout = nr.flow(made, start, save=t).weights.values()
     syx, theory = np.diag(made.singular_values) @ made.vectors.T, []
-    for grown in growing_part(start["x->h1"], start["h1->y"], made.vectors):
+    for grown in measure.growing_part(start["x->h1"], start["h1->y"], made.vectors):
         q1, q2 = nr.exact.balanced(t, grown @ made.vectors.T, grown.T, syx, sxx=np.eye(ITEMS) / ITEMS)
         theory.append(q2 @ q1 @ made.vectors)
     return hidden, readout, np.stack(theory)
@@ -121,7 +108,7 @@ def learned(made: World, maps: np.ndarray) -> np.ndarray:
 
 def parting(made: World, items: np.ndarray) -> np.ndarray:
     """Mean squared distance in the hidden layer of items with each covariance, (runs, time, covariances)."""
-    distance, others = squared_distances(items), ~np.eye(ITEMS, dtype=bool)
+    distance, others = measure.squared_distances(items), ~np.eye(ITEMS, dtype=bool)
     alike = made.covariance.round(9)
     return np.stack(
         [distance[..., others & (alike == k)].mean(axis=-1) for k in np.unique(alike[others])], axis=-1
@@ -147,7 +134,7 @@ def beliefs(p: Worlds, name: str, t: np.ndarray) -> dict[str, Any]:
 
 
 @part
-def random_trees(p: Worlds) -> dict[str, Any]:
+def random_trees(p: Worlds):
     """Trees of any depth and branching: error of the closed form, and least fall of variance by level."""
     off, fall = [], []
     for seed in range(p.trees):
@@ -181,15 +168,13 @@ def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     plot.theory(b, mode, np.sqrt(made.values), plot.BLACK, "closed form", drawstyle="steps-mid", lw=0.9)
     label = f"{p.features:,} features"
     b.scatter(mode, world.sampled, c=[colours[k] for k in made.stages], s=16, zorder=4, label=label)
-    b.set(xlabel="mode", ylabel=r"singular value $\sqrt{\lambda}$", ylim=(0, None))
-    b.legend()
+    plot.label(b, "mode", r"singular value $\sqrt{\lambda}$", legend="best", ylim=(0, None))
     for k, colour in enumerate(colours):
         c.plot(world.t, world.theory[0, :, k], color=colour)
         c.plot(world.t[::7], world.networks[0, ::7, k], "o", color=colour, ms=2)
-    c.plot([], [], color=plot.BLACK, label="closed form")
-    c.plot([], [], "o", color=plot.BLACK, ms=2, label="network")
-    c.set(xlabel="time (τ = 1)", ylabel="share learned of each stage", ylim=(-0.03, 1.06))
-    c.legend(loc="lower right")
+    plot.key(c, {"closed form": "theory", "network": "points"})
+    c.set_ylim(-0.03, 1.06)
+    plot.label(c, "time (τ = 1)", "share learned of each stage", legend="lower right")
     for ax in (b, c):
         plot.colour_key(fig, ax, colours, "stage")
     x, hues, method = world.plane.values, plot.shades(ITEMS), "least squares of distances."
@@ -219,39 +204,34 @@ _partition, _tree, _ring, _grid = (
 
 
 @figure("worlds-beliefs")
-def wrong_beliefs(p: Worlds, data: Data) -> tuple[Figure, str]:
+def wrong_beliefs(p: Worlds, data: Data):
     fig, (a, b) = plot.figure(1, 2, height=2.5)
     tree = data.world["tree"]
     item = int(tree.worst_item)
     deep, shallow = tree.output.values
-    others = np.arange(ITEMS) != item
-    for has, label, colour in (
-        (deep[-1] > 0, "others that have it", plot.BLUE),
-        (deep[-1] <= 0, "others without", plot.ORANGE),
-    ):
-        for k, i in enumerate(np.flatnonzero(others & has)):
-            a.plot(tree.t, deep[:, i], color=colour, lw=0.7, label=None if k else label)
+    others, has = np.arange(ITEMS) != item, deep[-1] > 0
+    a.plot(tree.t, deep[:, others & has], color=plot.BLUE, lw=0.7, label="others that have it")
+    a.plot(tree.t, deep[:, others & ~has], color=plot.ORANGE, lw=0.7, label="others without")
     a.plot(tree.t, deep[:, item], color=plot.RED, lw=1.8, label="this item, deep")
     a.plot(tree.t, shallow[:, item], color=plot.RED, ls=":", label="this item, shallow")
     a.axhline(0, color="0.6", lw=0.6)
-    a.set(xlabel="time (τ = 1)", ylabel="output for one feature of the tree", ylim=(-1.3, 2.2))
-    a.set(yticks=(-1, 0, 1))
-    a.legend(loc="upper right", ncols=2)
+    a.set(ylim=(-1.3, 2.2), yticks=(-1, 0, 1))
+    above = {"loc": "upper right", "ncols": 2}
+    plot.label(a, "time (τ = 1)", "output for one feature of the tree", legend=above)
     styles = zip(MAKE, (plot.BLUE, plot.GREEN, plot.PINK, plot.ORANGE), ("-", "--", "-.", ":"), strict=True)
     for name, colour, ls in styles:
         wrong = np.sort(data.world[name].wrong.sel(depth=2).values.ravel())[::-1]
         b.plot(wrong, np.arange(1, len(wrong) + 1) / len(wrong), color=colour, ls=ls, label=name)
     b.axvline(WRONG, color=plot.BLACK, lw=0.6, label=f"{WRONG:g}, counted beyond")
-    b.set(xlabel="furthest on the wrong side (sd of features)", ylabel="share of items and features")
     b.set(xlim=(0, 1), ylim=(0, 0.5))
-    b.legend()
-    caption = (
+    texts = "furthest on the wrong side (sd of features)", "share of items and features"
+    plot.label(b, *texts, legend="best")
+    return fig, (
         "Illusory correlations. Left: outputs of a deep linear network for the feature of a tree that is "
         "believed most wrongly on the way, item by item; dotted, the same item in a shallow network. Right: "
         "share of all pairs of item and feature whose output was on the wrong side by more than the "
         f"abscissa at some time; the line is at {WRONG:g}. Shallow networks have none."
     )
-    return fig, caption
 
 
 def least_step(half: np.ndarray) -> np.ndarray:
@@ -260,7 +240,7 @@ def least_step(half: np.ndarray) -> np.ndarray:
 
 
 @claims
-def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
+def closed_forms(p: Worlds, data: Data):
     link = paper(
         LINK,
         "In the limit of many features, what matters to learning dynamics is SVD of correlation "
@@ -268,8 +248,7 @@ def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
     )
     for name, world in data.world.items():
         sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
-        network, theory = half_times(world)
-        late = np.abs(network / theory - 1).max(axis=1)
+        late = np.abs(half_times(world, "networks") / half_times(world, "theory") - 1).max(axis=1)
         text = f"{name}: singular values of {p.features:,} features / closed form - 1"
         bound = "Theory: what samples exceed once in 3000."
         yield link.below(f"sampled-values-{name}", text, p.sampling, sampled, bound=bound)
@@ -284,14 +263,13 @@ def closed_forms(p: Worlds, data: Data) -> Iterator[Claim]:
     yield check(LINK).below("random-trees-eigenvalues", text, 1e-12, data.random_trees.off)
 
 
-def half_times(world: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Times to half of the final value of each stage (runs, stages): networks and theory."""
-    network, theory = (half_time(world.t, y, start=0.0, axis=1) for y in (world.networks, world.theory))
-    return network, theory
+def half_times(world: Any, quantity: str) -> np.ndarray:
+    """Times to half of the final value of each stage (runs, stages)."""
+    return measure.half_time(world.t, world[quantity], start=0.0, axis=1)
 
 
 @claims
-def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
+def differentiation(p: Worlds, data: Data):
     stages = paper("talk: stage-like transitions", "Depth introduces stage-like transitions")
     hierarchy = paper(
         ORDER,
@@ -299,7 +277,8 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
         "[...] Singular values decay with depth",
     )
     for name, world in data.world.items():
-        step, statement = least_step(half_times(world)[0]), stages if name in NEIGHBOURS else hierarchy
+        step = least_step(half_times(world, "networks"))
+        statement = stages if name in NEIGHBOURS else hierarchy
         note = ""
         if name == "ring" and step.min() <= 0:
             note = (
@@ -312,8 +291,7 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
             text = f"{name}: share of the hierarchy's distinctions in singular vectors of samples, by stage"
             near_all = "Standard: 99%."
             yield hierarchy.above(f"vectors-{name}", text, 0.99, world.mirrored, bound=near_all)
-    tree = data.world["tree"]
-    step = least_step(half_time(tree.t, tree.parting, start=0.0, axis=1))
+    step = least_step(half_times(data.world["tree"], "parting"))
     text = "tree: items part level by level, least step of half times"
     yield hierarchy.above("tree-parting", text, 0, step, bound="The talk: broad before fine.")
     text = f"{p.trees} random trees: variance along a distinction of a level / of the next - 1, least"
@@ -321,7 +299,7 @@ def differentiation(p: Worlds, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def illusory_correlations(p: Worlds, data: Data) -> Iterator[Claim]:
+def illusory_correlations(p: Worlds, data: Data):
     illusory = finding("Saxe et al. 2019, illusory correlations")
     for name, world in data.world.items():
         deep = (world.wrong.sel(depth=2) > WRONG).mean()
