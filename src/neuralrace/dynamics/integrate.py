@@ -88,7 +88,7 @@ class Step(NamedTuple):
     status: Any
     steps: Any
     history: Buffer
-    fastest: chebyshev.Mode | None = None  # the fastest mode, which order 2 follows
+    fastest: Any = None  # the fastest mode, which order 2 follows
 
 
 class Attempt(NamedTuple):
@@ -98,7 +98,7 @@ class Attempt(NamedTuple):
     v: Any
     off: Any  # estimate of the local error
     inside: Callable[[Any], Any]  # y as a function of the fraction of the step
-    fastest: chebyshev.Mode | None = None
+    fastest: Any = None
 
 
 def integrate(
