@@ -5,18 +5,17 @@ they are random, of size .316, and much of what they learn lies outside these co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import check, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.multipathway import networks
 from neuralrace.experiments.multipathway.networks import S, U, V
@@ -64,7 +63,7 @@ class PathwayCoordinates(Parameters):
 
 
 @part(each=lambda p: [(d, kind) for d in p.depths for kind in p.sizes])
-def orthogonal(p: PathwayCoordinates, item: tuple[int, str]) -> dict[str, Any]:
+def orthogonal(p: PathwayCoordinates, item: tuple[int, str]):
     """Sigma times orthogonal layers, the last one within the frames: Eq. 8-11, 17 and 19 along the flow."""
     depth, sigma = item[0], p.sizes[item[1]]
     task, rng, start = networks.task([depth] * 2, p.orthogonal_width), np.random.default_rng(depth), {}
@@ -148,7 +147,7 @@ def error(left: Any, right: Any) -> float:
 
 
 @part(each="widths")
-def deviations(p: PathwayCoordinates, width: int) -> dict[str, Any]:
+def deviations(p: PathwayCoordinates, width: int):
     """Random layers of size 1. Eq. 4: largest eigenvalue of `R^T R - 1` for the first and for a square layer;
     Eq. 13: root mean square of the deviations in two hidden layers, and in last layers of two variances."""
     found: dict[str, list[float]] = {"first": [], "square": [], "frames": [], "last": [], "printed": []}
@@ -168,7 +167,7 @@ def deviations(p: PathwayCoordinates, width: int) -> dict[str, Any]:
 
 
 @part
-def random(p: PathwayCoordinates) -> dict[str, Any]:
+def random(p: PathwayCoordinates):
     """Random networks as published: the part of K that the coordinates miss, along the way."""
     task, sigma, learned, missed = networks.task([p.random_depth] * 2, p.width), p.sizes["published"], [], []
     save = p.t1 * np.append(0, np.geomspace(1e-4, 1, 40))
@@ -186,13 +185,13 @@ def random(p: PathwayCoordinates) -> dict[str, Any]:
 
 
 @part(each=lambda p: [d for d in p.depths if d > 2])
-def stability(p: PathwayCoordinates, depth: int) -> dict[str, Any]:
+def stability(p: PathwayCoordinates, depth: int):
     """Growth rates of off-diagonal perturbations along a diagonal solution."""
     return networks.off_diagonal_rates(depth, 2, p.width, p.std, p.t1)
 
 
 @figure("pathway-coordinates")
-def coordinates(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
+def coordinates(p: PathwayCoordinates, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.2)
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
@@ -223,18 +222,17 @@ def coordinates(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
     c.set(title=f"random layers, N = {p.width}")
     for ax in (a, b, c):
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=6)
-    caption = (
+    return fig, (
         "Left: orthogonal layers of the size of the published ones, the last one within what the others "
         "span: mode 1 of the flow, Eq. 17 with its powers of sigma, and as printed. Middle: deviations from "
         "Eq. 13 of random layers of size 1, mean and standard deviation; with the paper's variance of the "
         "last layer, by its number of outputs, they do not vanish. Right: what the coordinates of Eq. 5-7 "
         f"miss of K (relative norm) in random networks, weights of standard deviation {p.std:g}."
     )
-    return fig, caption
 
 
 @figure("pathway-stability")
-def stable(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
+def stable(p: PathwayCoordinates, data):
     fig, (a, b) = plot.figure(1, 2, height=2.6)
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
@@ -248,13 +246,12 @@ def stable(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
     b.set(xlabel="share of the loss that is learned", ylabel="growth rate, 1 / flow time")
     a.legend()
     b.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-    caption = (
+    return fig, (
         "Off-diagonal entries around diagonal solutions, layers of the size of the published ones. Left: "
         "largest off-diagonal entry of the last layers in the coordinates of Eq. 7, over the largest of all; "
         "it starts from rounding errors. Right: the fastest growth of an off-diagonal perturbation, largest "
         "eigenvalue of the Jacobian of Eq. 11: positive as long as there is error."
     )
-    return fig, caption
 
 
 def allowed(p: PathwayCoordinates) -> float:
@@ -263,7 +260,7 @@ def allowed(p: PathwayCoordinates) -> float:
 
 
 @claims
-def relations(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
+def relations(p: PathwayCoordinates, data):
     deep = p.depths[-1]
     for n, (source, quote) in enumerate(RELATIONS.items()):
         stated, key = paper(f"multipathway {source}", quote), source.lower().replace("eq. ", "eq-")
@@ -291,7 +288,7 @@ def relations(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def reduced(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
+def reduced(p: PathwayCoordinates, data):
     deep = p.depths[-1]
     system = paper("multipathway Eq. 17, 20", "tau d/dt p = (sqrt(p^2 + 1))^(D-1) [S - Omegabar]")
     curve = paper("multipathway Eq. 18-19", "these values are related by p^2 = q^2 - 1")
@@ -316,7 +313,7 @@ def reduced(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def stable_solutions(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
+def stable_solutions(p: PathwayCoordinates, data):
     stated = paper("multipathway section 3.2", STABLE)
     note = "A mode that is learned and one that is not drive what lies between them, faster than either grew."
     for depth in p.depths:
@@ -335,7 +332,7 @@ def stable_solutions(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def random_layers(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
+def random_layers(p: PathwayCoordinates, data):
     widest, n = p.widths[-1], len(S)
     edge = (1 + np.sqrt(n / widest)) ** 2 - 1
     limit = paper(

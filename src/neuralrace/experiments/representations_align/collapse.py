@@ -8,19 +8,18 @@ context. The paper prints no settings for Adam."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.store import along
 from neuralrace.measure import principal_components, squared_distances
 from neuralrace.universality import structure, watch
@@ -61,7 +60,7 @@ def blobs(p: Collapse) -> nr.Task:
 
 
 @part(each=KINDS)
-def networks(p: Collapse, kind: str) -> dict[str, Any]:
+def networks(p: Collapse, kind: str):
     """Representations of the first run after learning, and numbers of all runs before and after."""
     k, adam = KINDS.index(kind), kind.startswith("Adam")
     task = blobs(p)
@@ -118,7 +117,7 @@ def draw_closer(h: np.ndarray, gap: float = 1.5) -> tuple[np.ndarray, float]:
 
 
 @figure("task")
-def images(p: Collapse, data: Data) -> tuple[Figure, str]:
+def images(p: Collapse, data):
     fig, axes = plot.figure(1, 4, width=plot.PAGE, height=2.3, sharey=True)
     image = blobs(p).arrays[0][: p.side**2, :-2].reshape(p.side, p.side, p.pixels, p.pixels)
     last, edge = p.side - 1, 1 + 1 / (p.pixels - 1)
@@ -136,7 +135,7 @@ def images(p: Collapse, data: Data) -> tuple[Figure, str]:
 
 
 @figure("blobs")
-def representations(p: Collapse, data: Data) -> tuple[Figure, str]:
+def representations(p: Collapse, data):
     fig, axes = plot.figure(2, 3, width=plot.PAGE, height=4.8, subplot_kw={"projection": "3d"})
     asked = ("x is asked for", "y is asked for")
     for ax, kind, gain in zip(axes.flat, KINDS, p.gains, strict=False):
@@ -164,7 +163,7 @@ def representations(p: Collapse, data: Data) -> tuple[Figure, str]:
 
 
 @figure("numbers")
-def numbers(p: Collapse, data: Data) -> tuple[Figure, str]:
+def numbers(p: Collapse, data):
     fig, axes = plot.figure(1, 2, width=plot.PAGE, height=2.6)
     found, place = along(data.networks, "kind"), np.arange(len(KINDS))[:, None]
     labels = {"index": "irrelevant / relevant position", "apart": "contexts / targets"}
@@ -193,14 +192,10 @@ COLLAPSES = (
     "initial weights."
 )
 STANDARD = "Stated standard: collapsed below a fifth of the distance it is compared with, kept above half."
-LARGER = (
-    "This is because the difference in inputs here is much larger than for points along the irrelevant "
-    "feature, so their representational distance will take longer to go to zero in the small weight limit."
-)
 
 
 @claims
-def collapse(p: Collapse, data: Data) -> Iterator[Claim]:
+def collapse(p: Collapse, data):
     found = along(data.networks, "kind")
     index = found.index.sel(when="after")
     worse, better = index.max("context"), index.min("context")
@@ -217,14 +212,10 @@ def collapse(p: Collapse, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def lines(p: Collapse, data: Data) -> Iterator[Claim]:
+def lines(p: Collapse, data):
     found = along(data.networks, "kind").sel(when="after")
-    two_lines = paper(f"{PAPER} C.2", "Yet, we still find two separate lines in the representation.")
-    one_line = paper(
-        f"{PAPER} Fig. 12",
-        "Indeed, if we initialize even smaller, we find that the representation collapses to a single line, "
-        "as can be seen in Figure 12.",
-    )
+    two_lines = quoted(f"{PAPER} C.2", "two-lines")
+    one_line = quoted(f"{PAPER} Fig. 12", "single-line")
     what = "{}: distance of contexts / distance of targets".format
     low, very_low = (found.apart.sel(kind=kind) for kind in ("low", "very-low"))
     yield two_lines.above("contexts-low", what("low weights"), 0.5, low, bound=STANDARD)
@@ -237,11 +228,13 @@ def lines(p: Collapse, data: Data) -> Iterator[Claim]:
     between = ((x[0, 0] - x[0, 1]) ** 2).sum(-1).mean()
     what = "squared distance of inputs: between contexts / along the irrelevant position"
     bound = "Stated standard for 'much larger': ten times."
-    yield paper(f"{PAPER} C.2", LARGER).above("contexts-inputs", what, 10, between / irrelevant, bound=bound)
+    yield quoted(f"{PAPER} C.2", "inputs-differ-more").above(
+        "contexts-inputs", what, 10, between / irrelevant, bound=bound
+    )
 
 
 @claims
-def all_distances(p: Collapse, data: Data) -> Iterator[Claim]:
+def all_distances(p: Collapse, data):
     mean = {kind: float(data.networks[kind].correlation.mean()) for kind in KINDS}
     note = f"{LINE}Low: {mean['low']:.2f}; high: {mean['high']:.2f}."
     what = "very low weights: correlation of all distances with Eq. 10"

@@ -5,19 +5,18 @@ too. Distances start smaller in later layers, where a linear approximation shoul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.representations_align.fits import both_ways
 from neuralrace.universality import ZOO, Network, train
 
@@ -47,7 +46,7 @@ class Layers(Parameters):
 
 
 @part
-def networks(p: Layers) -> xr.Dataset:
+def networks(p: Layers):
     """The theory fitted at every layer in both ways, with distances at the start and at the end."""
     network = Network(p.depth, p.width, gain=p.gain)
     run = train(network, *nr.tasks.two_points(p.dx2, p.dy2).arrays, p.lr, p.steps, range(p.seeds))
@@ -67,7 +66,7 @@ def rank_correlation(values: xr.DataArray) -> list[Any]:
 
 
 @figure("layers")
-def by_layer(p: Layers, data: Data) -> tuple[Figure, str]:
+def by_layer(p: Layers, data):
     found, layer = data.networks, data.networks.layer
     fig, (errors, rates, distances) = plot.figure(1, 3, width=plot.PAGE, height=2.9)
     for ax in (errors, rates, distances):
@@ -101,22 +100,16 @@ ORDER = "Stated standard for an order: rank correlation .9."
 
 
 @claims
-def accuracy(p: Layers, data: Data) -> Iterator[Claim]:
+def accuracy(p: Layers, data):
     half = p.depth // 2
     # Of all layers: a layer without a fit must not go unnoticed.
     parts = (slice(half), slice(half, None))
     early, late = (data.networks.error[..., some].mean("layer", skipna=False) for some in parts)
-    second_half = paper(
-        SOURCE, "We can see that the theory is accurate only in the second half of the network."
-    )
+    second_half = quoted(SOURCE, "accurate-in-the-second-half")
     what = "two rates fitted: error, mean of the {} half of layers".format
     yield second_half.near("fit-later", what("later"), 0, late.sel(fit="rates"), BOUND, NEAR_END, STANDARD)
     yield second_half.above("fit-earlier", what("earlier"), BOUND, early.sel(fit="rates"), bound=STANDARD)
-    more = paper(
-        SOURCE,
-        "Indeed, as can be seen in Figure 10 (red) the effective theory models the learning behavior more "
-        "accurately at the later layers.",
-    )
+    more = quoted(SOURCE, "later-more-accurate")
     what, ratio = "two rates fitted: error in the earlier half / in the later half", (early / late)
     bound = "The paper: an order."
     yield more.above("fit-earlier-over-later", what, 1, ratio.sel(fit="rates"), bound=bound)
@@ -127,25 +120,21 @@ def accuracy(p: Layers, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def rates(p: Layers, data: Data) -> Iterator[Claim]:
+def rates(p: Layers, data):
     found, half = data.networks.sel(fit="rates"), p.depth // 2
-    later = paper(
-        SOURCE,
-        "In this regime the effective learning rate of the encoder increases with depth, whereas the "
-        "effective learning rate of the decoder decreases.",
-    )
+    later = quoted(SOURCE, "rates-and-depth")
     what = "rank correlation of the {}'s rate with depth, {} half of layers".format
     encoder, decoder = (rank_correlation(found[name][:, half:]) for name in ("rate_h", "rate_y"))
     yield later.above("encoder-rate", what("encoder", "later"), 0.9, encoder, bound=ORDER)
     yield later.below("decoder-rate", what("decoder", "later"), -0.9, decoder, bound=ORDER)
     earlier = rank_correlation(found.rate_y[:, :half])
-    yield paper(
-        SOURCE, "at earlier layers the effective learning rate for the decoder seems to increase"
-    ).above("decoder-rate-earlier", what("decoder", "earlier"), 0, earlier, bound="The paper: a direction.")
+    yield quoted(SOURCE, "decoder-rate-at-earlier-layers").above(
+        "decoder-rate-earlier", what("decoder", "earlier"), 0, earlier, bound="The paper: a direction."
+    )
 
 
 @claims
-def distances(p: Layers, data: Data) -> Iterator[Claim]:
+def distances(p: Layers, data):
     found = data.networks
     factor = (found.start[:, -1] / found.start[:, 0]) ** (1 / (p.depth - 1))
     bound = "Theory: gain² (1 + leak²)/2 for inputs that open the same units; stated standard 10%."
@@ -158,11 +147,7 @@ def distances(p: Layers, data: Data) -> Iterator[Claim]:
     )
     later = found.shape[..., p.depth // 2 :]
     apart = np.sqrt(((later - later.mean("layer")) ** 2).mean("t")).max("layer")
-    yield paper(
-        "representations_align 5.2",
-        "Notably, these results suggest that representational dynamics in the later layers behave in a "
-        "similar manner, up to a rescaling of effective learning rates.",
-    ).near(
+    yield quoted("representations_align 5.2", "later-layers-alike").near(
         "later-layers-alike", "|dh|² / its end in later layers: distance from their mean, the worst layer",
         0, apart, BOUND, ALIKE, STANDARD,
     )  # fmt: skip

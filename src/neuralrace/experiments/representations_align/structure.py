@@ -11,19 +11,17 @@ learned. Rates of Adam are not published."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 import neuralrace as nr
 from neuralrace import plot, universality
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.representations_align import structure_rows as rows
 from neuralrace.experiments.representations_align.fits import SERIES, both_ways, draw_series, key
@@ -31,7 +29,7 @@ from neuralrace.measure import squared_distances
 from neuralrace.universality import Network, fit_runs, follow_pair, structure, train
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 PRINTED_EPOCHS, SAVED = 1000, 151
 LEARNED, CONVERGED = 1e-6, 1e-2  # loss at which training stops; loss that counts as learned
@@ -101,7 +99,7 @@ def trained(
 
 
 @part
-def pair(p: Structure) -> xr.Dataset:
+def pair(p: Structure):
     """Effective rates of the deep network, from two samples (appendix B.1)."""
     network, (x, y) = Network(p.depth, p.width, gain=p.pair_gain), nr.tasks.two_points().arrays
     run = train(network, x, y, p.pair_rate, p.pair_steps, range(p.pair_trials))
@@ -110,7 +108,7 @@ def pair(p: Structure) -> xr.Dataset:
 
 
 @part
-def printed(p: Structure) -> dict[str, Any]:
+def printed(p: Structure):
     """The loss that is left with the settings printed for low weights."""
     schedule = {"lr": p.rates[0], "steps": PRINTED_EPOCHS, "save": 2, "stop_loss": LEARNED}
     run = trained([p.width] * p.depth, rows.CORNERS, rows.XOR, p.printed_gain, p.seeds, **schedule)
@@ -118,7 +116,7 @@ def printed(p: Structure) -> dict[str, Any]:
 
 
 @part(each=tuple(rows.OPTIMIZERS))
-def xor(p: Structure, optimizer: str) -> dict[str, Any]:
+def xor(p: Structure, optimizer: str):
     """Squared distances of the six pairs of samples, before and after learning."""
     results = []
     rates, epochs = (p.rates, p.epochs) if optimizer == "sgd" else (p.adam_rates, [p.adam_epochs] * 4)
@@ -139,7 +137,7 @@ def xor(p: Structure, optimizer: str) -> dict[str, Any]:
 
 
 @part
-def predicted(p: Structure) -> dict[str, Any]:
+def predicted(p: Structure):
     """Squared distances of the shown samples by the theory, and by inputs or targets alone."""
     x, y = images(p.data, p.path)
     n, some = min(max(p.neighbours, p.shown), len(x)), first_by_digit(p, y)
@@ -156,7 +154,7 @@ def predicted(p: Structure) -> dict[str, Any]:
 
 
 @part(each=tuple(rows.OPTIMIZERS))
-def digits(p: Structure, optimizer: str) -> xr.Dataset:
+def digits(p: Structure, optimizer: str):
     """Distances of the shown samples at the end; the first zero and the first one over time, with the fit."""
     x, y = images(p.data, p.path)
     shown = first_by_digit(p, y)
@@ -178,7 +176,7 @@ def digits(p: Structure, optimizer: str) -> xr.Dataset:
 
 
 @figure("xor")
-def xor_distances(p: Structure, data: Data) -> tuple[Figure, str]:
+def xor_distances(p: Structure, data):
     fig, axes = plot.figure(2, 4, width=plot.PAGE, height=4.0, sharex=True)
     for row, optimizer in zip(axes, rows.OPTIMIZERS, strict=True):
         for ax, kind in zip(row, rows.KINDS, strict=True):
@@ -202,7 +200,7 @@ def xor_distances(p: Structure, data: Data) -> tuple[Figure, str]:
 
 
 @figure("tracked")
-def tracked_pair(p: Structure, data: Data) -> tuple[Figure, str]:
+def tracked_pair(p: Structure, data):
     fig, axes = plot.figure(1, 2, width=plot.PAGE, height=2.9)
     for ax, (optimizer, name) in zip(axes, rows.OPTIMIZERS.items(), strict=True):
         fits = data.digits[optimizer]
@@ -228,7 +226,7 @@ def tracked_pair(p: Structure, data: Data) -> tuple[Figure, str]:
 
 
 @figure("matrices")
-def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
+def matrices(p: Structure, data):
     fig, axes = plot.figure(1, 4, width=plot.PAGE, height=2.4, width_ratios=(1, 1, 1, 1.1))
     present, first, count = np.unique(data.predicted.digit, return_index=True, return_counts=True)
     shown = {
@@ -270,7 +268,7 @@ def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
 
 
 @claims
-def exclusive_or(p: Structure, data: Data) -> Iterator[Claim]:
+def exclusive_or(p: Structure, data):
     runs = [data.pair.learned, *(data.xor[optimizer].learned for optimizer in rows.OPTIMIZERS)]
     learned = np.concatenate([np.ravel(v) for v in runs]).mean()
     name = "share of runs that learned, exclusive or and two points"
@@ -290,7 +288,7 @@ def exclusive_or(p: Structure, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def many_images(p: Structure, data: Data) -> Iterator[Claim]:
+def many_images(p: Structure, data):
     yield rows.weighed(p.data, data)
     found = rows.compared(data, "adam")["printed"]
     what, holds = f"Adam, {p.data}: correlation of the weighed theory with networks", found.interval[0] > 0

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuralrace import universality
-from neuralrace.experiments.claim import Claim, Statement, finding, paper
+from neuralrace.experiments.claim import Claim, Statement, finding
 from neuralrace.experiments.declaration import Data
+from neuralrace.experiments.quotes import quoted
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Comparison, final_distance
 
@@ -66,7 +67,6 @@ HOLD_UP = (
     "As can be seen in Figure 14, Figure 15 and Figure 16 the representational predictions still hold up "
     "well."
 )
-CORRELATION = "The Pearson correlation coefficient between the theory and experiment is 0.703."
 DYNAMICS = "As can be seen in Figure 4, the resulting dynamics still resemble the theory reasonably well."
 
 
@@ -135,7 +135,7 @@ def weighed(images: str, data: Data) -> Claim:
     loss = float(data.digits["sgd"].loss.mean())
     note = f"{span(found.interval)} Normalised {both['weighed'].correlation:.3f}. Loss {loss:.2g}, from 0.5."
     what = f"gradient descent, {images}: correlation of the weighed theory with networks"
-    nine = paper(f"{PAPER} Fig. 9", CORRELATION)
+    nine = quoted(f"{PAPER} Fig. 9", "correlation-703")
     if images == "mnist":
         holds, bound = low <= PUBLISHED <= high, "The paper's number, by our 95% interval over images."
         expected = f"interval holds {PUBLISHED}"

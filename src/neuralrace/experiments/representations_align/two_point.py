@@ -8,7 +8,7 @@ It is also tried where it should fail: from very large weights and with Adam."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from neuralrace import plot
 from neuralrace.experiments.claim import Claim, Statement, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.representations_align.fits import (
     SERIES,
     both_ways,
@@ -80,7 +81,7 @@ class TwoPoint(Parameters):
 
 
 @part(each=lambda p: ("adam", *p.names))
-def networks(p: TwoPoint, name: str) -> xr.Dataset:
+def networks(p: TwoPoint, name: str):
     """The theory fitted to all trials; for architectures, final distances over dx and dy too."""
     pair, trials = nr.tasks.two_points(p.dx2, p.dy2).arrays, range(p.seeds)
     if name == "adam":
@@ -195,23 +196,23 @@ def zoo(p: TwoPoint, data: Data) -> dict[str, xr.Dataset]:
 
 
 @figure("zoo")
-def distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
-    caption = (
+def distances(p: TwoPoint, data):
+    return draw_each(zoo(p, data), draw_distances, "squared distance", key(dict(SERIES.values()))), (
         f"Two samples in {len(p.architectures)} networks ({p.depth} layers of {p.width} units at most), the "
         f"first of {p.seeds} trials each that learned: squared distances of representations and of outputs, "
         f"and their alignment w. Squared distances of inputs and targets: {p.dx2:g} and {p.dy2:g}."
     )
-    return draw_each(zoo(p, data), draw_distances, "squared distance", key(dict(SERIES.values()))), caption
 
 
 @figure("loss")
-def losses(p: TwoPoint, data: Data) -> tuple[Figure, str]:
-    caption = "Training loss of the same networks and Eq. 9, with the third rate fitted."
-    return draw_each(zoo(p, data), draw_loss, "loss", key({"loss": plot.RED})), caption
+def losses(p: TwoPoint, data):
+    return draw_each(
+        zoo(p, data), draw_loss, "loss", key({"loss": plot.RED})
+    ), "Training loss of the same networks and Eq. 9, with the third rate fitted."
 
 
 @figure("weights")
-def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
+def initial_weights(p: TwoPoint, data):
     fig, axes = plot.figure(2, len(p.weights), width=plot.PAGE, height=3.8, squeeze=False, sharex="col")
     for (above, below), name in zip(axes.T, p.weights, strict=True):
         fits = data.networks[name]
@@ -230,21 +231,21 @@ def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
 
 
 @figure("final")
-def final_distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
-    caption = (
+def final_distances(p: TwoPoint, data):
+    return draw_each(zoo(p, data), draw_final, "|dh|² at the end", TRIALS), (
         f"Final squared distances of representations over {p.grid} x {p.grid} distances of inputs (.5 to "
         f"1.5) and of targets (0 to 1), against Eq. 10 with rates averaged over {p.seeds} other trials. "
         f"At most {p.grid_steps} steps: the {p.steps} of Table 1 are too few for near targets."
     )
-    return draw_each(zoo(p, data), draw_final, "|dh|² at the end", TRIALS), caption
 
 
 @figure("adam")
-def descent_and_adam(p: TwoPoint, data: Data) -> tuple[Figure, str]:
+def descent_and_adam(p: TwoPoint, data):
     fits = {f"{name}, descent": f for name, f in data.networks.items() if name == "default"}
     fits["default, Adam"] = data.networks["adam"]
-    caption = f"The default network by descent and by Adam (rate {p.adam:g}, which the paper does not print)."
-    return draw_each(fits, draw_distances, "squared distance", key(dict(SERIES.values()))), caption
+    return draw_each(
+        fits, draw_distances, "squared distance", key(dict(SERIES.values()))
+    ), f"The default network by descent and by Adam (rate {p.adam:g}, which the paper does not print)."
 
 
 STANDARD = "Stated standard for 'quite well': 5% of each series' largest value, root mean square over steps."
@@ -260,10 +261,6 @@ WORST_MOMENT = "Much of the time nothing moves, which the mean over time rewards
 ELSEWHERE = "The rates were fitted at other distances of inputs and targets; fitted there they would differ."
 DISCARDED = "Trials that did not learn are left out of the other rows, as the paper discards them."
 LENGTH = "The paper trains for 6000 steps and discards what has not converged."
-MATCHES = (
-    "Despite only needing to fit two constants, the theory matches all three curves quite well for all "
-    "networks."
-)
 COMPARED = (
     "The default architecture (20 fully connected layers, 500 units per layer, leaky ReLU) is trained on two "
     "datapoints and compared to the effective theory, after fitting two effective learning rates for the "
@@ -284,9 +281,12 @@ BREAKS_DOWN = (
 
 
 @claims
-def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
+def dynamics(p: TwoPoint, data):
     """A row for each network and each gain; very large weights are for `limits`."""
-    architectures, gains = paper(f"{PAPER} Fig. 2", MATCHES), paper(f"{PAPER} Fig. 3", COMPARED)
+    architectures, gains = (
+        quoted(f"{PAPER} Fig. 2", "matches-all-networks"),
+        paper(f"{PAPER} Fig. 3", COMPARED),
+    )
     for name in p.names:
         among = name in p.architectures
         if name == "very-high":
@@ -303,11 +303,9 @@ def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
         yield loss.near(f"fit-loss-{name}", what, 0, error, BOUND, bound=STANDARD)
     what, bound = "share of trials that learned, by network", "Stated standard: nine trials of ten."
     shares = [float(data.networks[name].learned.mean()) for name in p.names]
-    yield paper(
-        f"{PAPER} B.1",
-        "Learning rates are chosen to produce smooth loss curves while still converging within the 6000 "
-        "epochs.",
-    ).above("all-learned", what, 0.9, shares, DISCARDED, bound)
+    yield quoted(f"{PAPER} B.1", "converging-in-6000-epochs").above(
+        "all-learned", what, 0.9, shares, DISCARDED, bound
+    )
     zoos = map(learned_ones, zoo(p, data).values())
     worst = [float(one.largest_error.sel(fit="rates").mean()) for one in zoos]
     what = f"two rates fitted: largest error at any time, {SHARE}, by network"
@@ -315,7 +313,7 @@ def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def ends(p: TwoPoint, data: Data) -> Iterator[Claim]:
+def ends(p: TwoPoint, data):
     source, fits = f"{PAPER} Fig. 5", zoo(p, data)
     predicts = paper(
         source,
@@ -337,7 +335,7 @@ def ends(p: TwoPoint, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def limits(p: TwoPoint, data: Data) -> Iterator[Claim]:
+def limits(p: TwoPoint, data):
     shrinks = paper(f"{PAPER} Fig. 3", PLATEAU)
     fits = {name: learned_ones(data.networks[name]) for name in p.weights}
     if len(fits) > 1:
@@ -364,10 +362,8 @@ def falls(statement: Statement, id: str, what: str, values: dict[str, float]) ->
 
 
 @claims
-def other_optimizer(p: TwoPoint, data: Data) -> Iterator[Claim]:
-    poor = paper(
-        f"{PAPER} Fig. 13", "The fit is not very good, especially in the earlier part of the dynamics."
-    )
+def other_optimizer(p: TwoPoint, data):
+    poor = quoted(f"{PAPER} Fig. 13", "adam-fit-not-good")
     adam = learned_ones(data.networks["adam"])
     note = f"With the start fitted too {float(adam.error.sel(fit='start').mean()):.2f}."
     what = "Adam: error of the fit of two rates"
