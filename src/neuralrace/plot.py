@@ -338,9 +338,83 @@ def colour_key(fig: Figure, ax: Axes, colours: Sequence[Any], label: str) -> Non
     bar.ax.tick_params(length=0)
 
 
+def label(
+    axes: Any,
+    x: str | None = None,
+    y: str | None = None,
+    title: str | None = None,
+    legend: str | Mapping[str, Any] | None = None,
+    **properties: Any,
+) -> None:
+    """What stands around the data of a panel, in one call: labels, title, scales, limits and legend.
+
+    Parameters
+    ----------
+    axes : Axes or array_like of Axes
+        One panel, or several that get the same.
+    x, y, title : str, optional
+        Labels of the axes, and the title; left as they are by default.
+    legend : str or mapping, optional
+        Where the legend stands, such as "upper right", or keywords of `Axes.legend`; none by default. What
+        has the same label stands there once.
+    **properties
+        Those of `Axes.set`, such as ``xscale="log"`` or ``ylim=(0, None)``.
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> theory(ax, [1, 10], [1.0, 0.5], label="theory")
+    >>> label(ax, "time (τ = 1)", "loss", legend="upper right", xscale="log")
+    >>> ax.get_ylabel(), ax.get_xscale()
+    ('loss', 'log')
+    """
+    texts = {"xlabel": x, "ylabel": y, "title": title}
+    for ax in np.ravel(axes):
+        ax.set(**{name: text for name, text in texts.items() if text is not None}, **properties)
+        if legend is not None:
+            ax.legend(*_entries(ax), **({"loc": legend} if isinstance(legend, str) else legend))
+
+
+def _entries(ax: Axes) -> tuple[list[Any], list[str]]:
+    """Marks and labels of a legend; of those with the same label the first."""
+    handles, labels = ax.get_legend_handles_labels()
+    first = dict(zip(labels[::-1], handles[::-1], strict=True))
+    return [first[text] for text in dict.fromkeys(labels)], list(dict.fromkeys(labels))
+
+
+def key(ax: Axes, marks: Mapping[str, str], colour: str = BLACK) -> None:
+    """Entries of the legend that tell what a kind of mark stands for, whatever its colour.
+
+    Parameters
+    ----------
+    ax : Axes
+    marks : dict of str to str
+        By label: "theory", "runs" or "points", as the functions of these names draw; "hollow" for points
+        that are not filled; or a format of `Axes.plot`, such as "--".
+    colour : str
+
+    Examples
+    --------
+    >>> fig, ax = figure()
+    >>> key(ax, {"closed form": "theory", "networks": "points", "chance": ":"})
+    >>> [text.get_text() for text in ax.legend().get_texts()]
+    ['closed form', 'networks', 'chance']
+    """
+    size = _sized("lines.markersize", 7 / 6)
+    known: dict[str, Any] = {
+        "theory": {},
+        "runs": {"lw": _sized("lines.linewidth", 2), "alpha": 0.5},
+        "points": {"marker": "o", "ls": "", "ms": size},
+        "hollow": {"marker": "o", "ls": "", "ms": size, "mfc": "white"},
+    }
+    for text, mark in marks.items():
+        style = known.get(mark)
+        ax.plot([], "" if style is not None else mark, color=colour, label=text, **(style or {"lw": 1}))
+
+
 def legend_below(fig: Figure, ax: Axes, columns: int) -> None:
-    """One legend below all panels, with the labels of one of them."""
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
+    """One legend below all panels, with the labels of one of them, each once."""
+    fig.legend(*_entries(ax), loc="outside lower center", ncols=columns)
 
 
 def labelled_matrix(

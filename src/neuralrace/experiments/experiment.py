@@ -8,7 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from neuralrace.errors import InputError, choice, integer, known, number
 from neuralrace.experiments.claim import FAILS, UNDECIDED, Claim
@@ -37,11 +46,21 @@ def option(default: Any, meaning: str = "", **limits: Any) -> Any:
     return field(default=default, metadata={"meaning": meaning, **limits})
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of an experiment: whole numbers, numbers, texts, flags, or tuples of these."""
+    """Parameters of an experiment: whole numbers, numbers, texts, flags, or tuples of these.
+
+    Classes made from this one are frozen dataclasses too, with or without the decorator.
+    """
 
     seeds: int = option(10, "random starts of each network")
+
+    def __new__(cls, *_args: Any, **_values: Any) -> Self:
+        for kind in reversed(cls.__mro__):  # those that have no decorator become dataclasses when first made
+            if issubclass(kind, Parameters) and "__dataclass_fields__" not in vars(kind):
+                dataclass(frozen=True)(kind)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         kinds = get_type_hints(type(self))

@@ -6,7 +6,6 @@ weights: with these it follows ReLU networks, with those of the weights it is fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ MODES = {0: plot.ORANGE, 1: plot.GREEN, 3: plot.PINK}  # one of each strength
 STARTS = {"closed form, published start": "--", "closed form, start of the weights": ":"}
 
 
-@dataclass(frozen=True)
 class ContextCount(Parameters):
     seeds: int = option(5, "random starts of each network")
     counts: tuple[int, ...] = option((3, 4, 5), "numbers of contexts, C", least=3, most=5, count=2)
@@ -151,12 +149,12 @@ def as_in_the_paper(p: ContextCount, data):
         for ax, name in zip(others, ("common", "contexts"), strict=True):
             for k, colour in MODES.items():
                 plot.runs(ax, nets.epoch, nets[name][..., k], colour, f"network, mode {k + 1}")
-        panels.label(top, "epoch", title=f"{c} contexts: loss", log="y", ylim=(0.02, 200))
-        panels.label(others[0], "epoch", title="common pathway", xlim=(0, p.epochs / 4))
-        panels.label(others[1], "epoch", title="by context, mean")
+        plot.label(top, "epoch", title=f"{c} contexts: loss", yscale="log", ylim=(0.02, 200))
+        plot.label(others[0], "epoch", title="common pathway", xlim=(0, p.epochs / 4))
+        plot.label(others[1], "epoch", title="by context, mean")
     for ax, label in zip(axes[:, 0], ("loss, summed over samples", *["singular value"] * 2), strict=True):
         ax.set_ylabel(label)
-    panels.line_styles(axes[1, -1], STARTS, "grey", lw=0.9)
+    plot.key(axes[1, -1], STARTS, "grey")
     fig.add_artist(fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3))
     plot.legend_below(fig, axes[1, -1], 3)
     return fig, (
@@ -177,16 +175,16 @@ def courses(p: ContextCount, data):
         plot.points(top, d.t[::8], d.joint_loss[::8], plot.BLUE, "trained together", **dots)
         plot.theory(top, d.t, d.block_loss, plot.BLUE, "block reduction")
         plot.theory(top, d.t, d.closed_loss, plot.RED, "closed form", ls="--")
-        panels.label(top, "time (τ = 1)", title=f"{c} contexts: loss", log="y", ylim=(0.02, 200))
+        plot.label(top, "time (τ = 1)", title=f"{c} contexts: loss", yscale="log", ylim=(0.02, 200))
         for k, colour in MODES.items():
             plot.points(bottom, d.t[::8], d.alone[::8, k], colour, f"alone, mode {k + 1}", **dots)
             plot.theory(bottom, d.t, d.closed[:, k], colour, ls="--")
             plot.theory(bottom, d.t, d.together[:, k], colour, lw=0.9)
-        panels.label(bottom, "time (τ = 1)", title="a pathway by context")
-    panels.line_styles(axes[1, -1], {"closed form": "--", "trained together": "-"}, "grey", lw=0.9)
+        plot.label(bottom, "time (τ = 1)", title="a pathway by context")
+    plot.key(axes[1, -1], {"closed form": "--", "trained together": "-"}, "grey")
     for row, label in zip(axes, ("loss, summed over samples", "singular value"), strict=True):
         row[0].set_ylabel(label)
-        panels.label(row[-1], legend="beside")
+        plot.label(row[-1], legend=panels.BESIDE)
     return fig, (
         "Pathways from a decoupled start. Top: their loss when trained together, by block reduction, and "
         "by the closed form that has the common pathway learn first. Bottom: strengths of a pathway by "

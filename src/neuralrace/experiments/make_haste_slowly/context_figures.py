@@ -39,7 +39,7 @@ def losses(d: xr.Dataset, race: xr.DataArray) -> Figure:
         plot.runs(ax, d.epoch, d.relu, plot.BLACK, "ReLU network")
         for name, (label, colour, style) in lines.items():
             plot.theory(ax, d.epoch, mean[name], colour, label, **style)
-        panels.label(ax, "epoch", title=title, log="y", legend="below", ylim=(1e-2, 200))
+        plot.label(ax, "epoch", title=title, yscale="log", legend=panels.BELOW, ylim=(1e-2, 200))
     axes[0].set_ylabel("loss, summed over samples")
     return fig
 
@@ -54,8 +54,8 @@ def modes(ax: Axes, epoch: xr.DataArray, dots: xr.DataArray, line: xr.DataArray)
 
 def key_of_modes(ax: Axes, line: str, dots: str) -> None:
     """The legend of such panels, beside them."""
-    panels.line_styles(ax, {line: "-", dots: "o"}, "grey", lw=0.9, ms=2.2)
-    panels.label(ax, legend="beside")
+    plot.key(ax, {line: "-", dots: "o"}, "grey")
+    plot.label(ax, legend=panels.BESIDE)
 
 
 def race(d: xr.Dataset, epoch: xr.DataArray) -> Figure:
@@ -95,7 +95,7 @@ def by_context(ax: Axes) -> None:
     """Lines between the contexts of samples along x, and their numbers below."""
     for edge in (7.5, 15.5):
         ax.axvline(edge, color=plot.BLACK, lw=0.4)
-    panels.label(ax, "items in context", ticks={3.5: 1, 11.5: 2, 19.5: 3})
+    plot.label(ax, "items in context", xticks=(3.5, 11.5, 19.5), xticklabels=("1", "2", "3"))
 
 
 def hidden(d: xr.Dataset) -> Figure:
@@ -116,9 +116,9 @@ def hidden(d: xr.Dataset) -> Figure:
             colour = plot.COLOURS[sample % 8]
             ax.plot(*points[:, sample].T, color=colour, lw=0.5, alpha=0.6)
             ax.plot(*points[-1, sample], "os^"[context], color=colour, ms=3)
-        panels.label(ax, "first coordinate", "second coordinate", f"hidden layer, {name}", **square)
+        plot.label(ax, "first coordinate", "second coordinate", f"hidden layer, {name}", **square)
     for item, colour in enumerate(plot.COLOURS, 1):
-        panels.line_styles(maps[-1], {f"item {item}": "-"}, colour)
-    panels.line_styles(maps[-1], {f"context {k}": marker for k, marker in enumerate("os^", 1)}, "grey")
-    panels.label(maps[-1], legend="beside")
+        plot.key(maps[-1], {f"item {item}": "-"}, colour)
+    plot.key(maps[-1], {f"context {k}": marker for k, marker in enumerate("os^", 1)}, "grey")
+    plot.label(maps[-1], legend=panels.BESIDE)
     return fig

@@ -8,7 +8,6 @@ only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -32,7 +31,6 @@ RACE_START = (3e-9, 6e-5)  # strengths of the always open pathway and of the oth
 SHOWN = (0.0625, 0.25, 0.5, 1.0)  # of training, when outputs are shown
 
 
-@dataclass(frozen=True)
 class Contexts(Parameters):
     seeds: int = option(10, "random starts of each network")
     hidden: int = option(700, "units of the ReLU networks")

@@ -6,7 +6,6 @@ and the pathways have equal shares of the second layer's units."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ EPOCH = "epoch (thousands)"
 DIMS = {"distance": "plateau", "by_contexts": "contexts_open", "size": "pathway", "cosine": "pathway"}
 
 
-@dataclass(frozen=True)
 class Depth(Parameters):
     seeds: int = option(100, "random starts of each network", least=2)
     hidden: int = option(
@@ -84,24 +82,24 @@ def losses(p: Depth, data):
         plot.theory(a, epoch, typical(runs).loss, colour, name)
         x = np.arange(3) + side + np.linspace(-0.1, 0.1, p.seeds)[:, None]
         b.plot(x, drops(runs) / 1000, "o", color=colour, ms=2, alpha=0.6)
-        panels.line_styles(b, {name: "o"}, colour, ms=2)
+        plot.key(b, {name: "o"}, colour)
     for level in LEVELS:
-        label = "plateaus of the data" if level == LEVELS[0] else None
-        a.axhline(level, color=plot.BLACK, lw=0.6, ls=":", zorder=0, label=label)
+        a.axhline(level, color=plot.BLACK, lw=0.6, ls=":", zorder=0, label="plateaus of the data")
     at = {"ylim": (0, None), "yticks": np.round([START, *LEVELS, 0], 6)}
     title = f"{p.seeds} networks of each kind"
-    panels.label(a, EPOCH, "loss (sum over samples)", title, legend="upper right", **at)
-    names = dict(enumerate(drop.removeprefix("drop ").replace("to ", "to\n") for drop in DROPS))
-    b.legend(loc="upper center", bbox_to_anchor=(0.5, -0.33))
-    panels.label(b, "drop of the loss, from to", EPOCH, "drops of the loss", ticks=names, ylim=(0, None))
+    plot.label(a, EPOCH, "loss (sum over samples)", title, legend="best", **at)
+    names = [drop.removeprefix("drop ").replace("to ", "to\n") for drop in DROPS]
+    b.set(xticks=range(3), xticklabels=names, ylim=(0, None))
+    lower = {**panels.BELOW, "bbox_to_anchor": (0.5, -0.33)}
+    plot.label(b, "drop of the loss, from to", EPOCH, "drops of the loss", legend=lower)
     one = typical(data.networks["gated"])
-    for k, label in enumerate(("always open", "two contexts", None, None)):
-        plot.theory(c, one.epoch / 1000, one.size[:, k], plot.GREEN if k else plot.BLACK, label)
+    for k, label in enumerate(("always open", *["two contexts"] * 3)):
+        plot.theory(c, one.epoch / 1000, one["size"][:, k], plot.GREEN if k else plot.BLACK, label)
     labels = ("published: common aligns", "published: others appear")
     for epoch, colour, label in zip(PUBLISHED, (plot.BLACK, plot.GREEN), labels, strict=True):
         c.axvline(epoch / 1000, color=colour, lw=0.8, ls="--", label=label)
     title = "gated network: pathways"
-    panels.label(c, EPOCH, "size of output / targets", title, legend="below", ylim=(0, None))
+    plot.label(c, EPOCH, "size of output / targets", title, legend=panels.BELOW, ylim=(0, None))
     return fig, (
         f"Left: loss of {p.seeds} networks of each kind, in bold the run nearest to the mean; dotted: "
         "plateaus. Middle: when a quarter of each drop is done, a dot per run. Right: outputs of the "
@@ -123,14 +121,14 @@ def gates(p: Depth, data):
     plot.runs(first, epoch, d.always, plot.RED, "units open for all samples")
     plot.runs(first, epoch, d.nonlinear, plot.BLACK, "outputs change if linear")
     share = "share of the weight"
-    panels.label(first, EPOCH, f"{share}\nor of the targets", "first layer", legend="below", **whole)
+    plot.label(first, EPOCH, f"{share}\nor of the targets", "first layer", legend=panels.BELOW, **whole)
     kinds = {"all three": plot.BLACK, "two": plot.GREEN, "one": plot.SKY, "none": "#dddddd"}
     shares = d.by_contexts.mean("run").T[::-1]
     second.stackplot(epoch, shares, labels=list(kinds), colors=list(kinds.values()), alpha=0.8, lw=0)
     same = "same gate\nfor all items\nof a context"
     second.plot(epoch, d.pure.mean("run"), color=plot.RED, ls="--", label=same)
-    key = {"title": "open in contexts"}
-    panels.label(second, EPOCH, share, "second layer", legend="beside", key=key, xlim=(0, epoch[-1]), **whole)
+    key = {**panels.BESIDE, "title": "open in contexts"}
+    plot.label(second, EPOCH, share, "second layer", legend=key, xlim=(0, epoch[-1]), **whole)
     return fig, (
         f"Gates of {p.seeds} ReLU networks, units counted by the size of their weights. Left: first "
         "layer (median, least to most); black: how far outputs would move, relative to the targets, if "

@@ -5,13 +5,12 @@ which the theory says no unit does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import finding, kebab
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
@@ -26,7 +25,6 @@ ALGORITHM = "make_haste_slowly Algorithm 1"
 PLAIN = {"one start": (1, True), "ten starts": (10, True), "one start, no silent units": (1, False)}
 
 
-@dataclass(frozen=True)
 class Discovery(Parameters):
     hidden: int = option(700, "units of the ReLU networks", least=len(PATTERNS))
     runs: int = option(3, "networks that are clustered together, for each seed")
@@ -120,9 +118,9 @@ def elbow(p: Discovery, data):
     a.axvline(4, color=plot.BLACK, lw=0.8, ls="--", zorder=0, label="published elbow")
     limits = {"xticks": range(1, p.most + 1), "xlim": (0.5, p.most + 0.5), "ylim": (0, None)}
     apart = "distance of outputs / size of targets"
-    panels.label(a, "number of clusters", apart, "elbow", legend="upper right", **limits)
+    plot.label(a, "number of clusters", apart, "elbow", legend="best", **limits)
     weight, title = "share of the weight", "units that split a context"
-    panels.label(b, "epoch", weight, title, legend="lower right", ylim=(0, 1.02))
+    plot.label(b, "epoch", weight, title, legend="lower right", ylim=(0, 1.02))
     return fig, (
         "Left: distance of ReLU networks from linear ones with the gates of each number of clusters, trained "
         f"beside them ({p.seeds} seeds of {p.runs} networks, mean and standard deviation); numbers end where "

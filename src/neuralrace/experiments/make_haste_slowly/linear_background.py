@@ -6,13 +6,12 @@ units than modes learns as many modes as it has units, the strongest ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import check, finding, kebab
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
@@ -36,7 +35,6 @@ S = np.linalg.norm(SYX @ V, axis=0)
 U = SYX @ V / S
 
 
-@dataclass(frozen=True)
 class LinearBackground(Parameters):
     hidden: int = option(64, "hidden units", least=len(ITEMS))
     std: float = option(1e-3, "standard deviation of initial weights")
@@ -137,9 +135,9 @@ def modes(p: LinearBackground, data):
     for k, (name, colour) in enumerate(MODES.items()):
         plot.runs(ax, d.t, d.strength[..., k], colour, name)
         plot.theory(ax, d.t, d.theory[..., k].median("run"), colour, lw=0.9, ls="--")
-    panels.line_styles(ax, {"Eq. 7": "--"}, lw=0.9)
-    key, limits = {"ncols": 3}, {"xlim": (0, p.t1), "ylim": (0, None)}
-    panels.label(ax, "time (τ = 1)", "strength of the mode", legend="lower right", key=key, **limits)
+    plot.key(ax, {"Eq. 7": "--"})
+    key, limits = {"loc": "lower right", "ncols": 3}, {"xlim": (0, p.t1), "ylim": (0, None)}
+    plot.label(ax, "time (τ = 1)", "strength of the mode", legend=key, **limits)
     return fig, (
         "Top: the map of one network in the modes of the data, at the start, where modes are half learned, "
         f"and at the end. Bottom: strength of each mode in {p.seeds} networks from small random weights "

@@ -8,7 +8,6 @@ linear pathways start twice as strong. If all pathways start equally strong, tim
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ LEVEL = 0.2
 CROSSING = nr.exact.separability_crossover()
 
 
-@dataclass(frozen=True)
 class Separability(Parameters):
     seeds: int = option(20, "random starts of each network")
     hidden: int = option(128, "units of the ReLU networks")
@@ -156,21 +154,21 @@ def switch(networks: xr.Dataset) -> np.ndarray:
 def races(p: Separability, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.1)
     flow, published = by_case(data.networks, "margin").values()
-    margins, below = np.linspace(0.02, p.all_margins[-1], 200), {"legend": "below", "key": {"fontsize": 6}}
+    margins, below = np.linspace(0.02, p.all_margins[-1], 200), {"legend": {**panels.BELOW, "fontsize": 6}}
     for gating, colour in GATINGS.items():
         times = nr.exact.separability_time(LEVEL, margins, gating, p.a0(gating))
         plot.theory(a, margins, times, colour, f"{gating} gating, closed form")
     plot.points(a, flow.margin, flow.time.T, plot.BLACK, f"ReLU networks, rate {p.fine:g}")
     plot.points(a, published.margin, published.time.T, plot.GREEN, f"ReLU networks, rate {p.lr:g}", fmt="s")
     a.axvline(CROSSING, color=plot.BLACK, lw=0.8, ls="--", label="equal growth, √(2/3)")
-    panels.label(a, "margin Δ", f"time to loss {LEVEL} (τ = 1)", "learning time", ylim=(0, p.t1), **below)
+    plot.label(a, "margin Δ", f"time to loss {LEVEL} (τ = 1)", "learning time", ylim=(0, p.t1), **below)
     for margin, colour in zip(p.shown, (plot.ORANGE, plot.PINK, plot.GREEN, plot.BLUE), strict=False):
         plot.runs(b, published.t, published.loss.sel(margin=margin), colour, f"ReLU networks, Δ = {margin:g}")
         for gating, style in (("linear", ":"), ("xor", "-")):
             theory = nr.exact.separability_loss(published.t.values, margin, gating, p.a0(gating))
             plot.theory(b, published.t, theory, colour, ls=style, lw=0.9)
-    panels.line_styles(b, {"xor gating, closed form": "-", "linear gating, closed form": ":"}, lw=0.9)
-    panels.label(b, "time (τ = 1)", "mean loss", f"loss, rate {p.lr:g}", ylim=(0, 0.52), **below)
+    plot.key(b, {"xor gating, closed form": "-", "linear gating, closed form": ":"})
+    plot.label(b, "time (τ = 1)", "mean loss", f"loss, rate {p.lr:g}", ylim=(0, 0.52), **below)
     equal = [[equal_times(a0, ratio) for a0 in p.starts] for ratio in (1, 2)]
     plot.theory(c, p.starts, equal[0], plot.BLACK, "equal times, equal strengths")
     plot.theory(c, p.starts, equal[1], plot.BLUE, "equal times, equal numbers of units")
@@ -178,7 +176,7 @@ def races(p: Separability, data):
     c.plot(at, data.starts.equal, "D", color=plot.BLUE, ms=3, alpha=0.5, label="equal times, random weights")
     c.plot(at, switch(flow), "o", color=plot.RED, ms=3, alpha=0.5, label="ReLU networks switch")
     c.axhline(CROSSING, color=plot.BLACK, lw=0.8, ls="--", label="equal growth, √(2/3)")
-    panels.label(c, "initial strength a0 of an xor pathway", "margin Δ", "crossing", log="x", **below)
+    plot.label(c, "initial strength a0 of an xor pathway", "margin Δ", "crossing", xscale="log", **below)
     return fig, (
         "Left: learning time of both gatings from the mean initial strength of their pathways (lines) and "
         f"of ReLU networks ({p.seeds} seeds, mean and standard deviation) at the published learning rate "

@@ -9,14 +9,13 @@ decoupled; networks from small random weights start with none of the three."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import finding
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
@@ -38,7 +37,6 @@ PATHWAY_LINES = {"always open": plot.BLACK, "two contexts": plot.BLUE, "one cont
 LEARNED = 0.05  # of the initial loss, where learning times are compared
 
 
-@dataclass(frozen=True)
 class Uniqueness(Parameters):
     hidden: int = option(700, "units of the ReLU networks", least=4)
     pathway: int = option(100, "units of each pathway of the gated networks")
@@ -157,15 +155,15 @@ def draw_networks(axes: Any, d: xr.Dataset) -> None:
     for gating, (label, colour) in GATINGS.items():
         style = {"ls": "--", "zorder": 4} if gating == "both" else {}
         plot.theory(loss, d.epoch, d.loss.sel(network=gating).median("run"), colour, f"+ {label}", **style)
-    panels.label(loss, y="loss, summed over samples", log="y", ylim=(relu.min() / 2, None))
+    plot.label(loss, y="loss, summed over samples", yscale="log", ylim=(relu.min() / 2, None))
     for pathways, (label, colour) in zip(OPEN.values(), PATHWAY_LINES.items(), strict=True):
         each = d["size"].sel(pathway=pathways).stack(curve=("run", "pathway")).T
         plot.runs(size, d.epoch, each, colour, label)
-    panels.label(size, "", "norm of a pathway's map", "all pathways in one network", ylim=(0, None))
+    plot.label(size, "", "norm of a pathway's map", "all pathways in one network", ylim=(0, None))
     plot.runs(share, d.epoch, d.match, plot.BLUE, "gates as in pathway")
     plot.runs(share, d.epoch, d.moved, plot.RED, "gates switched")
     plot.runs(share, d.epoch, d.coupled, plot.PINK, "weights off modes")
-    panels.label(share, "", "share of gates; of weights", "ReLU network: conditions", ylim=(0, 1.02))
+    plot.label(share, "", "share of gates; of weights", "ReLU network: conditions", ylim=(0, 1.02))
 
 
 SECTION, APPENDIX = "make_haste_slowly Prop. 4.2", "make_haste_slowly E"

@@ -5,13 +5,12 @@ concentrate on one pathway; the wider, the less. What each carries is predicted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
 from scipy.stats import binomtest, mannwhitneyu
 
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import check, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, option, require
@@ -33,7 +32,6 @@ EVEN = "a standard of ours: concentration within a quarter of its range"
 FINITE = "an equation; a fifth for finite width"
 
 
-@dataclass(frozen=True)
 class Pathways(networks.Published):
     seeds: int = option(20, "random starts of each linear network", least=2, most=1000)
     epochs: tuple[int, ...] = option(
@@ -125,8 +123,8 @@ def diagonal(p: Pathways, data):
         learned = 1 - run.loss.mean("run") / run.loss[:, 0].mean()
         below.plot(learned, networks.off_diagonal(run).mean(axis=0), color=colour, label=f"depth {d}")
     below.axhline(0.05, color=plot.BLACK, lw=0.7, ls="--", label="5%")
-    axis = {"ylim": (0, None), "legend": "upper right", "key": {"ncols": 2}}
-    panels.label(below, "share of the loss that is learned", "share of squared K\noff the diagonal", **axis)
+    share, legend = "share of squared K\noff the diagonal", {"ncols": 2}
+    plot.label(below, "share of the loss that is learned", share, legend=legend, ylim=(0, None))
     return fig, (
         f"Above: K of the first pathway in the first steps of descent, depth {p.depths[0]} (Fig. 4). Below: "
         "squared entries between modes of different strength, as a share of all; mean over networks and "
@@ -160,14 +158,13 @@ def concentrations(p: Pathways, data):
         ("small", c, [1], plot.RED, WEIGHTS["small"]),
     ):
         plot.points(ax, x, np.transpose(by_size(data, kind)), colour, label)
-    depths, left = dict(zip(place, p.depths, strict=True)), {"legend": "upper left"}
+    plot.label(a, "depth", "concentration", "by depth", "upper left", xticks=place, xticklabels=p.depths)
     a.set(ylim=(0, 1.35), yticks=np.linspace(0, 1, 6))
-    panels.label(a, "depth", "concentration", "by depth", ticks=depths, **left)
     plot.logarithmic(b.xaxis, p.widths)
-    title = f"by width, modes 1-2, depth {p.width_depth}"
-    panels.label(b, "width N", title=title, legend="upper right")
-    stds, where = {0: "std", 1: r"std/$\sqrt{N}$"}, f"N = {p.width}, depth {p.width_depth}"
-    panels.label(c, where, title="by weights, modes 1-2", ticks=stds, xlim=(-0.5, 1.5), **left)
+    plot.label(b, "width N", title=f"by width, modes 1-2, depth {p.width_depth}", legend="upper right")
+    c.set(xticks=[0, 1], xticklabels=["std", r"std/$\sqrt{N}$"], xlim=(-0.5, 1.5))
+    where = f"N = {p.width}, depth {p.width_depth}"
+    plot.label(c, where, title="by weights, modes 1-2", legend="upper left")
     return fig, (
         "Concentration of modes on one pathway at the end: 0 shared evenly, 1 all on one; mean and standard "
         f"deviation over {p.seeds} linear networks. Left: against depth, N = {p.width}, weights of standard "

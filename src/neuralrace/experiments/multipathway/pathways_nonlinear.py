@@ -4,13 +4,12 @@ one (tanh); the same networks with the activation at hidden layers only are show
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, option, require
@@ -21,7 +20,6 @@ ACTIVATIONS = {"relu": "multipathway Fig. 7", "tanh": "multipathway Fig. 8"}
 AFTER = {"every": "after every layer, as published", "hidden": "after hidden layers only"}
 
 
-@dataclass(frozen=True)
 class PathwaysNonlinear(networks.Published):
     seeds: int = option(5, "random starts of each network", least=2, most=1000)
     relu: tuple[int, ...] = option((10_000, 10_000, 20_000, 20_000), "published steps, for each of depths")
@@ -104,9 +102,9 @@ def concentrations(p: PathwaysNonlinear, data):
             values, left = ends(p, data, activation, after)
             plot.points(a, at, np.transpose(values), colour, f"{activation} {AFTER[after]}", **style)
             plot.points(b, at, left.T, colour, **style)
-    ticks = dict(zip(place, p.depths, strict=True))
-    for ax, name in ((a, "concentration of modes 1-2"), (b, "loss at the end / at the start")):
-        panels.label(ax, "depth of the pathways", name, ticks=ticks, ylim=(0, None))
+    plot.label((a, b), "depth of the pathways", xticks=place, xticklabels=p.depths, ylim=(0, None))
+    a.set_ylabel("concentration of modes 1-2")
+    b.set_ylabel("loss at the end / at the start")
     plot.legend_below(fig, a, 2)
     return fig, (
         "Left: concentration of modes 1 and 2 on one pathway at the end, by its outputs: 0 shared evenly, 1 "

@@ -7,7 +7,6 @@ where the invariant is an error function."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ WINNERS = {1: plot.BLUE, 2: plot.ORANGE}
 MIXED = ((2, 5), (2, 3, 6), (2, 2, 4, 7), (2, 3, 4, 5, 6))
 
 
-@dataclass(frozen=True)
 class PhasePortraits(Parameters):
     seeds: int = option(100, "starts of each panel")
     strength: float = option(10.0, "strength of the mode")
@@ -165,10 +163,10 @@ def portraits(p: PhasePortraits, data):
     for ax, sigma in zip(axes[:, 0], p.sigmas, strict=True):
         ax.set_ylabel(rf"K of pathway 2, $\sigma$ = {sigma:g}")
     for a, colour in WINNERS.items():
-        panels.line_styles(axes[0, 0], {f"pathway {a} wins": "-o"}, colour, ms=1.5)
-    panels.line_styles(axes[0, 0], {"mode is learned": "-"}, lw=1)
-    panels.line_styles(axes[0, 0], {"level line of Eq. 22": ":"}, "0.55", lw=1)
-    panels.line_styles(axes[0, 0], {"flow (arrows)": "-"}, "0.75", lw=1)
+        plot.key(axes[0, 0], {f"pathway {a} wins": "-"}, colour)
+    plot.key(axes[0, 0], {"mode is learned": "-"})
+    plot.key(axes[0, 0], {"level line of Eq. 22": ":"}, "0.55")
+    plot.key(axes[0, 0], {"flow (arrows)": "-"}, "0.75")
     plot.legend_below(fig, axes[0, 0], 2 if columns < 3 else 5)
     return fig, (
         f"Contributions of two pathways to a mode of strength {p.strength:g}, from {p.seeds} starts (the "
@@ -206,19 +204,19 @@ def asymptotics(p: PhasePortraits, data):
         plot.theory(b, p.strengths, form.infinite, colour, ls=":", lw=1)
     for level, style in ((0.01, "--"), (0.1, "-.")):
         a.axhline(level, color=plot.BLACK, lw=0.6, ls=style, label=f"{level:.0%}")
-    panels.line_styles(a, {"Eq. 25": "-", "error function": ":"})
-    panels.line_styles(b, {"Eq. 26": "-", "Eq. 30": ":"})
-    below: dict[str, Any] = {"legend": "below", "key": {"fontsize": 6, "ncols": 2}}
+    plot.key(a, {"Eq. 25": "-", "error function": ":"})
+    plot.key(b, {"Eq. 26": "-", "Eq. 30": ":"})
+    below: dict[str, Any] = {"legend": {**panels.BELOW, "fontsize": 6, "ncols": 2}}
     x, title = r"last layer p, units of $\sigma$", "invariant of a pathway"
-    panels.label(a, x, "relative error", title, log="xy", ylim=(1e-4, 10), **below)
+    plot.label(a, x, "relative error", title, xscale="log", yscale="log", ylim=(1e-4, 10), **below)
     y, title = "share of the weaker pathway", "competition of two pathways"
-    panels.label(b, "strength s of the mode", y, title, log="xy", ylim=(1e-6, 1), **below)
+    plot.label(b, "strength s of the mode", y, title, xscale="log", yscale="log", ylim=(1e-6, 1), **below)
     depths = np.arange(2, 21)
     for ratio, colour in ((0.9, plot.BLUE), (0.99, plot.RED)):
         need = [strength_at(ratio / np.sqrt(1 - ratio**2), int(d)) for d in depths]
         plot.theory(c, depths, need, colour, f"p/q > {ratio:g}")
     c.axhline(p.strength, color=plot.BLACK, lw=0.6, ls="--", label=f"s = {p.strength:g} of Fig. 3")
-    panels.label(c, "depth", "strength s needed", "range of p ≈ q (Eq. 23)", log="y", **below)
+    plot.label(c, "depth", "strength s needed", "range of p ≈ q (Eq. 23)", yscale="log", **below)
     return fig, (
         "Left: the power of p by which Eq. 25 replaces the invariant far above p = 1, and the error "
         "function that replaces it at great depth. Middle: share of the weaker of two pathways at the end, "

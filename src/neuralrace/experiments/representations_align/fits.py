@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SERIES = {"dh2": ("|dh|² / its largest", plot.BLUE), "dy2": ("|dy|²", plot.ORANGE), "w": ("w", plot.GREEN)}
+COLOURS = dict(SERIES.values())
 WAYS = {"rates": ("two rates fitted (Eq. 49)", "--"), "start": ("rates and start fitted", "-")}
 NETWORK: dict[str, Any] = {"lw": 3.2, "alpha": 0.35}
 TIMES = 301
@@ -49,11 +50,10 @@ def loss_plateau(fits: xr.Dataset, dy2: float) -> np.ndarray:
 
 def early_over_late(fits: xr.Dataset, dy2: float) -> np.ndarray:
     """Error of the fit of two rates before outputs are half as far apart as targets / after, of each run."""
-    off = ((fits.theory.sel(fit="rates") - fits.measured) / np.abs(fits.measured).max("t")).isel(
-        series=slice(3)
-    )
+    measured = fits.measured.isel(series=slice(3))
+    off = (fits.theory.sel(fit="rates") - measured) / np.abs(measured).max("t")
     square = (off**2).mean("series")
-    before = (fits.measured.sel(series="dy2") >= dy2 / 2).cumsum("t") == 0
+    before = (measured.sel(series="dy2") >= dy2 / 2).cumsum("t") == 0
     return np.sqrt(square.where(before).mean("t") / square.where(~before).mean("t")).values
 
 
