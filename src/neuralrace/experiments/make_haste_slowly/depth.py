@@ -6,20 +6,35 @@ and the pathways have equal shares of the second layer's units."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 
 import neuralrace as nr
 from neuralrace import panels, plot
 from neuralrace.experiments.claim import finding, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.make_haste_slowly import two_layers
-from neuralrace.experiments.make_haste_slowly.two_layers import DROPS, LEVELS, ORDER, START, drops, typical
+from neuralrace.experiments.make_haste_slowly.modes import ITEMS
 from neuralrace.experiments.quotes import quoted
 from neuralrace.measure import crossing
+from neuralrace.relu.training import relu_chain
 
+CONTEXTS, PATHWAYS = 3, 4
+X, Y = nr.tasks.contexts(CONTEXTS).arrays
+GATES = np.repeat(np.concatenate([np.ones((1, CONTEXTS)), 1 - np.eye(CONTEXTS)]), ITEMS, axis=1)
+
+
+# Outputs (4, n, out): the first mode of all samples, then the first 1, 2 and 4 modes of each context; these
+# are means over so many samples.
+PLATEAUS = np.stack([np.repeat(Y.reshape(-1, n, Y.shape[1]).mean(axis=1), n, axis=0) for n in (24, 8, 4, 2)])
+START, *LEVELS = 0.5 * np.array([(Y**2).sum(), *((Y - PLATEAUS) ** 2).sum(axis=(1, 2))])
+COMMON = [START, *LEVELS[1:]]  # losses that both kinds of network are said to share
+DROPS = [f"drop {high:g} to {low:g}" for high, low in pairwise(COMMON)]
+ORDER = ("first", "second", "third")
 PUBLISHED = (500, 12_000)  # epochs at which the common pathway aligns and the others appear
 NETWORKS = {"relu": ("ReLU network", plot.BLUE), "gated": ("gated linear network", plot.ORANGE)}
 EPOCH = "epoch (thousands)"
@@ -55,21 +70,99 @@ class Depth(Parameters):
 def networks(p: Depth, kind: str):
     """ReLU networks with two hidden layers, or the gated linear ones."""
     if kind == "gated":
-        return p.descend(two_layers.gated_task(p.hidden), p.std, p.epochs, two_layers.gated_state)
-    return p.descend(two_layers.relu_task(p.hidden, p.hidden), p.std, p.epochs, two_layers.relu_state)
+        return p.descend(gated_task(p.hidden), p.std, p.epochs, gated_state)
+    return p.descend(relu_task(p.hidden, p.hidden), p.std, p.epochs, relu_state)
 
 
 @part
 def table_1(p: Depth):
     """ReLU networks with two hidden layers and the settings of Table 1: 700 units, std 1e-7, 8000 epochs."""
-    task = two_layers.relu_task(p.shallow, p.shallow)
+    task = relu_task(p.shallow, p.shallow)
     return p.descend(task, 1e-7 * (700 / p.shallow) ** 0.5, 8000, seeds=1)
 
 
 @part
 def shallow(p: Depth):
     """ReLU networks with one hidden layer, as published in section 5."""
-    return p.descend(two_layers.relu_task(p.shallow), 0.005 / 700, 8000)
+    return p.descend(relu_task(p.shallow), 0.005 / 700, 8000)
+
+
+def relu_task(*hidden: int) -> nr.Task:
+    return nr.Task(relu_chain([X.shape[1], *hidden, Y.shape[1]]), X, Y)
+
+
+def gated_task(hidden: int) -> nr.Task:
+    """A linear layer for all, then four pathways p0 (always open), p1, p2, p3 with a quarter of the units."""
+    names = [f"p{k}" for k in range(PATHWAYS)]
+    nodes = {"x": X.shape[1], "h1": hidden, **dict.fromkeys(names, hidden // PATHWAYS), "y": Y.shape[1]}
+    edges = [("x", "h1"), *((a, b) for n in names for a, b in (("h1", n), (n, "y")))]
+    return nr.Task(nr.Graph(nodes, edges), X, Y, dict(zip(names, GATES, strict=True)))
+
+
+def relu_state(state: nr.State) -> dict[str, Any]:
+    """Gates of both layers, each unit counted by its size (`nr.unit_sizes`).
+
+    open, always: mean gate of the first layer, and share of its units that are open on all samples.
+    nonlinear: change of the outputs, relative to the targets, if the first layer did not rectify.
+    by_contexts: shares of the second layer open for most items in 0, 1, 2 and 3 contexts.
+    pure: share of the second layer that is open for all or for no items of each context.
+    """
+    w1, w2, w3 = (state.weights[e] for e in ("x->h1", "h1->h2", "h2->y"))
+    first, second = nr.unit_sizes(w1, w2, normalise=True), nr.unit_sizes(w2, w3, normalise=True)
+    h1, g2 = state.activity("h1"), state.activity("h2") > 0
+    rectified = X.astype(w1.dtype) @ w1.T - h1
+    mean_gate = g2.reshape(CONTEXTS, ITEMS, -1).mean(axis=1)
+    n_open = (mean_gate > 0.5).sum(axis=0)
+    return {
+        "distance": relative_size(state.activity("y") - PLATEAUS.astype(w1.dtype)),
+        "open": (h1 > 0).mean(axis=0) @ first,
+        "always": (h1 > 0).all(axis=0) @ first,
+        "nonlinear": relative_size(((rectified @ w2.T) * g2) @ w3.T),  # with the gates of the second layer
+        "by_contexts": second @ (n_open[:, None] == np.arange(CONTEXTS + 1)),
+        "pure": second @ ((mean_gate == 0) | (mean_gate == 1)).all(axis=0),
+    }
+
+
+def gated_state(state: nr.State) -> dict[str, Any]:
+    """Size of the outputs of each pathway, and cosine of its map and the first mode of its own data."""
+    maps = jnp.stack(list(nr.pathway_maps(gated_task(PATHWAYS).graph, state).values()))
+    outputs = GATES[:, :, None].astype(maps.dtype) * (X.astype(maps.dtype) @ maps.swapaxes(1, 2))
+    u, _, v = np.linalg.svd(Y.T @ (GATES[:, :, None] * X))
+    mode = (u[:, :, :1] * v[:, :1]).astype(maps.dtype)
+    return {
+        "distance": relative_size(outputs.sum(axis=0) - PLATEAUS.astype(maps.dtype)),
+        "size": relative_size(outputs),
+        "cosine": jnp.abs((maps * mode).sum(axis=(1, 2))) / jnp.sqrt((maps**2).sum(axis=(1, 2))),
+    }
+
+
+def relative_size(outputs: Any) -> Any:
+    """Norm of outputs `(..., n, out)`, relative to the targets."""
+    return jnp.sqrt((outputs**2).sum(axis=(-2, -1))) / np.linalg.norm(Y)
+
+
+def typical(networks: xr.Dataset) -> xr.Dataset:
+    """The run whose loss is closest to the mean: sum of distances over times."""
+    return networks.isel(
+        run=int(np.abs(networks.loss - networks.loss.mean("run")).sum("epoch").argmin("run"))
+    )
+
+
+def drops(networks: xr.Dataset) -> np.ndarray:
+    """Epochs at which a quarter of the way to the next common plateau is done, `(..., 3)`; nan if never."""
+    marks = COMMON[:-1] + np.diff(COMMON) / 4
+    return crossing(networks.epoch, networks.loss.values[..., None, :], marks)
+
+
+def dwell(network: xr.Dataset) -> np.ndarray:
+    """Epochs that a run spends within 1% of the initial loss of each plateau, `(4,)`."""
+    near = np.abs(network.loss.values - np.array(LEVELS)[:, None]) < 0.01 * START
+    return near.sum(axis=1) * float(network.epoch[1])
+
+
+def at_plateau(networks: xr.Dataset, plateau: int) -> xr.Dataset:
+    """Each run when its outputs are nearest to those of a plateau."""
+    return networks.isel(epoch=networks.distance.isel(plateau=plateau).argmin("epoch"))
 
 
 @figure("losses")
@@ -209,7 +302,7 @@ def stages(p: Depth, data):
     rests = "500 epochs within 1% of the initial loss, chosen here for a plateau"
     lowest = f"{LEVELS[1]:g}, {LEVELS[2]:g} and {LEVELS[3]:g}"
     for kind, (title, _) in NETWORKS.items():
-        first, *others = two_layers.dwell(typical(data.networks[kind]))
+        first, *others = dwell(typical(data.networks[kind]))
         name = f"typical {title}, epochs at losses {lowest}"
         yield TIMING.above(f"plateaus-{kind}", name, 500, others, bound=rests)
         name, note = f"typical {title}, epochs at loss {LEVELS[0]:g}", together if kind == "gated" else ""
@@ -234,7 +327,7 @@ def gates_of_layers(p: Depth, data):
     open_, linear = quoted(SECTION, "first-layer-open"), quoted(FIG, "first-layer-linear")
     second, relu = quoted(FIG, "second-layer"), data.networks["relu"]
     first, low, *_ = LEVELS
-    end, common, by_context = relu.isel(epoch=-1), *(two_layers.at_plateau(relu, k) for k in (0, 1))
+    end, common, by_context = relu.isel(epoch=-1), *(at_plateau(relu, k) for k in (0, 1))
     closes = f"All is open while the first pathway is alone, at {first:g}; then units turn and gates close."
     most = "nine tenths of the weight, chosen here for 'all'"
     name = "first layer open for all samples, share of the weight at {}".format

@@ -83,12 +83,7 @@ def contributions(graph: nr.Graph) -> Callable[[nr.State], dict[str, Any]]:
 
 
 def train(
-    p: Any,
-    depths: Sequence[int],
-    series: int,
-    t1: float,
-    seeds: int,
-    size: tuple[int, float] | None = None,
+    p: Any, depths: Sequence[int], series: int, t1: float, seeds: int, size: tuple[int, float] | None = None
 ) -> xr.Dataset:
     """Linear networks, as many at a time as fit into memory, and predictions of their K.
 
