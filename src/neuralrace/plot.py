@@ -369,10 +369,11 @@ def label(
     ('loss', 'log')
     """
     texts = {"xlabel": x, "ylabel": y, "title": title}
-    for ax in np.ravel(axes):
-        ax.set(**{name: text for name, text in texts.items() if text is not None}, **properties)
-        if legend is not None:
-            ax.legend(*_entries(ax), **({"loc": legend} if isinstance(legend, str) else legend))
+    with style():
+        for ax in np.ravel(axes):
+            ax.set(**{name: text for name, text in texts.items() if text is not None}, **properties)
+            if legend is not None:
+                ax.legend(*_entries(ax), **({"loc": legend} if isinstance(legend, str) else legend))
 
 
 def _entries(ax: Axes) -> tuple[list[Any], list[str]]:
@@ -400,16 +401,16 @@ def key(ax: Axes, marks: Mapping[str, str], colour: str = BLACK) -> None:
     >>> [text.get_text() for text in ax.legend().get_texts()]
     ['closed form', 'networks', 'chance']
     """
-    size = _sized("lines.markersize", 7 / 6)
-    known: dict[str, Any] = {
-        "theory": {},
-        "runs": {"lw": _sized("lines.linewidth", 2), "alpha": 0.5},
-        "points": {"marker": "o", "ls": "", "ms": size},
-        "hollow": {"marker": "o", "ls": "", "ms": size, "mfc": "white"},
+    size, width = _sized("lines.markersize", 7 / 6), _sized("lines.linewidth")
+    known: dict[str, tuple[str, Any]] = {
+        "theory": ("-", {"lw": width}),
+        "runs": ("-", {"lw": 2 * width, "alpha": 0.5}),
+        "points": ("o", {"ms": size}),
+        "hollow": ("o", {"ms": size, "mfc": "white"}),
     }
     for text, mark in marks.items():
-        style = known.get(mark)
-        ax.plot([], "" if style is not None else mark, color=colour, label=text, **(style or {"lw": 1}))
+        style, keywords = known.get(mark, (mark, {"lw": 0.75 * width}))
+        ax.plot([], style, color=colour, label=text, **keywords)
 
 
 def legend_below(fig: Figure, ax: Axes, columns: int) -> None:

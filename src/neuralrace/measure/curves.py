@@ -33,8 +33,8 @@ def drawn_distance(x: ArrayLike, curve: ArrayLike, other: ArrayLike, top: float 
 
     Examples
     --------
-    >>> float(drawn_distance([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.2, 1.2, 2.0]).round(3))
-    0.1
+    >>> round(drawn_distance([0.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]), 3)
+    0.5
     """
     from scipy.spatial import KDTree
 

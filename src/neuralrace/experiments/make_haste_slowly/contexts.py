@@ -282,11 +282,13 @@ def gates(p: Contexts, data):
     name, distance = "four pathways, distance of outputs, largest", d.distance.max("epoch")
     definition = quoted("make_haste_slowly Def. 3.1", "def-3-1")
     yield definition.below("four-pathways-outputs", name, 0.05, distance, MIXED, OUTPUTS)
-    name, faster = "loss at the end, open in one context / in two", quoted(PROPOSITION, "two-contexts-faster")
+    name = "loss at the end, open in one context / in two"
+    faster = quoted(PROPOSITION, "two-contexts-faster")
     yield faster.above("two-contexts-faster", name, 1, end.single / end.shared, bound="the paper")
     name = "epochs at which two contexts have less loss than {}, share".format
     note = "Until the always open pathway has learned both are the same but for random weights."
-    share, always = (mean.shared < mean.single)[1:].mean(), "the paper: at all times"
+    share = (mean.shared < mean.single)[1:].mean()
+    always = "the paper: at all times"
     yield fastest.near("less-than-one-context", name("one"), 1, share, 0, note, always)
     note = "Mixed gates, the network's own, are implementable, and faster than those by context."
     share, what = (mean.shared < mean.own)[1:].mean(), name("the last gates of the ReLU network")

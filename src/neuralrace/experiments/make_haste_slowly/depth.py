@@ -59,7 +59,8 @@ class Depth(Parameters):
         self, task: nr.Task, std: float, epochs: int, record: Any = None, seeds: int | None = None
     ) -> dict[str, Any]:
         """Networks from small random weights, on the loss summed over samples."""
-        start, n = nr.init.gaussian(task.graph, std, range(seeds or self.seeds)), len(task.arrays[0])
+        start = nr.init.gaussian(task.graph, std, range(seeds or self.seeds))
+        n = len(X)
         keep: dict[str, Any] = {"save_weights": False, "record": record, "dtype": self.dtype}
         run = nr.descend(task, start, self.lr * n, epochs, self.save, **keep)
         recorded = {k: (f"run epoch {DIMS.get(k, '')}", v) for k, v in run.recorded.items()}
@@ -268,16 +269,19 @@ def variance(p: Depth, data):
         yield VARIANCE.near(f"{order}-drop-spread", name, 1, ratio, 0.5, few, half)
     deep, one = (np.log(crossing(d.epoch, d.loss, START / 2)).std(ddof=1) for d in (relu, data.shallow))
     name = "spread of the log epoch of half loss, two hidden layers / one"
-    bound, grows = "twice the spread, chosen here for 'which was not the case'", "variance-with-depth"
-    yield quoted(SECTION, grows).above("spread-with-depth", name, 2, deep / one, few, bound)
+    bound = "twice the spread, chosen here for 'which was not the case'"
+    grows = quoted(SECTION, "variance-with-depth")
+    yield grows.above("spread-with-depth", name, 2, deep / one, few, bound)
     left = [(runs.loss[:, -1] < 0.75 * LEVELS[3]).mean().item() for runs in (relu, gated)]
     name = f"networks that leave loss {LEVELS[3]:g} by the end, share, gated less ReLU"
     bound = "a tenth of the runs, chosen here for 'the same characteristics'"
     yield VARIANCE.near("leave-last-plateau", name, 0, left[1] - left[0], 0.1, LATER, bound)
     # No gated network has had the time to learn by the last epoch.
-    learned, fails = (relu.loss[:, -1] < 0.01 * START).mean(), quoted(SECTION, "not-all-runs")
+    learned = (relu.loss[:, -1] < 0.01 * START).mean()
+    fails = quoted(SECTION, "not-all-runs")
     name = "ReLU networks that end below 1% of the initial loss, share"
-    some, bound = 0 < learned < 1, "the paper: some do and some do not"
+    some = 0 < learned < 1
+    bound = "the paper: some do and some do not"
     yield fails.relation("not-all-learn-relu", name, "some, not all", learned, some, bound=bound)
     settings = "Hyper-parameters used for the contextual tasks in Sections 4, 5 and 6."
     table = paper("make_haste_slowly Table 1", settings)
@@ -293,7 +297,8 @@ def variance(p: Depth, data):
 @claims
 def stages(p: Depth, data):
     """Plateaus, and the epochs at which pathways appear."""
-    in_stages, gated = quoted(SECTION, "stages"), data.networks["gated"]
+    in_stages = quoted(SECTION, "stages")
+    gated = data.networks["gated"]
     shown = crossing(gated.epoch, gated["size"], 0.1, rising=True, axis=1)
     together = (
         "The first layer that the common pathway has grown serves the others too, which follow it within "
@@ -325,7 +330,8 @@ def stages(p: Depth, data):
 @claims
 def gates_of_layers(p: Depth, data):
     open_, linear = quoted(SECTION, "first-layer-open"), quoted(FIG, "first-layer-linear")
-    second, relu = quoted(FIG, "second-layer"), data.networks["relu"]
+    second = quoted(FIG, "second-layer")
+    relu = data.networks["relu"]
     first, low, *_ = LEVELS
     end, common, by_context = relu.isel(epoch=-1), *(at_plateau(relu, k) for k in (0, 1))
     closes = f"All is open while the first pathway is alone, at {first:g}; then units turn and gates close."

@@ -176,7 +176,8 @@ def of_networks(p: LinearBackground, data):
         "inputs vary more: the half time is log(s/(d a0) - 1) / (2 s)."
     )
     half = half_times(d.t, d.strength)
-    ahead, gap = half_times(d.t, d.theory) / half - 1, data.aligned.gap.max()
+    ahead = half_times(d.t, d.theory) / half - 1
+    gap = data.aligned.gap.max()
     yield check(EQ).below("aligned-flow", "closed form - flow from aligned weights", 1e-8, gap)
     for k, (mode, note) in enumerate(zip(MODES, ("", "", late, late), strict=True)):
         name = f"half time of '{mode}', Eq. 7 / network - 1"
@@ -190,10 +191,12 @@ def of_networks(p: LinearBackground, data):
     yield finding(TALK).below("map-together", name, 1e-3, gap)
     ordered = (half[:, 0] < half[:, 1]) & (half[:, 1] < half[:, 2:].min(axis=1))
     name, order = "order of learning is that of strengths", "all, before animal or plant, before the rest"
-    speed, bound = quoted("make_haste_slowly Fig. 7, C", "c-speed"), "the paper: stronger modes first"
+    speed = quoted("make_haste_slowly Fig. 7, C", "c-speed")
+    bound = "the paper: stronger modes first"
     yield speed.relation("order-of-modes", name, order, ordered.mean(), ordered.all(), bound=bound)
     name = "half times with inputs twice as large, Syx the same / plain - 1"
-    (plain, double), bound = data.aligned.half, "1% of the half time, as for Eq. 7"
+    plain, double = data.aligned.half
+    bound = "1% of the half time, as for Eq. 7"
     stable = quoted("make_haste_slowly A.1", "a1-time-course")
     yield stable.near("input-variance", name, 0, double / plain - 1, 0.01, shift, bound)
 

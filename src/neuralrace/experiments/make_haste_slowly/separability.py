@@ -127,7 +127,7 @@ def starts(p: Separability):
     return {
         "equal": ("run", [equal_margin(lambda m: np.subtract(*times(m)[run])) for run in range(p.seeds)]),
         "margin": ("margin", p.all_margins),
-        "time": ("margin run gating", [times(m) for m in p.all_margins]),
+        "time": ("run margin gating", np.stack([times(m) for m in p.all_margins], axis=1)),
     }
 
 
@@ -154,7 +154,8 @@ def switch(networks: xr.Dataset) -> np.ndarray:
 def races(p: Separability, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.1)
     flow, published = by_case(data.networks, "margin").values()
-    margins, below = np.linspace(0.02, p.all_margins[-1], 200), {"legend": {**panels.BELOW, "fontsize": 6}}
+    margins = np.linspace(0.02, p.all_margins[-1], 200)
+    below = {"legend": {**panels.BELOW, "fontsize": 6}}
     for gating, colour in GATINGS.items():
         times = nr.exact.separability_time(LEVEL, margins, gating, p.a0(gating))
         plot.theory(a, margins, times, colour, f"{gating} gating, closed form")
@@ -201,7 +202,7 @@ def closed_forms(p: Separability, data):
     name = f"margin of equal times to loss {LEVEL}, from random weights"
     weights = "four times the spread over starts of 128 units"
     yield POINT.near("equal-times", name, CROSSING, data.starts.equal, 0.025, bound=weights)
-    linear, xor = data.starts.time.mean("run").transpose("gating", "margin")
+    linear, xor = data.starts.time.mean("run").T
     right = (linear < xor) == (data.starts.margin > CROSSING)
     name = "margins at which the gating of that side is faster, share, from random weights"
     yield sides.near("faster-side", name, 1, right.mean(), 0, bound="the paper: all margins")
@@ -218,7 +219,8 @@ def relu_networks(p: Separability, data):
     boundary = quoted("make_haste_slowly section 3", "nonlinear-boundary")
     lag = f"Steps of {p.lr:g} are not small: growing modes lag behind the flow of the closed form."
     most = "nine tenths of the weight, chosen here for a network that is one of the two"
-    networks, notes = by_case(data.networks, "margin"), {"flow": ("", ""), "published": ("-published", lag)}
+    networks = by_case(data.networks, "margin")
+    notes = {"flow": ("", ""), "published": ("-published", lag)}
     flow, published = networks.values()
     margin = flow.margin
     name, grid = "ReLU networks, margin of the switch", "a step of the margins, for 'approximate'"

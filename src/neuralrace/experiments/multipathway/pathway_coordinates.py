@@ -310,7 +310,8 @@ def random_layers(p: PathwayCoordinates, data):
     widest, n = p.widths[-1], len(S)
     edge = (1 + np.sqrt(n / widest)) ** 2 - 1
     quote = "for large N we must have R^T R ≈ sigma^2 I which is exact as N -> infinity"
-    limit, found = paper("multipathway Eq. 4", quote), data.deviations[widest]
+    limit = paper("multipathway Eq. 4", quote)
+    found = data.deviations[widest]
     bound = "theory: 1.5 times the edge of the spectrum of 8 columns, (1 + sqrt(8/N))^2 - 1"
     filled = "Eigenvalues of a square one fill 0 to 4 sigma^2 at any width."
     name = f"largest eigenvalue of R^T R/sigma^2 - 1, {widest} x {{}} layer".format

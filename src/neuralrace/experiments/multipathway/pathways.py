@@ -123,8 +123,8 @@ def diagonal(p: Pathways, data):
         learned = 1 - run.loss.mean("run") / run.loss[:, 0].mean()
         below.plot(learned, networks.off_diagonal(run).mean(axis=0), color=colour, label=f"depth {d}")
     below.axhline(0.05, color=plot.BLACK, lw=0.7, ls="--", label="5%")
-    share, legend = "share of squared K\noff the diagonal", {"ncols": 2}
-    plot.label(below, "share of the loss that is learned", share, legend=legend, ylim=(0, None))
+    share = "share of squared K\noff the diagonal"
+    plot.label(below, "share of the loss that is learned", share, legend={"ncols": 2}, ylim=(0, None))
     return fig, (
         f"Above: K of the first pathway in the first steps of descent, depth {p.depths[0]} (Fig. 4). Below: "
         "squared entries between modes of different strength, as a share of all; mean over networks and "
@@ -311,7 +311,8 @@ def diagonal_solutions(p: Pathways, data):
     )
     first, small = networks.off_diagonal(data.first_steps), "a standard of ours: 5% of the squares"
     outside = 1 - sum(len(group) ** 2 for group in GROUPS.values()) / len(networks.S) ** 2
-    name, equal = "depth {}, squared K off the diagonal{}".format, "theory: entries of equal variance"
+    name = "depth {}, squared K off the diagonal{}".format
+    equal = "theory: entries of equal variance"
     what, last = (name(p.depths[0], f", {when}") for when in ("start", f"step {STEPS - 1}"))
     yield becomes.near("starts-random", what, outside, first[:, 0], 0.05, bound=equal)
     yield becomes.below("diagonal-first-steps", last, 0.05, first[:, -1], bound=small)

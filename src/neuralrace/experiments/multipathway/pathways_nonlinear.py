@@ -139,7 +139,8 @@ def same_trend(p: PathwaysNonlinear, data):
     for activation in ACTIVATIONS if "every" in p.after else ():
         (first, *_, last), _ = ends(p, data, activation, "every")
         name = f"{activation}, concentration of modes 1-2: depth {p.depths[-1]} - depth {p.depths[0]}, means"
-        note, rise = by_silence(p, data) if activation == "relu" else "", last.mean() - first.mean()
+        note = by_silence(p, data) if activation == "relu" else ""
+        rise = last.mean() - first.mean()
         yield same.above(f"rise-{activation}", name, 0.25, rise, note, bound)
 
 
@@ -151,7 +152,8 @@ def silent_outputs(p: PathwaysNonlinear, data):
     _, left = ends(p, data, "relu", "every")
     own = 8 / networks.Y.sum()  # features that one item alone has, of all
     name = "relu after every layer: part of the loss that is never learned, mean over depths"
-    never, bound = own / 2**p.pathways, "theory: each pathway starts below zero with probability 1/2"
+    never = own / 2**p.pathways
+    bound = "theory: each pathway starts below zero with probability 1/2"
     stated = finding("multipathway Fig. 7")
     yield stated.near("relu-silent-outputs", name, never, left.mean(axis=0), 0.03, bound=bound)
 

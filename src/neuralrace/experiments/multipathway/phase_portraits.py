@@ -254,7 +254,8 @@ def competition(p: PhasePortraits, data):
         "for deeper networks and larger initial fluctuations the trajectories tend towards more extreme "
         "values where one or the other pathway dominates",
     )
-    rise, more = apart.mean("run").diff("depth"), "the paper: more; mean over the same starts"
+    rise = apart.mean("run").diff("depth")
+    more = "the paper: more; mean over the same starts"
     name = "deeper is more extreme: least rise of |K1 - K2|/s from depth to depth"
     yield extreme.relation("deeper-more-extreme", name, "> 0", rise.min(), (rise > 0).all(), bound=more)
     larger = (apart[:, 0] - apart[:, -1]).mean("run")
@@ -267,7 +268,8 @@ def competition(p: PhasePortraits, data):
     )
     name = f"share of the winner, depth {max(p.depths)}, s = {p.strength:g}, sigma = {p.sigmas[0]:g}"
     note = "Eq. 31 is the limit of |C'| s far above 1; such starts do not reach it at this depth."
-    winner, most = 0.5 + 0.5 * apart[-1, 0].mean(), "a standard of ours: nine tenths count as all"
+    winner = 0.5 + 0.5 * apart[-1, 0].mean()
+    most = "a standard of ours: nine tenths count as all"
     yield dominates.near("winner-share", name, 1, winner, 0.1, note, most)
     decided = np.sign(along(data.portrait, "depth").constant) == np.sign(end[:, 0] - end[:, 1])
     name = "starts in which the sign of the constant of Eq. 22 decides the winner, all panels"
@@ -283,9 +285,11 @@ def large_last_layers(p: PhasePortraits, data):
     ratio = along(data.portrait, "depth").ratio[..., -1, :].max("pathway")  # of the winner, (depth, run)
     quote = "consider the case where S is sufficiently greater than 1 so that we can approximate p ≈ q"
     name = f"p/q of the winner at the end, depth {p.depths[-1]}, s = {p.strength:g}, least sigma"
-    near, mean = paper("multipathway Eq. 23", quote), ratio.mean("run")
+    near = paper("multipathway Eq. 23", quote)
+    mean = ratio.mean("run")
     yield near.near("p-near-q", name, 1, ratio[-1], 0.1, SMALL, TENTH)
-    fall, ours = -mean.diff("depth"), finding(near.source)
+    fall = -mean.diff("depth")
+    ours = finding(near.source)
     name = "p/q of the winner at the end: least fall from depth to depth"
     note = "; ".join(f"depth {d}: {float(v):.3g}" for d, v in zip(p.depths, mean, strict=True))
     yield ours.relation("p-over-q-falls", name, "> 0", fall.min(), (fall > 0).all(), note)

@@ -138,7 +138,8 @@ def distances(p: Layers, data):
     factor = (found.start[:, -1] / found.start[:, 0]) ** (1 / (p.depth - 1))
     bound = "Theory: gain² (1 + leak²)/2 for inputs that open the same units; stated standard 10%."
     yield scales.near("initial-distance", what, p.growth, factor, 0.05, bound=bound)
-    later, alike = found.shape[..., p.depth // 2 :], quoted(f"{PAPER} 5.2", "later-layers-alike")
+    later = found.shape[..., p.depth // 2 :]
+    alike = quoted(f"{PAPER} 5.2", "later-layers-alike")
     apart = np.sqrt(((later - later.mean("layer")) ** 2).mean("t")).max("layer")
     what = "|dh|² / its end in later layers: distance from their mean, the worst layer"
     yield alike.near("later-layers-alike", what, 0, apart, BOUND, ALIKE, STANDARD)

@@ -24,7 +24,7 @@ from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.representations_align import structure_rows as rows
-from neuralrace.experiments.representations_align.fits import COLOURS, SERIES, both_ways, draw_series, key
+from neuralrace.experiments.representations_align.fits import SERIES, both_ways, draw_series, key
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Network, fit_runs, follow_pair, structure, train
 
@@ -211,7 +211,7 @@ def tracked_pair(p: Structure, data):
         x, title = "learning rate times steps (root scale)", f"{name}, error {one.error.sel(fit='rates'):.2f}"
         plot.label(ax, x, "squared distance", title, xlim=(0, None))
         ax.xaxis.set_major_locator(MaxNLocator(5))
-    colours = dict(zip(("|dh|², scaled", "|dy|²", "w"), COLOURS.values(), strict=True))
+    colours = {"|dh|², scaled": plot.BLUE, "|dy|²": plot.ORANGE, "w": plot.GREEN}
     goal, _ = axes[0].get_legend_handles_labels()
     fig.legend(handles=[*key(colours), *goal], loc="outside upper center", ncols=4)
     return fig, (
@@ -263,7 +263,8 @@ def exclusive_or(p: Structure, data):
     name = "share of runs that learned, exclusive or and two points"
     yield check(f"{rows.PAPER} B").above("learned", name, 0.8, learned)
     name = f"low weights as in Table 2 (gain {p.printed_gain:g}): loss after {PRINTED_EPOCHS} epochs"
-    ours, note = finding(f"{rows.PAPER} Table 2"), "The loss of a constant answer is 1/8."
+    ours = finding(f"{rows.PAPER} Table 2")
+    note = "The loss of a constant answer is 1/8."
     yield ours.near("xor-low-as-printed", name, 0.125, data.printed.loss, 1e-3, note)
     six, fourteen = f"{rows.PAPER} Fig. 6", f"{rows.PAPER} Fig. 14"
     match, one_pair = paper(six, rows.MATCH("middle")), quoted(six, "one-pair-only")
