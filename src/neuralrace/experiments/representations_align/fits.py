@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from neuralrace import plot
 from neuralrace.experiments.store import along
-from neuralrace.measure import crossing
+from neuralrace.measure import crossing, half_time
 from neuralrace.universality import Training, fit_runs
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ def both_ways(run: Training, **options: Any) -> xr.Dataset:
 
 def plateau(fits: xr.Dataset, series: str) -> np.ndarray:
     """Time to a tenth over time to nine tenths of the way to the end, of each run; nan where not learned."""
-    values = fits.measured.sel(series=series).values
-    way = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])
-    tenth, most = (crossing(fits.epoch.values, way, level, rising=True) for level in (0.1, 0.9))
+    values = fits.measured.sel(series=series)
+    tenth, most = (half_time(fits.epoch, values, share=share) for share in (0.1, 0.9))
     return np.where(fits.learned, tenth / most, np.nan)
 
 
