@@ -114,14 +114,15 @@ def starts(p: Separability):
     def times(margin: float) -> np.ndarray:
         """Learning time of both gatings, `(run, gating)`."""
         x, y = nr.tasks.separability(margin).arrays
-        positive, found = y[:, 0] > 0, []
+        positive = y[:, 0] > 0
+        found = []
         for gating, pathways in {"linear": [positive, ~positive], "xor": np.eye(len(x), dtype=bool)}.items():
-            u = [(y * x)[samples].mean(axis=0) for samples in pathways]
-            units = np.array_split(np.arange(p.hidden), len(u))
-            unit_u = [side[:, None] / (np.linalg.norm(side) or 1) for side in u]
-            grows = [growing_part(w[:, k], v[..., k], side) for k, side in zip(units, unit_u, strict=True)]
-            a0 = np.mean([(part**2).sum(axis=(1, 2)) for part in grows], axis=0)
-            found.append(nr.exact.separability_time(LEVEL, margin, gating, a0))
+            a0 = []
+            for samples, k in zip(pathways, np.array_split(np.arange(p.hidden), len(pathways)), strict=True):
+                u = (y * x)[samples].mean(axis=0)[:, None]
+                grows = growing_part(w[:, k], v[..., k], u / (np.linalg.norm(u) or 1))
+                a0.append((grows**2).sum(axis=(1, 2)))
+            found.append(nr.exact.separability_time(LEVEL, margin, gating, np.mean(a0, axis=0)))
         return np.stack(found, axis=-1)
 
     return {
