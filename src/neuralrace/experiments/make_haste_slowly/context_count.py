@@ -143,12 +143,11 @@ def as_in_the_paper(p: ContextCount, data):
         plot.theory(top, nets.epoch, together, plot.ORANGE, "trained together, block reduction")
         for start, (label, style) in enumerate(STARTS.items()):
             plot.theory(top, d.epoch, d.loss[start], plot.RED, label, ls=style)
-        for (ax, name), (k, colour) in product(
-            zip(others, ("common", "contexts"), strict=True), MODES.items()
-        ):
-            plot.runs(ax, nets.epoch, nets[name][..., k], colour, f"network, mode {k + 1}")
-            for values, style in zip(d[name][..., k], STARTS.values(), strict=True):
-                plot.theory(ax, d.epoch, values, colour, ls=style, lw=0.9)
+        for ax, name in zip(others, ("common", "contexts"), strict=True):
+            for k, colour in MODES.items():
+                plot.runs(ax, nets.epoch, nets[name][..., k], colour, f"network, mode {k + 1}")
+                for values, style in zip(d[name][..., k], STARTS.values(), strict=True):
+                    plot.theory(ax, d.epoch, values, colour, ls=style, lw=0.9)
         plot.label(top, "epoch", title=f"{c} contexts: loss", yscale="log", ylim=(0.02, 200))
         plot.label(others[0], "epoch", title="common pathway", xlim=(0, p.epochs / 4))
         plot.label(others[1], "epoch", title="by context, mean")
