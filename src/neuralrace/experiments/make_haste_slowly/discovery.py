@@ -93,11 +93,8 @@ def centres(p: Discovery, data):
             by_context(ax)
             ax.set(title=f"{title}: {k} clusters", yticks=range(k), yticklabels=range(1, k + 1))
             ax.spines[["top", "right"]].set_visible(True)
-    for top, *others in axes.T:
-        for ax in (top, *others[:-1]):
-            ax.set_xlabel("")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("cluster")
+    plot.label(axes[:-1], x="")
+    plot.label(axes[:, 0], y="cluster")
     fig.colorbar(axes[0, 0].images[0], ax=axes, label="mean gate", shrink=0.6)
     return fig, (
         "Centres of clusters of gates, one row each, over eight items in each of three contexts, for "
