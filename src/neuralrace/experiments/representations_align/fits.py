@@ -4,9 +4,10 @@ off them, and how they are drawn."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -14,9 +15,6 @@ from neuralrace import plot
 from neuralrace.experiments.store import along
 from neuralrace.measure import crossing, half_time
 from neuralrace.universality import Training, fit_runs
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 SERIES = {"dh2": ("|dh|² / its largest", plot.BLUE), "dy2": ("|dy|²", plot.ORANGE), "w": ("w", plot.GREEN)}
 COLOURS = dict(SERIES.values())

@@ -5,9 +5,10 @@ too. Distances start smaller in later layers, where a linear approximation shoul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from scipy.stats import spearmanr
 
 import neuralrace as nr
@@ -18,9 +19,6 @@ from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.representations_align.fits import both_ways
 from neuralrace.universality import ZOO, Network, train
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 PAPER, SOURCE = "representations_align", "representations_align Fig. 10"
 BOUND = 0.05  # share of a series' largest value

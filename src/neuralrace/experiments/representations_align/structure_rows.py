@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from neuralrace import universality
 from neuralrace.experiments.claim import Claim, Statement, finding
@@ -13,9 +13,6 @@ from neuralrace.experiments.declaration import Data
 from neuralrace.experiments.quotes import quoted
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Comparison, final_distance
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 PAPER = "representations_align"
 KINDS = ("low", "intermediate", "high", "one-layer")
@@ -64,8 +61,6 @@ MERGE = (
 def xor_ends(data: Data, optimizer: str, kind: str) -> xr.Dataset:
     """Distances after learning, `end`; by Eq. 10 from the measured start with the rates of two samples,
     `theory`; their correlation. Of the runs that learned, as in the paper; nan where none did."""
-    import xarray as xr
-
     runs, two = data.xor[optimizer].sel(kind=kind), data.pair
     rates = [float(two[name].where(two.learned).mean().fillna(1)) for name in ("rate_h", "rate_y")]
     dx, dy = (np.sqrt(squared_distances(v)[PAIRS]) for v in (CORNERS, XOR))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
 
 import neuralrace as nr
@@ -23,9 +24,6 @@ from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.representations_align import fits as fit
 from neuralrace.experiments.representations_align.fits import COLOURS, SERIES, key
 from neuralrace.universality import ZOO, Network, Training, final_distance, train
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 PAPER = "representations_align"
 WEIGHTS = ("low", "default", "intermediate", "high", "very-high")
