@@ -207,7 +207,7 @@ def trained(p: Pathways, data):
     stated = quoted("multipathway section 4", "epochs")
     bound = "a standard of ours: learned where 1% of the loss is left"
     for d, run in data.linear.items():
-        left = run.loss.interp(t=min(p.printed_epochs * p.epoch, run.t[-1])) / run.loss[:, 0]
+        left = run.loss.interp(t=min(p.printed_epochs * p.epoch, float(run.t[-1]))) / run.loss[:, 0]
         name = f"depth {d}, loss after {p.printed_epochs} epochs / first"
         note = f"Too few at this depth; the authors' code has {p.epochs[p.depths.index(d)]}."
         yield stated.below(f"printed-epochs-depth-{d}", name, 0.01, left, note, bound)
