@@ -35,11 +35,12 @@ def losses(d: xr.Dataset, race: xr.DataArray) -> Figure:
     fig, axes = plot.figure(1, 2, height=4.1, sharey=True)
     mean = {**d.mean("seed"), "race": race}
     titles = ("as published", "by the gradient of the whole loss")
+    near = {**panels.BELOW, "bbox_to_anchor": (0.5, -0.15)}
     for ax, lines, title in zip(axes, (PUBLISHED_LINES, LINES), titles, strict=True):
         plot.runs(ax, d.epoch, d.relu, plot.BLACK, "ReLU network")
         for name, (label, colour, style) in lines.items():
             plot.theory(ax, d.epoch, mean[name], colour, label, **style)
-        plot.label(ax, "epoch", title=title, yscale="log", legend=panels.BELOW, ylim=(1e-2, 200))
+        plot.label(ax, "epoch", title=title, yscale="log", legend=near, ylim=(1e-2, 200))
     axes[0].set_ylabel("loss, summed over samples")
     return fig
 

@@ -91,7 +91,7 @@ def predicted(chosen: Sequence[tuple[str, xr.Dataset, int]], epoch: float) -> Fi
         plot.label(ax, "epoch", title=title, xlim=(0, last_epoch(run, epoch)))
     most = max(run.sizes["pathway"] for _, run, _ in chosen)
     for a, colour in zip(range(most), plot.COLOURS, strict=False):
-        plot.key(axes[-1], {f"pathway {a + 1}": "runs"}, colour)
+        plot.key(axes[-1], {f"pathway {a + 1}": "theory"}, colour)
     for mode, (marker, style) in enumerate(styles, 1):
         plot.key(axes[-1], {f"mode {mode}, network": marker, f"mode {mode}, predicted": style})
     plot.legend_below(fig, axes[-1], 4)
