@@ -1,7 +1,7 @@
 """Parameters of experiments, and what all experiments must have."""
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import FrozenInstanceError, asdict, dataclass
 
 import pytest
 
@@ -24,6 +24,29 @@ class Some(Parameters):
     rates: tuple[float, ...] = (0.5,)
     part: float = option(0.5, below=1, most=0.9)
     steps: tuple[int, ...] = option((1, 3), count=2, increasing=True, most=9)
+
+
+class Plain(Some):
+    """Without the decorator, made from one with it."""
+
+    rate: float = option(0.2, "how fast it is")
+    more: int = option(1, "how many more", most=5)
+
+
+class Deeper(Plain):
+    more: int = option(2, "how many in all")
+
+
+def test_parameters_need_no_decorator():
+    p = Deeper(seeds=3, rate=0.3)
+    assert (p.seeds, p.rate, p.more, p.kind) == (3, 0.3, 2, "a")
+    assert Plain().changed({"more": "4"}).more == 4
+    assert Deeper.meanings()["more"] == "how many in all"
+    assert Plain.meanings()["rate"] == "how fast it is"
+    with pytest.raises(InputError, match="more must be at most 5"):
+        Plain(more=6)
+    with pytest.raises(FrozenInstanceError):
+        p.more = 3  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_parameters_are_read_as_their_types():

@@ -3,6 +3,7 @@
 Each takes a trajectory where that is natural, else arrays with any leading axes (runs, times, modes).
 """
 
+from neuralrace.measure.curves import drawn_distance
 from neuralrace.measure.kernels import (
     distance_moved,
     kernel_change,
@@ -49,6 +50,7 @@ __all__ = [
     "crossing",
     "distance_moved",
     "domain_similarity",
+    "drawn_distance",
     "end_to_end",
     "gram",
     "group_strengths",

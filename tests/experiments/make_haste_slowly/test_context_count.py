@@ -8,13 +8,15 @@ from neuralrace.experiments.make_haste_slowly import context_count, modes
 def test_outputs_of_modes_start_at_nothing_and_end_with_the_targets():
     x, y = nr.tasks.contexts(4).arrays
     t = np.array([0.0, 1e4])
-    common = modes.mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, 1e-8))
+    common, b = modes.mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, 1e-8))
     residual = nr.relu.pathway_residual(x, y)
     assert np.abs(common[0]).max() < 1e-5
     assert np.allclose(y - common[1], residual)
+    assert np.allclose(b[0], 1e-8)
     course = lambda s, d: nr.exact.context_strength(t, s, d, 4, 1e-8)  # noqa: E731
     others = sum(
-        modes.mode_outputs(x[:, :8], residual, gate, course) for gate in np.repeat(1 - np.eye(4), 8, axis=1)
+        modes.mode_outputs(x[:, :8], residual, gate, course)[0]
+        for gate in np.repeat(1 - np.eye(4), 8, axis=1)
     )
     assert np.allclose(common[1] + others[1], y)
 
@@ -25,8 +27,8 @@ def test_closed_form_of_the_loss_is_that_of_its_strengths():
     assert np.allclose(closed["loss"][[0, -1]], [96, 0], rtol=1e-2, atol=1e-9)
     # The common pathway ends with the least squares map, which its modes make up.
     settled = np.linalg.lstsq(x, y, rcond=None)[0]
-    assert np.allclose(closed["common"][-1], np.linalg.svd(settled, compute_uv=False)[:8])
-    assert np.allclose(closed["contexts"][0, :7], 1e-4)
+    assert np.allclose(closed["common"][-1], np.linalg.svd(settled, compute_uv=False)[:7])
+    assert np.allclose(closed["contexts"][0], 1e-4)
 
 
 def test_strengths_of_the_weights_are_their_mean_over_networks():

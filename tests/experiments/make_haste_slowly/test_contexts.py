@@ -12,14 +12,6 @@ def test_factor_of_losses():
     assert modes.loss_factor(predicted, measured) == 2
 
 
-def test_distance_of_curves_in_a_figure():
-    x = np.linspace(0, 1000, 11)
-    assert np.isclose(modes.drawn_distance(x, 8 + 0 * x, 10 + 0 * x), 0.2, atol=1e-3)
-    steps = [np.where(x < at, 10.0, 0.0) for at in (300, 500)]
-    assert np.isclose(modes.drawn_distance(x, *steps), 0.2, rtol=0.05)  # far apart in value, not in time
-    assert modes.drawn_distance(x, steps[0], steps[0]) == 0
-
-
 @pytest.mark.parametrize("different", [True, False])
 def test_modes_of_different_structures_are_not_shared(different):
     x, y = nr.tasks.contexts(3, ("hierarchy", "ring", "cross") if different else None).arrays

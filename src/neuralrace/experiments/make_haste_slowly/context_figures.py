@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.linalg import orthogonal_procrustes
 
-from neuralrace import plot
+from neuralrace import panels, plot
+from neuralrace.experiments.make_haste_slowly.modes import CONTEXT
 
 VALUES = 6  # singular values that are shown
 Lines = dict[str, tuple[str, str, dict[str, float | str]]]
@@ -32,14 +33,14 @@ LINES: Lines = {
 def losses(d: xr.Dataset, race: xr.DataArray) -> Figure:
     """Losses over epochs, `d` with an axis of seeds: pathways as published, and by the whole gradient."""
     fig, axes = plot.figure(1, 2, height=4.1, sharey=True)
-    d["race"] = d.relu.copy(data=np.tile(race, (d.sizes["seed"], 1)))
+    mean = {**d.mean("seed"), "race": race}
     titles = ("as published", "by the gradient of the whole loss")
+    near = {**panels.BELOW, "bbox_to_anchor": (0.5, -0.15)}
     for ax, lines, title in zip(axes, (PUBLISHED_LINES, LINES), titles, strict=True):
         plot.runs(ax, d.epoch, d.relu, plot.BLACK, "ReLU network")
         for name, (label, colour, style) in lines.items():
-            plot.theory(ax, d.epoch, d[name].mean("seed"), colour, label, **style)
-        ax.set(yscale="log", ylim=(1e-2, 200), xlabel="epoch", title=title)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))
+            plot.theory(ax, d.epoch, mean[name], colour, label, **style)
+        plot.label(ax, "epoch", title=title, yscale="log", legend=near, ylim=(1e-2, 200))
     axes[0].set_ylabel("loss, summed over samples")
     return fig
 
@@ -54,9 +55,8 @@ def modes(ax: Axes, epoch: xr.DataArray, dots: xr.DataArray, line: xr.DataArray)
 
 def key_of_modes(ax: Axes, line: str, dots: str) -> None:
     """The legend of such panels, beside them."""
-    ax.plot([], [], color="grey", lw=0.9, label=line)
-    ax.plot([], [], "o", color="grey", ms=2.2, label=dots)
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    plot.key(ax, {line: "-", dots: "o"}, "grey")
+    plot.label(ax, legend=panels.BESIDE)
 
 
 def race(d: xr.Dataset, epoch: xr.DataArray) -> Figure:
@@ -79,21 +79,26 @@ def outputs(d: xr.Dataset) -> Figure:
     for row, each, name in zip(axes, d.outputs, ("ReLU network", "four pathways"), strict=True):
         for ax, values in zip(row, (*each, d.targets), strict=True):
             image = plot.matrix(ax, values.T, "", 1.0)
-            for edge in (7.5, 15.5):
-                ax.axvline(edge, color=plot.BLACK, lw=0.4)
+            by_context(ax)
             for edge in (14.5, 29.5, 44.5):
                 ax.axhline(edge, color=plot.BLACK, lw=0.4)
+        row[0].set_yticks((7, 22, 37, 52), ("all", "1", "2", "3"))
         row[0].set_ylabel(f"{name}\nproperties of")
-        row[0].set(yticks=(7, 22, 37, 52), yticklabels=("all", "1", "2", "3"))
-    for ax in axes[1]:
-        ax.set(xticks=(3.5, 11.5, 19.5), xticklabels=("1", "2", "3"), xlabel="items in context")
+    plot.label(axes[0], x="", xticks=[])
     for ax, title in zip(axes[0], (*(f"epoch {e:.0f}" for e in d.shown), "targets"), strict=True):
         ax.set_title(title)
     fig.colorbar(image, ax=axes, label="output", shrink=0.6)
     return fig
 
 
-def hidden(d: xr.Dataset, context_of: np.ndarray) -> Figure:
+def by_context(ax: Axes) -> None:
+    """Lines between the contexts of samples along x, and their numbers below."""
+    for edge in (7.5, 15.5):
+        ax.axvline(edge, color=plot.BLACK, lw=0.4)
+    plot.label(ax, "items in context", xticks=(3.5, 11.5, 19.5), xticklabels=("1", "2", "3"))
+
+
+def hidden(d: xr.Dataset) -> Figure:
     """Singular values of the pathways, and hidden representations of both networks in the plane."""
     fig, ((first, second), maps) = plot.figure(2, 2, width=5.6, height=5.2)
     trained, theory = d["values"]
@@ -105,18 +110,15 @@ def hidden(d: xr.Dataset, context_of: np.ndarray) -> Figure:
     relu, gated = d.hidden.values
     turn, _ = orthogonal_procrustes(gated.reshape(-1, 2), relu.reshape(-1, 2))
     limits = 1.1 * np.abs(d.hidden.values).max() * np.array([-1, 1])
-    panels = zip(maps, (relu, gated @ turn), ("ReLU network", "four pathways"), strict=True)
-    for ax, points, name in panels:
-        for sample, context in enumerate(context_of):
+    square: dict[str, Any] = {"xlim": limits, "ylim": limits, "xticks": [], "yticks": [], "aspect": "equal"}
+    for ax, points, name in zip(maps, (relu, gated @ turn), ("ReLU network", "four pathways"), strict=True):
+        for sample, context in enumerate(CONTEXT):
             colour = plot.COLOURS[sample % 8]
             ax.plot(*points[:, sample].T, color=colour, lw=0.5, alpha=0.6)
             ax.plot(*points[-1, sample], "os^"[context], color=colour, ms=3)
-        ax.set(xlim=limits, ylim=limits, xticks=[], yticks=[], title=f"hidden layer, {name}", aspect="equal")
-        ax.set(xlabel="first coordinate", ylabel="second coordinate")
-    ax = maps[-1]
-    for item, colour in enumerate(plot.COLOURS):
-        ax.plot([], [], color=colour, label=f"item {item + 1}")
-    for context, marker in enumerate("os^"):
-        ax.plot([], [], marker, color="grey", label=f"context {context + 1}")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        plot.label(ax, "first coordinate", "second coordinate", f"hidden layer, {name}", **square)
+    for item, colour in enumerate(plot.COLOURS, 1):
+        plot.key(maps[-1], {f"item {item}": "-"}, colour)
+    plot.key(maps[-1], {f"context {k}": marker for k, marker in enumerate("os^", 1)}, "grey")
+    plot.label(maps[-1], legend=panels.BESIDE)
     return fig

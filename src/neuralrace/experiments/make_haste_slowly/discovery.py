@@ -5,31 +5,26 @@ which the theory says no unit does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import xarray as xr
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, finding, kebab, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import finding, kebab
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.store import along
+from neuralrace.experiments.make_haste_slowly.context_figures import by_context
+from neuralrace.experiments.make_haste_slowly.modes import CONTEXT, STRUCTURES, by_case
+from neuralrace.experiments.quotes import quoted
 
-STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}
 COLOURS = {"different": plot.BLUE, "same": plot.ORANGE}
-CONTEXT = np.repeat([0, 1, 2], 8)
 PATTERNS = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]])[:, CONTEXT]
 SHOWN = (2, 3, 4)  # numbers of clusters
 ALGORITHM = "make_haste_slowly Algorithm 1"
 PLAIN = {"one start": (1, True), "ten starts": (10, True), "one start, no silent units": (1, False)}
 
 
-@dataclass(frozen=True)
 class Discovery(Parameters):
     hidden: int = option(700, "units of the ReLU networks", least=len(PATTERNS))
     runs: int = option(3, "networks that are clustered together, for each seed")
@@ -41,7 +36,7 @@ class Discovery(Parameters):
 
 
 @part(each=lambda p: [(kind, seed) for kind in STRUCTURES for seed in range(p.seeds)])
-def clusters(p: Discovery, item: tuple[str, int]) -> dict[str, Any]:
+def clusters(p: Discovery, item: tuple[str, int]):
     """Networks from `runs` starts; clusters of their gates, weighted and plain; how mixed units are."""
     kind, seed = item
     x, y = nr.tasks.contexts(3, STRUCTURES[kind]).arrays
@@ -54,10 +49,8 @@ def clusters(p: Discovery, item: tuple[str, int]) -> dict[str, Any]:
         "k": discovered.k,
         "four_patterns": np.array_equal(discovered.patterns, PATTERNS),
         "count": ("count", counts),
-        "elbow": (
-            "count",
-            [discovered.elbow.get(k, np.nan) for k in counts],
-        ),  # ends where more are no better
+        # Ends where more are no better.
+        "elbow": ("count", [discovered.elbow.get(k, np.nan) for k in counts]),
         **{f"centres{k}": (f"cluster{k} sample", discovered.candidates[k]) for k in SHOWN},
         **{f"plain{k}": (f"cluster{k} sample", plain_centres(net, seed, k)) for k in SHOWN},
         "plain": ("method", [has_patterns(net, seed, *how) for how in PLAIN.values()]),
@@ -89,79 +82,55 @@ def plain_centres(
     return np.asarray(sorted(made.cluster_centers_, key=lambda g: (-g.sum().round(6), *-g)))
 
 
-def by_structure(p: Discovery, data: Data) -> dict[str, xr.Dataset]:
-    """Results of all seeds, for each structure of the contexts."""
-    return {
-        kind: along({seed: data.clusters[kind, seed] for seed in range(p.seeds)}, "seed")
-        for kind in STRUCTURES
-    }
-
-
 @figure("discovery-clusters")
-def centres(p: Discovery, data: Data) -> tuple[Figure, str]:
-    height_ratios = {"height_ratios": SHOWN}
-    fig, axes = plot.figure(len(SHOWN), 2, width=5.6, height=3.4, gridspec_kw=height_ratios, sharex=True)
-    image: Any = None
+def centres(p: Discovery, data):
+    fig, axes = plot.figure(len(SHOWN), 2, width=5.6, height=3.4, height_ratios=SHOWN, sharex=True)
     methods = {"centres": "units by size", "plain": "Algorithm 1 as printed"}
     for column, (method, title) in zip(axes.T, methods.items(), strict=True):
         for ax, k in zip(column, SHOWN, strict=True):
             shown = data.clusters["different", 0][f"{method}{k}"]
-            image = ax.imshow(shown, vmin=0, vmax=1, cmap="Blues", aspect="auto")
-            for edge in (7.5, 15.5):
-                ax.axvline(edge, color=plot.BLACK, lw=0.8)
+            ax.imshow(shown, vmin=0, vmax=1, cmap="Blues", aspect="auto")
+            by_context(ax)
             ax.set(title=f"{title}: {k} clusters", yticks=range(k), yticklabels=range(1, k + 1))
             ax.spines[["top", "right"]].set_visible(True)
-        column[-1].set(xticks=(3.5, 11.5, 19.5), xticklabels=("1", "2", "3"), xlabel="items in context")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("cluster")
-    fig.colorbar(image, ax=axes, label="mean gate", shrink=0.6)
-    caption = (
+    plot.label(axes[:-1], x="")
+    plot.label(axes[:, 0], y="cluster")
+    fig.colorbar(axes[0, 0].images[0], ax=axes, label="mean gate", shrink=0.6)
+    return fig, (
         "Centres of clusters of gates, one row each, over eight items in each of three contexts, for "
         f"different structures (first of {p.seeds} seeds, {p.runs} networks). Left: units count by their "
         "size, silent ones not at all. Right: Algorithm 1 as printed, where all units count alike."
     )
-    return fig, caption
 
 
 @figure("discovery-elbow")
-def elbow(p: Discovery, data: Data) -> tuple[Figure, str]:
+def elbow(p: Discovery, data):
     fig, (a, b) = plot.figure(1, 2, height=2.6)
-    for shift, (kind, d) in zip((-0.06, 0.06), by_structure(p, data).items(), strict=True):
+    for shift, (kind, d) in zip((-0.06, 0.06), by_case(data.clusters).items(), strict=True):
         name = f"{kind} structure{'s' * (kind == 'different')}"
         distance = d.elbow.dropna("count")
         plot.points(a, distance["count"] + shift, distance, COLOURS[kind], name, ls="-")
         mixed = d.mixed.stack(network=("seed", "run")).T
         plot.runs(b, d.epoch, mixed, COLOURS[kind], name)
     a.axvline(4, color=plot.BLACK, lw=0.8, ls="--", zorder=0, label="published elbow")
-    a.set(xlabel="number of clusters", ylabel="distance of outputs / size of targets")
-    a.set(xticks=range(1, p.most + 1), xlim=(0.5, p.most + 0.5), ylim=(0, None), title="elbow")
-    a.legend()
-    b.set(xlabel="epoch", ylabel="share of the weight", ylim=(0, 1.02), title="units that split a context")
-    b.legend(loc="lower right")
-    caption = (
+    limits = {"xticks": range(1, p.most + 1), "xlim": (0.5, p.most + 0.5), "ylim": (0, None)}
+    apart = "distance of outputs / size of targets"
+    plot.label(a, "number of clusters", apart, "elbow", legend="best", **limits)
+    weight, title = "share of the weight", "units that split a context"
+    plot.label(b, "epoch", weight, title, legend="lower right", ylim=(0, 1.02))
+    return fig, (
         "Left: distance of ReLU networks from linear ones with the gates of each number of clusters, trained "
         f"beside them ({p.seeds} seeds of {p.runs} networks, mean and standard deviation); numbers end where "
         "more clusters are no better. Right: share of the weight in units that are open for some items of a "
         "context and closed for others (median, range)."
     )
-    return fig, caption
 
 
 @claims
-def four_clusters(p: Discovery, data: Data) -> Iterator[Claim]:
-    best = paper(
-        "make_haste_slowly Fig. 9",
-        "We show this elbow in Figure 9 and see that the 4-Cluster model is the appropriate choice for the "
-        "elbow, as expected.",
-    )
-    exact = paper(
-        f"{ALGORITHM}, Fig. 8",
-        "We note that when using 4-clusters the exact gating pattern used in Section 4 emerges.",
-    )
-    consistent = paper(
-        "make_haste_slowly Lemma 4.1",
-        "This means all hidden neurons must gate consistently using either context or object features.",
-    )
+def four_clusters(p: Discovery, data):
+    best = quoted("make_haste_slowly Fig. 9", "fig-9-elbow")
+    exact = quoted(f"{ALGORITHM}, Fig. 8", "fig-8-exact")
+    consistent = quoted("make_haste_slowly Lemma 4.1", "lemma-4-1-consistently")
     split = (
         "Gates of units split contexts: a unit can have any nested pattern, which the lemma leaves out. The "
         "pathways of the theory are means over many units, and only their sum follows it."
@@ -169,7 +138,7 @@ def four_clusters(p: Discovery, data: Data) -> Iterator[Claim]:
     silence = "As printed, units that are active on no sample are clustered too, and pull at a cluster."
     alike = "All units and times count alike, the many small units as much as the few large ones."
     nine = "nine of ten seeds, chosen here"
-    for kind, d in by_structure(p, data).items():
+    for kind, d in by_case(data.clusters).items():
         name, most = f"{kind}: number of clusters chosen", (d.k == 4).mean() >= 0.9
         yield best.relation(f"clusters-{kind}", name, "4 in at least 9 of 10 seeds", d.k, most, bound=nine)
         name, right = f"{kind}: seeds with the patterns 111, 110, 101, 011", d.four_patterns.mean()
@@ -180,28 +149,18 @@ def four_clusters(p: Discovery, data: Data) -> Iterator[Claim]:
         yield best.above(f"elbow-{kind}", name, 0.95, gain, bound=bound)
         for (how, (_, silent)), right in zip(PLAIN.items(), d.plain.mean("seed"), strict=True):
             name = f"{kind}: plain k-means, {how}: seeds with the four patterns"
-            kind_of_claim = exact if silent else finding(ALGORITHM)
-            note = silence if silent else alike
-            yield kind_of_claim.near(f"plain-{kebab(how)}-{kind}", name, 1, right, 0.1, note, nine)
+            stated, note = (exact, silence) if silent else (finding(ALGORITHM), alike)
+            yield stated.near(f"plain-{kebab(how)}-{kind}", name, 1, right, 0.1, note, nine)
         name = f"{kind}: weight in units that split a context, at the end"
         bound = "5% of the weight, chosen here for 'all'"
         yield consistent.below(f"units-split-{kind}", name, 0.05, d.mixed[..., -1], split, bound)
 
 
 @claims
-def too_few_clusters(p: Discovery, data: Data) -> Iterator[Claim]:
-    common = paper(
-        "make_haste_slowly B, Fig. 8",
-        "We note that all of the clusterings find a common pathway, likely due to its emergence early on in "
-        "training.",
-    )
-    blurred = paper(
-        "make_haste_slowly Fig. 8",
-        "Note the inconsistency in gating patterns arising from having too few clusters. Consequently, "
-        "centroids have neuron activity between 0.0 and 1.0 indicating that the gating is not consistent "
-        "across data points.",
-    )
-    d = by_structure(p, data)["different"]
+def too_few_clusters(p: Discovery, data):
+    common = quoted("make_haste_slowly B, Fig. 8", "fig-8-common")
+    blurred = quoted("make_haste_slowly Fig. 8", "fig-8-blurred")
+    d = by_case(data.clusters)["different"]
     found = [(d[f"plain{k}"] > 0.5).all("sample").any(f"cluster{k}").values for k in SHOWN]
     name = "as printed, 2, 3 and 4 clusters: share with an always-open one"
     yield common.near("common-in-all", name, 1, np.mean(found, axis=0), 0.1, bound="nine of ten, chosen here")

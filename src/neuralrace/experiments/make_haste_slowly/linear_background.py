@@ -6,18 +6,16 @@ units than modes learns as many modes as it has units, the strongest ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import check, finding, kebab
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.quotes import quoted
 from neuralrace.measure import crossing, growing_part
 
 ITEMS = ("canary", "salmon", "oak", "rose")
@@ -37,7 +35,6 @@ S = np.linalg.norm(SYX @ V, axis=0)
 U = SYX @ V / S
 
 
-@dataclass(frozen=True)
 class LinearBackground(Parameters):
     hidden: int = option(64, "hidden units", least=len(ITEMS))
     std: float = option(1e-3, "standard deviation of initial weights")
@@ -56,7 +53,7 @@ def in_modes(state: nr.State) -> dict[str, Any]:
 
 
 @part
-def random(p: LinearBackground) -> dict[str, Any]:
+def random(p: LinearBackground):
     """Networks from small random weights; Eq. 7 for each mode, and all modes together, from these weights."""
     task = nr.tasks.hierarchy(3, hidden=p.hidden)
     start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
@@ -75,7 +72,7 @@ def random(p: LinearBackground) -> dict[str, Any]:
 
 
 @part
-def aligned(p: LinearBackground) -> dict[str, Any]:
+def aligned(p: LinearBackground):
     """From decoupled weights: largest distance of the modes from Eq. 7, and half time of each mode, with
     inputs as they are and twice as large (targets half as large, so that `Syx` stays)."""
     task = nr.tasks.hierarchy(3, hidden=len(ITEMS))
@@ -91,7 +88,7 @@ def aligned(p: LinearBackground) -> dict[str, Any]:
 
 
 @part(each="narrow")
-def narrow(p: LinearBackground, hidden: int) -> dict[str, Any]:
+def narrow(p: LinearBackground, hidden: int):
     """Singular values of the map that networks with few hidden units end with."""
     task = nr.tasks.hierarchy(3, hidden=hidden)
     start = nr.init.gaussian(task.graph, p.std, seed=range(p.seeds))
@@ -111,90 +108,65 @@ def half_times(t: Any, modes: Any, variance: float = VARIANCE) -> np.ndarray:
 
 
 @figure("linear-background-data")
-def decomposition(p: LinearBackground, data: Data) -> tuple[Figure, str]:
-    fig, axes = plot.figure(1, 4, height=2.5)
+def decomposition(p: LinearBackground, data):
+    fig, (a, b, c, d) = plot.figure(1, 4, height=2.5)
     numbers = range(1, 5)
-    panels = (
-        (SYX, r"$\Sigma^{yx}$", PROPERTIES, ITEMS),
-        (U, "= U: properties of modes", PROPERTIES, numbers),
-        (np.diag(S), "S: strengths", numbers, numbers),
-        (V.T, r"$V^T$: items of modes", numbers, ITEMS),
-    )
-    for ax, (values, title, rows, columns) in zip(axes, panels, strict=True):
-        plot.labelled_matrix(ax, values, rows, columns, title)
-    caption = "The correlations of items and properties, and their singular value decomposition."
-    return fig, caption
+    plot.labelled_matrix(a, SYX, PROPERTIES, ITEMS, r"$\Sigma^{yx}$")
+    plot.labelled_matrix(b, U, PROPERTIES, numbers, "= U: properties of modes")
+    plot.labelled_matrix(c, np.diag(S), numbers, numbers, "S: strengths")
+    plot.labelled_matrix(d, V.T, numbers, ITEMS, r"$V^T$: items of modes")
+    return fig, "The correlations of items and properties, and their singular value decomposition."
 
 
 @figure("linear-background-modes")
-def modes(p: LinearBackground, data: Data) -> tuple[Figure, str]:
-    image: Any = None
+def modes(p: LinearBackground, data):
     fig, axes = plot.figure(2, 5, height=3.9, gridspec_kw={"height_ratios": (1, 2.4)})
     d = data.random
     first, second, *equal = np.median(half_times(d.t, d.strength), axis=0)
     for ax, t in zip(axes[0], (0, first, second, np.mean(equal), p.t1), strict=True):
         now = d["map"][0].sel(t=t, method="nearest")
-        image = plot.matrix(ax, now, f"A(t), t = {now.t.item():.3g}", limit=S[0] / VARIANCE)
+        plot.matrix(ax, now, f"A(t), t = {now.t.item():.3g}", limit=S[0] / VARIANCE)
         ax.set(aspect="equal", xticks=range(4), xticklabels=range(1, 5), xlabel="input mode")
     axes[0, 0].set(yticks=range(4), yticklabels=range(1, 5), ylabel="output mode")
-    fig.colorbar(image, ax=axes[0], label="strength", shrink=0.9)
+    fig.colorbar(axes[0, 0].images[0], ax=axes[0], label="strength", shrink=0.9)
     for ax in axes[1]:
         ax.remove()
     ax = fig.add_subplot(axes[1, 0].get_gridspec()[1, :])
     for k, (name, colour) in enumerate(MODES.items()):
         plot.runs(ax, d.t, d.strength[..., k], colour, name)
         plot.theory(ax, d.t, d.theory[..., k].median("run"), colour, lw=0.9, ls="--")
-    ax.plot([], [], color=plot.BLACK, lw=0.9, ls="--", label="Eq. 7")
-    ax.set(xlabel="time (τ = 1)", ylabel="strength of the mode", ylim=(0, None), xlim=(0, p.t1))
-    ax.legend(loc="lower right", ncols=3)
-    caption = (
+    plot.key(ax, {"Eq. 7": "--"})
+    key, limits = {"loc": "lower right", "ncols": 3}, {"xlim": (0, p.t1), "ylim": (0, None)}
+    plot.label(ax, "time (τ = 1)", "strength of the mode", legend=key, **limits)
+    return fig, (
         "Top: the map of one network in the modes of the data, at the start, where modes are half learned, "
         f"and at the end. Bottom: strength of each mode in {p.seeds} networks from small random weights "
         "(median and range), and Eq. 7 from the share of these weights in the mode (dashed, median)."
     )
-    return fig, caption
 
 
 FIG, EQ, TALK = "make_haste_slowly Fig. 7", "make_haste_slowly Eq. 7", "learning_dynamics_talk Eq. 13-15"
 
 
 @claims
-def of_the_data(p: LinearBackground, data: Data) -> Iterator[Claim]:
+def of_the_data(p: LinearBackground, data):
     u, s, vt = np.linalg.svd(SYX, full_matrices=False)
     gap = np.abs(S - s).max()
     yield check(FIG).below("strengths", "strengths of the tree's contrasts - singular values", 1e-12, gap)
-    second = paper(
-        FIG,
-        "the second column of U which corresponds with the animal vs plant discriminator of V^T has positive "
-        "elements for the move attribute and negative elements for roots.",
-    )
+    second = quoted(FIG, "a1-second-column")
     animals, plants, (move, roots) = vt[1, :2], vt[1, 2:], u[1:3, 1]
     name = "mode 2: least of animals x move, plants x roots, and - animal x plant"
     products = [*(animals * move), *(plants * roots), -animals[0] * plants[0]]
     yield second.above("animals-and-plants", name, 0, np.min(products), bound="the paper: signs")
-    last = paper(FIG, "The last two rows identify types of animals and types of plants.")
+    last = quoted(FIG, "a1-last-rows")
     contrasts = np.linalg.norm(vt[2:] @ V[:, 2:], axis=0)
     name = "length of canary - salmon and of oak - rose within the last two rows of V^T"
     yield last.near("last-rows", name, 1, contrasts, 1e-9, bound="rounding; the two modes are equally strong")
 
 
 @claims
-def of_networks(p: LinearBackground, data: Data) -> Iterator[Claim]:
-    d = data.random
-    agree = paper(
-        FIG,
-        "In this example we see near exact agreement between the closed-form predicted dynamics and the "
-        "actual dynamics of training the neural network.",
-    )
-    speed = paper(
-        "make_haste_slowly Fig. 7, C",
-        "The learning speed of deep linear networks is of order O(1/s) where s is the singular value.",
-    )
-    stable = paper(
-        "make_haste_slowly A.1",
-        "Thus, Sigma^x affects the stable point of the network singular values but not the time-course of "
-        "learning.",
-    )
+def of_networks(p: LinearBackground, data):
+    d, agree = data.random, quoted(FIG, "a1-near-exact")
     late = (
         "Modes of equal strength mix: what grows is a turned pair, and Eq. 7 for each alone leaves out "
         "what they share. All modes together are right."
@@ -219,21 +191,19 @@ def of_networks(p: LinearBackground, data: Data) -> Iterator[Claim]:
     yield finding(TALK).below("map-together", name, 1e-3, gap)
     ordered = (half[:, 0] < half[:, 1]) & (half[:, 1] < half[:, 2:].min(axis=1))
     name, order = "order of learning is that of strengths", "all, before animal or plant, before the rest"
+    speed = quoted("make_haste_slowly Fig. 7, C", "c-speed")
     bound = "the paper: stronger modes first"
     yield speed.relation("order-of-modes", name, order, ordered.mean(), ordered.all(), bound=bound)
     name = "half times with inputs twice as large, Syx the same / plain - 1"
     plain, double = data.aligned.half
     bound = "1% of the half time, as for Eq. 7"
+    stable = quoted("make_haste_slowly A.1", "a1-time-course")
     yield stable.near("input-variance", name, 0, double / plain - 1, 0.01, shift, bound)
 
 
 @claims
-def of_narrow_networks(p: LinearBackground, data: Data) -> Iterator[Claim]:
-    top = paper(
-        "make_haste_slowly A.1",
-        "If this is not the case then the model will learn the top n_h singular values of the input-output "
-        "mapping where n_h is the number of hidden neurons",
-    )
+def of_narrow_networks(p: LinearBackground, data):
+    top = quoted("make_haste_slowly A.1", "a1-narrow")
     targets = S / VARIANCE
     for hidden, d in data.narrow.items():
         kept = np.where(np.arange(len(S)) < hidden, targets, 0)

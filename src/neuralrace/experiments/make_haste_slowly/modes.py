@@ -1,18 +1,20 @@
 """What experiments on contexts share: pathways as published and on what is left over, their outputs in closed
-form, and how far curves are apart."""
+form, and results of all seeds together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.spatial import KDTree
 
 import neuralrace as nr
+from neuralrace.experiments.store import along
 
 ITEMS = 8  # in each context
+STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}  # of three contexts
+CONTEXT = np.repeat([0, 1, 2], ITEMS)  # of each sample
 DRAWN = "3% of the axes, chosen here: what can be told apart in a figure"
 
 
@@ -46,8 +48,10 @@ def open_in_contexts(net: nr.relu.ReluNetwork, contexts: int) -> np.ndarray:
     return net.gates(-1)[0].reshape(contexts, ITEMS, -1).mean(axis=1)
 
 
-def mode_outputs(inputs: Any, targets: Any, gate: Any, course: Callable[[Any, Any], Any]) -> np.ndarray:
-    """Outputs `(t, n, out)` of a gated pathway whose modes follow `course(s, d)`, each by itself.
+def mode_outputs(
+    inputs: Any, targets: Any, gate: Any, course: Callable[[Any, Any], Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs `(t, n, out)` and strengths `(t, mode)` of a gated pathway whose modes follow `course(s, d)`.
 
     s is the strength of the mode in the correlation of inputs and targets where the gate is open, d the
     variance of the inputs along it.
@@ -56,7 +60,7 @@ def mode_outputs(inputs: Any, targets: Any, gate: Any, course: Callable[[Any, An
     keep = s > 1e-10 * s[0]
     seen = gate[:, None] * (inputs @ vt[keep].T)
     b = np.stack([course(a, d) for a, d in zip(s[keep], (seen**2).mean(axis=0), strict=True)])
-    return np.einsum("nk,kt,ok->tno", seen, b, u[:, keep])
+    return np.einsum("nk,kt,ok->tno", seen, b, u[:, keep]), b.T
 
 
 def loss_factor(predicted: xr.DataArray, measured: xr.DataArray) -> float:
@@ -65,20 +69,7 @@ def loss_factor(predicted: xr.DataArray, measured: xr.DataArray) -> float:
     return np.maximum(a / b, b / a)[b > 1e-3 * b[0]].max().item()
 
 
-def drawn_distance(x: Any, curve: Any, other: Any, top: float | None = None) -> float:
-    """How far two curves are apart in a figure: the largest distance of a point of one from the other.
-
-    In a square with sides of length 1: x from the first to the last, values from 0 to `top`, by default the
-    largest of `other`. Steep curves that differ by a little in time are close, as they are to the eye.
-    """
-    x = (np.asarray(x, float) - x[0]) / (x[-1] - x[0])
-    height = float(np.asarray(other).max()) if top is None else top
-
-    def points(y: Any) -> np.ndarray:
-        y = np.asarray(y, float) / height
-        length = np.append(0, np.hypot(np.diff(x), np.diff(y)).cumsum())
-        along = np.linspace(0, length[-1], 4000)
-        return np.stack([np.interp(along, length, x), np.interp(along, length, y)], axis=1)
-
-    a, b = points(np.asarray(curve)), points(np.asarray(other))
-    return float(max(KDTree(a).query(b)[0].max(), KDTree(b).query(a)[0].max()))
+def by_case(results: Mapping[tuple[Any, Any], xr.Dataset], dim: str = "seed") -> dict[Any, xr.Dataset]:
+    """Results for (case, seed), or another second item, as one dataset for each case, along `dim`."""
+    cases = dict.fromkeys(case for case, _ in results)
+    return {case: along({s: d for (c, s), d in results.items() if c == case}, dim) for case in cases}

@@ -7,24 +7,21 @@ linear pathways start twice as strong. If all pathways start equally strong, tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 import neuralrace as nr
-from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace import panels, plot
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.make_haste_slowly.modes import DRAWN, drawn_distance
-from neuralrace.experiments.store import along
-from neuralrace.measure import crossing
+from neuralrace.experiments.make_haste_slowly.modes import DRAWN, by_case
+from neuralrace.experiments.quotes import quoted
+from neuralrace.measure import crossing, drawn_distance, growing_part
 
 GATINGS = {"linear": plot.BLUE, "xor": plot.ORANGE}
 PATHWAYS = {"linear": 2, "xor": 4}
@@ -32,7 +29,6 @@ LEVEL = 0.2
 CROSSING = nr.exact.separability_crossover()
 
 
-@dataclass(frozen=True)
 class Separability(Parameters):
     seeds: int = option(20, "random starts of each network")
     hidden: int = option(128, "units of the ReLU networks")
@@ -53,6 +49,11 @@ class Separability(Parameters):
     def all_margins(self) -> list[float]:
         return sorted({*self.margins, *self.shown})
 
+    @property
+    def lrs(self) -> dict[str, float]:
+        """Learning rates: near gradient flow, and as published."""
+        return {"flow": self.fine, "published": self.lr}
+
     def a0(self, gating: str) -> float:
         """Expected growing part of the weights in a pathway: its share of the units, `|w + v|^2 / 4` each."""
         return self.hidden / PATHWAYS[gating] * self.variance / 2
@@ -67,38 +68,29 @@ class Separability(Parameters):
         gating = min(times, key=times.__getitem__)
         return nr.exact.separability_loss(t, margin, gating, self.a0(gating))
 
-    def train(self, margin: float, lr: float) -> dict[str, Any]:
-        """ReLU networks: loss over time, and how much of their weight is in units of either gating."""
-        x, y = nr.tasks.separability(margin).arrays
-        steps, std, hidden = round(self.t1 / lr), self.variance**0.5, [self.hidden]
-        save, seeds = min(steps, 200) + 1, range(self.seeds)
-        net = nr.relu.train(x, y, hidden, std, lr, steps, save, seeds, objective="mean")
-        gates = net.gates(-1)[0].astype(bool)
-        size = nr.unit_sizes(*net.at(-1).values(), normalise=True)
-        by_sign = (gates == (y > 0)).all(axis=1) | (gates == (y < 0)).all(axis=1)
-        return {
-            "t": ("t", net.t),
-            "loss": ("run t", net.loss),
-            "time": ("run", nr.learning_time(net, LEVEL)),
-            "linear": ("run", (size * by_sign).sum(axis=1)),
-            "xor": ("run", (size * (gates.sum(axis=1) == 1)).sum(axis=1)),
-        }
 
-
-@part(each="all_margins")
-def flow(p: Separability, margin: float) -> dict[str, Any]:
-    """ReLU networks at a small learning rate."""
-    return p.train(margin, p.fine)
-
-
-@part(each="all_margins")
-def published(p: Separability, margin: float) -> dict[str, Any]:
-    """ReLU networks at the published learning rate."""
-    return p.train(margin, p.lr)
+@part(each=lambda p: [(kind, margin) for kind in p.lrs for margin in p.all_margins])
+def networks(p: Separability, item: tuple[str, float]):
+    """ReLU networks: loss over time, and how much of their weight is in units of either gating."""
+    kind, margin = item
+    x, y = nr.tasks.separability(margin).arrays
+    steps = round(p.t1 / p.lrs[kind])
+    schedule = (p.variance**0.5, p.lrs[kind], steps, min(steps, 200) + 1, range(p.seeds))
+    net = nr.relu.train(x, y, [p.hidden], *schedule, objective="mean")
+    gates = net.gates(-1)[0].astype(bool)
+    size = nr.unit_sizes(*net.at(-1).values(), normalise=True)
+    by_sign = (gates == (y > 0)).all(axis=1) | (gates == (y < 0)).all(axis=1)
+    return {
+        "t": ("t", net.t),
+        "loss": ("run t", net.loss),
+        "time": ("run", nr.learning_time(net, LEVEL)),
+        "linear": ("run", (size * by_sign).sum(axis=1)),
+        "xor": ("run", (size * (gates.sum(axis=1) == 1)).sum(axis=1)),
+    }
 
 
 @part(each=tuple(GATINGS))
-def gap(p: Separability, gating: str) -> dict[str, Any]:
+def gap(p: Separability, gating: str):
     """Largest difference of the closed form and the flow of its gated network, for some margins."""
     margins, gaps = [0.5, CROSSING, 1.0, 2.0, 3.0], []
     for margin in margins if gating == "linear" else [0.0, *margins]:
@@ -110,44 +102,33 @@ def gap(p: Separability, gating: str) -> dict[str, Any]:
 
 
 @part
-def starts(p: Separability) -> dict[str, Any]:
+def starts(p: Separability):
     """Strengths that random weights give to the pathways of both gatings, and the margin of equal times.
 
     All units of a network are dealt out evenly to the pathways. What grows of a unit with input weights w and
     readout v is its part along the pathway's input direction u and the sign of its targets, `(w.u + v)/2`.
     """
     weights = nr.init.gaussian(nr.Graph.chain([3, p.hidden, 1]), p.variance**0.5, range(p.seeds))
-    w, v = weights["x->h1"], weights["h1->y"][:, 0]
+    w, v = weights["x->h1"], weights["h1->y"]
 
-    def strength(run: int, margin: float, gating: str) -> float:
+    def times(margin: float) -> np.ndarray:
+        """Learning time of both gatings, `(run, gating)`."""
         x, y = nr.tasks.separability(margin).arrays
-        signed = y * x
-        samples = [signed[y[:, 0] > 0], signed[y[:, 0] < 0]] if gating == "linear" else signed[:, None]
-        units = np.array_split(np.arange(p.hidden), len(samples))
-        along_input = [of.mean(axis=0) / np.linalg.norm(of.mean(axis=0)) for of in samples]
-        grows = [
-            ((w[run, k] @ u + v[run, k]) ** 2).sum() / 4 for k, u in zip(units, along_input, strict=True)
-        ]
-        return float(np.mean(grows))
+        positive = y[:, 0] > 0
+        found = []
+        for gating, pathways in {"linear": [positive, ~positive], "xor": np.eye(len(x), dtype=bool)}.items():
+            a0 = []
+            for samples, k in zip(pathways, np.array_split(np.arange(p.hidden), len(pathways)), strict=True):
+                u = (y * x)[samples].mean(axis=0)[:, None]
+                grows = growing_part(w[:, k], v[..., k], u / (np.linalg.norm(u) or 1))
+                a0.append((grows**2).sum(axis=(1, 2)))
+            found.append(nr.exact.separability_time(LEVEL, margin, gating, np.mean(a0, axis=0)))
+        return np.stack(found, axis=-1)
 
-    def times(run: int, margin: float) -> list[float]:
-        return [
-            nr.exact.separability_time(LEVEL, margin, g, strength(run, margin, g))
-            if margin or g == "xor"
-            else np.inf
-            for g in GATINGS
-        ]
-
-    def linear_later(run: int, margin: float) -> float:
-        linear, xor = times(run, margin)
-        return linear - xor
-
-    margins, runs = p.all_margins, range(p.seeds)
-    equal = [equal_margin(partial(linear_later, run)) for run in runs]
     return {
-        "equal": ("run", equal),
-        "margin": ("margin", margins),
-        "time": ("run margin gating", [[times(run, m) for m in margins] for run in runs]),
+        "equal": ("run", [equal_margin(lambda m: np.subtract(*times(m)[run])) for run in range(p.seeds)]),
+        "margin": ("margin", p.all_margins),
+        "time": ("run margin gating", np.stack([times(m) for m in p.all_margins], axis=1)),
     }
 
 
@@ -171,39 +152,34 @@ def switch(networks: xr.Dataset) -> np.ndarray:
 
 
 @figure("separability")
-def races(p: Separability, data: Data) -> tuple[Figure, str]:
+def races(p: Separability, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.1)
-    networks, published = (along(d, "margin") for d in (data.flow, data.published))
+    flow, published = by_case(data.networks, "margin").values()
     margins = np.linspace(0.02, p.all_margins[-1], 200)
+    below = {"legend": {**panels.BELOW, "fontsize": 6}}
     for gating, colour in GATINGS.items():
         times = nr.exact.separability_time(LEVEL, margins, gating, p.a0(gating))
         plot.theory(a, margins, times, colour, f"{gating} gating, closed form")
-    plot.points(a, networks.margin, networks.time.T, plot.BLACK, f"ReLU networks, rate {p.fine:g}")
+    plot.points(a, flow.margin, flow.time.T, plot.BLACK, f"ReLU networks, rate {p.fine:g}")
     plot.points(a, published.margin, published.time.T, plot.GREEN, f"ReLU networks, rate {p.lr:g}", fmt="s")
     a.axvline(CROSSING, color=plot.BLACK, lw=0.8, ls="--", label="equal growth, √(2/3)")
-    a.set(xlabel="margin Δ", ylabel=f"time to loss {LEVEL} (τ = 1)", ylim=(0, p.t1), title="learning time")
+    plot.label(a, "margin Δ", f"time to loss {LEVEL} (τ = 1)", "learning time", ylim=(0, p.t1), **below)
     for margin, colour in zip(p.shown, (plot.ORANGE, plot.PINK, plot.GREEN, plot.BLUE), strict=False):
         plot.runs(b, published.t, published.loss.sel(margin=margin), colour, f"ReLU networks, Δ = {margin:g}")
         for gating, style in (("linear", ":"), ("xor", "-")):
             theory = nr.exact.separability_loss(published.t.values, margin, gating, p.a0(gating))
             plot.theory(b, published.t, theory, colour, ls=style, lw=0.9)
-    for gating, style in (("xor", "-"), ("linear", ":")):
-        b.plot([], [], color=plot.BLACK, ls=style, lw=0.9, label=f"{gating} gating, closed form")
-    b.set(xlabel="time (τ = 1)", ylabel="mean loss", title=f"loss, rate {p.lr:g}", ylim=(0, 0.52))
-    for ratio, colour, label in (
-        (1, plot.BLACK, "equal strengths"),
-        (2, plot.BLUE, "equal numbers of units"),
-    ):
-        equal = [equal_times(a0, ratio) for a0 in p.starts]
-        plot.theory(c, p.starts, equal, colour, f"equal times, {label}")
+    plot.key(b, {"xor gating, closed form": "-", "linear gating, closed form": ":"})
+    plot.label(b, "time (τ = 1)", "mean loss", f"loss, rate {p.lr:g}", ylim=(0, 0.52), **below)
+    equal = [[equal_times(a0, ratio) for a0 in p.starts] for ratio in (1, 2)]
+    plot.theory(c, p.starts, equal[0], plot.BLACK, "equal times, equal strengths")
+    plot.theory(c, p.starts, equal[1], plot.BLUE, "equal times, equal numbers of units")
     at = np.full(p.seeds, p.a0("xor"))
     c.plot(at, data.starts.equal, "D", color=plot.BLUE, ms=3, alpha=0.5, label="equal times, random weights")
-    c.plot(at, switch(networks), "o", color=plot.RED, ms=3, alpha=0.5, label="ReLU networks switch")
+    c.plot(at, switch(flow), "o", color=plot.RED, ms=3, alpha=0.5, label="ReLU networks switch")
     c.axhline(CROSSING, color=plot.BLACK, lw=0.8, ls="--", label="equal growth, √(2/3)")
-    c.set(xscale="log", xlabel="initial strength a0 of an xor pathway", ylabel="margin Δ", title="crossing")
-    for ax in (a, b, c):
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), fontsize=6)
-    caption = (
+    plot.label(c, "initial strength a0 of an xor pathway", "margin Δ", "crossing", xscale="log", **below)
+    return fig, (
         "Left: learning time of both gatings from the mean initial strength of their pathways (lines) and "
         f"of ReLU networks ({p.seeds} seeds, mean and standard deviation) at the published learning rate "
         "and near gradient flow. Middle: loss over time at the published rate, networks as bands. Right: "
@@ -211,29 +187,19 @@ def races(p: Separability, data: Data) -> tuple[Figure, str]:
         "where both networks have equally many random units; the same from the weights of each seed; and "
         "the margin at which half of the weight of a ReLU network is in units of the linear gating."
     )
-    return fig, caption
 
 
 FIG, APPENDIX = "make_haste_slowly Fig. 2", "make_haste_slowly C"
-POINT = paper(
-    f"{FIG}d, C Eq. 24-26",
-    "This crossover point is Delta = sqrt(2/3) (Figure 2d grey dashed line), which marks the approximate "
-    "point at which a ReLU network switches from a linear decision boundary to a nonlinear boundary",
-)
+POINT = quoted(f"{FIG}d, C Eq. 24-26", "fig-2d-crossover")
 TENTH = "a tenth of the learning time, chosen here for 'behaves like'"
 
 
 @claims
-def closed_forms(p: Separability, data: Data) -> Iterator[Claim]:
-    sides = paper(
-        APPENDIX,
-        "for 0 <= Delta < sqrt(2/3) the XoR GDLN is faster while for Delta > sqrt(2/3) the linear "
-        "separability GDLN is faster.",
-    )
-    for gating, difference in data.gap.items():
-        name = f"{gating} gating, closed form - flow, margins 0 to 3"
-        eqs = check(f"{APPENDIX} Eq. 18-23")
-        yield eqs.below(f"closed-form-{gating}", name, 1e-8, difference.loss.max())
+def closed_forms(p: Separability, data):
+    sides = quoted(APPENDIX, "c-sides")
+    for gating, gap in data.gap.items():
+        name, eqs = f"{gating} gating, closed form - flow, margins 0 to 3", check(f"{APPENDIX} Eq. 18-23")
+        yield eqs.below(f"closed-form-{gating}", name, 1e-8, gap.loss.max())
     name = f"margin of equal times to loss {LEVEL}, from random weights"
     weights = "four times the spread over starts of 128 units"
     yield POINT.near("equal-times", name, CROSSING, data.starts.equal, 0.025, bound=weights)
@@ -247,19 +213,16 @@ def closed_forms(p: Separability, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def relu_networks(p: Separability, data: Data) -> Iterator[Claim]:
+def relu_networks(p: Separability, data):
     faster = paper(f"{FIG}d", "The ReLU network behaves like the faster of the two gated networks.")
-    trajectories = paper(
-        f"{FIG}e", "The full trajectories of the simulation match the faster of the gated networks."
-    )
-    boundary = paper(
-        "make_haste_slowly section 3",
-        "the ReLU network transitions to a nonlinear boundary well before the problem becomes nonlinearly "
-        "separable.",
-    )
+    curves = "The full trajectories of the simulation match the faster of the gated networks."
+    trajectories = paper(f"{FIG}e", curves)
+    boundary = quoted("make_haste_slowly section 3", "nonlinear-boundary")
     lag = f"Steps of {p.lr:g} are not small: growing modes lag behind the flow of the closed form."
     most = "nine tenths of the weight, chosen here for a network that is one of the two"
-    flow, published = (along(d, "margin") for d in (data.flow, data.published))
+    networks = by_case(data.networks, "margin")
+    notes = {"flow": ("", ""), "published": ("-published", lag)}
+    flow, published = networks.values()
     margin = flow.margin
     name, grid = "ReLU networks, margin of the switch", "a step of the margins, for 'approximate'"
     yield POINT.near("relu-switch", name, CROSSING, switch(published), 0.1, bound=grid)
@@ -272,31 +235,22 @@ def relu_networks(p: Separability, data: Data) -> Iterator[Claim]:
     yield faster.above("linear-units-large-margin", name, 0.9, high, bound=most)
     theory = np.min([nr.exact.separability_time(LEVEL, margin.values, g, p.a0(g)) for g in GATINGS], axis=0)
     off = np.abs(margin - CROSSING) > 0.3
-    for id, networks, rate, note in (
-        ("relu-time", flow, p.fine, ""),
-        ("relu-time-published", published, p.lr, lag),
-    ):
-        late = (networks.time / theory[:, None] - 1)[off].mean("margin")
-        name = f"learning time of ReLU networks at rate {rate:g} / faster gating - 1, off the crossing"
-        yield faster.near(id, name, 0, late, 0.1, note, TENTH)
+    for kind, (suffix, note) in notes.items():
+        late = (networks[kind].time / theory[:, None] - 1)[off].mean("margin")
+        name = f"learning time of ReLU networks at rate {p.lrs[kind]:g} / faster gating - 1, off the crossing"
+        yield faster.near(f"relu-time{suffix}", name, 0, late, 0.1, note, TENTH)
     # A step multiplies a layer by 1 + rate s, where the flow multiplies it by exp(rate s).
     slower = [rate * p.growth(margin) / np.log1p(rate * p.growth(margin)) for rate in (p.lr, p.fine)]
     late = (published.time / flow.time - slower[0] / slower[1]).mean("margin")
     name = f"learning time, rate {p.lr:g} / rate {p.fine:g}, less that of layers growing by 1 + rate s a step"
     yield finding(f"{FIG}d").near("published-rate", name, 0, late, 0.02)
-    for id, networks, rate, note in (
-        ("loss-curves", flow, p.fine, ""),
-        ("loss-curves-published", published, p.lr, lag),
-    ):
-        apart = [
-            [
-                drawn_distance(networks.t.values, p.faster(networks.t.values, m), loss)
-                for loss in networks.loss.sel(margin=m)
-            ]
-            for m in p.shown
-        ]
-        name = f"loss of ReLU networks at rate {rate:g}, from the faster gating, distance in the figure"
-        yield trajectories.below(id, name, 0.03, np.max(apart, axis=0), note, DRAWN)
+    for kind, (suffix, note) in notes.items():
+        loss = networks[kind].loss.sel(margin=list(p.shown))
+        theory = np.stack([p.faster(loss.t.values, margin) for margin in p.shown])[:, None]
+        apart = drawn_distance(loss.t, theory, loss).max(axis=0)
+        which = f"loss of ReLU networks at rate {p.lrs[kind]:g}"
+        name = f"{which}, from the faster gating, distance in the figure"
+        yield trajectories.below(f"loss-curves{suffix}", name, 0.03, apart, note, DRAWN)
 
 
 EXPERIMENT = Experiment(

@@ -9,32 +9,34 @@ decoupled; networks from small random weights start with none of the three."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import finding
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.make_haste_slowly.modes import CONTEXT, ITEMS, STRUCTURES
+from neuralrace.experiments.quotes import quoted
 from neuralrace.measure import crossing
 
-STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}
-ITEMS, CONTEXTS = 8, 3
+CONTEXTS, KINDS = 3, tuple(STRUCTURES)
 # Pathways, named by the contexts in which they are open.
 OPEN = {"always": ["111"], "two": ["110", "101", "011"], "one": ["100", "010", "001"]}
 PATHWAYS = [name for names in OPEN.values() for name in names]
 GATES = np.repeat([[int(digit) for digit in pathway] for pathway in PATHWAYS], ITEMS, axis=1)
-GATINGS = {"shared": plot.BLUE, "single": plot.ORANGE, "both": plot.GREEN}
+GATINGS = {
+    "shared": ("two contexts", plot.BLUE),
+    "single": ("one context", plot.ORANGE),
+    "both": ("both kinds", plot.GREEN),
+}
+PATHWAY_LINES = {"always open": plot.BLACK, "two contexts": plot.BLUE, "one context": plot.ORANGE}
 LEARNED = 0.05  # of the initial loss, where learning times are compared
 
 
-@dataclass(frozen=True)
 class Uniqueness(Parameters):
     hidden: int = option(700, "units of the ReLU networks", least=4)
     pathway: int = option(100, "units of each pathway of the gated networks")
@@ -43,9 +45,7 @@ class Uniqueness(Parameters):
     steps: int = option(8000, "steps of training")
     save: int = option(81, "times that are saved", least=2)
     raced: tuple[str, ...] = option(
-        tuple(STRUCTURES),
-        "structures of the contexts for which decoupled pathways race",
-        choices=tuple(STRUCTURES),
+        KINDS, "structures of the contexts for which decoupled pathways race", choices=KINDS
     )
     level: float = option(0.05, "loss that ends the race, as a share of the initial one")
     stride: int = option(1, "every so many of all gates that a unit can have are tried")
@@ -57,8 +57,8 @@ class Uniqueness(Parameters):
         return nr.descend(task, start, lr, self.steps, save, save_weights=save_weights)
 
 
-@part(each=tuple(STRUCTURES))
-def networks(p: Uniqueness, kind: str) -> dict[str, Any]:
+@part(each=KINDS)
+def networks(p: Uniqueness, kind: str):
     """A ReLU network and three gated ones, trained alike from small random weights by the whole gradient."""
     x, y = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind]).arrays
     net = nr.relu.train(x, y, [p.hidden], p.std, p.lr, p.steps, p.save, range(p.seeds))
@@ -75,8 +75,8 @@ def networks(p: Uniqueness, kind: str) -> dict[str, Any]:
     }
 
 
-@part(each=tuple(STRUCTURES))
-def rates(p: Uniqueness, kind: str) -> dict[str, Any]:
+@part(each=KINDS)
+def rates(p: Uniqueness, kind: str):
     """Growth rates of small units with constant gates: on the targets, and on what always open leaves.
 
     Nothing in the inputs and targets is negative, so a gate that is opened for one more sample adds to the
@@ -95,8 +95,8 @@ def rates(p: Uniqueness, kind: str) -> dict[str, Any]:
     }
 
 
-@part(each=tuple(STRUCTURES))
-def late(p: Uniqueness, kind: str) -> dict[str, Any]:
+@part(each=KINDS)
+def late(p: Uniqueness, kind: str):
     """Sizes of the pathways of one and of two contexts that start when always open has learned."""
     x, y = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind]).arrays
     residual, gates, items = nr.relu.pathway_residual(x, y), GATES[1:], range(ITEMS)
@@ -106,12 +106,11 @@ def late(p: Uniqueness, kind: str) -> dict[str, Any]:
 
 
 @part(each="raced")
-def race(p: Uniqueness, kind: str) -> dict[str, Any]:
+def race(p: Uniqueness, kind: str):
     """Learning time of the always-open pathway with those open in one context, in two, all of them, or with
     one pathway for each sample."""
     x, y = nr.tasks.contexts(CONTEXTS, STRUCTURES[kind]).arrays
-    context = np.repeat(np.arange(CONTEXTS), ITEMS)
-    candidates = nr.relu.context_candidates(x, y, context, range(ITEMS), hidden=len(x))
+    candidates = nr.relu.context_candidates(x, y, CONTEXT, range(ITEMS), hidden=len(x))
     each = np.concatenate([np.ones((1, len(x))), np.eye(len(x))])
     columns = dict.fromkeys(range(1, len(each)), range(ITEMS))
     candidates["samples"] = nr.tasks.gated(x, y, each, CONTEXTS + ITEMS, columns)
@@ -130,16 +129,15 @@ def one_over_two(size: xr.DataArray) -> xr.DataArray:
 
 
 @figure("uniqueness")
-def courses(p: Uniqueness, data: Data) -> tuple[Figure, str]:
+def courses(p: Uniqueness, data):
     fig, axes = plot.figure(2, 3, height=4.2, sharex=True)
     for row, (kind, d) in zip(axes, data.networks.items(), strict=True):
         draw_networks(row, d)
         row[0].set_title(f"{kind} structure{'s' * (kind == 'different')}: loss")
-    for ax in axes[-1]:
-        ax.set(xlabel="epoch")
-    for ax, place in zip(axes[0], ("lower left", (0.42, 0.6), (0.33, 0.42)), strict=True):
-        ax.legend(loc=place)
-    caption = (
+    for top, bottom, place in zip(*axes, ("lower left", (0.42, 0.6), (0.33, 0.42)), strict=True):
+        top.legend(loc=place)
+        bottom.set_xlabel("epoch")
+    return fig, (
         "Left: summed loss of ReLU networks (band) and of gated linear ones with an always-open pathway and "
         "others (lines, median). Middle: Frobenius norm of the map of each pathway, all of them trained in "
         "one network. Right: how far ReLU networks are from the conditions under which the reduction is "
@@ -147,80 +145,52 @@ def courses(p: Uniqueness, data: Data) -> tuple[Figure, str]:
         "start, and squared weights outside the modes of the always-open network. "
         f"{p.seeds} seeds, median and range."
     )
-    return fig, caption
 
 
 def draw_networks(axes: Any, d: xr.Dataset) -> None:
     """Losses, sizes of pathways, and conditions of the reduction, over epochs."""
     loss, size, share = axes
-    plot.runs(loss, d.epoch, d.loss.sel(network="relu"), plot.BLACK, "ReLU network")
-    for gating, label in {"shared": "two contexts", "single": "one context", "both": "both kinds"}.items():
+    relu = d.loss.sel(network="relu")
+    plot.runs(loss, d.epoch, relu, plot.BLACK, "ReLU network")
+    for gating, (label, colour) in GATINGS.items():
         style = {"ls": "--", "zorder": 4} if gating == "both" else {}
-        median = d.loss.sel(network=gating).median("run")
-        plot.theory(loss, d.epoch, median, GATINGS[gating], f"+ {label}", **style)
-    loss.set(
-        yscale="log", ylabel="loss, summed over samples", ylim=(d.loss.sel(network="relu").min() / 2, None)
-    )
-    labels = ("always open", "two contexts", "one context")
-    for pathways, label, colour in zip(
-        OPEN.values(), labels, (plot.BLACK, plot.BLUE, plot.ORANGE), strict=True
-    ):
+        plot.theory(loss, d.epoch, d.loss.sel(network=gating).median("run"), colour, f"+ {label}", **style)
+    plot.label(loss, y="loss, summed over samples", yscale="log", ylim=(relu.min() / 2, None))
+    for pathways, (label, colour) in zip(OPEN.values(), PATHWAY_LINES.items(), strict=True):
         each = d["size"].sel(pathway=pathways).stack(curve=("run", "pathway")).T
         plot.runs(size, d.epoch, each, colour, label)
-    size.set(ylabel="norm of a pathway's map", title="all pathways in one network", ylim=(0, None))
-    for name, label, colour in (
-        ("match", "gates as in pathway", plot.BLUE),
-        ("moved", "gates switched", plot.RED),
-        ("coupled", "weights off modes", plot.PINK),
-    ):
-        plot.runs(share, d.epoch, d[name], colour, label)
-    share.set(ylabel="share of gates; of weights", title="ReLU network: conditions", ylim=(0, 1.02))
+    plot.label(size, "", "norm of a pathway's map", "all pathways in one network", ylim=(0, None))
+    plot.runs(share, d.epoch, d.match, plot.BLUE, "gates as in pathway")
+    plot.runs(share, d.epoch, d.moved, plot.RED, "gates switched")
+    plot.runs(share, d.epoch, d.coupled, plot.PINK, "weights off modes")
+    plot.label(share, "", "share of gates; of weights", "ReLU network: conditions", ylim=(0, 1.02))
 
 
 SECTION, APPENDIX = "make_haste_slowly Prop. 4.2", "make_haste_slowly E"
 RIVAL, TENTH = "the paper: it is the faster one", "a tenth of the learning time, chosen here for 'matches'"
 SMALL = "a twentieth of the others, chosen here for 'inactive'"
-FASTER = paper(
-    SECTION,
-    "Clearly the architecture with pathways active in two contexts learns faster and matches the loss "
-    "trajectory of the ReLU network.",
-)
-INACTIVE = paper(
-    APPENDIX,
-    "Indeed even if all six possible modules are trained simultaneously, the pathways active for a single "
-    "context remain inactive.",
-)
+TWENTIETH = "a twentieth of the learning time, chosen here for 'inactive'"
+FASTER = quoted(SECTION, "two-contexts-faster")
+INACTIVE = quoted(APPENDIX, "e-inactive")
 
 
 @claims
-def races(p: Uniqueness, data: Data) -> Iterator[Claim]:
-    samples = paper(
-        APPENDIX,
-        "In our dataset, removing all other items in a context would then be the same as removing their "
-        "individual input features. From the Cauchy Interlacing Theorem, we know this can only slow "
-        "learning.",
-    )
+def races(p: Uniqueness, data):
+    samples = quoted(APPENDIX, "e-single-samples")
     more = "More pathways are never slower; what those of one context add is little."
     for kind, time in data.race.items():
-        name = f"{kind}: race, time of"
-        ratio = time["2"] / time["1"]
-        id, what = f"race-two-contexts-{kind}", f"{name} two contexts / of one"
-        yield FASTER.below(id, what, 1, ratio, bound=RIVAL)
-        ratio = time["2"] / time["samples"]
-        id, what = f"race-samples-{kind}", f"{name} two contexts / of one pathway for each sample"
-        yield samples.below(id, what, 1, ratio, bound=RIVAL)
-        name, ratio = f"{name} all pathways / of two contexts", time["1+2"] / time["2"]
-        twentieth = "a twentieth of the learning time, chosen here for 'inactive'"
-        yield INACTIVE.near(f"race-all-{kind}", name, 1, ratio, 0.05, more, twentieth)
+        name = f"{kind}: race, time of {{}}".format
+        what, ratio = name("two contexts / of one"), time["2"] / time["1"]
+        yield FASTER.below(f"race-two-contexts-{kind}", what, 1, ratio, bound=RIVAL)
+        what, ratio = name("two contexts / of one pathway for each sample"), time["2"] / time["samples"]
+        yield samples.below(f"race-samples-{kind}", what, 1, ratio, bound=RIVAL)
+        what, ratio = name("all pathways / of two contexts"), time["1+2"] / time["2"]
+        yield INACTIVE.near(f"race-all-{kind}", what, 1, ratio, 0.05, more, TWENTIETH)
 
 
 @claims
-def trained(p: Uniqueness, data: Data) -> Iterator[Claim]:
-    single = paper(
-        "make_haste_slowly Fig. 4a",
-        'a GDLN (here called "GDLN Single") which has contextual pathways active for individual contexts is '
-        "unable to imitate the loss trajectory of the ReLU network.",
-    )
+def trained(p: Uniqueness, data):
+    single = quoted("make_haste_slowly Fig. 4a", "gdln-single")
     grown = (
         "The pathway of the ring context grows, and later the others: what is particular to one context "
         "is for its own pathway to learn. They stay small, not inactive."
@@ -228,39 +198,23 @@ def trained(p: Uniqueness, data: Data) -> Iterator[Claim]:
     slow = "The ReLU network is the faster one: constant gates by context are not quite what it has."
     for kind, d in data.networks.items():
         relu, shared, alone, both = crossing(d.epoch, d.loss / d.loss[..., 0], LEARNED)
-        different = kind == "different"
+        notes = (grown, slow) if kind == "different" else ("", "")
         name = f"{kind}: largest one-context / mean two-context pathway at the end, in one network"
         ratio = one_over_two(d["size"].isel(epoch=-1))
-        note = grown if different else ""
-        yield INACTIVE.below(f"single-inactive-{kind}", name, 0.05, ratio, note, SMALL)
-        name = f"{kind}: learning time, two contexts / ReLU - 1"
-        id, note = f"time-two-contexts-{kind}", slow if different else ""
-        yield FASTER.near(id, name, 0, shared / relu - 1, 0.1, note, TENTH)
-        name = f"{kind}: learning time, one context / ReLU - 1"
-        yield single.above(f"time-one-context-{kind}", name, 0.1, alone / relu - 1, bound=TENTH)
-        name = f"{kind}: learning time, both kinds / two contexts - 1"
-        twentieth = "a twentieth of the learning time, chosen here for 'inactive'"
-        yield INACTIVE.near(f"time-both-{kind}", name, 0, both / shared - 1, 0.05, bound=twentieth)
+        yield INACTIVE.below(f"single-inactive-{kind}", name, 0.05, ratio, notes[0], SMALL)
+        name = f"{kind}: learning time, {{}} - 1".format
+        what, late = name("two contexts / ReLU"), shared / relu - 1
+        yield FASTER.near(f"time-two-contexts-{kind}", what, 0, late, 0.1, notes[1], TENTH)
+        what, late = name("one context / ReLU"), alone / relu - 1
+        yield single.above(f"time-one-context-{kind}", what, 0.1, late, bound=TENTH)
+        what, late = name("both kinds / two contexts"), both / shared - 1
+        yield INACTIVE.near(f"time-both-{kind}", what, 0, late, 0.05, bound=TWENTIETH)
 
 
 @claims
-def growth(p: Uniqueness, data: Data) -> Iterator[Claim]:
-    fastest = paper(
-        SECTION,
-        "Thus, the common pathway which uses all features and is active for all datapoints is the fastest "
-        "possible module the network could implement.",
-    )
-    lemma = paper(
-        "make_haste_slowly Lemma 4.1",
-        "Any gating strategy employed by a trained ReLU network with a single hidden layer on the input X "
-        "[...] can be implemented by a GDLN with linear modules that gate based on the context features in "
-        "isolation or are only active for a single datapoint.",
-    )
-    wins = paper(
-        APPENDIX,
-        "we see in Figure 4 that the architecture which uses modules that are active for two contexts wins "
-        "the race.",
-    )
+def growth(p: Uniqueness, data):
+    fastest, wins = quoted(SECTION, "common-fastest"), quoted(APPENDIX, "e-wins")
+    lemma = quoted("make_haste_slowly Lemma 4.1", "lemma-4-1")
     alike = (
         "The residual sums to nothing over contexts, so one context and the two others correlate alike: the "
         "race that two contexts win is run before, on what contexts share, not on the residual."
@@ -278,11 +232,9 @@ def growth(p: Uniqueness, data: Data) -> Iterator[Claim]:
         name = f"{kind}: largest singular value, other gates of a unit / always open"
         ratio = r.one_closed / r.targets.sel(pathway="111")
         yield fastest.below(f"rate-always-open-{kind}", name, 1, ratio, bound="the paper: it is the fastest")
-        name, bound = (
-            f"{kind}: growth rate on the residual, two contexts / the third",
-            "the paper, and rounding",
-        )
-        yield wins.above(f"residual-two-contexts-{kind}", name, 1 + 1e-9, two[::-1] / one, alike, bound)
+        name, ratio = f"{kind}: growth rate on the residual, two contexts / the third", two[::-1] / one
+        bound = "the paper, and rounding"
+        yield wins.above(f"residual-two-contexts-{kind}", name, 1 + 1e-9, ratio, alike, bound)
         name = f"{kind}: largest one-context / mean two-context pathway, started on the residual"
         ratio = one_over_two(data.late[kind]["size"])
         yield INACTIVE.below(f"residual-single-inactive-{kind}", name, 0.05, ratio, ahead, SMALL)
@@ -292,7 +244,7 @@ def growth(p: Uniqueness, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def conditions(p: Uniqueness, data: Data) -> Iterator[Claim]:
+def conditions(p: Uniqueness, data):
     """The talk names these as assumptions under which the reduction is exact for ReLU networks."""
     assumed = finding("learning_dynamics_talk, exact for ReLU networks")
     start = "Random weights: half of all gates are open, and no hidden direction belongs to a mode."

@@ -4,7 +4,6 @@ predict."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -30,7 +29,6 @@ WIDE = 64  # from here on a low-rank flow saves time
 AT_ONCE = 12e7  # as many weights at a time, so that they fit into memory
 
 
-@dataclass(frozen=True)
 class Published(Parameters):
     """What all networks of section 4 have in common."""
 
@@ -85,12 +83,7 @@ def contributions(graph: nr.Graph) -> Callable[[nr.State], dict[str, Any]]:
 
 
 def train(
-    p: Any,
-    depths: Sequence[int],
-    series: int,
-    t1: float,
-    seeds: int,
-    size: tuple[int, float] | None = None,
+    p: Any, depths: Sequence[int], series: int, t1: float, seeds: int, size: tuple[int, float] | None = None
 ) -> xr.Dataset:
     """Linear networks, as many at a time as fit into memory, and predictions of their K.
 

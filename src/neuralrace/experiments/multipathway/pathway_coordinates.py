@@ -5,23 +5,23 @@ they are random, of size .316, and much of what they learn lies outside these co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import neuralrace as nr
-from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace import panels, plot
+from neuralrace.experiments.claim import check, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.multipathway import networks
 from neuralrace.experiments.multipathway.networks import S, U, V
+from neuralrace.experiments.quotes import quoted
+from neuralrace.experiments.store import along
 from neuralrace.init import random_frame
-from neuralrace.measure import contributions, half_time, pathway_coordinates
+from neuralrace.measure import contributions, half_time, pathway_coordinates, power_law_exponent
 
 RELATIONS = {  # what holds, and the power of sigma on its right-hand side, as printed and with Eq. 7 mended
     "Eq. 8": "V^T (R^1)^T ... (R^(d-1))^T prod_(i<d) W^i V = prod_(i<d) Wbar^i",
@@ -30,10 +30,7 @@ RELATIONS = {  # what holds, and the power of sigma on its right-hand side, as p
     "Eq. 11, d < D": "tau d/dt Wbar^d = (prod_(i>d) Wbar^i)^T [S - Omegabar] (prod_(i<d) Wbar^i)^T",
     "Eq. 11, d = D": "tau d/dt Wbar^d = (prod_(i>d) Wbar^i)^T [S - Omegabar] (prod_(i<d) Wbar^i)^T",
 }
-STABLE = (
-    "these diagonal solutions are stable to off-diagonal perturbations, meaning that at finite size the "
-    "small corrections [...] will decay to zero"
-)
+PERCENT = "an equation; 1% is a standard of ours"
 STILL = 1e-6  # off-diagonal entries, relative to the largest: up to here a solution counts as diagonal
 DEVIATIONS = {
     "frames": ("hidden layers, published weights", plot.BLUE),
@@ -42,7 +39,6 @@ DEVIATIONS = {
 }
 
 
-@dataclass(frozen=True)
 class PathwayCoordinates(Parameters):
     seeds: int = option(5, "random starts", least=2)
     width: int = option(1000, "units of each hidden layer of random networks", least=16)
@@ -64,7 +60,7 @@ class PathwayCoordinates(Parameters):
 
 
 @part(each=lambda p: [(d, kind) for d in p.depths for kind in p.sizes])
-def orthogonal(p: PathwayCoordinates, item: tuple[int, str]) -> dict[str, Any]:
+def orthogonal(p: PathwayCoordinates, item: tuple[int, str]):
     """Sigma times orthogonal layers, the last one within the frames: Eq. 8-11, 17 and 19 along the flow."""
     depth, sigma = item[0], p.sizes[item[1]]
     task, rng, start = networks.task([depth] * 2, p.orthogonal_width), np.random.default_rng(depth), {}
@@ -148,27 +144,24 @@ def error(left: Any, right: Any) -> float:
 
 
 @part(each="widths")
-def deviations(p: PathwayCoordinates, width: int) -> dict[str, Any]:
+def deviations(p: PathwayCoordinates, width: int):
     """Random layers of size 1. Eq. 4: largest eigenvalue of `R^T R - 1` for the first and for a square layer;
     Eq. 13: root mean square of the deviations in two hidden layers, and in last layers of two variances."""
-    found: dict[str, list[float]] = {"first": [], "square": [], "frames": [], "last": [], "printed": []}
+    found = []
     for seed in range(p.draws):
-        rng, one = np.random.default_rng([width, seed]), np.eye(len(S))
+        rng = np.random.default_rng([width, seed])
         first, square = (rng.standard_normal((width, m)) / np.sqrt(width) for m in (len(S), width))
         out, carried = rng.standard_normal((len(U), width)), square @ first @ V
-        for name, layer in (("first", first), ("square", square)):
-            found[name].append(np.abs(np.linalg.svd(layer, compute_uv=False) ** 2 - 1).max())
-        for name, off in (
-            ("frames", carried.T @ carried - one),
-            ("last", U.T @ out @ carried / np.sqrt(width)),
-            ("printed", U.T @ out @ carried / np.sqrt(len(U))),
-        ):
-            found[name].append(np.sqrt((off**2).mean()))
-    return {name: ("run", values) for name, values in found.items()}
+        frames, last = carried.T @ carried - np.eye(len(S)), U.T @ out @ carried
+        off = frames, last / np.sqrt(width), last / np.sqrt(len(U))
+        largest = [np.abs(np.linalg.svd(layer, compute_uv=False) ** 2 - 1).max() for layer in (first, square)]
+        found.append([*largest, *(np.sqrt((m**2).mean()) for m in off)])
+    names = ("first", "square", "frames", "last", "printed")
+    return {name: ("run", values) for name, values in zip(names, np.transpose(found), strict=True)}
 
 
 @part
-def random(p: PathwayCoordinates) -> dict[str, Any]:
+def random(p: PathwayCoordinates):
     """Random networks as published: the part of K that the coordinates miss, along the way."""
     task, sigma, learned, missed = networks.task([p.random_depth] * 2, p.width), p.sizes["published"], [], []
     save = p.t1 * np.append(0, np.geomspace(1e-4, 1, 40))
@@ -186,55 +179,47 @@ def random(p: PathwayCoordinates) -> dict[str, Any]:
 
 
 @part(each=lambda p: [d for d in p.depths if d > 2])
-def stability(p: PathwayCoordinates, depth: int) -> dict[str, Any]:
+def stability(p: PathwayCoordinates, depth: int):
     """Growth rates of off-diagonal perturbations along a diagonal solution."""
     return networks.off_diagonal_rates(depth, 2, p.width, p.std, p.t1)
 
 
 @figure("pathway-coordinates")
-def coordinates(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
+def coordinates(p: PathwayCoordinates, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.2)
+    below = {**panels.BELOW, "fontsize": 6}
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
         k, stated, printed = (run[n].sum("pathway") / S[0] for n in ("k", "stated", "printed"))
         a.plot(run.t[::2], k[::2], "o", color=colour, ms=2, label=f"flow, depth {depth}")
         plot.theory(a, run.t, stated, colour, lw=1)
         plot.theory(a, run.t, printed, colour, lw=1, ls=":")
-    for style, label in (("-", r"Eq. 17 with powers of $\sigma$"), (":", "Eq. 17 as printed")):
-        a.plot([], [], style, color=plot.BLACK, lw=1, label=label)
-    a.set(xscale="log", xlabel="flow time", ylabel="share of mode 1 that is learned", ylim=(0, 1.05))
-    a.set(title=rf"orthogonal layers, $\sigma$ = {p.sizes['published']:.3g}")
+    plot.key(a, {r"Eq. 17 with powers of $\sigma$": "-", "Eq. 17 as printed": ":"})
+    title = rf"orthogonal layers, $\sigma$ = {p.sizes['published']:.3g}"
+    plot.label(a, "flow time", "share of mode 1 that is learned", title, below, xscale="log", ylim=(0, 1.05))
     for name, (label, colour) in DEVIATIONS.items():
-        values = np.stack([data.deviations[n][name] for n in p.widths], axis=1)
-        plot.points(b, p.widths, values, colour, label)
+        plot.points(b, p.widths, along(data.deviations, "width")[name].T, colour, label)
     wide = np.array(p.widths, float)
     plot.theory(b, wide, wide**-0.5, plot.BLACK, r"$1/\sqrt{N}$", lw=0.8, ls="--")
     plot.logarithmic(b.xaxis, p.widths)
     plot.logarithmic(b.yaxis)
-    b.set(xlabel="width N", ylabel=r"rms of $\delta$ (Eq. 13)", title="random layers at the start")
-    for k, (x, y) in enumerate(zip(data.random.learned.values, data.random.missed.values, strict=True)):
-        c.plot(
-            x, y, color=plot.BLUE, lw=1, alpha=0.7, label=None if k else f"networks, depth {p.random_depth}"
-        )
+    plot.label(b, "width N", r"rms of $\delta$ (Eq. 13)", "random layers at the start", below)
+    lines = c.plot(data.random.learned.T, data.random.missed.T, color=plot.BLUE, lw=1, alpha=0.7)
+    lines[0].set_label(f"networks, depth {p.random_depth}")
     c.axhline(allowed(p), color=plot.BLACK, lw=0.8, ls="--", label=r"$3/\sqrt{N}$")
-    c.set(
-        xlabel="share of the loss that is learned", ylabel="part of K outside the coordinates", ylim=(0, 1.05)
-    )
-    c.set(title=f"random layers, N = {p.width}")
-    for ax in (a, b, c):
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=6)
-    caption = (
+    missed, title = "part of K outside the coordinates", f"random layers, N = {p.width}"
+    plot.label(c, "share of the loss that is learned", missed, title, below, ylim=(0, 1.05))
+    return fig, (
         "Left: orthogonal layers of the size of the published ones, the last one within what the others "
         "span: mode 1 of the flow, Eq. 17 with its powers of sigma, and as printed. Middle: deviations from "
         "Eq. 13 of random layers of size 1, mean and standard deviation; with the paper's variance of the "
         "last layer, by its number of outputs, they do not vanish. Right: what the coordinates of Eq. 5-7 "
         f"miss of K (relative norm) in random networks, weights of standard deviation {p.std:g}."
     )
-    return fig, caption
 
 
 @figure("pathway-stability")
-def stable(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
+def stable(p: PathwayCoordinates, data):
     fig, (a, b) = plot.figure(1, 2, height=2.6)
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
@@ -243,18 +228,17 @@ def stable(p: PathwayCoordinates, data: Data) -> tuple[Figure, str]:
             rates = data.stability[depth]
             learned = 1 - rates.loss / rates.loss[0]
             b.plot(learned, rates.rates.max("entry"), "o-", color=colour, label=f"depth {depth}")
-    a.set(xscale="log", yscale="log", xlabel="flow time", ylabel="largest off-diagonal entry, relative")
+    off = "largest off-diagonal entry, relative"
+    plot.label(a, "flow time", off, legend="best", xscale="log", yscale="log")
     b.axhline(0, color=plot.BLACK, lw=0.7, ls="--", label="neither grows nor decays")
-    b.set(xlabel="share of the loss that is learned", ylabel="growth rate, 1 / flow time")
-    a.legend()
-    b.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-    caption = (
+    above = {**panels.ABOVE, "ncols": 2}
+    plot.label(b, "share of the loss that is learned", "growth rate, 1 / flow time", legend=above)
+    return fig, (
         "Off-diagonal entries around diagonal solutions, layers of the size of the published ones. Left: "
         "largest off-diagonal entry of the last layers in the coordinates of Eq. 7, over the largest of all; "
         "it starts from rounding errors. Right: the fastest growth of an off-diagonal perturbation, largest "
         "eigenvalue of the Jacobian of Eq. 11: positive as long as there is error."
     )
-    return fig, caption
 
 
 def allowed(p: PathwayCoordinates) -> float:
@@ -263,61 +247,48 @@ def allowed(p: PathwayCoordinates) -> float:
 
 
 @claims
-def relations(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
-    deep = p.depths[-1]
+def relations(p: PathwayCoordinates, data):
+    deep, integrated = p.depths[-1], f"{PERCENT} for integrated weights"
     for n, (source, quote) in enumerate(RELATIONS.items()):
         stated, key = paper(f"multipathway {source}", quote), source.lower().replace("eq. ", "eq-")
         key = key.replace(", d < d", "-hidden").replace(", d = d", "-last")
         for kind, sigma in p.sizes.items():
-            found = {d: data.orthogonal[d, kind].factor[:, n] for d in p.depths}
             note = f"Times sigma^{powers(deep)[n]}; sigma is missing on the right." if kind != "one" else ""
-            yield stated.near(
-                f"{key}-sigma-{kind}",
-                f"{source} as printed, left / right, sigma = {sigma:.3g}, depth {deep}",
-                1,
-                found[deep],
-                0.01,
-                note,
-                bound="an equation; 1% is a standard of ours for integrated weights",
-            )
-    powers_off = [
-        np.abs(run.factor / p.sizes[kind] ** powers(depth) - 1).max()
-        for (depth, kind), run in data.orthogonal.items()
-    ]
-    rest = [run.error.max() for run in data.orthogonal.values()]
+            name = f"{source} as printed, left / right, sigma = {sigma:.3g}, depth {deep}"
+            found = data.orthogonal[deep, kind].factor[:, n]
+            yield stated.near(f"{key}-sigma-{kind}", name, 1, found, 0.01, note, integrated)
+    runs = data.orthogonal.items()
+    off = [np.abs(run.factor / p.sizes[kind] ** powers(d) - 1).max() for (d, kind), run in runs]
+    rest = [run.error.max() for _, run in runs]
     right = check("multipathway Eq. 8-11, with powers of sigma")
-    yield right.below("powers-of-sigma", "left / right over its power of sigma - 1, most", 1e-6, powers_off)
+    yield right.below("powers-of-sigma", "left / right over its power of sigma - 1, most", 1e-6, off)
     yield right.below("relations-rest", "relative error of Eq. 8-11 with these powers, most", 1e-6, rest)
 
 
 @claims
-def reduced(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
+def reduced(p: PathwayCoordinates, data):
     deep = p.depths[-1]
     system = paper("multipathway Eq. 17, 20", "tau d/dt p = (sqrt(p^2 + 1))^(D-1) [S - Omegabar]")
     curve = paper("multipathway Eq. 18-19", "these values are related by p^2 = q^2 - 1")
+    missing = "Missing: a factor sigma^(D-2), and sigma^D in K."
+    mended = "With sigma^-D in Eq. 7 instead of sigma^-2D it holds at any sigma."
     for kind, sigma in p.sizes.items():
-        run = data.orthogonal[deep, kind]
-        times = [half_time(run.t, run[name].sum("pathway"), start=0.0) for name in ("printed", "k")]
-        note = "Missing: a factor sigma^(D-2), and sigma^D in K." if kind != "one" else ""
-        where = f"sigma = {sigma:.3g}, depth {deep}"
-        yield system.near(
-            f"eq-17-sigma-{kind}", f"half time of mode 1, Eq. 17 as printed / flow, {where}", 1,
-            times[0] / times[1], 0.01, note, bound="an equation; 1% is a standard of ours",
-        )  # fmt: skip
-        note = "With sigma^-D in Eq. 7 instead of sigma^-2D it holds at any sigma." if kind != "one" else ""
-        yield curve.near(
-            f"eq-19-sigma-{kind}", f"(q^2 - 1) / p^2 at the end, coordinates as printed, {where}", 1,
-            run.curve, 0.01, note, bound="an equation; 1% is a standard of ours",
-        )  # fmt: skip
+        run, where = data.orthogonal[deep, kind], f"sigma = {sigma:.3g}, depth {deep}"
+        notes = ("", "") if kind == "one" else (missing, mended)
+        printed, k = (half_time(run.t, run[name].sum("pathway"), start=0.0) for name in ("printed", "k"))
+        name = f"half time of mode 1, Eq. 17 as printed / flow, {where}"
+        yield system.near(f"eq-17-sigma-{kind}", name, 1, printed / k, 0.01, notes[0], PERCENT)
+        name = f"(q^2 - 1) / p^2 at the end, coordinates as printed, {where}"
+        yield curve.near(f"eq-19-sigma-{kind}", name, 1, run.curve, 0.01, notes[1], PERCENT)
     off = [np.abs(run.stated - run.k)[run.off < STILL].max() / S[0] for run in data.orthogonal.values()]
-    yield check("multipathway Eq. 17-20, with powers of sigma").below(
-        "eq-17-with-powers", "K of mode 1, reduced system - flow while diagonal, over S1, most", 1e-3, off
-    )
+    right = check("multipathway Eq. 17-20, with powers of sigma")
+    name = "K of mode 1, reduced system - flow while diagonal, over S1, most"
+    yield right.below("eq-17-with-powers", name, 1e-3, off)
 
 
 @claims
-def stable_solutions(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
-    stated = paper("multipathway section 3.2", STABLE)
+def stable_solutions(p: PathwayCoordinates, data):
+    stated = quoted("multipathway section 3.2", "stable-to-perturbations")
     note = "A mode that is learned and one that is not drive what lies between them, faster than either grew."
     for depth in p.depths:
         name = f"depth {depth}, off-diagonal entries at the end, from rounding errors, over the largest entry"
@@ -330,43 +301,37 @@ def stable_solutions(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
         bound = "theory: what decays has no positive eigenvalue; 1e-3 for rounding"
         yield stated.below(f"stable-along-depth-{d}", name, 1e-3, run.rates.max() / scale, note, bound)
         name = f"depth {d}, share of off-diagonal perturbations that decay at the end"
-        bound = "the paper: all decay"
-        yield stated.near(f"decay-depth-{d}", name, 1, (end < -1e-3 * scale).mean(), 1e-9, note, bound)
+        decay = (end < -1e-3 * scale).mean()
+        yield stated.near(f"decay-depth-{d}", name, 1, decay, 1e-9, note, "the paper: all decay")
 
 
 @claims
-def random_layers(p: PathwayCoordinates, data: Data) -> Iterator[Claim]:
+def random_layers(p: PathwayCoordinates, data):
     widest, n = p.widths[-1], len(S)
     edge = (1 + np.sqrt(n / widest)) ** 2 - 1
-    limit = paper(
-        "multipathway Eq. 4", "for large N we must have R^T R ≈ sigma^2 I which is exact as N -> infinity"
-    )
+    quote = "for large N we must have R^T R ≈ sigma^2 I which is exact as N -> infinity"
+    limit = paper("multipathway Eq. 4", quote)
+    found = data.deviations[widest]
     bound = "theory: 1.5 times the edge of the spectrum of 8 columns, (1 + sqrt(8/N))^2 - 1"
-    for key, name, note in (
-        ("first", f"{widest} x {n}", ""),
-        ("square", f"{widest} x {widest}", "Eigenvalues of a square one fill 0 to 4 sigma^2 at any width."),
-    ):
-        name = f"largest eigenvalue of R^T R/sigma^2 - 1, {name} layer"
-        yield limit.below(f"eq-4-{key}", name, 1.5 * edge, data.deviations[widest][key], note, bound)
+    filled = "Eigenvalues of a square one fill 0 to 4 sigma^2 at any width."
+    name = f"largest eigenvalue of R^T R/sigma^2 - 1, {widest} x {{}} layer".format
+    yield limit.below("eq-4-first", name(n), 1.5 * edge, found["first"], bound=bound)
+    yield limit.below("eq-4-square", name(widest), 1.5 * edge, found.square, filled, bound)
     vanish = paper("multipathway Eq. 13", "where delta -> 0 in the large N limit")
     note = "The variance sigma^2/N^D of section 2.1 has the 15 outputs for N^D: delta stays 1/sqrt(15)."
+    bound = "theory: -1/2 for independent entries; 0.1 for so many starts"
+    rms = along(data.deviations, "width").mean("run")
     for key, (label, _) in DEVIATIONS.items():
-        rms = [data.deviations[w][key].mean() for w in p.widths]
-        slope = np.polyfit(np.log(p.widths), np.log(rms), 1)[0]
+        slope, why = power_law_exponent(p.widths, rms[key]), note if key == "printed" else ""
         name = f"exponent of the width in delta, {label.replace(chr(36), '').replace(chr(92), '')}"
-        bound = "theory: -1/2 for independent entries; 0.1 for so many starts"
-        yield vanish.near(
-            f"eq-13-{key}", name, -0.5, slope, 0.1, note if key == "printed" else "", bound=bound
-        )
-    together = paper(
-        "multipathway Eq. 8-10", "These coordinate transformations imply the following relations"
-    )
+        yield vanish.near(f"eq-13-{key}", name, -0.5, slope, 0.1, why, bound)
+    quote = "These coordinate transformations imply the following relations"
+    together = paper("multipathway Eq. 8-10", quote)
     half = np.argmax(data.random.learned.values > 0.5, axis=1)
     missed = np.take_along_axis(data.random.missed.values, half[:, None], axis=1)[:, 0]
     note = "Random last layers drive all others out of the frames: K grows D times as fast as within them."
-    name = (
-        f"part of K outside the coordinates, half of the loss learned, depth {p.random_depth}, N = {p.width}"
-    )
+    where = f"depth {p.random_depth}, N = {p.width}"
+    name = f"part of K outside the coordinates, half of the loss learned, {where}"
     bound = "theory: 3 times the deviation 1/sqrt(N) of the frames (Eq. 13)"
     yield together.below("eq-10-random", name, allowed(p), missed, note, bound)
 

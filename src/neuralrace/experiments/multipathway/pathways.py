@@ -5,22 +5,19 @@ concentrate on one pathway; the wider, the less. What each carries is predicted 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
-import xarray as xr
-from matplotlib.figure import Figure
 from scipy.stats import binomtest, mannwhitneyu
 
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.claim import check, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, option, require
-from neuralrace.experiments.multipathway import networks, panels
+from neuralrace.experiments.multipathway import networks, pathway_figures
 from neuralrace.experiments.multipathway.networks import GROUPS, concentration, first_share, leading
+from neuralrace.experiments.multipathway.pathway_figures import READ
+from neuralrace.experiments.quotes import quoted
 
 PREDICTIONS = {
     "Eq. 17": ("Eq. 17", plot.RED, "^"),
@@ -32,9 +29,9 @@ STEPS = 10  # shown in Fig. 4
 SIGNIFICANT = "a standard of ours: significance at 1%"
 FAIR = "a standard of ours: a fair coin is not refuted at 1%"
 EVEN = "a standard of ours: concentration within a quarter of its range"
+FINITE = "an equation; a fifth for finite width"
 
 
-@dataclass(frozen=True)
 class Pathways(networks.Published):
     seeds: int = option(20, "random starts of each linear network", least=2, most=1000)
     epochs: tuple[int, ...] = option(
@@ -61,18 +58,18 @@ class Pathways(networks.Published):
 
 
 @part(each="depths")
-def linear(p: Pathways, depth: int) -> xr.Dataset:
+def linear(p: Pathways, depth: int):
     return networks.train(p, [depth] * p.pathways, depth, p.t1[depth], p.seeds)
 
 
 @part
-def mixed(p: Pathways) -> xr.Dataset:
+def mixed(p: Pathways):
     """Networks with pathways of different depths."""
     return networks.train(p, p.mixed, 0, max(p.t1.values()), p.mixed_seeds)
 
 
 @part(each=lambda p: [*product(p.widths, ("fixed", "scaled")), *product([p.width], WEIGHTS)])
-def sized(p: Pathways, item: tuple[int, str]) -> xr.Dataset:
+def sized(p: Pathways, item: tuple[int, str]):
     """Final networks of other sizes: at each width with the same standard deviation, or with outputs of the
     same size; at `width` with std, or with std / sqrt(width)."""
     n, kind = item
@@ -83,14 +80,14 @@ def sized(p: Pathways, item: tuple[int, str]) -> xr.Dataset:
 
 
 @part
-def first_steps(p: Pathways) -> dict[str, Any]:
+def first_steps(p: Pathways):
     """The first steps of the published descent, shallowest networks."""
     task, save = networks.task([p.depths[0]] * p.pathways, p.width), p.epoch * np.arange(STEPS)
     return networks.descent(p, task, p.depths[0], STEPS - 1, save)
 
 
 @part(each=lambda p: p.depths[:1] if p.method == "flow" else ())
-def published(p: Pathways, depth: int, data: Data) -> dict[str, Any]:
+def published(p: Pathways, depth: int, data):
     """The same networks by descent with the published rate: largest difference from the flow's final K."""
     steps = round(p.t1[depth] / p.epoch)
     task, save = networks.task([depth] * p.pathways, p.width), networks.times(p.t1[depth])
@@ -100,62 +97,58 @@ def published(p: Pathways, depth: int, data: Data) -> dict[str, Any]:
 
 
 @figure("learning")
-def learning(p: Pathways, data: Data) -> tuple[Figure, str]:
+def learning(p: Pathways, data):
     runs = {f"depth {d}": run for d, run in data.linear.items()}
     how = "gradient flow" if p.method == "flow" else "descent"
-    return panels.learning(runs, p.epoch), (
+    return pathway_figures.learning(runs, p.epoch), (
         f"Learning in one linear network per depth (Fig. 5), {p.width} wide, weights of standard deviation "
-        f"{p.std:g}, {how} for the time of {', '.join(map(str, p.epochs))} epochs. {panels.READ}"
+        f"{p.std:g}, {how} for the time of {', '.join(map(str, p.epochs))} epochs. {READ}"
     )
 
 
 @figure("seeds")
-def two_seeds(p: Pathways, data: Data) -> tuple[Figure, str]:
+def two_seeds(p: Pathways, data):
     deep = p.depths[-1]
     runs = {f"depth {deep}, seed {k + 1}": data.linear[deep].isel(run=slice(k, k + 1)) for k in (0, 1)}
-    return panels.learning(runs, p.epoch), (
-        f"Two networks of depth {deep} that differ in their seed only (Fig. 6), {p.width} wide. {panels.READ}"
+    return pathway_figures.learning(runs, p.epoch), (
+        f"Two networks of depth {deep} that differ in their seed only (Fig. 6), {p.width} wide. {READ}"
     )
 
 
 @figure("diagonal")
-def diagonal(p: Pathways, data: Data) -> tuple[Figure, str]:
-    fig, below = panels.first_steps(data.first_steps.outputs[0, :, 0].values)
+def diagonal(p: Pathways, data):
+    fig, below = pathway_figures.first_steps(data.first_steps.outputs[0, :, 0].values)
     for d, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.linear[d]
         learned = 1 - run.loss.mean("run") / run.loss[:, 0].mean()
         below.plot(learned, networks.off_diagonal(run).mean(axis=0), color=colour, label=f"depth {d}")
     below.axhline(0.05, color=plot.BLACK, lw=0.7, ls="--", label="5%")
-    below.set(xlabel="share of the loss that is learned", ylabel="share of squared K\noff the diagonal")
-    below.set(ylim=(0, None))
-    below.legend(ncols=2)
-    caption = (
+    share = "share of squared K\noff the diagonal"
+    plot.label(below, "share of the loss that is learned", share, legend={"ncols": 2}, ylim=(0, None))
+    return fig, (
         f"Above: K of the first pathway in the first steps of descent, depth {p.depths[0]} (Fig. 4). Below: "
         "squared entries between modes of different strength, as a share of all; mean over networks and "
         "pathways."
     )
-    return fig, caption
 
 
 @figure("initial-weights")
-def from_initial_weights(p: Pathways, data: Data) -> tuple[Figure, str]:
+def from_initial_weights(p: Pathways, data):
     deep = p.depths[-1]
     chosen = [(f"depth {deep}, seed {k + 1}", data.linear[deep], k) for k in (0, 1)]
     chosen.append((f"depths {', '.join(map(str, p.mixed))}", data.mixed, 0))
-    fig = panels.predicted(chosen, p.epoch)
-    caption = (
+    return pathway_figures.predicted(chosen, p.epoch), (
         "Modes 1 and 2 in two networks that differ in their seed only, and in one with pathways of different "
         "depths; predicted from their initial weights and the signals that pass through them."
     )
-    return fig, caption
 
 
 @figure("concentration")
-def concentrations(p: Pathways, data: Data) -> tuple[Figure, str]:
+def concentrations(p: Pathways, data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.8, sharey=True, width_ratios=[3, 3, 2])
     place = np.arange(len(p.depths))
     by_depth = np.stack([concentration(run.outputs) for run in data.linear.values()], axis=1)
-    for g, (group, colour) in enumerate(panels.COLOURS.items()):
+    for g, (group, colour) in enumerate(pathway_figures.COLOURS.items()):
         plot.points(a, place + 0.08 * (g - 1.5), by_depth[..., g], colour, group)
     wide = np.array(p.widths)
     for kind, ax, x, colour, label in (
@@ -165,21 +158,19 @@ def concentrations(p: Pathways, data: Data) -> tuple[Figure, str]:
         ("small", c, [1], plot.RED, WEIGHTS["small"]),
     ):
         plot.points(ax, x, np.transpose(by_size(data, kind)), colour, label)
-    a.set(xlabel="depth", xticks=place, xticklabels=p.depths)
-    a.set(ylabel="concentration", ylim=(0, 1.35), yticks=np.linspace(0, 1, 6), title="by depth")
+    plot.label(a, "depth", "concentration", "by depth", "upper left", xticks=place, xticklabels=p.depths)
+    a.set(ylim=(0, 1.35), yticks=np.linspace(0, 1, 6))
     plot.logarithmic(b.xaxis, p.widths)
-    b.set(xlabel="width N", title=f"by width, modes 1-2, depth {p.width_depth}")
-    c.set(title="by weights, modes 1-2", xticks=[0, 1], xticklabels=["std", r"std/$\sqrt{N}$"])
-    c.set(xlabel=f"N = {p.width}, depth {p.width_depth}", xlim=(-0.5, 1.5))
-    for ax, place in ((a, "upper left"), (b, "upper right"), (c, "upper left")):
-        ax.legend(loc=place)
-    caption = (
+    plot.label(b, "width N", title=f"by width, modes 1-2, depth {p.width_depth}", legend="upper right")
+    c.set(xticks=[0, 1], xticklabels=["std", r"std/$\sqrt{N}$"], xlim=(-0.5, 1.5))
+    where = f"N = {p.width}, depth {p.width_depth}"
+    plot.label(c, where, title="by weights, modes 1-2", legend="upper left")
+    return fig, (
         "Concentration of modes on one pathway at the end: 0 shared evenly, 1 all on one; mean and standard "
         f"deviation over {p.seeds} linear networks. Left: against depth, N = {p.width}, weights of standard "
         f"deviation {p.std:g}. Middle: against width; the two meet at N = {p.width}. Right: smaller weights "
         "make for more concentration, not less."
     )
-    return fig, caption
 
 
 def by_size(data: Data, kind: str) -> list[np.ndarray]:
@@ -188,7 +179,7 @@ def by_size(data: Data, kind: str) -> list[np.ndarray]:
 
 
 @figure("prediction")
-def prediction(p: Pathways, data: Data) -> tuple[Figure, str]:
+def prediction(p: Pathways, data):
     fig, axes = plot.figure(1, len(p.depths), height=2.6, sharey=True)
     for ax, (d, run) in zip(axes, data.linear.items(), strict=True):
         share = first_share(leading(run.outputs[:, -1])).ravel()
@@ -199,32 +190,31 @@ def prediction(p: Pathways, data: Data) -> tuple[Figure, str]:
         ax.set(title=f"depth {d}", xlabel="predicted share")
     axes[0].set(ylabel="share in the network")
     plot.legend_below(fig, axes[0], 4)
-    caption = (
+    return fig, (
         "The first pathway's share of modes 1 and 2 at the end, in networks and as initial weights predict "
         "it: by Eq. 17, by the strengths of modes in one neuron per layer, and by the weights between the "
         f"signals that pass through the layers at the start. {p.seeds} networks per depth."
     )
-    return fig, caption
 
 
 @claims
-def trained(p: Pathways, data: Data) -> Iterator[Claim]:
+def trained(p: Pathways, data):
     left = [float(run.loss[:, -1].max() / run.loss[:, 0].max()) for run in data.linear.values()]
     yield check("multipathway").below("learned", "largest loss at the end / first, linear", 1e-3, left)
     for run in data.published.values():
         name = "K at the end, published steps - flow, over S1"
         yield check("multipathway").near("published-steps", name, 0, run.off, 0.01)
-    stated = paper("multipathway section 4", "Gradient descent is performed over 1000 epochs")
+    stated = quoted("multipathway section 4", "epochs")
+    bound = "a standard of ours: learned where 1% of the loss is left"
     for d, run in data.linear.items():
-        at = np.array([np.interp(p.printed_epochs * p.epoch, run.t, one) for one in run.loss.values])
+        left = run.loss.interp(t=min(p.printed_epochs * p.epoch, float(run.t[-1]))) / run.loss[:, 0]
         name = f"depth {d}, loss after {p.printed_epochs} epochs / first"
         note = f"Too few at this depth; the authors' code has {p.epochs[p.depths.index(d)]}."
-        bound = "a standard of ours: learned where 1% of the loss is left"
-        yield stated.below(f"printed-epochs-depth-{d}", name, 0.01, at / run.loss.values[:, 0], note, bound)
+        yield stated.below(f"printed-epochs-depth-{d}", name, 0.01, left, note, bound)
 
 
 @claims
-def depth_trends(p: Pathways, data: Data) -> Iterator[Claim]:
+def depth_trends(p: Pathways, data):
     quote = "with larger depths, the features have a stronger tendency to concentrate on one pathway"
     stated, few = paper("multipathway Fig. 5", quote), few_networks(p)
     groups = [concentration(run.outputs) for run in data.linear.values()]
@@ -232,15 +222,18 @@ def depth_trends(p: Pathways, data: Data) -> Iterator[Claim]:
         value = networks.trend(p.depths, [c[:, g] for c in groups], "greater")
         name = f"{group} more on one pathway with depth, linear: p"
         yield stated.below(f"depth-{kebab(group)}", name, 0.01, value, few, SIGNIFICANT)
-    broken = paper(
-        "multipathway section 4", "This symmetry is already broken for networks of depths 3 and 4."
-    )
+    broken = quoted("multipathway section 4", "broken-at-3-and-4")
     lead = {d: c[:, :2].mean(axis=1) for d, c in zip(p.depths, groups, strict=True)}
     for shallow, deep in pairwise(p.depths):
-        value = mannwhitneyu(lead[deep], lead[shallow], alternative="greater").pvalue
+        value = more_on_one(lead[deep], lead[shallow])
         name = f"modes 1-2, depth {deep} more than {shallow}, linear: p"
         source = broken if deep in (3, 4) else stated
         yield source.below(f"depth-{deep}-over-{shallow}", name, 0.01, value, few, SIGNIFICANT)
+
+
+def more_on_one(a: np.ndarray, b: np.ndarray) -> float:
+    """p of a one-sided test that networks a concentrate modes more than networks b."""
+    return float(mannwhitneyu(a, b, alternative="greater").pvalue)
 
 
 def few_networks(p: Pathways) -> str:
@@ -248,52 +241,35 @@ def few_networks(p: Pathways) -> str:
 
 
 @claims
-def symmetry(p: Pathways, data: Data) -> Iterator[Claim]:
-    even = "the singular values are more or less divided evenly across the pathways."
-    single = "Even by depth 7, the largest singular values are concentrated on one or the other pathway."
+def symmetry(p: Pathways, data):
+    even, single = (quoted("multipathway Fig. 5", id) for id in ("depth-2-even", "depth-7-concentrated"))
+    first, *_, last = networks.two_modes(run.outputs for run in data.linear.values())
+    name = "concentration at depth {}, modes 1-2".format
+    yield even.near("concentration-shallowest", name(p.depths[0]), 0, first, 0.25, bound=EVEN)
     far = "Random starts do not reach |C'| s far above 1 at this depth."
-    for key, depth, expected, quote, note in (
-        ("shallowest", p.depths[0], 0, even, ""),
-        ("deepest", p.depths[-1], 1, single, far),
-    ):
-        stated = paper("multipathway Fig. 5", quote)
-        (value,) = networks.two_modes([data.linear[depth].outputs])
-        name = f"concentration at depth {depth}, modes 1-2"
-        yield stated.near(f"concentration-{key}", name, expected, value, 0.25, note, EVEN)
-    breaks = paper(
-        "multipathway section 3.2",
-        "In the strict limit, the solutions therefore must be equal across all pathways. Finite size "
-        "fluctuations in the initial state will break this symmetry.",
-    )
+    yield single.near("concentration-deepest", name(p.depths[-1]), 1, last, 0.25, far, EVEN)
+    breaks = quoted("multipathway section 3.2", "strict-limit")
     for kind, std in (("fixed", "std fixed"), ("scaled", "std / sqrt(N)")):
         name = f"modes 1-2 less on one pathway with width, {std}: p"
         value = networks.trend(p.widths, by_size(data, kind), "less")
         yield breaks.below(f"width-{kind}", name, 0.01, value, few_networks(p), SIGNIFICANT)
-    enhance = paper(
-        "multipathway section 3.2",
-        "choosing the initial values of each weight matrix from N(0, sigma), rather than scaling with "
-        "network size [...]. Such larger fluctuations would only enhance the effect of the symmetry "
-        "breaking.",
-    )
+    enhance = quoted("multipathway section 3.2", "larger-fluctuations")
     (large,), (small,) = (by_size(data, kind) for kind in WEIGHTS)
     note = (
         "Fluctuations relative to a layer's size are 1/sqrt(N) in both; larger layers amplify them less (Eq. "
         f"22). Concentration {large.mean():.2g} and {small.mean():.2g}."
     )
-    yield enhance.below(
-        "larger-weights", f"modes 1-2 more on one pathway with N(0, sigma) than N(0, sigma/sqrt N), "
-        f"depth {p.width_depth}: p", 0.01, mannwhitneyu(large, small, alternative="greater").pvalue,
-        note, SIGNIFICANT,
-    )  # fmt: skip
+    more = "modes 1-2 more on one pathway with N(0, sigma) than N(0, sigma/sqrt N)"
+    name, value = f"{more}, depth {p.width_depth}: p", more_on_one(large, small)
+    yield enhance.below("larger-weights", name, 0.01, value, note, SIGNIFICANT)
 
 
 @claims
-def assignment(p: Pathways, data: Data) -> Iterator[Claim]:
+def assignment(p: Pathways, data):
     """Two-sided binomial tests against a fair coin, networks of all depths together."""
     first = np.concatenate([first_share(leading(run.outputs[:, -1])) > 0.5 for run in data.linear.values()])
     random = paper("multipathway Fig. 6", "the final assignment of the features to each pathway is random.")
-    quote = "this does not imply that separate singular components will prefer different pathways in general."
-    apart = paper("multipathway section 5", f"Note that {quote}")
+    apart = quoted("multipathway section 5", "no-preference")
     for stated, key, words, which in (
         (random, "assignment-mode-1", "mode 1 mostly on the first pathway", first[:, 0]),
         (random, "assignment-mode-2", "mode 2 mostly on the first pathway", first[:, 1]),
@@ -306,50 +282,46 @@ def assignment(p: Pathways, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def different_depths(p: Pathways, data: Data) -> Iterator[Claim]:
+def different_depths(p: Pathways, data):
     run, shallow = data.mixed, int(np.argmin(p.mixed))
     end = leading(run.outputs[:, -1])  # (run, pathway, mode)
     rest = 1 - end[:, shallow] / end.sum(axis=1)
     related = paper("multipathway Eq. 21-22", "Different pathways will then be related by the relationship")
-    where = f"depths {', '.join(map(str, p.mixed))}, modes 1-2"
     note = (
         f"The shallowest has {1 - rest.mean():.1%}. Deeper pathways learn faster than Eq. 17 says, as all of "
         "their random layers learn from the start."
     )
-    ours = finding("multipathway Eq. 21-22")
-    for key, stated, why in (("Eq. 17", related, note), ("signals", ours, "")):
+    for key, stated, why, bound in (
+        ("Eq. 17", related, note, FINITE),
+        ("signals", finding(related.source), "", "a standard of ours: a fifth"),
+    ):
         predicted = run.predicted.sel(prediction=key).values
         off = rest / (1 - predicted[:, shallow] / predicted.sum(axis=1))
-        name = f"{where}: share of the deeper pathways / by {PREDICTIONS[key][0]}"
-        bound = "a standard of ours: a fifth" if key == "signals" else "an equation; a fifth for finite width"
+        share = f"share of the deeper pathways / by {PREDICTIONS[key][0]}"
+        name = f"depths {', '.join(map(str, p.mixed))}, modes 1-2: {share}"
         yield stated.near(f"mixed-{kebab(key)}", name, 1, off.mean(axis=1), 0.2, why, bound)
 
 
 @claims
-def diagonal_solutions(p: Pathways, data: Data) -> Iterator[Claim]:
+def diagonal_solutions(p: Pathways, data):
     becomes = paper(
         "multipathway Fig. 4",
         "In the initial state the K_a starts as a uniform random matrix and quickly becomes diagonal after a "
         "few time steps.",
     )
     first, small = networks.off_diagonal(data.first_steps), "a standard of ours: 5% of the squares"
-    inside = sum(len(group) ** 2 for group in GROUPS.values()) / len(networks.S) ** 2
-    shallow = f"depth {p.depths[0]}, squared K off the diagonal"
-    yield becomes.near(
-        "starts-random", f"{shallow}, start", 1 - inside, first[:, 0], 0.05,
-        bound="theory: entries of equal variance",
-    )  # fmt: skip
-    yield becomes.below(
-        "diagonal-first-steps", f"{shallow}, step {STEPS - 1}", 0.05, first[:, -1], bound=small
-    )
+    outside = 1 - sum(len(group) ** 2 for group in GROUPS.values()) / len(networks.S) ** 2
+    name = "depth {}, squared K off the diagonal{}".format
+    equal = "theory: entries of equal variance"
+    what, last = (name(p.depths[0], f", {when}") for when in ("start", f"step {STEPS - 1}"))
+    yield becomes.near("starts-random", what, outside, first[:, 0], 0.05, bound=equal)
+    yield becomes.below("diagonal-first-steps", last, 0.05, first[:, -1], bound=small)
     note = "What is off the diagonal in one pathway is undone by the others, and stays."
     for d, run in data.linear.items():
         off, learned = networks.off_diagonal(run), 1 - run.loss.values / run.loss.values[:, :1]
-        name = f"depth {d}, squared K off the diagonal"
-        later = np.where(learned > 0.1, off, 0).max(axis=1)
-        title = f"{name}, most from a tenth of the loss on"
-        yield becomes.below(f"diagonal-along-depth-{d}", title, 0.05, later, note, small)
-        yield becomes.below(f"diagonal-depth-{d}", f"{name} at the end", 0.05, off[:, -1], note, small)
+        later, what = np.where(learned > 0.1, off, 0).max(axis=1), ", most from a tenth of the loss on"
+        yield becomes.below(f"diagonal-along-depth-{d}", name(d, what), 0.05, later, note, small)
+        yield becomes.below(f"diagonal-depth-{d}", name(d, " at the end"), 0.05, off[:, -1], note, small)
     steady = paper("multipathway Eq. 12", "in the steady state we have Omega(t -> infinity) = S")
     sums = [run.outputs[:, -1].sum("pathway") - np.diag(networks.S) for run in data.linear.values()]
     off = [float(np.abs(rest).max()) / networks.S[0] for rest in sums]
@@ -358,28 +330,24 @@ def diagonal_solutions(p: Pathways, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def predictions(p: Pathways, data: Data) -> Iterator[Claim]:
-    quote = (
-        "For wide networks with random weight initialization, the learning dynamics reduces to a coupled set "
-        "of ordinary differential equations"
-    )
+def predictions(p: Pathways, data):
     orthogonal = "Gaussian layers are not orthogonal, and Eq. 17 leaves out most of the last one."
     spread = "Few directions of the initial weights are followed, which tells less the deeper the network."
     last = "Where the last layer is random too, all layers learn from the start, not the last one only."
-    source = "multipathway Eq. 17-22"
+    source, bound = "multipathway Eq. 17-22", "a standard of ours: four fifths of the variance"
+    stated = {name: (finding(source), spread) for name in PREDICTIONS}
+    stated["Eq. 17"] = (quoted(source, "result-1"), orthogonal)
+    eq_17 = quoted("multipathway Eq. 17", "result-1")
     for d, run in data.linear.items():
         shares = first_share(leading(run.outputs[:, -1]))
         for method, (label, _, _) in PREDICTIONS.items():
             predicted = first_share(run.predicted.sel(prediction=method).values)
             value = [np.corrcoef(a, b)[0, 1] for a, b in zip(predicted.T, shares.T, strict=True)]
-            stated = paper(source, quote) if method == "Eq. 17" else finding(source)
             name = f"depth {d}, correlation of predicted and final share, {label}, modes 1 and 2"
-            note = orthogonal if method == "Eq. 17" else spread
-            bound = "a standard of ours: four fifths of the variance"
-            yield stated.above(f"share-{kebab(method)}-depth-{d}", name, 0.9, value, note, bound)
+            kind, note = stated[method]
+            yield kind.above(f"share-{kebab(method)}-depth-{d}", name, 0.9, value, note, bound)
         name, rate = f"depth {d}, initial growth of K / Eq. 17", run.rate.mean(["pathway", "mode"])
-        bound = "an equation; a fifth for finite width"
-        yield paper("multipathway Eq. 17", quote).near(f"growth-depth-{d}", name, 1, rate, 0.2, last, bound)
+        yield eq_17.near(f"growth-depth-{d}", name, 1, rate, 0.2, last, FINITE)
 
 
 EXPERIMENT = Experiment(

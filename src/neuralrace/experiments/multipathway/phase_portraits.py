@@ -7,20 +7,17 @@ where the invariant is an error function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.optimize import brentq
 from scipy.special import hyp2f1
 
 import neuralrace as nr
-from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
+from neuralrace import panels, plot
+from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.store import along
@@ -31,7 +28,6 @@ WINNERS = {1: plot.BLUE, 2: plot.ORANGE}
 MIXED = ((2, 5), (2, 3, 6), (2, 2, 4, 7), (2, 3, 4, 5, 6))
 
 
-@dataclass(frozen=True)
 class PhasePortraits(Parameters):
     seeds: int = option(100, "starts of each panel")
     strength: float = option(10.0, "strength of the mode")
@@ -62,34 +58,31 @@ class PhasePortraits(Parameters):
 
 
 @part(each="depths")
-def portrait(p: PhasePortraits, depth: int) -> dict[str, Any]:
+def portrait(p: PhasePortraits, depth: int):
     """Two pathways of one neuron per layer from the same random starts at every depth, by integration."""
     draw = np.random.default_rng(0).standard_normal((p.seeds, 2))
     start = np.concatenate([sigma * draw for sigma in p.sigmas])
     task = nr.Task(nr.Graph.pathways(1, 1, [[1] * (depth - 1)] * 2), [[1.0]], [[p.strength]])
-    weights = {
-        e: (start if e == path[-1] else np.hypot(1, start))[:, a, None, None]
-        for a, path in enumerate(task.graph.paths())
-        for e in path
-    }
+    paths, weights = task.graph.paths(), {}
+    for path, own in zip(paths, start.T[..., None, None], strict=True):
+        weights |= {**dict.fromkeys(path, np.hypot(1, own)), path[-1]: own}
     save = np.append(0, np.geomspace(1e-4, p.t1, 120))
     run = nr.flow(task, weights, save=save, method=nr.Adaptive(1e-11, 1e-13))
-    first, last = (
-        np.stack([run.weights[path[k]][..., 0, 0] for path in task.graph.paths()]) for k in (0, -1)
-    )
-    invariant = nr.exact.pathway_invariant(last, depth)
+    first, last = (np.stack([run.weights[path[k]][..., 0, 0] for path in paths]) for k in (0, -1))
+    level = np.subtract(*nr.exact.pathway_invariant(last, depth))
     k = nr.exact.pathway_field(last, p.strength, [depth] * 2)[0]
+    starts = len(p.sigmas), p.seeds
     return {
-        "k": ("pathway sigma run t", k.reshape(2, len(p.sigmas), p.seeds, -1)),
-        "constant": ("sigma run", (invariant[0] - invariant[1])[:, 0].reshape(len(p.sigmas), p.seeds)),
-        "ratio": ("pathway sigma run", (last / first)[..., -1].reshape(2, len(p.sigmas), p.seeds)),
+        "k": ("pathway sigma run t", k.reshape(2, *starts, -1)),
+        "constant": ("sigma run", level[:, 0].reshape(starts)),
+        "ratio": ("pathway sigma run", (last / first)[..., -1].reshape(2, *starts)),
         "curve": np.abs(first**2 - last**2 - 1).max(),
-        "invariant": np.ptp(invariant[0] - invariant[1], axis=-1).max(),
+        "invariant": np.ptp(level, axis=-1).max(),
     }
 
 
 @part(each=lambda p: range(p.cases))
-def mixed(p: PhasePortraits, case: int) -> dict[str, Any]:
+def mixed(p: PhasePortraits, case: int):
     """Wide pathways of mixed depths from sigma times orthogonal layers: conserved quantities, and Eq. 17."""
     depths, modes, rng = MIXED[case], sorted(p.modes, reverse=True), np.random.default_rng(case)
     n = len(modes)
@@ -117,7 +110,7 @@ def mixed(p: PhasePortraits, case: int) -> dict[str, Any]:
 
 
 @part(each="far")
-def asymptotic(p: PhasePortraits, depth: int) -> dict[str, Any]:
+def asymptotic(p: PhasePortraits, depth: int):
     """Share of the second pathway at the end: the flow, Eq. 26 and Eq. 30; and relative errors of Eq. 25 (of
     its power) and of the form for great depth, over last layers."""
     s, (a, b) = np.array(p.strengths), p.start
@@ -154,11 +147,10 @@ def relative_error(data: Data, form: str) -> xr.DataArray:
 
 
 @figure("phase-portraits")
-def portraits(p: PhasePortraits, data: Data) -> tuple[Figure, str]:
+def portraits(p: PhasePortraits, data):
     rows, columns = len(p.sigmas), len(p.depths)
-    share: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
-    width = min(plot.PAGE, 1.6 * columns + 0.6)
-    fig, axes = plot.figure(rows, columns, width, 1.75 * rows + 0.6, **share)
+    size = min(plot.PAGE, 1.6 * columns + 0.6), 1.75 * rows + 0.6
+    fig, axes = plot.figure(rows, columns, *size, sharex=True, sharey=True, squeeze=False)
     for column, depth in zip(axes.T, p.depths, strict=True):
         for i, ax in enumerate(column):
             draw_field(ax, p, depth)
@@ -171,20 +163,16 @@ def portraits(p: PhasePortraits, data: Data) -> tuple[Figure, str]:
     for ax, sigma in zip(axes[:, 0], p.sigmas, strict=True):
         ax.set_ylabel(rf"K of pathway 2, $\sigma$ = {sigma:g}")
     for a, colour in WINNERS.items():
-        axes[0, 0].plot([], color=colour, marker="o", ms=1.5, label=f"pathway {a} wins")
-    for colour, style, label in (
-        (plot.BLACK, "-", "mode is learned"),
-        ("0.55", ":", "level line of Eq. 22"),
-        ("0.75", "-", "flow (arrows)"),
-    ):
-        axes[0, 0].plot([], color=colour, ls=style, lw=1, label=label)
+        plot.key(axes[0, 0], {f"pathway {a} wins": "-"}, colour)
+    plot.key(axes[0, 0], {"mode is learned": "-"})
+    plot.key(axes[0, 0], {"level line of Eq. 22": ":"}, "0.55")
+    plot.key(axes[0, 0], {"flow (arrows)": "-"}, "0.75")
     plot.legend_below(fig, axes[0, 0], 2 if columns < 3 else 5)
-    caption = (
+    return fig, (
         f"Contributions of two pathways to a mode of strength {p.strength:g}, from {p.seeds} starts (the "
         "same in a row) with last layers of standard deviation sigma; coloured by the pathway that ends "
         "stronger, with a dot where it ends. Arrows and level lines of the invariant are those of the depth."
     )
-    return fig, caption
 
 
 def draw_field(ax: Axes, p: PhasePortraits, depth: int) -> None:
@@ -206,7 +194,7 @@ def draw_field(ax: Axes, p: PhasePortraits, depth: int) -> None:
 
 
 @figure("pathway-asymptotics")
-def asymptotics(p: PhasePortraits, data: Data) -> tuple[Figure, str]:
+def asymptotics(p: PhasePortraits, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.2)
     for (depth, form), colour in zip(data.asymptotic.items(), COLOURS, strict=False):
         plot.theory(a, form["last"], form.power_error, colour, f"depth {depth}")
@@ -216,33 +204,30 @@ def asymptotics(p: PhasePortraits, data: Data) -> tuple[Figure, str]:
         plot.theory(b, p.strengths, form.infinite, colour, ls=":", lw=1)
     for level, style in ((0.01, "--"), (0.1, "-.")):
         a.axhline(level, color=plot.BLACK, lw=0.6, ls=style, label=f"{level:.0%}")
-    for ax, solid, dotted in ((a, "Eq. 25", "error function"), (b, "Eq. 26", "Eq. 30")):
-        ax.plot([], [], color=plot.BLACK, label=solid)
-        ax.plot([], [], ":", color=plot.BLACK, lw=1, label=dotted)
-    a.set(title="invariant of a pathway", ylim=(1e-4, 10))
-    a.set(xscale="log", yscale="log", xlabel="last layer p, units of $\\sigma$", ylabel="relative error")
-    b.set(xscale="log", yscale="log", xlabel="strength s of the mode", ylabel="share of the weaker pathway")
-    b.set(title="competition of two pathways", ylim=(1e-6, 1))
+    plot.key(a, {"Eq. 25": "-", "error function": ":"})
+    plot.key(b, {"Eq. 26": "-", "Eq. 30": ":"})
+    below: dict[str, Any] = {"legend": {**panels.BELOW, "fontsize": 6, "ncols": 2}}
+    x, title = r"last layer p, units of $\sigma$", "invariant of a pathway"
+    plot.label(a, x, "relative error", title, xscale="log", yscale="log", ylim=(1e-4, 10), **below)
+    y, title = "share of the weaker pathway", "competition of two pathways"
+    plot.label(b, "strength s of the mode", y, title, xscale="log", yscale="log", ylim=(1e-6, 1), **below)
     depths = np.arange(2, 21)
     for ratio, colour in ((0.9, plot.BLUE), (0.99, plot.RED)):
         need = [strength_at(ratio / np.sqrt(1 - ratio**2), int(d)) for d in depths]
         plot.theory(c, depths, need, colour, f"p/q > {ratio:g}")
     c.axhline(p.strength, color=plot.BLACK, lw=0.6, ls="--", label=f"s = {p.strength:g} of Fig. 3")
-    c.set(yscale="log", xlabel="depth", ylabel="strength s needed", title="range of p ≈ q (Eq. 23)")
-    for ax in (a, b, c):
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=6, ncols=2)
-    caption = (
+    plot.label(c, "depth", "strength s needed", "range of p ≈ q (Eq. 23)", yscale="log", **below)
+    return fig, (
         "Left: the power of p by which Eq. 25 replaces the invariant far above p = 1, and the error "
         "function that replaces it at great depth. Middle: share of the weaker of two pathways at the end, "
         f"from p = {p.start[0]:g} and {p.start[1]:g}. Right: strength of a mode from which two equal "
         "pathways end with p near q, on which Eq. 24-31 rest."
     )
-    return fig, caption
 
 
 @claims
-def invariants(p: PhasePortraits, data: Data) -> Iterator[Claim]:
-    panels, cases = along(data.portrait, "depth"), along(data.mixed, "case")
+def invariants(p: PhasePortraits, data):
+    alike, cases = along(data.portrait, "depth"), along(data.mixed, "case")
     mixed = f"{'2 to ' * (p.cases > 1)}{len(MIXED[p.cases - 1])} pathways of mixed depths"
     curve = paper("multipathway Eq. 19", "these values are related by p^2 = q^2 - 1")
     level = paper(
@@ -250,7 +235,7 @@ def invariants(p: PhasePortraits, data: Data) -> Iterator[Claim]:
         "which gives p_a 2F1(1/2, (D_a-1)/2, 3/2, -p_a^2) - p_b 2F1(1/2, (D_b-1)/2, 3/2, -p_b^2) = [...] = C",
     )
     exact = "an equation; 1e-8 for the error of integration"
-    for key, runs, where in (("", panels, "all panels"), ("-mixed", cases, mixed)):
+    for key, runs, where in (("", alike, "all panels"), ("-mixed", cases, mixed)):
         yield curve.below(f"curve{key}", f"drift of q^2 - p^2, {where}", 1e-8, runs.curve, bound=exact)
         name = f"drift of the invariant, {where}"
         yield level.below(f"invariant{key}", name, 1e-8, runs.invariant, bound=exact)
@@ -261,7 +246,7 @@ def invariants(p: PhasePortraits, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def competition(p: PhasePortraits, data: Data) -> Iterator[Claim]:
+def competition(p: PhasePortraits, data):
     end = along(data.portrait, "depth").k[..., -1]
     apart = np.abs(end[:, 0] - end[:, 1]) / end.sum("pathway")  # (depth, sigma, run)
     extreme = paper(
@@ -270,8 +255,8 @@ def competition(p: PhasePortraits, data: Data) -> Iterator[Claim]:
         "values where one or the other pathway dominates",
     )
     rise = apart.mean("run").diff("depth")
-    name = "deeper is more extreme: least rise of |K1 - K2|/s from depth to depth"
     more = "the paper: more; mean over the same starts"
+    name = "deeper is more extreme: least rise of |K1 - K2|/s from depth to depth"
     yield extreme.relation("deeper-more-extreme", name, "> 0", rise.min(), (rise > 0).all(), bound=more)
     larger = (apart[:, 0] - apart[:, -1]).mean("run")
     name = "larger starts are more extreme: |K1 - K2|/s, first sigma - last"
@@ -284,30 +269,30 @@ def competition(p: PhasePortraits, data: Data) -> Iterator[Claim]:
     name = f"share of the winner, depth {max(p.depths)}, s = {p.strength:g}, sigma = {p.sigmas[0]:g}"
     note = "Eq. 31 is the limit of |C'| s far above 1; such starts do not reach it at this depth."
     winner = 0.5 + 0.5 * apart[-1, 0].mean()
-    tenth = "a standard of ours: nine tenths count as all"
-    yield dominates.near("winner-share", name, 1, winner, 0.1, note, tenth)
+    most = "a standard of ours: nine tenths count as all"
+    yield dominates.near("winner-share", name, 1, winner, 0.1, note, most)
     decided = np.sign(along(data.portrait, "depth").constant) == np.sign(end[:, 0] - end[:, 1])
     name = "starts in which the sign of the constant of Eq. 22 decides the winner, all panels"
     yield dominates.near("sign-decides", name, 1, decided.mean(), 0, bound="the paper: always")
 
 
 SMALL = "p is not far above 1 at the end: the strength of a mode would have to be far above p^depth."
+TENTH = "a standard of ours: an approximation is right to a tenth"
 
 
 @claims
-def large_last_layers(p: PhasePortraits, data: Data) -> Iterator[Claim]:
+def large_last_layers(p: PhasePortraits, data):
     ratio = along(data.portrait, "depth").ratio[..., -1, :].max("pathway")  # of the winner, (depth, run)
     quote = "consider the case where S is sufficiently greater than 1 so that we can approximate p ≈ q"
     name = f"p/q of the winner at the end, depth {p.depths[-1]}, s = {p.strength:g}, least sigma"
     near = paper("multipathway Eq. 23", quote)
-    tenth = "a standard of ours: an approximation is right to a tenth"
-    yield near.near("p-near-q", name, 1, ratio[-1], 0.1, SMALL, tenth)
-    fall = -ratio.mean("run").diff("depth")
+    mean = ratio.mean("run")
+    yield near.near("p-near-q", name, 1, ratio[-1], 0.1, SMALL, TENTH)
+    fall = -mean.diff("depth")
+    ours = finding(near.source)
     name = "p/q of the winner at the end: least fall from depth to depth"
-    note = "; ".join(f"depth {d}: {float(v):.3g}" for d, v in zip(p.depths, ratio.mean("run"), strict=True))
-    yield finding("multipathway Eq. 23").relation(
-        "p-over-q-falls", name, "> 0", fall.min(), (fall > 0).all(), note
-    )
+    note = "; ".join(f"depth {d}: {float(v):.3g}" for d, v in zip(p.depths, mean, strict=True))
+    yield ours.relation("p-over-q-falls", name, "> 0", fall.min(), (fall > 0).all(), note)
     name = "p from which Eq. 25 is within 1%: log of p / sqrt(50 (D-1)(D-2)/D)"
     reach = [
         nr.measure.crossing(np.log(form["last"]), form.power_error, 0.01)
@@ -318,7 +303,7 @@ def large_last_layers(p: PhasePortraits, data: Data) -> Iterator[Claim]:
 
 
 @claims
-def asymptotic_forms(p: PhasePortraits, data: Data) -> Iterator[Claim]:
+def asymptotic_forms(p: PhasePortraits, data):
     at = int(np.argmin(np.abs(np.log(np.array(p.strengths) / p.strength))))
     name = "relative error of the weaker pathway's share"
     quotes = {
@@ -330,12 +315,11 @@ def asymptotic_forms(p: PhasePortraits, data: Data) -> Iterator[Claim]:
         stated, most = paper(f"multipathway Eq. {number}", quote), float(off[:, at].max())
         notes = [SMALL] * (most > 0.1) + [valid_strengths(p, off)] * (form == "finite")
         title = f"Eq. {number}, {name}, s = {p.strengths[at]:.3g}, most"
-        tenth = "a standard of ours: an approximation is right to a tenth"
-        yield stated.below(f"eq-{number}", title, 0.1, most, " ".join(notes), tenth)
+        yield stated.below(f"eq-{number}", title, 0.1, most, " ".join(notes), TENTH)
         if form == "infinite":
             note = f"The power is 1 - 2/depth, not 1. {valid_strengths(p, off)}"
             title = f"Eq. 30, {name}, all strengths, most"
-            yield stated.below("eq-30-all-strengths", title, 0.1, off.max(), note, tenth)
+            yield stated.below("eq-30-all-strengths", title, 0.1, off.max(), note, TENTH)
 
 
 def valid_strengths(p: PhasePortraits, off: xr.DataArray) -> str:

@@ -8,19 +8,17 @@ context. The paper prints no settings for Adam."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.store import along
 from neuralrace.measure import principal_components, squared_distances
 from neuralrace.universality import structure, watch
@@ -30,7 +28,6 @@ KINDS = ("very-low", "low", "high", "Adam-low", "Adam-high")
 MOST_SAMPLES = 400  # whose distances are compared with the theory
 
 
-@dataclass(frozen=True)
 class Collapse(Parameters):
     seeds: int = option(5, "random starts of each network")
     side: int = option(30, "places of a blob along each axis", least=3)
@@ -61,7 +58,7 @@ def blobs(p: Collapse) -> nr.Task:
 
 
 @part(each=KINDS)
-def networks(p: Collapse, kind: str) -> dict[str, Any]:
+def networks(p: Collapse, kind: str):
     """Representations of the first run after learning, and numbers of all runs before and after."""
     k, adam = KINDS.index(kind), kind.startswith("Adam")
     task = blobs(p)
@@ -118,7 +115,7 @@ def draw_closer(h: np.ndarray, gap: float = 1.5) -> tuple[np.ndarray, float]:
 
 
 @figure("task")
-def images(p: Collapse, data: Data) -> tuple[Figure, str]:
+def images(p: Collapse, data):
     fig, axes = plot.figure(1, 4, width=plot.PAGE, height=2.3, sharey=True)
     image = blobs(p).arrays[0][: p.side**2, :-2].reshape(p.side, p.side, p.pixels, p.pixels)
     last, edge = p.side - 1, 1 + 1 / (p.pixels - 1)
@@ -136,13 +133,13 @@ def images(p: Collapse, data: Data) -> tuple[Figure, str]:
 
 
 @figure("blobs")
-def representations(p: Collapse, data: Data) -> tuple[Figure, str]:
+def representations(p: Collapse, data):
     fig, axes = plot.figure(2, 3, width=plot.PAGE, height=4.8, subplot_kw={"projection": "3d"})
-    asked = ("x is asked for", "y is asked for")
+    asked = {"x is asked for": plot.BLUE, "y is asked for": plot.ORANGE}
     for ax, kind, gain in zip(axes.flat, KINDS, p.gains, strict=False):
         points, closer = draw_closer(np.asarray(data.networks[kind].hidden, float))
         keep = slice(None, None, max(1, p.side // 12))
-        for sheet, colour in zip(points[:, keep, keep], (plot.BLUE, plot.ORANGE), strict=True):
+        for sheet, colour in zip(points[:, keep, keep], asked.values(), strict=True):
             for line in (*sheet, *sheet.swapaxes(0, 1)):
                 ax.plot(*line.T, color=colour, lw=0.6, alpha=0.8)
         half = np.abs(points).max()
@@ -154,7 +151,7 @@ def representations(p: Collapse, data: Data) -> tuple[Figure, str]:
         ax.view_init(25, -60)
         ax.set_box_aspect((1, 1, 1), zoom=1.05)
     axes.flat[-1].set_axis_off()
-    handles = [Line2D([], [], color=c, label=a) for c, a in zip((plot.BLUE, plot.ORANGE), asked, strict=True)]
+    handles = [Line2D([], [], color=colour, label=context) for context, colour in asked.items()]
     axes.flat[-1].legend(handles=handles, loc="center", title="context")
     return fig, (
         f"Representations of blobs at {p.side} x {p.side} places after learning (three principal components, "
@@ -164,17 +161,17 @@ def representations(p: Collapse, data: Data) -> tuple[Figure, str]:
 
 
 @figure("numbers")
-def numbers(p: Collapse, data: Data) -> tuple[Figure, str]:
+def numbers(p: Collapse, data):
     fig, axes = plot.figure(1, 2, width=plot.PAGE, height=2.6)
-    found, place = along(data.networks, "kind"), np.arange(len(KINDS))[:, None]
+    found, place = along(data.networks, "kind"), np.arange(len(KINDS))
     labels = {"index": "irrelevant / relevant position", "apart": "contexts / targets"}
     for ax, (name, label) in zip(axes, labels.items(), strict=True):
         for when, shift, colour in (("before", -0.1, "0.6"), ("after", 0.1, plot.BLUE)):
             values = found[name].sel(when=when).values.reshape(len(KINDS), -1)
-            x = np.broadcast_to(place + shift, values.shape)
-            ax.plot(x.ravel(), values.ravel(), "o", ms=3, color=colour, label=f"{when} learning")
-        ax.set(yscale="log", ylabel=f"squared distance,\n{label}", xlabel="initial weights")
-        ax.set_xticks(place[:, 0], [kind.replace("-", "\n") for kind in KINDS])
+            x = np.repeat(place + shift, values.shape[1])
+            ax.plot(x, values.ravel(), "o", ms=3, color=colour, label=f"{when} learning")
+        plot.label(ax, "initial weights", f"squared distance,\n{label}", yscale="log")
+        ax.set_xticks(place, [kind.replace("-", "\n") for kind in KINDS])
         ax.axhline(1, color="0.8", lw=0.7, zorder=0, label="equal")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return fig, (
@@ -183,6 +180,7 @@ def numbers(p: Collapse, data: Data) -> tuple[Figure, str]:
     )
 
 
+ALONG = "distance along the irrelevant / relevant position"
 WEAKER = "From the same weights collapse is weaker with Adam than with gradient descent."
 LINE = (
     "On one line distances depend on targets alone; by Eq. 10 they are larger across contexts, whose inputs "
@@ -193,55 +191,45 @@ COLLAPSES = (
     "initial weights."
 )
 STANDARD = "Stated standard: collapsed below a fifth of the distance it is compared with, kept above half."
-LARGER = (
-    "This is because the difference in inputs here is much larger than for points along the irrelevant "
-    "feature, so their representational distance will take longer to go to zero in the small weight limit."
-)
 
 
 @claims
-def collapse(p: Collapse, data: Data) -> Iterator[Claim]:
+def collapse(p: Collapse, data):
     found = along(data.networks, "kind")
     index = found.index.sel(when="after")
     worse, better = index.max("context"), index.min("context")
     descent, adam = (paper(f"{PAPER} Fig. {k}", COLLAPSES) for k in (8, 15))
-    along_worse = "{}: distance along the irrelevant / relevant position, the worse context".format
-    along_better = "{}: distance along the irrelevant / relevant position, the better context".format
     yield check(descent.source).below("learned", "loss at the end, all networks", 0.01, found.loss)
+    what = f"{{}} weights: {ALONG}, the {{}} context".format
     low, high = worse.sel(kind="low"), better.sel(kind="high")
-    yield descent.below("collapse-low", along_worse("low weights"), 0.2, low, bound=STANDARD)
-    yield descent.above("collapse-high", along_better("high weights"), 0.5, high, bound=STANDARD)
+    yield descent.below("collapse-low", what("low", "worse"), 0.2, low, bound=STANDARD)
+    yield descent.above("collapse-high", what("high", "better"), 0.5, high, bound=STANDARD)
     low, high = worse.sel(kind="Adam-low"), better.sel(kind="Adam-high")
-    yield adam.below("collapse-adam-low", along_worse("Adam, low weights"), 0.2, low, WEAKER, STANDARD)
-    yield adam.above("collapse-adam-high", along_better("Adam, high weights"), 0.5, high, bound=STANDARD)
+    yield adam.below("collapse-adam-low", what("Adam, low", "worse"), 0.2, low, WEAKER, STANDARD)
+    yield adam.above("collapse-adam-high", what("Adam, high", "better"), 0.5, high, bound=STANDARD)
 
 
 @claims
-def lines(p: Collapse, data: Data) -> Iterator[Claim]:
+def lines(p: Collapse, data):
     found = along(data.networks, "kind").sel(when="after")
-    two_lines = paper(f"{PAPER} C.2", "Yet, we still find two separate lines in the representation.")
-    one_line = paper(
-        f"{PAPER} Fig. 12",
-        "Indeed, if we initialize even smaller, we find that the representation collapses to a single line, "
-        "as can be seen in Figure 12.",
-    )
-    what = "{}: distance of contexts / distance of targets".format
+    two_lines, one_line = quoted(f"{PAPER} C.2", "two-lines"), quoted(f"{PAPER} Fig. 12", "single-line")
+    what = "{} weights: distance of contexts / distance of targets".format
     low, very_low = (found.apart.sel(kind=kind) for kind in ("low", "very-low"))
-    yield two_lines.above("contexts-low", what("low weights"), 0.5, low, bound=STANDARD)
-    yield one_line.below("contexts-very-low", what("very low weights"), 0.2, very_low, bound=STANDARD)
-    what = "very low weights: distance along the irrelevant / relevant position, the worse context"
-    index = found.index.sel(kind="very-low").max("context")
-    yield one_line.below("collapse-very-low", what, 0.2, index, bound=STANDARD)
-    x = blobs(p).arrays[0].reshape(1, 2, p.side, p.side, -1)
-    irrelevant = 2 * (x[0, 0].var(axis=1).sum(-1).mean() + x[0, 1].var(axis=0).sum(-1).mean()) / 2
-    between = ((x[0, 0] - x[0, 1]) ** 2).sum(-1).mean()
+    yield two_lines.above("contexts-low", what("low"), 0.5, low, bound=STANDARD)
+    yield one_line.below("contexts-very-low", what("very low"), 0.2, very_low, bound=STANDARD)
+    what, index = f"very low weights: {ALONG}, the worse context", found.index.sel(kind="very-low")
+    yield one_line.below("collapse-very-low", what, 0.2, index.max("context"), bound=STANDARD)
+    by_x, by_y = blobs(p).arrays[0].reshape(2, p.side, p.side, -1)
+    irrelevant = by_x.var(axis=1).sum(-1).mean() + by_y.var(axis=0).sum(-1).mean()
+    ratio = ((by_x - by_y) ** 2).sum(-1).mean() / irrelevant
     what = "squared distance of inputs: between contexts / along the irrelevant position"
+    larger = quoted(f"{PAPER} C.2", "inputs-differ-more")
     bound = "Stated standard for 'much larger': ten times."
-    yield paper(f"{PAPER} C.2", LARGER).above("contexts-inputs", what, 10, between / irrelevant, bound=bound)
+    yield larger.above("contexts-inputs", what, 10, ratio, bound=bound)
 
 
 @claims
-def all_distances(p: Collapse, data: Data) -> Iterator[Claim]:
+def all_distances(p: Collapse, data):
     mean = {kind: float(data.networks[kind].correlation.mean()) for kind in KINDS}
     note = f"{LINE}Low: {mean['low']:.2f}; high: {mean['high']:.2f}."
     what = "very low weights: correlation of all distances with Eq. 10"

@@ -4,21 +4,20 @@ off them, and how they are drawn."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from neuralrace import plot
 from neuralrace.experiments.store import along
-from neuralrace.measure import crossing
+from neuralrace.measure import crossing, half_time
 from neuralrace.universality import Training, fit_runs
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 SERIES = {"dh2": ("|dh|² / its largest", plot.BLUE), "dy2": ("|dy|²", plot.ORANGE), "w": ("w", plot.GREEN)}
+COLOURS = dict(SERIES.values())
 WAYS = {"rates": ("two rates fitted (Eq. 49)", "--"), "start": ("rates and start fitted", "-")}
 NETWORK: dict[str, Any] = {"lw": 3.2, "alpha": 0.35}
 TIMES = 301
@@ -33,9 +32,8 @@ def both_ways(run: Training, **options: Any) -> xr.Dataset:
 
 def plateau(fits: xr.Dataset, series: str) -> np.ndarray:
     """Time to a tenth over time to nine tenths of the way to the end, of each run; nan where not learned."""
-    values = fits.measured.sel(series=series).values
-    way = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])
-    tenth, most = (crossing(fits.epoch.values, way, level, rising=True) for level in (0.1, 0.9))
+    values = fits.measured.sel(series=series)
+    tenth, most = (half_time(fits.epoch, values, share=share) for share in (0.1, 0.9))
     return np.where(fits.learned, tenth / most, np.nan)
 
 
@@ -49,11 +47,10 @@ def loss_plateau(fits: xr.Dataset, dy2: float) -> np.ndarray:
 
 def early_over_late(fits: xr.Dataset, dy2: float) -> np.ndarray:
     """Error of the fit of two rates before outputs are half as far apart as targets / after, of each run."""
-    off = ((fits.theory.sel(fit="rates") - fits.measured) / np.abs(fits.measured).max("t")).isel(
-        series=slice(3)
-    )
+    measured = fits.measured.isel(series=slice(3))
+    off = (fits.theory.sel(fit="rates") - measured) / np.abs(measured).max("t")
     square = (off**2).mean("series")
-    before = (fits.measured.sel(series="dy2") >= dy2 / 2).cumsum("t") == 0
+    before = (measured.sel(series="dy2") >= dy2 / 2).cumsum("t") == 0
     return np.sqrt(square.where(before).mean("t") / square.where(~before).mean("t")).values
 
 

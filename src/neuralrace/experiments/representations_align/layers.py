@@ -5,31 +5,26 @@ too. Distances start smaller in later layers, where a linear approximation shoul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
+import xarray as xr
 from scipy.stats import spearmanr
 
 import neuralrace as nr
-from neuralrace import plot
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace import panels, plot
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.representations_align.fits import both_ways
 from neuralrace.universality import ZOO, Network, train
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-SOURCE = "representations_align Fig. 10"
+PAPER, SOURCE = "representations_align", "representations_align Fig. 10"
 BOUND = 0.05  # share of a series' largest value
 LEAK = 0.01  # slope of a leaky rectifier below 0
 
 
-@dataclass(frozen=True)
 class Layers(Parameters):
     seeds: int = option(5, "random starts", least=2)
     dx2: float = option(1.0, "squared distance of the inputs")
@@ -47,7 +42,7 @@ class Layers(Parameters):
 
 
 @part
-def networks(p: Layers) -> xr.Dataset:
+def networks(p: Layers):
     """The theory fitted at every layer in both ways, with distances at the start and at the end."""
     network = Network(p.depth, p.width, gain=p.gain)
     run = train(network, *nr.tasks.two_points(p.dx2, p.dy2).arrays, p.lr, p.steps, range(p.seeds))
@@ -67,12 +62,11 @@ def rank_correlation(values: xr.DataArray) -> list[Any]:
 
 
 @figure("layers")
-def by_layer(p: Layers, data: Data) -> tuple[Figure, str]:
+def by_layer(p: Layers, data):
     found, layer = data.networks, data.networks.layer
     fig, (errors, rates, distances) = plot.figure(1, 3, width=plot.PAGE, height=2.9)
     for ax in (errors, rates, distances):
         ax.axvspan(0.5, p.depth / 2 + 0.5, color="0.93", lw=0, zorder=0, label="earlier half")
-        ax.set(xlabel="hidden layer", xlim=(0.5, p.depth + 0.5))
     plot.points(errors, layer, found.error.sel(fit="rates"), plot.RED, "two rates fitted (Eq. 49)")
     plot.points(errors, layer, found.error.sel(fit="start"), plot.PINK, "start fitted too")
     errors.axhline(BOUND, color=plot.BLACK, lw=0.8, ls="--", label="standard of the claims")
@@ -87,8 +81,8 @@ def by_layer(p: Layers, data: Data) -> tuple[Figure, str]:
     scaling = float(found.start[:, 0].mean()) * p.growth ** (layer - 1)
     plot.theory(distances, layer, scaling, plot.GREEN, "before, Eq. 14")
     distances.set(ylabel="|dh|²", yscale="log")
-    for ax in (errors, rates, distances):
-        ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0))
+    above = {**panels.ABOVE, "bbox_to_anchor": (0.45, 1.0)}
+    plot.label((errors, rates, distances), "hidden layer", legend=above, xlim=(0.5, p.depth + 0.5))
     return fig, (
         f"The default network ({p.depth} layers of {p.width} units, {p.seeds} seeds, mean and standard "
         "deviation), the theory fitted at every hidden layer: root mean square error of the fit, effective "
@@ -101,71 +95,52 @@ ORDER = "Stated standard for an order: rank correlation .9."
 
 
 @claims
-def accuracy(p: Layers, data: Data) -> Iterator[Claim]:
-    half = p.depth // 2
+def accuracy(p: Layers, data):
     # Of all layers: a layer without a fit must not go unnoticed.
-    parts = (slice(half), slice(half, None))
-    early, late = (data.networks.error[..., some].mean("layer", skipna=False) for some in parts)
-    second_half = paper(
-        SOURCE, "We can see that the theory is accurate only in the second half of the network."
-    )
-    what = "two rates fitted: error, mean of the {} half of layers".format
-    yield second_half.near("fit-later", what("later"), 0, late.sel(fit="rates"), BOUND, NEAR_END, STANDARD)
-    yield second_half.above("fit-earlier", what("earlier"), BOUND, early.sel(fit="rates"), bound=STANDARD)
-    more = paper(
-        SOURCE,
-        "Indeed, as can be seen in Figure 10 (red) the effective theory models the learning behavior more "
-        "accurately at the later layers.",
-    )
-    what, ratio = "two rates fitted: error in the earlier half / in the later half", (early / late)
-    bound = "The paper: an order."
-    yield more.above("fit-earlier-over-later", what, 1, ratio.sel(fit="rates"), bound=bound)
-    what = "rates and start fitted: error, mean of the later half of layers"
-    yield finding(SOURCE).near("fit-start-later", what, 0, late.sel(fit="start"), BOUND, bound=STANDARD)
+    parts = (slice(p.depth // 2), slice(p.depth // 2, None))
+    means = [data.networks.error[..., some].mean("layer", skipna=False) for some in parts]
+    early, late = (mean.sel(fit="rates") for mean in means)
+    second_half, more = (quoted(SOURCE, id) for id in ("accurate-in-the-second-half", "later-more-accurate"))
+    what = "{} fitted: error, mean of the {} half of layers".format
+    yield second_half.near("fit-later", what("two rates", "later"), 0, late, BOUND, NEAR_END, STANDARD)
+    yield second_half.above("fit-earlier", what("two rates", "earlier"), BOUND, early, bound=STANDARD)
+    ratio = "two rates fitted: error in the earlier half / in the later half"
+    yield more.above("fit-earlier-over-later", ratio, 1, early / late, bound="The paper: an order.")
+    what, late = what("rates and start", "later"), means[1].sel(fit="start")
+    yield finding(SOURCE).near("fit-start-later", what, 0, late, BOUND, bound=STANDARD)
     converged = data.networks.converged.mean()
     yield check(SOURCE).above("converged", "share of networks that converged", 0.99, converged)
 
 
 @claims
-def rates(p: Layers, data: Data) -> Iterator[Claim]:
+def rates(p: Layers, data):
     found, half = data.networks.sel(fit="rates"), p.depth // 2
-    later = paper(
-        SOURCE,
-        "In this regime the effective learning rate of the encoder increases with depth, whereas the "
-        "effective learning rate of the decoder decreases.",
-    )
+    later = quoted(SOURCE, "rates-and-depth")
     what = "rank correlation of the {}'s rate with depth, {} half of layers".format
     encoder, decoder = (rank_correlation(found[name][:, half:]) for name in ("rate_h", "rate_y"))
     yield later.above("encoder-rate", what("encoder", "later"), 0.9, encoder, bound=ORDER)
     yield later.below("decoder-rate", what("decoder", "later"), -0.9, decoder, bound=ORDER)
-    earlier = rank_correlation(found.rate_y[:, :half])
-    yield paper(
-        SOURCE, "at earlier layers the effective learning rate for the decoder seems to increase"
-    ).above("decoder-rate-earlier", what("decoder", "earlier"), 0, earlier, bound="The paper: a direction.")
+    earlier, what = rank_correlation(found.rate_y[:, :half]), what("decoder", "earlier")
+    increases = quoted(SOURCE, "decoder-rate-at-earlier-layers")
+    yield increases.above("decoder-rate-earlier", what, 0, earlier, bound="The paper: a direction.")
 
 
 @claims
-def distances(p: Layers, data: Data) -> Iterator[Claim]:
-    found = data.networks
-    factor = (found.start[:, -1] / found.start[:, 0]) ** (1 / (p.depth - 1))
-    bound = "Theory: gain² (1 + leak²)/2 for inputs that open the same units; stated standard 10%."
-    yield paper(
-        "representations_align Eq. 14",
+def distances(p: Layers, data):
+    scales = paper(
+        f"{PAPER} Eq. 14",
         "The initial representational distance as a function of the depth n scales roughly as "
         "||dh(0)||^2 ~ G^n ||x_2 - x_1||^2.",
-    ).near(
-        "initial-distance", "initial squared distance, factor per layer", p.growth, factor, 0.05, bound=bound
     )
+    found, what = data.networks, "initial squared distance, factor per layer"
+    factor = (found.start[:, -1] / found.start[:, 0]) ** (1 / (p.depth - 1))
+    bound = "Theory: gain² (1 + leak²)/2 for inputs that open the same units; stated standard 10%."
+    yield scales.near("initial-distance", what, p.growth, factor, 0.05, bound=bound)
     later = found.shape[..., p.depth // 2 :]
+    alike = quoted(f"{PAPER} 5.2", "later-layers-alike")
     apart = np.sqrt(((later - later.mean("layer")) ** 2).mean("t")).max("layer")
-    yield paper(
-        "representations_align 5.2",
-        "Notably, these results suggest that representational dynamics in the later layers behave in a "
-        "similar manner, up to a rescaling of effective learning rates.",
-    ).near(
-        "later-layers-alike", "|dh|² / its end in later layers: distance from their mean, the worst layer",
-        0, apart, BOUND, ALIKE, STANDARD,
-    )  # fmt: skip
+    what = "|dh|² / its end in later layers: distance from their mean, the worst layer"
+    yield alike.near("later-layers-alike", what, 0, apart, BOUND, ALIKE, STANDARD)
 
 
 NEAR_END = "Fitted so, the theory is best in the middle of the later half, and worse again near the output."

@@ -11,33 +11,30 @@ learned. Rates of Adam are not published."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 import neuralrace as nr
 from neuralrace import plot, universality
-from neuralrace.experiments.claim import Claim, check, finding, paper
-from neuralrace.experiments.declaration import Data, claims, figure, part
+from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
+from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.representations_align import structure_rows as rows
 from neuralrace.experiments.representations_align.fits import SERIES, both_ways, draw_series, key
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Network, fit_runs, follow_pair, structure, train
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 PRINTED_EPOCHS, SAVED = 1000, 151
 LEARNED, CONVERGED = 1e-6, 1e-2  # loss at which training stops; loss that counts as learned
 
 
-@dataclass(frozen=True)
 class Structure(Parameters):
     seeds: int = option(10, "random starts of each network that learns exclusive or")
     depth: int = option(20, "hidden layers of the deep networks", least=2)
@@ -101,7 +98,7 @@ def trained(
 
 
 @part
-def pair(p: Structure) -> xr.Dataset:
+def pair(p: Structure):
     """Effective rates of the deep network, from two samples (appendix B.1)."""
     network, (x, y) = Network(p.depth, p.width, gain=p.pair_gain), nr.tasks.two_points().arrays
     run = train(network, x, y, p.pair_rate, p.pair_steps, range(p.pair_trials))
@@ -110,7 +107,7 @@ def pair(p: Structure) -> xr.Dataset:
 
 
 @part
-def printed(p: Structure) -> dict[str, Any]:
+def printed(p: Structure):
     """The loss that is left with the settings printed for low weights."""
     schedule = {"lr": p.rates[0], "steps": PRINTED_EPOCHS, "save": 2, "stop_loss": LEARNED}
     run = trained([p.width] * p.depth, rows.CORNERS, rows.XOR, p.printed_gain, p.seeds, **schedule)
@@ -118,7 +115,7 @@ def printed(p: Structure) -> dict[str, Any]:
 
 
 @part(each=tuple(rows.OPTIMIZERS))
-def xor(p: Structure, optimizer: str) -> dict[str, Any]:
+def xor(p: Structure, optimizer: str):
     """Squared distances of the six pairs of samples, before and after learning."""
     results = []
     rates, epochs = (p.rates, p.epochs) if optimizer == "sgd" else (p.adam_rates, [p.adam_epochs] * 4)
@@ -139,7 +136,7 @@ def xor(p: Structure, optimizer: str) -> dict[str, Any]:
 
 
 @part
-def predicted(p: Structure) -> dict[str, Any]:
+def predicted(p: Structure):
     """Squared distances of the shown samples by the theory, and by inputs or targets alone."""
     x, y = images(p.data, p.path)
     n, some = min(max(p.neighbours, p.shown), len(x)), first_by_digit(p, y)
@@ -156,7 +153,7 @@ def predicted(p: Structure) -> dict[str, Any]:
 
 
 @part(each=tuple(rows.OPTIMIZERS))
-def digits(p: Structure, optimizer: str) -> xr.Dataset:
+def digits(p: Structure, optimizer: str):
     """Distances of the shown samples at the end; the first zero and the first one over time, with the fit."""
     x, y = images(p.data, p.path)
     shown = first_by_digit(p, y)
@@ -178,7 +175,7 @@ def digits(p: Structure, optimizer: str) -> xr.Dataset:
 
 
 @figure("xor")
-def xor_distances(p: Structure, data: Data) -> tuple[Figure, str]:
+def xor_distances(p: Structure, data):
     fig, axes = plot.figure(2, 4, width=plot.PAGE, height=4.0, sharex=True)
     for row, optimizer in zip(axes, rows.OPTIMIZERS, strict=True):
         for ax, kind in zip(row, rows.KINDS, strict=True):
@@ -189,8 +186,7 @@ def xor_distances(p: Structure, data: Data) -> tuple[Figure, str]:
             ax.set(ylim=(0, None), title=f"{kind.replace('-', ' ')}: size {size / scale:.2g}")
             ax.set_xticks(range(6), rows.NAMES)
         row[0].set_ylabel(f"{rows.OPTIMIZERS[optimizer]}\n|dh|² / mean over pairs")
-    for ax in axes[1]:
-        ax.set_xlabel("pair of inputs")
+    plot.label(axes[1], "pair of inputs")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return fig, (
         f"Exclusive or: squared distances of the six pairs of samples after learning ({p.seeds} seeds; "
@@ -202,7 +198,7 @@ def xor_distances(p: Structure, data: Data) -> tuple[Figure, str]:
 
 
 @figure("tracked")
-def tracked_pair(p: Structure, data: Data) -> tuple[Figure, str]:
+def tracked_pair(p: Structure, data):
     fig, axes = plot.figure(1, 2, width=plot.PAGE, height=2.9)
     for ax, (optimizer, name) in zip(axes, rows.OPTIMIZERS.items(), strict=True):
         fits = data.digits[optimizer]
@@ -212,12 +208,10 @@ def tracked_pair(p: Structure, data: Data) -> tuple[Figure, str]:
             draw_series(ax, one.t, one, series, colour, unit if series == "dh2" else 1.0)
         ax.axhline(goal, color="0.6", lw=0.7, ls=":", label="|dy|² of the targets")
         ax.set_xscale("function", functions=(np.sqrt, np.square))
-        title = f"{name}, error {float(one.error.sel(fit='rates')):.2f}"
-        ax.set(xlabel="learning rate times steps (root scale)", title=title, xlim=(0, None))
+        x, title = "learning rate times steps (root scale)", f"{name}, error {one.error.sel(fit='rates'):.2f}"
+        plot.label(ax, x, "squared distance", title, xlim=(0, None))
         ax.xaxis.set_major_locator(MaxNLocator(5))
-        ax.set_ylabel("squared distance")
-    labels = ("|dh|², scaled", "|dy|²", "w")
-    colours = {label: colour for label, (_, colour) in zip(labels, SERIES.values(), strict=True)}
+    colours = {"|dh|², scaled": plot.BLUE, "|dy|²": plot.ORANGE, "w": plot.GREEN}
     goal, _ = axes[0].get_legend_handles_labels()
     fig.legend(handles=[*key(colours), *goal], loc="outside upper center", ncols=4)
     return fig, (
@@ -228,7 +222,7 @@ def tracked_pair(p: Structure, data: Data) -> tuple[Figure, str]:
 
 
 @figure("matrices")
-def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
+def matrices(p: Structure, data):
     fig, axes = plot.figure(1, 4, width=plot.PAGE, height=2.4, width_ratios=(1, 1, 1, 1.1))
     present, first, count = np.unique(data.predicted.digit, return_index=True, return_counts=True)
     shown = {
@@ -238,29 +232,22 @@ def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
     }
     for ax, (title, values) in zip(axes, shown.items(), strict=False):
         ax.imshow(values / values.mean(), vmin=0, vmax=2.5, interpolation="none")
-        ax.set(title=title, xlabel="digit", ylabel="digit" if ax is axes[0] else "")
+        plot.label(ax, "digit", "digit" if ax is axes[0] else "", title)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_ticks(first + (count - 1) / 2, present)
-    fig.colorbar(
-        axes[0].images[0],
-        ax=axes[:3],
-        location="bottom",
-        shrink=0.5,
-        aspect=40,
-        label="|dh|² / mean over pairs",
-    )
+    bar = {"location": "bottom", "shrink": 0.5, "aspect": 40, "label": "|dh|² / mean over pairs"}
+    fig.colorbar(axes[0].images[0], ax=axes[:3], **bar)
     ax, places = axes[3], np.arange(len(rows.PREDICTIONS))
     for k, (optimizer, label) in enumerate(rows.OPTIMIZERS.items()):
-        shift, colour = 0.25 * k, plot.COLOURS[k]
-        found = [rows.compared(data, optimizer)[name] for name in rows.PREDICTIONS]
-        middle, (low, high) = [c.correlation for c in found], np.transpose([c.interval for c in found])
-        ax.hlines(places + shift, low, high, color=colour, lw=1)
-        ax.plot(middle, places + shift, "o", color=colour, ms=3.5, label=label)
+        found, colour = rows.compared(data, optimizer).values(), plot.COLOURS[k]
+        middle, intervals = [c.correlation for c in found], np.transpose([c.interval for c in found])
+        ax.hlines(places + 0.25 * k, *intervals, color=colour, lw=1)
+        ax.plot(middle, places + 0.25 * k, "o", color=colour, ms=3.5, label=label)
     if p.data == "mnist":
         ax.plot(rows.PUBLISHED, 1, "k|", ms=9, label="paper, weighed")
     ax.set_yticks(places, list(rows.PREDICTIONS.values()))
-    ax.set(xlabel="correlation with networks", xlim=(0, 1), ylim=(len(places) - 0.3, -2.9))
-    ax.legend(loc="upper left")
+    limits = {"xlim": (0, 1), "ylim": (len(places) - 0.3, -2.9)}
+    plot.label(ax, "correlation with networks", legend="upper left", **limits)
     return fig, (
         f"Squared distances of the first {p.shown} images of {p.data}, sorted by digit, each divided by the "
         "mean: networks from small weights after learning all images by gradient descent, Eq. 10 for each "
@@ -270,42 +257,35 @@ def matrices(p: Structure, data: Data) -> tuple[Figure, str]:
 
 
 @claims
-def exclusive_or(p: Structure, data: Data) -> Iterator[Claim]:
+def exclusive_or(p: Structure, data):
     runs = [data.pair.learned, *(data.xor[optimizer].learned for optimizer in rows.OPTIMIZERS)]
     learned = np.concatenate([np.ravel(v) for v in runs]).mean()
     name = "share of runs that learned, exclusive or and two points"
     yield check(f"{rows.PAPER} B").above("learned", name, 0.8, learned)
     name = f"low weights as in Table 2 (gain {p.printed_gain:g}): loss after {PRINTED_EPOCHS} epochs"
+    ours = finding(f"{rows.PAPER} Table 2")
     note = "The loss of a constant answer is 1/8."
-    yield finding(f"{rows.PAPER} Table 2").near(
-        "xor-low-as-printed", name, 0.125, data.printed.loss, 1e-3, note
-    )
+    yield ours.near("xor-low-as-printed", name, 0.125, data.printed.loss, 1e-3, note)
     six, fourteen = f"{rows.PAPER} Fig. 6", f"{rows.PAPER} Fig. 14"
-    match, one_pair = paper(six, rows.MATCH("middle")), paper(six, rows.ONE_PAIR)
+    match, one_pair = paper(six, rows.MATCH("middle")), quoted(six, "one-pair-only")
     yield from rows.deep(data, "sgd", match, paper(six, rows.MERGE))
     yield from rows.one_layer(data, "sgd", one_pair, one_pair)
     match = paper(fourteen, rows.MATCH("left"))
-    yield from rows.deep(data, "adam", match, paper(fourteen, rows.HOLD_UP))
+    yield from rows.deep(data, "adam", match, quoted(fourteen, "predictions-hold-up"))
     yield from rows.one_layer(data, "adam", match, finding(fourteen))
 
 
 @claims
-def many_images(p: Structure, data: Data) -> Iterator[Claim]:
+def many_images(p: Structure, data):
     yield rows.weighed(p.data, data)
     found = rows.compared(data, "adam")["printed"]
-    what, holds = f"Adam, {p.data}: correlation of the weighed theory with networks", found.interval[0] > 0
-    yield paper(f"{rows.PAPER} Fig. 16", rows.HOLD_UP).relation(
-        "images-adam-weighed",
-        what,
-        "interval above 0",
-        found.correlation,
-        holds,
-        rows.span(found.interval),
-        rows.CHANCE,
-    )
+    what = f"Adam, {p.data}: correlation of the weighed theory with networks"
+    hold_up = quoted(f"{rows.PAPER} Fig. 16", "predictions-hold-up")
+    value, over, note = found.correlation, found.interval[0] > 0, rows.span(found.interval)
+    yield hold_up.relation("images-adam-weighed", what, rows.ABOVE, value, over, note, rows.CHANCE)
     for optimizer, source in (("sgd", f"{rows.PAPER} Fig. 9"), ("adam", f"{rows.PAPER} Fig. 16")):
         yield from rows.image_distances(p.data, data, optimizer, finding(source))
-    yield from rows.tracked(data, "sgd", paper(f"{rows.PAPER} Fig. 4", rows.DYNAMICS))
+    yield from rows.tracked(data, "sgd", quoted(f"{rows.PAPER} Fig. 4", "resemble-reasonably-well"))
     # Of a pair that is tracked with Adam the paper says nothing.
     yield from rows.tracked(data, "adam", finding(f"{rows.PAPER} Fig. 4"))
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from neuralrace import universality
-from neuralrace.experiments.claim import Claim, Statement, finding, paper
+from neuralrace.experiments.claim import Claim, Statement, finding
 from neuralrace.experiments.declaration import Data
+from neuralrace.experiments.quotes import quoted
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Comparison, final_distance
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 PAPER = "representations_align"
 KINDS = ("low", "intermediate", "high", "one-layer")
@@ -47,7 +45,7 @@ LIKE = "Stated standard for a match: correlation .9 over the six pairs."
 MERGED = "Stated standard: a pair has merged below a twentieth of the distance of others, not above a fifth."
 ONE_OF_TWO = "Stated standard: one pair below a tenth, the other above half of the distance of others."
 REASONABLY = "Stated standard for 'reasonably well': 10% of each series' largest value, root mean square."
-CHANCE = "Chance: 0, by the 95% interval over images."
+ABOVE, CHANCE = "interval above 0", "Chance: 0, by the 95% interval over images."
 MATCH = (
     "The learned hidden representational pair-wise distances match the theory prediction at varying initial "
     "weight scales for the default 20 layer network ({}), but not for a 2 layer network at small weights "
@@ -58,23 +56,11 @@ MERGE = (
     "output will merge [...]. At large initial weights no such merging should occur. As can be seen in "
     "Figure 6 (middle), this matches the learned representation of the large 20-layer default network."
 )
-ONE_PAIR = (
-    "the theory fails to anticipate the merging of only one pair when the network is reduced to a two layer "
-    "architecture"
-)
-HOLD_UP = (
-    "As can be seen in Figure 14, Figure 15 and Figure 16 the representational predictions still hold up "
-    "well."
-)
-CORRELATION = "The Pearson correlation coefficient between the theory and experiment is 0.703."
-DYNAMICS = "As can be seen in Figure 4, the resulting dynamics still resemble the theory reasonably well."
 
 
 def xor_ends(data: Data, optimizer: str, kind: str) -> xr.Dataset:
     """Distances after learning, `end`; by Eq. 10 from the measured start with the rates of two samples,
     `theory`; their correlation. Of the runs that learned, as in the paper; nan where none did."""
-    import xarray as xr
-
     runs, two = data.xor[optimizer].sel(kind=kind), data.pair
     rates = [float(two[name].where(two.learned).mean().fillna(1)) for name in ("rate_h", "rate_y")]
     dx, dy = (np.sqrt(squared_distances(v)[PAIRS]) for v in (CORNERS, XOR))
@@ -135,14 +121,13 @@ def weighed(images: str, data: Data) -> Claim:
     loss = float(data.digits["sgd"].loss.mean())
     note = f"{span(found.interval)} Normalised {both['weighed'].correlation:.3f}. Loss {loss:.2g}, from 0.5."
     what = f"gradient descent, {images}: correlation of the weighed theory with networks"
-    nine = paper(f"{PAPER} Fig. 9", CORRELATION)
+    nine = quoted(f"{PAPER} Fig. 9", "correlation-703")
     if images == "mnist":
         holds, bound = low <= PUBLISHED <= high, "The paper's number, by our 95% interval over images."
         expected = f"interval holds {PUBLISHED}"
         return nine.relation("images-sgd-weighed", what, expected, found.correlation, holds, note, bound)
-    note = f"{note} The paper's {PUBLISHED} is for MNIST."
-    relation = finding(nine.source).relation
-    return relation("images-sgd-weighed", what, "interval above 0", found.correlation, low > 0, note, CHANCE)
+    note, ours = f"{note} The paper's {PUBLISHED} is for MNIST.", finding(nine.source)
+    return ours.relation("images-sgd-weighed", what, ABOVE, found.correlation, low > 0, note, CHANCE)
 
 
 def image_distances(images: str, data: Data, optimizer: str, ours: Statement) -> Iterator[Claim]:
@@ -152,8 +137,8 @@ def image_distances(images: str, data: Data, optimizer: str, ours: Statement) ->
         gain, interval = theory.over(found[rival])
         what = f"{OPTIMIZERS[optimizer]}, {images}: correlation of the theory less that of {rival} alone"
         values = f"Theory {theory.correlation:.3f}, {rival} {found[rival].correlation:.3f}."
-        note, id = f"{span(interval)} {values}", f"images-{optimizer}-over-{rival}"
-        yield ours.relation(id, what, "interval above 0", gain, interval[0] > 0, note, CHANCE)
+        note, over = f"{span(interval)} {values}", interval[0] > 0
+        yield ours.relation(f"images-{optimizer}-over-{rival}", what, ABOVE, gain, over, note, CHANCE)
 
 
 def tracked(data: Data, optimizer: str, statement: Statement) -> Iterator[Claim]:

@@ -8,32 +8,22 @@ It is also tried where it should fail: from very large weights and with Adam."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.experiments.claim import Claim, Statement, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
-from neuralrace.experiments.representations_align.fits import (
-    SERIES,
-    both_ways,
-    draw_series,
-    early_over_late,
-    key,
-    loss_plateau,
-    plateau,
-)
+from neuralrace.experiments.quotes import quoted
+from neuralrace.experiments.representations_align import fits as fit
+from neuralrace.experiments.representations_align.fits import COLOURS, SERIES, key
 from neuralrace.universality import ZOO, Network, Training, final_distance, train
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 PAPER = "representations_align"
 WEIGHTS = ("low", "default", "intermediate", "high", "very-high")
@@ -44,7 +34,6 @@ LEARNED, ENDED = 1e-2, 1e-3  # losses below which a trial counts for the rates, 
 COLUMNS = 4
 
 
-@dataclass(frozen=True)
 class TwoPoint(Parameters):
     seeds: int = option(50, "trials of each network, over which rates are averaged", least=2)
     architectures: tuple[str, ...] = option(ARCHITECTURES, "networks of Table 1", choices=ARCHITECTURES)
@@ -80,7 +69,7 @@ class TwoPoint(Parameters):
 
 
 @part(each=lambda p: ("adam", *p.names))
-def networks(p: TwoPoint, name: str) -> xr.Dataset:
+def networks(p: TwoPoint, name: str):
     """The theory fitted to all trials; for architectures, final distances over dx and dy too."""
     pair, trials = nr.tasks.two_points(p.dx2, p.dy2).arrays, range(p.seeds)
     if name == "adam":
@@ -115,7 +104,7 @@ def until(run: Training, steps: int) -> Training:
 
 def fitted(run: Training) -> xr.Dataset:
     """Both fits of every run at the layer half way, over epochs; errors are 1 where there is no fit."""
-    fits = both_ways(run, loss=True).isel(layer=0, drop=True)
+    fits = fit.both_ways(run, loss=True).isel(layer=0, drop=True)
     fits = fits.fillna(dict.fromkeys(("error", "errors", "largest_error"), 1.0))
     epoch = np.rint(fits.t.values / run.settings["lr"])
     return fits.assign_coords(epoch=("t", epoch)).assign(learned=("run", run.loss[:, -1] < LEARNED))
@@ -148,45 +137,36 @@ def draw_distances(ax: Any, fits: xr.Dataset) -> None:
     one = until_learned(fits)
     for name, (_, colour) in SERIES.items():
         size = float(one.measured.sel(series=name).max()) if name == "dh2" else 1.0
-        draw_series(ax, one.epoch, one, name, colour, size)
+        fit.draw_series(ax, one.epoch, one, name, colour, size)
     ax.axhline(0, color="0.7", lw=0.4, zorder=0)
-    ax.set_xlabel("epoch (one step)")
+    plot.label(ax, "epoch (one step)")
 
 
 def draw_loss(ax: Any, fits: xr.Dataset) -> None:
     one = until_learned(fits)
-    draw_series(ax, one.epoch, one, "loss", plot.RED)
-    ax.set_ylim(0)
-    ax.set_xlabel("epoch (one step)")
+    fit.draw_series(ax, one.epoch, one, "loss", plot.RED)
+    plot.label(ax, "epoch (one step)", ylim=(0, None))
 
 
 def draw_final(ax: Any, fits: xr.Dataset) -> None:
     good, theory, end = (fits[name].values for name in ("trial_learned", "end_theory", "end"))
-    ax.plot(theory[good], end[good], "o", color=plot.BLUE, ms=3, alpha=0.7, mew=0)
-    ax.plot(theory[~good], end[~good], "x", color=plot.RED, ms=3)
+    ax.plot(theory[good], end[good], "o", color=plot.BLUE, ms=3, alpha=0.7, mew=0, label="a trial")
+    ax.plot(theory[~good], end[~good], "x", color=plot.RED, ms=3, label="a trial that did not converge")
     top = 1.1 * max(np.nanmax(theory, initial=0.01), np.nanmax(end[good], initial=0.01))
-    plot.theory(ax, [0, top], [0, top], lw=0.8)
+    plot.theory(ax, [0, top], [0, top], label="as predicted", lw=0.8)
     ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), xlabel="|dh|² by Eq. 10")
 
 
-TRIALS = [
-    Line2D([], [], color=plot.BLUE, marker="o", ls="", ms=3, label="a trial"),
-    Line2D([], [], color=plot.RED, marker="x", ls="", ms=3, label="a trial that did not converge"),
-    Line2D([], [], color=plot.BLACK, lw=0.8, label="as predicted"),
-]
-
-
 def draw_each(
-    fits: Mapping[str, xr.Dataset], draw: Callable[..., None], ylabel: str, legend: list[Line2D]
+    fits: Mapping[str, xr.Dataset], draw: Callable[..., None], ylabel: str, colours: Mapping[str, str]
 ) -> Figure:
-    """A panel for each network."""
-    columns = min(COLUMNS, len(fits))
-    fig, axes = plot.panels(list(fits), columns)
+    """A panel for each network; the legend tells the colours of series, or else what the panels have."""
+    fig, axes = plot.panels(list(fits), COLUMNS)
     for ax, one in zip(axes, fits.values(), strict=True):
         draw(ax, one)
-    for ax in axes[::columns]:
-        ax.set_ylabel(ylabel)
-    fig.legend(handles=legend, loc="outside upper center", ncols=3)
+    plot.label(axes[:: min(COLUMNS, len(fits))], y=ylabel)
+    handles = key(colours) if colours else axes[0].get_legend_handles_labels()[0]
+    fig.legend(handles=handles, loc="outside upper center", ncols=3)
     return fig
 
 
@@ -195,23 +175,22 @@ def zoo(p: TwoPoint, data: Data) -> dict[str, xr.Dataset]:
 
 
 @figure("zoo")
-def distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
-    caption = (
+def distances(p: TwoPoint, data):
+    return draw_each(zoo(p, data), draw_distances, "squared distance", COLOURS), (
         f"Two samples in {len(p.architectures)} networks ({p.depth} layers of {p.width} units at most), the "
         f"first of {p.seeds} trials each that learned: squared distances of representations and of outputs, "
         f"and their alignment w. Squared distances of inputs and targets: {p.dx2:g} and {p.dy2:g}."
     )
-    return draw_each(zoo(p, data), draw_distances, "squared distance", key(dict(SERIES.values()))), caption
 
 
 @figure("loss")
-def losses(p: TwoPoint, data: Data) -> tuple[Figure, str]:
-    caption = "Training loss of the same networks and Eq. 9, with the third rate fitted."
-    return draw_each(zoo(p, data), draw_loss, "loss", key({"loss": plot.RED})), caption
+def losses(p: TwoPoint, data):
+    fig = draw_each(zoo(p, data), draw_loss, "loss", {"loss": plot.RED})
+    return fig, "Training loss of the same networks and Eq. 9, with the third rate fitted."
 
 
 @figure("weights")
-def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
+def initial_weights(p: TwoPoint, data):
     fig, axes = plot.figure(2, len(p.weights), width=plot.PAGE, height=3.8, squeeze=False, sharex="col")
     for (above, below), name in zip(axes.T, p.weights, strict=True):
         fits = data.networks[name]
@@ -221,8 +200,7 @@ def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
         above.set(title=f"gain {ZOO[name][0].gain:g}{learned}", xlabel="")
     axes[0, 0].set_ylabel("squared distance")
     axes[1, 0].set_ylabel("loss")
-    colours = {**dict(SERIES.values()), "loss": plot.RED}
-    fig.legend(handles=key(colours), loc="outside upper center", ncols=4)
+    fig.legend(handles=key({**COLOURS, "loss": plot.RED}), loc="outside upper center", ncols=4)
     return fig, (
         "The default network from small to very large initial weights, as gains of each layer: distances "
         "(above), and the loss with Eq. 9 (below)."
@@ -230,21 +208,21 @@ def initial_weights(p: TwoPoint, data: Data) -> tuple[Figure, str]:
 
 
 @figure("final")
-def final_distances(p: TwoPoint, data: Data) -> tuple[Figure, str]:
-    caption = (
+def final_distances(p: TwoPoint, data):
+    return draw_each(zoo(p, data), draw_final, "|dh|² at the end", {}), (
         f"Final squared distances of representations over {p.grid} x {p.grid} distances of inputs (.5 to "
         f"1.5) and of targets (0 to 1), against Eq. 10 with rates averaged over {p.seeds} other trials. "
         f"At most {p.grid_steps} steps: the {p.steps} of Table 1 are too few for near targets."
     )
-    return draw_each(zoo(p, data), draw_final, "|dh|² at the end", TRIALS), caption
 
 
 @figure("adam")
-def descent_and_adam(p: TwoPoint, data: Data) -> tuple[Figure, str]:
+def descent_and_adam(p: TwoPoint, data):
     fits = {f"{name}, descent": f for name, f in data.networks.items() if name == "default"}
     fits["default, Adam"] = data.networks["adam"]
-    caption = f"The default network by descent and by Adam (rate {p.adam:g}, which the paper does not print)."
-    return draw_each(fits, draw_distances, "squared distance", key(dict(SERIES.values()))), caption
+    return draw_each(fits, draw_distances, "squared distance", COLOURS), (
+        f"The default network by descent and by Adam (rate {p.adam:g}, which the paper does not print)."
+    )
 
 
 STANDARD = "Stated standard for 'quite well': 5% of each series' largest value, root mean square over steps."
@@ -260,10 +238,6 @@ WORST_MOMENT = "Much of the time nothing moves, which the mean over time rewards
 ELSEWHERE = "The rates were fitted at other distances of inputs and targets; fitted there they would differ."
 DISCARDED = "Trials that did not learn are left out of the other rows, as the paper discards them."
 LENGTH = "The paper trains for 6000 steps and discards what has not converged."
-MATCHES = (
-    "Despite only needing to fit two constants, the theory matches all three curves quite well for all "
-    "networks."
-)
 COMPARED = (
     "The default architecture (20 fully connected layers, 500 units per layer, leaky ReLU) is trained on two "
     "datapoints and compared to the effective theory, after fitting two effective learning rates for the "
@@ -284,69 +258,58 @@ BREAKS_DOWN = (
 
 
 @claims
-def dynamics(p: TwoPoint, data: Data) -> Iterator[Claim]:
+def dynamics(p: TwoPoint, data):
     """A row for each network and each gain; very large weights are for `limits`."""
-    architectures, gains = paper(f"{PAPER} Fig. 2", MATCHES), paper(f"{PAPER} Fig. 3", COMPARED)
-    for name in p.names:
-        among = name in p.architectures
-        if name == "very-high":
-            continue
-        fits = learned_ones(data.networks[name])
-        matches, note = architectures if among else gains, NOTES.get(name, "")
+    gains = (paper(f"{PAPER} Fig. 3", COMPARED),) * 2
+    architectures = quoted(f"{PAPER} Fig. 2", "matches-all-networks"), paper(f"{PAPER} Fig. 11", LOSS)
+    for name in (name for name in p.names if name != "very-high"):
+        fits, note = learned_ones(data.networks[name]), NOTES.get(name, "")
+        matches, loss = architectures if name in p.architectures else gains
         what, error = f"{name}: error of the fit of two rates (Eq. 49), {SHARE}", fits.error.sel(fit="rates")
         yield matches.near(f"fit-rates-{name}", what, 0, error, BOUND, note or NOT_CONSTANT, STANDARD)
         what, error = f"{name}: error of the fit of rates and start", fits.error.sel(fit="start")
         yield finding(matches.source).near(f"fit-{name}", what, 0, error, BOUND, note, STANDARD)
-        loss = paper(f"{PAPER} Fig. 11", LOSS) if among else gains
         what = f"{name}: error of the loss by Eq. 9, one more rate fitted"
         error = fits.errors.sel(series="loss", fit="rates")
         yield loss.near(f"fit-loss-{name}", what, 0, error, BOUND, bound=STANDARD)
     what, bound = "share of trials that learned, by network", "Stated standard: nine trials of ten."
     shares = [float(data.networks[name].learned.mean()) for name in p.names]
-    yield paper(
-        f"{PAPER} B.1",
-        "Learning rates are chosen to produce smooth loss curves while still converging within the 6000 "
-        "epochs.",
-    ).above("all-learned", what, 0.9, shares, DISCARDED, bound)
-    zoos = map(learned_ones, zoo(p, data).values())
-    worst = [float(one.largest_error.sel(fit="rates").mean()) for one in zoos]
+    converge = quoted(f"{PAPER} B.1", "converging-in-6000-epochs")
+    yield converge.above("all-learned", what, 0.9, shares, DISCARDED, bound)
+    largest = [learned_ones(one).largest_error.sel(fit="rates") for one in zoo(p, data).values()]
+    worst = [float(error.mean()) for error in largest]
     what = f"two rates fitted: largest error at any time, {SHARE}, by network"
     yield finding(f"{PAPER} Fig. 2").below("worst-moment", what, WORST, worst, WORST_MOMENT)
 
 
 @claims
-def ends(p: TwoPoint, data: Data) -> Iterator[Claim]:
+def ends(p: TwoPoint, data):
     source, fits = f"{PAPER} Fig. 5", zoo(p, data)
-    predicts = paper(
-        source,
-        "By fitting these [effective learning rates] to the learning trajectories we can make predictions "
-        "about the final representational, as shown in Figure 5.",
-    )
+    predicts = quoted(source, "predictions-of-the-end")
     for name, one in fits.items():
         correlation, ratio = agreement(one)
         what = f"{name}: correlation of the final distance with Eq. 10"
         yield predicts.above(f"final-correlation-{name}", what, 0.9, correlation, ELSEWHERE, FINAL)
         what = f"{name}: final distance / Eq. 10, median"
         yield predicts.near(f"final-ratio-{name}", what, 1, ratio, 0.1, ELSEWHERE, FINAL)
-    lost, late = (
-        [float(1 - one[of].mean()) for one in fits.values()] for of in ("trial_learned", "trial_in_time")
-    )
+    trials = [one[["trial_learned", "trial_in_time"]].mean() for one in fits.values()]
+    lost, late = [1 - float(one.trial_learned) for one in trials], [1 - one.trial_in_time for one in trials]
     note = f"These are left out of the correlations. After {p.steps} steps: {np.mean(late):.2f}. {LENGTH}"
     what = f"share of the {p.grid**2} trials of each network that did not converge in {p.grid_steps} steps"
     yield check(source).below("trials-converged", what, 0.1, lost, note)
 
 
 @claims
-def limits(p: TwoPoint, data: Data) -> Iterator[Claim]:
+def limits(p: TwoPoint, data):
     shrinks = paper(f"{PAPER} Fig. 3", PLATEAU)
     fits = {name: learned_ones(data.networks[name]) for name in p.weights}
     if len(fits) > 1:
         for series, id in (("dy2", "plateau-shrinks"), ("dh2", "plateau-shrinks-distance")):
             what = f"{series}: time to 10% / time to 90% of its way, by initial weights"
-            values = {name: float(plateau(one, series).mean()) for name, one in fits.items()}
+            values = {name: float(fit.plateau(one, series).mean()) for name, one in fits.items()}
             yield falls(shrinks, id, what, values)
         what = "time at which the loss is half / three halves of that of the mean target, by initial weights"
-        values = {name: float(loss_plateau(one, p.dy2).mean()) for name, one in fits.items()}
+        values = {name: float(fit.loss_plateau(one, p.dy2).mean()) for name, one in fits.items()}
         yield falls(shrinks, "plateau-shrinks-loss", what, values)
     if "very-high" in fits:
         error = fits["very-high"].error
@@ -364,16 +327,15 @@ def falls(statement: Statement, id: str, what: str, values: dict[str, float]) ->
 
 
 @claims
-def other_optimizer(p: TwoPoint, data: Data) -> Iterator[Claim]:
-    poor = paper(
-        f"{PAPER} Fig. 13", "The fit is not very good, especially in the earlier part of the dynamics."
-    )
+def other_optimizer(p: TwoPoint, data):
+    poor = quoted(f"{PAPER} Fig. 13", "adam-fit-not-good")
     adam = learned_ones(data.networks["adam"])
     note = f"With the start fitted too {float(adam.error.sel(fit='start').mean()):.2f}."
-    what = "Adam: error of the fit of two rates"
-    yield poor.above("fit-adam", what, BOUND, adam.error.sel(fit="rates"), note, STANDARD)
+    what, error = "Adam: error of the fit of two rates", adam.error.sel(fit="rates")
+    yield poor.above("fit-adam", what, BOUND, error, note, STANDARD)
     what = "Adam: error before outputs are half as far apart as targets / after"
-    yield poor.above("fit-adam-early", what, 1, early_over_late(adam, p.dy2), bound="The paper: an order.")
+    ratio = fit.early_over_late(adam, p.dy2)
+    yield poor.above("fit-adam-early", what, 1, ratio, bound="The paper: an order.")
     learned = data.networks["adam"].learned.mean()
     yield check(poor.source).above("adam-learned", "Adam: share of trials that learned", 0.99, learned)
 

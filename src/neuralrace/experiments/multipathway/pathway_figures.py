@@ -39,20 +39,17 @@ def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
         strengths = nr.measure.group_strengths(k, list(GROUPS.values()))
         for group, colour in COLOURS.items():
             for a in range(k.shape[1]):
-                lines = column[0].plot(
-                    run.t / epoch, strengths[:, a, GROUPS[group]], STYLES[a % 4], color=colour, lw=1
-                )
-                lines[0].set_label(f"{group}, pathway {a + 1}")
-        column[0].set(title=title, xlabel="epoch", xlim=(0, last_epoch(run, epoch)))
+                drawn, style = strengths[:, a, GROUPS[group]], STYLES[a % 4]
+                name = f"{group}, pathway {a + 1}"
+                column[0].plot(run.t / epoch, drawn, style, color=colour, lw=1, label=name)
+        plot.label(column[0], "epoch", title=title, xlim=(0, last_epoch(run, epoch)))
         column[0].locator_params(axis="x", nbins=4)
         final = aligned_modes(k[-1])
         for a, ax in enumerate(column[1:]):
             draw_matrix(ax, final[a], f"pathway {a + 1}, end")
-    axes[0, 0].set(ylabel="K of a pathway")
-    for row in axes[1:]:
-        row[0].set(ylabel="output mode")
-    for ax in axes[-1]:
-        ax.set(xlabel="input mode")
+    plot.label(axes[0, 0], y="K of a pathway")
+    plot.label(axes[1:, 0], y="output mode")
+    plot.label(axes[-1], "input mode")
     fig.colorbar(axes[1, 0].images[0], ax=axes[1:], label="entry of K", shrink=0.6, aspect=25)
     plot.legend_below(fig, axes[0, 0], len(GROUPS))
     return fig
@@ -91,15 +88,14 @@ def predicted(chosen: Sequence[tuple[str, xr.Dataset, int]], epoch: float) -> Fi
             for mode, (marker, style) in enumerate(styles):
                 plot.theory(ax, epochs, run.signals[seed, :, a, mode], colour, ls=style, lw=1)
                 ax.plot(epochs, k[:, a, mode], marker, color=colour, ms=2.5, alpha=0.5)
-        ax.set(title=title, xlabel="epoch", xlim=(0, last_epoch(run, epoch)))
+        plot.label(ax, "epoch", title=title, xlim=(0, last_epoch(run, epoch)))
     most = max(run.sizes["pathway"] for _, run, _ in chosen)
     for a, colour in zip(range(most), plot.COLOURS, strict=False):
-        axes[-1].plot([], [], color=colour, lw=3, label=f"pathway {a + 1}")
-    for mode, both in enumerate(styles, 1):
-        for style, what in zip(both, ("network", "predicted"), strict=True):
-            axes[-1].plot([], [], style, color=plot.BLACK, ms=2.5, lw=1, label=f"mode {mode}, {what}")
+        plot.key(axes[-1], {f"pathway {a + 1}": "theory"}, colour)
+    for mode, (marker, style) in enumerate(styles, 1):
+        plot.key(axes[-1], {f"mode {mode}, network": marker, f"mode {mode}, predicted": style})
     plot.legend_below(fig, axes[-1], 4)
-    axes[0].set(ylabel="K of a pathway")
+    plot.label(axes[0], y="K of a pathway")
     return fig
 
 
