@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import jax
+import jax.core
 
 LEAST_ROOM = 4096
 EVALUATIONS = 10_000  # of a small system in NumPy take about as long as compiling it
@@ -85,3 +86,8 @@ def compiled(function: Callable[..., Any], static: tuple[int, ...], *options: tu
     except (RuntimeError, ValueError):
         options = ()
     return jax.jit(function, static_argnums=static, compiler_options=dict(options))
+
+
+def traced(value: Any) -> bool:
+    """Whether JAX traces any part of a value, as inside `jax.jit` or `jax.grad`."""
+    return any(isinstance(v, jax.core.Tracer) for v in jax.tree.leaves(value))
