@@ -34,6 +34,11 @@ class Allowance:
     def __init__(self, left: int | None = None):
         self.left: int = EVALUATIONS if left is None else left
 
+    def covers(self, n: int) -> bool:
+        """Whether n evaluations are left; where they are not, none are from now on."""
+        self.left = self.left if n <= self.left else 0
+        return self.left > 0
+
     def spend(self, n: int) -> bool:
         """Take n evaluations; False, and none are left, where there are not that many."""
         enough = n <= self.left
