@@ -181,7 +181,7 @@ def _in_numpy(
         if recorder.record is None:
             return losses, (kept, {})
         with setup.precision():
-            return losses, (kept, jax.tree.map(np.asarray, _recorded(recorder, ts, weights, setup.lift)))
+            return losses, (kept, jax.tree.map(np.asarray, recorded(recorder, ts, weights, setup.lift)))
 
     graphs = (setup.task.graph, setup.given.graph)
     shapes = (setup.start.shape, n, stop is None, recorder.save_weights)
@@ -246,7 +246,7 @@ def integrated(
 
 
 @partial(jax.jit, static_argnums=0)
-def _recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
+def recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
     """What `record` returns at each time (runs, save), from the weights (runs, save, n) there."""
 
     def one(run: Any) -> Any:
