@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from neuralrace.compiling import room
+from neuralrace.compiling import compiled, room
 from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
@@ -24,6 +24,9 @@ from neuralrace.dynamics.uncompiled_descent import Descended, descend_in_numpy
 from neuralrace.errors import InputError, integer, number
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
+
+_LARGE = 100_000  # weights whose products take all the time of a step
+_COMPILER = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}  # compiles in 2/3
 
 
 def descend(
@@ -212,11 +215,13 @@ def _compiled(
             jnp.asarray(setup.start), setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
             -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
         )  # fmt: skip
+        large = batch is None and setup.start.shape[1] > _LARGE and jax.default_backend() == "cpu"
+        loop = compiled(_loop, tuple(range(len(call))), *(_COMPILER.items() if large else ()))
         if bar is None:
-            found = _loop(*call, *given)
+            found = loop(*call, *given)
         else:
             with bar:
-                found = jax.block_until_ready(_loop(*call, *given))
+                found = jax.block_until_ready(loop(*call, *given))
         end, values, kept, losses = jax.tree.map(np.asarray, found)
     values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
     return Descended(end, values, kept, np.array(losses[:, : steps + 1], float))
@@ -235,7 +240,6 @@ class _Carry(NamedTuple):
     order: Any
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
 def _loop(
     stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, places: int,
     start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,
