@@ -10,15 +10,38 @@ import neuralrace as nr
 ROOT = Path(__file__).parents[1]
 
 
+HEAVY = {"dask", "diffrax", "optax", "optimistix", "pandas", "sklearn", "torch", "xarray", "zarr"}
+
+
+def imported_by(code):
+    """Modules that are loaded after running a program."""
+    shown = f"{code}; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
 def test_import_is_light_and_leaves_jax_alone():
-    code = (
-        "import sys, jax; before = dict(jax.config.values); import neuralrace; "
-        "assert dict(jax.config.values) == before; "
-        "heavy = {'diffrax', 'optax', 'torch', 'matplotlib', 'xarray', 'zarr', 'sklearn', 'sympy'}; "
-        "print(sorted(heavy & set(sys.modules)))"
+    found = imported_by(
+        "import jax; before = dict(jax.config.values); import neuralrace; "
+        "assert dict(jax.config.values) == before"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
+    assert not found & (HEAVY | {"matplotlib", "sympy", "scipy.interpolate"})
+    rooms = ("apps", "exact", "experiments", "laboratory", "lowrank", "plot", "reduction", "relu", "tasks")
+    assert not found & {f"neuralrace.{room}" for room in rooms}
+
+
+def test_the_command_reduce_imports_what_it_needs(tmp_path):
+    given = ["reduce", str(ROOT / "examples/networks/contexts.yaml"), "--out", str(tmp_path)]
+    found = imported_by(f"from neuralrace_command import main; assert main({given}) == 0")
+    assert not found & (HEAVY | {"neuralrace.experiments", "neuralrace.exact", "neuralrace.relu"})
+
+
+def test_names_that_are_imported_when_first_used():
+    code = "; ".join(["import neuralrace as nr", *(f"nr.{name}" for name in nr.__all__)])
+    assert "neuralrace.apps.sweep" in imported_by(code)
+    assert set(nr.__all__) <= set(dir(nr))
+    with pytest.raises(AttributeError, match="has no attribute 'flwo'"):
+        nr.flwo  # noqa: B018
 
 
 def test_readme_example_prints_what_is_shown(capsys):

@@ -1,12 +1,11 @@
 """The theory of how networks learn: gated deep linear networks and the neural race reduction."""
 
-from neuralrace import errors, exact, experiments, init, landscape, measure, plot, relu, tasks, universality
-from neuralrace.apps.insight import Watch, watch
-from neuralrace.apps.sweep import Run, sweep, sweep_figure
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from neuralrace import errors, init, measure
 from neuralrace.dynamics import Adaptive, Chebyshev, LowRank, State, Status, Trajectory, descend, flow
-from neuralrace.expected import ExpectedTime, expected_learning_time
 from neuralrace.graph import Graph
-from neuralrace.laboratory import lab
 from neuralrace.measure import (
     conserved,
     end_to_end,
@@ -17,9 +16,40 @@ from neuralrace.measure import (
     unit_sizes,
 )
 from neuralrace.network import activity, error_rate, gradient, loss, predict
-from neuralrace.reduction import Reduction, StartReduction, mode_strengths, reduce
-from neuralrace.relu.gating_race import race
 from neuralrace.task import Task
+
+if TYPE_CHECKING:
+    from neuralrace import exact, experiments, landscape, plot, relu, tasks, universality
+    from neuralrace.apps.insight import Watch, watch
+    from neuralrace.apps.sweep import Run, sweep, sweep_figure
+    from neuralrace.expected import ExpectedTime, expected_learning_time
+    from neuralrace.laboratory import lab
+    from neuralrace.reduction import Reduction, StartReduction, mode_strengths, reduce
+    from neuralrace.relu import race
+else:
+    # Imported when first used, so that `import neuralrace` does not wait for what a program may never need.
+    _MODULES = ("exact", "experiments", "landscape", "plot", "relu", "tasks", "universality")
+    _NAMES = {
+        "apps.insight": ("Watch", "watch"),
+        "apps.sweep": ("Run", "sweep", "sweep_figure"),
+        "expected": ("ExpectedTime", "expected_learning_time"),
+        "laboratory": ("lab",),
+        "reduction": ("Reduction", "StartReduction", "mode_strengths", "reduce"),
+        "relu": ("race",),
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"neuralrace.{name}")
+        for module, names in _NAMES.items():
+            if name in names:
+                globals()[name] = found = getattr(import_module(f"neuralrace.{module}"), name)
+                return found
+        raise AttributeError(f"module 'neuralrace' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __version__ = "0.1.0"
 

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import jax
+import jax.core
 
 LEAST_ROOM = 4096
 EVALUATIONS = 10_000  # of a small system in NumPy take about as long as compiling it
@@ -32,6 +33,11 @@ class Allowance:
 
     def __init__(self, left: int | None = None):
         self.left: int = EVALUATIONS if left is None else left
+
+    def covers(self, n: int) -> bool:
+        """Whether n evaluations are left; where they are not, none are from now on."""
+        self.left = self.left if n <= self.left else 0
+        return self.left > 0
 
     def spend(self, n: int) -> bool:
         """Take n evaluations; False, and none are left, where there are not that many."""
@@ -81,7 +87,13 @@ def allow(evaluations: int) -> None:
 def compiled(function: Callable[..., Any], static: tuple[int, ...], *options: tuple[str, Any]) -> Any:
     """`jax.jit(function)` with these options of the compiler; with none where it does not know one."""
     try:
-        jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
+        if options:
+            jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
     except (RuntimeError, ValueError):
         options = ()
     return jax.jit(function, static_argnums=static, compiler_options=dict(options))
+
+
+def traced(value: Any) -> bool:
+    """Whether JAX traces any part of a value, as inside `jax.jit` or `jax.grad`."""
+    return any(isinstance(v, jax.core.Tracer) for v in jax.tree.leaves(value))

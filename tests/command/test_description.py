@@ -163,7 +163,7 @@ WRONG = [
     ("{x: X}", "{x: none.csv}", 8, "none.csv cannot be read: No such file"),
     ("{x: X}", "{x: cell.csv}", 8, "cell.csv, line 4: column 2 must be a number, got 'two'"),
     ("{x: X}", "{x: nan.csv}", 8, "nan.csv, line 2: column 1 must be a number, got 'nan'"),
-    ("{x: X}", "{x: ragged.csv}", 8, "ragged.csv, line 3: column 2 must be a number, got ''"),
+    ("{x: X}", "{x: ragged.csv}", 8, "ragged.csv, line 3: must have 2 cells as the first line has, got 1"),
     ("{x: X}", "{x: empty.csv}", 8, "empty.csv is empty"),
     ("{x: X}", "{x: broken.csv}", 8, "broken.csv cannot be read as csv"),
     ("{y: Y}", "{y: [1, 2, 3]}", 9, "targets: y must have shape (4, 1), got (3, 1)"),

@@ -121,6 +121,51 @@ def outputs_and_time(state):
     return {**state.outputs, "time": state.t}
 
 
+@settings(max_examples=2)  # each compiles
+@given(graphs(depth=3), seeds)
+def test_descents_agree_with_compiled_ones(graph, seed):
+    rng = np.random.default_rng(seed)
+    inputs, targets, gates, _ = data(graph, rng)
+    task = nr.Task(graph, inputs, targets, gates=gates)
+    w = {e: np.stack([v, 0.1 * v]) for e, v in random_weights(graph, rng).items()}
+    first = next(iter(graph.edges))
+    more = {"weight_decay": 0.01, "lr_scale": {first: 0.5}, "momentum": 0.3, "record": outputs_and_time}
+    ours = nr.descend(task, w, 1e-3, 30, 4, **more)
+    with allowed(0):
+        other = nr.descend(task, w, 1e-3, 30, 4, **more)
+    assert np.allclose(ours.loss, other.loss, rtol=1e-10)
+    assert np.allclose(ours.step_loss, other.step_loss, rtol=1e-10)
+    for found, expected in ((ours.weights, other.weights), (ours.recorded, other.recorded)):
+        for name, v in expected.items():
+            assert np.allclose(found[name], v, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("evaluations", [10**6, 0])
+def test_descents_end_as_compiled_ones_do(evaluations, compilations):
+    task = chain(2)
+    sizes = np.array([0.1, 100])[:, None, None]
+    w = {"x->h1": sizes * np.ones((9, 4)), "h1->y": sizes * np.ones((7, 9))}
+    with allowed(evaluations):
+        run = nr.descend(task, w, 0.05, 40, [0.0, 0.25, 1.5, 2.0], stop_loss=1.0)
+    assert (compilations() > 0) == (evaluations == 0)
+    assert run.statuses == (Status.REACHED_LOSS, Status.DIVERGED)
+    first = run[0]
+    at = int(first.stats["steps"])
+    assert first.step_loss[at] <= 1 < first.step_loss[at - 1]
+    assert first.loss[-1] == first.step_loss[at]
+    last = {e: v[-1] for e, v in first.weights.items()}
+    assert nr.loss(task, last) == pytest.approx(first.loss[-1])
+
+
+def test_short_descents_are_not_compiled_and_long_ones_are(compilations):
+    task = chain(2)
+    w = nr.init.gaussian(task.graph, 0.1)
+    assert nr.descend(task, w, 0.01, 50).status is Status.FINISHED
+    assert compilations() == 0
+    nr.descend(task, w, 0.01, 20_000, 2)
+    assert compilations() > 0
+
+
 @pytest.mark.parametrize("evaluations", [10**6, 0])
 def test_runs_end_as_compiled_ones_do(evaluations):
     task = chain(2)

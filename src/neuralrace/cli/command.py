@@ -7,10 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from neuralrace import __version__
-from neuralrace.cli.run import list_experiments, run_experiments, show_experiment, write_html_report
 from neuralrace.errors import InputError, integer
 
 
@@ -57,12 +57,14 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=function)
         return added
 
-    command("list", list_experiments, "every experiment, what it reproduces, how long it takes")
+    command("list", _in("run", "list_experiments"), "every experiment, what it reproduces, how long it takes")
 
-    showing = command("show", show_experiment, "parameters of an experiment, with defaults and meaning")
+    text = "parameters of an experiment, with defaults and meaning"
+    showing = command("show", _in("run", "show_experiment"), text)
     showing.add_argument("name", metavar="NAME", help="an experiment; see neuralrace list")
 
-    run = command("run", run_experiments, "run experiments: figures, claims and a report", out, as_json)
+    text = "run experiments: figures, claims and a report"
+    run = command("run", _in("run", "run_experiments"), text, out, as_json)
     run.add_argument("names", nargs="*", metavar="NAME", help="experiments; see neuralrace list")
     run.add_argument("--all", action="store_true", help="every experiment")
     run.add_argument("--quick", action="store_true", help="the small form, for a first look")
@@ -72,7 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     changes = "another value of a parameter; NAME.KEY=VALUE for one of several experiments"
     run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=changes)
 
-    _sweep_options(command("sweep", _sweep, "run an experiment over a grid of its parameters"))
+    text = "run an experiment over a grid of its parameters"
+    _sweep_options(command("sweep", _in("sweep", "run_sweep"), text))
 
     own = command(
         "reduce", _reduce, "equations, certificate and curves of a network of your own", out, as_json
@@ -91,13 +94,15 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
     data.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
 
-    _insight_options(command("insight", _insight, "what did a network of your own learn? from checkpoints"))
+    text = "what did a network of your own learn? from checkpoints"
+    _insight_options(command("insight", _in("insight", "write_insight"), text))
 
     page = command("lab", _lab, "a web page: draw a network, move a slider, watch the race")
     page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     page.add_argument("--no-browser", action="store_true", help="only print the address")
 
-    command("report", write_html_report, "gather finished experiments into one HTML page", out)
+    text = "gather finished experiments into one HTML page"
+    command("report", _in("run", "write_html_report"), text, out)
     return parser
 
 
@@ -130,24 +135,17 @@ def _insight_options(seen: argparse.ArgumentParser) -> None:
     seen.add_argument("--allow-pickle", action="store_true", help=unsafe)
 
 
+def _in(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """A function of a module of `neuralrace.cli`, which is imported when it is called."""
+    return lambda given: getattr(import_module(f"neuralrace.cli.{module}"), function)(given)
+
+
 def _reduce(given: argparse.Namespace) -> int:
     from neuralrace.cli.reduce import reduce_file
 
     explanation = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
     print(json.dumps(explanation.to_dict()) if given.json else explanation)
     return 0
-
-
-def _sweep(given: argparse.Namespace) -> int:
-    from neuralrace.cli.sweep import run_sweep
-
-    return run_sweep(given)
-
-
-def _insight(given: argparse.Namespace) -> int:
-    from neuralrace.cli.insight import write_insight
-
-    return write_insight(given)
 
 
 def _lab(given: argparse.Namespace) -> int:

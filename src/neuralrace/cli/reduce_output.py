@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,10 +190,11 @@ def table(x: Explanation) -> str:
         for c in range(run.shape[-1]):
             for m in range(run.shape[-2]):
                 columns[f"B{c + 1} mode {m + 1}{f' seed {k}' if many else ''}"] = run[:, m, c]
-    import pandas as pd
-
-    rows = pd.DataFrame({name: values[:n] for name, values in columns.items()})
-    return rows.to_csv(index=False, lineterminator="\n")
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(np.stack([values[:n] for values in columns.values()], axis=1).tolist())
+    return text.getvalue()
 
 
 def figure(x: Explanation) -> Any:

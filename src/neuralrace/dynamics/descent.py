@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from neuralrace.compiling import room
+from neuralrace.compiling import compiled, room
 from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
@@ -20,9 +20,13 @@ from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.uncompiled_descent import Descended, descend_in_numpy
 from neuralrace.errors import InputError, integer, number
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
+
+_LARGE = 100_000  # weights whose products take all the time of a step
+_COMPILER = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}  # compiles in 2/3
 
 
 def descend(
@@ -172,24 +176,12 @@ def _descended(
     setup: Setup, rule: Any, batches: _Batches | None, lr: float, steps: int, stop: float | None, seed: int,
     saves: np.ndarray, progress: bool,
 ) -> tuple[Solved, np.ndarray]:  # fmt: skip
-    # The loop ends at the last of its stops: a loop of its own from there to the end would be compiled again.
-    stops = saves if saves[-1] == steps else np.append(saves, steps)
-    bar = Bar(len(stops) * len(setup.start), "descend") if progress else None
-    batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
-    with setup.precision():
-        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, room(steps))
-        given = (
-            jnp.asarray(setup.start), setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
-            -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
-        )  # fmt: skip
-        if bar is None:
-            found = _loop(*call, *given)
-        else:
-            with bar:
-                found = jax.block_until_ready(_loop(*call, *given))
-        end, values, kept, losses = jax.tree.map(np.asarray, found)
-    values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
-    losses = np.array(losses[:, : steps + 1], float)
+    found = None
+    if rule[0] == "sgd" and batches is None and not progress:
+        found = descend_in_numpy(setup, rule[1], lr, steps, stop, saves)
+    if found is None:
+        found = _compiled(setup, rule, batches, lr, steps, stop, seed, saves, progress)
+    end, values, kept, losses = found
     statuses, outcomes = [], []
     for k, at in enumerate(end):
         final = losses[k, at]
@@ -209,6 +201,32 @@ def _descended(
     return Solved(lr * saves, lr * end, last, values, kept, statuses, outcomes), losses
 
 
+def _compiled(
+    setup: Setup, rule: Any, batches: _Batches | None, lr: float, steps: int, stop: float | None, seed: int,
+    saves: np.ndarray, progress: bool,
+) -> Descended:  # fmt: skip
+    # The loop ends at the last of its stops: a loop of its own from there to the end would be compiled again.
+    stops = saves if saves[-1] == steps else np.append(saves, steps)
+    bar = Bar(len(stops) * len(setup.start), "descend") if progress else None
+    batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
+    with setup.precision():
+        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, room(steps))
+        given = (
+            jnp.asarray(setup.start), setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
+            -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
+        )  # fmt: skip
+        large = batch is None and setup.start.shape[1] > _LARGE and jax.default_backend() == "cpu"
+        loop = compiled(_loop, tuple(range(len(call))), *(_COMPILER.items() if large else ()))
+        if bar is None:
+            found = loop(*call, *given)
+        else:
+            with bar:
+                found = jax.block_until_ready(loop(*call, *given))
+        end, values, kept, losses = jax.tree.map(np.asarray, found)
+    values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
+    return Descended(end, values, kept, np.array(losses[:, : steps + 1], float))
+
+
 class _Carry(NamedTuple):
     """A run on its way. The count of steps is one for all runs that go side by side, and so is the order of
     samples: else every run would shuffle for itself, at every step."""
@@ -222,7 +240,6 @@ class _Carry(NamedTuple):
     order: Any
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 6))
 def _loop(
     stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, places: int,
     start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,

@@ -16,7 +16,6 @@ from neuralrace.compiling import allowance
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
-from neuralrace.dynamics.lowrank import low_rank_flow
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
@@ -124,6 +123,8 @@ def _by_method(
     if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
         setup = replace(setup, task=setup.given, small=setup.weights, frames={})
     if isinstance(method, LowRank) and not setup.frames:
+        from neuralrace.dynamics.lowrank import low_rank_flow  # few flows need it
+
         solve = partial(low_rank_flow, setup, method, t1=t1, stop=stop, progress=progress)
     else:
         solve = _adaptive_flow(setup, method, t1, stop, progress, len(ts))
@@ -181,7 +182,7 @@ def _in_numpy(
         if recorder.record is None:
             return losses, (kept, {})
         with setup.precision():
-            return losses, (kept, jax.tree.map(np.asarray, _recorded(recorder, ts, weights, setup.lift)))
+            return losses, (kept, jax.tree.map(np.asarray, recorded(recorder, ts, weights, setup.lift)))
 
     graphs = (setup.task.graph, setup.given.graph)
     shapes = (setup.start.shape, n, stop is None, recorder.save_weights)
@@ -247,7 +248,7 @@ def integrated(
 
 
 @partial(jax.jit, static_argnums=0)
-def _recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
+def recorded(recorder: Recorder, ts: Any, weights: Any, lift: Any) -> Any:
     """What `record` returns at each time (runs, save), from the weights (runs, save, n) there."""
 
     def one(run: Any) -> Any:

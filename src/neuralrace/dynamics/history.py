@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.interpolate import KroghInterpolator
 
 SIZE = 4096  # steps kept per run
 _FLOOR = 1e-12  # fraction of the first loss; smaller differences are rounding
@@ -144,6 +143,8 @@ def _between(history: History, k: int) -> Callable[[float], float]:
     near = [
         i for i in range(max(k - 2, 0), min(k + 2, len(t))) if i in (k - 1, k) or t[i] != t[max(i - 1, 0)]
     ]
+    from scipy.interpolate import KroghInterpolator  # slow to import
+
     points = np.repeat([(t[i] - a) / width for i in near], 2)
     values = np.ravel([(loss[i], width * slope[i]) for i in near])
     through = KroghInterpolator(points, values)

@@ -224,24 +224,29 @@ class Solved:
         return np.where(first_bad <= self.last, np.maximum(first_bad - 1, 0), self.last)
 
     @cached_property
+    def shown(self) -> int:
+        """How many of the saved times are shown: up to the last that any run reached."""
+        return int(self.final.max()) + 1
+
+    @cached_property
     def index(self) -> np.ndarray:
-        """(runs, shown) indices of the saved times that are shown, up to the last that any run reached.
+        """(runs, shown) indices of the saved times that are shown.
 
         A run that ended earlier repeats its last finite state.
         """
-        return np.minimum(np.arange(int(self.final.max()) + 1), self.final[:, None])
+        return np.minimum(np.arange(self.shown), self.final[:, None])
 
     def pick(self, values: np.ndarray, many: bool) -> np.ndarray:
         """Values (runs, save, ...) at the times that are shown. A single run loses its axis."""
-        index = self.index
-        values = values[:, : index.shape[1]]
-        if (self.final < index.shape[1] - 1).any():
+        values = values[:, : self.shown]
+        if len(values) > 1 and (self.final < self.shown - 1).any():
+            index = self.index
             values = np.take_along_axis(values, index.reshape(index.shape + (1,) * (values.ndim - 2)), axis=1)
         return values if many else values[0]
 
     def fields(self, many: bool, history: History | None, stats: dict[str, Any]) -> dict[str, Any]:
         """The fields of a `Trajectory` that do not depend on the kind of network."""
-        t = np.array(self.ts[: int(self.final.max()) + 1], float)
+        t = np.array(self.ts[: self.shown], float)
         if not many:
             t[-1] = min(t[-1], self.end[0])
             history = None if history is None else history.run(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,15 @@ def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
     n = DEFAULT if save is None else integer("save", save, least=2)
     if n > _MOST:
         raise InputError(f"save must be at most {_MOST:,} times, got {n}")
-    return end, np.linspace(0, end, n)
+    return end, _even(end, n)
+
+
+@lru_cache(maxsize=64)
+def _even(end: float, n: int) -> np.ndarray:
+    """Even times, kept: a small reduction is solved in the time that it takes to make a few arrays."""
+    ts = np.linspace(0, end, n)
+    ts.flags.writeable = False
+    return ts
 
 
 def save_steps(steps: int, save: Any, lr: float) -> np.ndarray:

@@ -78,7 +78,7 @@ def solve_runs(
 ) -> list[Solution] | None:  # fmt: skip
     """Every run from `starts` (runs, numbers); None where it should be compiled instead."""
     cost += starts.shape[1] // _LONG
-    if starts.shape[1] > _MOST or _USUAL * cost * len(starts) > left.left:
+    if starts.shape[1] > _MOST or not left.covers(_USUAL * cost * len(starts)):
         return None
     solutions = []
     for start, atol in zip(starts, atols, strict=True):

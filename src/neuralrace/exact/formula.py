@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from typing import Any, ParamSpec
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.compiling import traced
 from neuralrace.errors import InputError, array
 from neuralrace.network import precision
 
@@ -48,10 +48,6 @@ def closed_form(
         return function
 
     return wrap
-
-
-def traced(value: Any) -> bool:
-    return any(isinstance(v, jax.core.Tracer) for v in jax.tree.leaves(value))
 
 
 def fit(given: dict[str, Any]) -> None:

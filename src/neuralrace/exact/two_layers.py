@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import qr
 
+from neuralrace.compiling import traced
 from neuralrace.dynamics.adjoint import integrate_differentiable
 from neuralrace.errors import InputError, array, number
-from neuralrace.exact.formula import floats, nonnegative, traced
+from neuralrace.exact.formula import floats, nonnegative
 
 
 def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -270,10 +271,14 @@ class Reduction(ReducedEquations):
         value = array("strength", strength)
         if value.ndim > 1 or not value.size or (value < 0).any():
             raise InputError(f"strength must be at least 0, a number or one for each run; got {strength!r}")
-        shapes = self.family.shape
-        one = {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in set(shapes.values())}
-        b = {s: value[(...,) + (None,) * len(s)] * v for s, v in one.items()}
-        return {e: b[s] for e, s in shapes.items()}
+        b = {s: value[(...,) + (None,) * len(s)] * v for s, v in self._ones.items()}
+        return {e: b[s] for e, s in self.family.shape.items()}
+
+    @cached_property
+    def _ones(self) -> dict[tuple[int, ...], np.ndarray]:
+        """Strengths of 1 in every mode, by their shape."""
+        shapes = set(self.family.shape.values())
+        return {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in shapes}
 
     def to_jax(
         self, strength: float | None = None, *, weights: Mapping[str, ArrayLike] | None = None

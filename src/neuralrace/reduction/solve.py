@@ -93,6 +93,9 @@ def _in_numpy(
     tied: TiedLoss, start: np.ndarray, t1: float, stop: float | None, method: Adaptive, n: int
 ) -> Callable[[np.ndarray], Path] | None:
     """A function of the times to save, of which there are about n; None where it is to be compiled."""
+    left = allowance((tied.powers, method.max_steps, start.shape, n, stop is None))
+    if not left.left:
+        return None
     shape = start.shape[1:]
     by_gradient = -(tied.rates / tied.sizes)[:, None]
     by_strength = -(tied.rates * tied.decays)[:, None] if tied.decays.any() else None
@@ -108,7 +111,6 @@ def _in_numpy(
         b = rows.reshape(*rows.shape[:2], *shape)
         return tied.loss(b), b
 
-    left = allowance((tied.powers, method.max_steps, start.shape, n, stop is None))
     flat, atols = start.reshape(len(start), -1), method.absolute(start)
     solutions = solve_runs(evaluate, flat, t1, method.rtol, atols, stop, method.max_steps, left, tied.cost)
     return None if solutions is None else lambda ts: path_at(solutions, ts, keep)

@@ -17,10 +17,10 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.compiling import traced
 from neuralrace.dynamics.adjoint import crossing_time, integrate_differentiable
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.errors import InputError, array, number
-from neuralrace.exact.formula import traced
 from neuralrace.network import precision
 from neuralrace.reduction.family import Family
 from neuralrace.reduction.gated import GatedNetwork, Statistics, numbers

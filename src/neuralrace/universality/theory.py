@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.compiling import traced
 from neuralrace.errors import InputError
-from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, real, traced
+from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, real
 
 
 class State(NamedTuple):
