@@ -19,6 +19,7 @@ ONE_THREAD = {
     "JAX_PLATFORMS": "cpu",
     "JAX_ENABLE_COMPILATION_CACHE": "false",  # or cold would not be cold
 }
+LAZY = ("diffrax", "optimistix", "optax", "sympy")  # packages that the library imports when it needs them
 TESTS = {"<": operator.lt, "<=": operator.le, ">=": operator.ge}
 
 
@@ -88,9 +89,15 @@ def peak_gib() -> float:
     return peak / (2**30 if sys.platform == "darwin" else 2**20)
 
 
-def fresh(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)` in a new process with one thread on one core; all of it must pass through JSON."""
-    call = json.dumps([function.__module__, function.__name__, args])
+def fresh(function: Callable[..., Any], *args: Any, packages: tuple[str, ...] = LAZY) -> Any:
+    """`function(*args)` in a new process with one thread on one core; all of it must pass through JSON.
+
+    `packages` are imported before: else the first run that needs them imports them.
+    """
+    module = function.__module__
+    if module == "__main__":  # of `python -m`
+        module = sys.modules[module].__spec__.name
+    call = json.dumps([module, function.__name__, args, packages])
     command = [sys.executable, "-c", "from benchmarks.measure import child; child()", call]
     done = subprocess.run(command, env=os.environ | ONE_THREAD, capture_output=True, text=True)
     if done.returncode:
@@ -102,12 +109,7 @@ def fresh(function: Callable[..., Any], *args: Any) -> Any:
 def child() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    module, name, args = json.loads(sys.argv[1])
-    for package in (
-        "diffrax",
-        "optimistix",
-        "optax",
-        "sympy",
-    ):  # else the first run that needs them imports them
+    module, name, args, packages = json.loads(sys.argv[1])
+    for package in packages:
         import_module(package)
     print(json.dumps(getattr(import_module(module), name)(*args)))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
+from neuralrace.dynamics.trajectory import singular_values
 
 TASK = nr.tasks.xor(hidden=3)
 
@@ -60,6 +61,20 @@ def test_time_in_other_units():
     ):
         with pytest.raises(ValueError, match=message):
             traj.time(**wrong)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 5), (2, 4, 7, 3), (6, 1, 4), (2, 8, 8)])
+def test_singular_values_are_those_of_an_svd(shape):
+    """Of matrices near to and far from singular, and of any size."""
+    rng = np.random.default_rng(0)
+    m = rng.standard_normal(shape)
+    near = m.copy()
+    near[..., -1, :] = near[..., 0, :] * (1 + 1e-9 * m[..., -1, :])
+    orthogonal = np.linalg.qr(m)[0]
+    for matrices in (m, near, orthogonal, 1e200 * m, 1e-200 * m, 0 * m, m.astype(np.float32).astype(float)):
+        expected = np.linalg.svd(matrices, compute_uv=False)
+        error = np.abs(singular_values(matrices) - expected)
+        assert (error <= 1e-9 * expected + 1e-15 * expected.max(initial=0.0)).all()
 
 
 def test_singular_values_and_learning_time():

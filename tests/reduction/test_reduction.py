@@ -7,6 +7,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import neuralrace as nr
+from neuralrace.reduction.basis import Links
 from tests.strategies import data, graphs, seeds
 
 B1, B2, B3, S, D = sp.symbols("B1 B2 B3 S D")
@@ -345,3 +346,31 @@ NEURON_GATED = nr.Task(nr.Graph.chain([2, 3, 1]), np.eye(2), [[1], [2]], {"h1": 
 def test_wrong_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_links_are_weighted_sums_over_paths():
+    """What is found by walking from node to node against the list of all paths."""
+    rng = np.random.default_rng(3)
+    graph = nr.Graph(
+        {"x0": 2, "x1": 3, "a": 4, "b": 4, "c": 4, "y0": 2, "y1": 3},
+        [("x0", "a"), ("x1", "a"), ("a", "b"), ("b", "c"), ("a", "c"), ("x1", "b"), ("c", "y0"), ("b", "y1"),
+         ("c", "y1")],
+    )  # fmt: skip
+    inputs = {"x0": rng.normal(size=(6, 2)), "x1": rng.normal(size=(6, 3))}
+    targets = {"y0": rng.normal(size=(6, 2)), "y1": rng.normal(size=(6, 3))}
+    gates = {"b": [1, 1, 0, 0, 2, 2], "a->c": [1, 0, 1, 0, 1, 0], "x0": [1, 1, 1, 0, 0, 0]}
+    task = nr.Task(graph, inputs, targets, gates)
+    links = Links.of(task, frozenset(graph.edges), np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    weight = dict(zip(graph.edges, rng.uniform(0.5, 1.5, 9), strict=True))
+    of_output = dict(zip(graph.outputs, rng.uniform(0.5, 1.5, 2), strict=True))
+    syx, sxx = {}, {}
+    for p in graph.paths():
+        x, y, wp = graph.edges[p[0]][0], graph.edges[p[-1]][1], np.prod([weight[e] for e in p])
+        syx[y, x] = syx.get((y, x), 0) + wp * task.syx(p)
+        for q in graph.paths_into(y):
+            ends, wq = (x, graph.edges[q[0]][0]), np.prod([weight[e] for e in q])
+            sxx[ends] = sxx.get(ends, 0) + of_output[y] * wp * wq * task.sxx(p, q)
+    for found, expected in ((links.syx, syx), (links.sxx, sxx)):
+        assert found.keys() == expected.keys()
+        assert all(np.allclose(found[k], expected[k], atol=1e-12) for k in found)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -9,7 +10,8 @@ from scipy.optimize import minimize
 import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
-from neuralrace.universality import Network, fit_rates, fit_runs, follow_pair, train, watch
+from neuralrace.network import precision
+from neuralrace.universality import Network, fit_rates, fit_runs, follow_pair, model, train, watch
 
 T = np.linspace(0, 60, 200)
 SERIES = universality.solve(T, 1e-3, 1e-6, -5e-4, 0.5, 1.0, 2.0, 0.7)
@@ -135,3 +137,15 @@ def test_what_is_no_training_is_refused(run):
     ):
         with pytest.raises(InputError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize("parameters", [2, 5, 7])
+def test_costs_of_guesses_are_sums_of_squares(parameters):
+    """In NumPy for many guesses against JAX for each."""
+    rng = np.random.default_rng(parameters)
+    t, data = np.linspace(0, 1, 9), rng.uniform(0.1, 1, (9, 4 if parameters == 7 else 3))
+    guesses = rng.uniform(-2, 2, (model.AT_ONCE + 3, parameters))
+    given = (t, data, np.full(data.shape, 0.5), np.float64(0.8), data[0, :3])
+    with precision(np.float64):
+        expected = [float((model._residual(jnp.asarray(g), *given) ** 2).sum()) for g in guesses]
+    assert np.allclose(model._costs(guesses, *given), expected, rtol=1e-10)

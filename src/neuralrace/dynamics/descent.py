@@ -244,7 +244,6 @@ def _loop(
     stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, places: int,
     start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,
 ) -> Any:  # fmt: skip
-    optimizer = _optimizer(rule[0], rule[1], lr)
     if batch is None:
         order, full = None, lambda w: stack.loss(w, data, kind)
         slope = lambda w, k, order: (*stack.loss_and_gradient(w, data, kind), order)  # noqa: E731
@@ -254,8 +253,9 @@ def _loop(
         slope = _batch_slope(batch_stack, size, n, kind, samples, key)
     # A given optimizer sees one vector.
     form = stack.for_updates if isinstance(rule[0], str) else lambda flat: flat
-    rates = [None if v is None else form(v) for v in vectors]
-    step = _step(optimizer, slope, rates, stop, stops=batch is None)
+    scale, decay = (None if v is None else form(v) for v in vectors)
+    init, advance = _sgd(rule[1], lr, scale) if rule[0] == "sgd" else _optax(rule[0], lr, scale)
+    step = _step(advance, slope, scale, decay, stop, stops=batch is None)
 
     def one(start: Any, lift: Any) -> Any:
         def interval(c: _Carry, k: Any) -> Any:
@@ -270,7 +270,7 @@ def _loop(
 
         losses = jnp.full(places, jnp.nan, start.dtype)
         zero, w = jnp.int32(0), form(start)
-        c = _Carry(zero, zero, w, optimizer.init(w), jnp.array(True), losses, order)
+        c = _Carry(zero, zero, w, init(w), jnp.array(True), losses, order)
         c, (values, kept) = jax.lax.scan(interval, c, saves)
         final = full(stack.flat(c.w))
         losses = c.losses.at[c.taken].set(final)
@@ -282,21 +282,47 @@ def _loop(
     return each_run(one, start, lift)
 
 
-def _optimizer(optimizer: Any, momentum: float, lr: Any) -> Any:
+def _sgd(momentum: float, lr: Any, scale: Any) -> tuple[Any, Any]:
+    """The state of descent at first, and a step: new weights and state, or the old ones where `going` is not.
+
+    What is added to the weights is selected, not the weights: that would copy them at every step.
+    """
+
+    def init(w: Any) -> Any:
+        return jax.tree.map(jnp.zeros_like, w) if momentum else ()
+
+    def advance(w: Any, g: Any, state: Any, going: Any) -> Any:
+        if momentum:
+            state = jax.tree.map(lambda v, g: jnp.where(going, g + momentum * v, v), state, g)
+            g = state
+        change = jax.tree.map(lambda g: jnp.where(going, -lr * g, 0), g)
+        if scale is not None:
+            change = jax.tree.map(jnp.multiply, change, scale)
+        return jax.tree.map(jnp.add, w, change), state
+
+    return init, advance
+
+
+def _optax(optimizer: Any, lr: Any, scale: Any) -> tuple[Any, Any]:
+    """The same of "adam" or an optax transformation."""
     import optax
 
-    if optimizer == "sgd":
-        return optax.sgd(lr, momentum or None)
-    return optax.adam(lr) if optimizer == "adam" else optimizer
+    rule = optax.adam(lr) if isinstance(optimizer, str) else optimizer
+
+    def advance(w: Any, g: Any, state: Any, going: Any) -> Any:
+        change, new = rule.update(g, state, w)
+        if scale is not None:
+            change = jax.tree.map(jnp.multiply, change, scale)
+        keep = lambda new, old: jnp.where(going, new, old)  # noqa: E731
+        return jax.tree.map(keep, (optax.apply_updates(w, change), new), (w, state))
+
+    return rule.init, advance
 
 
 def _step(
-    optimizer: Any, slope: Callable[..., Any], rates: Any, stop: Any, stops: bool
+    advance: Any, slope: Callable[..., Any], scale: Any, decay: Any, stop: Any, stops: bool
 ) -> Callable[[_Carry], _Carry]:
     """One step of descent; where `stops`, a loss at or below `stop` ends the run."""
-    import optax
-
-    scale, decay = rates
 
     def step(c: _Carry) -> _Carry:
         value, g, order = slope(c.w, c.step, c.order)
@@ -308,11 +334,7 @@ def _step(
             g = jax.tree.map(lambda g, decay, w: g + decay * w, g, decay, c.w)
         if scale is not None:
             g = jax.tree.map(lambda g, scale: jnp.where(scale > 0, g, 0), g, scale)
-        change, state = optimizer.update(g, c.state, c.w)
-        if scale is not None:
-            change = jax.tree.map(jnp.multiply, change, scale)
-        keep = lambda new, old: jnp.where(going, new, old)  # noqa: E731
-        w, state = jax.tree.map(keep, (optax.apply_updates(c.w, change), state), (c.w, c.state))
+        w, state = advance(c.w, g, c.state, going)
         return _Carry(c.step + 1, c.taken + going, w, state, going, losses, order)
 
     return step

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import cache
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -73,18 +74,20 @@ class Links:
 def _walk(g: Graph, c: Context, w: dict[str, float], edges: frozenset[str]) -> dict[str, dict[str, float]]:
     """Gated weight of all paths from each active input to each input and hidden node."""
     found: dict[str, dict[str, float]] = {x: {x: _scalar(c, x)} for x in c.input_blocks}
-    ready = set(c.input_blocks)
-    for level in range(max(g.levels.values())):
-        for node in [n for n in ready if g.levels[n] == level]:
-            if level:
-                found[node] = {x: v * _scalar(c, node) for x, v in found[node].items()}
-            for e in g.onward[node]:
-                target = g.edges[e][1]
-                if e in edges:
-                    here = found.setdefault(target, {})
-                    for x, v in found[node].items():
-                        here[x] = here.get(x, 0.0) + v * w[e] * _scalar(c, e)
-                    ready.add(target)
+    ready = [(0, x) for x in sorted(c.input_blocks)]  # a heap: nodes of lower levels come first
+    while ready:
+        level, node = heappop(ready)
+        if level:
+            found[node] = {x: v * _scalar(c, node) for x, v in found[node].items()}
+        for e in g.onward[node]:
+            target = g.edges[e][1]
+            if e in edges:
+                if target not in found:
+                    found[target] = {}
+                    heappush(ready, (g.levels[target], target))
+                here = found[target]
+                for x, v in found[node].items():
+                    here[x] = here.get(x, 0.0) + v * w[e] * _scalar(c, e)
     return found
 
 

@@ -10,14 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.compiling import compiled
 from neuralrace.network import precision
 from neuralrace.universality.theory import path
 
 BEST = 8  # guesses from which a search starts
 FEW = 512  # times to which searches from all guesses are fitted
+AT_ONCE = 16  # guesses whose curves stay in the cache of a processor
 USUAL = 304  # places for up to as many times, of which there are mostly 300
 ROUGH: Any = {"xtol": 1e-6, "ftol": 1e-6, "gtol": 1e-6, "max_nfev": 100}
 FINE: Any = {"xtol": 1e-15, "ftol": 1e-14, "gtol": 1e-15, "max_nfev": 500}
+# A quarter of the time to compile; later calls take a quarter longer.
+_COMPILER = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 FAR = 1e3  # residual where the model is not finite, far above any that is of use
 
 
@@ -92,36 +96,40 @@ def initial_state(theta: Any, target: Any, np: Any) -> tuple[Any, ...]:
     return r, along, theta[4] ** 2, a, b
 
 
-def _observed_state(theta: Any, target: Any, start: Any) -> tuple[Any, ...]:
+def _observed_state(theta: Any, target: Any, start: Any, np: Any) -> tuple[Any, ...]:
     """Arguments of `path` from theta = (log a, log b) and dh2, dy2, w at the start."""
-    (a, b), (h, y, w) = jnp.exp(theta), start
-    along = jnp.where(target > 0, (y - w) / jnp.where(target > 0, target, 1), 0)
-    along = jnp.clip(along, -jnp.sqrt(y), jnp.sqrt(y))
-    return jnp.sqrt(b * h), jnp.sqrt(a / h) * along, a / h * (y - along**2), a, b
+    (a, b), (h, y, w) = np.exp(theta), start
+    along = np.where(target > 0, (y - w) / np.where(target > 0, target, 1), 0)
+    along = np.clip(along, -np.sqrt(y), np.sqrt(y))
+    return np.sqrt(b * h), np.sqrt(a / h) * along, a / h * (y - along**2), a, b
 
 
-def _curves(theta: Any, t: Any, target: Any, start: Any) -> Any:
+def _curves(theta: Any, t: Any, target: Any, start: Any, np: Any) -> Any:
     observed = len(theta) == 2
-    given = _observed_state(theta, target, start) if observed else initial_state(theta, target, jnp)
+    given = _observed_state(theta, target, start, np) if observed else initial_state(theta, target, np)
     r, along, across, a, b = given
-    state = path(t, r, along, across, target, a, b)
+    state = path(t, r, along, across, target, a, b, np)
     if len(theta) <= 5:
-        return jnp.stack(state, -1)
-    mean = jnp.exp(2 * theta[5] - 2 * jnp.exp(theta[6]) * t) / 2
-    return jnp.stack([*state, mean + (state.w + (target**2 - state.dy2) / 2) / 4], -1)
+        return np.stack(state, -1)
+    mean = np.exp(2 * theta[5] - 2 * np.exp(theta[6]) * t) / 2
+    return np.stack([*state, mean + (state.w + (target**2 - state.dy2) / 2) / 4], -1)
 
 
-def _residual(theta: Any, t: Any, data: Any, weight: Any, target: Any, start: Any) -> Any:
-    """Weighted residuals (times, series)."""
-    return jnp.where(weight > 0, (_curves(theta, t, target, start) - data) * weight, 0)
+def _residual(theta: Any, t: Any, data: Any, weight: Any, target: Any, start: Any, np: Any = jnp) -> Any:
+    """Weighted residuals (times, series), `np` being NumPy or `jax.numpy`."""
+    return np.where(weight > 0, (_curves(theta, t, target, start, np) - data) * weight, 0)
 
 
-@jax.jit
-def _costs(thetas: Any, *given: Any) -> Any:
-    return jax.lax.map(lambda v: (_residual(v, *given) ** 2).sum(), thetas, batch_size=BEST)
+def _costs(thetas: np.ndarray, *given: Any) -> np.ndarray:
+    """Sums of squares of all guesses, in NumPy: as quick as to wait for a compiled function once."""
+    known = [np.asarray(v) for v in given]
+    found = []
+    with np.errstate(all="ignore"):
+        for some in np.array_split(thetas, -(-len(thetas) // AT_ONCE)):
+            found.append((_residual(some.T[..., None], *known, np) ** 2).sum(axis=(-1, -2)))
+    return np.concatenate(found)
 
 
-@jax.jit
 def _linear(theta: Any, *given: Any) -> Any:
     return _residual(theta, *given), jax.jacfwd(_residual)(theta, *given)
 
@@ -131,9 +139,11 @@ def _least_squares(guesses: np.ndarray, pieces: list[Any]) -> tuple[np.ndarray, 
     take one piece of the times."""
     from scipy.optimize import least_squares
 
+    evaluate = compiled(_linear, (), *_COMPILER.items())
+
     @lru_cache(maxsize=2)
     def linear(theta: bytes) -> tuple[np.ndarray, np.ndarray]:
-        found = [_linear(np.frombuffer(theta), *given) for given in pieces]
+        found = [evaluate(np.frombuffer(theta), *given) for given in pieces]
         residual, jacobian = (np.concatenate(v) for v in zip(*found, strict=True))
         if np.isfinite(residual).all() and np.isfinite(jacobian).all():
             return residual, jacobian
@@ -181,7 +191,7 @@ def _guesses(t: np.ndarray, data: np.ndarray, target: float) -> np.ndarray:
             omega = np.sqrt(a_ * b) * target / 2
             grows = np.log(4 * omega) / 2 - min(omega * half, 300)
             out += [(a_, b, grows, c * r, 1e-3) for c in (0.0, 1.4, -1.4)]
-    theta = np.array(out + out[: -len(out) % BEST])
+    theta = np.array(out)
     theta[:, :2] = np.log(theta[:, :2])
     if data.shape[1] == 4:
         left = data[:, 3] - (w + (target**2 - y) / 2) / 4

@@ -106,7 +106,7 @@ def _solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, ra
     )
 
 
-def path(t: Any, r: Any, g: Any, g2: Any, dy: Any, a: Any, b: Any) -> State:
+def path(t: Any, r: Any, g: Any, g2: Any, dy: Any, a: Any, b: Any, np: Any = jnp) -> State:
     """The closed form of Eq. 7, with a = rate_h dx^2, b = rate_y.
 
     Eq. 7 is a linear network with one hidden unit in disguise. With r = sqrt(b) |dh| and the vector
@@ -114,39 +114,39 @@ def path(t: Any, r: Any, g: Any, g2: Any, dy: Any, a: Any, b: Any) -> State:
     `r' = s g - r (g^2 + g2)/2` and `g' = s r - r^2 g/2`, where s = sqrt(a b) dy/2. As
     `4 k = r^2 - g^2 - g2` stays, `Q = (r, g, sqrt(g2))` obeys `Q' = F Q - |Q|^2 Q/4` with a constant F,
     so `Q = exp(F t) Q0 / n`, `n^2 = 1 + integral of |exp(F t) Q0|^2 / 2`. F has the eigenvalues +-omega and
-    -k. All is divided by exp(omega t), so that nothing overflows.
+    -k. All is divided by exp(omega t), so that nothing overflows. `np` is NumPy or `jax.numpy`.
     """
-    s = jnp.sqrt(a * b) * dy / 2
+    s = np.sqrt(a * b) * dy / 2
     k = (r**2 - g**2 - g2) / 4
-    omega = jnp.sqrt(k**2 + s**2)
-    safe = jnp.where(omega > 0, omega, 1)
+    omega = np.sqrt(k**2 + s**2)
+    safe = np.where(omega > 0, omega, 1)
     # The eigenvector of omega is (c, d); the smaller of both by the product c d = s / (2 omega).
-    large = jnp.sqrt((1 + jnp.abs(k) / safe) / 2)
+    large = np.sqrt((1 + np.abs(k) / safe) / 2)
     small = s / (2 * safe * large)
-    c, d = jnp.where(k >= 0, large, small), jnp.where(k >= 0, small, large)
+    c, d = np.where(k >= 0, large, small), np.where(k >= 0, small, large)
     grows, decays = r * c + g * d, g * c - r * d
-    faded = jnp.exp(-2 * omega * t)
+    faded = np.exp(-2 * omega * t)
     # omega - |k| without cancellation, and exp(-2 omega t) times the integral of exp(-2 k t).
-    gap = s**2 / (safe + jnp.abs(k))
-    across = t * jnp.exp(-2 * jnp.where(k < 0, gap, omega) * t) * _phi(-2 * jnp.abs(k) * t)
-    size = faded + (grows**2 + decays**2 * faded) * t * _phi(-2 * omega * t) / 2 + g2 * across / 2
+    gap = s**2 / (safe + np.abs(k))
+    across = t * np.exp(-2 * np.where(k < 0, gap, omega) * t) * _phi(-2 * np.abs(k) * t, np)
+    size = faded + (grows**2 + decays**2 * faded) * t * _phi(-2 * omega * t, np) / 2 + g2 * across / 2
     r1, g1 = grows * c - decays * faded * d, grows * d + decays * faded * c
-    g3 = g2 * jnp.exp(-2 * jnp.where(k < 0, gap, omega + k) * t)
+    g3 = g2 * np.exp(-2 * np.where(k < 0, gap, omega + k) * t)
     dh2 = r1**2 / size / b
     dy2 = r1**2 * (g1**2 + g3) / size**2 / (a * b)
     # -(dh2)'/a, with what cancels in it cancelled by hand: exact where w fades.
-    plus, minus = jnp.where(k < 0, gap, omega + k), jnp.where(k < 0, omega - k, gap)
+    plus, minus = np.where(k < 0, gap, omega + k), np.where(k < 0, omega - k, gap)
     e = 2 * s - r * g
     outer = grows * (d * e * faded - c * g2 * (faded - plus * across))
     inner = decays * (c * e * faded + d * g2 * (faded + minus * across)) * faded
     return State(dh2, dy2, -r1 * (outer + inner) / size**2 / (a * b))
 
 
-def _phi(x: Any) -> Any:
+def _phi(x: Any, np: Any = jnp) -> Any:
     """(exp(x) - 1) / x."""
-    tiny = jnp.abs(x) < 1e-8
-    safe = jnp.where(tiny, 1, x)
-    return jnp.where(tiny, 1 + x / 2, jnp.expm1(safe) / safe)
+    tiny = np.abs(x) < 1e-8
+    safe = np.where(tiny, 1, x)
+    return np.where(tiny, 1 + x / 2, np.expm1(safe) / safe)
 
 
 @closed_form(dh2=positive, dy2=nonnegative, w=real, **DATA, **RATES)
