@@ -37,7 +37,6 @@ class Network(Protocol):
     """What the analyses need of a network."""
 
     layers: tuple[str, ...]
-    units: dict[str, int]  # of each layer, also those that are not kept
 
     def observe(self, *state: Any) -> Observation: ...
 
@@ -86,7 +85,7 @@ def rows(name: str, value: Any, n: int) -> np.ndarray:
     return out.reshape(n, -1)
 
 
-def some_units(activity: np.ndarray, layers: int = 1, seed: int = 0) -> np.ndarray:
+def some_units(activity: np.ndarray, layers: int = 1) -> np.ndarray:
     """At most `MOST_UNITS` columns, scaled so that squared distances are those of all on average.
 
     Of many layers fewer, so that all have at most `ALL_UNITS`.
@@ -94,8 +93,18 @@ def some_units(activity: np.ndarray, layers: int = 1, seed: int = 0) -> np.ndarr
     size, most = activity.shape[1], min(MOST_UNITS, ALL_UNITS // max(layers, 1))
     if size <= most:
         return activity.astype(np.float32)
-    chosen = np.random.default_rng(seed).choice(size, most, replace=False)
+    chosen = np.random.default_rng(0).choice(size, most, replace=False)
     return activity[:, np.sort(chosen)].astype(np.float32) * np.float32(np.sqrt(size / most))
+
+
+def observed(
+    outputs: Any, activity: Mapping[str, Any], n: int, norms: dict[str, float], moved: float, size: float
+) -> Observation:
+    """What is kept of outputs and activity of n probes; `moved` and `size` are squared norms of weights."""
+    whole = {name: rows(f"layer {name}", value, n) for name, value in activity.items()}
+    kept = {name: some_units(v, len(whole)) for name, v in whole.items()}
+    share = (moved / max(size, 1e-300)) ** 0.5
+    return Observation(rows("outputs", outputs, n).astype(float), kept, norms, share)
 
 
 class TorchNetwork:
@@ -117,7 +126,6 @@ class TorchNetwork:
         self._inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
         self.begin()
         self.layers = self._layers(layers)
-        self.units: dict[str, int] = {}
         self.rectified: dict[str, bool] = {}
         self.observe()
 
@@ -182,14 +190,8 @@ class TorchNetwork:
         """The first tensor in what a module returned."""
         if isinstance(value, self.torch.Tensor):
             return value
-        items = (
-            value.values()
-            if isinstance(value, Mapping)
-            else value
-            if isinstance(value, (tuple, list))
-            else ()
-        )
-        found = (self._tensor(item) for item in items)
+        items = list(value.values()) if isinstance(value, Mapping) else value
+        found = (self._tensor(item) for item in items) if isinstance(items, (tuple, list)) else ()
         return next((v for v in found if v is not None), None)
 
     def observe(self, *state: Any) -> Observation:
@@ -205,20 +207,18 @@ class TorchNetwork:
                 self.rectified[name] = self._rectifies(given, out)
             seen[name] = self.pick(name, out) if self.pick else self._tensor(out)
 
-        with self._hooked(dict.fromkeys(modules, keep)):
-            out = self._tensor(self.model(self.inputs))
-        n = len(self.inputs)
-        whole = {
-            name: rows(f"layer {name}", seen[name], n) for name in self.layers if seen.get(name) is not None
-        }
-        self.units |= {name: v.shape[1] for name, v in whole.items()}
+        out = self._outputs(dict.fromkeys(modules, keep))
+        activity = {name: seen[name] for name in self.layers if seen.get(name) is not None}
         learned = {name: p.detach() for name, p in self.model.named_parameters()}
         norms = {name: float(learned[name].norm()) for name in matrices(learned)}
         moved = sum(float((value - self.start[name]).norm()) ** 2 for name, value in learned.items())
-        activity = {name: some_units(v, len(whole)) for name, v in whole.items()}
-        return Observation(
-            rows("outputs", out, n).astype(float), activity, norms, (moved / max(self.size, 1e-300)) ** 0.5
-        )
+        return observed(out, activity, len(out), norms, moved, self.size)
+
+    def _outputs(self, hooks: Mapping[Any, Callable[..., Any]], weights: Any = None) -> np.ndarray:
+        """Outputs (probes, outputs) with some hooks, and some weights replaced."""
+        with self._hooked(hooks):
+            out = self.torch.func.functional_call(self.model, weights or {}, (self.inputs,))
+            return rows("outputs", self._tensor(out), len(self.inputs)).astype(float)
 
     def _rectifies(self, given: Any, out: Any) -> bool:
         """Whether a module sets what is negative to zero."""
@@ -252,41 +252,32 @@ class TorchNetwork:
         """Outputs where the named weights are zero."""
         own = dict(self.model.named_parameters())
         zeros = {n: self.torch.zeros_like(own[n]) for n in belong(list(own), weights)}
-        with self._hooked({}):
-            out = self._tensor(self.torch.func.functional_call(self.model, zeros, (self.inputs,)))
-        return rows("outputs", out, len(self.inputs)).astype(float)
+        return self._outputs({}, zeros)
 
     def activity_of(self, layer: str) -> np.ndarray:
         """Activity of all units of a layer, (probes, units)."""
         seen: list[Any] = []
-        with self._hooked({self.model.get_submodule(layer): lambda *call: seen.append(call[2])}):
-            self.model(self.inputs)
+        self._outputs({self.model.get_submodule(layer): lambda *call: seen.append(call[2])})
         value = self.pick(layer, seen[-1]) if self.pick else self._tensor(seen[-1])
         return rows(f"layer {layer}", value, len(self.inputs))
 
     def with_gates(self, layer: str, gates: np.ndarray) -> np.ndarray:
         """Outputs where the units of a rectifying layer have constant gates `(probes, units)` instead."""
-        module = self.model.get_submodule(layer)
         held = self.torch.as_tensor(gates, dtype=self.inputs.dtype, device=self.inputs.device)
 
         def gated(_: Any, given: Any, out: Any) -> Any:
             return given[0] * held.reshape(given[0].shape).to(given[0].dtype)
 
-        with self._hooked({module: gated}):
-            out = self._tensor(self.model(self.inputs))
-        return rows("outputs", out, len(self.inputs))
+        return self._outputs({self.model.get_submodule(layer): gated})
 
     def without_units(self, layer: str, kept: np.ndarray) -> np.ndarray:
         """Outputs where only some units `(units,)` of a layer are kept."""
-        module = self.model.get_submodule(layer)
 
         def masked(_: Any, __: Any, out: Any) -> Any:
             mask = self.torch.as_tensor(kept.reshape(out.shape[1:]), dtype=out.dtype, device=out.device)
             return out * mask
 
-        with self._hooked({module: masked}):
-            out = self._tensor(self.model(self.inputs))
-        return rows("outputs", out, len(self.inputs))
+        return self._outputs({self.model.get_submodule(layer): masked})
 
 
 def is_learned(value: Any) -> bool:
@@ -311,7 +302,6 @@ class FunctionNetwork:
     def __init__(self, function: Callable[..., Any], x: Any, layers: Sequence[str] | None):
         self.function, self.x = function, x
         self.layers: tuple[str, ...] = tuple(layers or ())
-        self.units: dict[str, int] = {}
         self.start: Any = None
 
     def begin(self, *state: Any) -> None:
@@ -331,7 +321,6 @@ class FunctionNetwork:
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights at these parameters."""
-        n = len(self.x)
         outputs, activity = self._called(state[0], self.x)
         activity = activity or {"outputs": outputs}
         chosen = self.layers or tuple(activity)
@@ -341,16 +330,11 @@ class FunctionNetwork:
                 f"layers must be among those the function returns, {list(activity)}; got {missing[0]!r}"
             )
         self.layers = chosen
-        whole = {name: rows(f"layer {name}", activity[name], n) for name in chosen}
-        self.units |= {name: v.shape[1] for name, v in whole.items()}
         learned, first = dict(named_leaves(state[0])), dict(named_leaves(self.start))
         moved = sum(float(((v - first[name]) ** 2).sum()) for name, v in learned.items())
         size = sum(float((v**2).sum()) for v in first.values())
         norms = {name: float(np.linalg.norm(learned[name])) for name in matrices(learned)}
-        kept = {name: some_units(v, len(whole)) for name, v in whole.items()}
-        return Observation(
-            rows("outputs", outputs, n).astype(float), kept, norms, (moved / max(size, 1e-300)) ** 0.5
-        )
+        return observed(outputs, {name: activity[name] for name in chosen}, len(self.x), norms, moved, size)
 
     def kernel(
         self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False

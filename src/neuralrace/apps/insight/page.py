@@ -61,7 +61,7 @@ def write_page(watch: Watch | Recordings, folder: Path) -> Path:
             with plot.style():
                 plot.save(figure, folder, name)
             image = _image(figure, answer.title)
-        parts.append(f'<section id="{name}">{_told(answer)}{image}</section>')
+        parts.append(f'<section id="{name}">{answer.to_html("h2")}{image}</section>')
     _store({name: answer.data for name, answer in answers.items()}, folder / "data.zarr")
     path = folder / "index.html"
     write_text(path, _page(watch, answers, parts, _manual(folder / "manual")))
@@ -99,17 +99,6 @@ Data behind the figures: <code>data.zarr</code>. The manual says more: {links}.<
 <h2>Words</h2><dl>{words}</dl>
 </body></html>
 """
-
-
-def _told(answer: Answer) -> str:
-    lines = (
-        ("Measured", answer.measured),
-        ("Theory", answer.theory),
-        ("When not to trust it", answer.caution),
-    )
-    return f"<h2>{escape(answer.title)}</h2><dl>" + "".join(
-        f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in lines
-    ) + "</dl>"  # fmt: skip
 
 
 def _image(figure: Figure, text: str) -> str:

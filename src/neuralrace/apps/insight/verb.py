@@ -105,14 +105,14 @@ class _Watching:
         chosen = chosen[np.lexsort(targets[chosen].T)]  # probes with equal targets side by side
         n = len(chosen)
         labels, named = as_domains(domains, len(flat)), as_branches(branches)
-        shown = None if items is None else targets_of(np.unique(items, return_inverse=True)[1].ravel())[0]
-        if shown is not None and len(shown) != len(flat):
+        shown = targets if items is None else targets_of(np.unique(items, return_inverse=True)[1].ravel())[0]
+        if len(shown) != len(flat):
             raise InputError(f"items must have one label per sample, {len(flat)}, got {len(shown)}")
         labels = None if labels is None else as_domains(labels[chosen], n)
         network = as_network(model, x[chosen] if hasattr(x, "shape") else np.asarray(x)[chosen], layers, pick)
         return Watch(
             network, flat[chosen].reshape(n, -1), targets[chosen], kind, len(flat) - n, tokens, named, labels,
-            None if shown is None else shown[chosen],
+            shown[chosen],
         )  # fmt: skip
 
     def from_checkpoints(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -29,6 +30,7 @@ CROSSED = (
 KERNEL_PROBES, KERNEL_DIRECTIONS = 12, 8
 
 
+@dataclass(eq=False, repr=False)
 class Watch:
     """Watches a network while it learns: call it with the step. Made by `watch`.
 
@@ -36,29 +38,18 @@ class Watch:
     with all of them.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        x: np.ndarray,
-        y: np.ndarray,
-        loss: str,
-        left_out: int,
-        tokens: int,
-        branches: dict[str, tuple[str, ...]],
-        domains: np.ndarray | None,
-        items: np.ndarray | None,
-    ):
-        self.network: Network = network
-        self.domains: np.ndarray | None = domains  # of each probe
-        self._branches, self._items = branches, items
-        self.x: np.ndarray = x
-        self.y: np.ndarray = y
-        self.loss: str = loss
-        self.left_out: int = left_out
-        self.tokens: int = tokens  # size of the vocabulary, where inputs are whole numbers
-        self.snapshots: Snapshots = Snapshots()
-        self.problem: str = ""
-        self._last: tuple[float, tuple[Any, ...]] | None = None
+    network: Network
+    x: np.ndarray
+    y: np.ndarray
+    loss: str
+    left_out: int
+    tokens: int  # size of the vocabulary, where inputs are whole numbers
+    named: dict[str, tuple[str, ...]]  # branches, and the names of their weights
+    domains: np.ndarray | None  # of each probe
+    items: np.ndarray  # (probes, features), equal for probes that correspond
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    problem: str = ""
+    _last: tuple[float, tuple[Any, ...]] | None = None
 
     def __repr__(self) -> str:
         n = len(self.snapshots.kept)
@@ -215,11 +206,10 @@ class Watch:
         """What each named branch carries of each mode, what domains share, and what should generalise."""
         last = self._ready(now=True)
         assert self._last is not None
-        if not self._branches and self.domains is None:
+        if not self.named and self.domains is None:
             raise InputError("neither branches nor domains were given: nr.watch(..., branches=, domains=)")
         state = self._last[1]
-        without = {k: self._read(self.network.without(v, *state)) for k, v in self._branches.items()}
-        items = self.y if self._items is None else self._items
+        without = {k: self._read(self.network.without(v, *state)) for k, v in self.named.items()}
         return branches_of(
             without,
             self._read(last.outputs),
@@ -228,7 +218,7 @@ class Watch:
             self.y,
             self._modes(),
             self.domains,
-            items,
+            self.items,
         )
 
     def regime(self) -> Regime:
@@ -258,7 +248,7 @@ class Watch:
         if self.problem:
             return found
         found["pathways"] = self.pathways()
-        if self._branches or self.domains is not None:
+        if self.named or self.domains is not None:
             found["branches"] = self.branches()
         return {**found, "regime": self.regime()}
 
