@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neuralrace import exact, init, tasks, universality
-from neuralrace.dynamics import Adaptive, flow
+from neuralrace.dynamics import Adaptive
 from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Values
 from neuralrace.laboratory.protocol import (
@@ -25,7 +25,7 @@ from neuralrace.laboratory.protocol import (
     Racer,
     Simulated,
 )
-from neuralrace.laboratory.simulate import EVERY, PER_STRETCH, agreement
+from neuralrace.laboratory.simulate import agreement, stretches
 from neuralrace.laboratory.theory import LEARNED, TIMES, finite, first_of, numbers
 from neuralrace.measure import half_time
 from neuralrace.task import Task
@@ -113,20 +113,16 @@ class ClosedForm:
 
     def simulate(self, number: int) -> Iterator[Simulated | Finished]:
         """Train the network from the same start."""
-        t, weights, worst = self.times(), self.weights, 0.0
+        t, worst = self.times(), 0.0
         first = float(self.solve(t[:1])[0][0])
-        for place in range(0, len(t) - 1, EVERY * PER_STRETCH):
-            at = np.arange(place, place + EVERY * PER_STRETCH + 1, EVERY)
-            run = flow(
-                self.task, weights, save=t[at] - t[at[0]], method=METHOD, lr_scale=self.lr_scale or None
-            )
-            kept = {e: np.asarray(w) for e, w in run.weights.items()}
-            worst = max(worst, float(np.abs(run.loss - self.solve(t[at])[0]).max()))
+        start = {e: np.asarray(w)[None] for e, w in self.weights.items()}
+        for at, loss, weights in stretches(self.task, start, t, METHOD, lr_scale=self.lr_scale or None):
+            worst = max(worst, float(np.abs(loss[0] - self.solve(t[at])[0]).max()))
+            carries = self.measure({e: w[0] for e, w in weights.items()})
             yield Simulated(
-                id=number, lane=0, run=0, t=numbers(t[at]), loss=numbers(run.loss),
-                carries=[numbers(c) for c in self.measure(kept)],
+                id=number, lane=0, run=0, t=numbers(t[at]), loss=numbers(loss[0]),
+                carries=[numbers(c) for c in carries],
             )  # fmt: skip
-            weights = {e: w[-1] for e, w in kept.items()}
         yield Finished(id=number, difference=[worst], words=agreement(worst, first))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,15 +40,15 @@ def yaml_text(solved: Solved, scene: Scene) -> str:
             "# Some edges start with other strengths on the page; a file has one start for all edges."
         )
     lines += [
-        f"nodes: {_flow(dict(graph.nodes))}",
-        f"edges: {_flow({e: list(pair) for e, pair in graph.edges.items()})}",
-        "inputs:", *(f"  {_flow(n)}: {_rows(v)}" for n, v in rows.inputs.items()),
-        "targets:", *(f"  {_flow(n)}: {_rows(v)}" for n, v in rows.targets.items()),
+        f"nodes: {_json(graph.nodes)}",
+        f"edges: {_json(graph.edges)}",
+        "inputs:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.inputs.items()),
+        "targets:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.targets.items()),
     ]  # fmt: skip
     if rows.gates:
-        lines += ["gates:", *(f"  {_flow(n)}: {_numbers(v)}" for n, v in rows.gates.items())]
+        lines += ["gates:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.gates.items())]
     if rows.weight is not None:
-        lines.append(f"weights: {_numbers(rows.weight)}")
+        lines.append(f"weights: {_json(rows.weight)}")
     if scene.start == "random":
         start = f"{{std: {std_of(task, solved.model.strength)!r}, seeds: {max(scene.seeds, 1)}}}"
     else:
@@ -97,7 +98,7 @@ def _start_lines(start: dict[str, float], k: int, std: float | None, scene: Scen
             flow,
         ]
     return [
-        f"strength = {json.dumps(start)}",
+        f"strength = {_json(start)}",
         "r = nr.reduce(task, start=strength)",
         "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.edges}",
         f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
@@ -112,13 +113,11 @@ def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
         return [f"task = {code}"]
     task = solved.lanes[k].reduction.task
     rows, graph = TaskRows.of(task), task.graph
-    edges = {e: list(pair) for e, pair in graph.edges.items()}
-    gates = {n: v.tolist() for n, v in rows.gates.items()}
     return [
-        f"graph = nr.Graph({json.dumps(dict(graph.nodes))}, {json.dumps(edges)})",
-        f"inputs = {json.dumps({n: v.tolist() for n, v in rows.inputs.items()})}",
-        f"targets = {json.dumps({n: v.tolist() for n, v in rows.targets.items()})}",
-        f"gates = {json.dumps(gates)}",
+        f"graph = nr.Graph({_json(graph.nodes)}, {_json(graph.edges)})",
+        f"inputs = {_json(rows.inputs)}",
+        f"targets = {_json(rows.targets)}",
+        f"gates = {_json(rows.gates)}",
         f"weights = {None if rows.weight is None else rows.weight.tolist()}",
         "task = nr.Task(graph, inputs, targets, gates, weights)",
     ]
@@ -132,13 +131,7 @@ def closed_python(closed: ClosedForm) -> str:
     return "\n".join(lines) + "\n" + FIGURE.format(curves='ax.plot(t, loss, label="theory")')
 
 
-def _flow(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _rows(rows: np.ndarray) -> str:
-    return json.dumps(rows.tolist())
-
-
-def _numbers(row: np.ndarray) -> str:
-    return json.dumps(row.tolist())
+def _json(value: Any) -> str:
+    """Mappings, arrays and names as text that YAML and Python read alike."""
+    plain = dict(value) if isinstance(value, Mapping) else value
+    return json.dumps(plain, ensure_ascii=False, default=np.ndarray.tolist)
