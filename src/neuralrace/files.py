@@ -52,12 +52,65 @@ def writable(folder: Path) -> Path:
     return folder
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file by name."""
+def read_npz(path: Path, *needed: str) -> dict[str, np.ndarray]:
+    """The arrays of an npz file by name; refused where one of those needed is missing."""
     try:
         with path.open("rb") as file, np.load(file) as archive:
-            return {name: archive[name] for name in archive.files}
+            found = {name: archive[name] for name in archive.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or 'not an npz file'}") from None
     except (ValueError, EOFError, TypeError, AttributeError, KeyError, zipfile.BadZipFile):
         raise InputError(f"{path} cannot be read: it must be an npz file with arrays of numbers") from None
+    if not found.keys() >= set(needed):
+        wanted, held = f"{', '.join(needed[:-1])} and {needed[-1]}", ", ".join(found) or "nothing"
+        raise InputError(f"{path} must hold the arrays {wanted}; it holds {held}")
+    return found
+
+
+def csv_columns(source: Any, name: str, unnamed: bool = False) -> dict[str, np.ndarray]:
+    """The columns of a csv file by the names in its first line; `unnamed`: it may lack that line."""
+    names, values = read_csv(source, name)
+    if names is None and unnamed:
+        names = [f"column{k + 1}" for k in range(values.shape[1])]
+    if names is None or not all(names) or len(set(names)) < len(names):
+        raise InputError(f"{name}, line 1: must name the columns, each differently")
+    return dict(zip(names, values.T, strict=True))
+
+
+def read_csv(source: Any, name: str) -> tuple[list[str] | None, np.ndarray]:
+    """The first line of a csv file where it holds no number, and the numbers (rows, columns).
+
+    `source` is a path or an open text file, `name` what messages call it.
+    """
+    import pandas  # takes a quarter of a second
+
+    options: Any = {"header": None, "dtype": str, "keep_default_na": False, "skip_blank_lines": False}
+    try:
+        table = pandas.read_csv(source, encoding="utf-8-sig", **options)
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}") from None
+    except pandas.errors.EmptyDataError:
+        raise InputError(f"{name} is empty") from None
+    except (pandas.errors.ParserError, UnicodeDecodeError) as error:
+        raise InputError(f"{name} cannot be read as csv: {error}") from None
+    table.index += 1  # lines
+    table = table[table.map(lambda cell: bool(str(cell).strip())).any(axis=1)]
+    if table.empty:
+        raise InputError(f"{name} is empty")
+    numbers, names = table.map(_number).to_numpy(float), None
+    if np.isnan(numbers[0]).all():
+        names, table, numbers = [cell.strip() for cell in table.iloc[0]], table.iloc[1:], numbers[1:]
+    if table.empty:
+        raise InputError(f"{name} holds no numbers")
+    for k, j in np.argwhere(~np.isfinite(numbers))[:1]:
+        where = f"{name}, line {table.index[k]}: column {j + 1}"
+        raise InputError(f"{where} must be a number, got {table.iat[k, j]!r}")
+    return names, numbers
+
+
+def _number(text: str) -> float:
+    """The number that a cell holds; nan where it holds none."""
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan

@@ -17,6 +17,7 @@ from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError
 from neuralrace.files import writable, write_text
 from neuralrace.measure import learning_time
+from neuralrace.network import loss
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.family import Strengths
 
@@ -228,13 +229,10 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     not reach it, because part of the start lies outside its family, the time is that of the network itself.
     Steps are limited; a goal that is not reached within them counts as never reached.
     """
-    contexts = r.task.moment_contexts
-    untrained = sum(
-        c.irreducible_loss + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values()) for c in contexts
-    )
+    untrained = float(loss(r.task, {e: np.zeros(s) for e, s in r.task.graph.shapes.items()}))
     strongest = max(
         float(np.linalg.norm(y.T @ x))
-        for c in contexts
+        for c in r.task.moment_contexts
         for x in c.inputs.values()
         for y in c.targets.values()
     )

@@ -7,16 +7,24 @@ parameters of the moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from neuralrace.apps.insight.modules import as_function
-from neuralrace.errors import InputError
-from neuralrace.universality.torch_module import as_array, is_module
+from neuralrace.errors import InputError, listed
+from neuralrace.universality.torch_module import (
+    as_array,
+    as_inputs,
+    check_layer,
+    first_tensor,
+    hooked,
+    is_module,
+    modules_in_order,
+    need_torch,
+)
 
 MOST_UNITS = 512  # of a layer that are kept; of more, a random choice stands for all
 ALL_UNITS = 4096  # of all layers together
@@ -64,8 +72,7 @@ def belong(names: Sequence[str], prefixes: Sequence[str]) -> set[str]:
     chosen = {n for n in names for p in prefixes if n == p or n.startswith(f"{p}.")}
     empty = [p for p in prefixes if not any(n == p or n.startswith(f"{p}.") for n in chosen)]
     if empty:
-        listed = ", ".join(list(names)[:12]) + (", ..." if len(names) > 12 else "")
-        raise InputError(f"branches must name weights of the model ({listed}); got {empty[0]!r}")
+        raise InputError(f"branches must name weights of the model ({listed(names)}); got {empty[0]!r}")
     return chosen
 
 
@@ -111,19 +118,11 @@ class TorchNetwork:
     """A torch module on its probes."""
 
     def __init__(self, model: Any, x: Any, layers: Sequence[str] | None, pick: Callable[..., Any] | None):
-        try:
-            import torch  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise ImportError(
-                "watching a torch.nn.Module needs torch: pip install 'neuralrace[torch]'"
-            ) from error
-        self.torch: Any = torch
+        self.torch: Any = need_torch()
         self.model, self.pick = model, pick
-        inputs = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
-        weight = next(model.parameters(), None)
-        if weight is None:
+        if next(model.parameters(), None) is None:
             raise InputError("model must have parameters to learn; this module has none")
-        self._inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
+        self._inputs = as_inputs(model, x)
         self.begin()
         self.layers = self._layers(layers)
         self.rectified: dict[str, bool] = {}
@@ -145,54 +144,11 @@ class TorchNetwork:
         return self._inputs
 
     def _layers(self, layers: Sequence[str] | None) -> tuple[str, ...]:
-        names = {n: m for n, m in self.model.named_modules() if n}
         if layers is not None:
-            for name in layers:
-                if name not in names:
-                    known = ", ".join(list(names)[:12]) + (", ..." if len(names) > 12 else "")
-                    raise InputError(f"layers must name submodules of the model ({known}); got {name!r}")
-            return tuple(layers)
-        order: list[str] = []
-        leaves = {m: n for n, m in names.items() if not list(m.children())}
-        with self._hooked({m: lambda m, *_: order.append(leaves[m]) for m in leaves}):
-            self.model(self.inputs)
-        order = list(dict.fromkeys(order))
-        if len(order) < 2:
-            raise InputError("the model has no hidden layer: it runs fewer than two modules")
+            return tuple(check_layer("layers", self.model, name) for name in layers)
+        order = modules_in_order(self.model, self.inputs)
         some = np.linspace(0, len(order) - 2, min(len(order) - 1, MOST_LAYERS)).round().astype(int)
         return tuple(order[k] for k in some)
-
-    @contextmanager
-    def _hooked(self, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False) -> Iterator[None]:
-        """The module in evaluation mode with some hooks; as it was before, afterwards."""
-        modes = [(m, m.training, getattr(m, "inplace", None)) for m in self.model.modules()]
-        handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
-        device = self.inputs.device
-        self.model.eval()
-        for m, _, inplace in modes:
-            if inplace is True:  # would change what a hook has kept
-                m.inplace = False
-        try:
-            with (
-                self.torch.random.fork_rng([device] if device.type == "cuda" else []),
-                self.torch.set_grad_enabled(gradients),
-            ):
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-            for m, training, inplace in modes:
-                m.training = training
-                if inplace is True:
-                    m.inplace = True
-
-    def _tensor(self, value: Any) -> Any:
-        """The first tensor in what a module returned."""
-        if isinstance(value, self.torch.Tensor):
-            return value
-        items = list(value.values()) if isinstance(value, Mapping) else value
-        found = (self._tensor(item) for item in items) if isinstance(items, (tuple, list)) else ()
-        return next((v for v in found if v is not None), None)
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights now."""
@@ -205,7 +161,7 @@ class TorchNetwork:
             name = modules[module]
             if name not in self.rectified:
                 self.rectified[name] = self._rectifies(given, out)
-            seen[name] = self.pick(name, out) if self.pick else self._tensor(out)
+            seen[name] = self.pick(name, out) if self.pick else first_tensor(out)
 
         out = self._outputs(dict.fromkeys(modules, keep))
         activity = {name: seen[name] for name in self.layers if seen.get(name) is not None}
@@ -216,9 +172,9 @@ class TorchNetwork:
 
     def _outputs(self, hooks: Mapping[Any, Callable[..., Any]], weights: Any = None) -> np.ndarray:
         """Outputs (probes, outputs) with some hooks, and some weights replaced."""
-        with self._hooked(hooks):
+        with hooked(self.model, hooks):
             out = self.torch.func.functional_call(self.model, weights or {}, (self.inputs,))
-            return rows("outputs", self._tensor(out), len(self.inputs)).astype(float)
+            return rows("outputs", first_tensor(out), len(self.inputs)).astype(float)
 
     def _rectifies(self, given: Any, out: Any) -> bool:
         """Whether a module sets what is negative to zero."""
@@ -237,9 +193,9 @@ class TorchNetwork:
         weights = {n: w.clone().requires_grad_(own[n].requires_grad) for n, w in weights.items()}
         buffers = {n: self.start[n] for n, _ in self.model.named_buffers()} if start else {}
         learned, slopes = [w for w in weights.values() if w.requires_grad], []
-        with self._hooked({}, gradients=True):
+        with hooked(self.model, {}, gradients=True):
             called = torch.func.functional_call(self.model, {**weights, **buffers}, (inputs,))
-            out = self._tensor(called).reshape(len(probes), -1)
+            out = first_tensor(called).reshape(len(probes), -1)
             seen = out @ torch.as_tensor(directions, dtype=out.dtype, device=out.device).T
             for value in seen.reshape(-1):
                 grads = torch.autograd.grad(value, learned, retain_graph=True, allow_unused=True)
@@ -258,7 +214,7 @@ class TorchNetwork:
         """Activity of all units of a layer, (probes, units)."""
         seen: list[Any] = []
         self._outputs({self.model.get_submodule(layer): lambda *call: seen.append(call[2])})
-        value = self.pick(layer, seen[-1]) if self.pick else self._tensor(seen[-1])
+        value = self.pick(layer, seen[-1]) if self.pick else first_tensor(seen[-1])
         return rows(f"layer {layer}", value, len(self.inputs))
 
     def with_gates(self, layer: str, gates: np.ndarray) -> np.ndarray:
