@@ -15,19 +15,24 @@ from neuralrace.laboratory.model import Values
 from neuralrace.laboratory.protocol import (
     Badge,
     Details,
-    DrawnEdge,
     Finished,
     Group,
     Lane,
     LaneDetails,
-    Node,
     Picture,
-    Racer,
     Simulated,
 )
 from neuralrace.laboratory.simulate import agreement, stretches
-from neuralrace.laboratory.theory import LEARNED, TIMES, finite, first_of, numbers
-from neuralrace.measure import half_time
+from neuralrace.laboratory.theory import (
+    LEARNED,
+    TIMES,
+    drawn_edges,
+    drawn_nodes,
+    drawn_racer,
+    finite,
+    first_of,
+    numbers,
+)
 from neuralrace.task import Task
 
 Weights = dict[str, np.ndarray]
@@ -73,28 +78,21 @@ class ClosedForm:
         t = self.times()
         loss, carries, sizes = self.solve(t)
         graph = self.task.graph
-        edges = [
-            DrawnEdge(name=e, source=s, target=d, group=k)
-            for k, (e, (s, d)) in enumerate(graph.edges.items())
-        ]
+        edges = drawn_edges(graph, {e: k for k, e in enumerate(graph.edges)})
         sizes = sizes / max(sizes.max(), 1e-300)
         groups = [
             Group(symbol=s, edges=[e.name], strength=numbers(v))
             for s, e, v in zip(self.symbols, edges, sizes, strict=True)
         ]
         racers = [
-            Racer(
-                name=n, carries=numbers(c), share=numbers(c / goal if goal > 1e-9 else c),
-                half_time=finite(half_time(t, c)), edges=[e.name for e in edges],
-            )
+            drawn_racer(n, c, goal, t, list(graph.edges))
             for n, c, goal in zip(self.names, carries, self.goals, strict=True)
-        ]  # fmt: skip
+        ]
         level = float(loss[-1] + 0.4 * (loss[0] - loss[-1]))
         below = np.flatnonzero(loss <= level)
         lane = Lane(
-            name="network", nodes=[Node.model_construct(name=n, size=k) for n, k in graph.nodes.items()],
-            edges=edges, groups=groups, racers=racers, loss=numbers(loss),
-            learning_time=finite(t[below[0]]) if len(below) else None,
+            name="network", nodes=drawn_nodes(graph), edges=edges, groups=groups, racers=racers,
+            loss=numbers(loss), learning_time=finite(t[below[0]]) if len(below) else None,
         )  # fmt: skip
         return Picture(
             id=number, t=numbers(t), level=level, lanes=[lane], racers_are="modes", theory="closed form",

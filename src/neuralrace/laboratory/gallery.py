@@ -97,7 +97,7 @@ def call(function: Callable[..., Any], *given: Any, **named: Any) -> Call:
 
 def model(lanes: dict[str, Call], strength: float, **options: Any) -> Model:
     """A model of tasks that are made by calls."""
-    made, code = ({k: part[at] for k, part in lanes.items()} for at in (0, 1))
+    made, code = {k: lane.value for k, lane in lanes.items()}, {k: lane.code for k, lane in lanes.items()}
     return Model(made, strength, code, **options)
 
 

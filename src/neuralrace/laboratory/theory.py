@@ -16,6 +16,7 @@ from neuralrace import init
 from neuralrace.compiling import compile_here
 from neuralrace.dynamics import Adaptive, Status
 from neuralrace.errors import InputError
+from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, std_of
 from neuralrace.laboratory.protocol import DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
@@ -59,11 +60,8 @@ class Structure:
     @cached_property
     def goal(self) -> float:
         """The loss at which all but a share `LEARNED` of what can be learned is learned."""
-        low = _least_loss(self.reduction)
-        untrained = sum(
-            c.irreducible_loss + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values())
-            for c in self.reduction.task.moment_contexts
-        )
+        low, task = _least_loss(self.reduction), self.reduction.task
+        untrained = float(loss(task, {e: np.zeros(s) for e, s in task.graph.shapes.items()}))
         return max(low + LEARNED * (untrained - low), 1e-12)
 
     def end(self, b: dict[str, np.ndarray]) -> float:
@@ -213,21 +211,33 @@ def _lane(lane: SolvedLane, solved: Solved) -> Lane:
     goals = [p.alone if r.tied is not None else most for p in lane.racers]
     return Lane(
         name=lane.name,
-        nodes=[Node.model_construct(name=n, size=size) for n, size in graph.nodes.items()],
-        edges=[DrawnEdge(name=e, source=s, target=t, group=of_class[e]) for e, (s, t) in graph.edges.items()],
+        nodes=drawn_nodes(graph),
+        edges=drawn_edges(graph, of_class),
         groups=groups,
-        racers=[_racer(p, c, goal, solved.t) for p, c, goal in zip(lane.racers, carries, goals, strict=True)],
+        racers=[
+            drawn_racer(p.name, c, goal, solved.t, sorted({e for path in p.members for e in path}))
+            for p, c, goal in zip(lane.racers, carries, goals, strict=True)
+        ],
         loss=numbers(sol.loss),
         learning_time=finite(learning_time(sol, solved.level)),
     )
 
 
-def _racer(p: RacerPath, carries: np.ndarray, goal: float, t: np.ndarray) -> Racer:
-    share = carries / goal if goal else carries
-    return Racer(
-        name=p.name, carries=numbers(carries), share=numbers(share),
-        half_time=finite(half_time(t, carries)), edges=sorted({e for path in p.members for e in path}),
-    )  # fmt: skip
+def drawn_nodes(graph: Graph) -> list[Node]:
+    """Layers of a picture; hidden ones may be wider than those that the page draws."""
+    return [Node.model_construct(name=n, size=size) for n, size in graph.nodes.items()]
+
+
+def drawn_edges(graph: Graph, group: Mapping[str, int]) -> list[DrawnEdge]:
+    """Edges of a picture, with the group of each."""
+    return [DrawnEdge(name=e, source=s, target=t, group=group[e]) for e, (s, t) in graph.edges.items()]
+
+
+def drawn_racer(name: str, carries: np.ndarray, goal: float, t: np.ndarray, edges: list[str]) -> Racer:
+    """What a racer carries over time, and as a share of its goal."""
+    share = numbers(carries / goal if goal > 1e-9 else carries)
+    half = finite(half_time(t, carries))
+    return Racer(name=name, carries=numbers(carries), share=share, half_time=half, edges=edges)
 
 
 def _winner(lanes: list[Lane]) -> str | None:

@@ -33,7 +33,7 @@ figure { margin: 1rem 0 } img { max-width: 100%; background: #fff; border-radius
 """
 
 
-MANUAL = "insight", "structure", "relu", "glossary"
+MANUAL = (Path(__file__).parent / "manual.txt").read_text().split()  # pages that come with a report
 WORDS = {
     "probe": "a sample on which the network is looked at while it learns",
     "mode": "a pattern of inputs that goes with a pattern of targets: a singular vector of their "

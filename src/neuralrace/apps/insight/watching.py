@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.branches import branches_of
@@ -142,10 +143,7 @@ class Watch:
         """Outputs (..., probes, outputs) as modes are seen in them; probabilities for cross-entropy."""
         if self.loss == "squared":
             return out
-        if out.shape[-1] == 1:
-            return 1 / (1 + np.exp(-out))
-        grown = np.exp(out - out.max(axis=-1, keepdims=True))
-        return grown / grown.sum(axis=-1, keepdims=True)
+        return expit(out) if out.shape[-1] == 1 else softmax(out, axis=-1)
 
     def _loss(self, out: np.ndarray) -> float:
         """Mean loss of outputs (probes, outputs): half the squared error, or cross-entropy."""
