@@ -11,11 +11,11 @@ from neuralrace import plot
 from neuralrace.cli.description import Description
 from neuralrace.dynamics import Status
 from neuralrace.graph import Graph
+from neuralrace.reduction.completion import LEARNED
 
 if TYPE_CHECKING:
     from neuralrace.cli.reduce import Explanation
 
-LEARNED = 1e-3  # share of what can be learned that may be left at a chosen end
 MAX_SHOWN = 6  # classes, or edges of one
 MODES_SHOWN = 3
 LONGEST = 400  # letters of an equation

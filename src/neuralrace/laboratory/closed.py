@@ -24,7 +24,6 @@ from neuralrace.laboratory.protocol import (
 )
 from neuralrace.laboratory.simulate import agreement, stretches
 from neuralrace.laboratory.theory import (
-    LEARNED,
     TIMES,
     drawn_edges,
     drawn_nodes,
@@ -33,6 +32,7 @@ from neuralrace.laboratory.theory import (
     first_of,
     numbers,
 )
+from neuralrace.reduction.completion import LEARNED
 from neuralrace.task import Task
 
 Weights = dict[str, np.ndarray]
