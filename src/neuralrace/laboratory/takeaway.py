@@ -14,6 +14,10 @@ from neuralrace.laboratory.protocol import Scene
 from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.theory import Solved
 
+BEGIN = """import numpy as np
+
+import neuralrace as nr
+"""
 FIGURE = """
 import matplotlib.pyplot as plt
 
@@ -59,9 +63,7 @@ def yaml_text(solved: Solved, scene: Scene) -> str:
 
 def python(solved: Solved, scene: Scene) -> str:
     """Code with public calls that computes and draws the losses of all lanes."""
-    model, lines = solved.model, ["import numpy as np", "", "import neuralrace as nr", ""]
-    lines.append(f"t = np.linspace(0.0, {float(solved.t[-1])!r}, {len(solved.t)})")
-    curves = []
+    model, lines, curves = solved.model, [BEGIN, _times(solved.t)], []
     for k, lane in enumerate(solved.lanes):
         task = lane.reduction.task
         lines += ["", *_task_lines(model.code[lane.name], solved, k)]
@@ -125,10 +127,12 @@ def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
 
 def closed_python(closed: ClosedForm) -> str:
     """Code that evaluates the closed form."""
-    t = closed.times()
-    lines = ["import numpy as np", "", "import neuralrace as nr", ""]
-    lines += [f"t = np.linspace(0.0, {float(t[-1])!r}, {len(t)})", closed.code]
+    lines = [BEGIN, _times(closed.times()), closed.code]
     return "\n".join(lines) + "\n" + FIGURE.format(curves='ax.plot(t, loss, label="theory")')
+
+
+def _times(t: np.ndarray) -> str:
+    return f"t = np.linspace(0.0, {float(t[-1])!r}, {len(t)})"
 
 
 def _json(value: Any) -> str:

@@ -119,8 +119,6 @@ def _store(answers: dict[str, Any], path: Path) -> None:
 
 
 def _modes(answer: Answer) -> Figure | None:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     ds = answer.data
     if not ds.sizes["mode"]:
         return None
@@ -136,11 +134,8 @@ def _modes(answer: Answer) -> Figure | None:
         right.set(xlabel="strength of the mode in the data", ylabel="half time (steps)")
         if known.any():
             right.plot(ds.strength[known], ds.half_time[known], "o", color=plot.BLUE, label="network")
-            right.set(xscale="log", yscale="log")
-            for axis in (right.xaxis, right.yaxis):  # few labels, also where there is less than a decade
-                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                axis.set_major_formatter("{x:g}")
-                axis.set_minor_formatter(NullFormatter())
+            plot.logarithmic(right.xaxis)
+            plot.logarithmic(right.yaxis)
         else:
             right.text(0.5, 0.5, "no mode was learned", ha="center", transform=right.transAxes)
             right.set(xticks=[], yticks=[])

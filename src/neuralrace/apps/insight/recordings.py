@@ -12,11 +12,11 @@ import numpy as np
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.modes import data_modes, modes_data, predicted_times, told_modes
 from neuralrace.apps.insight.pathways import pathways_of
-from neuralrace.apps.insight.regime import LAZY, RICH, Regime, verdict_of
+from neuralrace.apps.insight.regime import LAZY, RICH, Regime, change_interval, verdict_of
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
 from neuralrace.errors import InputError, array, flag
-from neuralrace.measure import cosine, half_time, squared_distances
+from neuralrace.measure import cosine, half_time, kernel_change, squared_distances
 
 FEWEST = 3  # conditions
 
@@ -101,11 +101,8 @@ class Recordings:
 
         region = self._region(region)
         grams = self._grams(region)[[0, -1]]
-        change = _change(grams)
-        n = len(self.x)
-        left_out = [_change(grams[:, keep][:, :, keep]) for keep in ~np.eye(n, dtype=bool)]
-        error = 2 * np.sqrt(n - 1) * float(np.std(left_out))
-        interval = max(0.0, change - error), change + error
+        change = float(kernel_change(grams)[-1])
+        interval = change_interval(grams, len(self.x), change)
         goal = self.y - self.y.mean(axis=0)
         aligned = np.asarray(cosine(grams, goal @ goal.T))
         verdict = verdict_of(change)
@@ -160,10 +157,6 @@ class Recordings:
         if region is not None and region not in self.distances:
             raise InputError(f"region must be one of {list(self.distances)}, got {region!r}")
         return region or list(self.distances)[-1]
-
-
-def _change(grams: np.ndarray) -> float:
-    return float(np.linalg.norm(grams[1] - grams[0]) / max(np.linalg.norm(grams[0]), 1e-300))
 
 
 def from_recordings(
