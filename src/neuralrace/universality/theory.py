@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.errors import InputError
-from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, real, traced
+from neuralrace.errors import InputError, array
+from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, traced
 
 
 class State(NamedTuple):
@@ -79,7 +79,7 @@ def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rat
     """
     if not traced((dy2, w, dy)):
         _possible(
-            *(f(n, v) for f, n, v in ((nonnegative, "dy2", dy2), (real, "w", w), (nonnegative, "dy", dy)))
+            *(f(n, v) for f, n, v in ((nonnegative, "dy2", dy2), (array, "w", w), (nonnegative, "dy", dy)))
         )
     return _solve(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
 
@@ -94,7 +94,7 @@ def _possible(dy2: Any, w: Any, dy: Any) -> None:
         )
 
 
-@closed_form(t=nonnegative, w=real, **START, **DATA, **RATES)
+@closed_form(t=nonnegative, w=array, **START, **DATA, **RATES)
 def _solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
     t, dh2, dy2, w, dx, dy, rate_h, rate_y = floats(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
@@ -148,7 +148,7 @@ def _phi(x: Any) -> Any:
     return jnp.where(tiny, 1 + x / 2, jnp.expm1(safe) / safe)
 
 
-@closed_form(dh2=positive, dy2=nonnegative, w=real, **DATA, **RATES)
+@closed_form(dh2=positive, dy2=nonnegative, w=array, **DATA, **RATES)
 def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
     """Time derivatives of dh2, dy2 and w (representations_align Eq. 7).
 
@@ -185,7 +185,7 @@ def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: 
     )
 
 
-@closed_form(dh2=positive, w=real, a_high=real, **DATA, **RATES)
+@closed_form(dh2=positive, w=array, a_high=array, **DATA, **RATES)
 def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     """Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25.
 
@@ -297,7 +297,7 @@ def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any)
 
 
 @closed_form(
-    t=nonnegative, dy2=nonnegative, w=real, dy=nonnegative, offset=nonnegative, rate_mean=nonnegative
+    t=nonnegative, dy2=nonnegative, w=array, dy=nonnegative, offset=nonnegative, rate_mean=nonnegative
 )
 def loss(t: Any, dy2: Any, w: Any, dy: Any, offset: Any = 0.0, rate_mean: Any = 0.0) -> Any:
     """One half of the mean squared error of both samples (representations_align Eq. 9).
