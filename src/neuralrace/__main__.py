@@ -1,5 +1,5 @@
 """`python -m neuralrace`."""
 
-from neuralrace.cli import main
+from neuralrace_command import main
 
 raise SystemExit(main())

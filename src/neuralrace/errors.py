@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ class GraphError(InputError):
 
 class NothingToReduceError(InputError):
     """No open path of a task correlates an input with a target: nothing can be learned."""
+
+
+class MissingPackageError(InputError, ImportError):
+    """A package that is needed for this is not installed; the message says how to install it."""
 
 
 def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
@@ -139,9 +144,13 @@ def known(name: str, given: Any, options: Any, what: str) -> None:
         except TypeError:  # unhashable
             recognised = False
         if not recognised:
-            listed = ", ".join(str(o) for o in list(options)[:12])
-            more = ", ..." if len(options) > 12 else ""
-            raise InputError(f"{name} names {short(key)}, which is no {what}; there are {listed}{more}")
+            raise InputError(f"{name} names {short(key)}, which is no {what}; there are {listed(options)}")
+
+
+def listed(names: Iterable[Any]) -> str:
+    """The first dozen of some names, for a message."""
+    first = [str(name) for name in names]
+    return ", ".join(first[:12]) + (", ..." if len(first) > 12 else "")
 
 
 def distinct_names(name: str, given: Any, options: Any, what: str) -> tuple[str, ...]:
@@ -162,6 +171,13 @@ def listable(given: Any) -> bool:
     """Whether something is a list, a tuple, a generator or the like, not text, a dict or a single thing."""
     single = isinstance(given, (str, bytes, Mapping)) or (isinstance(given, np.ndarray) and given.ndim == 0)
     return isinstance(given, Iterable) and not single
+
+
+def need_extra(name: str, *modules: str) -> None:
+    """Refuse to go on where packages of an extra of this one are not installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise MissingPackageError(f"{', '.join(missing)} is needed: pip install 'neuralrace[{name}]'")
 
 
 def affordable(name: str, value: Any, numbers: float) -> None:

@@ -23,6 +23,7 @@ from neuralrace.dynamics.setup import resized
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, affordable, choice, integer, known, number
 from neuralrace.graph.graph import LARGEST_NODE
+from neuralrace.measure import stopping_time
 from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed
 from neuralrace.revealed_network import RevealedNetwork
 from neuralrace.subspace import rotation_invariant_nodes
@@ -275,14 +276,14 @@ class Draws:
         if self.save is None:
             run, self.t1 = self._search(solved)
             if net.closed:
-                return _times(run), {}
+                return stopping_time(run), {}
             self.save = _state_times(run, self.level, self.t1)
         run = solved(self.t1, self.save)
         moved = {}
         for e, (t, s) in net.ends.items():
             known = run.weights[e][:, :, : net.known[t], : net.known[s]]
             moved[e] = known - start[e][:, None, : net.known[t], : net.known[s]]
-        return _times(run), moved
+        return stopping_time(run), moved
 
     def _make_room(self) -> None:
         """Set the sizes of the small networks; layers that are not much larger are drawn completely."""
@@ -305,17 +306,12 @@ class Draws:
         t1 = float(np.clip(((loss - self.level) / np.maximum(slope, 1e-200)).max(), 1e-100, 1e100))
         while True:
             run = solved(t1, _even(t1))
-            times = _times(run)
+            times = stopping_time(run)
             slowest = np.nanmax(times, initial=0.0)
             patient = t1 < _PATIENCE * slowest or np.isfinite(times).mean() < 0.5
             if Status.FINISHED not in run.statuses or not patient:
                 return run, max(t1, _EXTENSION * slowest)
             t1 *= _EXTENSION
-
-
-def _times(run: Trajectory) -> np.ndarray:
-    """When each draw reached the level; nan if it did not."""
-    return np.where([s is Status.REACHED_LOSS for s in run.statuses], run.end, np.nan)
 
 
 def _even(t1: float) -> np.ndarray:
@@ -327,7 +323,7 @@ def _state_times(run: Trajectory, level: float, t1: float) -> np.ndarray:
     shares = (np.arange(_STATES) + 0.5) / _STATES
     found, histories = [], run.history
     assert histories is not None  # flows have one
-    for k in np.flatnonzero(_times(run) > 0)[:_EXAMPLES]:
+    for k in np.flatnonzero(stopping_time(run) > 0)[:_EXAMPLES]:
         history = histories.run(k)
         losses = np.minimum.accumulate(history.loss)[::-1]
         found += list(shares * run.end[k])

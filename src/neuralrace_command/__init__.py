@@ -30,13 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit status, as of `neuralrace.cli.main`.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except BrokenPipeError:  # the reader has seen enough; Python's last flush must not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(given: list[str]) -> int:
     answers = json.loads(Path(__file__).with_name("answers.json").read_text(encoding="utf-8"))
     if " ".join(given) in answers:
-        try:
-            print(answers[" ".join(given)], end="", flush=True)
-        except BrokenPipeError:  # the reader has seen enough; Python's last flush must not fail either
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(answers[" ".join(given)], end="", flush=True)
         return 0
     folder = cache_folder()
     if folder is not None and "jax" not in sys.modules:  # JAX reads these when it is imported

@@ -222,13 +222,15 @@ def test_interrupt(toy, out, command):
     assert toy.CALLS == [0, 1]
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+@pytest.mark.parametrize("stored", ["{'list': 'answer'}", "{}"])  # {}: the library answers
+def test_a_reader_that_leaves_early_is_no_error(stored):
     code = "import sys; from neuralrace.cli import main; sys.exit(main(['--version']))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("neuralrace ")
     code = (
-        "import os, sys; from neuralrace import cli, experiments; experiments.MODULES = {}; "
-        "r, w = os.pipe(); os.close(r); os.dup2(w, 1); sys.exit(cli.main(['list']))"
+        "import os, sys, types, neuralrace_command; "
+        f"neuralrace_command.json = types.SimpleNamespace(loads=lambda text: {stored}); "
+        "r, w = os.pipe(); os.close(r); os.dup2(w, 1); sys.exit(neuralrace_command.main(['list']))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")

@@ -206,5 +206,5 @@ def test_a_table_is_pasted(page: Page):
     page.wait("lab.shownNow.state.scene.drawn.data.kind === 'samples'")
     page.wait(f"{READY} && lab.shownNow.picture.lanes[0].nodes[0].size === 2")
     page.run("lab.editor.receive(new Blob(['x1,y\\n1,no\\n']))")
-    page.wait("document.querySelector('.refusal').textContent.includes('row 1')")
+    page.wait("document.querySelector('.refusal').textContent.includes('line 2')")
     page.errors[:] = [e for e in page.errors if "422" not in e]  # the browser logs the refused upload

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 import neuralrace as nr
-from neuralrace.laboratory import NEEDS, require
 from tests.lab.chromium import Browser
 from tests.lab.conftest import Server, needs_page
 
 
 def test_the_package_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(NEEDS, "notebook", ("no_such_package",))
-    with pytest.raises(nr.errors.InputError, match=r"pip install neuralrace\[lab\]"):
-        require("notebook")
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    with pytest.raises(nr.errors.InputError, match=r"pip install 'neuralrace\[lab\]'"):
+        nr.lab()
 
 
 @needs_page

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -20,12 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the command line; by default the ones that Python was started with.
+        By default those that Python was started with.
 
     Returns
     -------
     int
-        Exit status: 0 when no claim fails (undecided ones do not count), 1 when one does, 2 for wrong usage,
+        0 when no claim fails (undecided ones do not count), 1 when one does, 2 for wrong usage,
         3 when an experiment raised an error (the others are finished), 130 when interrupted.
     """
     given = _parser().parse_args(arguments)
@@ -36,9 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"neuralrace: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader has seen enough; Python's last flush must not fail either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         print("neuralrace: interrupted; the same command goes on from what was finished", file=sys.stderr)
         return 130

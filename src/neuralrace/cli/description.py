@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 import yaml
 
-from neuralrace.errors import InputError, array, choice, integer, number
-from neuralrace.files import read_npz
+from neuralrace.errors import InputError, array, choice, integer, listed, number
+from neuralrace.files import csv_columns, read_csv, read_npz
 from neuralrace.graph import Graph
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.task import Task
@@ -21,7 +20,6 @@ from neuralrace.task import Task
 NEEDED = ("nodes", "edges", "inputs", "targets")
 KEYS = (*NEEDED, "data", "gates", "weights", "basis", "start", "time", "save")
 Entries = dict[str, tuple[yaml.Node, yaml.Node]]  # name -> (where it is written, what stands there)
-Table = list[tuple[int, list[str]]]  # line number and cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +133,7 @@ class _Reader:
         source, target = (self.text("edges", end) for end in node.value)
         for name, end in zip((source, target), node.value, strict=True):
             if name not in nodes:
-                self.fail(end, f"edges: {name!r} is no node; there are {_listed(nodes)}")
+                self.fail(end, f"edges: {name!r} is no node; there are {listed(nodes)}")
         return source, target
 
     def task(self, graph: Graph, top: Entries) -> Task:
@@ -174,7 +172,7 @@ class _Reader:
         where, node = entry
         if not isinstance(node, yaml.MappingNode):
             if len(ends) > 1:
-                self.fail(node, f"{key} must name an array for each of {_listed(ends)}, got {_kind(node)}")
+                self.fail(node, f"{key} must name an array for each of {listed(ends)}, got {_kind(node)}")
             return {ends[0]: node}
         entries = self.mapping(key, node)
         self.only(key, entries, ends, "input" if key == "inputs" else "output")
@@ -215,7 +213,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             if node.value.lower().endswith(".csv"):
                 with self.at(node):
-                    return _matrix(self.path.parent / node.value)
+                    return read_csv(path := self.path.parent / node.value, str(path))[1]
             return self.named(where, node)
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             self.fail(node, f"{where} must be the name of an array, a csv file or numbers, got {_kind(node)}")
@@ -238,7 +236,7 @@ class _Reader:
         if self.tables is None:
             self.fail(node, f"{where} names the array {name!r}, but no data file is given (key data)")
         if name not in self.tables:
-            self.fail(node, f"{where}: {name!r} is no array of the data; there are {_listed(self.tables)}")
+            self.fail(node, f"{where}: {name!r} is no array of the data; there are {listed(self.tables)}")
         with self.at(node):
             value = array(name, self.tables[name])
         if not value.ndim:
@@ -254,7 +252,7 @@ class _Reader:
         path = self.path.parent / self.text("data", node)
         with self.at(node):
             if path.suffix.lower() == ".csv":
-                return _columns(path)
+                return csv_columns(path, str(path))
             if path.suffix.lower() == ".npz":
                 return read_npz(path)
             raise InputError(f"data must be an .npz or .csv file, got {path.name}")
@@ -288,7 +286,7 @@ class _Reader:
         for name, (key, _) in entries.items():
             if name not in options:
                 self.fail(
-                    key, f"{where}{': ' * bool(where)}{name!r} is no {what}; there are {_listed(options)}"
+                    key, f"{where}{': ' * bool(where)}{name!r} is no {what}; there are {listed(options)}"
                 )
 
     def text(self, where: str, node: yaml.Node) -> str:
@@ -320,66 +318,3 @@ def _kind(node: yaml.Node) -> str:
     if isinstance(node, yaml.MappingNode):
         return "a mapping"
     return repr(node.value) if node.value else "nothing"
-
-
-def _listed(names: Any) -> str:
-    names = list(names)
-    return ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-
-
-# -- data files ------------------------------------------------------------------------------
-
-
-def _matrix(path: Path) -> np.ndarray:
-    """The numbers of a csv file, (rows, columns); a first line without any number is a header."""
-    table = _table(path)
-    headed = np.isnan([_cell(c) for c in table[0][1]]).all()
-    return _values(path, table[1:] if headed else table)
-
-
-def _columns(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a csv file by the names in its first line."""
-    table = _table(path)
-    names = [n.strip() for n in table[0][1]]
-    if not np.isnan([_cell(n) for n in names]).all() or not all(names) or len(set(names)) < len(names):
-        raise InputError(f"{path}, line 1: must name the columns, each differently")
-    return dict(zip(names, _values(path, table[1:]).T, strict=True))
-
-
-def _table(path: Path) -> Table:
-    """Lines of a csv file with their cells, as many in each; lines without any text are left out."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)  # pandas would take a quarter of a second to import
-            table = [(reader.line_num, row) for row in reader if "".join(row).strip()]
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as csv: {error}") from None
-    if not table:
-        raise InputError(f"{path} is empty")
-    n = len(table[0][1])
-    for line, row in table:
-        if len(row) != n:
-            raise InputError(
-                f"{path}, line {line}: must have {n} cells as the first line has, got {len(row)}"
-            )
-    return table
-
-
-def _values(path: Path, table: Table) -> np.ndarray:
-    if not table:
-        raise InputError(f"{path} holds no numbers")
-    numbers = np.array([[_cell(cell) for cell in row] for _, row in table])
-    for k, j in np.argwhere(~np.isfinite(numbers))[:1]:
-        line, row = table[k]
-        raise InputError(f"{path}, line {line}: column {j + 1} must be a number, got {row[j]!r}")
-    return numbers
-
-
-def _cell(text: str) -> float:
-    """The number that a cell holds; nan where it holds none."""
-    try:
-        return float(text)
-    except ValueError:
-        return np.nan

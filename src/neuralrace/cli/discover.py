@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace import plot
-from neuralrace.errors import InputError
 from neuralrace.files import read_npz, writable, write_text
 from neuralrace.relu.discovery import Discovery, discover
 from neuralrace.relu.training import checked_data
@@ -38,10 +37,7 @@ def discover_file(
         What was written.
     """
     given = Path(path)
-    arrays = read_npz(given)
-    missing = [name for name in ("X", "Y") if name not in arrays]
-    if missing:
-        raise InputError(f"{given} must hold the arrays X and Y; it holds {', '.join(arrays) or 'nothing'}")
+    arrays = read_npz(given, "X", "Y")
     x, y = checked_data(arrays["X"], arrays["Y"])
     folder = writable(Path(out) / "discover" / given.stem)
     keywords.setdefault("every", max(1, min(100, keywords.get("steps", 8000) // 20)))

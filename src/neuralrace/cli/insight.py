@@ -15,10 +15,7 @@ from neuralrace.files import read_npz
 
 def write_insight(given: Namespace) -> int:
     """Watch a network through its checkpoints, print what was found, and write the page."""
-    arrays = read_npz(Path(given.data))
-    missing = [name for name in ("x", "y") if name not in arrays]
-    if missing:
-        raise InputError(f"--data must be an npz file with arrays x and y; {missing[0]} is missing")
+    arrays = read_npz(Path(given.data), "x", "y")
     model = _model(given.model)
     seen = watch.from_checkpoints(
         model, given.files, arrays["x"], arrays["y"], allow_pickle=given.allow_pickle

@@ -18,10 +18,10 @@ from neuralrace.errors import InputError
 from neuralrace.files import writable, write_text
 from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
+from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
 from neuralrace.reduction.family import Strengths
 
 LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
-SETTLED = 1e-2 * show.LEARNED  # share of what can be learned that more time may still teach a large start
 MAX_STEPS = {True: 100_000, False: 2_000}  # to choose an end: of equations, and of small networks
 
 
@@ -95,12 +95,10 @@ class Explanation:
     @cached_property
     def half_times(self) -> dict[str, np.ndarray]:
         """Time at which each has half of the fall of the loss in the flow, for each seed."""
-        levels = [(true.loss[0] + true.loss[-1]) / 2 for true in _each(self.flow)]
+        level = (self.flow.loss[..., 0] + self.flow.loss[..., -1]) / 2
         runs = {"theory": self.theory, "prediction": self.prediction, "flow": self.flow}
         return {
-            name: np.array([learning_time(one, x) for one, x in zip(_each(run), levels, strict=True)])
-            for name, run in runs.items()
-            if run is not None
+            name: np.atleast_1d(learning_time(run, level)) for name, run in runs.items() if run is not None
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,56 +226,20 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     not reach it, because part of the start lies outside its family, the time is that of the network itself.
     Steps are limited; a goal that is not reached within them counts as never reached.
     """
-    contexts = r.task.moment_contexts
-    untrained = sum(
-        c.irreducible_loss + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values()) for c in contexts
-    )
-    strongest = max(
-        float(np.linalg.norm(y.T @ x))
-        for c in contexts
-        for x in c.inputs.values()
-        for y in c.targets.values()
-    )
+    strongest = strongest_correlation(r.task)
     forever = LONGEST / strongest
     method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
-    goal = _lowest_loss(r, untrained, 10 / strongest, forever, method)
-    level = goal + show.LEARNED * (untrained - goal)
+    level = complete_loss(r)
     theory = r.solve(t1=forever, save=2, b0=start, method=method, stop_loss=level)
     if _reached(theory):
-        return _rounded(1.25 * _settled(theory) or 1 / strongest), True
+        return _rounded(1.25 * settled_time(theory) or 1 / strongest), True
     true = flow(r.task, weights, forever, 2, method=method, stop_loss=level, save_weights=False)
-    settled = max(_settled(theory), _settled(true))
+    settled = max(settled_time(theory), settled_time(true))
     return _rounded(1.25 * settled or 1 / strongest), _reached(true)
-
-
-def _lowest_loss(r: Reduction, untrained: float, t: float, forever: float, method: Adaptive) -> float:
-    """The loss at which a large start ends: at ten times the time, until that makes no difference."""
-    before = np.inf
-    while True:
-        history = r.solve(1.0, t, 2, method=method).history
-        assert history is not None
-        lowest = float(history.loss.min())
-        if before - lowest <= SETTLED * (untrained - lowest) or t >= forever:
-            return lowest
-        t, before = min(10 * t, forever), lowest
-
-
-def _each(run: Trajectory) -> list[Trajectory]:
-    return [run[k] for k in range(len(run))] if run.many else [run]
 
 
 def _reached(run: Trajectory) -> bool:
     return set(run.statuses) == {Status.REACHED_LOSS}
-
-
-def _settled(run: Trajectory) -> float:
-    """Time at which all runs have learned all but a share `LEARNED` of what they learn by their end."""
-    times = []
-    for one in _each(run):
-        assert one.history is not None
-        first, last = one.history.loss[0], one.history.loss.min()
-        times.append(learning_time(one, last + show.LEARNED * (first - last)))
-    return float(max(times))
 
 
 def _rounded(t: float) -> float:

@@ -13,13 +13,14 @@ from neuralrace import plot
 from neuralrace.cli.description import Description
 from neuralrace.dynamics import Status
 from neuralrace.graph import Graph
+from neuralrace.reduction.completion import LEARNED
 
 if TYPE_CHECKING:
     from neuralrace.cli.reduce import Explanation
 
-LEARNED = 1e-3  # share of what can be learned that may be left at a chosen end
 MAX_SHOWN = 6  # classes, or edges of one
 MODES_SHOWN = 3
+LONGEST = 400  # letters of an equation
 
 # -- text ------------------------------------------------------------------------------------
 
@@ -135,8 +136,8 @@ def _mean(values: Any) -> str:
     return text if len(values) == 1 else f"{text} ± {np.std(values, ddof=1):.2g}"
 
 
-def _cut(text: str, most: int = 400) -> str:
-    return text if len(text) <= most else f"{text[:most]} ... (in full in equations.tex)"
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... (in full in equations.tex)"
 
 
 def line(equation: Any) -> str:

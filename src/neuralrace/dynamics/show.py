@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuralrace import plot
+from neuralrace.drawing import table_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,25 +53,17 @@ def _curves(ax: Any, traj: Trajectory, values: np.ndarray, label: str, colours: 
 
 
 def trajectory_html(traj: Trajectory) -> str:
-    """A table of the contents of a trajectory, beside its loss curve."""
-    rows = {
-        "runs": str(len(traj.loss)) if traj.many else "1",
-        "times": f"{len(traj.t)}, to t = {traj.t[-1]:g}",
-        "loss": f"{np.mean(traj.loss[..., 0]):.4g} to {np.mean(traj.loss[..., -1]):.4g}",
-        "outcome": traj.outcome,
-        "method": str(traj.settings.get("method") or traj.settings.get("optimizer") or ""),
-        "weights": ", ".join(traj.weights) or "not saved",
-        "recorded": ", ".join(traj.recorded),
-    }
-    cells = "".join(
-        f"<tr style='text-align:left'><th>{name}</th><td>{html.escape(text)}</td></tr>"
-        for name, text in rows.items()
-        if text
-    )
-    return (
-        "<div style='display:flex;gap:1em;align-items:center;flex-wrap:wrap'>"
-        f"<div><b>{type(traj).__name__}</b><table>{cells}</table></div>{_curve_svg(traj)}</div>"
-    )
+    """A table of the contents of a trajectory, above its loss curve."""
+    rows = [
+        ("runs", str(len(traj.loss)) if traj.many else "1"),
+        ("times", f"{len(traj.t)}, to t = {traj.t[-1]:g}"),
+        ("loss", f"{np.mean(traj.loss[..., 0]):.4g} to {np.mean(traj.loss[..., -1]):.4g}"),
+        ("outcome", traj.outcome),
+        ("method", str(traj.settings.get("method") or traj.settings.get("optimizer") or "")),
+        ("weights", ", ".join(traj.weights) or "not saved"),
+        ("recorded", ", ".join(traj.recorded)),
+    ]
+    return table_html(type(traj).__name__, [row for row in rows if row[1]], _curve_svg(traj))
 
 
 def _curve_svg(traj: Trajectory) -> str:

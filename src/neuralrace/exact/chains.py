@@ -104,12 +104,9 @@ def log_fraction(t: Any, s: Any, d: Any, a0: Any, depth: float) -> Any:
     grown = rate * t
     if depth > 2:
         top = 1.5 * grown + 2
-        grown = invert(partial(_time, m), grown, top, jnp.maximum(start, -0.98 * _log_max(start)))
+        least = -0.98 * math.log(float(jnp.finfo(start.dtype).max))
+        grown = invert(partial(_time, m), grown, top, jnp.maximum(start, least))
     return _logistic(start, grown)
-
-
-def _log_max(x: Any) -> float:
-    return math.log(float(jnp.finfo(x.dtype).max))
 
 
 def _logistic(start: Any, grown: Any) -> Any:

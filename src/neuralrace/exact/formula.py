@@ -24,8 +24,8 @@ def closed_form(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]:
     """Make a formula in JAX a function of numbers, lists and arrays that returns NumPy float64.
 
-    `checks` has one check per argument (`real`, `positive`, ... below); those in `static` are no arrays,
-    those in `apart` do not broadcast. With a tracer among the arguments it follows the caller's
+    `checks` has one check per argument (`errors.array`, or `positive`, ... below); those in `static` are no
+    arrays, those in `apart` do not broadcast. With a tracer among the arguments it follows the caller's
     precision, and values are not checked.
     """
 
@@ -57,10 +57,6 @@ def fit(given: dict[str, Any]) -> None:
         np.broadcast_shapes(*(np.shape(v) for v in jax.tree.leaves(given)))
     except ValueError as error:
         raise InputError(f"shapes must fit each other as NumPy broadcasts them, got {shapes}") from error
-
-
-def real(name: str, value: Any) -> np.ndarray:
-    return array(name, value)
 
 
 def positive(name: str, value: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ from jax.scipy.special import erf
 
 from neuralrace.dynamics.adjoint import integrate_differentiable
 from neuralrace.errors import InputError, array, integer
-from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive, real
+from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
 
 DEEPEST = 1000  # layers
 
@@ -20,7 +20,7 @@ def _finite(name: str, value: Any) -> int:
     return integer(name, value, most=DEEPEST)
 
 
-@closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
+@closed_form(static=["depth"], p=array, depth=_finite, sigma=positive)
 def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """The invariant of a pathway, `sigma^(2-D) p 2F1(1/2, (D-1)/2; 3/2; -p^2)` (multipathway Eq. 22).
 
@@ -87,7 +87,7 @@ def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     return sigma ** (2 - n) * (end - p ** (2 - n) / (n - 2))
 
 
-@closed_form(static=["depth"], p=real, depth=_finite, sigma=positive)
+@closed_form(static=["depth"], p=array, depth=_finite, sigma=positive)
 def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """The invariant of a very deep pathway, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
 
@@ -125,7 +125,7 @@ def _deep(name: str, value: Any) -> float:
     )
 
 
-@closed_form(static=["depth"], s=positive, c=real, depth=_deep)
+@closed_form(static=["depth"], s=positive, c=array, depth=_deep)
 def pathway_split(s: Any, c: Any, depth: float = math.inf) -> Any:
     """Contribution of the second of two pathways that together have learned a mode (multipathway Eq. 26).
 
@@ -194,7 +194,7 @@ def _rate(p: Any, n: Any, sigma: Any) -> Any:
     return sigma ** (2 * n - 2) * (1 + p**2) ** (n - 2) * (1 + n * p**2)
 
 
-@closed_form(static=["depths"], apart=["p"], p=real, s=_scalar, depths=_depths, sigma=_scalar)
+@closed_form(static=["depths"], apart=["p"], p=array, s=_scalar, depths=_depths, sigma=_scalar)
 def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
     """Contributions of parallel pathways to a mode, and how they change (multipathway Eq. 17).
 
@@ -235,7 +235,7 @@ def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
     t=_times,
     s=_scalar,
     depths=_depths,
-    p0=real,
+    p0=array,
     sigma=_scalar,
     tau=_scalar,
 )

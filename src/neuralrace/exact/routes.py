@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.errors import InputError, integer, number
-from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive, real
+from neuralrace.errors import InputError, array, integer, number
+from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
 
 
 def routing(t: Any, s: Any, d: Any, M: int, b0: Any, tau: Any = 1.0) -> Any:
@@ -89,7 +89,7 @@ def _start(_: str, value: Any) -> Any:
     return out
 
 
-@closed_form(t=nonnegative, s=positive, d=positive, k1=real, k2=real, b1=_start, b2=_start, tau=positive)
+@closed_form(t=nonnegative, s=positive, d=positive, k1=array, k2=array, b1=_start, b2=_start, tau=positive)
 def _race(t: Any, s: Any, d: Any, k1: Any, k2: Any, b1: Any, b2: Any, tau: Any) -> Any:
     """Solve tau B1' = k1 B2 B1 (s - B2 B1^2 d), tau B2' = k2 B1^2 (s - B2 B1^2 d)."""
     # In units where p' = q p, q' = p^2 (times 1 - q p^2): p^2 - q^2 is constant, the fixed point q p^2 = 1.

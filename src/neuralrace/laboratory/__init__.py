@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from neuralrace.errors import InputError
+from neuralrace.errors import need_extra
 
 if TYPE_CHECKING:
     from neuralrace.laboratory.notebook import LabWidget
     from neuralrace.task import Task
-
-NEEDS = {"server": ("fastapi", "uvicorn", "websockets"), "notebook": ("anywidget", "pydantic")}
 
 
 def lab(task: Task | None = None) -> LabWidget:
@@ -35,22 +32,15 @@ def lab(task: Task | None = None) -> LabWidget:
     >>> import neuralrace as nr
     >>> widget = nr.lab(nr.tasks.xor(hidden=8))  # doctest: +SKIP
     """
-    require("notebook")
+    need_extra("lab", "anywidget", "pydantic")
     from neuralrace.laboratory.notebook import show
 
     return show(task)
 
 
-def require(what: str) -> None:
-    """Say how to install what is missing for the server or the notebook."""
-    missing = [name for name in NEEDS[what] if find_spec(name) is None]
-    if missing:
-        raise InputError(f"the lab needs {', '.join(missing)}: pip install neuralrace[lab]")
-
-
 def start(port: int, browser: bool) -> int:
     """Serve the page until interrupted: the command `neuralrace lab`."""
-    require("server")
+    need_extra("lab", "fastapi", "uvicorn", "websockets")
     from neuralrace.laboratory.server import serve
 
     return serve(port, browser)

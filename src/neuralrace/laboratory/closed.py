@@ -9,25 +9,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from neuralrace import exact, init, tasks, universality
-from neuralrace.dynamics import Adaptive, flow
+from neuralrace.dynamics import Adaptive
 from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Values
 from neuralrace.laboratory.protocol import (
     Badge,
     Details,
-    DrawnEdge,
     Finished,
     Group,
     Lane,
     LaneDetails,
-    Node,
     Picture,
-    Racer,
     Simulated,
 )
-from neuralrace.laboratory.simulate import EVERY, PER_STRETCH, agreement
-from neuralrace.laboratory.theory import LEARNED, TIMES, finite, first_of, numbers
-from neuralrace.measure import half_time
+from neuralrace.laboratory.simulate import agreement, stretches
+from neuralrace.laboratory.theory import (
+    TIMES,
+    drawn_edges,
+    drawn_nodes,
+    drawn_racer,
+    finite,
+    first_of,
+    numbers,
+)
+from neuralrace.reduction.completion import LEARNED
 from neuralrace.task import Task
 
 Weights = dict[str, np.ndarray]
@@ -73,28 +78,21 @@ class ClosedForm:
         t = self.times()
         loss, carries, sizes = self.solve(t)
         graph = self.task.graph
-        edges = [
-            DrawnEdge(name=e, source=s, target=d, group=k)
-            for k, (e, (s, d)) in enumerate(graph.edges.items())
-        ]
+        edges = drawn_edges(graph, {e: k for k, e in enumerate(graph.edges)})
         sizes = sizes / max(sizes.max(), 1e-300)
         groups = [
             Group(symbol=s, edges=[e.name], strength=numbers(v))
             for s, e, v in zip(self.symbols, edges, sizes, strict=True)
         ]
         racers = [
-            Racer(
-                name=n, carries=numbers(c), share=numbers(c / goal if goal > 1e-9 else c),
-                half_time=finite(half_time(t, c)), edges=[e.name for e in edges],
-            )
+            drawn_racer(n, c, goal, t, list(graph.edges))
             for n, c, goal in zip(self.names, carries, self.goals, strict=True)
-        ]  # fmt: skip
+        ]
         level = float(loss[-1] + 0.4 * (loss[0] - loss[-1]))
         below = np.flatnonzero(loss <= level)
         lane = Lane(
-            name="network", nodes=[Node.model_construct(name=n, size=k) for n, k in graph.nodes.items()],
-            edges=edges, groups=groups, racers=racers, loss=numbers(loss),
-            learning_time=finite(t[below[0]]) if len(below) else None,
+            name="network", nodes=drawn_nodes(graph), edges=edges, groups=groups, racers=racers,
+            loss=numbers(loss), learning_time=finite(t[below[0]]) if len(below) else None,
         )  # fmt: skip
         return Picture(
             id=number, t=numbers(t), level=level, lanes=[lane], racers_are="modes", theory="closed form",
@@ -113,20 +111,16 @@ class ClosedForm:
 
     def simulate(self, number: int) -> Iterator[Simulated | Finished]:
         """Train the network from the same start."""
-        t, weights, worst = self.times(), self.weights, 0.0
+        t, worst = self.times(), 0.0
         first = float(self.solve(t[:1])[0][0])
-        for place in range(0, len(t) - 1, EVERY * PER_STRETCH):
-            at = np.arange(place, place + EVERY * PER_STRETCH + 1, EVERY)
-            run = flow(
-                self.task, weights, save=t[at] - t[at[0]], method=METHOD, lr_scale=self.lr_scale or None
-            )
-            kept = {e: np.asarray(w) for e, w in run.weights.items()}
-            worst = max(worst, float(np.abs(run.loss - self.solve(t[at])[0]).max()))
+        start = {e: np.asarray(w)[None] for e, w in self.weights.items()}
+        for at, loss, weights in stretches(self.task, start, t, METHOD, lr_scale=self.lr_scale or None):
+            worst = max(worst, float(np.abs(loss[0] - self.solve(t[at])[0]).max()))
+            carries = self.measure({e: w[0] for e, w in weights.items()})
             yield Simulated(
-                id=number, lane=0, run=0, t=numbers(t[at]), loss=numbers(run.loss),
-                carries=[numbers(c) for c in self.measure(kept)],
+                id=number, lane=0, run=0, t=numbers(t[at]), loss=numbers(loss[0]),
+                carries=[numbers(c) for c in carries],
             )  # fmt: skip
-            weights = {e: w[-1] for e, w in kept.items()}
         yield Finished(id=number, difference=[worst], words=agreement(worst, first))
 
 

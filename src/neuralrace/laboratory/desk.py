@@ -77,7 +77,7 @@ class Desk:
         self.waiting.pop(tab, None)
         job = self.jobs.pop(tab, None)
         if job is not None:
-            self._send(worker.pack("d", tab, job.serial))
+            self.outbox.put(worker.pack("d", tab, job.serial))
             if self.step is not None and self.step[0] == tab:
                 self.loop.call_later(GRACE, self._end_if_still, self.step, self.generation)
 
@@ -107,9 +107,6 @@ class Desk:
         threading.Thread(target=_write, args=(ours, self.outbox), daemon=True).start()
         given = (ours, self.process, self.generation)
         threading.Thread(target=self._read, args=given, daemon=True).start()
-
-    def _send(self, message: bytes) -> None:
-        self.outbox.put(message)
 
     def _read(self, pipe: Any, process: Any, generation: int) -> None:
         """Runs in a thread: hands what the worker says to the event loop, and its end."""
@@ -146,7 +143,7 @@ class Desk:
         if tab in self.waiting and (old is None or old.answered):
             job = self.waiting.pop(tab)
             self.jobs[tab] = job
-            self._send(worker.pack("j", tab, job.serial, job.request))
+            self.outbox.put(worker.pack("j", tab, job.serial, job.request))
 
     # -- what goes wrong --------------------------------------------------------------------------
 
@@ -170,7 +167,7 @@ class Desk:
                 self.deliver(tab, Problem(id=job.number, text=text).model_dump_json())
             else:
                 job.answered = False
-                self._send(worker.pack("j", tab, job.serial, job.request))
+                self.outbox.put(worker.pack("j", tab, job.serial, job.request))
 
     def _end(self) -> None:
         self.outbox.put(None)

@@ -10,6 +10,7 @@ from neuralrace.errors import InputError
 from neuralrace.laboratory.protocol import Badge, Details, LaneDetails, Similarity
 from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.theory import Solved, SolvedLane, finite
+from neuralrace.measure import cosine_similarity
 from neuralrace.relu.gating_race import race
 
 FRAMES = 25  # times at which similarities are shown
@@ -106,11 +107,11 @@ def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similari
     for layer in [*task.graph.hidden[:MOST_LAYERS], *task.graph.outputs[:2]]:
         h = activity[layer][:, chosen]
         size = np.linalg.norm(h, axis=-1)
-        size = np.where(size > 1e-9 * size.max(initial=1e-300), size, np.inf)
-        cosine = (h @ np.swapaxes(h, 1, 2)) / (size[:, :, None] * size[:, None, :])
+        live = size > 1e-9 * size.max(initial=1e-300)
+        cosine = np.nan_to_num(cosine_similarity(np.where(live[..., None], h, 0.0)))
         codes = (np.rint(LEVELS * np.clip(cosine, -1, 1)) + LEVELS + ord("0")).astype(np.uint8)
         frames = [frame.tobytes().decode("ascii") for frame in codes.reshape(len(at), -1)]
-        reached = int(np.isfinite(size[-1]).sum())
+        reached = int(live[-1].sum())
         found.append((reached, Similarity(lane=number, layer=layer, samples=len(chosen), frames=frames)))
     return [s for _, s in sorted(found, key=lambda pair: -pair[0])]
 

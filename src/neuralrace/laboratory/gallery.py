@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,13 +14,17 @@ from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, Values
 from neuralrace.laboratory.protocol import Entry, Slider
 
+HASTE, RACE = "Make haste slowly", "The neural race reduction"
+MULTI, TALK = "Multi-pathway", "Learning dynamics talk"
+Make = Callable[[Values], Model]
+
 
 @dataclass(frozen=True)
 class Scenery:
     """An entry, and the function from values of its sliders to a model (None: it has a theory of its own)."""
 
     entry: Entry
-    make: Callable[[Values], Model] | None = None
+    make: Make | None = None
     large: str | None = None  # slider for whole numbers that makes large reductions
 
     def large_models(self) -> list[Model]:
@@ -29,6 +34,31 @@ class Scenery:
         usual = {s.name: s.value for s in self.entry.sliders}
         (own,) = (s for s in self.entry.sliders if s.name == self.large)
         return [self.make(usual | {own.name: n}) for n in range(int(own.low), int(own.high) + 1)]
+
+
+GALLERY: dict[str, Scenery] = {}
+
+
+def scenery(
+    name: str,
+    title: str,
+    figure: str,
+    sentence: str,
+    *sliders: Slider,
+    random: bool = True,
+    large: str | None = None,
+) -> Callable[[Make], Make]:
+    """Add an entry to the gallery; the function that it decorates makes the model."""
+    entry = Entry(
+        name=name, title=title, sentence=sentence, figure=figure, sliders=list(sliders), random=random
+    )
+    GALLERY[name] = Scenery(entry)
+
+    def add(make: Make) -> Make:
+        GALLERY[name] = Scenery(entry, make, large)
+        return make
+
+    return add
 
 
 def slider(
@@ -48,261 +78,214 @@ def initial(value: float, low: float = 1e-4, high: float = 0.5) -> Slider:
     return slider("strength", "initial strength", low, high, value, 0.02, log=True)
 
 
+class Call(NamedTuple):
+    """What a public function of the library returned, and the code that calls it."""
+
+    value: Any
+    code: str
+
+
+def call(function: Callable[..., Any], *given: Any, **named: Any) -> Call:
+    """Call a function of `nr.tasks` or a method of `nr.Graph`; arguments may be calls themselves."""
+    value = lambda a: a.value if isinstance(a, Call) else a  # noqa: E731
+    code = lambda a: a.code if isinstance(a, Call) else repr(a)  # noqa: E731
+    made = function(*map(value, given), **{k: value(a) for k, a in named.items()})
+    words = ", ".join([*map(code, given), *(f"{k}={code(a)}" for k, a in named.items())])
+    name = function.__qualname__
+    return Call(made, f"nr.{name if '.' in name else f'tasks.{name}'}({words})")
+
+
+def model(lanes: dict[str, Call], strength: float, **options: Any) -> Model:
+    """A model of tasks that are made by calls."""
+    made, code = {k: lane.value for k, lane in lanes.items()}, {k: lane.code for k, lane in lanes.items()}
+    return Model(made, strength, code, **options)
+
+
+@scenery(
+    "xor",
+    "Exclusive or",
+    f"{RACE}, Fig. 3",
+    "No linear map computes exclusive or; gates make it four linear problems.",
+    initial(0.05),
+    whole("hidden", "neurons per pathway", 2, 64, 16),
+)
 def xor(v: Values) -> Model:
-    hidden = int(v["hidden"])
-    task, code = tasks.xor(hidden), f"nr.tasks.xor(hidden={hidden})"
     names = {f"p{k}h1": f"sample {s}" for k, s in enumerate(("++", "+-", "-+", "--"))}
-    return Model({"xor": task}, v["strength"], {"xor": code}, names=names)
+    return model({"xor": call(tasks.xor, hidden=int(v["hidden"]))}, v["strength"], names=names)
 
 
+def gatings(delta: float) -> dict[str, Call]:
+    """The gatings that race for the same data."""
+    return {g: call(tasks.separability, delta, g, hidden=16) for g in ("linear", "xor")}
+
+
+@scenery(
+    "separability",
+    "Separability",
+    f"{HASTE}, Fig. 2",
+    "Two gatings race for the same data; a wide margin lets the linear one win.",
+    slider("delta", "margin Δ", 0.05, 2.5, 0.6, 0.01),
+    initial(0.03),
+)
 def separability(v: Values) -> Model:
-    made = {g: tasks.separability(v["delta"], g, 16) for g in ("linear", "xor")}
-    code = {g: f'nr.tasks.separability({v["delta"]:g}, "{g}", hidden=16)' for g in made}
-    return Model(made, v["strength"], code)
+    return model(gatings(v["delta"]), v["strength"])
 
 
-def relu(v: Values) -> Model:
-    """Both gatings from the growing part that their share of the ReLU network's units has at the start."""
-    width, std = int(v["hidden"]), v["std"]
-    made = {g: tasks.separability(v["delta"], g, 16) for g in ("linear", "xor")}
-    code = {g: f'nr.tasks.separability({v["delta"]:g}, "{g}", hidden=16)' for g in made}
-    # make_haste_slowly C: of n pathways each has width / n units, whose growing part is |w + v|^2 / 4.
-    parts = {g: float(np.sqrt(width / n / 2) * std) for g, n in (("linear", 2), ("xor", 4))}
-    graph = Graph.chain([3, width, 1], activations={"h1": "relu"})
-    beside = tasks.separability(v["delta"], graph=graph)
-    own = {f"{g}/{e}": parts[g] for g, t in made.items() for e in t.graph.edges}
-    return Model(made, parts["xor"], code, edge_strength=own, beside=beside, beside_std=std)
-
-
+@scenery(
+    "contextual",
+    "Contextual classification",
+    f"{RACE}, A.2",
+    "The context says which of two numbers to report: a pathway for each.",
+    initial(0.05),
+    whole("samples", "samples", 10, 500, 100),
+)
 def contextual(v: Values) -> Model:
-    samples = int(v["samples"])
-    task = tasks.contextual_classification(samples, hidden=16)
-    code = f"nr.tasks.contextual_classification({samples}, hidden=16)"
-    names = {"p0h1": "context 1", "p1h1": "context 2"}
-    return Model({"contextual": task}, v["strength"], {"contextual": code}, names=names)
+    task = call(tasks.contextual_classification, int(v["samples"]), hidden=16)
+    return model({"contextual": task}, v["strength"], names={"p0h1": "context 1", "p1h1": "context 2"})
 
 
+@scenery(
+    "routing",
+    "Routing",
+    f"{RACE}, Fig. 4",
+    "Shared layers carry all routes, so they grow √M times as strong as the others.",
+    whole("domains", "domains M", 2, 10, 5),
+    whole("trained", "trained with K", 1, 10, 3),
+    whole("depth", "layers", 2, 4, 3),
+    initial(0.1, 0.01),
+)
 def routing(v: Values) -> Model:
-    m = int(v["domains"])
-    k = min(int(v["trained"]), m)
-    hidden = (32,) * (int(v["depth"]) - 1)
-    task = tasks.routing(m, k, hidden=hidden)
-    return Model(
-        {"routing": task}, v["strength"], {"routing": f"nr.tasks.routing({m}, {k}, hidden={hidden})"}
-    )
+    m, hidden = int(v["domains"]), (32,) * (int(v["depth"]) - 1)
+    task = call(tasks.routing, m, min(int(v["trained"]), m), hidden=hidden)
+    return model({"routing": task}, v["strength"])
 
 
+@scenery(
+    "sharing",
+    "Sharing",
+    f"{RACE}, Fig. 5",
+    "The more routes share a hidden pathway, the faster all of them learn.",
+    whole("group", "domains in a group (P = its square)", 1, 3, 2),
+    whole("groups", "groups", 1, 3, 2),
+    whole("depth", "layers", 2, 4, 3),
+    initial(0.1, 0.01),
+)
 def sharing(v: Values) -> Model:
-    n, group = int(v["groups"]), int(v["group"])
-    hidden = (32,) * (int(v["depth"]) - 1)
-    task = tasks.sharing(n * group, group, hidden=hidden)
-    code = f"nr.tasks.sharing({n * group}, {group}, hidden={hidden})"
-    return Model({"sharing": task}, v["strength"], {"sharing": code})
+    group, hidden = int(v["group"]), (32,) * (int(v["depth"]) - 1)
+    task = call(tasks.sharing, int(v["groups"]) * group, group, hidden=hidden)
+    return model({"sharing": task}, v["strength"])
 
 
+@scenery(
+    "contexts",
+    "Contexts",
+    f"{HASTE}, Fig. 5",
+    "What all contexts share is learned first, by the pathway that is always open.",
+    whole("contexts", "contexts C", 2, 5, 3),
+    initial(0.05, 0.005),
+    slider("time", "time shown", 20, 160, 80, 5),
+    large="contexts",
+)
 def contexts(v: Values) -> Model:
     n = int(v["contexts"])
-    task = tasks.contexts(n, gating="shared", hidden=16)
-    code = f'nr.tasks.contexts({n}, gating="shared", hidden=16)'
     names = {"p0h1": "always open"} | {f"p{k + 1}h1": f"all but context {n - k}" for k in range(n)}
-    return Model({"contexts": task}, v["strength"], {"contexts": code}, v["time"], names=names)
+    task = call(tasks.contexts, n, gating="shared", hidden=16)
+    return model({"contexts": task}, v["strength"], time=v["time"], names=names)
 
 
+@scenery(
+    "pathways",
+    "Parallel pathways",
+    f"{MULTI}, Fig. 3-4",
+    "Pathways to the same target compete: the first to learn takes what there is.",
+    whole("pathways", "pathways", 2, 5, 2),
+    whole("shallow", "layers of the first", 2, 5, 3),
+    whole("deep", "layers of the others", 2, 5, 3),
+    slider("ahead", "head start of the first", 1, 3, 1.2, 0.05),
+    initial(0.2, 0.01, 0.8),
+)
 def pathways(v: Values) -> Model:
     """Parallel pathways of one or two depths; the first starts with a head start."""
     n, shallow, deep = int(v["pathways"]), int(v["shallow"]), int(v["deep"])
     hidden = [[32] * (shallow - 1)] + [[32] * (deep - 1)] * (n - 1)
-    task = tasks.hierarchy(3, graph=Graph.pathways(4, 7, hidden))
-    code = f"nr.tasks.hierarchy(3, graph=nr.Graph.pathways(4, 7, {hidden}))"
-    ahead = {e: v["strength"] * v["ahead"] for e in task.graph.edges if "p0h" in e}
+    task = call(tasks.hierarchy, 3, graph=call(Graph.pathways, 4, 7, hidden))
+    ahead = {e: v["strength"] * v["ahead"] for e in task.value.graph.edges if "p0h" in e}
     names = {f"p{k}h1": f"pathway {k + 1}, {len(h) + 1} layers" for k, h in enumerate(hidden)}
-    return Model({"pathways": task}, v["strength"], {"pathways": code}, edge_strength=ahead, names=names)
+    return model({"pathways": task}, v["strength"], edge_strength=ahead, names=names)
 
 
+@scenery(
+    "chain",
+    "Deep chain",
+    f"{TALK}: part 1",
+    "The deeper the chain, the longer it waits and the steeper it falls.",
+    whole("depth", "layers", 1, 8, 3),
+    initial(0.2, 0.01, 0.9),
+)
 def chain(v: Values) -> Model:
     sizes = [4, *[32] * (int(v["depth"]) - 1), 7]
-    task = tasks.hierarchy(3, graph=Graph.chain(sizes))
-    return Model(
-        {"chain": task}, v["strength"], {"chain": f"nr.tasks.hierarchy(3, graph=nr.Graph.chain({sizes}))"}
-    )
+    return model({"chain": call(tasks.hierarchy, 3, graph=call(Graph.chain, sizes))}, v["strength"])
 
 
+@scenery(
+    "hierarchy",
+    "A hierarchy",
+    f"{TALK}: structured worlds; {HASTE}, Fig. 7",
+    "Broad distinctions are learned before fine ones: progressive differentiation.",
+    whole("levels", "levels of the tree", 2, 5, 4),
+    whole("branching", "branches", 2, 3, 2),
+    initial(0.02),
+)
 def hierarchy(v: Values) -> Model:
-    levels, branching = int(v["levels"]), int(v["branching"])
-    task = tasks.hierarchy(levels, branching)
-    code = f"nr.tasks.hierarchy({levels}, {branching})"
-    return Model({"hierarchy": task}, v["strength"], {"hierarchy": code})
+    task = call(tasks.hierarchy, int(v["levels"]), int(v["branching"]))
+    return model({"hierarchy": task}, v["strength"])
 
 
-HASTE, RACE = "Make haste slowly", "The neural race reduction"
-MULTI, TALK = "Multi-pathway", "Learning dynamics talk"
+scenery(
+    "balanced",
+    "Balanced weights",
+    f"{TALK}: Eq. 13-15",
+    "The relative scale λ of two layers takes learning from rich steps to lazy decay.",
+    slider("lam", "relative scale λ", -8, 8, 0, 0.1),
+    slider("scale", "initial size", 0.01, 0.5, 0.05, 0.02, log=True),
+    whole("inputs", "inputs", 2, 8, 4),
+    whole("outputs", "outputs", 2, 8, 4),
+    random=False,
+)
 
-GALLERY: dict[str, Scenery] = {
-    s.entry.name: s
-    for s in (
-        Scenery(
-            Entry(
-                name="xor",
-                title="Exclusive or",
-                figure=f"{RACE}, Fig. 3",
-                sentence="No linear map computes exclusive or; gates make it four linear problems.",
-                sliders=[initial(0.05), whole("hidden", "neurons per pathway", 2, 64, 16)],
-            ),
-            xor,
-        ),
-        Scenery(
-            Entry(
-                name="separability",
-                title="Separability",
-                figure=f"{HASTE}, Fig. 2",
-                sentence="Two gatings race for the same data; a wide margin lets the linear one win.",
-                sliders=[slider("delta", "margin Δ", 0.05, 2.5, 0.6, 0.01), initial(0.03)],
-            ),
-            separability,
-        ),
-        Scenery(
-            Entry(
-                name="contextual",
-                title="Contextual classification",
-                figure=f"{RACE}, A.2",
-                sentence="The context says which of two numbers to report: a pathway for each.",
-                sliders=[initial(0.05), whole("samples", "samples", 10, 500, 100)],
-            ),
-            contextual,
-        ),
-        Scenery(
-            Entry(
-                name="routing",
-                title="Routing",
-                figure=f"{RACE}, Fig. 4",
-                sentence="Shared layers carry all routes, so they grow √M times as strong as the others.",
-                sliders=[
-                    whole("domains", "domains M", 2, 10, 5),
-                    whole("trained", "trained with K", 1, 10, 3),
-                    whole("depth", "layers", 2, 4, 3),
-                    initial(0.1, 0.01),
-                ],
-            ),
-            routing,
-        ),
-        Scenery(
-            Entry(
-                name="sharing",
-                title="Sharing",
-                figure=f"{RACE}, Fig. 5",
-                sentence="The more routes share a hidden pathway, the faster all of them learn.",
-                sliders=[
-                    whole("group", "domains in a group (P = its square)", 1, 3, 2),
-                    whole("groups", "groups", 1, 3, 2),
-                    whole("depth", "layers", 2, 4, 3),
-                    initial(0.1, 0.01),
-                ],
-            ),
-            sharing,
-        ),
-        Scenery(
-            Entry(
-                name="contexts",
-                title="Contexts",
-                figure=f"{HASTE}, Fig. 5",
-                sentence="What all contexts share is learned first, by the pathway that is always open.",
-                sliders=[
-                    whole("contexts", "contexts C", 2, 5, 3),
-                    initial(0.05, 0.005),
-                    slider("time", "time shown", 20, 160, 80, 5),
-                ],
-            ),
-            contexts,
-            large="contexts",
-        ),
-        Scenery(
-            Entry(
-                name="pathways",
-                title="Parallel pathways",
-                figure=f"{MULTI}, Fig. 3-4",
-                sentence="Pathways to the same target compete: the first to learn takes what there is.",
-                sliders=[
-                    whole("pathways", "pathways", 2, 5, 2),
-                    whole("shallow", "layers of the first", 2, 5, 3),
-                    whole("deep", "layers of the others", 2, 5, 3),
-                    slider("ahead", "head start of the first", 1, 3, 1.2, 0.05),
-                    initial(0.2, 0.01, 0.8),
-                ],
-            ),
-            pathways,
-        ),
-        Scenery(
-            Entry(
-                name="chain",
-                title="Deep chain",
-                figure=f"{TALK}: part 1",
-                sentence="The deeper the chain, the longer it waits and the steeper it falls.",
-                sliders=[whole("depth", "layers", 1, 8, 3), initial(0.2, 0.01, 0.9)],
-            ),
-            chain,
-        ),
-        Scenery(
-            Entry(
-                name="hierarchy",
-                title="A hierarchy",
-                figure=f"{TALK}: structured worlds; {HASTE}, Fig. 7",
-                sentence="Broad distinctions are learned before fine ones: progressive differentiation.",
-                sliders=[
-                    whole("levels", "levels of the tree", 2, 5, 4),
-                    whole("branching", "branches", 2, 3, 2),
-                    initial(0.02),
-                ],
-            ),
-            hierarchy,
-        ),
-        Scenery(
-            Entry(
-                name="balanced",
-                title="Balanced weights",
-                figure=f"{TALK}: Eq. 13-15",
-                random=False,
-                sentence="The relative scale λ of two layers takes learning from rich steps to lazy decay.",
-                sliders=[
-                    slider("lam", "relative scale λ", -8, 8, 0, 0.1),
-                    slider("scale", "initial size", 0.01, 0.5, 0.05, 0.02, log=True),
-                    whole("inputs", "inputs", 2, 8, 4),
-                    whole("outputs", "outputs", 2, 8, 4),
-                ],
-            ),
-        ),
-        Scenery(
-            Entry(
-                name="two-points",
-                title="Two points",
-                figure="Representations align, Fig. 2",
-                random=False,
-                sentence="Two samples in a smooth network: two effective rates are left of it.",
-                sliders=[
-                    slider("dx2", "|dx|², inputs", 0.1, 4, 1, 0.05),
-                    slider("dy2", "|dy|², targets", 0, 4, 0.5, 0.05),
-                    slider("rate_h", "rate of the representation", 0.1, 4, 1, 0.05),
-                    slider("rate_y", "rate of the output", 0.1, 4, 1, 0.05),
-                    slider("dh2", "|dh|² at the start", 1e-4, 2, 0.01, 0.05, log=True),
-                ],
-            ),
-        ),
-        Scenery(
-            Entry(
-                name="relu",
-                title="ReLU beside its gated network",
-                figure=f"{HASTE}, Fig. 2; {RACE}, Fig. 3",
-                random=False,
-                sentence="A ReLU network learns as the gated linear network that wins the race for its data.",
-                sliders=[
-                    slider("delta", "margin Δ", 0.05, 2.5, 0.5, 0.01),
-                    whole("hidden", "ReLU neurons", 16, 128, 64),
-                    slider("std", "std of its weights", 1e-4, 0.05, 1e-3, 0.05, log=True),
-                ],
-            ),
-            relu,
-        ),
-    )
-}
+scenery(
+    "two-points",
+    "Two points",
+    "Representations align, Fig. 2",
+    "Two samples in a smooth network: two effective rates are left of it.",
+    slider("dx2", "|dx|², inputs", 0.1, 4, 1, 0.05),
+    slider("dy2", "|dy|², targets", 0, 4, 0.5, 0.05),
+    slider("rate_h", "rate of the representation", 0.1, 4, 1, 0.05),
+    slider("rate_y", "rate of the output", 0.1, 4, 1, 0.05),
+    slider("dh2", "|dh|² at the start", 1e-4, 2, 0.01, 0.05, log=True),
+    random=False,
+)
+
+
+@scenery(
+    "relu",
+    "ReLU beside its gated network",
+    f"{HASTE}, Fig. 2; {RACE}, Fig. 3",
+    "A ReLU network learns as the gated linear network that wins the race for its data.",
+    slider("delta", "margin Δ", 0.05, 2.5, 0.5, 0.01),
+    whole("hidden", "ReLU neurons", 16, 128, 64),
+    slider("std", "std of its weights", 1e-4, 0.05, 1e-3, 0.05, log=True),
+    random=False,
+)
+def relu(v: Values) -> Model:
+    """Both gatings from the growing part that their share of the ReLU network's units has at the start."""
+    width, std, made = int(v["hidden"]), v["std"], gatings(v["delta"])
+    # make_haste_slowly C: of n pathways each has width / n units, whose growing part is |w + v|^2 / 4.
+    parts = {g: float(np.sqrt(width / n / 2) * std) for g, n in (("linear", 2), ("xor", 4))}
+    graph = Graph.chain([3, width, 1], activations={"h1": "relu"})
+    beside = tasks.separability(v["delta"], graph=graph)
+    own = {f"{g}/{e}": parts[g] for g, t in made.items() for e in t.value.graph.edges}
+    return model(made, parts["xor"], edge_strength=own, beside=beside, beside_std=std)
 
 
 def values_of(name: str, given: Values) -> dict[str, float]:

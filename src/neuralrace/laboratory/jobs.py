@@ -69,8 +69,11 @@ def _answers(request: Solve | Simulate | Export) -> Answers:
         elif isinstance(request, Simulate):
             yield from closed.simulate(number)
         else:
-            text = closed_python(closed) if request.format == "python" else _no_yaml(scene)
-            yield Exported(id=number, format=request.format, text=text)
+            if request.format == "yaml":
+                raise InputError(
+                    f"{scene.entry} is a closed form, not a reduction: take the Python code instead"
+                )
+            yield Exported(id=number, format=request.format, text=closed_python(closed))
         return
     solved = _solve(scene.model_dump_json())
     if isinstance(request, Solve):
@@ -81,7 +84,3 @@ def _answers(request: Solve | Simulate | Export) -> Answers:
     else:
         text = (python if request.format == "python" else yaml_text)(solved, scene)
         yield Exported(id=number, format=request.format, text=text)
-
-
-def _no_yaml(scene: Scene) -> str:
-    raise InputError(f"{scene.entry} is a closed form, not a reduction: take the Python code instead")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +22,22 @@ METHOD = Adaptive(rtol=1e-9, atol=1e-11)
 Stretch = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]  # places, loss (runs, n), weights
 
 
-def stretches(task: Task, weights: dict[str, np.ndarray], t: np.ndarray) -> Iterator[Stretch]:
+def places(n: int) -> Iterator[np.ndarray]:
+    """Places of a time axis of n times, stretch by stretch; each begins where the one before ends."""
+    for first in range(0, n - 1, EVERY * PER_STRETCH):
+        yield np.arange(first, first + EVERY * PER_STRETCH + 1, EVERY)
+
+
+def stretches(
+    task: Task, weights: dict[str, np.ndarray], t: np.ndarray, method: Adaptive = METHOD, **options: Any
+) -> Iterator[Stretch]:
     """The flow of networks (a leading axis of runs) at places of `t`, stretch by stretch.
 
     All stretches have the same number of times, so that they share one compiled program.
     """
-    for place in range(0, len(t) - 1, EVERY * PER_STRETCH):
-        at = np.arange(place, place + EVERY * PER_STRETCH + 1, EVERY)
-        at = at[at < len(t)]
-        run = flow(task, weights, save=t[at] - t[at[0]], method=METHOD)
-        first = 0 if place == 0 else 1
+    for at in places(len(t)):
+        run = flow(task, weights, save=t[at] - t[at[0]], method=method, **options)
+        first = 0 if at[0] == 0 else 1
         kept = {e: np.asarray(w) for e, w in run.weights.items()}
         yield at[first:], run.loss[:, first:], {e: w[:, first:] for e, w in kept.items()}
         weights = {e: w[:, -1] for e, w in kept.items()}
@@ -113,8 +120,7 @@ def _beside(
     t = solved.t
     spacing = float(t[EVERY] - t[0])
     steps = int(np.ceil(spacing / LARGEST_STEP))
-    for place in range(0, len(t) - 1, EVERY * PER_STRETCH):
-        at = np.arange(place, place + EVERY * PER_STRETCH + 1, EVERY)
+    for at in places(len(t)):
         run = descend(task, weights, lr=spacing / steps, steps=steps * PER_STRETCH, save=PER_STRETCH + 1)
         weights = {e: np.asarray(w)[:, -1] for e, w in run.weights.items()}
         for k, lane in enumerate(solved.lanes):

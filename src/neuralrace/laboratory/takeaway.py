@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ from neuralrace.laboratory.protocol import Scene
 from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.theory import Solved
 
+BEGIN = """import numpy as np
+
+import neuralrace as nr
+"""
 FIGURE = """
 import matplotlib.pyplot as plt
 
@@ -39,15 +44,15 @@ def yaml_text(solved: Solved, scene: Scene) -> str:
             "# Some edges start with other strengths on the page; a file has one start for all edges."
         )
     lines += [
-        f"nodes: {_flow(dict(graph.nodes))}",
-        f"edges: {_flow({e: list(pair) for e, pair in graph.edges.items()})}",
-        "inputs:", *(f"  {_flow(n)}: {_rows(v)}" for n, v in rows.inputs.items()),
-        "targets:", *(f"  {_flow(n)}: {_rows(v)}" for n, v in rows.targets.items()),
+        f"nodes: {_json(graph.nodes)}",
+        f"edges: {_json(graph.edges)}",
+        "inputs:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.inputs.items()),
+        "targets:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.targets.items()),
     ]  # fmt: skip
     if rows.gates:
-        lines += ["gates:", *(f"  {_flow(n)}: {_numbers(v)}" for n, v in rows.gates.items())]
+        lines += ["gates:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.gates.items())]
     if rows.weight is not None:
-        lines.append(f"weights: {_numbers(rows.weight)}")
+        lines.append(f"weights: {_json(rows.weight)}")
     if scene.start == "random":
         start = f"{{std: {std_of(task, solved.model.strength)!r}, seeds: {max(scene.seeds, 1)}}}"
     else:
@@ -58,9 +63,7 @@ def yaml_text(solved: Solved, scene: Scene) -> str:
 
 def python(solved: Solved, scene: Scene) -> str:
     """Code with public calls that computes and draws the losses of all lanes."""
-    model, lines = solved.model, ["import numpy as np", "", "import neuralrace as nr", ""]
-    lines.append(f"t = np.linspace(0.0, {float(solved.t[-1])!r}, {len(solved.t)})")
-    curves = []
+    model, lines, curves = solved.model, [BEGIN, _times(solved.t)], []
     for k, lane in enumerate(solved.lanes):
         task = lane.reduction.task
         lines += ["", *_task_lines(model.code[lane.name], solved, k)]
@@ -97,7 +100,7 @@ def _start_lines(start: dict[str, float], k: int, std: float | None, scene: Scen
             flow,
         ]
     return [
-        f"strength = {json.dumps(start)}",
+        f"strength = {_json(start)}",
         "r = nr.reduce(task, start=strength)",
         "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.edges}",
         f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
@@ -112,13 +115,11 @@ def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
         return [f"task = {code}"]
     task = solved.lanes[k].reduction.task
     rows, graph = TaskRows.of(task), task.graph
-    edges = {e: list(pair) for e, pair in graph.edges.items()}
-    gates = {n: v.tolist() for n, v in rows.gates.items()}
     return [
-        f"graph = nr.Graph({json.dumps(dict(graph.nodes))}, {json.dumps(edges)})",
-        f"inputs = {json.dumps({n: v.tolist() for n, v in rows.inputs.items()})}",
-        f"targets = {json.dumps({n: v.tolist() for n, v in rows.targets.items()})}",
-        f"gates = {json.dumps(gates)}",
+        f"graph = nr.Graph({_json(graph.nodes)}, {_json(graph.edges)})",
+        f"inputs = {_json(rows.inputs)}",
+        f"targets = {_json(rows.targets)}",
+        f"gates = {_json(rows.gates)}",
         f"weights = {None if rows.weight is None else rows.weight.tolist()}",
         "task = nr.Task(graph, inputs, targets, gates, weights)",
     ]
@@ -126,19 +127,15 @@ def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
 
 def closed_python(closed: ClosedForm) -> str:
     """Code that evaluates the closed form."""
-    t = closed.times()
-    lines = ["import numpy as np", "", "import neuralrace as nr", ""]
-    lines += [f"t = np.linspace(0.0, {float(t[-1])!r}, {len(t)})", closed.code]
+    lines = [BEGIN, _times(closed.times()), closed.code]
     return "\n".join(lines) + "\n" + FIGURE.format(curves='ax.plot(t, loss, label="theory")')
 
 
-def _flow(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _times(t: np.ndarray) -> str:
+    return f"t = np.linspace(0.0, {float(t[-1])!r}, {len(t)})"
 
 
-def _rows(rows: np.ndarray) -> str:
-    return json.dumps(rows.tolist())
-
-
-def _numbers(row: np.ndarray) -> str:
-    return json.dumps(row.tolist())
+def _json(value: Any) -> str:
+    """Mappings, arrays and names as text that YAML and Python read alike."""
+    plain = dict(value) if isinstance(value, Mapping) else value
+    return json.dumps(plain, ensure_ascii=False, default=np.ndarray.tolist)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from neuralrace import init
 from neuralrace.compiling import compile_here
 from neuralrace.dynamics import Adaptive, Status
 from neuralrace.errors import InputError
+from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, std_of
 from neuralrace.laboratory.protocol import DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
 from neuralrace.measure import half_time, learning_time
-from neuralrace.network import gradient, loss
 from neuralrace.reduction import Reduction, Solution, reduce
+from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
 from neuralrace.task import Task
 
 TIMES = 241  # on the time axis
-LEARNED = 1e-3  # share of the loss that may be left at the end
 FOREVER = 1e15  # in units of the fastest learning
 LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
 DIGITS = 6
@@ -46,32 +45,18 @@ class Structure:
 
     @cached_property
     def rate(self) -> float:
-        """The largest correlation of an input with a target, which says how fast learning can be."""
-        task = self.reduction.task
-        found = max(float(np.linalg.norm(task.syx(p))) for p in _some_paths(task))
-        if found <= 0:
-            raise InputError(
-                "nothing to learn: no open path correlates an input with a target; open a gate or change the "
-                "data"
-            )
-        return found
+        """How fast learning can be."""
+        return strongest_correlation(self.reduction.task)
 
     @cached_property
     def goal(self) -> float:
-        """The loss at which all but a share `LEARNED` of what can be learned is learned."""
-        low = _least_loss(self.reduction)
-        untrained = sum(
-            c.irreducible_loss + 0.5 * sum(float(np.vdot(y, y)) for y in c.targets.values())
-            for c in self.reduction.task.moment_contexts
-        )
-        return max(low + LEARNED * (untrained - low), 1e-12)
+        """The loss at which all but a small share of what can be learned is learned."""
+        return max(complete_loss(self.reduction), 1e-12)
 
     def end(self, b: dict[str, np.ndarray]) -> float:
         """A time by which the goal is reached from a start, or all that is learned from it."""
         found = self.reduction.solve(t1=FOREVER / self.rate, save=2, b0=b, method=ROUGH, stop_loss=self.goal)
-        assert found.history is not None
-        first, last = found.history.loss[0], found.history.loss.min()
-        settled = float(learning_time(found, last + LEARNED * (first - last)))
+        settled = settled_time(found)
         return float(f"{1.15 * settled:.2g}") if settled > 0 else 10.0 / self.rate
 
 
@@ -161,27 +146,6 @@ def _start(model: Model, r: Reduction, start: dict[str, float], random: bool, se
     return b, weights
 
 
-def _least_loss(r: Reduction) -> float:
-    """The least loss of the family, by descent from strengths of 1: it keeps the symmetries of a flow."""
-    small, fixed = r.family.small, r.family.fixed
-    graph = small.graph
-    start = {e: np.eye(*s) if len(s) == 2 else np.ones(s) for e, s in r.family.shape.items()}
-    learns = graph.flatten({e: np.full_like(w, e not in fixed) for e, w in (start | fixed).items()})
-
-    def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        weights = graph.unflatten(flat)
-        return loss(small, weights), learns * graph.flatten(gradient(small, weights))
-
-    found = minimize(value, graph.flatten(start | fixed), jac=True, method="L-BFGS-B")
-    return float(found.fun)
-
-
-def _some_paths(task: Task) -> Sequence[tuple[str, ...]]:
-    if task.graph.n_paths <= 200:
-        return task.graph.paths()
-    return [p for e in list(task.graph.edges)[:3] for p in task.graph.paths_through(e)[:50]]
-
-
 # -- the picture ------------------------------------------------------------------------------------
 
 
@@ -213,21 +177,33 @@ def _lane(lane: SolvedLane, solved: Solved) -> Lane:
     goals = [p.alone if r.tied is not None else most for p in lane.racers]
     return Lane(
         name=lane.name,
-        nodes=[Node.model_construct(name=n, size=size) for n, size in graph.nodes.items()],
-        edges=[DrawnEdge(name=e, source=s, target=t, group=of_class[e]) for e, (s, t) in graph.edges.items()],
+        nodes=drawn_nodes(graph),
+        edges=drawn_edges(graph, of_class),
         groups=groups,
-        racers=[_racer(p, c, goal, solved.t) for p, c, goal in zip(lane.racers, carries, goals, strict=True)],
+        racers=[
+            drawn_racer(p.name, c, goal, solved.t, sorted({e for path in p.members for e in path}))
+            for p, c, goal in zip(lane.racers, carries, goals, strict=True)
+        ],
         loss=numbers(sol.loss),
         learning_time=finite(learning_time(sol, solved.level)),
     )
 
 
-def _racer(p: RacerPath, carries: np.ndarray, goal: float, t: np.ndarray) -> Racer:
-    share = carries / goal if goal else carries
-    return Racer(
-        name=p.name, carries=numbers(carries), share=numbers(share),
-        half_time=finite(half_time(t, carries)), edges=sorted({e for path in p.members for e in path}),
-    )  # fmt: skip
+def drawn_nodes(graph: Graph) -> list[Node]:
+    """Layers of a picture; hidden ones may be wider than those that the page draws."""
+    return [Node.model_construct(name=n, size=size) for n, size in graph.nodes.items()]
+
+
+def drawn_edges(graph: Graph, group: Mapping[str, int]) -> list[DrawnEdge]:
+    """Edges of a picture, with the group of each."""
+    return [DrawnEdge(name=e, source=s, target=t, group=group[e]) for e, (s, t) in graph.edges.items()]
+
+
+def drawn_racer(name: str, carries: np.ndarray, goal: float, t: np.ndarray, edges: list[str]) -> Racer:
+    """What a racer carries over time, and as a share of its goal."""
+    share = numbers(carries / goal if goal > 1e-9 else carries)
+    half = finite(half_time(t, carries))
+    return Racer(name=name, carries=numbers(carries), share=share, half_time=half, edges=edges)
 
 
 def _winner(lanes: list[Lane]) -> str | None:

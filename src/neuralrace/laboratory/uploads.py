@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import zipfile
 
 import numpy as np
 
 from neuralrace.errors import InputError
+from neuralrace.files import csv_columns
 from neuralrace.laboratory.protocol import MAX_NUMBERS, MAX_SAMPLES, MAX_SIZE, Table
 
 MAX_UNPACKED = 40_000_000  # bytes of an npz file when unpacked
@@ -63,32 +63,4 @@ def _csv(content: bytes) -> dict[str, np.ndarray]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("the file must be csv text in UTF-8, or npz") from None
-    rows = [
-        row
-        for row in csv.reader(io.StringIO(text.replace(";", ",").replace("\t", ",")))
-        if any(c.strip() for c in row)
-    ]
-    if not rows:
-        raise InputError("the file is empty")
-    header = [c.strip() for c in rows[0]]
-    if any(_number(c) is not None for c in header):
-        header, body = [f"column{k + 1}" for k in range(len(header))], rows
-    else:
-        body = rows[1:]
-    if not all(header) or len(set(header)) < len(header):
-        raise InputError("the first line must name the columns, each differently")
-    values = []
-    for k, row in enumerate(body):
-        numbers = [_number(c) for c in row]
-        if len(row) != len(header) or None in numbers:
-            raise InputError(f"row {k + 1} must have {len(header)} numbers, got {','.join(row)[:60]!r}")
-        values.append(numbers)
-    table = np.array(values, float).reshape(len(values), len(header))
-    return dict(zip(header, table.T, strict=True))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return csv_columns(io.StringIO(text.replace(";", ",").replace("\t", ",")), "the file", unnamed=True)

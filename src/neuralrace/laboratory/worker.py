@@ -7,7 +7,6 @@ begins, `a` an answer, `f` the job is finished.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -15,18 +14,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 IDLE = 0.3  # seconds without work after which a step of warming up is made
 NEVER = 10**12  # evaluations in NumPy before a small system is compiled
 PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
-
-
-def cache_folder() -> Path:
-    """Where compiled programs are kept between starts."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "neuralrace" / "compiled"
 
 
 def pack(letter: str, tab: int, serial: int, content: str = "") -> bytes:
@@ -47,14 +39,16 @@ def run(pipe: Connection, dragged: bool) -> None:
     import jax
 
     from neuralrace import compiling
+    from neuralrace_command import cache_folder
 
     if dragged:
         compiling.allow(NEVER)
     folder = cache_folder()
     with suppress(OSError):  # without a cache programs are compiled anew
-        folder.mkdir(parents=True, exist_ok=True)
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            jax.config.update("jax_compilation_cache_dir", str(folder))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     with suppress(EOFError, OSError):  # the server has ended
         pipe.send_bytes(pack("r", 0, 0))
         _work(pipe, _warm_up() if dragged else iter(()))
@@ -90,9 +84,7 @@ def _work(pipe: Connection, idle: Iterator[bool]) -> None:
         else:
             pipe.send_bytes(pack("a", tab, serial, answer.model_dump_json()))
             if answer.kind == "picture" and not jobs:
-                pipe.poll(
-                    PAUSE
-                )  # while a slider is dragged the next picture comes before details of this one
+                pipe.poll(PAUSE)  # while a slider is dragged its next picture comes before these details
             jobs[tab] = serial, job
 
 

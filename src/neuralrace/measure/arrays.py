@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from neuralrace.errors import InputError, short
+from neuralrace.graph import Graph
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +36,11 @@ def stack(parts: list[Floats], axis: int) -> Floats:
     """Arrays side by side along a new axis, by JAX if any of them is a JAX array."""
     traced = any(isinstance(p, jax.Array) for p in parts)
     return cast(Floats, jnp.stack(parts, axis)) if traced else np.stack(parts, axis)
+
+
+def as_matrix(graph: Graph, edge: str, w: Floats) -> Floats:
+    """The weights `(..., out, in)` of an edge, also where they are stored as a diagonal."""
+    return w[..., None] * np.eye(w.shape[-1]) if edge in graph.diagonal else w
 
 
 def plain(value: Floats) -> Floats:

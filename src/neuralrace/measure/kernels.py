@@ -47,10 +47,7 @@ def tangent_kernel(task: Task, weights: Mapping[str, ArrayLike]) -> Floats:
     >>> tangent_kernel(task, {"x->h1": [[2.0]], "h1->y": [[3.0]]})
     array([[13.]])
     """
-    checked = check(task, weights)
-    flat, made = task.graph.flatten(checked), program(task, "squared")
-    with precision(np.float64):
-        return np.asarray(_kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.on_device)[0])
+    return _kernel_and_residual(task, weights)[0]
 
 
 def linearised_loss(task: Task, weights: Mapping[str, ArrayLike], t: ArrayLike) -> Floats:
@@ -83,16 +80,20 @@ def linearised_loss(task: Task, weights: Mapping[str, ArrayLike], t: ArrayLike) 
     >>> bool(np.abs(linearised_loss(task, {"x->y": [[0.0]]}, run.t) - run.loss).max() < 1e-6)
     True
     """
-    checked, times = check(task, weights), floats("t", t, 1)
-    flat, made = task.graph.flatten(checked), program(task, "squared")
-    with precision(np.float64):
-        kernel, residual = map(
-            np.asarray, _kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.on_device)
-        )
+    times = floats("t", t, 1)
+    kernel, residual = _kernel_and_residual(task, weights)
     rates, vectors = np.linalg.eigh(kernel)
     size = 0.5 * np.einsum("...nk,...n->...k", vectors, residual) ** 2
     decay = np.exp(-2 * rates[..., None, :] * times[:, None])
-    return np.einsum("...tk,...k->...t", decay, size) + float(made.on_device["constant"])
+    return np.einsum("...tk,...k->...t", decay, size) + float(program(task, "squared").data["constant"])
+
+
+def _kernel_and_residual(task: Task, weights: Mapping[str, ArrayLike]) -> list[np.ndarray]:
+    checked = check(task, weights)
+    flat, made = task.graph.flatten(checked), program(task, "squared")
+    with precision(np.float64):
+        found = _kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.on_device)
+        return [np.asarray(part) for part in found]
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.setup import Rates
 from neuralrace.errors import InputError
-from neuralrace.graph import Graph
-from neuralrace.measure.arrays import Floats, floats, plain
+from neuralrace.measure.arrays import Floats, as_matrix, floats, plain
 from neuralrace.task import Task
 
 MOST_AXES = 8  # before those of a weight: seeds, sizes, times
@@ -66,7 +65,7 @@ def conserved(
             gates = [c.gate(node) for c in contexts]
             single = np.array([gate for gate in gates if np.ndim(gate)]).reshape(-1, g.nodes[node])
             holds = (single[:, :, None] == single[:, None, :]).all(axis=0)
-        full = {e: _matrix(g, e, weights[e]) for e in (*g.outgoing[node], *g.incoming[node])}
+        full = {e: as_matrix(g, e, weights[e]) for e in (*g.outgoing[node], *g.incoming[node])}
         out = sum(np.swapaxes(full[e], -1, -2) @ full[e] / rate[e] for e in g.outgoing[node])
         into = sum(full[e] @ np.swapaxes(full[e], -1, -2) / rate[e] for e in g.incoming[node])
         if node in g.biases:
@@ -74,10 +73,6 @@ def conserved(
             into = into + bias[..., :, None] * bias[..., None, :] / rate[node]
         law[node] = np.where(holds, out - into, 0.0)
     return law
-
-
-def _matrix(graph: Graph, edge: str, w: np.ndarray) -> np.ndarray:
-    return w[..., None] * np.eye(w.shape[-1]) if edge in graph.diagonal else w
 
 
 def power_law_exponent(x: ArrayLike, y: ArrayLike) -> Floats:

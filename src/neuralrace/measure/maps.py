@@ -11,7 +11,7 @@ from neuralrace.dynamics.record import State
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, known, number
 from neuralrace.graph import Graph
-from neuralrace.measure.arrays import Floats, floats, plain, stack
+from neuralrace.measure.arrays import Floats, as_matrix, floats, plain, stack
 
 Network = State | Trajectory | Mapping[str, ArrayLike]
 Groups = Sequence[Sequence[int]]
@@ -313,7 +313,7 @@ def _matrix(graph: Graph, edge: str, network: Trajectory | Mapping[str, ArrayLik
     weights = network.weights if isinstance(network, Trajectory) else network
     known("network", [edge], weights, "saved edge")
     w = floats(edge, weights[edge], 1 if edge in graph.diagonal else 2)
-    return w[..., None] * np.eye(w.shape[-1]) if edge in graph.diagonal else w
+    return as_matrix(graph, edge, w)
 
 
 def _only(name: str, given: str | None, options: Sequence[str]) -> str:

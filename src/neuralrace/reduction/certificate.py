@@ -30,10 +30,10 @@ def gradient_residual(
     return {e: w / largest if largest else 0.0 for e, w in worst.items()}
 
 
-def random_points(family: Family, rng: np.random.Generator, n: int = 2) -> list[dict[str, np.ndarray]]:
+def random_points(family: Family, rng: np.random.Generator) -> list[dict[str, np.ndarray]]:
     return [
         {e: rng.uniform(0.3, 1.2, s) * rng.choice([-1, 1], s) for e, s in family.shape.items()}
-        for _ in range(n)
+        for _ in range(2)
     ]
 
 

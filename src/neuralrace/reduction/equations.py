@@ -21,10 +21,8 @@ from neuralrace.reduction.path_classes import (
     Expansion,
     Key,
     PathStatistics,
-    TiedLoss,
     TooManyPathClasses,
     class_rates,
-    nonzero_classes,
     terms_of_all_paths,
 )
 from neuralrace.reduction.symbols import (
@@ -53,7 +51,7 @@ def write(r: ReducedEquations, mode: int | None = None) -> Written:
     if tied is not None:
         pairs = np.argwhere(np.abs(tied.d).max(axis=-1, initial=0.0)).tolist()
         _check_length((_classes_on(p) for p in tied.powers), [j for j, _ in pairs])
-        written = _decoupled(tied, each)
+        written = _by_mode(tied.statistics(), None, None, each)
     else:
         try:
             found = Expansion(family, r.classes)
@@ -67,7 +65,7 @@ def write(r: ReducedEquations, mode: int | None = None) -> Written:
             _check_length(keys, ends)
             return vectors(found.statistics(), family.modes, each)
         _check_length(keys, ends, family.modes, family.modes if mode is None else 1)
-        written = _coupled(found.statistics(), family.modes, mode, each)
+        written = _by_mode(found.statistics(), family.modes, mode, each)
     return written if mode is None else _with_numbers(written, mode, rate_values(*rates))
 
 
@@ -88,46 +86,37 @@ class _Item(NamedTuple):
     d: list[Any]
 
 
-def _decoupled(tied: TiedLoss, each: EdgeClasses) -> Written:
-    """One equation per class, the same in all modes; S and D have a number for each mode."""
+def _by_mode(statistics: PathStatistics, modes: int | None, mode: int | None, each: EdgeClasses) -> Written:
+    """One equation per class and mode; those of one mode only where it is given.
+
+    Without `modes` they decouple: equations are the same in all, and S and D have a number for each.
+    """
     import sympy as sp
 
-    paths = range(len(tied.powers))
-    live = nonzero_classes(list(tied.s), {(j, k): tied.d[j, k] for j in paths for k in paths})
-    number = range(len(live))
-    found = Statistics()
-    s = found.name("S", "S", {((k,),): tied.s[live[k]] for k in number})
-    d = found.name("D", "D", {((j, k),): tied.d[live[j], live[k]] for j in number for k in number if j <= k})
-    b = [sp.Symbol(f"B{k + 1}") for k in range(len(tied.sizes))]
-    items = [
-        _Item(_monomial(b, tied.powers[i]), s[((k,),)], [d[((min(j, k), max(j, k)),)] for j in number])
-        for k, i in enumerate(live)
-    ]
-    right = _right_hand_sides(items, b)
-    equations = [_equation(x, right[x], *each.of(k)) for k, x in enumerate(b)]
-    return Written(equations, list(range(len(b))), found.values, found.names)
-
-
-def _coupled(statistics: PathStatistics, modes: int, mode: int | None, each: EdgeClasses) -> Written:
-    """One equation per class and mode; those of one mode only where it is given."""
-    import sympy as sp
-
-    paths, wanted = range(len(statistics.keys)), range(modes) if mode is None else (mode,)
-    found = Statistics()
-    s = found.name("S", "S", {((k,), (m,)): statistics.s[k][m] for k in paths for m in range(modes)})
-    d = found.name("D", "D", _couplings(statistics, modes, wanted))
-    b = [[sp.Symbol(f"B{labels(((k,), (m,)))[0]}") for m in range(modes)] for k in range(len(each.sizes))]
-    found.names |= {
-        x: f"B_{{{labels(((k,), (m,)))[1]}}}" for k, row in enumerate(b) for m, x in enumerate(row)
+    paths, every = range(len(statistics.keys)), range(modes or 1)
+    wanted = every if mode is None else (mode,)
+    at = lambda index: index if modes else index[:1]  # noqa: E731
+    value = lambda v, *of: v[of] if modes else v  # noqa: E731
+    couplings = {
+        at(index): value(v, m, n)
+        for (j, k), v in sorted(statistics.d.items())
+        for m in every
+        for n in every
+        if (index := _ordered(j, k, m, n)) == ((j, k), (m, n)) and (m in wanted or n in wanted)
     }
+    found = Statistics()
+    s = found.name("S", "S", {at(((k,), (m,))): value(statistics.s[k], m) for k in paths for m in every})
+    d = found.name("D", "D", couplings)
+    b = [[sp.Symbol(f"B{labels(at(((k,), (m,))))[0]}") for m in every] for k in range(len(each.sizes))]
+    found.names |= {x: f"B_{{{x.name[1:].replace('_', ',')}}}" for row in b for x in row}
     items = [
         _Item(
             _monomial([x[m] for x in b], statistics.keys[k]),
-            s[((k,), (m,))],
-            [d.get(_ordered(k, j, m, n), sp.Integer(0)) for j in paths for n in range(modes)],
+            s[at(((k,), (m,)))],
+            [d.get(at(_ordered(k, j, m, n)), sp.Integer(0)) for j in paths for n in every],
         )
         for k in paths
-        for m in range(modes)
+        for m in every
     ]
     strengths = [(k, row[m]) for k, row in enumerate(b) for m in wanted]
     right = _right_hand_sides(items, [x for _, x in strengths])
@@ -135,18 +124,6 @@ def _coupled(statistics: PathStatistics, modes: int, mode: int | None, each: Edg
     used = set().union(*(eq.rhs.free_symbols for eq in equations))
     values = {symbol: v for symbol, v in found.values.items() if symbol in used}
     return Written(equations, [k for k, _ in strengths], values, found.names)
-
-
-def _couplings(statistics: PathStatistics, modes: int, wanted: Sequence[int]) -> dict[Any, Any]:
-    """D of classes of paths and modes, each pair once, with one of the modes wanted."""
-    found = {}
-    for (j, k), values in sorted(statistics.d.items()):
-        for m in range(modes):
-            for n in range(modes):
-                index = _ordered(j, k, m, n)
-                if index == ((j, k), (m, n)) and (m in wanted or n in wanted):
-                    found[index] = values[m, n]
-    return found
 
 
 def _ordered(j: int, k: int, m: int, n: int) -> tuple[tuple[int, int], tuple[int, int]]:

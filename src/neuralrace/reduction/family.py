@@ -60,6 +60,11 @@ class Family:
         return found
 
 
+def by_edge(g: Graph, frames: Frames) -> tuple[Frames, Frames]:
+    """Frames at the target and at the source of each edge."""
+    return {e: frames[t] for e, (_, t) in g.edges.items()}, {e: frames[s] for e, (s, _) in g.edges.items()}
+
+
 def shared(task: Task, rng: np.random.Generator) -> Family:
     """One frame per node, for all paths (neural_race Eq. 7-9)."""
     g = task.graph
@@ -81,8 +86,7 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
         inputs, targets, lost = done[key]
         gates = {**c.gates, **{n: m * c.gate(n) for n, m in narrow.items() if n in g.hidden or n in targets}}
         contexts.append(Context(gates, inputs, targets, irreducible_loss=c.irreducible_loss + lost))
-    left = {e: frames[t] for e, (_, t) in g.edges.items()}
-    right = {e: frames[s] for e, (s, _) in g.edges.items()}
+    left, right = by_edge(g, frames)
     reduced = Task.from_contexts(small, contexts)
     return Family("shared", g, left, right, reduced, {}, modes, dict.fromkeys(g.edges, (modes,)), {})
 
@@ -240,8 +244,7 @@ def block(task: Task, rng: np.random.Generator) -> Family:
         contexts.append(
             Context(c.gates, inputs, blocks_of_targets, irreducible_loss=c.irreducible_loss + 0.5 * lost)
         )
-    left = {e: frames[t] for e, (_, t) in g.edges.items()}
-    right = {e: frames[s] for e, (s, _) in g.edges.items()}
+    left, right = by_edge(g, frames)
     shape = {e: (left[e].shape[1], right[e].shape[1]) for e in g.edges}
     return Family("block", g, left, right, Task.from_contexts(small, contexts), {}, width, shape, {})
 

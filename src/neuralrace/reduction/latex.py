@@ -15,10 +15,10 @@ MOST_NAMED = 2  # edges of a class beside its equation
 DIGITS = 3
 LARGEST_DENOMINATOR = 32  # of fractions that are written as such
 LARGEST_WHOLE = 1e5  # numbers from here on are written with a power of ten
-SPECIAL = {c: "\\" + c for c in "&%$#_{}"} | {
+SPECIAL = str.maketrans({c: "\\" + c for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def aligned(written: Written, classes: Classes) -> str:
@@ -37,7 +37,7 @@ def aligned(written: Written, classes: Classes) -> str:
 def edges(members: Sequence[str]) -> str:
     """The edges of a class in LaTeX, the first of them where they are many."""
     shown = members if len(members) <= MOST_NAMED + 1 else members[:MOST_NAMED]
-    names = [r" \to ".join(rf"\text{{{_escaped(n)}}}" for n in e.split("->")) for e in shown]
+    names = [r" \to ".join(rf"\text{{{n.translate(SPECIAL)}}}" for n in e.split("->")) for e in shown]
     if len(shown) < len(members):
         names.append(rf"\ldots \text{{ ({len(members)} edges)}}")
     return r",\ ".join(names)
@@ -67,10 +67,6 @@ def rounded(x: Any) -> Any:
     if 10**DIGITS <= abs(value) < LARGEST_WHOLE:
         return sp.Integer(round(short))
     return sp.Float(f"{short:.{DIGITS}g}", DIGITS)
-
-
-def _escaped(name: str) -> str:
-    return "".join(SPECIAL.get(c, c) for c in name)
 
 
 def _printer(names: dict[Any, str]) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from neuralrace.errors import InputError, number
 from neuralrace.graph import Graph
-from neuralrace.reduction.family import Family, block
+from neuralrace.reduction.family import Family, block, by_edge
 from neuralrace.reduction.gated import GatedNetwork, Statistics
 from neuralrace.reduction.system import System
 from neuralrace.task import Blocks, Context, Task
@@ -89,17 +89,12 @@ def with_all_inputs(task: Task) -> Task:
             irreducible = 0.5 * float(np.vdot(y, y))
             y = q.T @ y
             irreducible -= 0.5 * float(np.vdot(y, y))
-        inputs, targets = (
-            {n: blocks.add(part) for n, part in zip(nodes, _split(g, nodes, rows), strict=True)}
-            for nodes, rows in ((g.inputs, x), (g.outputs, y))
-        )
+        inputs, targets = {}, {}
+        for table, nodes, rows in ((inputs, g.inputs, x), (targets, g.outputs, y)):
+            parts = np.split(rows, np.cumsum([g.nodes[n] for n in nodes])[:-1], axis=1)
+            table |= {n: blocks.add(part) for n, part in zip(nodes, parts, strict=True)}
         found.append(Context(c.gates, inputs, targets, irreducible_loss=irreducible))
     return Task.from_contexts(g, found)
-
-
-def _split(graph: Graph, nodes: tuple[str, ...], rows: np.ndarray) -> list[np.ndarray]:
-    """The columns that belong to each node."""
-    return np.split(rows, np.cumsum([graph.nodes[n] for n in nodes])[:-1], axis=1)
 
 
 def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
@@ -125,8 +120,7 @@ def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
             grown |= wider.shape != frames[n].shape
             frames[n] = wider
     frames = {n: q if q.shape[1] else np.eye(len(q), 1) for n, q in frames.items()}
-    left = {e: frames[t] for e, (_, t) in g.edges.items()}
-    right = {e: frames[s] for e, (s, _) in g.edges.items()}
+    left, right = by_edge(g, frames)
     offset = {e: w - left[e] @ (left[e].T @ w @ right[e]) @ right[e].T for e, w in weights.items()}
     small = family.small.graph.resized({n: q.shape[1] for n, q in frames.items()})
     return replace(

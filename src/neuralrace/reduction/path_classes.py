@@ -80,6 +80,11 @@ class TiedLoss:
         loss = self.constant + float(np.vdot(0.5 * products - self.s, m))
         return loss, np.add.reduce(self._factors * (products - self.s) * slopes, axis=1)
 
+    def statistics(self) -> PathStatistics:
+        """S and D of the classes of paths that are not zero."""
+        pairs = np.ndindex(self.d.shape[:2])
+        return live_statistics(self.powers, list(self.s), {pair: self.d[pair] for pair in pairs})
+
     @cached_property
     def on_device(self) -> tuple[Any, Any]:
         """Statistics and rates as `tied_flow` takes them, in the memory of JAX."""
@@ -88,10 +93,11 @@ class TiedLoss:
 
 
 class PathStatistics(NamedTuple):
-    """Statistics of classes of paths, where modes are coupled (M modes) or for blocks.
+    """Statistics of classes of paths, for M modes or for blocks.
 
     `s` has (M,) or `Sigma^yx` (out, in) for each class. `d` has, for classes j and p of paths that end at the
-    same output, (M, M) with the modes of j first, or `Sigma^xx` (input of j, input of p).
+    same output, (M, M) with the modes of j first, or `Sigma^xx` (input of j, input of p). Where modes
+    decouple it has (M,).
     """
 
     keys: tuple[Key, ...]
@@ -169,11 +175,7 @@ class Expansion:
 
     def statistics(self) -> PathStatistics:
         """S and D of the classes of paths that are not zero, with all couplings of modes."""
-        s, d = self.sums()
-        keys, live = list(self.index), nonzero_classes(s, d)
-        number = {k: n for n, k in enumerate(live)}
-        pairs = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
-        return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], pairs)
+        return live_statistics(list(self.index), *self.sums())
 
     def sums(self) -> tuple[list[Any], dict[tuple[int, int], Any]]:
         """S of each class of paths and D of each pair (see `PathStatistics`; D is (modes,) if shared)."""
@@ -287,13 +289,18 @@ class Expansion:
         return terms, constant
 
 
-def nonzero_classes(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
-    """Classes of paths whose statistics do not all vanish, up to rounding."""
+def live_statistics(
+    keys: Sequence[Key], s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]
+) -> PathStatistics:
+    """Those of the classes of paths whose statistics do not all vanish, up to rounding."""
     sizes = [[np.abs(v).max(initial=0.0) for v in values] for values in (s, d.values())]
     large_s, large_d = (SAME * max(size, default=0.0) for size in sizes)
     found = {k for k, size in enumerate(sizes[0]) if size > large_s}
     found |= {k for pair, size in zip(d, sizes[1], strict=True) if size > large_d for k in pair}
-    return sorted(found)
+    live = sorted(found)
+    number = {k: n for n, k in enumerate(live)}
+    pairs = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
+    return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], pairs)
 
 
 def class_rates(classes: Classes, rates: Rates) -> tuple[np.ndarray, np.ndarray]:

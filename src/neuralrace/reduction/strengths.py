@@ -49,7 +49,8 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     if not set(g.edges) <= set(trajectory.weights):
         raise InputError("trajectory must have the weights of the task's graph: was it saved without them?")
     family = _modes(task)
-    at = getattr(trajectory.weights, "at", lambda k: _at(trajectory, k))  # lifted at that time alone
+    every = lambda k: {e: w[..., k, :, :] for e, w in trajectory.weights.items()}  # noqa: E731
+    at = getattr(trajectory.weights, "at", every)  # lifted at that time alone
     strengths: dict[str, list[np.ndarray]] = {e: [] for e in g.edges}
     frames = None
     for k in range(len(trajectory.t)):
@@ -58,10 +59,6 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
         for e, b in strengths_along(family, frames, w).items():
             strengths[e].append(b)
     return {e: np.stack(b, axis=-2) for e, b in strengths.items()}
-
-
-def _at(trajectory: Trajectory, k: int) -> dict[str, np.ndarray]:
-    return {e: w[..., k, :, :] for e, w in trajectory.weights.items()}
 
 
 def _modes(task: Task) -> Family:

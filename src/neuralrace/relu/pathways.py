@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import array, integer, number
 from neuralrace.relu.maxima import self_consistent
 from neuralrace.relu.patterns import pattern_text, unit_inputs
+from neuralrace.relu.training import checked_data
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +106,8 @@ def predict_pathways(
     >>> predict_pathways([[1.0, 0.0], [0.0, 1.0]], [[1.0], [-1.0]]).patterns.tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    x, y = unit_inputs(X, bias), array("Y", Y, (None, None))
-    if len(y) != len(x):
-        raise InputError(f"Y must have as many rows as X, {len(x)}; got {len(y)}")
+    x, y = checked_data(X, Y)
+    x = unit_inputs(x, bias)
     level, tie = number("level", level, above=0), number("tie", tie, least=0)
     max_rounds, seed = integer("max_rounds", max_rounds), integer("seed", seed, least=0)
     residual = y

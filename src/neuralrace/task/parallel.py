@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, need_extra
 from neuralrace.graph import Graph
 from neuralrace.task.accumulate import Accumulator, Part
 from neuralrace.task.samples import check_samples
@@ -26,11 +26,10 @@ def is_dask(batches: Any) -> bool:
 
 def parts_in_parallel(graph: Graph, batches: Any) -> Part:
     """Sums over all rows."""
-    try:
-        from dask.base import compute
-        from dask.delayed import delayed
-    except ImportError:
-        raise ImportError("dask is needed; install it with: pip install 'neuralrace[sweep]'") from None
+    need_extra("sweep", "dask")
+    from dask.base import compute
+    from dask.delayed import delayed
+
     count: Any = delayed(partial(_counted, graph))
     add: Any = delayed(partial(_added, graph))
     blocks = _files(graph, batches) if isinstance(batches, (str, Path)) else _rows(batches)

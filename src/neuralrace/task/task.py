@@ -175,16 +175,19 @@ class Task:
         from neuralrace.drawing import graph_svg, table_html
 
         g = self.graph
-        tables = [c.gates for c in self._contexts] if self._samples is None else [self._samples.gates]  # type: ignore[union-attr]
-        gated = list(dict.fromkeys(name for gates in tables for name in gates))
+        gated = list(dict.fromkeys(name for gates in self._gate_tables() for name in gates))
+        sized = lambda nodes: some([f"{n} ({g.nodes[n]})" for n in nodes])  # noqa: E731
         rows = [
             ("data", self._data_words()),
             ("contexts", f"{self.n_contexts:,}"),
-            ("inputs", _named_sizes(g, g.inputs)),
-            ("outputs", _named_sizes(g, g.outputs)),
+            ("inputs", sized(g.inputs)),
+            ("outputs", sized(g.outputs)),
             ("gates", some(gated) or "none"),
         ]
         return table_html("Task", rows, graph_svg(g))
+
+    def _gate_tables(self) -> list[Mapping[str, Any]]:
+        return [c.gates for c in self._contexts or ()] if self._samples is None else [self._samples.gates]
 
     def _data_words(self) -> str:
         """The kind of data, in words."""
@@ -212,9 +215,7 @@ class Task:
         """Inputs `(n, size)` and targets `(n, size)` where there is one input and one output."""
         s = self.samples
         if len(s.inputs) != 1 or len(s.targets) != 1:
-            raise InputError(
-                "arrays needs a graph with one input and one output; task.samples has all of them"
-            )
+            raise InputError("arrays needs a graph with one input and output; task.samples has all of them")
         return next(iter(s.inputs.values())), next(iter(s.targets.values()))
 
     @property
@@ -261,8 +262,7 @@ class Task:
 
     def _check_neuron_gates(self, graph: Graph) -> None:
         """Gates of single neurons must still fit their node."""
-        tables = [c.gates for c in self._contexts] if self._samples is None else [self._samples.gates]  # type: ignore[union-attr]
-        for gates in tables:
+        for gates in self._gate_tables():
             for n, g in gates.items():
                 size = np.shape(g)[-1:] if np.ndim(g) > (self._samples is not None) else ()
                 if size and n in graph.nodes and size != (graph.nodes[n],):
@@ -398,7 +398,3 @@ class Task:
                     f"path statistics need scalar gates; {node!r} or {source!r} has one per neuron"
                 )
         return float(g)
-
-
-def _named_sizes(graph: Graph, nodes: Sequence[str]) -> str:
-    return some([f"{n} ({graph.nodes[n]})" for n in nodes])

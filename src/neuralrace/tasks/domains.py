@@ -255,12 +255,10 @@ def _items(
     x = array("inputs", inputs, (items, items))
     sxx, syx, syy = x.T @ x / items, y.T @ x / items, float((y**2).sum()) / items
 
-    def moments(i: int, j: int, n: int) -> dict[str, Any]:
-        return {
-            "sxx": {f"x{i}": sxx},
-            "syx": {(f"y{j}", f"x{i}"): syx},
-            "syy": {f"y{j}": syy},
-            "probability": 1 / n,
-        }
+    return lambda i, j, n: route_moments(i, j, n, sxx, syx, syy), y.shape[1]
 
-    return moments, y.shape[1]
+
+def route_moments(i: int, j: int, n: int, sxx: np.ndarray, syx: np.ndarray, syy: float) -> dict[str, Any]:
+    """A context of `Task.from_moments`: input i with output j, one of n equally frequent routes."""
+    x, y = f"x{i}", f"y{j}"
+    return {"sxx": {x: sxx}, "syx": {(y, x): syx}, "syy": {y: syy}, "probability": 1 / n}

@@ -11,7 +11,7 @@ import numpy as np
 from neuralrace.errors import InputError, array, choice, flag, integer, sequence, short
 from neuralrace.graph import Graph
 from neuralrace.task import Blocks, Context, Task
-from neuralrace.tasks.domains import trained_pairs
+from neuralrace.tasks.domains import route_moments, trained_pairs
 
 Encoder = Callable[[np.ndarray], np.ndarray]
 
@@ -208,18 +208,10 @@ def transformed(
     given = [(v.T @ v / len(v), y.T @ v / len(v)) for v in distinct]
     power = float((y**2).sum() / len(y))
     joint = {(k, j): syx[order] for k, (_, syx) in enumerate(given) for j, order in enumerate(orders)}
-    return Task.from_moments(
-        graph,
-        (
-            {
-                "sxx": {f"x{i}": given[which[i]][0]},
-                "syx": {(f"y{j}", f"x{i}"): joint[which[i], j]},
-                "syy": {f"y{j}": power},
-                "probability": 1 / len(pairs),
-            }
-            for i, j in pairs
-        ),
+    moments = (
+        route_moments(i, j, len(pairs), given[which[i]][0], joint[which[i], j], power) for i, j in pairs
     )
+    return Task.from_moments(graph, moments)
 
 
 def _distinct(arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:

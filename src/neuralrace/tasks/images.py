@@ -15,6 +15,7 @@ from neuralrace.task import Task
 from neuralrace.tasks.structured import chain_or
 
 CLASSES = 10
+PARTS = ("x_train", "y_train", "x_test", "y_test")  # arrays of an image file
 FOLDER = "NEURALRACE_DATA"  # environment variable: where image files lie
 
 
@@ -165,11 +166,9 @@ def domain_features(path: str | Path, part: str = "train") -> tuple[list[np.ndar
     choice("part", part, ("train", "test"))
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"path must be the name of a file, got {short(path)}")
-    data, shape = read_npz(Path(path)), "(domains, images, size)"
+    data, shape = read_npz(Path(path), *PARTS), "(domains, images, size)"
     for kind in ("train", "test"):
-        x, y = data.get(f"x_{kind}"), data.get(f"y_{kind}")
-        if x is None or y is None:
-            raise InputError(f"path must be an npz file with x_train, y_train, x_test and y_test, got {path}")
+        x, y = data[f"x_{kind}"], data[f"y_{kind}"]
         if x.ndim != 3 or not x.size or not np.isfinite(x).all():
             raise InputError(f"path: x_{kind} must be numbers of shape {shape}, got shape {x.shape}")
         if y.shape != x.shape[1:2] or y.min() < 0 or y.max() >= CLASSES:
@@ -198,10 +197,7 @@ def _chosen(
 def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, Labelled]:
     file = _find(name, path)
     if file is not None:
-        data = read_npz(file)
-        missing = [n for n in ("x_train", "y_train", "x_test", "y_test") if n not in data]
-        if missing:
-            raise InputError(f"path must be an npz file with x_train, y_train, x_test and y_test, got {file}")
+        data = read_npz(file, *PARTS)
         x, y = ([data[f"{k}_{part}"] for part in ("train", "test")] for k in "xy")
     else:
         from sklearn.datasets import fetch_openml

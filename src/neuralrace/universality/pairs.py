@@ -8,7 +8,7 @@ import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, integer
-from neuralrace.universality.recording import samples
+from neuralrace.universality.recording import pair_distances, pair_series, samples
 from neuralrace.universality.training import Training
 
 
@@ -51,21 +51,16 @@ def follow_pair(trajectory: Trajectory, x: Any, y: Any, pair: tuple[int, int] = 
         raise InputError(f"x must have the {n} samples that were watched and y the shape {shape}, "
                          f"got {len(x)} and {y.shape}")  # fmt: skip
     a, b = (integer("pair", k, 0, n - 1) for k in array("pair", pair, (2,)).astype(int).tolist())
-    dh, dy, goal = (v[..., b, :] - v[..., a, :] for v in (hidden, output, y))
-    recorded = {"dh2": (dh**2).sum(-1)[..., None], "dy2": (dy**2).sum(-1), "w": (dy * (dy - goal)).sum(-1)}
-    runs = len(hidden)
-    distances = {k: np.full(runs, np.linalg.norm(v[b] - v[a])) for k, v in (("dx", x), ("dy", y))}
-    if not distances["dx"][0]:
-        raise InputError(f"samples {a} and {b} have identical inputs, so they can have no different "
-                         "representations; choose another pair")  # fmt: skip
+    dx, dy = (np.repeat(v, len(hidden)) for v in pair_distances(x, y, np.array([[a, b]])))
+    dh2, dy2, w, loss = pair_series(hidden, output, y, a, b)
     return Training(
         t=trajectory.t,
-        loss=((output - y)[..., [a, b], :] ** 2).sum((-1, -2)) / 4,
+        loss=loss,
         statuses=trajectory.statuses,
         outcomes=trajectory.outcomes,
         end=trajectory.end,
-        recorded=recorded,
+        recorded={"dh2": dh2[..., None], "dy2": dy2, "w": w},
         settings=trajectory.settings,
-        runs={**trajectory.runs, **distances},
+        runs={**trajectory.runs, "dx": dx, "dy": dy},
         dims={"recorded:dh2": ("layer",)},
     )

@@ -49,17 +49,9 @@ class Record:
         pairs: np.ndarray,
         layer: str | None,
     ) -> None:
-        first, second = pairs.T
         self.pairs: np.ndarray = pairs
         self.layer: str | None = layer
-        self.dx: np.ndarray = np.linalg.norm(x[second] - x[first], axis=1)
-        self.dy: np.ndarray = np.linalg.norm(y[second] - y[first], axis=1)
-        if (self.dx == 0).any():
-            i, j = self.pairs[np.argmin(self.dx)]
-            raise InputError(
-                f"samples {i} and {j} have identical inputs, so they can have no different representations; "
-                "choose other pairs"
-            )
+        self.dx, self.dy = pair_distances(x, y, pairs)
         self._measure, self._targets = measure, y
         self._rows: list[np.ndarray] = []
         self._times: list[float] = []
@@ -94,12 +86,7 @@ class Record:
         if output.shape != self._targets.shape:
             raise InputError(f"y must have the {output.shape[1]} outputs per sample that the model has, "
                              f"got {self._targets.shape[1]}")  # fmt: skip
-        first, second = self.pairs.T
-        dh, dy, goal = (v[second] - v[first] for v in (hidden, output, self._targets))
-        square = ((output - self._targets) ** 2).sum(1)
-        w = (dy * (dy - goal)).sum(1)
-        loss = (square[first] + square[second]) / 4
-        self._rows.append(np.stack([(dh**2).sum(1), (dy**2).sum(1), w, loss]))
+        self._rows.append(np.stack(pair_series(hidden, output, self._targets, *self.pairs.T)))
         self._times.append(t)
 
     @property
@@ -205,6 +192,29 @@ def record(
         return out
 
     return Record(measure_function, flat, targets, _pairs(pairs, len(flat)), None)
+
+
+def pair_distances(x: np.ndarray, y: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distances of inputs and of targets of each of the pairs, `(pairs,)`; inputs must differ."""
+    first, second = pairs.T
+    dx, dy = (np.linalg.norm(v[second] - v[first], axis=1) for v in (x, y))
+    if (dx == 0).any():
+        i, j = pairs[np.argmin(dx)]
+        raise InputError(
+            f"samples {i} and {j} have identical inputs, so they can have no different representations; "
+            "choose other pairs"
+        )
+    return dx, dy
+
+
+def pair_series(
+    hidden: np.ndarray, output: np.ndarray, y: np.ndarray, first: Any, second: Any
+) -> tuple[np.ndarray, ...]:
+    """dh2, dy2, w and the loss of pairs, `(..., pairs)`, from activities `(..., samples, size)`."""
+    dh, dy, goal = (v[..., second, :] - v[..., first, :] for v in (hidden, output, y))
+    square = ((output - y) ** 2).sum(-1)
+    loss = (square[..., first] + square[..., second]) / 4
+    return (dh**2).sum(-1), (dy**2).sum(-1), (dy * (dy - goal)).sum(-1), loss
 
 
 def samples(name: str, value: Any) -> np.ndarray:

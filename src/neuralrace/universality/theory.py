@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.compiling import traced
-from neuralrace.errors import InputError
-from neuralrace.exact.formula import closed_form, floats, nonnegative, positive, real
+from neuralrace.errors import InputError, array
+from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
 
 
 class State(NamedTuple):
@@ -80,7 +80,7 @@ def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rat
     """
     if not traced((dy2, w, dy)):
         _possible(
-            *(f(n, v) for f, n, v in ((nonnegative, "dy2", dy2), (real, "w", w), (nonnegative, "dy", dy)))
+            *(f(n, v) for f, n, v in ((nonnegative, "dy2", dy2), (array, "w", w), (nonnegative, "dy", dy)))
         )
     return _solve(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
 
@@ -95,7 +95,7 @@ def _possible(dy2: Any, w: Any, dy: Any) -> None:
         )
 
 
-@closed_form(t=nonnegative, w=real, **START, **DATA, **RATES)
+@closed_form(t=nonnegative, w=array, **START, **DATA, **RATES)
 def _solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
     t, dh2, dy2, w, dx, dy, rate_h, rate_y = floats(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
@@ -149,7 +149,7 @@ def _phi(x: Any, np: Any = jnp) -> Any:
     return np.where(tiny, 1 + x / 2, np.expm1(safe) / safe)
 
 
-@closed_form(dh2=positive, dy2=nonnegative, w=real, **DATA, **RATES)
+@closed_form(dh2=positive, dy2=nonnegative, w=array, **DATA, **RATES)
 def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
     """Time derivatives of dh2, dy2 and w (representations_align Eq. 7).
 
@@ -186,7 +186,7 @@ def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: 
     )
 
 
-@closed_form(dh2=positive, w=real, a_high=real, **DATA, **RATES)
+@closed_form(dh2=positive, w=array, a_high=array, **DATA, **RATES)
 def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
     """Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25.
 
@@ -298,7 +298,7 @@ def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any)
 
 
 @closed_form(
-    t=nonnegative, dy2=nonnegative, w=real, dy=nonnegative, offset=nonnegative, rate_mean=nonnegative
+    t=nonnegative, dy2=nonnegative, w=array, dy=nonnegative, offset=nonnegative, rate_mean=nonnegative
 )
 def loss(t: Any, dy2: Any, w: Any, dy: Any, offset: Any = 0.0, rate_mean: Any = 0.0) -> Any:
     """One half of the mean squared error of both samples (representations_align Eq. 9).

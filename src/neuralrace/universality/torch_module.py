@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, integer
+from neuralrace.errors import InputError, integer, listed, need_extra
 
 
 def is_module(model: Any) -> bool:
@@ -20,75 +21,101 @@ def as_array(value: Any) -> Any:
     return value.detach().cpu().numpy() if type(value).__module__.split(".")[0] == "torch" else value
 
 
+def need_torch() -> Any:
+    """The library, where it is installed."""
+    need_extra("torch", "torch")
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return torch
+
+
+def as_inputs(model: Any, x: Any) -> Any:
+    """Samples as a tensor where the module is, and of the type of its weights."""
+    torch = need_torch()
+    inputs = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
+    weight = next(model.parameters(), None)
+    if weight is None:
+        return inputs
+    # integers, such as tokens, keep their type
+    return inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
+
+
+@contextmanager
+def hooked(model: Any, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False) -> Iterator[None]:
+    """The module in evaluation mode with some hooks; as it was before, afterwards."""
+    torch = need_torch()
+    modes = [(m, m.training, getattr(m, "inplace", None)) for m in model.modules()]
+    handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    model.eval()
+    for m, _, inplace in modes:
+        if inplace is True:  # would change what a hook has kept
+            m.inplace = False
+    try:
+        with torch.random.fork_rng(list(devices)), torch.set_grad_enabled(gradients):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for m, training, inplace in modes:
+            m.training = training
+            if inplace is True:
+                m.inplace = True
+
+
+def modules_in_order(model: Any, inputs: Any) -> list[str]:
+    """Names of the modules without children, in the order in which they run; at least two."""
+    leaves = {m: n for n, m in model.named_modules() if n and not list(m.children())}
+    order: list[str] = []
+    with hooked(model, {m: lambda m, *_: order.append(leaves[m]) for m in leaves}):
+        model(inputs)
+    order = list(dict.fromkeys(order))
+    if len(order) < 2:
+        raise InputError("the model has no hidden layer: it runs fewer than two modules")
+    return order
+
+
+def check_layer(argument: str, model: Any, name: Any) -> str:
+    """The name of a submodule."""
+    names = [n for n, _ in model.named_modules() if n]
+    if name not in names:
+        raise InputError(f"{argument} must name a submodule of the model ({listed(names)}); got {name!r}")
+    return name
+
+
+def first_tensor(value: Any) -> Any:
+    """The first tensor in what a module returned; None where there is none."""
+    if isinstance(value, need_torch().Tensor):
+        return value
+    items = list(value.values()) if isinstance(value, Mapping) else value
+    found = (first_tensor(item) for item in items) if isinstance(items, (tuple, list)) else ()
+    return next((v for v in found if v is not None), None)
+
+
 def measure_module(model: Any, x: Any, layer: Any, pick: Any) -> tuple[Callable[[], Any], str]:
     """A function that gives representation and output of a module now, and the name of its layer.
 
     `x` are the inputs; `layer` and `pick` are as in `record`.
     """
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        message = (
-            "recording a torch.nn.Module needs torch, which is not installed: pip install neuralrace[torch]"
-        )
-        raise ImportError(message) from error
-    inputs = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
-    weight = next(model.parameters(), None)
-    if weight is not None:  # integers, such as tokens, keep their type
-        inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
-
-    def run(hooks: dict[Any, Callable[..., None]]) -> Any:
-        modes = [(m, m.training) for m in model.modules()]
-        handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
-        model.eval()
-        try:
-            with torch.no_grad():
-                return model(inputs)
-        finally:
-            for handle in handles:
-                handle.remove()
-            for m, training in modes:
-                m.training = training
-
-    name = _layer(model, run, layer)
+    inputs = as_inputs(model, x)
+    name = check_layer("layer", model, layer) if isinstance(layer, str) else _place(model, inputs, layer)
     module = model.get_submodule(name)
 
     def measure() -> Any:
         seen: list[Any] = []
-        output = run({module: lambda *call: seen.append(call[2])})
+        with hooked(model, {module: lambda *call: seen.append(call[2])}):
+            output = model(inputs)
         if not seen:
             raise InputError(f"layer {name!r} did not run when the model did")
-        hidden = pick(seen[-1]) if pick else _tensor(torch, seen[-1])
-        return tuple(v.detach().cpu().double().numpy() for v in (hidden, _tensor(torch, output)))
+        hidden = pick(seen[-1]) if pick else first_tensor(seen[-1])
+        return tuple(v.detach().cpu().double().numpy() for v in (hidden, first_tensor(output)))
 
     return measure, name
 
 
-def _layer(model: Any, run: Any, layer: Any) -> str:
-    names = {m: n for n, m in model.named_modules() if n}
-    if isinstance(layer, str):
-        if layer not in names.values():
-            listed = ", ".join(list(names.values())[:12]) + (", ..." if len(names) > 12 else "")
-            raise InputError(f"layer must be a submodule of the model ({listed}); got {layer!r}")
-        return layer
-    order: list[str] = []
-    run({m: lambda m, *_: order.append(names[m]) for m in names if not list(m.children())})
-    order = list(dict.fromkeys(order))
-    if len(order) < 2:
-        raise InputError("the model has no hidden layer: it runs fewer than two modules")
+def _place(model: Any, inputs: Any, layer: int | None) -> str:
+    order = modules_in_order(model, inputs)
     at = (len(order) - 1) // 2 if layer is None else integer("layer", layer, -len(order))
     if at >= len(order):
         raise InputError(f"layer must be below {len(order)}, the number of modules that run; got {at}")
     return order[at]
-
-
-def _tensor(torch: Any, value: Any) -> Any:
-    """The first tensor in what a module returned."""
-    if isinstance(value, torch.Tensor):
-        return value
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    for item in items:
-        tensor = _tensor(torch, item)
-        if tensor is not None:
-            return tensor
-    return None

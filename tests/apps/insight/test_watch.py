@@ -316,15 +316,21 @@ def test_classes_without_a_probe_count():
     assert seen.y.shape == (20, 5)
 
 
-def test_large_layers_are_gated_whole():
-    """More units than are kept of a layer: patterns and what they carry are of all."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 700), nn.ReLU(), nn.Linear(700, 2))
+def seen_twice(hidden: int, seed: int) -> tuple[nn.Module, nr.Watch]:
+    """A ReLU network whose last weights change between two looks."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(3, hidden), nn.ReLU(), nn.Linear(hidden, 2))
     seen = nr.watch(model, X, Y)
     seen(0)
     with torch.no_grad():
         model[2].weight *= 1.5
     seen.look(1)
+    return model, seen
+
+
+def test_large_layers_are_gated_whole():
+    """More units than are kept of a layer: patterns and what they carry are of all."""
+    model, seen = seen_twice(700, seed=0)
     ds = seen.pathways().data
     assert ds["membership:1"].shape == (700,)
     assert np.isfinite(ds["carried:1"]).all()
@@ -340,20 +346,11 @@ def test_large_layers_are_gated_whole():
 def test_pathways_of_two_seeds():
     from neuralrace.apps.insight import pattern_agreement
 
-    answers = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
-        seen = nr.watch(model, X, Y)
-        seen(0)
-        with torch.no_grad():
-            model[2].weight *= 1.5
-        seen.look(1)
-        answers.append(seen.pathways())
+    answers = [seen_twice(6, seed)[1].pathways() for seed in (0, 1)]
     assert pattern_agreement(answers[0], answers[0]) == {"1": 1.0}
     assert 0.5 < pattern_agreement(*answers)["1"] < 1
     with pytest.raises(InputError, match="same gated layers"):
-        pattern_agreement(answers[0], seen.modes())
+        pattern_agreement(answers[0], seen_twice(6, 0)[1].modes())
 
 
 @pytest.mark.parametrize(

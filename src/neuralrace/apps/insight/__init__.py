@@ -5,7 +5,8 @@ from neuralrace.apps.insight.callbacks import huggingface_callback, lightning_ca
 from neuralrace.apps.insight.pathways import pattern_agreement
 from neuralrace.apps.insight.recordings import Recordings
 from neuralrace.apps.insight.regime import Regime
-from neuralrace.apps.insight.watching import Watch, watch
+from neuralrace.apps.insight.verb import watch
+from neuralrace.apps.insight.watching import Watch
 
 __all__ = [
     "Answer",

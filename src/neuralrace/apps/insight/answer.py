@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ class Answer:
         )
 
     def _repr_html_(self) -> str:
-        from html import escape
+        return self.to_html("h3")
 
+    def to_html(self, heading: str) -> str:
+        """The title as a heading of some level, and the three sentences."""
         lines = (("Measured", self.measured), ("Theory", self.theory), ("When not to trust it", self.caution))
         told = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in lines)
-        return f"<h3>{escape(self.title)}</h3><dl>{told}</dl>"
+        return f"<{heading}>{escape(self.title)}</{heading}><dl>{told}</dl>"

@@ -7,16 +7,24 @@ parameters of the moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from neuralrace.apps.insight.modules import as_function
-from neuralrace.errors import InputError
-from neuralrace.universality.torch_module import as_array, is_module
+from neuralrace.errors import InputError, listed
+from neuralrace.universality.torch_module import (
+    as_array,
+    as_inputs,
+    check_layer,
+    first_tensor,
+    hooked,
+    is_module,
+    modules_in_order,
+    need_torch,
+)
 
 MOST_UNITS = 512  # of a layer that are kept; of more, a random choice stands for all
 ALL_UNITS = 4096  # of all layers together
@@ -37,7 +45,6 @@ class Network(Protocol):
     """What the analyses need of a network."""
 
     layers: tuple[str, ...]
-    units: dict[str, int]  # of each layer, also those that are not kept
 
     def observe(self, *state: Any) -> Observation: ...
 
@@ -65,8 +72,7 @@ def belong(names: Sequence[str], prefixes: Sequence[str]) -> set[str]:
     chosen = {n for n in names for p in prefixes if n == p or n.startswith(f"{p}.")}
     empty = [p for p in prefixes if not any(n == p or n.startswith(f"{p}.") for n in chosen)]
     if empty:
-        listed = ", ".join(list(names)[:12]) + (", ..." if len(names) > 12 else "")
-        raise InputError(f"branches must name weights of the model ({listed}); got {empty[0]!r}")
+        raise InputError(f"branches must name weights of the model ({listed(names)}); got {empty[0]!r}")
     return chosen
 
 
@@ -86,7 +92,7 @@ def rows(name: str, value: Any, n: int) -> np.ndarray:
     return out.reshape(n, -1)
 
 
-def some_units(activity: np.ndarray, layers: int = 1, seed: int = 0) -> np.ndarray:
+def some_units(activity: np.ndarray, layers: int = 1) -> np.ndarray:
     """At most `MOST_UNITS` columns, scaled so that squared distances are those of all on average.
 
     Of many layers fewer, so that all have at most `ALL_UNITS`.
@@ -94,30 +100,31 @@ def some_units(activity: np.ndarray, layers: int = 1, seed: int = 0) -> np.ndarr
     size, most = activity.shape[1], min(MOST_UNITS, ALL_UNITS // max(layers, 1))
     if size <= most:
         return activity.astype(np.float32)
-    chosen = np.random.default_rng(seed).choice(size, most, replace=False)
+    chosen = np.random.default_rng(0).choice(size, most, replace=False)
     return activity[:, np.sort(chosen)].astype(np.float32) * np.float32(np.sqrt(size / most))
+
+
+def observed(
+    outputs: Any, activity: Mapping[str, Any], n: int, norms: dict[str, float], moved: float, size: float
+) -> Observation:
+    """What is kept of outputs and activity of n probes; `moved` and `size` are squared norms of weights."""
+    whole = {name: rows(f"layer {name}", value, n) for name, value in activity.items()}
+    kept = {name: some_units(v, len(whole)) for name, v in whole.items()}
+    share = (moved / max(size, 1e-300)) ** 0.5
+    return Observation(rows("outputs", outputs, n).astype(float), kept, norms, share)
 
 
 class TorchNetwork:
     """A torch module on its probes."""
 
     def __init__(self, model: Any, x: Any, layers: Sequence[str] | None, pick: Callable[..., Any] | None):
-        try:
-            import torch  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise ImportError(
-                "watching a torch.nn.Module needs torch: pip install 'neuralrace[torch]'"
-            ) from error
-        self.torch: Any = torch
+        self.torch: Any = need_torch()
         self.model, self.pick = model, pick
-        inputs = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
-        weight = next(model.parameters(), None)
-        if weight is None:
+        if next(model.parameters(), None) is None:
             raise InputError("model must have parameters to learn; this module has none")
-        self._inputs = inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
+        self._inputs = as_inputs(model, x)
         self.begin()
         self.layers = self._layers(layers)
-        self.units: dict[str, int] = {}
         self.rectified: dict[str, bool] = {}
         self.observe()
 
@@ -137,60 +144,11 @@ class TorchNetwork:
         return self._inputs
 
     def _layers(self, layers: Sequence[str] | None) -> tuple[str, ...]:
-        names = {n: m for n, m in self.model.named_modules() if n}
         if layers is not None:
-            for name in layers:
-                if name not in names:
-                    known = ", ".join(list(names)[:12]) + (", ..." if len(names) > 12 else "")
-                    raise InputError(f"layers must name submodules of the model ({known}); got {name!r}")
-            return tuple(layers)
-        order: list[str] = []
-        leaves = {m: n for n, m in names.items() if not list(m.children())}
-        with self._hooked({m: lambda m, *_: order.append(leaves[m]) for m in leaves}):
-            self.model(self.inputs)
-        order = list(dict.fromkeys(order))
-        if len(order) < 2:
-            raise InputError("the model has no hidden layer: it runs fewer than two modules")
+            return tuple(check_layer("layers", self.model, name) for name in layers)
+        order = modules_in_order(self.model, self.inputs)
         some = np.linspace(0, len(order) - 2, min(len(order) - 1, MOST_LAYERS)).round().astype(int)
         return tuple(order[k] for k in some)
-
-    @contextmanager
-    def _hooked(self, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False) -> Iterator[None]:
-        """The module in evaluation mode with some hooks; as it was before, afterwards."""
-        modes = [(m, m.training, getattr(m, "inplace", None)) for m in self.model.modules()]
-        handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
-        device = self.inputs.device
-        self.model.eval()
-        for m, _, inplace in modes:
-            if inplace is True:  # would change what a hook has kept
-                m.inplace = False
-        try:
-            with (
-                self.torch.random.fork_rng([device] if device.type == "cuda" else []),
-                self.torch.set_grad_enabled(gradients),
-            ):
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-            for m, training, inplace in modes:
-                m.training = training
-                if inplace is True:
-                    m.inplace = True
-
-    def _tensor(self, value: Any) -> Any:
-        """The first tensor in what a module returned."""
-        if isinstance(value, self.torch.Tensor):
-            return value
-        items = (
-            value.values()
-            if isinstance(value, Mapping)
-            else value
-            if isinstance(value, (tuple, list))
-            else ()
-        )
-        found = (self._tensor(item) for item in items)
-        return next((v for v in found if v is not None), None)
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights now."""
@@ -203,22 +161,20 @@ class TorchNetwork:
             name = modules[module]
             if name not in self.rectified:
                 self.rectified[name] = self._rectifies(given, out)
-            seen[name] = self.pick(name, out) if self.pick else self._tensor(out)
+            seen[name] = self.pick(name, out) if self.pick else first_tensor(out)
 
-        with self._hooked(dict.fromkeys(modules, keep)):
-            out = self._tensor(self.model(self.inputs))
-        n = len(self.inputs)
-        whole = {
-            name: rows(f"layer {name}", seen[name], n) for name in self.layers if seen.get(name) is not None
-        }
-        self.units |= {name: v.shape[1] for name, v in whole.items()}
+        out = self._outputs(dict.fromkeys(modules, keep))
+        activity = {name: seen[name] for name in self.layers if seen.get(name) is not None}
         learned = {name: p.detach() for name, p in self.model.named_parameters()}
         norms = {name: float(learned[name].norm()) for name in matrices(learned)}
         moved = sum(float((value - self.start[name]).norm()) ** 2 for name, value in learned.items())
-        activity = {name: some_units(v, len(whole)) for name, v in whole.items()}
-        return Observation(
-            rows("outputs", out, n).astype(float), activity, norms, (moved / max(self.size, 1e-300)) ** 0.5
-        )
+        return observed(out, activity, len(out), norms, moved, self.size)
+
+    def _outputs(self, hooks: Mapping[Any, Callable[..., Any]], weights: Any = None) -> np.ndarray:
+        """Outputs (probes, outputs) with some hooks, and some weights replaced."""
+        with hooked(self.model, hooks):
+            out = self.torch.func.functional_call(self.model, weights or {}, (self.inputs,))
+            return rows("outputs", first_tensor(out), len(self.inputs)).astype(float)
 
     def _rectifies(self, given: Any, out: Any) -> bool:
         """Whether a module sets what is negative to zero."""
@@ -237,9 +193,9 @@ class TorchNetwork:
         weights = {n: w.clone().requires_grad_(own[n].requires_grad) for n, w in weights.items()}
         buffers = {n: self.start[n] for n, _ in self.model.named_buffers()} if start else {}
         learned, slopes = [w for w in weights.values() if w.requires_grad], []
-        with self._hooked({}, gradients=True):
+        with hooked(self.model, {}, gradients=True):
             called = torch.func.functional_call(self.model, {**weights, **buffers}, (inputs,))
-            out = self._tensor(called).reshape(len(probes), -1)
+            out = first_tensor(called).reshape(len(probes), -1)
             seen = out @ torch.as_tensor(directions, dtype=out.dtype, device=out.device).T
             for value in seen.reshape(-1):
                 grads = torch.autograd.grad(value, learned, retain_graph=True, allow_unused=True)
@@ -252,41 +208,32 @@ class TorchNetwork:
         """Outputs where the named weights are zero."""
         own = dict(self.model.named_parameters())
         zeros = {n: self.torch.zeros_like(own[n]) for n in belong(list(own), weights)}
-        with self._hooked({}):
-            out = self._tensor(self.torch.func.functional_call(self.model, zeros, (self.inputs,)))
-        return rows("outputs", out, len(self.inputs)).astype(float)
+        return self._outputs({}, zeros)
 
     def activity_of(self, layer: str) -> np.ndarray:
         """Activity of all units of a layer, (probes, units)."""
         seen: list[Any] = []
-        with self._hooked({self.model.get_submodule(layer): lambda *call: seen.append(call[2])}):
-            self.model(self.inputs)
-        value = self.pick(layer, seen[-1]) if self.pick else self._tensor(seen[-1])
+        self._outputs({self.model.get_submodule(layer): lambda *call: seen.append(call[2])})
+        value = self.pick(layer, seen[-1]) if self.pick else first_tensor(seen[-1])
         return rows(f"layer {layer}", value, len(self.inputs))
 
     def with_gates(self, layer: str, gates: np.ndarray) -> np.ndarray:
         """Outputs where the units of a rectifying layer have constant gates `(probes, units)` instead."""
-        module = self.model.get_submodule(layer)
         held = self.torch.as_tensor(gates, dtype=self.inputs.dtype, device=self.inputs.device)
 
         def gated(_: Any, given: Any, out: Any) -> Any:
             return given[0] * held.reshape(given[0].shape).to(given[0].dtype)
 
-        with self._hooked({module: gated}):
-            out = self._tensor(self.model(self.inputs))
-        return rows("outputs", out, len(self.inputs))
+        return self._outputs({self.model.get_submodule(layer): gated})
 
     def without_units(self, layer: str, kept: np.ndarray) -> np.ndarray:
         """Outputs where only some units `(units,)` of a layer are kept."""
-        module = self.model.get_submodule(layer)
 
         def masked(_: Any, __: Any, out: Any) -> Any:
             mask = self.torch.as_tensor(kept.reshape(out.shape[1:]), dtype=out.dtype, device=out.device)
             return out * mask
 
-        with self._hooked({module: masked}):
-            out = self._tensor(self.model(self.inputs))
-        return rows("outputs", out, len(self.inputs))
+        return self._outputs({self.model.get_submodule(layer): masked})
 
 
 def is_learned(value: Any) -> bool:
@@ -311,7 +258,6 @@ class FunctionNetwork:
     def __init__(self, function: Callable[..., Any], x: Any, layers: Sequence[str] | None):
         self.function, self.x = function, x
         self.layers: tuple[str, ...] = tuple(layers or ())
-        self.units: dict[str, int] = {}
         self.start: Any = None
 
     def begin(self, *state: Any) -> None:
@@ -331,7 +277,6 @@ class FunctionNetwork:
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights at these parameters."""
-        n = len(self.x)
         outputs, activity = self._called(state[0], self.x)
         activity = activity or {"outputs": outputs}
         chosen = self.layers or tuple(activity)
@@ -341,16 +286,11 @@ class FunctionNetwork:
                 f"layers must be among those the function returns, {list(activity)}; got {missing[0]!r}"
             )
         self.layers = chosen
-        whole = {name: rows(f"layer {name}", activity[name], n) for name in chosen}
-        self.units |= {name: v.shape[1] for name, v in whole.items()}
         learned, first = dict(named_leaves(state[0])), dict(named_leaves(self.start))
         moved = sum(float(((v - first[name]) ** 2).sum()) for name, v in learned.items())
         size = sum(float((v**2).sum()) for v in first.values())
         norms = {name: float(np.linalg.norm(learned[name])) for name in matrices(learned)}
-        kept = {name: some_units(v, len(whole)) for name, v in whole.items()}
-        return Observation(
-            rows("outputs", outputs, n).astype(float), kept, norms, (moved / max(size, 1e-300)) ** 0.5
-        )
+        return observed(outputs, {name: activity[name] for name in chosen}, len(self.x), norms, moved, size)
 
     def kernel(
         self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False

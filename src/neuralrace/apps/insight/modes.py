@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
@@ -11,6 +11,9 @@ from scipy.optimize import least_squares
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.measure import half_time
+
+if TYPE_CHECKING:
+    import xarray
 
 MOST_MODES = 10
 MOST_INPUTS = 1024  # of which the share that is linear in them is computed
@@ -81,26 +84,14 @@ def modes_of(
     `outputs` (times, probes, outputs) are probabilities where the loss is cross-entropy; `depth` counts
     layers of weights.
     """
-    import xarray as xr
-
-    u, vt, s, variance, explained = modes
     share = modes.shares(outputs, x, y)
     times = half_time(steps, share.T, axis=-1)
     learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
-    told_by_theory = (np.abs(share[0]) < BEGUN) & (not explained < LINEAR)
-    theory = predicted_times(np.where(told_by_theory, times, np.nan), s, variance, depth)
-    measured, told = told_modes(
-        times, s, theory, depth, "probabilities" if probabilities else "outputs", explained
-    )
-    data = xr.Dataset(
-        {
-            "share": (("step", "mode"), share), "strength": ("mode", s), "variance": ("mode", variance),
-            "half_time": ("mode", times), "predicted_half_time": ("mode", theory),
-            "left": (("mode", "output"), u), "right": (("mode", "input"), vt), "linear_share": explained,
-        },
-        {"step": steps, "mode": np.arange(1, len(s) + 1)},
-    )  # fmt: skip
+    told_by_theory = (np.abs(share[0]) < BEGUN) & (not modes.explained < LINEAR)
+    theory = predicted_times(np.where(told_by_theory, times, np.nan), modes.strength, modes.variance, depth)
+    seen = "probabilities" if probabilities else "outputs"
+    measured, told = told_modes(times, theory, modes, depth, seen)
     return Answer(
         "What did it learn first?",
         measured,
@@ -109,14 +100,30 @@ def modes_of(
         "one initial strength for all modes; one time unit and that strength are fitted, so only the ratios "
         "of times are predicted, of modes that begin with little. Adaptive optimisers, normalisation, skip "
         "connections and weight decay change them.",
-        data,
+        modes_data(steps, share, times, theory, modes),
     )
 
 
-def told_modes(
-    times: np.ndarray, s: np.ndarray, theory: np.ndarray, depth: int, seen: str, explained: float
-) -> tuple[str, str]:
+def modes_data(
+    steps: np.ndarray, share: np.ndarray, times: np.ndarray, theory: np.ndarray, modes: Modes
+) -> xarray.Dataset:
+    """Shares of modes (times, modes), measured and predicted half times, and the modes themselves."""
+    import xarray as xr
+
+    return xr.Dataset(
+        {
+            "share": (("step", "mode"), share), "strength": ("mode", modes.strength),
+            "variance": ("mode", modes.variance), "half_time": ("mode", times),
+            "predicted_half_time": ("mode", theory), "left": (("mode", "output"), modes.left),
+            "right": (("mode", "input"), modes.right), "linear_share": modes.explained,
+        },
+        {"step": steps, "mode": np.arange(1, len(times) + 1)},
+    )  # fmt: skip
+
+
+def told_modes(times: np.ndarray, theory: np.ndarray, modes: Modes, depth: int, seen: str) -> tuple[str, str]:
     """What was measured, and what theory says; `seen` is where modes are measured."""
+    s, explained = modes.strength, modes.explained
     known = np.isfinite(times)
     order = np.argsort(np.where(known, times, np.inf), kind="stable")
     if not len(s):

@@ -33,7 +33,7 @@ figure { margin: 1rem 0 } img { max-width: 100%; background: #fff; border-radius
 """
 
 
-MANUAL = "insight", "structure", "relu", "glossary"
+MANUAL = (Path(__file__).parent / "manual.txt").read_text().split()  # pages that come with a report
 WORDS = {
     "probe": "a sample on which the network is looked at while it learns",
     "mode": "a pattern of inputs that goes with a pattern of targets: a singular vector of their "
@@ -61,7 +61,7 @@ def write_page(watch: Watch | Recordings, folder: Path) -> Path:
             with plot.style():
                 plot.save(figure, folder, name)
             image = _image(figure, answer.title)
-        parts.append(f'<section id="{name}">{_told(answer)}{image}</section>')
+        parts.append(f'<section id="{name}">{answer.to_html("h2")}{image}</section>')
     _store({name: answer.data for name, answer in answers.items()}, folder / "data.zarr")
     path = folder / "index.html"
     write_text(path, _page(watch, answers, parts, _manual(folder / "manual")))
@@ -101,17 +101,6 @@ Data behind the figures: <code>data.zarr</code>. The manual says more: {links}.<
 """
 
 
-def _told(answer: Answer) -> str:
-    lines = (
-        ("Measured", answer.measured),
-        ("Theory", answer.theory),
-        ("When not to trust it", answer.caution),
-    )
-    return f"<h2>{escape(answer.title)}</h2><dl>" + "".join(
-        f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in lines
-    ) + "</dl>"  # fmt: skip
-
-
 def _image(figure: Figure, text: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight")
@@ -130,8 +119,6 @@ def _store(answers: dict[str, Any], path: Path) -> None:
 
 
 def _modes(answer: Answer) -> Figure | None:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     ds = answer.data
     if not ds.sizes["mode"]:
         return None
@@ -147,11 +134,8 @@ def _modes(answer: Answer) -> Figure | None:
         right.set(xlabel="strength of the mode in the data", ylabel="half time (steps)")
         if known.any():
             right.plot(ds.strength[known], ds.half_time[known], "o", color=plot.BLUE, label="network")
-            right.set(xscale="log", yscale="log")
-            for axis in (right.xaxis, right.yaxis):  # few labels, also where there is less than a decade
-                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                axis.set_major_formatter("{x:g}")
-                axis.set_minor_formatter(NullFormatter())
+            plot.logarithmic(right.xaxis)
+            plot.logarithmic(right.yaxis)
         else:
             right.text(0.5, 0.5, "no mode was learned", ha="center", transform=right.transAxes)
             right.set(xticks=[], yticks=[])

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neuralrace.apps.insight.answer import Answer
-from neuralrace.apps.insight.modes import data_modes, predicted_times, told_modes
+from neuralrace.apps.insight.modes import data_modes, modes_data, predicted_times, told_modes
 from neuralrace.apps.insight.pathways import pathways_of
-from neuralrace.apps.insight.regime import LAZY, RICH, Regime, verdict_of
+from neuralrace.apps.insight.regime import LAZY, RICH, Regime, change_interval, verdict_of
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
 from neuralrace.errors import InputError, array, flag
-from neuralrace.measure import cosine, half_time, squared_distances
+from neuralrace.measure import cosine, half_time, kernel_change, squared_distances
 
 FEWEST = 3  # conditions
 
 
+@dataclass(eq=False, repr=False)
 class Recordings:
     """Representations over sessions of learning; made by `nr.watch.from_recordings`.
 
@@ -27,21 +29,12 @@ class Recordings:
     network, as far as representations tell.
     """
 
+    activity: dict[str, list[np.ndarray]] | None  # region -> sessions (conditions, units)
+    distances: dict[str, np.ndarray]  # region -> (sessions, conditions, conditions)
+    x: np.ndarray
+    y: np.ndarray
+    steps: np.ndarray
     problem: str = ""
-
-    def __init__(
-        self,
-        activity: dict[str, list[np.ndarray]] | None,
-        distances: dict[str, np.ndarray],
-        x: np.ndarray,
-        y: np.ndarray,
-        steps: np.ndarray,
-    ):
-        self.activity: dict[str, list[np.ndarray]] | None = activity  # region -> sessions (conditions, units)
-        self.distances: dict[str, np.ndarray] = distances  # region -> (sessions, conditions, conditions)
-        self.x: np.ndarray = x
-        self.y: np.ndarray = y
-        self.steps: np.ndarray = steps
 
     def __repr__(self) -> str:
         n, regions = len(self.x), ", ".join(self.distances)
@@ -60,8 +53,6 @@ class Recordings:
 
     def modes(self, region: str | None = None) -> Answer:
         """What was represented first: strength of the data's modes in a region (default: the last)."""
-        import xarray as xr
-
         region = self._region(region)
         x, y = self.x - self.x.mean(axis=0), self.y - self.y.mean(axis=0)
         modes = data_modes([(x, y)])
@@ -72,18 +63,7 @@ class Recordings:
         grown = (share[-1] - share[0]) > 0.5
         times = np.where(grown, half_time(self.steps, share.T, axis=-1), np.nan)
         theory = predicted_times(times - self.steps[0], modes.strength, modes.variance, 2) + self.steps[0]
-        data = xr.Dataset(
-            {
-                "share": (("step", "mode"), share), "strength": ("mode", modes.strength),
-                "variance": ("mode", modes.variance), "half_time": ("mode", times),
-                "predicted_half_time": ("mode", theory), "left": (("mode", "output"), modes.left),
-                "right": (("mode", "input"), modes.right), "linear_share": modes.explained,
-            },
-            {"step": self.steps, "mode": np.arange(1, len(times) + 1)},
-        )  # fmt: skip
-        measured, said = told_modes(
-            times, modes.strength, theory, 2, f"squared activity of {region}", modes.explained
-        )
+        measured, said = told_modes(times, theory, modes, 2, f"squared activity of {region}")
         return Answer(
             "What was represented first?",
             measured,
@@ -91,7 +71,7 @@ class Recordings:
             "Strengths are relative to the last session, as a representation has no natural size. Noise adds "
             "to all of them, and drift between sessions looks like learning. One time unit and one initial "
             "strength are fitted, so only ratios of times are predicted.",
-            data,
+            modes_data(self.steps, share, times, theory, modes),
         )
 
     def representations(self) -> Answer:
@@ -108,7 +88,7 @@ class Recordings:
         if not same:
             raise InputError("pathways need the same units in all sessions; their numbers differ")
         modes = data_modes([(self.x, self.y)])
-        return pathways_of(same, None, _same, lambda _: np.nan, self.y, self.x, self.y, modes)
+        return pathways_of(same, None, np.asarray, lambda _: np.nan, self.y, self.x, self.y, modes)
 
     def _same_units(self) -> dict[str, np.ndarray]:
         """Activity (sessions, conditions, units) of regions with the same number of units in all sessions."""
@@ -121,11 +101,8 @@ class Recordings:
 
         region = self._region(region)
         grams = self._grams(region)[[0, -1]]
-        change = _change(grams)
-        n = len(self.x)
-        left_out = [_change(grams[:, keep][:, :, keep]) for keep in ~np.eye(n, dtype=bool)]
-        error = 2 * np.sqrt(n - 1) * float(np.std(left_out))
-        interval = max(0.0, change - error), change + error
+        change = float(kernel_change(grams)[-1])
+        interval = change_interval(grams, len(self.x), change)
         goal = self.y - self.y.mean(axis=0)
         aligned = np.asarray(cosine(grams, goal @ goal.T))
         verdict = verdict_of(change)
@@ -180,14 +157,6 @@ class Recordings:
         if region is not None and region not in self.distances:
             raise InputError(f"region must be one of {list(self.distances)}, got {region!r}")
         return region or list(self.distances)[-1]
-
-
-def _same(outputs: np.ndarray) -> np.ndarray:
-    return outputs
-
-
-def _change(grams: np.ndarray) -> float:
-    return float(np.linalg.norm(grams[1] - grams[0]) / max(np.linalg.norm(grams[0]), 1e-300))
 
 
 def from_recordings(

@@ -41,7 +41,7 @@ def regime_of(
     import xarray as xr
 
     change, turn = float(kernel_change(kernels)[-1]), float(kernel_turn(kernels)[-1])
-    low, high = _interval(kernels, probes, change)
+    low, high = change_interval(kernels, probes, change)
     verdict = verdict_of(change)
     grown = GROWN if verdict == "rich" and turn < TURNED else ""
     firm = verdict_of(low) == verdict_of(high)
@@ -85,8 +85,8 @@ def _balance(norms: np.ndarray) -> str:
     )
 
 
-def _interval(kernels: np.ndarray, probes: int, change: float) -> tuple[float, float]:
-    """Two standard errors either way, by leaving out one probe at a time."""
+def change_interval(kernels: np.ndarray, probes: int, change: float) -> tuple[float, float]:
+    """Two standard errors of a kernel's change either way, by leaving out one probe at a time."""
     if probes < 3:
         return change, change
     each = kernels.shape[1] // probes

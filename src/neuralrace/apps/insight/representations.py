@@ -11,6 +11,7 @@ from neuralrace.apps.insight.answer import Answer
 from neuralrace.errors import InputError
 from neuralrace.measure import squared_distances
 from neuralrace.universality import Comparison, compare, fit, structure
+from neuralrace.universality.recording import pair_distances, pair_series
 
 LOOKS = 12  # steps at which the correlation with theory is shown
 PAIRS = 6  # that are fitted at each layer
@@ -21,7 +22,7 @@ Distances = Callable[[str, int], np.ndarray]
 
 def representations_of(
     steps: np.ndarray, distances: Distances, layers: Sequence[str], x: np.ndarray, y: np.ndarray,
-    series: tuple[np.ndarray, Mapping[str, np.ndarray]] | str, seed: int = 0,
+    series: tuple[np.ndarray, Mapping[str, np.ndarray]] | str,
 ) -> Answer:  # fmt: skip
     """Distance matrices of every layer against the theory's, and fitted rates of some pairs.
 
@@ -30,7 +31,8 @@ def representations_of(
     """
     import xarray as xr
 
-    keep = _different(x)
+    # Two probes with the same input have one representation.
+    keep = np.sort(np.unique(x, axis=0, return_index=True)[1])
     own = np.ix_(keep, keep)
     goal = structure(x[keep], y[keep])
     measured = np.stack([distances(name, len(steps) - 1)[own] for name in layers])
@@ -54,7 +56,7 @@ def representations_of(
     }
     if not isinstance(series, str):
         outputs, activity = series
-        pairs = _pairs(y[keep], seed)
+        pairs = _pairs(y[keep])
         fits = [
             _fits(steps, activity[name][:, keep], outputs[:, keep], x[keep], y[keep], pairs)
             for name in layers
@@ -81,11 +83,6 @@ def _correlation(predicted: np.ndarray, measured: np.ndarray) -> float:
     return float(np.corrcoef(one, two)[0, 1])
 
 
-def _different(x: np.ndarray) -> np.ndarray:
-    """Probes with inputs of their own: two with the same input have one representation."""
-    return np.sort(np.unique(x, axis=0, return_index=True)[1])
-
-
 def _compared(predicted: np.ndarray, measured: np.ndarray) -> Comparison | None:
     try:
         return compare(predicted, measured)
@@ -93,9 +90,9 @@ def _compared(predicted: np.ndarray, measured: np.ndarray) -> Comparison | None:
         return None
 
 
-def _pairs(y: np.ndarray, seed: int) -> list[tuple[int, int]]:
+def _pairs(y: np.ndarray) -> list[tuple[int, int]]:
     """Some pairs with different targets."""
-    rng, n = np.random.default_rng(seed), len(y)
+    rng, n = np.random.default_rng(0), len(y)
     found: list[tuple[int, int]] = []
     for _ in range(50 * PAIRS):
         i, j = sorted(rng.choice(n, 2, replace=False).tolist())
@@ -113,12 +110,10 @@ def _fits(
     """Error and rates of each pair; nan where no fit is possible."""
     results = []
     for i, j in pairs:
-        dh, dy, goal = h[:, j] - h[:, i], out[:, j] - out[:, i], y[j] - y[i]
-        series = (dh**2).sum(1), (dy**2).sum(1), (dy * (dy - goal)).sum(1)
+        dh2, dy2, w, _ = pair_series(h, out, y, i, j)
+        dx, dy = pair_distances(x, y, np.array([[i, j]]))
         try:
-            f = fit(
-                steps, *series, float(np.linalg.norm(x[j] - x[i])), float(np.linalg.norm(goal)), strict=False
-            )
+            f = fit(steps, dh2, dy2, w, float(dx[0]), float(dy[0]), strict=False)
         except InputError:
             results.append((np.nan, np.nan, np.nan))
             continue

@@ -1,38 +1,37 @@
-"""`watch`: one line in a training loop, four answers about the network."""
+"""One line in a training loop, and the answers about the network that it gives."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from neuralrace.apps.insight.answer import Answer
-from neuralrace.apps.insight.branches import as_branches, as_domains, branches_of
-from neuralrace.apps.insight.models import Network, Observation, as_network
+from neuralrace.apps.insight.branches import branches_of
+from neuralrace.apps.insight.models import Network, Observation
 from neuralrace.apps.insight.modes import Modes, data_modes, modes_of
 from neuralrace.apps.insight.pathways import pathways_of
-from neuralrace.apps.insight.recordings import Recordings, from_recordings
+from neuralrace.apps.insight.probes import Batches
 from neuralrace.apps.insight.regime import Regime, regime_of
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import to_rdms
 from neuralrace.apps.insight.snapshots import Snapshots
-from neuralrace.errors import InputError, array, choice, integer, number
+from neuralrace.errors import InputError, number
 from neuralrace.measure import squared_distances
-from neuralrace.universality.torch_module import as_array, is_module
 
-LOSSES = ("squared", "cross_entropy")
 CROSSED = (
     "with cross-entropy outputs grow without end, and Eq. 7 describes outputs that settle at their targets"
 )
-MOST_PROBES = 256
-MOST_ONE_HOT = 100_000  # tokens times places, that are shown one-hot
 KERNEL_PROBES, KERNEL_DIRECTIONS = 12, 8
 
 
+@dataclass(eq=False, repr=False)
 class Watch:
     """Watches a network while it learns: call it with the step. Made by `watch`.
 
@@ -40,29 +39,18 @@ class Watch:
     with all of them.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        x: np.ndarray,
-        y: np.ndarray,
-        loss: str,
-        left_out: int,
-        tokens: int,
-        branches: dict[str, tuple[str, ...]],
-        domains: np.ndarray | None,
-        items: np.ndarray | None,
-    ):
-        self.network: Network = network
-        self.domains: np.ndarray | None = domains  # of each probe
-        self._branches, self._items = branches, items
-        self.x: np.ndarray = x
-        self.y: np.ndarray = y
-        self.loss: str = loss
-        self.left_out: int = left_out
-        self.tokens: int = tokens  # size of the vocabulary, where inputs are whole numbers
-        self.snapshots: Snapshots = Snapshots()
-        self.problem: str = ""
-        self._last: tuple[float, tuple[Any, ...]] | None = None
+    network: Network
+    x: np.ndarray
+    y: np.ndarray
+    loss: str
+    left_out: int
+    tokens: int  # size of the vocabulary, where inputs are whole numbers
+    named: dict[str, tuple[str, ...]]  # branches, and the names of their weights
+    domains: np.ndarray | None  # of each probe
+    items: np.ndarray  # (probes, features), equal for probes that correspond
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    problem: str = ""
+    _last: tuple[float, tuple[Any, ...]] | None = None
 
     def __repr__(self) -> str:
         n = len(self.snapshots.kept)
@@ -155,10 +143,7 @@ class Watch:
         """Outputs (..., probes, outputs) as modes are seen in them; probabilities for cross-entropy."""
         if self.loss == "squared":
             return out
-        if out.shape[-1] == 1:
-            return 1 / (1 + np.exp(-out))
-        grown = np.exp(out - out.max(axis=-1, keepdims=True))
-        return grown / grown.sum(axis=-1, keepdims=True)
+        return expit(out) if out.shape[-1] == 1 else softmax(out, axis=-1)
 
     def _loss(self, out: np.ndarray) -> float:
         """Mean loss of outputs (probes, outputs): half the squared error, or cross-entropy."""
@@ -171,7 +156,7 @@ class Watch:
     def _modes(self, data: Iterable[tuple[Any, Any]] | None = None) -> Modes:
         if data is None:
             return data_modes([(self.x, self.y)])
-        return data_modes(_Batches(data, self.x.shape[1], self.y.shape[1], self.tokens))
+        return data_modes(Batches(data, self.x.shape[1], self.y.shape[1], self.tokens))
 
     def modes(self, data: Iterable[tuple[Any, Any]] | None = None) -> Answer:
         """What it learned first: strengths of the data's modes over training, their order and times.
@@ -219,11 +204,10 @@ class Watch:
         """What each named branch carries of each mode, what domains share, and what should generalise."""
         last = self._ready(now=True)
         assert self._last is not None
-        if not self._branches and self.domains is None:
+        if not self.named and self.domains is None:
             raise InputError("neither branches nor domains were given: nr.watch(..., branches=, domains=)")
         state = self._last[1]
-        without = {k: self._read(self.network.without(v, *state)) for k, v in self._branches.items()}
-        items = self.y if self._items is None else self._items
+        without = {k: self._read(self.network.without(v, *state)) for k, v in self.named.items()}
         return branches_of(
             without,
             self._read(last.outputs),
@@ -232,7 +216,7 @@ class Watch:
             self.y,
             self._modes(),
             self.domains,
-            items,
+            self.items,
         )
 
     def regime(self) -> Regime:
@@ -262,7 +246,7 @@ class Watch:
         if self.problem:
             return found
         found["pathways"] = self.pathways()
-        if self._branches or self.domains is not None:
+        if self.named or self.domains is not None:
             found["branches"] = self.branches()
         return {**found, "regime": self.regime()}
 
@@ -271,223 +255,3 @@ class Watch:
         from neuralrace.apps.insight.page import write_page
 
         return write_page(self, Path(folder))
-
-
-class _Watching:
-    """Makes a `Watch`; see `watch`."""
-
-    def __call__(
-        self,
-        model: Any,
-        x: Any,
-        y: Any,
-        *,
-        layers: Sequence[str] | None = None,
-        loss: str | None = None,
-        probes: int = MOST_PROBES,
-        pick: Callable[[str, Any], Any] | None = None,
-        branches: Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
-        domains: Any = None,
-        items: Any = None,
-    ) -> Watch:
-        """Watch a network of your own while it learns.
-
-        Call the result in the training loop: `watch(step)`, or `watch(step, params)` for a function. It looks
-        at ever larger distances and keeps few snapshots, so it costs little. A torch module is left as it
-        was.
-
-        Parameters
-        ----------
-        model : torch.nn.Module or callable
-            The network; or a function `(params, x) -> outputs`, or `-> (outputs, {layer: activity})`, as of
-            JAX, flax or equinox.
-        x, y : array_like or torch.Tensor, shape (samples, ...)
-            Probes: inputs, and targets or class labels (whole numbers).
-        layers : list of str, optional
-            Submodules of a torch module, or names of the activities; by default all that run, but the last.
-        loss : {"squared", "cross_entropy"}, optional
-            What is trained; by default cross-entropy for labels and squared error for targets.
-        probes : int
-            How many samples to use at most; a random choice of more.
-        pick : callable, optional
-            `pick(layer, value)` takes the activity, samples first, from what a module returns; by default its
-            first tensor.
-        branches : list of str, or dict of str to names, optional
-            Parallel parts of the network, each by the names of its weights (`"left"` stands for
-            `"left.weight"` and so on); `watch.branches()` says what each carries.
-        domains : array_like, shape (samples,), optional
-            The domain of each sample, by number or name; `watch.branches()` says what domains share.
-        items : array_like, shape (samples,), optional
-            What each sample shows, such that samples of different domains correspond; by default samples with
-            equal targets do.
-
-        Returns
-        -------
-        Watch
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import neuralrace as nr
-        >>> x, y = np.eye(4), np.diag([4.0, 3.0, 2.0, 1.0])
-        >>> def model(params, x):
-        ...     hidden = x @ params["a"]
-        ...     return hidden @ params["b"], {"hidden": hidden}
-        >>> task = nr.Task(nr.Graph.chain([4, 8, 4]), x, y)
-        >>> run = nr.flow(task, nr.init.gaussian(task.graph, 1e-3), t1=60.0, save=61)
-        >>> see = nr.watch(model, x, y)
-        >>> for k in range(61):
-        ...     see(k, {"a": run.weights["x->h1"][k].T, "b": run.weights["h1->y"][k].T})
-        >>> see.regime().verdict, see.modes().data.half_time.values.argsort().tolist()
-        ('rich', [0, 1, 2, 3])
-        """
-        targets, inferred = _targets(as_array(y))
-        kind = inferred if loss is None else choice("loss", loss, LOSSES)
-        given = np.asarray(as_array(x))
-        tokens = int(given.max(initial=0)) + 1 if is_module(model) and given.dtype.kind in "iu" else 0
-        flat = one_hot(given, tokens) if tokens else np.asarray(given, float)
-        if flat.ndim < 1 or len(flat) < 2:
-            raise InputError(f"x must hold at least two samples, got shape {flat.shape}")
-        if len(flat) != len(targets):
-            raise InputError(f"y must have {len(flat)} rows, as many as x, got {len(targets)}")
-        array("x", flat)
-        most = integer("probes", probes, least=2)
-        chosen = np.arange(len(flat))
-        if len(flat) > most:
-            chosen = np.sort(np.random.default_rng(0).choice(len(flat), most, replace=False))
-        chosen = chosen[np.lexsort(targets[chosen].T)]  # probes with equal targets side by side
-        n = len(chosen)
-        labels, named = as_domains(domains, len(flat)), as_branches(branches)
-        shown = None if items is None else _targets(np.unique(items, return_inverse=True)[1].ravel())[0]
-        if shown is not None and len(shown) != len(flat):
-            raise InputError(f"items must have one label per sample, {len(flat)}, got {len(shown)}")
-        labels = None if labels is None else as_domains(labels[chosen], n)
-        network = as_network(model, x[chosen] if hasattr(x, "shape") else np.asarray(x)[chosen], layers, pick)
-        return Watch(
-            network, flat[chosen].reshape(n, -1), targets[chosen], kind, len(flat) - n, tokens, named, labels,
-            None if shown is None else shown[chosen],
-        )  # fmt: skip
-
-    def from_checkpoints(
-        self,
-        model: Any,
-        files: Iterable[str | Path],
-        x: Any,
-        y: Any,
-        *,
-        allow_pickle: bool = False,
-        **options: Any,
-    ) -> Watch:
-        """Watch a network after the fact, from checkpoints of its weights.
-
-        Parameters
-        ----------
-        model : torch.nn.Module
-            A module of the same architecture.
-        files : paths
-            Checkpoints in the order of training, each a state dict; a number in the name is the step.
-        x, y
-            As in `watch`.
-        allow_pickle : bool
-            Also load files that hold code, which is then executed. Only for files you trust.
-        **options
-            As in `watch`.
-
-        Returns
-        -------
-        Watch
-        """
-        from neuralrace.apps.insight.checkpoints import load_in_turn
-
-        seen: Watch | None = None
-        for step in load_in_turn(model, list(files), allow_pickle):
-            seen = self(model, x, y, **options) if seen is None else seen
-            seen.look(step)
-        assert seen is not None
-        return seen
-
-    def from_recordings(
-        self, recorded: Any, x: Any, y: Any, *, steps: Any = None, distances: bool = False
-    ) -> Recordings:
-        """The same questions of recorded representations alone, such as of neurons over sessions.
-
-        Trials with the same stimulus and target are averaged.
-
-        Parameters
-        ----------
-        recorded : array_like, shape (sessions, trials, units), or a list or dict of such
-            Activity; sessions may have different units. A dict has one entry per region. Objects of
-            rsatoolbox are welcome: `RDMs` (one per session), a list of `Dataset`, or a `TemporalDataset`.
-        x, y : array_like, shape (trials, ...)
-            Stimuli as features, and targets or class labels, the same in all sessions.
-        steps : array_like, shape (sessions,), optional
-            When each session was; by default 0, 1, ...
-        distances : bool
-            Whether `recorded` holds squared distances (sessions, trials, trials) instead of activity.
-
-        Returns
-        -------
-        Recordings
-            With `modes()`, `representations()`, `pathways()`, `regime()` and `report(folder)`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import neuralrace as nr
-        >>> rng = np.random.default_rng(0)
-        >>> x, y = rng.normal(size=(12, 3)), np.arange(12) % 2
-        >>> sessions = [x @ rng.normal(size=(3, 40)) + k * y[:, None] for k in range(4)]
-        >>> nr.watch.from_recordings(sessions, x, y)
-        Recordings(12 conditions, 4 sessions, recorded)
-        """
-        return from_recordings(recorded, x, _targets(as_array(y))[0], steps, distances)
-
-
-watch = _Watching()
-
-
-def _targets(y: Any) -> tuple[np.ndarray, str]:
-    """Targets, one row per sample, and the loss that they suggest; labels as one-hot rows."""
-    values = np.asarray(y)
-    if values.dtype.kind in "iub" and values.ndim == 1:
-        if values.min(initial=0) < 0:
-            raise InputError("y must hold class labels from 0 on, or targets as floating-point numbers")
-        return np.eye(int(values.max(initial=0)) + 1)[values.astype(int)], "cross_entropy"
-    found = array("y", values)
-    return found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1), "squared"
-
-
-def one_hot(x: np.ndarray, tokens: int) -> np.ndarray:
-    """Tokens (samples, ...) as one-hot rows."""
-    if x.min(initial=0) < 0 or x.max(initial=0) >= tokens:
-        raise InputError(f"x must hold tokens from 0 to {tokens - 1}, got {x.min()} to {x.max()}")
-    if tokens * x[:1].size > MOST_ONE_HOT:
-        raise InputError(
-            f"x holds whole numbers up to {tokens - 1}, which are taken for tokens; give fewer of them, or "
-            "floating-point numbers"
-        )
-    return np.eye(tokens, dtype=np.float32)[x.reshape(len(x), -1)].reshape(len(x), -1)
-
-
-class _Batches:
-    """Batches of inputs and targets as arrays of rows, as often as they are asked for."""
-
-    def __init__(self, data: Iterable[tuple[Any, Any]], inputs: int, outputs: int, tokens: int):
-        if iter(data) is data:
-            raise InputError(
-                "data is gone through more than once: give a list or a data loader, no generator"
-            )
-        self.data, self.inputs, self.outputs, self.tokens = data, inputs, outputs, tokens
-
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for x, y in self.data:
-            given, targets = np.asarray(as_array(x)), _targets(as_array(y))[0]
-            rows = one_hot(given, self.tokens) if self.tokens else np.asarray(given, float)
-            rows = rows.reshape(len(rows), -1)
-            targets = np.pad(targets, ((0, 0), (0, max(0, self.outputs - targets.shape[1]))))
-            if (rows.shape[1], targets.shape[1]) != (self.inputs, self.outputs) or len(rows) != len(targets):
-                raise InputError(
-                    f"data must have {self.inputs} inputs and {self.outputs} outputs in each batch, as the "
-                    f"probes have; got shapes {rows.shape} and {targets.shape}"
-                )
-            yield rows, targets

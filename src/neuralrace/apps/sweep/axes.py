@@ -57,7 +57,7 @@ class Grid:
                 raise InputError(f"zipped parameters must have equally many values, got {lengths}")
         axes = [Axis(names[0], {n: values[n] for n in names}) for names in groups]
         if seeds is not None:
-            several = range(integer("seeds", seeds)) if np.ndim(seeds) == 0 and _is_int(seeds) else seeds
+            several = seeds if isinstance(seeds, Iterable) else range(integer("seeds", seeds))
             axes.append(Axis(SEED, {SEED: _values("seeds", several)}))
         return cls(tuple(axes))
 
@@ -83,10 +83,6 @@ class Grid:
     def coordinates(self) -> dict[str, tuple[str, np.ndarray]]:
         """Coordinates of the result: parameter -> (axis, values)."""
         return {n: (axis.name, v) for axis in self.axes for n, v in axis.values.items()}
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _values(name: str, given: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.apps.sweep.axes import Grid
-from neuralrace.apps.sweep.run import FAILED, Record
+from neuralrace.apps.sweep.run import Record, failure
 from neuralrace.apps.sweep.verb import swept
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def _measured(
         try:
             report = experiments.run(name, quick, out, {**fixed, **point})
         except Exception as fault:
-            seconds = time.perf_counter() - start
-            records.append(Record(FAILED, message=f"{type(fault).__name__}: {fault}", seconds=seconds))
+            records.append(failure(fault, time.perf_counter() - start))
             continue
         values = {c.id: np.asarray(c.measured) for c in report.claims}
         values |= {f"spread:{c.id}": np.asarray(c.spread) for c in report.claims if c.spread is not None}

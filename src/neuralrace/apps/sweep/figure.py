@@ -49,9 +49,7 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
     with plot.style():
         fig, ax = plot.figure(1, 1, width=4.2, height=2.8)
         lines = values.transpose(*other, x, *spread)
-        for k, colour in zip(
-            range(lines.sizes[other[0]] if other else 1), _colours(other, lines), strict=False
-        ):
+        for k, colour in enumerate(plot.shades(lines.sizes[other[0]]) if other else [plot.BLUE]):
             line = lines.isel({other[0]: k}) if other else lines
             label = f"{other[0]} = {_told(line[other[0]].item())}" if other else "mean"
             _line(ax, line, x, spread, colour, label)
@@ -61,14 +59,6 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
         ax.set(xlabel=x, ylabel=measure.replace("_", " "))
         ax.legend(title=f"band: range over {', '.join(spread)}" if spread else None)
     return fig
-
-
-def _colours(other: list[str], lines: Any) -> list[Any]:
-    if not other:
-        return [plot.COLOURS[0]]
-    import matplotlib as mpl
-
-    return list(mpl.colormaps["viridis"](np.linspace(0.0, 0.85, lines.sizes[other[0]])))
 
 
 def _line(ax: Any, line: Any, x: str, spread: list[str], colour: Any, label: str) -> None:

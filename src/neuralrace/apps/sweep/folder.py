@@ -14,7 +14,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +28,7 @@ from neuralrace.files import read_npz, writable, write, write_text
 if TYPE_CHECKING:
     import xarray
 
-_NUMBERS = tuple(f.name for f in fields(Record) if f.name in ("seconds", "steps", "error"))
-_TEXTS = tuple(f.name for f in fields(Record) if f.name in ("status", "outcome", "message"))
+_NUMBERS, _TEXTS = ("seconds", "steps", "error"), ("status", "outcome", "message")  # of a record
 _CHUNK = 2**22  # numbers in a chunk of the stored data
 
 

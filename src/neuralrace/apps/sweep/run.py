@@ -138,7 +138,7 @@ def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -
             if not isinstance(run, Run):
                 raise InputError(f"the function must return nr.Run(...), got {type(run)}")
         except Exception as fault:
-            records[k] = _failure(fault)
+            records[k] = failure(fault)
             continue
         groups.setdefault(run.key, []).append((k, run))
     for members in groups.values():
@@ -147,7 +147,7 @@ def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -
     return [records[k] for k in range(len(points))]
 
 
-def _failure(fault: Exception, seconds: float = 0.0) -> Record:
+def failure(fault: Exception, seconds: float = 0.0) -> Record:
     return Record(FAILED, message=f"{type(fault).__name__}: {fault}", seconds=seconds)
 
 
@@ -157,7 +157,7 @@ def _records(runs: list[Run]) -> Iterator[Record]:
         found = _together(runs)
     except Exception as fault:
         if len(runs) == 1:
-            yield _failure(fault, time.perf_counter() - start)
+            yield failure(fault, time.perf_counter() - start)
         else:  # find out which of them it was
             for run in runs:
                 yield from _records([run])
@@ -198,7 +198,7 @@ def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
         if odd:
             raise InputError(f"measure must return numbers or arrays; {odd[0]!r} is {found[odd[0]]!r}")
     except Exception as fault:
-        return _failure(fault, seconds)
+        return failure(fault, seconds)
     stats = trajectory.stats
     return Record(
         trajectory.statuses[0].name,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, as_completed
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ import jax
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder
 from neuralrace.apps.sweep.run import Record, Run, compute
-from neuralrace.errors import InputError, integer
+from neuralrace.errors import InputError, integer, need_extra
 
 if TYPE_CHECKING:
     import xarray
@@ -228,10 +227,3 @@ def _check_parameters(function: Callable[..., Any], grid: Grid) -> None:
         raise InputError(f"over and seeds must name the parameters of the function: {fault}") from None
     except ValueError:  # a function without a signature
         return
-
-
-def need_extra(name: str, *modules: str) -> None:
-    """Refuse to go on where packages of an extra are not installed."""
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
-        raise ImportError(f"{missing[0]} is needed; install it with: pip install 'neuralrace[{name}]'")
