@@ -4,8 +4,8 @@
     python -m benchmarks.cost_curves runs
     python -m benchmarks.cost_curves draw
 
-Each point is measured in a process of its own, on one thread. Numbers go to `cost_curves.json`, where those of
-other curves stay; `draw` makes docs/pictures/cost.svg of them and prints the table of docs/cost.md.
+Each point is measured in a process of its own, on one thread. Numbers go to `cost_curves.json`, where those
+of other curves stay; `draw` makes docs/pictures/cost.svg of them and prints the table of docs/cost.md.
 """
 
 from __future__ import annotations
