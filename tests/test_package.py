@@ -37,7 +37,9 @@ def test_the_command_reduce_imports_what_it_needs(tmp_path):
 
 
 def test_names_that_are_imported_when_first_used():
-    code = "; ".join(["import neuralrace as nr", *(f"nr.{name}" for name in nr.__all__)])
+    code = "; ".join(
+        ["import neuralrace as nr; nr.reduction.Solution", *(f"nr.{name}" for name in nr.__all__)]
+    )
     assert "neuralrace.apps.sweep" in imported_by(code)
     assert set(nr.__all__) <= set(dir(nr))
     with pytest.raises(AttributeError, match="has no attribute 'flwo'"):

@@ -39,7 +39,7 @@ else:
     }
 
     def __getattr__(name: str) -> Any:
-        if name in _MODULES:
+        if name in (*_MODULES, *_NAMES):
             return import_module(f"neuralrace.{name}")
         for module, names in _NAMES.items():
             if name in names:
