@@ -157,7 +157,7 @@ def draw() -> None:
     from neuralrace import plot
 
     found = json.loads(STORE.read_text())
-    fig, axes = plot.figure(2, 3, height=2.2)
+    fig, axes = plot.figure(2, 3, height=4.4, sharey=True)
     for (name, curve), ax in zip(CURVES.items(), axes.flat, strict=True):
         points = found[name]
         size = [p["size"] for p in points]
@@ -165,13 +165,18 @@ def draw() -> None:
             label = {"cold": "first call", "warm": "later calls"}[what]
             ax.plot(size, [p[what] for p in points], "o-", ms=3, color=plot.COLOURS[k], label=label)
         slope = exponent(points, curve.fitted)
-        ax.set(xscale="log", yscale="log", xlabel=curve.axis, ylabel="seconds")
+        ax.set(xscale="log", yscale="log", xlabel=curve.axis)
+        shown = size[::-2]
+        ax.set_xticks(shown, [f"{n:,}" for n in shown])
+        ax.minorticks_off()
         ax.set_title(f"{curve.what}\ngrows as {curve.axis}$^{{{slope:.2f}}}$", fontsize=8)
         print(
             f"| {curve.what} | {curve.axis}, {size[0]:,} to {size[-1]:,} | {points[-1]['cold']:.3g} "
             f"| {points[-1]['warm']:.3g} | {slope:.2f} | {points[-1]['GiB']:.2g} |"
         )
-    axes.flat[0].legend()
+    for ax in axes[:, 0]:
+        ax.set(ylabel="seconds", yticks=(0.1, 1, 10), yticklabels=("0.1", "1", "10"))
+    axes.flat[0].legend(loc="lower right")
     fig.savefig(PICTURE)
 
 
