@@ -86,28 +86,29 @@ class Curve:
     sizes: tuple[int, ...]
     what: str
     axis: str
+    fitted: str = "warm"
 
 
 CURVES = {
-    "edges": Curve(edges, (101, 1001, 10_001, 30_001, 100_001), "reduction, routing", "edges"),
+    "edges": Curve(edges, (101, 1001, 10_001, 30_001, 100_001), "reduction, routing", "edges", "cold"),
     "domains": Curve(domains, (10, 30, 100, 300, 1000), f"flow of {STEPS} steps, routing", "domains"),
     "contexts": Curve(contexts, (40, 120, 400, 800), f"flow of {STEPS} steps, 40 domains", "contexts"),
     "depth": Curve(depth, (2, 4, 8, 16, 32), f"flow of {STEPS} steps, width 100", "layers"),
     "width": Curve(width, (60, 120, 250, 500), f"flow of {STEPS} steps, three layers", "width"),
     "samples": Curve(samples, (100, 1000, 10_000, 100_000, 1_000_000), "task and flow", "samples"),
 }
-LONG = 5.0  # seconds of a call that is not repeated
+LONG, LONGER = 5.0, 30.0  # seconds of a call that is repeated once, and not at all
 
 
 def point(name: str, size: int) -> dict[str, float]:
     work = CURVES[name].work(size)
     before = peak_gib()
     cold = seconds(work)
-    warm = cold if cold > LONG else race({"": work}, 3)[""]
+    warm = cold if cold > LONGER else race({"": work}, 1 if cold > LONG else 3)[""]
     return {"size": size, "cold": cold, "warm": warm, "GiB": peak_gib() - before}
 
 
-def exponent(points: list[dict[str, float]], what: str = "warm") -> float:
+def exponent(points: list[dict[str, float]], what: str) -> float:
     """Slope of the last three points in logarithms."""
     last = np.log([[p["size"], max(p[what], 1e-6)] for p in points[-3:]])
     return float(np.polyfit(*last.T, 1)[0])
@@ -156,21 +157,26 @@ def draw() -> None:
     from neuralrace import plot
 
     found = json.loads(STORE.read_text())
-    fig, axes = plot.figure(2, 3, height=2.2)
+    fig, axes = plot.figure(2, 3, height=4.4, sharey=True)
     for (name, curve), ax in zip(CURVES.items(), axes.flat, strict=True):
         points = found[name]
         size = [p["size"] for p in points]
         for k, what in enumerate(("cold", "warm")):
             label = {"cold": "first call", "warm": "later calls"}[what]
             ax.plot(size, [p[what] for p in points], "o-", ms=3, color=plot.COLOURS[k], label=label)
-        slope = exponent(points)
-        ax.set(xscale="log", yscale="log", xlabel=curve.axis, ylabel="seconds")
+        slope = exponent(points, curve.fitted)
+        ax.set(xscale="log", yscale="log", xlabel=curve.axis)
+        shown = size[::-2]
+        ax.set_xticks(shown, [f"{n:,}" for n in shown])
+        ax.minorticks_off()
         ax.set_title(f"{curve.what}\ngrows as {curve.axis}$^{{{slope:.2f}}}$", fontsize=8)
         print(
             f"| {curve.what} | {curve.axis}, {size[0]:,} to {size[-1]:,} | {points[-1]['cold']:.3g} "
             f"| {points[-1]['warm']:.3g} | {slope:.2f} | {points[-1]['GiB']:.2g} |"
         )
-    axes.flat[0].legend()
+    for ax in axes[:, 0]:
+        ax.set(ylabel="seconds", yticks=(0.1, 1, 10), yticklabels=("0.1", "1", "10"))
+    axes.flat[0].legend(loc="lower right")
     fig.savefig(PICTURE)
 
 

@@ -173,7 +173,7 @@ def fit_ours(times: int) -> Callable[[bool], Work]:
 
 def images_ours(partners: int) -> Callable[[bool], Timed]:
     def prepare(quick: bool) -> Timed:
-        steps = 3 if quick else 30
+        steps = 3 if quick else 300  # what comes before and after them counts
         task, weights, _, _ = published.image_data(partners, quick)
         settings: dict[str, Any] = {
             "batch_size": published.BATCH,

@@ -471,3 +471,23 @@ def test_record_sees_activity_in_full_coordinates_under_every_method():
         nr.flow(moments, w, t1=1.0, record=lambda s: {"y": s.outputs["y"]})
     shown = nr.flow(moments, w, 1.0, save=2, record=lambda s: {"y": s.activity("y", inputs=other)})
     assert shown.recorded["y"].shape == (2, 5, 2)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.7])
+def test_descent_is_that_of_optax(momentum):
+    """Also where a run ends early: at a loss, and where it diverges, with its last finite weights."""
+    common = {
+        "steps": 40,
+        "save": 41,
+        "lr_scale": {next(iter(TASK.graph.edges)): 0.5},
+        "loss": "cross_entropy",
+    }
+    for lr, stop in ((0.2, 0.98 * nr.loss(TASK, W, loss="cross_entropy")), (1e200, None)):
+        ours = nr.descend(TASK, W, lr, momentum=momentum, stop_loss=stop, **common)
+        same = nr.descend(TASK, W, lr, optimizer=optax.sgd(lr, momentum or None), stop_loss=stop, **common)
+        assert ours.outcome == same.outcome
+        assert np.allclose(ours.loss, same.loss, rtol=1e-12)
+        assert distance(ours.weights, same.weights) <= 1e-12 * max(
+            np.abs(v).max() for v in same.weights.values()
+        )
+        assert all(np.isfinite(v).all() for v in ours.weights.values())

@@ -285,7 +285,8 @@ def _loop(
 def _sgd(momentum: float, lr: Any, scale: Any) -> tuple[Any, Any]:
     """The state of descent at first, and a step: new weights and state, or the old ones where `going` is not.
 
-    What is added to the weights is selected, not the weights: that would copy them at every step.
+    What is added to the weights is selected, not the weights: that would copy them at every step. The state
+    of a run that has ended is of no use.
     """
 
     def init(w: Any) -> Any:
@@ -293,8 +294,7 @@ def _sgd(momentum: float, lr: Any, scale: Any) -> tuple[Any, Any]:
 
     def advance(w: Any, g: Any, state: Any, going: Any) -> Any:
         if momentum:
-            state = jax.tree.map(lambda v, g: jnp.where(going, g + momentum * v, v), state, g)
-            g = state
+            g = state = jax.tree.map(lambda v, g: g + momentum * v, state, g)
         change = jax.tree.map(lambda g: jnp.where(going, -lr * g, 0), g)
         if scale is not None:
             change = jax.tree.map(jnp.multiply, change, scale)

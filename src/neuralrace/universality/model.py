@@ -126,7 +126,7 @@ def _costs(thetas: np.ndarray, *given: Any) -> np.ndarray:
     found = []
     with np.errstate(all="ignore"):
         for some in np.array_split(thetas, -(-len(thetas) // AT_ONCE)):
-            found.append((_residual(some.T[..., None], *known, np) ** 2).sum(axis=(-1, -2)))
+            found.append((_residual(some.T[..., None], *known, np=np) ** 2).sum(axis=(-1, -2)))
     return np.concatenate(found)
 
 
