@@ -9,7 +9,7 @@ others.
 # Tolerances, in the error that is asked for: a factor, and the power of the depth by which it is divided,
 # as deeper networks learn later and faster: the more an error grows --------------------------------
 STEP = {"outputs": (2.1, 5), "loss": (60.0, 4)}  # of a step: fewer steps against solving again more often
-RESIDUAL = {"outputs": 0.7, "loss": 1.0}  # of the projection residual, to a power: fewer enrichments
+RESIDUAL = {"outputs": 0.45, "loss": 1.0}  # of the projection residual, to a power: fewer enrichments
 MAX_RESIDUAL = 0.1  # above this the velocity points elsewhere, and the residual tells nothing
 MAX_TOLERANCE = 2e-3  # above this local errors are no longer small, and their sum tells less than it should
 MAX_SOLUTIONS = 6  # with smaller and smaller tolerances, before an error is said to be missed
