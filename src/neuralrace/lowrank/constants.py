@@ -34,7 +34,7 @@ MAX_UNCHECKED = 8  # longest time without a look at the residual, in steps of th
 ENRICH_DOWN_TO = 0.01  # of the tolerated residual: larger bases against more frequent enrichments
 DEPENDENT = 1e-3  # a new direction with less than this outside the basis is rounding
 TRUNCATE_AT = 1.5  # growth of the number of coordinates at which bases are truncated
-TRUNCATE_BELOW = 1e-3  # tolerated residuals below which a direction is dropped
+TRUNCATE_BELOW = 3e-3  # tolerated residuals below which a direction is dropped
 
 # Look-ahead: bases are enriched for states to come, predicted in the bases that are there --------
 LOOK_STEPS = 3  # most of them: fewer enrichments against larger bases
