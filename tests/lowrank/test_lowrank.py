@@ -304,6 +304,29 @@ def test_truncation_changes_nothing():
     assert residual() < missed + 1e-7  # what was dropped is missed now
 
 
+def test_what_leaves_the_bases_after_enrichment_and_truncation():
+    """Kept up to date direction by direction; here computed anew from all weights."""
+    task, weights = case(5, 60)
+    net = reduced(task, weights)
+    y = net.coordinates[0]
+    points = bases.look_ahead(net, assess(net, y, net.state(y), 0.0), 0.3, 100.0, 1.0, 0.0)
+    adapt(net, points, 1e-1, 0.0, False)
+    y, size = net.coordinates[0], net.coordinates.shape[1]
+    net.coordinates = np.concatenate([net.coordinates, [y]])
+    truncate(net, [assess(net, y, net.state(y), 0.0)], 0.1 / constants.TRUNCATE_BELOW)
+    assert net.coordinates.shape[1] < 0.9 * size
+    for e, (s, t) in net.ends.items():
+        at = {v: net.basis.get(v, np.eye(net.layout.sizes[v])) for v in (s, t)}
+        assert np.allclose(net.initial[e], at[t] @ net.weights[e] @ at[s].T, atol=1e-12)
+    for d in net.directions:
+        for e, outside in d.outside.items():
+            s, t = d.ends[e]
+            image = net.basis.get(s, np.eye(net.layout.sizes[s])) @ d.weights[e].T
+            q = net.basis[t]
+            assert len(q) < q.shape[1]
+            assert np.allclose(outside, image - (image @ q.T) @ q, atol=1e-12)
+
+
 @pytest.mark.parametrize("scales", [(1.0, 1.0, 0.5), (1.0, 1.0, 1e-3), (1.0, 1.0, 0.0)])
 def test_saved_networks_are_those_of_all_inputs(scales):
     """Frames hold what samples send, and tell the network by that where samples tell all inputs apart."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def projection_residual(net: ReducedNetwork, p: Point) -> float:
     total = 0.0
     for d in net.directions:
         for v in net.basis:
-            lost = sum(net.sent(e, p.signals[d.end][s]).dot(d.sketch[e]) for e, s in d.into[v])
+            lost: Any = sum(net.sent(e, p.signals[d.end][s]).dot(d.sketch[e]) for e, s in d.into[v])
             rows = net.by_context(lost)
             total += float((importance(net, d, v, p) * (rows @ rows.transpose(0, 2, 1))).sum())
     return total**0.5
@@ -149,7 +149,7 @@ def enrich(d: Direction, net: ReducedNetwork, points: list[Point], tolerated: fl
     nodes that follow.
     """
     for v in (v for v in d.order if v in net.basis):
-        outside, q = 0.0, net.basis[v]
+        outside, q = np.zeros((1, 1)), net.basis[v]
         for e, s in d.into[v]:
             sent = np.concatenate([net.sent(e, p.signals[d.end][s]) for p in points])
             outside = outside + sent @ d.outside[e]

@@ -9,7 +9,6 @@ What leaves a basis forwards comes back only where it is outside backwards too: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -75,7 +74,8 @@ class State(NamedTuple):
 class ReducedNetwork:
     """A network in its bases so far; rows of `coordinates` are its N at some times, flat.
 
-    `basis[v]` is (k, size), and `initial[e]` has the initial weights between the bases.
+    `basis[v]` is (k, size), and `initial[e]` has the initial weights between the bases. Later changes of the
+    bases leave a copy alone.
     """
 
     def __init__(self, layout: Layout, weights: Mapping[str, np.ndarray]) -> None:
@@ -97,12 +97,6 @@ class ReducedNetwork:
         self.update({})
         self.output_size: float = 1.0
 
-    def copied(self) -> ReducedNetwork:
-        """A copy that later changes of the bases leave alone; arrays are shared."""
-        new = copy(self)
-        new.basis = dict(self.basis)
-        return new
-
     # -- bases and coordinates -----------------------------------------------------------------------
 
     def extend(self, v: str, u: np.ndarray) -> None:
@@ -116,7 +110,7 @@ class ReducedNetwork:
                 if far in self.basis:
                     left = u @ other.weights[e].T - part.T @ self.basis[far]
                     other.outside[e] = np.concatenate([other.outside[e], left])
-        self.basis[v] = np.concatenate([self.basis[v], u])
+        self.basis = {**self.basis, v: np.concatenate([self.basis[v], u])}
 
     def restrict(self, v: str, rows: np.ndarray, past: Arrays) -> None:
         """Keep some orthonormal combinations of a basis, in `past` coordinates too; `update` is due."""
@@ -128,7 +122,7 @@ class ReducedNetwork:
                 self.initial[e], past[e] = turned(self.initial[e]), turned(past[e])
                 if far in self.basis:
                     other.outside[e] = rows @ other.outside[e]
-        self.basis[v] = rows @ self.basis[v]
+        self.basis = {**self.basis, v: rows @ self.basis[v]}
 
     def update(self, old: Arrays) -> None:
         """Bring all up to date with the bases; coordinates follow, with `old` in their first places."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class _Solver:
         self.local, self.missed = 0.0, 0.0  # sum of local errors, and what bases missed
         self.off, self.error = 0.0, 0.0  # the estimate at this time, and the largest so far
         self.largest = max(norm(net.layout.targets - self.s.error), 1e-300)  # outputs so far
-        self.snapshot = net.copied()  # the network in its present bases
+        self.snapshot = copy(net)  # the network in its present bases
         self.saved: list[Saved] = []
         gradient = net.gradient(self.s, self.point.signals[1])
         self.curve = [(0.0, self.initial, -float(gradient.dot(net.rate * gradient)))]
@@ -144,7 +145,7 @@ class _Solver:
         large = net.coordinates.shape[1] > constants.TRUNCATE_AT * self.truncated_size
         bases.adapt(net, points, tolerated, rest_speed, large)
         self.truncated_size = net.coordinates.shape[1] if large else self.truncated_size
-        self.snapshot = net.copied()
+        self.snapshot = copy(net)
         y = stepper.predict(self.t1)
         self.point = bases.assess(net, y, net.state(y), rest_speed)
         self.residual = bases.projection_residual(net, self.point)
