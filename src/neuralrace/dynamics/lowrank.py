@@ -71,7 +71,7 @@ def low_rank_flow(
     stats = {"steps": np.array([x.steps for x in solutions]), "error": error}
     stats["residual"] = np.array([x.residual for x in solutions])
     last = solutions[0].saved[-1].net
-    sizes = {v: [len(d.basis[v]) for d in last.directions] for v in last.layout.wide}
+    sizes = {v: len(q) for v, q in last.basis.items()}
     return solved, _history(solutions), stats, {
         "error": method.error, "of": method.of, "max_steps": method.max_steps, "dimensions": sizes
     }  # fmt: skip
@@ -214,8 +214,8 @@ def small_weights(saved: Saved, dims: Mapping[str, int]) -> dict[str, np.ndarray
     hold all signals of the inputs.
     """
     net, spaces, small = saved.net, {}, {}
-    if saved.projected and holds_all_inputs(net.layout):
-        weights = net.directions[0].reduced_weights(net.split(saved.y))
+    if holds_all_inputs(net.layout):
+        weights = saved.weights
     else:
         weights = {e: w + saved.change(e) for e, w in net.weights.items()}
     for v, into in net.directions[0].into.items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,15 +18,14 @@ from neuralrace.task import Task
 class Point(NamedTuple):
     """The network at some coordinates, and the units in which its residual counts.
 
-    `signals` has those of the samples forwards and those of their errors backwards, `change` the changes of
-    the weights as these pass them. `size` has the norm of each edge's change; `scale` the velocity of each
-    edge, as `assess` says; `speed` is the largest velocity relative to size.
+    `signals` has those of the samples forwards and those of their errors backwards. `size` has the norm of
+    each edge's change; `scale` the velocity of each edge, as `assess` says; `speed` is the largest velocity
+    relative to size.
     """
 
     y: np.ndarray
     state: State
     signals: tuple[Arrays, Arrays]
-    change: tuple[Arrays, Arrays]
     size: np.ndarray
     scale: dict[str, float]
     speed: float
@@ -44,9 +44,7 @@ def assess(net: ReducedNetwork, y: np.ndarray, s: State, rest_speed: float) -> P
     speed = np.maximum(net.norms(net.gradient(s, back)), rest_speed * size / rates)
     speed = np.maximum(speed, max(1e-12 * speed.max(), 1e-140))
     fastest = float((net.rates * speed / size).max(initial=0.0))
-    scale = dict(zip(net.ends, speed.tolist(), strict=True))
-    change = (s.change, {e: n.T for e, n in s.change.items()})
-    return Point(y, s, (s.forward, back), change, size, scale, fastest)
+    return Point(y, s, (s.forward, back), size, dict(zip(net.ends, speed.tolist(), strict=True)), fastest)
 
 
 def importance(net: ReducedNetwork, d: Direction, v: str, p: Point) -> np.ndarray:
@@ -66,25 +64,14 @@ def importance(net: ReducedNetwork, d: Direction, v: str, p: Point) -> np.ndarra
 
 
 def projection_residual(net: ReducedNetwork, p: Point) -> float:
-    """Largest relative velocity, or share of the outputs, that the bases miss.
-
-    It is summed over the nodes on the way, and estimated by random directions.
-    """
-    totals = [0.0]
+    """Root of the share of velocities, and of outputs, that the bases miss; norms by random directions."""
+    total = 0.0
     for d in net.directions:
-        signals, change, total = p.signals[d.end], p.change[d.end], {}
-        for v in d.order:
-            total[v] = max((total[s] for _, s in d.into[v]), default=0.0)
-            if v in d.basis:
-                lost = -signals[v].dot(d.basis_sketch[v])
-                for e, s in d.into[v]:
-                    x = net.sent(e, signals[s])
-                    lost += x.dot(d.sketch[e]) + x.dot(change[e].T).dot(d.other.basis_sketch[v])
-                rows = net.by_context(lost)
-                squares = importance(net, d, v, p) * (rows @ rows.transpose(0, 2, 1))
-                total[v] += float(squares.sum()) ** 0.5
-        totals += total.values()
-    return max(totals)
+        for v in net.basis:
+            lost: Any = sum(net.sent(e, p.signals[d.end][s]).dot(d.sketch[e]) for e, s in d.into[v])
+            rows = net.by_context(lost)
+            total += float((importance(net, d, v, p) * (rows @ rows.transpose(0, 2, 1))).sum())
+    return total**0.5
 
 
 def reduced_network(
@@ -92,10 +79,9 @@ def reduced_network(
 ) -> ReducedNetwork:
     """The network at its start, in bases of the signals that pass it there."""
     net = ReducedNetwork(Layout(task, rates), weights)
-    for d in net.directions:  # errors, which go backwards, are known after the forward bases
+    for d in net.directions:  # errors, which go backwards, are known after the forward signals
         y = net.coordinates[0]
-        _extend_all(net, d, [assess(net, y, net.state(y), 0.0)], None)
-        net.update({})
+        enrich(d, net, [assess(net, y, net.state(y), 0.0)], 0.0)
     error = norm(net.state(net.coordinates[0]).error)
     net.output_size = max(norm(net.layout.targets), error, 1e-300)
     return net
@@ -116,87 +102,64 @@ def look_ahead(
     return points
 
 
-def enrich(net: ReducedNetwork, points: list[Point], tolerated: float) -> None:
-    """Extend the bases by the signals outside them at some points, down to a share of a residual."""
-    for d in net.directions:
-        _extend_all(net, d, points, constants.ENRICH_DOWN_TO * tolerated)
-    net.update(net.split(net.coordinates))
+def adapt(net: ReducedNetwork, points: list[Point], tolerated: float, rest_speed: float, large: bool) -> None:
+    """Enrich the bases for some points; truncate them first where they are large."""
+    n = len(net.coordinates)
+    net.coordinates = np.concatenate([net.coordinates, [p.y for p in points]])
+    steps = [truncate] if large else []
+    for change in (*steps, *(partial(enrich, d) for d in net.directions)):
+        change(net, points, tolerated)
+        points = [assess(net, y, net.state(y), rest_speed) for y in net.coordinates[n:]]
+    net.coordinates = net.coordinates[:n]
 
 
-def truncate(net: ReducedNetwork, points: list[Point], least: float) -> np.ndarray:
-    """Drop directions that matter less than a share `least` at some points; their coordinates afterwards.
+def truncate(net: ReducedNetwork, points: list[Point], tolerated: float) -> None:
+    """Drop directions that matter little at some points, which are the last rows of the coordinates.
 
     What matters is the change of the weights at the first point, and the signals at all of them that move
     weights or reach outputs.
     """
-    n = len(net.coordinates)
-    net.coordinates = np.concatenate([net.coordinates, [p.y for p in points]])
-    past = net.split(net.coordinates)
-    kept: list[Arrays] = [{}, {}]
-    for d in net.directions:
-        for v in d.basis:
-            changes = [past[e][n].T if d.end else past[e][n] for e, _ in d.out[v]]
-            parts = [x / max(norm(x), 1e-300) for x in changes]
-            signals = np.concatenate([p.signals[d.end][v] for p in points])
-            parts.append(_weighted(net, d, v, points, signals))
-            _, size, rows = np.linalg.svd(np.concatenate(parts), full_matrices=False)
-            kept[d.end][v] = rows[size > least]
-    for d in net.directions:
-        for v, rows in kept[d.end].items():
-            d.basis[v] = rows @ d.basis[v]
-            for e, _ in d.out[v]:
-                past[e] = rows @ past[e] if d.end else past[e] @ rows.T
-                d.image[e] = rows @ d.image[e]
-        d.forget()
-    net.dual = {}
+    past, kept = net.split(net.coordinates), {}
+    for v in net.basis:
+        parts = []
+        for d in net.directions:
+            changes = [past[e][-len(points)] for e, _ in d.out[v]]
+            parts += [(x.T if d.end else x) / max(norm(x), 1e-300) for x in changes]
+            parts.append(_weighted(net, d, v, points, np.concatenate([p.signals[d.end][v] for p in points])))
+        _, size, rows = np.linalg.svd(np.concatenate(parts), full_matrices=False)
+        kept[v] = rows[size > constants.TRUNCATE_BELOW * tolerated]
+    for v, rows in kept.items():
+        net.restrict(v, rows, past)
     net.update(past)
-    net.coordinates, states = net.coordinates[:n], net.coordinates[n:]
-    return states
 
 
 def _weighted(net: ReducedNetwork, d: Direction, v: str, points: list[Point], rows: np.ndarray) -> np.ndarray:
     """Signals at a node, mixed within each context so that their lengths are what they matter.
 
-    Rows of all points are below each other, here and in `_outside`.
+    Rows of all points are below each other, here and in `enrich`.
     """
     roots = factor(np.concatenate([importance(net, d, v, p) for p in points]))
     return (roots @ rows.reshape(*roots.shape[:2], -1)).reshape(rows.shape)
 
 
-def _extend_all(net: ReducedNetwork, d: Direction, points: list[Point], least: float | None) -> None:
-    """Extend all bases of one direction, in its order, by what is outside them and matters more than `least`.
+def enrich(d: Direction, net: ReducedNetwork, points: list[Point], tolerated: float) -> None:
+    """Extend all bases, in the order of one direction, by its signals that are outside them at some points.
 
-    None: by all that is outside. Signals at the points are extended too, for the nodes that follow.
+    Those that matter; all, if a residual of 0 is tolerated. Signals at the points are extended too, for the
+    nodes that follow.
     """
-    for v in (v for v in d.order if v in d.basis):
-        outside = _outside(net, d, v, points)
-        if least is None:
-            u = row_basis(outside, 1e-9 * norm(outside))
+    for v in (v for v in d.order if v in net.basis):
+        outside, q = np.zeros((1, 1)), net.basis[v]
+        for e, s in d.into[v]:
+            sent = np.concatenate([net.sent(e, p.signals[d.end][s]) for p in points])
+            outside = outside + sent @ d.outside[e]
+        if tolerated:
+            u = row_basis(_weighted(net, d, v, points, outside), constants.ENRICH_DOWN_TO * tolerated)
         else:
-            u = row_basis(_weighted(net, d, v, points, outside), least)
-        u = _extend(d, v, u)
+            u = row_basis(outside, 1e-9 * norm(outside))
+        u = u[: q.shape[1] - len(q)]
+        u = row_basis(u - (u @ q.T) @ q, constants.DEPENDENT)
+        net.extend(v, u)
         for p, x in zip(points, np.split(outside @ u.T, len(points)), strict=True):
             p.signals[d.end][v] = np.concatenate([p.signals[d.end][v], x], axis=1)
-
-
-def _extend(d: Direction, v: str, u: np.ndarray) -> np.ndarray:
-    """Append rows u to a basis, made orthogonal to it; those that were appended."""
-    q = d.basis[v]
-    u = u[: q.shape[1] - len(q)]
-    u = row_basis(u - (u @ q.T) @ q, constants.DEPENDENT)
-    d.basis[v] = np.concatenate([q, u])
-    for e, _ in d.out[v]:
-        d.image[e] = np.concatenate([d.image[e], u @ d.weights[e].T])
-    return u
-
-
-def _outside(net: ReducedNetwork, d: Direction, v: str, points: list[Point]) -> np.ndarray:
-    """What arrives at a node and is not in its basis, rows of full size."""
-    q, total = d.basis[v], 0.0
-    for e, s in d.into[v]:
-        sent = [net.sent(e, p.signals[d.end][s]) for p in points]
-        changes = [p.change[d.end][e] for p in points]
-        moved = [x[:, : n.shape[1]].dot(n.T) for x, n in zip(sent, changes, strict=True)]
-        total = total + np.concatenate(sent) @ d.image[e]
-        total += np.concatenate(moved) @ d.other.basis[v][: len(changes[0])]
-    return total - (total @ q.T) @ q
+    net.update(net.split(net.coordinates))

@@ -9,7 +9,7 @@ others.
 # Tolerances, in the error that is asked for: a factor, and the power of the depth by which it is divided,
 # as deeper networks learn later and faster: the more an error grows --------------------------------
 STEP = {"outputs": (2.1, 5), "loss": (60.0, 4)}  # of a step: fewer steps against solving again more often
-RESIDUAL = {"outputs": (140.0, 3), "loss": (195.0, 2)}  # of the projection residual: fewer enrichments
+RESIDUAL = {"outputs": 0.45, "loss": 1.0}  # of the projection residual, to a power: fewer enrichments
 MAX_RESIDUAL = 0.1  # above this the velocity points elsewhere, and the residual tells nothing
 MAX_TOLERANCE = 2e-3  # above this local errors are no longer small, and their sum tells less than it should
 MAX_SOLUTIONS = 6  # with smaller and smaller tolerances, before an error is said to be missed
@@ -33,8 +33,8 @@ MAX_UNCHECKED = 8  # longest time without a look at the residual, in steps of th
 # Enrichment and truncation -----------------------------------------------------------------------
 ENRICH_DOWN_TO = 0.01  # of the tolerated residual: larger bases against more frequent enrichments
 DEPENDENT = 1e-3  # a new direction with less than this outside the basis is rounding
-TRUNCATE_AT = 3.0  # growth of the number of coordinates at which bases are truncated
-TRUNCATE_BELOW = 1e-3  # tolerated residuals below which a direction is dropped
+TRUNCATE_AT = 1.5  # growth of the number of coordinates at which bases are truncated
+TRUNCATE_BELOW = 3e-3  # tolerated residuals below which a direction is dropped
 
 # Look-ahead: bases are enriched for states to come, predicted in the bases that are there --------
 LOOK_STEPS = 3  # most of them: fewer enrichments against larger bases
@@ -42,9 +42,12 @@ LOOK_GROWTH = 3.0  # of their lengths, the first in that of a step of the soluti
 LOOK_RESIDUAL = 20.0  # tolerated residuals up to which predictions are trusted
 
 # Error estimate ----------------------------------------------------------------------------------
-LOCAL_SHARE = {"outputs": 4.0, "loss": 0.4}  # of the sum of local errors
-MISSED_SHARE = {"outputs": 0.6, "loss": 0.06}  # of what the residual moved, relative to the weights
+LOCAL = {"outputs": 4.0, "loss": 0.4}  # share of the sum of local errors
+MISSED = {
+    "outputs": (0.35, 1.5),
+    "loss": (0.3, 2.0),
+}  # share, and power of the residual. Outputs and loss are
+#      off by its square; what single edges carry, which errors of outputs count too, by a little more
 LEAST_STATED = 0.1  # of the error asked for: what is stated below that is not reliable
 ROUNDING = 10.0  # stated on top, in units of the precision
-PROJECTED_OUTPUTS = 0.1  # error of projected outputs, in stated ones, up to which they stand for the network
 EVEN_INPUTS = 0.1  # least singular value of the inputs, relative to the largest, for which this is allowed

@@ -20,20 +20,6 @@ def norm(x: np.ndarray) -> float:
     return float(x.dot(x)) ** 0.5
 
 
-def through(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Rows after the weights of an edge, a matrix or one weight per neuron."""
-    return x.dot(w.T) if w.ndim == 2 else x * w
-
-
-def extended(known: np.ndarray | None, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """`a b^T`, of which the first rows and columns may be known."""
-    if known is None:
-        return a @ b.T
-    rows, columns = known.shape
-    top = np.concatenate([known, a[:rows] @ b[columns:].T], axis=1)
-    return np.concatenate([top, a[rows:] @ b.T])
-
-
 def row_basis(rows: np.ndarray, least: float) -> np.ndarray:
     """Orthonormal rows along the principal directions of some rows, those longer than `least`."""
     size, mix = np.linalg.eigh(rows @ rows.T)

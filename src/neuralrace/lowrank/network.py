@@ -1,38 +1,36 @@
 """The reduced network: bases of signals, coordinates of the weights' change, and how these learn.
 
-The change of an edge's weights is `B_t^T N F_s`: rows of F span the signals that come forwards to its source,
-rows of B those that come backwards to its target, and only the small matrix N of coordinates moves. Nodes
-without bases (inputs, outputs, neurons with gates of their own) have the identity instead.
+The change of an edge's weights is `Q_t^T N Q_s`: rows of Q span the signals that pass a node, forwards and
+backwards, and only the small matrix N of coordinates moves. Nodes without bases (inputs, outputs, neurons
+with gates of their own) have the identity instead. So the reduced network is a network with fewer neurons.
+What leaves a basis forwards comes back only where it is outside backwards too: errors are of second order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from itertools import accumulate, pairwise
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from neuralrace.lowrank import constants
 from neuralrace.lowrank.layout import Arrays, Ends, Layout
-from neuralrace.lowrank.linalg import conjugate_gradients, extended, norm, solve, through
+from neuralrace.lowrank.linalg import conjugate_gradients, norm, solve
 
 Part = tuple[str, slice, tuple[int, ...]]  # an edge, its place among all coordinates, its shape
 Neighbours = dict[str, list[tuple[str, str]]]  # node: edges there, and the nodes at their other ends
 
 
 class Direction:
-    """Signals of one direction: their bases, and these carried through the initial weights.
+    """How signals of one direction pass the network, and what the initial weights carry out of the bases.
 
-    Signals are rows. `basis[v]` is (k, size), and `image[e]` the basis at the start of an edge carried to its
-    end. The other attributes are products of these.
+    Signals are rows. `outside[e]` is (k, size): the basis at the start of an edge carried to its end, less
+    what is in the basis there; `sketch[e]` the same in a few random directions.
     """
 
     def __init__(self, layout: Layout, weights: Arrays, end: int) -> None:
         self.end: int = end  # 0 forwards, 1 backwards
-        self.other: Direction = self  # the other one
         self.ends: Ends = {e: (t, s) for e, (s, t) in layout.ends.items()} if end else layout.ends
         self.weights: Arrays = {e: w.T for e, w in weights.items()} if end else weights
         learning = {t for _, t in layout.ends.values()}  # errors go no further back than these
@@ -43,67 +41,42 @@ class Direction:
         edges = self.ends.items()
         self.into: Neighbours = {v: [(e, s) for e, (s, t) in edges if t == v] for v in self.order}
         self.out: Neighbours = {v: [(e, t) for e, (s, t) in edges if s == v] for v in self.order}
-        self.basis: Arrays = {v: np.zeros((0, layout.sizes[v])) for v in layout.wide}
-        self.image: Arrays = {
-            e: np.zeros((0, layout.sizes[t])) if s in self.basis else self.weights[e].T for e, (s, t) in edges
+        self.outside: Arrays = {
+            e: self.weights[e].T[: 0 if s in layout.wide else None] for e, (s, t) in edges if t in layout.wide
         }
-        self.forget()
+        self.sketch: Arrays = {}
 
-    def forget(self) -> None:
-        """Forget all products: bases have changed otherwise than by more rows."""
-        self.own: Arrays = {}  # the image of an edge in the basis at its end
-        self.sketch: Arrays = {}  # the image in a few random directions
-        self.overlap: Arrays = {}  # the basis of the other direction in that of this one
-        self.basis_sketch: Arrays = {}  # the basis in the random directions
-
-    def update(self, random: Arrays) -> None:
-        """Bring products up to date with the bases."""
-        own = {e: self.image[e].T for v in self.order for e, _ in self.into[v]}
-        for v, q in self.basis.items():
-            self.overlap[v] = extended(self.overlap.get(v), q, self.other.basis[v])
-            self.basis_sketch[v] = extended(self.basis_sketch.get(v), q, random[v])
-            for e, _ in self.into[v]:
-                own[e] = extended(self.own.get(e), q, self.image[e])
-                self.sketch[e] = extended(self.sketch.get(e), self.image[e], random[v])
-        self.own = own
-
-    def reduced_weights(self, change: Arrays) -> Arrays:
-        """Weights between the bases of this direction; `change` as this direction passes it."""
-        weights = {}
-        for e, w in self.own.items():
-            v = self.ends[e][1]
-            weights[e] = w + (self.overlap[v].dot(change[e]) if v in self.overlap else change[e])
-        return weights
-
-    def propagate(self, change: Arrays) -> Arrays:
+    def propagate(self, weights: Arrays) -> Arrays:
         """Signals at all nodes, in the bases."""
         signals: Arrays = {}
-        weights = self.reduced_weights(change)
         for v in self.order:
             total: Any = self.start.get(v, 0.0)
             for e, s in self.into[v]:
-                part = through(signals[s], weights[e])
+                w = weights[e]
+                part = signals[s] * w if w.ndim == 1 else signals[s].dot(w if self.end else w.T)
                 total = total + (part * self.edge_gates[e] if e in self.edge_gates else part)
             signals[v] = total * self.node_gates[v] if v in self.node_gates else total
         return signals
 
 
 class State(NamedTuple):
-    """The network at some coordinates: changes N of the edges, signals, errors.
+    """The network at some coordinates: signals, errors.
 
     `forward` has the signals of all samples, `backward` those of a unit error of every output. Errors of the
-    outputs and `defect`, what outputs gain by the correction, are (contexts, samples, outputs).
+    outputs are (contexts, samples, outputs).
     """
 
-    change: Arrays
     forward: Arrays
     backward: Arrays
     error: np.ndarray
-    defect: np.ndarray
 
 
 class ReducedNetwork:
-    """A network in its bases so far; rows of `coordinates` are its N at some times, flat."""
+    """A network in its bases so far; rows of `coordinates` are its N at some times, flat.
+
+    `basis[v]` is (k, size), and `initial[e]` has the initial weights between the bases. Later changes of the
+    bases leave a copy alone.
+    """
 
     def __init__(self, layout: Layout, weights: Mapping[str, np.ndarray]) -> None:
         self.layout: Layout = layout
@@ -113,39 +86,53 @@ class ReducedNetwork:
         self.unit: np.ndarray = np.where(unit > 0, unit, unit.max() or 1.0)
         self.rates: np.ndarray = np.array([layout.rates[e] for e in self.ends])
         rng, n = np.random.default_rng(0), constants.SKETCH
-        self.random: Arrays = {v: rng.standard_normal((n, layout.sizes[v])) / n**0.5 for v in layout.wide}
+        self.random: Arrays = {v: rng.standard_normal((layout.sizes[v], n)) / n**0.5 for v in layout.wide}
         self.directions: list[Direction] = [Direction(layout, self.weights, end) for end in (0, 1)]
-        self.directions[0].other, self.directions[1].other = self.directions[::-1]
+        self.basis: Arrays = {v: np.zeros((0, layout.sizes[v])) for v in layout.wide}
+        self.initial: Arrays = {
+            e: w if w.ndim == 1 else w[: 0 if t in self.basis else None, : 0 if s in self.basis else None]
+            for (e, w), (s, t) in zip(self.weights.items(), self.ends.values(), strict=True)
+        }
         self.coordinates: np.ndarray = np.zeros((1, 0))
-        self.dual: Arrays = {}  # forward images in the backward bases at their ends
         self.update({})
         self.output_size: float = 1.0
 
-    def copied(self) -> ReducedNetwork:
-        """A copy that later changes of the bases leave alone; arrays are shared."""
-        new = copy(self)
-        new.directions = [copy(d) for d in self.directions]
-        for d in new.directions:
-            d.basis, d.overlap = dict(d.basis), dict(d.overlap)
-        return new
+    # -- bases and coordinates -----------------------------------------------------------------------
 
-    # -- coordinates ---------------------------------------------------------------------------------
+    def extend(self, v: str, u: np.ndarray) -> None:
+        """Append rows to a basis, orthonormal and orthogonal to it; `update` is due afterwards."""
+        for d, other in zip(self.directions, self.directions[::-1], strict=True):
+            for e, far in d.into[v]:
+                part = d.outside[e] @ u.T
+                d.outside[e] = d.outside[e] - part @ u
+                grown = [self.initial[e], part if d.end else part.T]
+                self.initial[e] = np.concatenate(grown, axis=d.end)
+                if far in self.basis:
+                    left = u @ other.weights[e].T - part.T @ self.basis[far]
+                    other.outside[e] = np.concatenate([other.outside[e], left])
+        self.basis = {**self.basis, v: np.concatenate([self.basis[v], u])}
+
+    def restrict(self, v: str, rows: np.ndarray, past: Arrays) -> None:
+        """Keep some orthonormal combinations of a basis, in `past` coordinates too; `update` is due."""
+        for d, other in zip(self.directions, self.directions[::-1], strict=True):
+            turned = (lambda m: m @ rows.T) if d.end else (lambda m: rows @ m)
+            for e, far in d.into[v]:
+                here = self.initial[e] if d.end else self.initial[e].T
+                d.outside[e] = d.outside[e] + (here - (here @ rows.T) @ rows) @ self.basis[v]
+                self.initial[e], past[e] = turned(self.initial[e]), turned(past[e])
+                if far in self.basis:
+                    other.outside[e] = rows @ other.outside[e]
+        self.basis = {**self.basis, v: rows @ self.basis[v]}
 
     def update(self, old: Arrays) -> None:
         """Bring all up to date with the bases; coordinates follow, with `old` in their first places."""
-        f, b = self.directions
-        f.update(self.random)
-        b.update(self.random)
-        wide = [(e, t) for e, (_, t) in self.ends.items() if t in b.basis]
-        self.dual = {e: extended(self.dual.get(e), b.basis[t], f.image[e]) for e, t in wide}
-        shapes = {}
-        for e, (s, t) in self.ends.items():
-            sizes = (len(b.basis.get(t, b.image[e])), len(f.basis.get(s, f.image[e])))
-            shapes[e] = sizes[: self.weights[e].ndim]
-        lengths = [prod(s) for s in shapes.values()]
+        for d in self.directions:
+            d.sketch = {e: x @ self.random[d.ends[e][1]] for e, x in d.outside.items()}
+        lengths = [w.size for w in self.initial.values()]
         at = [slice(*ends) for ends in pairwise([0, *accumulate(lengths)])]
-        self.parts: list[Part] = list(zip(shapes, at, shapes.values(), strict=True))
+        self.parts: list[Part] = [(e, k, w.shape) for k, (e, w) in zip(at, self.initial.items(), strict=True)]
         self.rate: np.ndarray = np.repeat(self.rates, lengths)
+        self.flat: np.ndarray = np.concatenate([w.ravel() for w in self.initial.values()])
         self.coordinates = np.zeros((len(self.coordinates), len(self.rate)))
         for e, m in self.split(self.coordinates).items():
             if e in old:
@@ -178,25 +165,13 @@ class ReducedNetwork:
         return self.by_context(x) @ self.by_context(backward).transpose(0, 2, 1)
 
     def state(self, y: np.ndarray) -> State:
-        """The network at coordinates y.
-
-        Outputs are those of the forward signals, corrected by what is outside their bases as far as backward
-        signals say what it does (the adjoint correction): the error that is left is a product of what both
-        miss.
-        """
-        f, change, targets = self.directions[0], self.split(y), self.layout.targets
-        forward = f.propagate(change)
-        backward = self.directions[1].propagate({e: n.T for e, n in change.items()})
-        defect = np.zeros_like(targets)
-        for v in f.basis:
-            lost = -forward[v].dot(f.overlap[v])
-            for e, source in f.into[v]:
-                lost += self.sent(e, forward[source]).dot((self.dual[e] + change[e]).T)
-            defect += self.paired(lost, backward[v])
-        error = targets - defect
+        """The network at coordinates y."""
+        weights = self.split(self.flat + y)
+        forward, backward = (d.propagate(weights) for d in self.directions)
+        error = self.layout.targets
         for o, unit in self.layout.units.items():
-            error -= self.paired(forward[o], unit)
-        return State(change, forward, backward, error, defect)
+            error = error - self.paired(forward[o], unit)
+        return State(forward, backward, error)
 
     def loss(self, error: np.ndarray) -> float:
         """The loss of some errors."""
@@ -226,7 +201,8 @@ class ReducedNetwork:
         out = np.zeros_like(s.error)
         for e, n in self.split(change).items():
             source, target = self.ends[e]
-            out += self.paired(through(self.sent(e, s.forward[source]), n), s.backward[target])
+            f = self.sent(e, s.forward[source])
+            out += self.paired(f.dot(n.T) if n.ndim == 2 else f * n, s.backward[target])
         return out
 
     def tangent_kernel(self, s: State) -> np.ndarray:
@@ -252,17 +228,20 @@ class ReducedNetwork:
 
 
 class Saved(NamedTuple):
-    """The network at a time, in its bases then; `projected`: whether these see its outputs well enough."""
+    """The network at a time, in its bases then."""
 
     t: float
     loss: float
     net: ReducedNetwork
     y: np.ndarray
-    projected: bool
+
+    @property
+    def weights(self) -> Arrays:
+        """All weights between the bases."""
+        return self.net.split(self.net.flat + self.y)
 
     def change(self, e: str) -> np.ndarray:
         """The change of an edge's weights since the start, lifted from the bases."""
-        n, (s, t) = self.net.split(self.y)[e], self.net.ends[e]
-        forward, backward = (d.basis for d in self.net.directions)
-        n = backward[t].T @ n if t in backward else n
-        return n @ forward[s] if s in forward else n
+        n, (s, t), basis = self.net.split(self.y)[e], self.net.ends[e], self.net.basis
+        n = basis[t].T @ n if t in basis else n
+        return n @ basis[s] if s in basis else n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,10 +39,9 @@ class _Solver:
     `tolerances` are those of the relative local error of a step and of the projection residual.
 
     Early errors grow with what is learned, so tolerances are less by the share of the initial errors that has
-    been learned. Local errors add up, relative to the weights, and so does the change that the residual
-    misses; what is missed before an enrichment is orthogonal to what is missed later, so there squares add
-    up. Outputs may be off by that times their size; where they change fast, an error of the velocity is one
-    of time, and counts by time times their rate of change.
+    been learned. Local errors add up, relative to the weights, and so does the share of their change that the
+    bases miss, a power of the residual. Outputs may be off by that times their size; where they change fast,
+    an error of the velocity is one of time, and counts by time times their rate of change.
     """
 
     def __init__(self, net: ReducedNetwork, ts: np.ndarray, t1: float, what: str, *tolerances: float) -> None:
@@ -56,10 +56,10 @@ class _Solver:
         self.t, self.steps = 0.0, 0
         self.residual = self.largest_residual = self.next_look = 0.0
         self.last_look = (0.0, 0.0)  # time, and log of the residual in tolerances
-        self.local, self.missed = 0.0, [0.0]  # sums of local errors, and of what each basis missed
+        self.local, self.missed = 0.0, 0.0  # sum of local errors, and what bases missed
         self.off, self.error = 0.0, 0.0  # the estimate at this time, and the largest so far
         self.largest = max(norm(net.layout.targets - self.s.error), 1e-300)  # outputs so far
-        self.snapshot = net.copied()  # the network in its present bases
+        self.snapshot = copy(net)  # the network in its present bases
         self.saved: list[Saved] = []
         gradient = net.gradient(self.s, self.point.signals[1])
         self.curve = [(0.0, self.initial, -float(gradient.dot(net.rate * gradient)))]
@@ -97,7 +97,7 @@ class _Solver:
         """Try a step; whether it was taken."""
         net, stepper = self.net, self.stepper
         share = max(1 - norm(self.s.error) / self.first, constants.EARLY)
-        tolerance, tolerated = (share * x for x in self.tolerances)
+        tolerance, tolerated = share * self.tolerances[0], share * self.tolerances[1]
         y = stepper.predict(self.t1)
         s = net.state(y)
         if stepper.t >= self.next_look:
@@ -107,12 +107,12 @@ class _Solver:
         if not stepper.take(self.point.size, s, tolerance):
             return False
         self.local += stepper.local * tolerance
-        self.missed[-1] += self.residual * h * self.point.speed
+        part, power = constants.MISSED[self.what]
+        self.missed += part * self.residual**power * h * self.point.speed
         self.largest = max(self.largest, norm(net.layout.targets - s.error))
         reach = self.largest + norm(s.error - self.s.error) * stepper.t / h
-        off = constants.LOCAL_SHARE[self.what] * self.local
-        off += constants.MISSED_SHARE[self.what] * norm(np.array(self.missed))
-        self.off = off * reach * (norm(s.error) if self.what == "loss" else 1.0)
+        off = (constants.LOCAL[self.what] * self.local + self.missed) * reach
+        self.off = off * (norm(s.error) if self.what == "loss" else 1.0)
         if self.what == "loss":  # outputs count where they are saved, the loss is a curve
             self.error = max(self.error, self.off)
         self.s = s
@@ -142,13 +142,10 @@ class _Solver:
         """Enrich the bases, truncated first where they have become large."""
         net, stepper = self.net, self.stepper
         points = bases.look_ahead(net, self.point, stepper.h, self.t1 - stepper.t, tolerated, rest_speed)
-        if net.coordinates.shape[1] > constants.TRUNCATE_AT * self.truncated_size:
-            rows = bases.truncate(net, points, constants.TRUNCATE_BELOW * tolerated)
-            points = [bases.assess(net, x, net.state(x), rest_speed) for x in rows]
-            self.truncated_size = net.coordinates.shape[1]
-        bases.enrich(net, points, tolerated)
-        self.snapshot = net.copied()
-        self.missed.append(0.0)
+        large = net.coordinates.shape[1] > constants.TRUNCATE_AT * self.truncated_size
+        bases.adapt(net, points, tolerated, rest_speed, large)
+        self.truncated_size = net.coordinates.shape[1] if large else self.truncated_size
+        self.snapshot = copy(net)
         y = stepper.predict(self.t1)
         self.point = bases.assess(net, y, net.state(y), rest_speed)
         self.residual = bases.projection_residual(net, self.point)
@@ -156,9 +153,8 @@ class _Solver:
     def _save(self, ts: list[float]) -> None:
         """Keep the network and its loss at times of the last step."""
         self.error = max(self.error, self.off)
-        projected = norm(self.s.defect) < constants.PROJECTED_OUTPUTS * self.error
         for t, y, error in zip(ts, *self.stepper.interpolate(ts), strict=True):
-            self.saved.append(Saved(t, self.net.loss(error), self.snapshot, y, projected))
+            self.saved.append(Saved(t, self.net.loss(error), self.snapshot, y))
 
     def _crossing(self, level: float) -> float:
         """When the loss falls to a level in the last step."""
@@ -178,11 +174,10 @@ def solve(
     left = constants.MAX_SOLUTIONS
     while True:
         left -= 1
-        step, residual = (
-            factor * asked / depth**power
-            for factor, power in (constants.STEP[what], constants.RESIDUAL[what])
-        )
-        step, residual = min(step, constants.MAX_TOLERANCE), min(residual, constants.MAX_RESIDUAL)
+        factor, power = constants.STEP[what]
+        step = min(factor * asked / depth**power, constants.MAX_TOLERANCE)
+        residual = (constants.RESIDUAL[what] * asked) ** (1 / constants.MISSED[what][1])
+        residual = min(residual, constants.MAX_RESIDUAL)
         net = bases.reduced_network(task, weights, rates)
         solution = _Solver(net, ts, t1, what, step, residual).run(stop, max_steps)
         stated = max(solution.error, constants.LEAST_STATED * error)

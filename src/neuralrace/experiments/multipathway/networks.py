@@ -62,8 +62,7 @@ def initial_bases(task: nr.Task, weights: Mapping[str, np.ndarray]) -> dict[str,
     Nodes with no more neurons than that are left out.
     """
     net = reduced_network(task, weights, dict.fromkeys(task.graph.shapes, 1.0))
-    both = {v: np.concatenate([d.basis[v] for d in net.directions]).T for v in net.layout.wide}
-    return {v: np.linalg.qr(q)[0] for v, q in both.items() if q.shape[1] < len(q)}
+    return {v: q.T for v, q in net.basis.items() if len(q) < q.shape[1]}
 
 
 def draw(task: nr.Task, std: float, seeds: int, series: int) -> nr.init.Weights:
