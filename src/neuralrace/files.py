@@ -7,7 +7,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +83,11 @@ def read_csv(source: Any, name: str) -> tuple[list[str] | None, np.ndarray]:
 
     `source` is a path or an open text file, `name` what messages call it.
     """
-    opened = (
-        source.open(encoding="utf-8-sig", newline="") if isinstance(source, Path) else nullcontext(source)
-    )
     try:
-        with opened as file:
+        with ExitStack() as open_files:
+            file = source
+            if isinstance(source, Path):
+                file = open_files.enter_context(source.open(encoding="utf-8-sig", newline=""))
             reader = csv.reader(file, strict=True)  # pandas would take a quarter of a second to import
             table = [(reader.line_num, row) for row in reader if "".join(row).strip()]
     except OSError as error:
