@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.dynamics.trajectory import singular_values
+from neuralrace.dynamics.gram import singular_values
 
 TASK = nr.tasks.xor(hidden=3)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from neuralrace.dynamics.gram import singular_values
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Status
 from neuralrace.errors import InputError, choice, integer, known, number
@@ -395,20 +396,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def singular_values(matrices: np.ndarray) -> np.ndarray:
-    """Singular values `(..., k)` of matrices `(..., m, n)`, largest first, each right to 1e-9 of itself.
-
-    Roots of the eigenvalues of the smaller Gram matrix, two to four times faster than an SVD. Errors of those
-    grow with the square of a matrix' condition: where it is above 1000 the matrix gets an SVD.
-    """
-    size = np.abs(matrices).max(axis=(-1, -2), initial=0.0)
-    m = matrices / np.where(size > 0, size, 1.0)[..., None, None]  # squares neither vanish nor overflow
-    if m.shape[-1] > m.shape[-2]:
-        m = m.swapaxes(-1, -2)
-    squares = np.linalg.eigvalsh(m.swapaxes(-1, -2) @ m)[..., ::-1]
-    found = np.sqrt(np.maximum(squares, 0.0))
-    far = ~(found[..., -1] > 1e-3 * found[..., 0])
-    found[far] = np.linalg.svd(m[far], compute_uv=False)
-    return found * size[..., None]
