@@ -20,10 +20,7 @@ from neuralrace.dynamics.integrate import FAILED, FINISHED, GOING, HALVINGS, LIM
 
 _USUAL = 600  # evaluations of a solution
 _STAGES = 12  # evaluations of a step
-_LOOSE, _STRICT = (
-    1e-7,
-    0.1,
-)  # part of tolerances above the first: errors are then at most those of `integrate`
+_STRICT = 0.1  # part of the tolerances: errors of DOP853 are then about those of `integrate`
 _LEAST = 1e-13  # relative tolerance
 _MOST = 20_000  # numbers of a system, whose interpolants are all kept
 _LONG = 5000  # numbers whose sums over stages take as long as one evaluation
@@ -140,8 +137,7 @@ class Stepper:
     """
 
     def __init__(self, velocity: Any, start: np.ndarray, t1: float, rtol: float, atol: float):
-        part = _STRICT if rtol > _LOOSE else 1.0
-        self.velocity, self.t1, self.rtol, self.atol = velocity, t1, part * rtol, part * atol
+        self.velocity, self.t1, self.rtol, self.atol = velocity, t1, _STRICT * rtol, _STRICT * atol
         self.steps: int = 0  # taken and refused
         self.evaluations: int = 0
         self.solver: Any = self._by(DOP853, 0.0, start, 1.0)
