@@ -4,6 +4,7 @@ import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from neuralrace import errors, plot
+from neuralrace.experiments.neural_race.block_matrix import block_matrix
 
 
 def test_style_leaves_global_settings_alone():
@@ -42,7 +43,7 @@ def test_a_figure_shows_itself_in_a_notebook():
 def test_block_matrix_numbers_and_frames_blocks():
     _, ax = plot.figure()
     framed = np.array([[True, False, False], [False, True, True]])
-    plot.block_matrix(ax, np.zeros((8, 6)), (4, 2), framed=framed)
+    block_matrix(ax, np.zeros((8, 6)), (4, 2), framed=framed)
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "3"]
     assert ax.get_yticks().tolist() == [1.5, 5.5]
     corners = {(round(p.get_x() + 0.35), round(p.get_y() + 0.35)) for p in ax.patches}

@@ -26,6 +26,9 @@ COLUMN, PAGE = 3.4, 7.0  # inches
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",
 )  # fmt: skip
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # legends outside a panel
+BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
 FORMATS = ("svg", "pdf", "png")
 _PAPER: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
@@ -79,7 +82,7 @@ def style(name: str | None = None) -> Iterator[None]:
         _in_force.reset(token)
 
 
-def _sized(setting: str, times: float = 1.0) -> float:
+def sized(setting: str, times: float = 1.0) -> float:
     """A size of the style in force, such as the width of lines."""
     return times * STYLES[_in_force.get()][setting]
 
@@ -151,7 +154,7 @@ def theory(ax: Axes, x: Any, y: Any, colour: str = BLACK, label: str | None = No
     >>> fig, ax = figure()
     >>> theory(ax, [0, 1, 2], [1.0, 0.5, 0.25], label="theory")
     """
-    ax.plot(x, y, color=colour, label=label, **{"lw": _sized("lines.linewidth"), "zorder": 3, **keywords})
+    ax.plot(x, y, color=colour, label=label, **{"lw": sized("lines.linewidth"), "zorder": 3, **keywords})
 
 
 def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
@@ -173,22 +176,8 @@ def runs(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None,
     """
     y = np.atleast_2d(np.asarray(y, float))
     ax.fill_between(x, y.min(axis=0), y.max(axis=0), color=colour, alpha=0.25, lw=0)
-    line = {"lw": _sized("lines.linewidth", 2), "alpha": 0.5, **keywords}
+    line = {"lw": sized("lines.linewidth", 2), "alpha": 0.5, **keywords}
     ax.plot(x, np.median(y, axis=0), color=colour, label=label, **line)
-
-
-def panels(titles: Sequence[str], columns: int = 4, height: float = 1.75) -> tuple[Figure, list[Axes]]:
-    """A page-wide figure with a titled panel for each of `titles`, in rows of `columns` panels."""
-    columns = min(columns, len(titles))
-    rows = -(-len(titles) // columns)
-    fig, grid = figure(rows, columns, PAGE, height * rows + 0.35, squeeze=False)
-    axes = list(grid.flat)
-    for ax in axes[len(titles) :]:
-        ax.set_axis_off()
-    with style():
-        for ax, title in zip(axes, titles, strict=False):
-            ax.set_title(title)
-    return fig, axes[: len(titles)]
 
 
 def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = None, **keywords: Any) -> None:
@@ -210,16 +199,9 @@ def points(ax: Axes, x: Any, y: Any, colour: str = BLUE, label: str | None = Non
     """
     y = np.atleast_2d(np.asarray(y, float))
     spread = y.std(axis=0, ddof=1) if len(y) > 1 else None
-    size, line = _sized("lines.markersize", 7 / 6), _sized("lines.linewidth", 0.7)
+    size, line = sized("lines.markersize", 7 / 6), sized("lines.linewidth", 0.7)
     drawn = {"fmt": "o", "ms": size, "lw": line, "capsize": size / 2, **keywords}
     ax.errorbar(x, y.mean(axis=0), spread, color=colour, label=label, **drawn)
-
-
-def identity(ax: Axes, label: str | None = None) -> None:
-    """A line on which x and y are equal, over the range of what has been drawn."""
-    drawn = ax.dataLim.get_points()
-    ends = [drawn.min(), drawn.max()]
-    ax.plot(ends, ends, color=BLACK, lw=0.8, zorder=3, label=label)
 
 
 def logarithmic(axis: Any, ticks: Sequence[float] | None = None) -> None:
@@ -301,43 +283,6 @@ def matrix(ax: Axes, values: Any, title: str = "", limit: float | None = None) -
     return image
 
 
-def block_matrix(
-    ax: Axes,
-    values: Any,
-    block: tuple[int, int],
-    title: str = "",
-    limit: float | None = None,
-    framed: Any = None,
-) -> Any:
-    """A matrix of blocks of `block` (rows, columns), numbered from 1 at the sides; some of them framed.
-
-    `framed` marks blocks, a boolean for each. Returns the image, as `matrix` does.
-    """
-    from matplotlib.patches import Rectangle
-
-    image = matrix(ax, values, title, limit)
-    rows, columns = block
-    for axis, length, step in zip((ax.yaxis, ax.xaxis), np.shape(values), block, strict=True):
-        number = np.arange(length // step)
-        axis.set_ticks(number * step + (step - 1) / 2, [str(n + 1) for n in number])
-        axis.set_tick_params(length=0)
-    for i, j in np.argwhere([] if framed is None else framed):
-        corner = (j * columns - 0.35, i * rows - 0.35)
-        ax.add_patch(Rectangle(corner, columns - 0.3, rows - 0.3, fill=False, lw=0.7, ec=GREEN))
-    return image
-
-
-def colour_key(fig: Figure, ax: Axes, colours: Sequence[Any], label: str) -> None:
-    """A bar beside a panel that tells which of the colours is the first, and which the last."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import BoundaryNorm, ListedColormap
-
-    n = len(colours)
-    scale = ScalarMappable(BoundaryNorm(np.arange(n + 1) + 0.5, n), ListedColormap(list(colours)))
-    bar = fig.colorbar(scale, ax=ax, label=label, ticks=[1, n], shrink=0.8, aspect=25)
-    bar.ax.tick_params(length=0)
-
-
 def label(
     axes: Any,
     x: str | None = None,
@@ -401,7 +346,7 @@ def key(ax: Axes, marks: Mapping[str, str], colour: str = BLACK) -> None:
     >>> [text.get_text() for text in ax.legend().get_texts()]
     ['closed form', 'networks', 'chance']
     """
-    size, width = _sized("lines.markersize", 7 / 6), _sized("lines.linewidth")
+    size, width = sized("lines.markersize", 7 / 6), sized("lines.linewidth")
     known: dict[str, tuple[str, Any]] = {
         "theory": ("-", {"lw": width}),
         "runs": ("-", {"lw": 2 * width, "alpha": 0.5}),
@@ -416,22 +361,6 @@ def key(ax: Axes, marks: Mapping[str, str], colour: str = BLACK) -> None:
 def legend_below(fig: Figure, ax: Axes, columns: int) -> None:
     """One legend below all panels, with the labels of one of them, each once."""
     fig.legend(*_entries(ax), loc="outside lower center", ncols=columns)
-
-
-def labelled_matrix(
-    ax: Axes, values: Any, rows: Sequence[Any], columns: Sequence[Any], title: str = ""
-) -> Any:
-    """A small matrix as an image (`matrix`), with names of rows and columns and numbers in its cells."""
-    values = np.asarray(values, float)
-    image = matrix(ax, values, title)
-    ax.set(yticks=range(len(rows)), yticklabels=rows, xticks=range(len(columns)))
-    ax.set_xticklabels(columns, rotation=45 if isinstance(columns[0], str) else 0)
-    for (i, k), value in np.ndenumerate(values):
-        if abs(value) > 1e-9:
-            colour = "black" if abs(value) < 0.6 * np.abs(values).max() else "white"
-            text = f"{value:.2f}".replace("0.", ".")
-            ax.text(k, i, text, ha="center", va="center", size=_sized("font.size", 0.75), color=colour)
-    return image
 
 
 def save(fig: Figure, folder: Path, name: str) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import check, finding
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
@@ -183,7 +183,7 @@ def courses(p: ContextCount, data):
     plot.key(axes[1, -1], {"closed form": "--", "trained together": "-"}, "grey")
     for row, label in zip(axes, ("loss, summed over samples", "singular value"), strict=True):
         row[0].set_ylabel(label)
-        plot.label(row[-1], legend=panels.BESIDE)
+        plot.label(row[-1], legend=plot.BESIDE)
     return fig, (
         "Pathways from a decoupled start. Top: their loss when trained together, by block reduction, and "
         "by the closed form that has the common pathway learn first. Bottom: strengths of a pathway by "

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.linalg import orthogonal_procrustes
 
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.make_haste_slowly.modes import CONTEXT
 
 VALUES = 6  # singular values that are shown
@@ -35,7 +35,7 @@ def losses(d: xr.Dataset, race: xr.DataArray) -> Figure:
     fig, axes = plot.figure(1, 2, height=4.1, sharey=True)
     mean = {**d.mean("seed"), "race": race}
     titles = ("as published", "by the gradient of the whole loss")
-    near = {**panels.BELOW, "bbox_to_anchor": (0.5, -0.15)}
+    near = {**plot.BELOW, "bbox_to_anchor": (0.5, -0.15)}
     for ax, lines, title in zip(axes, (PUBLISHED_LINES, LINES), titles, strict=True):
         plot.runs(ax, d.epoch, d.relu, plot.BLACK, "ReLU network")
         for name, (label, colour, style) in lines.items():
@@ -56,7 +56,7 @@ def modes(ax: Axes, epoch: xr.DataArray, dots: xr.DataArray, line: xr.DataArray)
 def key_of_modes(ax: Axes, line: str, dots: str) -> None:
     """The legend of such panels, beside them."""
     plot.key(ax, {line: "-", dots: "o"}, "grey")
-    plot.label(ax, legend=panels.BESIDE)
+    plot.label(ax, legend=plot.BESIDE)
 
 
 def race(d: xr.Dataset, epoch: xr.DataArray) -> Figure:
@@ -120,5 +120,5 @@ def hidden(d: xr.Dataset) -> Figure:
     for item, colour in enumerate(plot.COLOURS, 1):
         plot.key(maps[-1], {f"item {item}": "-"}, colour)
     plot.key(maps[-1], {f"context {k}": marker for k, marker in enumerate("os^", 1)}, "grey")
-    plot.label(maps[-1], legend=panels.BESIDE)
+    plot.label(maps[-1], legend=plot.BESIDE)
     return fig

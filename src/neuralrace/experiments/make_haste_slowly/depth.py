@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import finding, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
@@ -184,7 +184,7 @@ def losses(p: Depth, data):
     plot.label(a, EPOCH, "loss (sum over samples)", title, legend="best", **at)
     names = [drop.removeprefix("drop ").replace("to ", "to\n") for drop in DROPS]
     b.set(xticks=range(3), xticklabels=names, ylim=(0, None))
-    lower = {**panels.BELOW, "bbox_to_anchor": (0.5, -0.33)}
+    lower = {**plot.BELOW, "bbox_to_anchor": (0.5, -0.33)}
     plot.label(b, "drop of the loss, from to", EPOCH, "drops of the loss", legend=lower)
     one = typical(data.networks["gated"])
     for k, label in enumerate(("always open", *["two contexts"] * 3)):
@@ -193,7 +193,7 @@ def losses(p: Depth, data):
     for epoch, colour, label in zip(PUBLISHED, (plot.BLACK, plot.GREEN), labels, strict=True):
         c.axvline(epoch / 1000, color=colour, lw=0.8, ls="--", label=label)
     title = "gated network: pathways"
-    plot.label(c, EPOCH, "size of output / targets", title, legend=panels.BELOW, ylim=(0, None))
+    plot.label(c, EPOCH, "size of output / targets", title, legend=plot.BELOW, ylim=(0, None))
     return fig, (
         f"Left: loss of {p.seeds} networks of each kind, in bold the run nearest to the mean; dotted: "
         "plateaus. Middle: when a quarter of each drop is done, a dot per run. Right: outputs of the "
@@ -215,13 +215,13 @@ def gates(p: Depth, data):
     plot.runs(first, epoch, d.always, plot.RED, "units open for all samples")
     plot.runs(first, epoch, d.nonlinear, plot.BLACK, "outputs change if linear")
     share = "share of the weight"
-    plot.label(first, EPOCH, f"{share}\nor of the targets", "first layer", legend=panels.BELOW, **whole)
+    plot.label(first, EPOCH, f"{share}\nor of the targets", "first layer", legend=plot.BELOW, **whole)
     kinds = {"all three": plot.BLACK, "two": plot.GREEN, "one": plot.SKY, "none": "#dddddd"}
     shares = d.by_contexts.mean("run").T[::-1]
     second.stackplot(epoch, shares, labels=list(kinds), colors=list(kinds.values()), alpha=0.8, lw=0)
     same = "same gate\nfor all items\nof a context"
     second.plot(epoch, d.pure.mean("run"), color=plot.RED, ls="--", label=same)
-    key = {**panels.BESIDE, "title": "open in contexts"}
+    key = {**plot.BESIDE, "title": "open in contexts"}
     plot.label(second, EPOCH, share, "second layer", legend=key, xlim=(0, epoch[-1]), **whole)
     return fig, (
         f"Gates of {p.seeds} ReLU networks, units counted by the size of their weights. Left: first "

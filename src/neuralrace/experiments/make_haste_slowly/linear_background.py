@@ -6,6 +6,7 @@ units than modes learns as many modes as it has units, the strongest ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -107,14 +108,30 @@ def half_times(t: Any, modes: Any, variance: float = VARIANCE) -> np.ndarray:
     return crossing(t, modes, S / variance / 2, rising=True, axis=-2)
 
 
+def labelled_matrix(
+    ax: Any, values: Any, rows: Sequence[object], columns: Sequence[object], title: str = ""
+) -> Any:
+    """A small matrix as an image, with names of rows and columns and numbers in its cells."""
+    values = np.asarray(values, float)
+    image = plot.matrix(ax, values, title)
+    ax.set(yticks=range(len(rows)), yticklabels=rows, xticks=range(len(columns)))
+    ax.set_xticklabels(columns, rotation=45 if isinstance(columns[0], str) else 0)
+    for (i, k), value in np.ndenumerate(values):
+        if abs(value) > 1e-9:
+            colour = "black" if abs(value) < 0.6 * np.abs(values).max() else "white"
+            text = f"{value:.2f}".replace("0.", ".")
+            ax.text(k, i, text, ha="center", va="center", size=plot.sized("font.size", 0.75), color=colour)
+    return image
+
+
 @figure("linear-background-data")
 def decomposition(p: LinearBackground, data):
     fig, (a, b, c, d) = plot.figure(1, 4, height=2.5)
     numbers = range(1, 5)
-    plot.labelled_matrix(a, SYX, PROPERTIES, ITEMS, r"$\Sigma^{yx}$")
-    plot.labelled_matrix(b, U, PROPERTIES, numbers, "= U: properties of modes")
-    plot.labelled_matrix(c, np.diag(S), numbers, numbers, "S: strengths")
-    plot.labelled_matrix(d, V.T, numbers, ITEMS, r"$V^T$: items of modes")
+    labelled_matrix(a, SYX, PROPERTIES, ITEMS, r"$\Sigma^{yx}$")
+    labelled_matrix(b, U, PROPERTIES, numbers, "= U: properties of modes")
+    labelled_matrix(c, np.diag(S), numbers, numbers, "S: strengths")
+    labelled_matrix(d, V.T, numbers, ITEMS, r"$V^T$: items of modes")
     return fig, "The correlations of items and properties, and their singular value decomposition."
 
 

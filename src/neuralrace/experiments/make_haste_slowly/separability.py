@@ -15,7 +15,7 @@ import xarray as xr
 from scipy.optimize import brentq
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
@@ -156,7 +156,7 @@ def races(p: Separability, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.1)
     flow, published = by_case(data.networks, "margin").values()
     margins = np.linspace(0.02, p.all_margins[-1], 200)
-    below = {"legend": {**panels.BELOW, "fontsize": 6}}
+    below = {"legend": {**plot.BELOW, "fontsize": 6}}
     for gating, colour in GATINGS.items():
         times = nr.exact.separability_time(LEVEL, margins, gating, p.a0(gating))
         plot.theory(a, margins, times, colour, f"{gating} gating, closed form")

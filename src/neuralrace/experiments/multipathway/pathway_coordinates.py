@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import check, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
@@ -187,7 +187,7 @@ def stability(p: PathwayCoordinates, depth: int):
 @figure("pathway-coordinates")
 def coordinates(p: PathwayCoordinates, data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.2)
-    below = {**panels.BELOW, "fontsize": 6}
+    below = {**plot.BELOW, "fontsize": 6}
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
         k, stated, printed = (run[n].sum("pathway") / S[0] for n in ("k", "stated", "printed"))
@@ -231,7 +231,7 @@ def stable(p: PathwayCoordinates, data):
     off = "largest off-diagonal entry, relative"
     plot.label(a, "flow time", off, legend="best", xscale="log", yscale="log")
     b.axhline(0, color=plot.BLACK, lw=0.7, ls="--", label="neither grows nor decays")
-    above = {**panels.ABOVE, "ncols": 2}
+    above = {**plot.ABOVE, "ncols": 2}
     plot.label(b, "share of the loss that is learned", "growth rate, 1 / flow time", legend=above)
     return fig, (
         "Off-diagonal entries around diagonal solutions, layers of the size of the published ones. Left: "

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import hyp2f1
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
@@ -206,7 +206,7 @@ def asymptotics(p: PhasePortraits, data):
         a.axhline(level, color=plot.BLACK, lw=0.6, ls=style, label=f"{level:.0%}")
     plot.key(a, {"Eq. 25": "-", "error function": ":"})
     plot.key(b, {"Eq. 26": "-", "Eq. 30": ":"})
-    below: dict[str, Any] = {"legend": {**panels.BELOW, "fontsize": 6, "ncols": 2}}
+    below: dict[str, Any] = {"legend": {**plot.BELOW, "fontsize": 6, "ncols": 2}}
     x, title = r"last layer p, units of $\sigma$", "invariant of a pathway"
     plot.label(a, x, "relative error", title, xscale="log", yscale="log", ylim=(1e-4, 10), **below)
     y, title = "share of the weaker pathway", "competition of two pathways"

@@ -19,6 +19,7 @@ from neuralrace.experiments.claim import finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race import domains_data
+from neuralrace.experiments.neural_race.block_matrix import block_matrix
 from neuralrace.experiments.neural_race.domains_data import FEATURES, ITEMS, SILENT_LOSS, TARGETS
 from neuralrace.experiments.store import along
 
@@ -169,8 +170,8 @@ def representation(p: Initialisation, data: Data):
     for scale, above, below in zip(p.shown, *axes, strict=True):
         run = data.networks[scale].isel(run=0)
         title = rf"$\sigma_0$ = {scale:g}"
-        cosine = plot.block_matrix(above, run.cosine, (ITEMS, ITEMS), title, 1.0)
-        output = plot.block_matrix(below, run.outputs, (ITEMS, FEATURES), "", LIMIT, framed=p.pairs)
+        cosine = block_matrix(above, run.cosine, (ITEMS, ITEMS), title, 1.0)
+        output = block_matrix(below, run.outputs, (ITEMS, FEATURES), "", LIMIT, framed=p.pairs)
         images = [cosine, output]
         above.set_xlabel("input domain")
         below.set_xlabel("output domain")

@@ -16,6 +16,7 @@ from neuralrace.experiments.claim import check, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race import domains_data, routing_times
+from neuralrace.experiments.neural_race.block_matrix import block_matrix
 from neuralrace.experiments.neural_race.domains_data import FEATURES, ITEMS, TARGETS, eq15, layers
 from neuralrace.experiments.neural_race.routing_times import FIG, START
 
@@ -218,9 +219,9 @@ def answers(p: Routing, data: Data):
     pairs, run = p.pairs(p.trained), data.random["descent"].isel(run=0)
     plot.matrix(c, TARGETS, "targets", float(np.abs(run.outputs).max()))  # the colours of the outputs
     c.set(xlabel="feature", ylabel="item")
-    plot.block_matrix(d, pairs, (1, 1), "trained pairs (red)", limit=2)
-    similar = plot.block_matrix(g, run.gram, (ITEMS, ITEMS), "similarity of items")
-    outputs = plot.block_matrix(h, run.outputs, (ITEMS, FEATURES), "outputs (framed: trained)", framed=pairs)
+    block_matrix(d, pairs, (1, 1), "trained pairs (red)", limit=2)
+    similar = block_matrix(g, run.gram, (ITEMS, ITEMS), "similarity of items")
+    outputs = block_matrix(h, run.outputs, (ITEMS, FEATURES), "outputs (framed: trained)", framed=pairs)
     fig.colorbar(similar, ax=g, label="inner product")
     fig.colorbar(outputs, ax=h, label="output, target")
     for ax in (d, g, h):

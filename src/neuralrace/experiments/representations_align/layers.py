@@ -12,7 +12,7 @@ import xarray as xr
 from scipy.stats import spearmanr
 
 import neuralrace as nr
-from neuralrace import panels, plot
+from neuralrace import plot
 from neuralrace.experiments.claim import check, finding, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
@@ -81,7 +81,7 @@ def by_layer(p: Layers, data):
     scaling = float(found.start[:, 0].mean()) * p.growth ** (layer - 1)
     plot.theory(distances, layer, scaling, plot.GREEN, "before, Eq. 14")
     distances.set(ylabel="|dh|²", yscale="log")
-    above = {**panels.ABOVE, "bbox_to_anchor": (0.45, 1.0)}
+    above = {**plot.ABOVE, "bbox_to_anchor": (0.45, 1.0)}
     plot.label((errors, rates, distances), "hidden layer", legend=above, xlim=(0.5, p.depth + 0.5))
     return fig, (
         f"The default network ({p.depth} layers of {p.width} units, {p.seeds} seeds, mean and standard "

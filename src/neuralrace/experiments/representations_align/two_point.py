@@ -157,11 +157,25 @@ def draw_final(ax: Any, fits: xr.Dataset) -> None:
     ax.set(xlim=(-0.03 * top, top), ylim=(-0.03 * top, top), xlabel="|dh|² by Eq. 10")
 
 
+def panels(titles: list[str], columns: int = 4, height: float = 1.75) -> tuple[Figure, list[Any]]:
+    """A page-wide figure with a titled panel for each of `titles`, in rows of `columns` panels."""
+    columns = min(columns, len(titles))
+    rows = -(-len(titles) // columns)
+    fig, grid = plot.figure(rows, columns, plot.PAGE, height * rows + 0.35, squeeze=False)
+    axes = list(grid.flat)
+    for ax in axes[len(titles) :]:
+        ax.set_axis_off()
+    with plot.style():
+        for ax, title in zip(axes, titles, strict=False):
+            ax.set_title(title)
+    return fig, axes[: len(titles)]
+
+
 def draw_each(
     fits: Mapping[str, xr.Dataset], draw: Callable[..., None], ylabel: str, colours: Mapping[str, str]
 ) -> Figure:
     """A panel for each network; the legend tells the colours of series, or else what the panels have."""
-    fig, axes = plot.panels(list(fits), COLUMNS)
+    fig, axes = panels(list(fits), COLUMNS)
     for ax, one in zip(axes, fits.values(), strict=True):
         draw(ax, one)
     plot.label(axes[:: min(COLUMNS, len(fits))], y=ylabel)

@@ -218,6 +218,13 @@ def landscape_and_paths(p: Saddles, data: Data):
     )
 
 
+def identity(ax: Any, label: str | None = None) -> None:
+    """A line on which x and y are equal, over the range of what has been drawn."""
+    drawn = ax.dataLim.get_points()
+    ends = [drawn.min(), drawn.max()]
+    ax.plot(ends, ends, color=plot.BLACK, lw=0.8, zorder=3, label=label)
+
+
 @figure("saddles-variability")
 def variability(p: Saddles, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.5)
@@ -231,7 +238,7 @@ def variability(p: Saddles, data: Data):
     usual = order.sel(ratio=p.usual)
     for k, colour in enumerate((plot.ORANGE, plot.GREEN)):
         b.plot(usual.expected[:, k], usual.half[:, k], "o", color=colour, label=f"mode {k + 1}", alpha=0.7)
-    plot.identity(b, "equal")
+    identity(b, "equal")
     texts = "time expected from initial weights", "time to half of the mode (τ = 1)"
     plot.label(b, *texts, f"s2/s1 = {p.usual:g}", legend="upper left")
     networks, expected = ((v[..., 0] < v[..., 1]).mean("run") for v in (order.half, order.expected))

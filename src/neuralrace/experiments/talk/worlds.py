@@ -158,6 +158,17 @@ def distinctions(branching: list[int]) -> np.ndarray:
     return np.stack([row / np.linalg.norm(row) for row in rows])
 
 
+def colour_key(fig: Figure, ax: Any, colours: list[Any], label: str) -> None:
+    """A bar beside a panel that tells which of the colours is the first, and which the last."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    n = len(colours)
+    scale = ScalarMappable(BoundaryNorm(np.arange(n + 1) + 0.5, n), ListedColormap(list(colours)))
+    bar = fig.colorbar(scale, ax=ax, label=label, ticks=[1, n], shrink=0.8, aspect=25)
+    bar.ax.tick_params(length=0)
+
+
 def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     made, world = MAKE[name](p), data.world[name]
     fig, ((a, b), (d, c)) = plot.figure(2, 2, height=4.6, width_ratios=(1, 1.35))
@@ -176,7 +187,7 @@ def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     c.set_ylim(-0.03, 1.06)
     plot.label(c, "time (τ = 1)", "share learned of each stage", legend="lower right")
     for ax in (b, c):
-        plot.colour_key(fig, ax, colours, "stage")
+        colour_key(fig, ax, colours, "stage")
     x, hues, method = world.plane.values, plot.shades(ITEMS), "least squares of distances."
     if name in NEIGHBOURS:
         method = "two leading components, neighbours joined."
@@ -185,7 +196,7 @@ def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
     for i in range(ITEMS):
         d.plot(*x[:, i].T, color=hues[i], lw=0.9, zorder=2)
     d.scatter(*x[-1].T, c=hues, s=18, zorder=3)
-    plot.colour_key(fig, d, hues, "item")
+    colour_key(fig, d, hues, "item")
     d.set(aspect="equal", xticks=[], yticks=[], title="items in the hidden layer over time")
     d.spines[:].set_visible(False)
     d.set_adjustable("datalim")
