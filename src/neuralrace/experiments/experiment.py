@@ -92,11 +92,11 @@ class Parameters:
 
 def _checked(name: str, kind: Any, value: Any, limits: Any) -> Any:
     if get_origin(kind) is tuple:
-        if not isinstance(value, (tuple, list)) or not value:
+        if not isinstance(value, (tuple, list)):
             raise InputError(f"{name} must be a list of numbers, got {value!r}")
         entries = tuple(_checked(name, get_args(kind)[0], v, limits) for v in value)
         count, rising = limits.get("count", 1), list(entries) == sorted(set(entries))
-        require(len(entries) >= count, f"{name} must be at least {count} values, got {entries}")
+        require(len(entries) >= count, f"{name} must be a list of at least {count} values, got {entries}")
         require(rising or not limits.get("increasing"), f"{name} must increase, got {entries}")
         return entries
     if kind is bool:
@@ -119,7 +119,8 @@ def _given(limits: Any, *names: str) -> dict[str, Any]:
 
 def _read(name: str, kind: Any, text: str) -> Any:
     if get_origin(kind) is tuple:
-        return tuple(_read(name, get_args(kind)[0], part) for part in text.strip("()[], ").split(","))
+        entries = text.strip("()[], ")
+        return tuple(_read(name, get_args(kind)[0], part) for part in entries.split(",")) if entries else ()
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     if kind is str:

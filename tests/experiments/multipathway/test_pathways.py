@@ -132,7 +132,7 @@ def test_networks_do_not_depend_on_how_many_fit_into_memory(monkeypatch):
         ({"depths": (3, 2), "epochs": (1, 1)}, "depths must increase"),
         ({"depths": (1, 2), "epochs": (1, 1)}, "depths must be at least 2"),
         ({"epochs": (10,)}, "epochs must have one entry for each of depths"),
-        ({"widths": (100,)}, "widths must be at least 2 values"),
+        ({"widths": (100,)}, "widths must be a list of at least 2 values"),
         ({"width": 4}, "width must be at least 8"),
         ({"seeds": 1}, "seeds must be at least 2"),
         ({"seeds": 1001}, "seeds must be at most 1000"),

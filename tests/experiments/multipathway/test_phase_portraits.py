@@ -54,7 +54,7 @@ WRONG = [
     ({"start": (0.1,)}, "start must be two numbers"),
     ({"start": (0.1, 0.2)}, "start must be two numbers"),
     ({"width": 1}, "width must be at least 2"),
-    ({"depths": (3,)}, "depths must be at least 2 values"),
+    ({"depths": (3,)}, "depths must be a list of at least 2 values"),
     ({"depths": (1, 3)}, "depths must be at least 2"),
     ({"far": (2, 3)}, "far must be at least 3"),
     ({"strengths": (10.0, 1.0)}, "strengths must increase"),

@@ -32,6 +32,19 @@ def test_routes_are_enough_from_where_the_gap_closes_for_good():
     assert np.allclose(images.enough(p, data, "linear"), [0.4, 0.4 + 0.6 * 0.9, 0.1])
 
 
+def test_gains_by_descent_may_be_left_out():
+    p = images.Images().changed({"descent_gains": "", "networks": "squared"})
+    data = Data()
+    data.gain = {}
+    data.gain_flow = {
+        (panel, g): dataset("flow", {"trained": ("run", [g]), "untrained": ("run", [2 * g])})
+        for panel in p.panels
+        for g in p.gains
+    }
+    assert (p.networks, p.descent_gains) == (("squared",), ())
+    assert set(images.by_gain(p, data)) == set(p.panels)
+
+
 def test_features_of_a_file_stand_in_for_the_encoder(tmp_path):
     rng, file = np.random.default_rng(0), str(tmp_path / "features.npz")
     x, y = rng.normal(size=(3, 8, 5)), np.arange(8)
