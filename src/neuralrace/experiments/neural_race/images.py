@@ -206,6 +206,13 @@ def enough(p: Images, data: Data, kind: str) -> np.ndarray:
     return np.atleast_1d(nr.measure.last_crossing(np.array(p.trained) / p.domains, worse.T, 0.05))
 
 
+def gap_at(p: Images, data: Data, kind: str, share: float) -> str:
+    """How untrained routes do at the K nearest to a share of routes, in words."""
+    k = min(p.trained, key=lambda k: abs(k / p.domains - share))
+    worse = float((data.share[kind, k].untrained - data.share[kind, k].trained).mean())
+    return f"At {k / p.domains:.0%} of routes untrained ones are {100 * worse:.1f} points worse."
+
+
 @figure("share")
 def error_by_share(p: Images, data: Data):
     fig, (axes,) = plot.figure(1, len(p.networks), height=2.8, sharey=True, squeeze=False)
@@ -277,8 +284,8 @@ def routes_needed(p: Images, data: Data):
     for kind in p.networks:
         name, expected, stated = share_enough[kind]
         name, bound = f"{label}: {name}, share of routes that is enough", about.format(round(100 * expected))
-        found = enough(p, data, kind)
-        yield stated.near(f"routes-needed-{kind}", name, expected, found, 0.1, note, bound)
+        found, told = enough(p, data, kind), f"{gap_at(p, data, kind, expected)} {note}".strip()
+        yield stated.near(f"routes-needed-{kind}", name, expected, found, 0.1, told, bound)
     high = {"leaky": paper("neural_race Fig. 9", HIGH), "squared": finding(fig), "linear": paper(fig, HIGH)}
     for kind in p.networks:
         name = f"{label}: wrong answers on trained routes, any K: {KINDS[kind]}"
