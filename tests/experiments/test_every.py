@@ -78,3 +78,6 @@ def test_runs(name, tmp_path):
     assert all((report.folder / f"{figure}.svg").stat().st_size for figure, _ in report.figures)
     assert report.claims
     assert len(report.table()) == len(report.claims)
+    for claim in report.claims:
+        assert claim.bound, f"{claim.id} does not say where its bound comes from"
+        assert claim.quote or claim.kind != "paper", f"{claim.id} quotes nothing"

@@ -313,7 +313,8 @@ def stages(p: Depth, data):
         name, note = f"typical {title}, epochs at loss {LEVELS[0]:g}", together if kind == "gated" else ""
         yield TIMING.above(f"first-plateau-{kind}", name, 500, first, note, rests)
         name, second = f"{DROPS[1]}, {title}, epoch", drops(data.networks[kind])[:, 1]
-        yield finding(SECTION).near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
+        appear = finding(SECTION, "the paper, of contextual pathways; a twelfth of its epoch")
+        yield appear.near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
     aligned = crossing(gated.epoch, gated.cosine[..., 0], 0.9, rising=True)
     name, bound = "common pathway aligned (cosine .9), epoch", "the paper; half of its epoch"
     yield in_stages.near("common-aligned", name, PUBLISHED[0], aligned, 250, together, bound)

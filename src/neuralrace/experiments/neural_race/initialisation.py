@@ -245,7 +245,8 @@ def errors(p: Initialisation, data: Data):
         "Expected is where three layers with singular values sigma0 make a map as large as the strongest "
         "mode of the targets."
     )
-    yield OURS.near("scale-of-change", name, natural, change(p, data), 0.25 * natural, note)
+    bound = "theory, for a scale: a quarter of it"
+    yield OURS.near("scale-of-change", name, natural, change(p, data), 0.25 * natural, note, bound)
     fig, name = "neural_race Fig. 6a", "share of time on plateaus"
     drops = paper(fig, "Small sigma0 yields pathway race dynamics with stage-like drops through training.")
     long, none = "stated standard: most of the time", "theory: exponentials have no plateau"

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.claim import CHOSEN, check, finding, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.quotes import quoted
@@ -109,7 +109,7 @@ def accuracy(p: Layers, data):
     what, late = what("rates and start", "later"), means[1].sel(fit="start")
     yield finding(SOURCE).near("fit-start-later", what, 0, late, BOUND, bound=STANDARD)
     converged = data.networks.converged.mean()
-    yield check(SOURCE).above("converged", "share of networks that converged", 0.99, converged)
+    yield check(SOURCE, CHOSEN).above("converged", "share of networks that converged", 0.99, converged)
 
 
 @claims

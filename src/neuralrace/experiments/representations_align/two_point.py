@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import Claim, Statement, check, finding, paper
+from neuralrace.experiments.claim import CHOSEN, Claim, Statement, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.quotes import quoted
@@ -310,7 +310,7 @@ def ends(p: TwoPoint, data):
     lost, late = [1 - float(one.trial_learned) for one in trials], [1 - one.trial_in_time for one in trials]
     note = f"These are left out of the correlations. After {p.steps} steps: {np.mean(late):.2f}. {LENGTH}"
     what = f"share of the {p.grid**2} trials of each network that did not converge in {p.grid_steps} steps"
-    yield check(source).below("trials-converged", what, 0.1, lost, note)
+    yield check(source, CHOSEN).below("trials-converged", what, 0.1, lost, note)
 
 
 @claims
@@ -351,7 +351,9 @@ def other_optimizer(p: TwoPoint, data):
     ratio = fit.early_over_late(adam, p.dy2)
     yield poor.above("fit-adam-early", what, 1, ratio, bound="The paper: an order.")
     learned = data.networks["adam"].learned.mean()
-    yield check(poor.source).above("adam-learned", "Adam: share of trials that learned", 0.99, learned)
+    yield check(poor.source, CHOSEN).above(
+        "adam-learned", "Adam: share of trials that learned", 0.99, learned
+    )
 
 
 EXPERIMENT = Experiment(

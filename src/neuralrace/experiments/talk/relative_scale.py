@@ -266,7 +266,8 @@ def filters(p: RelativeScale, data: Data):
         text, change = f"filters, {way}", runs.isel(ratio=-1) - runs.isel(ratio=0)
         name, note = f"{text}: loss at which they are compared", by_ratio(runs.accuracy)
         loss = f"filters-loss-{way}"
-        yield check(TALK).below(loss, name, p.level + 1e-6, runs.loss, f"Test accuracy by r: {note}.")
+        reached = check(TALK, "the loss at which training stops, and rounding; else it did not get there")
+        yield reached.below(loss, name, p.level + 1e-6, runs.loss, f"Test accuracy by r: {note}.")
         name, note = f"{text}: share that is new, {ends}", f"By r: {by_ratio(runs.new)}."
         yield finding(TALK).above(f"filters-new-{way}", name, 0, change.new, note)
         note = f"By r: {by_ratio(runs.structured)}; chance {COMPONENTS / p.size**2:.2g}."
