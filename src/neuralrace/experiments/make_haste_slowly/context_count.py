@@ -246,7 +246,7 @@ def relu_networks(p: ContextCount, data):
     same = quoted("make_haste_slowly section 5, Def. 3.1", "section-5-imitates")
     reuse = quoted("make_haste_slowly section 5", "section-5-pathways")
     grows = quoted("make_haste_slowly section 5", "section-5-reuse")
-    gates = "Pathways have constant gates by context. Units do not: late in training most are mixed."
+    gates = "Pathways have constant gates by context, units do not: late in training most are mixed."
     mean_open = {}
     for c, d in modes.by_case(data.networks).items():
         name = f"C = {c}, half the sum of squares"
@@ -262,7 +262,7 @@ def relu_networks(p: ContextCount, data):
         yield same.below(f"relu-outputs-{c}", name, 0.05, d.distance.max("epoch"), gates, bound)
         name = f"C = {c}, weight in units open in C - 1 contexts"
         shares = ", ".join(f"{share:.2f}" for share in d.share.mean("seed"))
-        note = f"By number of contexts, from 0: {shares}."
+        note = f"The rest is in units open in other numbers of contexts; from 0: {shares}."
         yield reuse.above(f"units-open-{c}", name, 0.5, d.share[:, c - 1], note, "most of the weight")
         mean_open[c] = (d.share.mean("seed") * np.arange(c + 1)).sum().item()
     name = "mean share of contexts in which units are open, least growth from C to C + 1"

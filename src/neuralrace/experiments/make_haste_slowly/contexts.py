@@ -307,7 +307,7 @@ def units(p: Contexts, data):
     name = "weight in units open in one context only, last epoch"
     shares = zip(STRUCTURES, d.one_context.mean("seed").values, strict=True)
     told = ", ".join(f"{structure} {share:.1%}" for structure, share in shares)
-    note = f"By context: {told}. What only the ring has is learned by units of its own, if few and late."
+    note = f"What only the ring has is learned by units of its own, if few and late. By context: {told}."
     yield none.below("one-context-units", name, 0.01, d.one_context.sum("context"), note, few)
     name = "weight in units open for most items of one context only, last epoch"
     note = "They are open for a few items of other contexts too, and work for one."

@@ -211,7 +211,8 @@ def trained(p: Pathways, data):
     for d, run in data.linear.items():
         left = run.loss.interp(t=min(p.printed_epochs * p.epoch, float(run.t[-1]))) / run.loss[:, 0]
         name = f"depth {d}, loss after {p.printed_epochs} epochs / first"
-        note = f"The authors' code has {p.epochs[p.depths.index(d)]} at this depth."
+        code = p.epochs[p.depths.index(d)]
+        note = f"Deeper networks learn more slowly: the authors' code has {code} epochs at this depth."
         yield stated.below(f"printed-epochs-depth-{d}", name, 0.01, left, note, bound)
 
 
@@ -279,7 +280,7 @@ def assignment(p: Pathways, data):
     ):
         wins, n = int(which.sum()), len(which)
         name, chance = f"{words} in {wins} of {n} networks: p", binomtest(wins, n).pvalue
-        note = f"All depths together. One fair coin in {1 / chance:.0f} is as uneven; there are three."
+        note = f"One fair coin in {1 / chance:.0f} is as uneven, and there are three. All depths together."
         yield stated.above(key, name, 0.01, chance, note, FAIR)
 
 
@@ -290,8 +291,8 @@ def different_depths(p: Pathways, data):
     rest = 1 - end[:, shallow] / end.sum(axis=1)
     related = paper("multipathway Eq. 21-22", "Different pathways will then be related by the relationship")
     note = (
-        f"The shallowest has {1 - rest.mean():.1%}. Deeper pathways learn faster than Eq. 17 says, as all of "
-        "their random layers learn from the start."
+        "Deeper pathways learn faster than Eq. 17 says, as all of their random layers learn from the start. "
+        f"The shallowest has {1 - rest.mean():.1%}."
     )
     for key, stated, why, bound in (
         ("Eq. 17", related, note, FINITE),

@@ -125,7 +125,7 @@ def trends(p: PathwaysNonlinear, data):
         found, rest = (", ".join(f"{v.mean():.2g}" for v in x) for x in (values, left))
         note = f"{p.seeds} networks per depth, {p.width} wide. By depth: concentration {found}; "
         note += f"part of the loss left {rest}."
-        note += f" {by_silence(p, data)}" if (activation, after) == ("relu", "every") else ""
+        note = f"{by_silence(p, data)} {note}" if (activation, after) == ("relu", "every") else note
         name = f"modes 1-2 more on one pathway with depth, {activation} {AFTER[after]}: p"
         stated = paper(source, quote) if after == "every" else finding(source)
         value = networks.trend(p.depths, values, "greater")

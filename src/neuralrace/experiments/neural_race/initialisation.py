@@ -266,7 +266,8 @@ def exponential(p: Initialisation, data: Data):
     tenth = "stated standard: 10%"
     for key, scale in (("published-largest", p.published[1]), ("largest", p.scales[-1])):
         run, words = data.networks[scale], f", sigma0 = {scale:g}"
-        grown = f"The kernel's norm ends at {float(run.growth[:, -1].mean()):.2f} of that at the start."
+        end = float(run.growth[:, -1].mean())
+        grown = f"The kernel is not fixed: its norm ends at {end:.2f} of that at the start."
         name = f"|loss - that of the first kernel| / initial loss, largest at any time{words}"
         yield linear.below(f"kernel-loss-{key}", name, 0.1, off_linear(run), grown, tenth)
         ratio = run.time[: len(run.linear_time)].values / run.linear_time.values

@@ -368,8 +368,8 @@ def other_weights(p: Chains, data: Data):
     stuck = np.isnan(data.narrow.epochs)
     yield constant.near(
         "orthogonal-narrow", "orthogonal without spare neurons: share that never learns", 0, stuck.mean(),
-        0.05, "Hidden layers as narrow as the input. Learning keeps the sign of the determinant, and half of "
-        "all orthogonal maps have the wrong one.", "Standard: at most one network in twenty.",
+        0.05, "Learning keeps the sign of the determinant, and half of all orthogonal maps have the wrong "
+        "one. Hidden layers are as narrow as the input.", "Standard: at most one network in twenty.",
     )  # fmt: skip
     explained = (stuck == (data.narrow.determinant < 0)).mean()
     name = "stuck exactly where the determinant's sign is wrong, share"

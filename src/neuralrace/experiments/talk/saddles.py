@@ -309,8 +309,8 @@ def passages(p: Saddles, data: Data):
     distance, tenth = deep.distance / size, "Standard: a tenth of the learned weights."
     name, less = f"distance to the saddle of mode 1 {text}", data.near[p.stds[1]].distance.max() / size
     note = (
-        f"At t = {when[:, 1].values.mean():.3g}. The distance goes as std^{scaling(p):.2g}: from std = "
-        f"{p.stds[1]:g} it is at most {float(less):.2g}."
+        f"The distance goes as std^{scaling(p):.2g}: from std = {p.stds[1]:g} it is at most {float(less):.2g}"
+        f". At t = {when[:, 1].values.mean():.3g}."
     )
     yield near.below("near-mode-1", name, 0.1, distance.sel(learned="mode 1"), note, tenth)
     name = f"distance to a minimum at the end {text}"
