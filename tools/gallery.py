@@ -34,7 +34,7 @@ SHOWN = {
     "pathways-nonlinear": "nonlinear-concentration", "chains": "chains-depth", "worlds": "worlds-tree",
     "balanced": "balanced-regimes", "continual": "continual-forgetting", "saddles": "saddles",
     "decisions": "decisions", "relative-scale": "relative-scale", "two-point": "zoo", "layers": "layers",
-    "structure": "matrices", "collapse": "blobs",
+    "structure": "matrices", "collapse": "blobs", "two-point-equations": "equations",
 }  # fmt: skip
 HEAD = """# Gallery
 

@@ -55,6 +55,7 @@ SMALL = {
         "architectures": ("shallow",), "weights": ("default",), "depth": 3, "width": 10, "steps": 200,
         "adam_steps": 100, "grid": 2, "grid_steps": 100,
     },
+    "two-point-equations": {"seeds": 2, "draws": 500},
     "layers": {"depth": 4, "width": 10, "steps": 300},
     "structure": {
         "seeds": 1, "depth": 3, "width": 10, "epochs": (100,) * 4, "adam_epochs": 100, "pair_steps": 100,

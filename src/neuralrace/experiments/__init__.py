@@ -34,7 +34,7 @@ PAPERS = {
     ),
     "multipathway": ("phase-portraits", "pathway-coordinates", "pathways", "pathways-nonlinear"),
     "talk": ("chains", "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale"),
-    "representations_align": ("two-point", "layers", "structure", "collapse"),
+    "representations_align": ("two-point", "two-point-equations", "layers", "structure", "collapse"),
 }  # fmt: skip
 MODULES = {
     name: f"neuralrace.experiments.{paper}.{name.replace('-', '_')}"
