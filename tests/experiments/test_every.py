@@ -8,6 +8,7 @@ import pytest
 from neuralrace import experiments
 
 SMALL = {
+    "path-sums": {"seeds": 1, "steps": 20},
     "xor": {"seeds": 2, "hidden": 32, "lr": 0.05},
     "contextual": {"seeds": 2, "samples": 50, "hidden": 4},
     "routing": {"domains": 6, "trained": 3, "few": (2,), "hidden": 8, "epochs": 100},

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAPERS = {
-    "neural_race": ("xor", "contextual", "routing", "sharing", "race", "initialisation", "images"),
+    "neural_race": (
+        "path-sums", "xor", "contextual", "routing", "sharing", "race", "initialisation", "images",
+    ),
     "make_haste_slowly": (
         "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
     ),
