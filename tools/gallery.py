@@ -25,7 +25,7 @@ WIDTH, COLOURS = 800, 48  # pixels and colours of a picture
 LONGEST = 30  # words of the sentence that says what an experiment is about
 KINDS = {"paper": "Sentences of the paper", "check": "Checks", "finding": "Findings"}
 SHOWN = {
-    "path-sums": "path-sums",
+    "path-sums": "path-sums", "context-equations": "context-equations",
     "xor": "xor", "contextual": "contextual", "routing": "routing-dynamics", "sharing": "sharing-dynamics",
     "race": "race", "initialisation": "initialisation-error", "images": "share",
     "linear-background": "linear-background-modes", "separability": "separability", "contexts": "loss",

@@ -25,6 +25,7 @@ SMALL = {
     "separability": {"seeds": 1, "margins": (0.2, 1.5), "shown": (0.2, 1.5), "fine": 0.4, "hidden": 16},
     "contexts": {"hidden": 21, "pathway": 6, "std": 1e-3, "epochs": 400},
     "context-count": {"hidden": (21, 20), "pathway": 6, "scale": 0.02, "epochs": 400},
+    "context-equations": {"seeds": 1, "counts": (3,), "hidden": 16, "t1": 20.0, "steps": 20},
     "depth": {"seeds": 2, "hidden": 16, "epochs": 300, "shallow": 8, "save": 31},
     "discovery": {"hidden": 60, "lr": 4e-3, "steps": 800, "save": 9, "most": 4, "std": 1e-3},
     "uniqueness": {"hidden": 20, "save": 6, "stride": 500, "steps": 200, "std": 1e-3},

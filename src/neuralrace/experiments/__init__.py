@@ -32,7 +32,8 @@ PAPERS = {
         "path-sums", "xor", "contextual", "routing", "sharing", "race", "initialisation", "images",
     ),
     "make_haste_slowly": (
-        "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
+        "linear-background", "separability", "contexts", "context-count", "context-equations", "depth",
+        "discovery", "uniqueness",
     ),
     "multipathway": ("phase-portraits", "pathway-coordinates", "pathways", "pathways-nonlinear"),
     "talk": ("chains", "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale"),
