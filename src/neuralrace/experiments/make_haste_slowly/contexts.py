@@ -168,7 +168,8 @@ def loss(p: Contexts, data):
         "times as large, on what it leaves; green: the race of their modes from the strengths in the "
         "authors' script. Right, by the whole gradient: from random weights of their own (thin), from "
         "those of the ReLU network (dashed), predicted from its initial weights in two stages (red), and "
-        "with the gates that the ReLU network has at the end, from the start (dotted)."
+        "with the gates that the ReLU network has at the end, from the start (dotted). Initial weights of "
+        f"std {p.std:.2g}, as in the authors' code; Table 1 has {p.table_std:g}."
     )
 
 

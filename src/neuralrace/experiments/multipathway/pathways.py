@@ -102,7 +102,8 @@ def learning(p: Pathways, data):
     how = "gradient flow" if p.method == "flow" else "descent"
     return pathway_figures.learning(runs, p.epoch), (
         f"Learning in one linear network per depth (Fig. 5), {p.width} wide, weights of standard deviation "
-        f"{p.std:g}, {how} for the time of {', '.join(map(str, p.epochs))} epochs. {READ}"
+        f"{p.std:g}, {how} for the time of {', '.join(map(str, p.epochs))} epochs (the text has "
+        f"{p.printed_epochs}). {READ}"
     )
 
 

@@ -78,7 +78,7 @@ def learning(p: PathwaysNonlinear, data: Data, activation: str) -> tuple[Figure,
     return pathway_figures.learning(runs, p.epoch), (
         f"Learning in one network per depth with {activation} {AFTER[p.after[0]]} "
         f"({ACTIVATIONS[activation].split(' ', 1)[1]}), {p.width} wide, weights of standard deviation "
-        f"{p.std:g}, descent for {steps} epochs. {pathway_figures.READ}"
+        f"{p.std:g}, descent for {steps} epochs (the text has 1000). {pathway_figures.READ}"
     )
 
 

@@ -155,7 +155,8 @@ def error(p: Initialisation, data: Data):
     plot.label(d, SCALE, "loss / silent network", "error at the end", legend="upper left")
     return fig, (
         f"Routing networks from orthogonal weights with singular values from {p.scales[0]:g} to "
-        f"{p.scales[-1]:g}. Above: training loss, median over starts; right: each against time relative to "
+        f"{p.scales[-1]:g} (published: {p.published[0]:g} to {p.published[1]:g}). "
+        "Above: training loss, median over starts; right: each against time relative to "
         "that at which 1% is left: drops after plateaus from small weights, exponential from large ones. "
         "Below, left: one start each, and what its first tangent kernel predicts (dashed), a sum of "
         f"exponentials. Below, right: error at the end on trained and untrained routes, {p.seeds} starts "

@@ -193,7 +193,8 @@ def distances(p: TwoPoint, data):
     return draw_each(zoo(p, data), draw_distances, "squared distance", COLOURS), (
         f"Two samples in {len(p.architectures)} networks ({p.depth} layers of {p.width} units at most), the "
         f"first of {p.seeds} trials each that learned: squared distances of representations and of outputs, "
-        f"and their alignment w. Squared distances of inputs and targets: {p.dx2:g} and {p.dy2:g}."
+        f"and their alignment w. Squared distances of inputs and targets: {p.dx2:g} and {p.dy2:g}, as in the "
+        "authors' code (the text has distances of .5 and 1)."
     )
 
 
