@@ -261,6 +261,13 @@ def page(claims: Mapping[str, Sequence[Row]], folder: Path = EXPERIMENTS) -> str
             f"the form that was run is too small to tell.{said}",
             "",
             *head,
+            "",
+            "Of the full forms in `docs/results`: sentences and equations that claims quote, reproduced, "
+            "refuted (where a claim that tests it fails) or undecided; checks and findings that hold and fail.",
+            "",
+            "| document | reproduced | refuted | undecided | checks | findings |",
+            "|---" * 6 + "|",
+            *(f"| {REFERENCES[paper].short} | {_sentences(paper)} |" for paper in listed if paper in PAPERS),
             *(line for paper, items in listed.items() for line in _section(paper, items, rows)),
             "",
         ]
@@ -273,6 +280,23 @@ def _counts(items: Sequence[Item]) -> str:
     tested = sum(bool(item.tests) and not item.claims for item in real)
     counts = (len(real), claimed, tested, len(real) - claimed - tested, len(items) - len(real))
     return " | ".join(map(str, counts))
+
+
+def _sentences(paper: str, folder: Path = STORED.parent) -> str:
+    """How many sentences of a paper have each verdict, and how many checks and findings hold and fail."""
+    files = [folder / f"{name}.json" for name in PAPERS[paper]]
+    claims = [c for f in files if f.is_file() for c in json.loads(f.read_text(encoding="utf-8"))["claims"]]
+    quotes: dict[str, set[str]] = {}
+    for claim in claims:
+        if claim["kind"] == "paper":
+            quotes.setdefault(claim["quote"], set()).add(claim["verdict"])
+    worst = Counter(
+        next(v for v in ("fails", "holds", "undecided") if v in found) for found in quotes.values()
+    )
+    others = Counter((c["kind"], c["verdict"]) for c in claims)
+    counts = [str(worst[v]) for v in ("holds", "fails", "undecided")]
+    counts += [f"{others[kind, 'holds']}, {others[kind, 'fails']}" for kind in ("check", "finding")]
+    return " | ".join(counts)
 
 
 def _section(paper: str, items: Sequence[Item], rows: Sequence[Row]) -> Iterator[str]:
