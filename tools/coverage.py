@@ -263,7 +263,7 @@ def page(claims: Mapping[str, Sequence[Row]], folder: Path = EXPERIMENTS) -> str
             *head,
             "",
             "Of the full forms in `docs/results`: sentences and equations that claims quote, reproduced, "
-            "refuted (where a claim that tests it fails) or undecided; checks and findings that hold and fail.",
+            "refuted (where a claim that tests it fails), undecided; checks and findings that hold and fail.",
             "",
             "| document | reproduced | refuted | undecided | checks | findings |",
             "|---" * 6 + "|",
