@@ -315,7 +315,7 @@ def many_points(p: TwoPointEquations, data: Data):
     name = "triples of 100 digits whose distances by Eq. 10 break the triangle inequality, share"
     yield ignored.above("triangle", name, 0.01, before, bound="a standard of ours: 1% of the triples")
     reduces = quoted(f"{PAPER} Eq. 50", "weighing-reduces-violations")
-    name = "the same after the weighing of Eq. 50 / before"
+    name = "triples that break it after the weighing of Eq. 50 / before"
     yield reduces.below("weighing", name, 0.5, after / before, bound="a standard of ours: half as many")
 
 
