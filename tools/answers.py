@@ -30,7 +30,7 @@ def answer(arguments: list[str]) -> str:
 
 def answers() -> dict[str, str]:
     """Arguments of the command, and what it prints."""
-    asked = [["--help"], ["-h"], ["list"], *(["show", name] for name in experiments.names())]
+    asked = [["--help"], ["-h"], ["--version"], ["list"], *(["show", name] for name in experiments.names())]
     asked += [[command, "--help"] for command in COMMANDS]
     return {" ".join(arguments): answer(arguments) for arguments in asked}
 
