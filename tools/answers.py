@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Store what `neuralrace --help`, `list` and `show NAME` print, so that they answer at once.
+"""Store what `neuralrace --help`, `COMMAND --help`, `list` and `show NAME` print, to answer at once.
 
 python tools/answers.py            # after an experiment or the command line has changed
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from neuralrace import experiments
 from neuralrace.cli import main
 
+COMMANDS = ("list", "show", "run", "sweep", "reduce", "discover", "insight", "lab", "report")
 FILE = Path(__file__).parents[1] / "src" / "neuralrace_command" / "answers.json"
 
 
@@ -29,7 +30,8 @@ def answer(arguments: list[str]) -> str:
 
 def answers() -> dict[str, str]:
     """Arguments of the command, and what it prints."""
-    asked = [["--help"], ["-h"], ["list"], *(["show", name] for name in experiments.names())]
+    asked = [["--help"], ["-h"], ["--version"], ["list"], *(["show", name] for name in experiments.names())]
+    asked += [[command, "--help"] for command in COMMANDS]
     return {" ".join(arguments): answer(arguments) for arguments in asked}
 
 

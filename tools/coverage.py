@@ -15,7 +15,7 @@ The items of a paper stand in `src/neuralrace/experiments/PAPER/items.toml`, in 
     text = "..."                # a sentence quoted, or in a few words what the equation or figure says
     claims = ["routing/layer-ratio-*"]                  # experiment/claim, shell patterns
     tests = ["tests/exact/test_exact.py::test_routing"]
-    reason = "..."              # where there is neither claim nor test: why not
+    reason = "..."              # where there is no claim: why not
 
 Verdicts are those in `docs/results/claims.csv`: of the full form of an experiment where it was stored, else
 of the quick one. That file is compared with the ids in the code of the experiments, so a claim that is new or
@@ -165,10 +165,10 @@ def problems(
     for item in items:
         if item.kind not in KINDS:
             yield f"{item.id}: kind must be one of {', '.join(KINDS)}, not {item.kind!r}"
-        if item.kind != "definition" and not (item.claims or item.tests or item.reason):
-            yield f"{item.id}: neither claim nor test nor reason"
-        if item.reason and (item.claims or item.tests):
-            yield f"{item.id}: a reason why not, beside a claim or test"
+        if item.kind != "definition" and not (item.claims or item.reason):
+            yield f"{item.id}: neither claim nor reason why not"
+        if item.reason and item.claims:
+            yield f"{item.id}: a reason why not, beside a claim"
         for pattern in item.claims:
             if not any(fnmatchcase(row.path, pattern) for row in claims):
                 yield f"{item.id}: no stored claim is {pattern}"
@@ -242,7 +242,7 @@ def page(claims: Mapping[str, Sequence[Row]], folder: Path = EXPERIMENTS) -> str
     listed = {paper: load(paper, folder) for paper in papers(folder)}
     rows = [row for own in claims.values() for row in own]
     head = [
-        "| document | items | with a claim | with a test alone | neither | definitions |",
+        "| document | items | with a claim | with a test and a reason | with a reason alone | definitions |",
         "|---" * 6 + "|",
     ]
     head += [
@@ -255,12 +255,19 @@ def page(claims: Mapping[str, Sequence[Row]], folder: Path = EXPERIMENTS) -> str
             "# Coverage",
             "",
             "Every numbered equation, figure, table and testable sentence of the documents, with the claims "
-            "(`experiment/claim`) or the tests that show whether it is so, or the reason why there is none. "
+            "(`experiment/claim`) and tests that show whether it is so, or the reason why there is no claim. "
             "`python tools/coverage.py` writes this page from `items.toml` in the folder of each document, "
             "and from the claims in `docs/results/claims.csv`. A claim holds, is refuted, or is undecided: "
             f"the form that was run is too small to tell.{said}",
             "",
             *head,
+            "",
+            "Of the full forms in `docs/results`: sentences and equations that claims quote, reproduced, "
+            "refuted (where a claim that tests it fails), undecided; checks and findings that hold and fail.",
+            "",
+            "| document | reproduced | refuted | undecided | checks | findings |",
+            "|---" * 6 + "|",
+            *(f"| {REFERENCES[paper].short} | {_sentences(paper)} |" for paper in listed if paper in PAPERS),
             *(line for paper, items in listed.items() for line in _section(paper, items, rows)),
             "",
         ]
@@ -273,6 +280,23 @@ def _counts(items: Sequence[Item]) -> str:
     tested = sum(bool(item.tests) and not item.claims for item in real)
     counts = (len(real), claimed, tested, len(real) - claimed - tested, len(items) - len(real))
     return " | ".join(map(str, counts))
+
+
+def _sentences(paper: str, folder: Path = STORED.parent) -> str:
+    """How many sentences of a paper have each verdict, and how many checks and findings hold and fail."""
+    files = [folder / f"{name}.json" for name in PAPERS[paper]]
+    claims = [c for f in files if f.is_file() for c in json.loads(f.read_text(encoding="utf-8"))["claims"]]
+    quotes: dict[str, set[str]] = {}
+    for claim in claims:
+        if claim["kind"] == "paper":
+            quotes.setdefault(claim["quote"], set()).add(claim["verdict"])
+    worst = Counter(
+        next(v for v in ("fails", "holds", "undecided") if v in found) for found in quotes.values()
+    )
+    others = Counter((c["kind"], c["verdict"]) for c in claims)
+    counts = [str(worst[v]) for v in ("holds", "fails", "undecided")]
+    counts += [f"{others[kind, 'holds']}, {others[kind, 'fails']}" for kind in ("check", "finding")]
+    return " | ".join(counts)
 
 
 def _section(paper: str, items: Sequence[Item], rows: Sequence[Row]) -> Iterator[str]:
@@ -289,7 +313,7 @@ def _shown(item: Item, rows: Sequence[Row]) -> str:
     """Claims with their verdicts, tests, or the reason."""
     parts = [f"`{pattern}` {_verdict(pattern, rows)}" for pattern in item.claims]
     parts += [f"test `{test.removeprefix('tests/')}`" for test in item.tests]
-    return "; ".join(parts) or item.reason or "definition"
+    return "; ".join([*parts, *([item.reason] if item.reason else [])]) or "definition"
 
 
 def _verdict(pattern: str, rows: Sequence[Row]) -> str:

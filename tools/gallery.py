@@ -25,6 +25,7 @@ WIDTH, COLOURS = 800, 48  # pixels and colours of a picture
 LONGEST = 30  # words of the sentence that says what an experiment is about
 KINDS = {"paper": "Sentences of the paper", "check": "Checks", "finding": "Findings"}
 SHOWN = {
+    "path-sums": "path-sums", "context-equations": "context-equations",
     "xor": "xor", "contextual": "contextual", "routing": "routing-dynamics", "sharing": "sharing-dynamics",
     "race": "race", "initialisation": "initialisation-error", "images": "share",
     "linear-background": "linear-background-modes", "separability": "separability", "contexts": "loss",
@@ -34,7 +35,7 @@ SHOWN = {
     "pathways-nonlinear": "nonlinear-concentration", "chains": "chains-depth", "worlds": "worlds-tree",
     "balanced": "balanced-regimes", "continual": "continual-forgetting", "saddles": "saddles",
     "decisions": "decisions", "relative-scale": "relative-scale", "two-point": "zoo", "layers": "layers",
-    "structure": "matrices", "collapse": "blobs",
+    "structure": "matrices", "collapse": "blobs", "two-point-equations": "equations",
 }  # fmt: skip
 HEAD = """# Gallery
 

@@ -1,8 +1,8 @@
 """The start of the command `neuralrace`, apart from the library, which takes a second to import.
 
-What `--help`, `list` and `show` print is stored in `answers.json` (written by `tools/answers.py`, compared by
-a test with what the library prints). All other commands are those of `neuralrace.cli`, with a cache of
-compiled programs on disk.
+What `--help` (of a command too), `list` and `show` print is stored in `answers.json` (written by
+`tools/answers.py`, compared by a test with what the library prints). All other commands are
+those of `neuralrace.cli`, with a cache of compiled programs on disk.
 """
 
 from __future__ import annotations

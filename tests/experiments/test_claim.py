@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neuralrace.errors import InputError
-from neuralrace.experiments.claim import Claim, check, finding, kebab, paper
+from neuralrace.experiments.claim import CHOSEN, EXACT, Claim, check, finding, kebab, paper
 
 
 def test_claims():
@@ -21,7 +21,7 @@ def test_claims():
     assert (failing.kind, failing.verdict, failing.holds) == ("check", "fails", False)
     assert check("b").near("x", "a", 1.0, 1.5, 0.5).holds
     for single in (2.0, [2.0], np.array([[2.0]])):
-        wanted = Claim("x", "finding", "a", "b", "> 1", 2.0, None, None, "holds", "")
+        wanted = Claim("x", "finding", "a", "b", "> 1", 2.0, None, None, "holds", "", bound=CHOSEN)
         assert finding("b").above("x", "a", 1, single) == wanted
     assert not paper("b", "c").above("x", "a", 1, [0.5, 3]).holds
     assert not paper("b", "c").below("x", "a", 1, 1.0).holds
@@ -52,6 +52,13 @@ def test_an_id_is_words_joined_by_hyphens(wrong):
         paper("b", "c").below(wrong, "a", 1, 0)
     if kebab(wrong):
         assert paper("b", "c").below(kebab(wrong), "a", 1, 0).holds
+
+
+def test_checks_and_findings_say_where_their_bounds_come_from():
+    assert check("b").below("x", "a", 1, 0).bound == EXACT
+    assert finding("b").below("x", "a", 1, 0).bound == CHOSEN
+    assert finding("b", "theory").below("x", "a", 1, 0).bound == "theory"
+    assert finding("b", "theory").below("x", "a", 1, 0, bound="a law").bound == "a law"
 
 
 def test_claims_survive_json():

@@ -8,6 +8,7 @@ import pytest
 from neuralrace import experiments
 
 SMALL = {
+    "path-sums": {"seeds": 1, "steps": 20},
     "xor": {"seeds": 2, "hidden": 32, "lr": 0.05},
     "contextual": {"seeds": 2, "samples": 50, "hidden": 4},
     "routing": {"domains": 6, "trained": 3, "few": (2,), "hidden": 8, "epochs": 100},
@@ -24,6 +25,7 @@ SMALL = {
     "separability": {"seeds": 1, "margins": (0.2, 1.5), "shown": (0.2, 1.5), "fine": 0.4, "hidden": 16},
     "contexts": {"hidden": 21, "pathway": 6, "std": 1e-3, "epochs": 400},
     "context-count": {"hidden": (21, 20), "pathway": 6, "scale": 0.02, "epochs": 400},
+    "context-equations": {"seeds": 1, "counts": (3,), "hidden": 16, "t1": 20.0, "steps": 20},
     "depth": {"seeds": 2, "hidden": 16, "epochs": 300, "shallow": 8, "save": 31},
     "discovery": {"hidden": 60, "lr": 4e-3, "steps": 800, "save": 9, "most": 4, "std": 1e-3},
     "uniqueness": {"hidden": 20, "save": 6, "stride": 500, "steps": 200, "std": 1e-3},
@@ -55,6 +57,7 @@ SMALL = {
         "architectures": ("shallow",), "weights": ("default",), "depth": 3, "width": 10, "steps": 200,
         "adam_steps": 100, "grid": 2, "grid_steps": 100,
     },
+    "two-point-equations": {"seeds": 2, "draws": 500},
     "layers": {"depth": 4, "width": 10, "steps": 300},
     "structure": {
         "seeds": 1, "depth": 3, "width": 10, "epochs": (100,) * 4, "adam_epochs": 100, "pair_steps": 100,
@@ -78,3 +81,6 @@ def test_runs(name, tmp_path):
     assert all((report.folder / f"{figure}.svg").stat().st_size for figure, _ in report.figures)
     assert report.claims
     assert len(report.table()) == len(report.claims)
+    for claim in report.claims:
+        assert claim.bound, f"{claim.id} does not say where its bound comes from"
+        assert claim.quote or claim.kind != "paper", f"{claim.id} quotes nothing"

@@ -121,6 +121,14 @@ def test_verdicts_of_sentences():
     assert (second.quote, second.verdict) == ("It falls.", "holds")
 
 
+def test_the_reason_of_a_refuted_sentence_is_its_first_sentence_whole(toy, out):
+    run = experiments.run("toy", True, out)
+    note = "Only a part grows: Eq. 15 from all of it is early. By depth: 1, 2."
+    claim = paper("neural_race Fig. 4", "It grows.").above("a", "a", 1, 0.0, note)
+    text = render._refuted(counts.Sentence("It grows.", ((run, claim),)))
+    assert "<br>Only a part grows: Eq. 15 from all of it is early. <span" in text
+
+
 def test_short_names_of_papers_are_references():
     text = render._cite("neural_race Eq. 3, <talk>")
     assert text.startswith('<a href="#neural_race" title="Andrew M. Saxe, Shagun Sodhani, Sam Lewallen. The')

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from neuralrace.compiling import allowance
 from neuralrace.dynamics.choice import fastest
+from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
@@ -199,9 +200,10 @@ def _compiled(
 ) -> Path:
     bar = Bar(100 * len(setup.start), "flow") if progress else None
     with setup.precision():
+        start, atol, lift = over_devices(setup.start, method.absolute(setup.full), setup.lift)
         given = (
-            setup.start, setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol,
-            method.absolute(setup.full), setup.vectors, setup.lift,
+            start, setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol, atol, setup.vectors,
+            lift,
         )  # fmt: skip
         call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, method.order, bar)
         if bar is None:
@@ -209,7 +211,7 @@ def _compiled(
         else:
             with bar:
                 path = jax.block_until_ready(integrated(*call, *given))
-    return jax.tree.map(np.asarray, path)
+    return jax.tree.map(lambda v: np.asarray(v)[: len(setup.start)], path)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))

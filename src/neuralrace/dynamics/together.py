@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics.choice import fastest
+from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.gradient_flow import each_run, integrated
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Path
@@ -77,7 +78,8 @@ def _solved(
         data = jax.tree.map(lambda *parts: jnp.stack(parts), *(s.data for s in setups))
         static = (first.program.stack, first.kind, first.recorder, method.max_steps, method.order)
         given = (jnp.asarray(ts, first.start.dtype), t1, stop, method.rtol, first.vectors)
-        path: Path = jax.tree.map(np.asarray, _all(static, start, atol, data, *given))
+        path: Path = jax.tree.map(np.asarray, _all(static, *over_devices(start, atol, data), *given))
+        path = jax.tree.map(lambda v: v[: len(setups)], path)
     solved = Solved.of(path, ts, t1, stop, method.max_steps)
     return solved, collect(path.history), {"steps": path.steps}
 

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAPERS = {
-    "neural_race": ("xor", "contextual", "routing", "sharing", "race", "initialisation", "images"),
+    "neural_race": (
+        "path-sums", "xor", "contextual", "routing", "sharing", "race", "initialisation", "images",
+    ),
     "make_haste_slowly": (
-        "linear-background", "separability", "contexts", "context-count", "depth", "discovery", "uniqueness",
+        "linear-background", "separability", "contexts", "context-count", "context-equations", "depth",
+        "discovery", "uniqueness",
     ),
     "multipathway": ("phase-portraits", "pathway-coordinates", "pathways", "pathways-nonlinear"),
     "talk": ("chains", "worlds", "balanced", "continual", "saddles", "decisions", "relative-scale"),
-    "representations_align": ("two-point", "layers", "structure", "collapse"),
+    "representations_align": ("two-point", "two-point-equations", "layers", "structure", "collapse"),
 }  # fmt: skip
 MODULES = {
     name: f"neuralrace.experiments.{paper}.{name.replace('-', '_')}"

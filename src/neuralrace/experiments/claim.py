@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 from neuralrace.errors import InputError, known
 
 HOLDS, FAILS, UNDECIDED = VERDICTS = ("holds", "fails", "undecided")
+EXACT = "exact: errors of rounding and of integration"
+CHOSEN = "a standard of ours"
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ def kebab(text: str) -> str:
 class Statement:
     """Where something is stated, and in which words; makes the claims that test it.
 
-    Made by `paper`, `check` and `finding`. `measured` is a number or one for each seed.
+    Made by `paper`, `check` and `finding`. `measured` is a number or one for each seed. `bound` says where
+    bounds come from, for claims that do not say so themselves.
 
     >>> faster = paper("neural_race Eq. 51", "the change in singular values is sqrt(M) faster")
     >>> faster.near("layer-ratio", "B2 / B1 at the end", 2.65, [2.6, 2.66], 0.1).holds
@@ -149,6 +152,7 @@ class Statement:
     kind: str
     source: str
     quote: str = ""
+    bound: str = ""
 
     def near(
         self,
@@ -203,7 +207,7 @@ class Statement:
         count = np.size(measured) if spread is not None else None
         by = by if count else ""
         stated = id, self.kind, name, self.source, expected, mean, spread, None, FAILS, note, self.quote
-        return Claim(*stated, criterion=by, bound=bound, count=count)
+        return Claim(*stated, criterion=by, bound=bound or self.bound, count=count)
 
 
 def _judged(claim: Claim, holds: Any, worst: Any = None) -> Claim:
@@ -219,14 +223,14 @@ def paper(source: str, quote: str) -> Statement:
     return Statement("paper", source, quote)
 
 
-def check(source: str) -> Statement:
+def check(source: str, bound: str = EXACT) -> Statement:
     """A check of this library, against itself or an exact solution; `source` is the equation or figure."""
-    return Statement("check", source)
+    return Statement("check", source, bound=bound)
 
 
-def finding(source: str) -> Statement:
+def finding(source: str, bound: str = CHOSEN) -> Statement:
     """A finding of ours; `source` is what it is about."""
-    return Statement("finding", source)
+    return Statement("finding", source, bound=bound)
 
 
 def mean_and_spread(measured: ArrayLike) -> tuple[float, float | None]:

@@ -131,6 +131,8 @@ def test_a_run_that_diverges_says_so():
 
     ds = nr.sweep(described, {"lr": [0.01, 1e4]})
     assert ds.status.values.tolist() == ["FINISHED", "DIVERGED"]
+    assert np.isnan(ds.final_loss.values).tolist() == [False, True]  # not the loss before it diverged
+    assert np.isnan(ds.half_time.values).tolist() == [False, True]
 
 
 def test_one_bad_run_of_a_batch(monkeypatch):

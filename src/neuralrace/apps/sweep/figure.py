@@ -56,6 +56,8 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
         if _geometric(np.asarray(ds[x])):
             ax.set_xscale("log")
             plot.logarithmic(ax.xaxis)
+        elif np.asarray(ds[x]).dtype.kind in "iu":
+            ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set(xlabel=x, ylabel=measure.replace("_", " "))
         ax.legend(title=f"band: range over {', '.join(spread)}" if spread else None)
     return fig

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from neuralrace.apps.sweep.axes import RESERVED
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
+from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.together import flow_together
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
@@ -110,7 +111,9 @@ class Run:
 
 
 def final_and_half_time(trajectory: Trajectory) -> dict[str, Any]:
-    """The final loss, and when the loss is midway between its start and its end."""
+    """The final loss, and when the loss is midway between its start and its end; nan where it diverged."""
+    if trajectory.status == Status.DIVERGED:  # what was saved before that is no end
+        return {"final_loss": np.nan, "half_time": np.nan}
     start, end = trajectory.loss[0], trajectory.loss[-1]
     return {"final_loss": end, "half_time": learning_time(trajectory, (start + end) / 2)}
 

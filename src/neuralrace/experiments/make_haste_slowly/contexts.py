@@ -168,7 +168,8 @@ def loss(p: Contexts, data):
         "times as large, on what it leaves; green: the race of their modes from the strengths in the "
         "authors' script. Right, by the whole gradient: from random weights of their own (thin), from "
         "those of the ReLU network (dashed), predicted from its initial weights in two stages (red), and "
-        "with the gates that the ReLU network has at the end, from the start (dotted)."
+        "with the gates that the ReLU network has at the end, from the start (dotted). Initial weights of "
+        f"std {p.std:.2g}, as in the authors' code; Table 1 has {p.table_std:g}."
     )
 
 
@@ -212,8 +213,9 @@ def published_curves(p: Contexts, data):
     agree, same = quoted(f"{FIG}a", "fig-4a-agreement"), quoted(FIG, "fig-4a-outputs")
     d, published = along(data.losses, "seed"), {e: v for e, v in PUBLISHED.items() if e <= p.epochs}
     name = "half the sum of squares of the targets"
-    yield check("make_haste_slowly Fig. 3").near("initial-loss", name, 105.623, d.relu[:, 0], 5e-4)
-    curve = check(f"{FIG}a, the published curve")
+    targets = check("make_haste_slowly Fig. 3", "the targets, to three digits; weights are near zero")
+    yield targets.near("initial-loss", name, 105.623, d.relu[:, 0], 5e-4)
+    curve = check(f"{FIG}a, the published curve", "read off the figure, to the width of its line")
     for epoch, (value, tolerance) in published.items():
         name, measured = f"loss of ReLU networks at epoch {epoch}", at_epoch(d.relu, epoch)
         yield curve.near(f"relu-loss-epoch-{epoch}", name, value, measured, tolerance)
@@ -306,7 +308,7 @@ def units(p: Contexts, data):
     name = "weight in units open in one context only, last epoch"
     shares = zip(STRUCTURES, d.one_context.mean("seed").values, strict=True)
     told = ", ".join(f"{structure} {share:.1%}" for structure, share in shares)
-    note = f"By context: {told}. What only the ring has is learned by units of its own, if few and late."
+    note = f"What only the ring has is learned by units of its own, if few and late. By context: {told}."
     yield none.below("one-context-units", name, 0.01, d.one_context.sum("context"), note, few)
     name = "weight in units open for most items of one context only, last epoch"
     note = "They are open for a few items of other contexts too, and work for one."

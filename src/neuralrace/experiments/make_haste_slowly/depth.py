@@ -244,7 +244,10 @@ LATER = "The later the drop, the later are gated networks, at both widths of pat
 def drops_of_the_loss(p: Depth, data):
     relu, gated = (typical(data.networks[kind]) for kind in NETWORKS)
     late = drops(gated) / drops(relu)
-    width = "At equal total width. Wider pathways start stronger and are earlier in all drops alike."
+    width = (
+        "Gated networks are early in the first drop and late in the last. At equal total width; wider "
+        "pathways start stronger and are earlier in all drops alike."
+    )
     for order, drop, ratio in zip(ORDER, DROPS, late, strict=True):
         name = f"{drop}, epoch, typical gated / ReLU network - 1"
         yield AGREE.near(f"{order}-drop-epoch", name, 0, ratio - 1, 0.1, width, TENTH)
@@ -313,7 +316,8 @@ def stages(p: Depth, data):
         name, note = f"typical {title}, epochs at loss {LEVELS[0]:g}", together if kind == "gated" else ""
         yield TIMING.above(f"first-plateau-{kind}", name, 500, first, note, rests)
         name, second = f"{DROPS[1]}, {title}, epoch", drops(data.networks[kind])[:, 1]
-        yield finding(SECTION).near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
+        appear = finding(SECTION, "the paper, of contextual pathways; a twelfth of its epoch")
+        yield appear.near(f"second-drop-{kind}", name, PUBLISHED[1], second, 1000)
     aligned = crossing(gated.epoch, gated.cosine[..., 0], 0.9, rising=True)
     name, bound = "common pathway aligned (cosine .9), epoch", "the paper; half of its epoch"
     yield in_stages.near("common-aligned", name, PUBLISHED[0], aligned, 250, together, bound)
@@ -349,7 +353,10 @@ def gates_of_layers(p: Depth, data):
     yield second.above("second-layer-open-plateau", name, 0.9, common.by_contexts[:, 3], bound=most)
     name = "second layer open in two or three contexts, share of the weight at the end"
     _, in_one, in_two, _ = end.by_contexts.mean("run").values
-    note, shared = f"In two {in_two:.2f}, in one {in_one:.2f}.", end.by_contexts[:, 2:].sum("contexts_open")
+    note, shared = (
+        f"Others are open in one: {in_one:.2f}; two: {in_two:.2f}.",
+        end.by_contexts[:, 2:].sum("contexts_open"),
+    )
     yield second.above("second-layer-contexts", name, 0.9, shared, note, most)
 
 

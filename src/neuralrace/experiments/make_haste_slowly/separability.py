@@ -209,7 +209,7 @@ def closed_forms(p: Separability, data):
     yield sides.near("faster-side", name, 1, right.mean(), 0, bound="the paper: all margins")
     later = equal_times(p.a0("xor"), 1) - CROSSING
     name = f"margin of equal times less sqrt(2/3), all pathways from a0 = {p.a0('xor'):.1e}"
-    yield finding(FIG).above("equal-strengths", name, 0.025, later)
+    yield finding(FIG, "the tolerance of the row on equal times").above("equal-strengths", name, 0.025, later)
 
 
 @claims

@@ -220,7 +220,7 @@ def growth(p: Uniqueness, data):
         "race that two contexts win is run before, on what contexts share, not on the residual."
     )
     ahead = (
-        "Those of one context then grow as well. Those of two win together with always open because they "
+        "Those of one context then grow as well: those of two win together with always open because they "
         "start to grow with it, on what contexts share; not by a faster race on the residual."
     )
     for kind, r in data.rates.items():

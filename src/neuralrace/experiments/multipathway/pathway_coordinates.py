@@ -13,7 +13,7 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, paper
+from neuralrace.experiments.claim import CHOSEN, check, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.multipathway import networks
@@ -281,7 +281,7 @@ def reduced(p: PathwayCoordinates, data):
         name = f"(q^2 - 1) / p^2 at the end, coordinates as printed, {where}"
         yield curve.near(f"eq-19-sigma-{kind}", name, 1, run.curve, 0.01, notes[1], PERCENT)
     off = [np.abs(run.stated - run.k)[run.off < STILL].max() / S[0] for run in data.orthogonal.values()]
-    right = check("multipathway Eq. 17-20, with powers of sigma")
+    right = check("multipathway Eq. 17-20, with powers of sigma", CHOSEN)
     name = "K of mode 1, reduced system - flow while diagonal, over S1, most"
     yield right.below("eq-17-with-powers", name, 1e-3, off)
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import binomtest, mannwhitneyu
 
 from neuralrace import plot
-from neuralrace.experiments.claim import check, finding, kebab, paper
+from neuralrace.experiments.claim import CHOSEN, check, finding, kebab, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, option, require
 from neuralrace.experiments.multipathway import networks, pathway_figures
@@ -102,7 +102,8 @@ def learning(p: Pathways, data):
     how = "gradient flow" if p.method == "flow" else "descent"
     return pathway_figures.learning(runs, p.epoch), (
         f"Learning in one linear network per depth (Fig. 5), {p.width} wide, weights of standard deviation "
-        f"{p.std:g}, {how} for the time of {', '.join(map(str, p.epochs))} epochs. {READ}"
+        f"{p.std:g}, {how} for the time of {', '.join(map(str, p.epochs))} epochs (the text has "
+        f"{p.printed_epochs}). {READ}"
     )
 
 
@@ -200,16 +201,19 @@ def prediction(p: Pathways, data):
 @claims
 def trained(p: Pathways, data):
     left = [float(run.loss[:, -1].max() / run.loss[:, 0].max()) for run in data.linear.values()]
-    yield check("multipathway").below("learned", "largest loss at the end / first, linear", 1e-3, left)
+    yield check("multipathway", CHOSEN).below(
+        "learned", "largest loss at the end / first, linear", 1e-3, left
+    )
     for run in data.published.values():
         name = "K at the end, published steps - flow, over S1"
-        yield check("multipathway").near("published-steps", name, 0, run.off, 0.01)
+        yield check("multipathway", CHOSEN).near("published-steps", name, 0, run.off, 0.01)
     stated = quoted("multipathway section 4", "epochs")
     bound = "a standard of ours: learned where 1% of the loss is left"
     for d, run in data.linear.items():
         left = run.loss.interp(t=min(p.printed_epochs * p.epoch, float(run.t[-1]))) / run.loss[:, 0]
         name = f"depth {d}, loss after {p.printed_epochs} epochs / first"
-        note = f"Too few at this depth; the authors' code has {p.epochs[p.depths.index(d)]}."
+        code = p.epochs[p.depths.index(d)]
+        note = f"Deeper networks learn more slowly: the authors' code has {code} epochs at this depth."
         yield stated.below(f"printed-epochs-depth-{d}", name, 0.01, left, note, bound)
 
 
@@ -277,7 +281,7 @@ def assignment(p: Pathways, data):
     ):
         wins, n = int(which.sum()), len(which)
         name, chance = f"{words} in {wins} of {n} networks: p", binomtest(wins, n).pvalue
-        note = f"All depths together. One fair coin in {1 / chance:.0f} is as uneven; there are three."
+        note = f"One fair coin in {1 / chance:.0f} is as uneven, and there are three. All depths together."
         yield stated.above(key, name, 0.01, chance, note, FAIR)
 
 
@@ -288,8 +292,8 @@ def different_depths(p: Pathways, data):
     rest = 1 - end[:, shallow] / end.sum(axis=1)
     related = paper("multipathway Eq. 21-22", "Different pathways will then be related by the relationship")
     note = (
-        f"The shallowest has {1 - rest.mean():.1%}. Deeper pathways learn faster than Eq. 17 says, as all of "
-        "their random layers learn from the start."
+        "Deeper pathways learn faster than Eq. 17 says, as all of their random layers learn from the start. "
+        f"The shallowest has {1 - rest.mean():.1%}."
     )
     for key, stated, why, bound in (
         ("Eq. 17", related, note, FINITE),

@@ -78,7 +78,7 @@ def learning(p: PathwaysNonlinear, data: Data, activation: str) -> tuple[Figure,
     return pathway_figures.learning(runs, p.epoch), (
         f"Learning in one network per depth with {activation} {AFTER[p.after[0]]} "
         f"({ACTIVATIONS[activation].split(' ', 1)[1]}), {p.width} wide, weights of standard deviation "
-        f"{p.std:g}, descent for {steps} epochs. {pathway_figures.READ}"
+        f"{p.std:g}, descent for {steps} epochs (the text has 1000). {pathway_figures.READ}"
     )
 
 
@@ -125,7 +125,7 @@ def trends(p: PathwaysNonlinear, data):
         found, rest = (", ".join(f"{v.mean():.2g}" for v in x) for x in (values, left))
         note = f"{p.seeds} networks per depth, {p.width} wide. By depth: concentration {found}; "
         note += f"part of the loss left {rest}."
-        note += f" {by_silence(p, data)}" if (activation, after) == ("relu", "every") else ""
+        note = f"{by_silence(p, data)} {note}" if (activation, after) == ("relu", "every") else note
         name = f"modes 1-2 more on one pathway with depth, {activation} {AFTER[after]}: p"
         stated = paper(source, quote) if after == "every" else finding(source)
         value = networks.trend(p.depths, values, "greater")

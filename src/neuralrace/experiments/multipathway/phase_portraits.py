@@ -299,7 +299,8 @@ def large_last_layers(p: PhasePortraits, data):
         - 0.5 * np.log(50 * (d - 1) * (d - 2) / d)
         for d, form in data.asymptotic.items()
     ]
-    yield finding("multipathway Eq. 25").near("eq-25-reach", name, 0, reach, 0.05)
+    series = finding("multipathway Eq. 25", "theory: the next term of the series")
+    yield series.near("eq-25-reach", name, 0, reach, 0.05)
 
 
 @claims

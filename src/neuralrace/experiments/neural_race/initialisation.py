@@ -155,7 +155,8 @@ def error(p: Initialisation, data: Data):
     plot.label(d, SCALE, "loss / silent network", "error at the end", legend="upper left")
     return fig, (
         f"Routing networks from orthogonal weights with singular values from {p.scales[0]:g} to "
-        f"{p.scales[-1]:g}. Above: training loss, median over starts; right: each against time relative to "
+        f"{p.scales[-1]:g} (published: {p.published[0]:g} to {p.published[1]:g}). "
+        "Above: training loss, median over starts; right: each against time relative to "
         "that at which 1% is left: drops after plateaus from small weights, exponential from large ones. "
         "Below, left: one start each, and what its first tangent kernel predicts (dashed), a sum of "
         f"exponentials. Below, right: error at the end on trained and untrained routes, {p.seeds} starts "
@@ -245,7 +246,8 @@ def errors(p: Initialisation, data: Data):
         "Expected is where three layers with singular values sigma0 make a map as large as the strongest "
         "mode of the targets."
     )
-    yield OURS.near("scale-of-change", name, natural, change(p, data), 0.25 * natural, note)
+    bound = "theory, for a scale: a quarter of it"
+    yield OURS.near("scale-of-change", name, natural, change(p, data), 0.25 * natural, note, bound)
     fig, name = "neural_race Fig. 6a", "share of time on plateaus"
     drops = paper(fig, "Small sigma0 yields pathway race dynamics with stage-like drops through training.")
     long, none = "stated standard: most of the time", "theory: exponentials have no plateau"
@@ -265,7 +267,8 @@ def exponential(p: Initialisation, data: Data):
     tenth = "stated standard: 10%"
     for key, scale in (("published-largest", p.published[1]), ("largest", p.scales[-1])):
         run, words = data.networks[scale], f", sigma0 = {scale:g}"
-        grown = f"The kernel's norm ends at {float(run.growth[:, -1].mean()):.2f} of that at the start."
+        end = float(run.growth[:, -1].mean())
+        grown = f"The kernel is not fixed: its norm ends at {end:.2f} of that at the start."
         name = f"|loss - that of the first kernel| / initial loss, largest at any time{words}"
         yield linear.below(f"kernel-loss-{key}", name, 0.1, off_linear(run), grown, tenth)
         ratio = run.time[: len(run.linear_time)].values / run.linear_time.values

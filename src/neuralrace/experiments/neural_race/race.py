@@ -138,8 +138,8 @@ def unlearned(p: Race, runs: Mapping[int, Any]) -> str:
     """What of the answer no pathway carries when training stops, for a note."""
     left = 1 - won(runs).sum(axis=2).mean(axis=1)
     return (
-        f"Training stops at {p.stop:g} of the first loss. No pathway then carries {min(left):.2%} to "
-        f"{max(left):.2%} of the answer, and steps below that say nothing of who wins."
+        f"No pathway carries {min(left):.2%} to {max(left):.2%} of the answer where training stops, at "
+        f"{p.stop:g} of the first loss, and steps below that say nothing of who wins."
     )
 
 

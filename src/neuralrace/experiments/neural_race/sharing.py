@@ -14,7 +14,7 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.claim import CHOSEN, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.neural_race import domains_data
@@ -267,7 +267,7 @@ def shared_pathways(p: Sharing, data: Data):
 def untrained_routes(p: Sharing, data: Data):
     errors, fig = along(data.routes, "count"), "neural_race Fig. 5c"
     name = "error on trained routes / silent network, all K"
-    yield check(fig).below("trained-error", name, 1e-3, errors.trained.max("count"))
+    yield check(fig, CHOSEN).below("trained-error", name, 1e-3, errors.trained.max("count"))
     shared = paper(
         fig, "shared representations begin to dominate reliably when roughly 40% of input-output routes are "
         "trained, enabling generalization to unseen input-output routes.",
@@ -318,7 +318,7 @@ def learning_speed(p: Sharing, data: Data):
         )  # fmt: skip
     per_log = np.polyfit(-np.log(start.x), start.network, 1)[0]
     name = "learning time per log(1/a0), two layers"
-    yield check(TALK).near("time-per-log-start", name, 0.5, per_log, 0.01)
+    yield check(TALK, "theory: 1/2 for small a0, to 2%").near("time-per-log-start", name, 0.5, per_log, 0.01)
     name = "learning time, random start / theory, two layers"
     yield finding(TALK).near("time-random-start", name, 1, (start.random / start.theory).mean("x"), 0.05)
     ratio = data.factor["imbalance"].network / start.network

@@ -105,7 +105,7 @@ def _refuted(sentence: Sentence) -> str:
     links = ", ".join(
         f'<a href="#{_anchor(r, c)}">{escape(r.name)}/{escape(c.id)}</a>' for r, c in sentence.failing
     )
-    reason = escape(re.split(r"(?<=[.:])\s(?=[A-Z])", claim.note)[0])
+    reason = escape(re.split(r"(?<=\.)\s(?=[A-Z])", claim.note)[0])
     return (
         f"<li><q>{escape(sentence.quote)}</q> ({_cite(claim.source)})<br>"
         f'{reason} <span class="small">{share}{links}</span></li>'

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.claim import CHOSEN, check, finding, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option, require
 from neuralrace.experiments.quotes import quoted
@@ -199,7 +199,7 @@ def collapse(p: Collapse, data):
     index = found.index.sel(when="after")
     worse, better = index.max("context"), index.min("context")
     descent, adam = (paper(f"{PAPER} Fig. {k}", COLLAPSES) for k in (8, 15))
-    yield check(descent.source).below("learned", "loss at the end, all networks", 0.01, found.loss)
+    yield check(descent.source, CHOSEN).below("learned", "loss at the end, all networks", 0.01, found.loss)
     what = f"{{}} weights: {ALONG}, the {{}} context".format
     low, high = worse.sel(kind="low"), better.sel(kind="high")
     yield descent.below("collapse-low", what("low", "worse"), 0.2, low, bound=STANDARD)

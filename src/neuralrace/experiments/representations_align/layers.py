@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.claim import CHOSEN, check, finding, paper
 from neuralrace.experiments.declaration import claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.quotes import quoted
@@ -86,7 +86,9 @@ def by_layer(p: Layers, data):
     return fig, (
         f"The default network ({p.depth} layers of {p.width} units, {p.seeds} seeds, mean and standard "
         "deviation), the theory fitted at every hidden layer: root mean square error of the fit, effective "
-        "learning rates, and squared distances of representations."
+        f"learning rates, and squared distances of representations. Rate {p.lr:g} of Table 1 for {p.steps} "
+        f"steps, on samples at squared distances of {p.dx2:g} and {p.dy2:g}; the authors' code has twice the "
+        "rate and half the steps."
     )
 
 
@@ -109,7 +111,7 @@ def accuracy(p: Layers, data):
     what, late = what("rates and start", "later"), means[1].sel(fit="start")
     yield finding(SOURCE).near("fit-start-later", what, 0, late, BOUND, bound=STANDARD)
     converged = data.networks.converged.mean()
-    yield check(SOURCE).above("converged", "share of networks that converged", 0.99, converged)
+    yield check(SOURCE, CHOSEN).above("converged", "share of networks that converged", 0.99, converged)
 
 
 @claims

@@ -144,7 +144,7 @@ def image_distances(images: str, data: Data, optimizer: str, ours: Statement) ->
 def tracked(data: Data, optimizer: str, statement: Statement) -> Iterator[Claim]:
     fits, name = data.digits[optimizer], OPTIMIZERS[optimizer]
     each = fits.errors.sel(fit="rates").mean("run").values
-    note = f"Of dh2, dy2 and w: {', '.join(f'{v:.2f}' for v in each)}. {TRACKED}"
+    note = f"{TRACKED} Of dh2, dy2 and w: {', '.join(f'{v:.2f}' for v in each)}."
     what, error = f"{name}: error of the fit of two rates to a tracked pair", fits.error.sel(fit="rates")
     yield statement.near(f"tracked-{optimizer}", what, 0, error, 0.1, note, REASONABLY)
     what, error = f"{name}: error of the fit of rates and start", fits.error.sel(fit="start")

@@ -291,7 +291,8 @@ def representation(p: Balanced, data: Data):
 
 @claims
 def formulas(p: Balanced, data: Data):
-    exact, shape = check("talk Eq. 13-15"), finding("talk: from exponential to sigmoidal")
+    exact = check("talk Eq. 13-15")
+    shape = finding("talk: from exponential to sigmoidal", "theory, to 1% of s")
     name = f"closed form - integrated flow, t up to {p.until:g}, most"
     yield exact.below("closed-form", name, 1e-8, data.solution.off)
     name = "sizes up to 4-4-4 and signs of lam wrongly refused or taken"
@@ -327,12 +328,13 @@ def rich_and_lazy(p: Balanced, data: Data):
     waits = square.loss.sel(lam=0.0)[:, TIMES.searchsorted(20.0)] > 0.01
     odd = waits != (square.determinant.sel(lam=0.0) < 0)
     name = "square, lam = 0: networks that wait at a saddle, or not, against the sign of their determinant"
-    yield finding(source).near("saddle-sign", name, 0, odd.sum(), 0)
+    yield finding(source, "theory: the sign is conserved").near("saddle-sign", name, 0, odd.sum(), 0)
 
 
 @claims
 def delayed_rich(p: Balanced, data: Data):
-    delayed, regime = finding("talk: delayed rich regime"), finding("talk: architecture and learning regime")
+    delayed = finding("talk: delayed rich regime", "theory of large lam; a tenth, of exponents a twentieth")
+    regime = finding("talk: architecture and learning regime")
     far, high = p.sizes[-1], np.array([v for v in p.sizes if v >= 8])
     pause = np.abs(TIMES - 1 / p.strengths[0]).argmin()  # between 1/lam and lam/s^2
     for name, sign in (("funnel", -1), ("inverted funnel", 1)):
@@ -354,12 +356,13 @@ def representations(p: Balanced, data: Data):
     source, end = "talk: rich and lazy learning", data.items.isel(t=-1)
     name = "hidden layer and readout at the end - closed form"
     yield check(source).below("hidden-closed-form", name, 1e-8, end.off)
+    limits = finding(source, "theory of large |lam| and of 0, to 1%")
     for key, text, value in (
         ("negative", f"lam = {-p.world:g}: cosine with the identity", end.identity[0]),
         ("zero", "lam = 0: cosine with the root of the covariance", end.root[1]),
         ("positive", f"lam = {p.world:g}: cosine with the covariance", end.covariance[2]),
     ):
-        yield finding(source).above(f"items-{key}", f"items of a tree, {text}", 0.99, value)
+        yield limits.above(f"items-{key}", f"items of a tree, {text}", 0.99, value)
 
 
 EXPERIMENT = Experiment(

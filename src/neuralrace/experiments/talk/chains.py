@@ -285,7 +285,7 @@ def trajectories_and_surface(p: Chains, data: Data):
     yield chain.below("closed-form", "closed form - flow, depths as drawn and infinite", 1e-8, gap)
     near = power_law_exponent(data.curves.many, data.curves.gap)
     name = "distance of integrated chains from the closed form of infinite depth, exponent in depth"
-    yield chain.near("infinite-depth", name, -1, near, 0.05)
+    yield chain.near("infinite-depth", name, -1, near, 0.05, bound="theory: 1/depth, to a twentieth")
     deep = data.modes[2].transpose("run", "mode", "t")
     half = {k: half_time(deep.t, deep[k], start=0, end=p.s) for k in ("networks", "theory", "free")}
     early, free = ((half[k] / half["networks"] - 1).mean(axis=1) for k in ("theory", "free"))
@@ -304,7 +304,7 @@ def trajectories_and_surface(p: Chains, data: Data):
     yield check("theory").below("conserved", "drift of w2^2 - w1^2 along the flow", 1e-8, saddle.drift)
     slope = -np.polyfit(np.log(saddle.offset), saddle.leave, 1)[0]
     name = "time at the saddle, slope in log(1/distance)"
-    yield check("theory: 1/s").near("saddle-time", name, 1, slope, 0.02)
+    yield check("theory: 1/s", "theory, to 2%").near("saddle-time", name, 1, slope, 0.02)
 
 
 @claims
@@ -368,12 +368,12 @@ def other_weights(p: Chains, data: Data):
     stuck = np.isnan(data.narrow.epochs)
     yield constant.near(
         "orthogonal-narrow", "orthogonal without spare neurons: share that never learns", 0, stuck.mean(),
-        0.05, "Hidden layers as narrow as the input. Learning keeps the sign of the determinant, and half of "
-        "all orthogonal maps have the wrong one.", "Standard: at most one network in twenty.",
+        0.05, "Learning keeps the sign of the determinant, and half of all orthogonal maps have the wrong "
+        "one. Hidden layers are as narrow as the input.", "Standard: at most one network in twenty.",
     )  # fmt: skip
     explained = (stuck == (data.narrow.determinant < 0)).mean()
     name = "stuck exactly where the determinant's sign is wrong, share"
-    yield finding("theory").near("orthogonal-sign", name, 1, explained, 1e-9)
+    yield finding("theory", "theory: the sign is conserved").near("orthogonal-sign", name, 1, explained, 1e-9)
 
 
 EXPERIMENT = Experiment(

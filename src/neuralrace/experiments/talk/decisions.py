@@ -277,7 +277,7 @@ def accuracy(p: Decisions, data: Data):
         "without-forgetting", "without forgetting: exponent of cortical weights in time", -0.5,
         power_law_exponent(data.drift.t, cortical), 0.05,
         "Stimuli and constant each predict all of the reward, and the total error takes what is too much off "
-        "the cortex: no fixed point, while choices stay.",
+        "the cortex: no fixed point, while choices stay.", "theory: 1/sqrt(t), to a tenth",
     )  # fmt: skip
 
 
@@ -291,11 +291,12 @@ def fixed_points(p: Decisions, data: Data):
     table = "; ".join(f"{named(u)}: {k}" for u, k in zip(used, unstable, strict=True))
     name = "sets of inputs used at fixed points, deep, of 8"
     note = f"Unstable directions: {table}. {float(deep.converged):.0%} of starts end at a fixed point."
-    yield finding(SADDLES).near("points-deep", name, 8, len(sets), 0, note)
+    yield finding(SADDLES, "theory: one for each subset").near("points-deep", name, 8, len(sets), 0, note)
     extra = [unstable[(used == u).all(axis=1)].min() - (3 - sum(u)) for u in sets]
     more = (unstable != 3 - used.sum(axis=1)).sum()
     name = "unstable directions - inputs not used, most stable of each set, deep"
-    yield finding(SADDLES).near("unstable-deep", name, 0, extra, 0, f"{more} further fixed points have more.")
+    unused = finding(SADDLES, "theory: one for each input not used")
+    yield unused.near("unstable-deep", name, 0, extra, 0, f"{more} further fixed points have more.")
     shallow = data.points["shallow"]
     name, one = "fixed points found, shallow", "The talk: one layer has one."
     note = f"{float(shallow.converged):.1%} of starts end at a fixed point."

@@ -266,17 +266,17 @@ def filters(p: RelativeScale, data: Data):
         text, change = f"filters, {way}", runs.isel(ratio=-1) - runs.isel(ratio=0)
         name, note = f"{text}: loss at which they are compared", by_ratio(runs.accuracy)
         loss = f"filters-loss-{way}"
-        yield check(TALK).below(loss, name, p.level + 1e-6, runs.loss, f"Test accuracy by r: {note}.")
+        reached = check(TALK, "the loss at which training stops, and rounding; else it did not get there")
+        yield reached.below(loss, name, p.level + 1e-6, runs.loss, f"Test accuracy by r: {note}.")
         name, note = f"{text}: share that is new, {ends}", f"By r: {by_ratio(runs.new)}."
         yield finding(TALK).above(f"filters-new-{way}", name, 0, change.new, note)
-        note = f"By r: {by_ratio(runs.structured)}; chance {COMPONENTS / p.size**2:.2g}."
-        if way == "relative":
-            why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
-            note = why + note
+        why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
+        why = why if way == "relative" else ""
+        note = f"{why}By r: {by_ratio(runs.structured)}; chance {COMPONENTS / p.size**2:.2g}."
         name = f"{text}: share in leading components of patches, {ends}"
         more, less = "The talk: more structure.", "The talk: smoother, as structure is."
         yield interpretable.above(f"filters-structured-{way}", name, 0, change.structured, note, more)
-        name, note = f"{text}: roughness, {ends}", f"By r: {by_ratio(runs.roughness)}."
+        name, note = f"{text}: roughness, {ends}", f"{why}By r: {by_ratio(runs.roughness)}."
         yield interpretable.below(f"filters-smooth-{way}", name, 0, change.roughness, note, less)
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import measure, plot
-from neuralrace.experiments.claim import check, finding, paper
+from neuralrace.experiments.claim import EXACT, check, finding, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.tasks import World
@@ -269,7 +269,8 @@ def closed_forms(p: Worlds, data: Data):
             ("map", "map of networks - closed form / largest value", 0.01, world.off_map),
             ("half-times", "half times of stages, networks / closed form - 1", 1e-4, late),
         ):
-            yield check(LINK).below(f"{key}-{name}", f"{name}: {text}", limit, value)
+            source = EXACT if limit < 1e-6 else "theory for small weights, which are not zero"
+            yield check(LINK, source).below(f"{key}-{name}", f"{name}: {text}", limit, value)
     text = f"{p.trees} random trees: eigenvalues, closed form / covariance - 1"
     yield check(LINK).below("random-trees-eigenvalues", text, 1e-12, data.random_trees.off)
 

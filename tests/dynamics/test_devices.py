@@ -1,0 +1,45 @@
+"""Runs of a batch over several devices: here two that JAX makes of one processor."""
+
+import os
+import subprocess
+import sys
+
+CODE = """
+import jax
+import numpy as np
+import neuralrace as nr
+from neuralrace.dynamics import devices, gradient_flow, together
+
+tasks = [nr.tasks.separability(delta, hidden=2) for delta in (0.5, 1.0, 1.5)]
+starts = [nr.init.gaussian(task.graph, 0.1, seed=k) for k, task in enumerate(tasks)]
+many = nr.init.gaussian(tasks[0].graph, 0.1, seed=range(3))
+given = {"t1": 20.0, "save": 5, "method": nr.Adaptive()}
+alone = [nr.flow(task, w, **given).loss for task, w in zip(tasks, starts)]
+same = nr.flow(tasks[0], many, **given).loss
+
+met, each_run, whole = [], lambda one, *runs: jax.vmap(one, axis_name="runs")(*runs), devices.over_devices
+
+def seen(*runs):
+    placed = whole(*runs)
+    met.append((len(placed[0]), {len(v.sharding.device_set) for v in jax.tree.leaves(placed)}))
+    return placed
+
+devices.accelerators = jax.local_devices
+for module in (gradient_flow, together):
+    module.each_run, module.over_devices = each_run, seen
+gradient_flow._in_numpy = lambda *given: None
+jax.clear_caches()
+run = together.flow_together(tasks, starts, **given)
+assert met == [(4, {2})], met  # three runs, and one to fill the second device
+np.testing.assert_allclose(run.loss, alone, rtol=1e-6, atol=1e-9)
+np.testing.assert_allclose(nr.flow(tasks[0], many, **given).loss, same, rtol=1e-6, atol=1e-9)
+assert met == [(4, {2})] * 2, met
+"""
+
+
+def test_runs_are_spread_over_devices_and_equal_those_of_one():
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], env=os.environ | flags, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
