@@ -16,7 +16,7 @@ import numpy as np
 from neuralrace.dynamics.gram import singular_values
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Status
-from neuralrace.errors import InputError, choice, integer, known, number
+from neuralrace.errors import InputError, choice, integer, known, number, short
 
 if TYPE_CHECKING:
     import xarray
@@ -151,10 +151,12 @@ class Trajectory:
         else:
             try:
                 places = np.arange(n)[k].tolist()
-            except (IndexError, TypeError) as fault:
-                raise InputError(f"run must be a place among {n}, a slice or a list; got {k!r}") from fault
+            except (IndexError, TypeError, ValueError) as fault:
+                raise InputError(
+                    f"run must be a place among {n}, a slice or a list; got {short(k)}"
+                ) from fault
             if not isinstance(places, list) or not places or np.ndim(places) != 1:
-                raise InputError(f"run must name at least one of the {n} runs, got {k!r}")
+                raise InputError(f"run must name at least one of the {n} runs, got {short(k)}")
             k = np.asarray(places)
         return self._picked(k, places)
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag, integer, sequence
+from neuralrace.relu.given import checked_data
 from neuralrace.relu.patterns import context_labels, implementable_patterns, pattern_text
-from neuralrace.relu.training import checked_data
 from neuralrace.task import Task
 from neuralrace.tasks.items_in_contexts import gated
 
