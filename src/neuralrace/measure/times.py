@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, number, short
+from neuralrace.errors import InputError, listable, number, short
 from neuralrace.measure.arrays import Floats, floats, plain
 
 
@@ -52,12 +52,10 @@ def learning_time(trajectory: LossCurve, level: ArrayLike) -> Floats:
     True
     """
     history = _history(trajectory)
-    levels = floats("level", level)
-    if levels.ndim == 0 or history.loss.ndim == 1:
-        levels = np.array(number("level", level))
     if history.loss.ndim == 1:
-        return cast(Floats, first_below(history, float(levels)))
+        return cast(Floats, first_below(history, number("level", level)))
     runs = len(history.loss)
+    levels = floats("level", level if listable(level) else number("level", level))
     if levels.shape not in ((), (runs,)):
         raise InputError(f"level must be a number or have shape ({runs},), got {levels.shape}")
     levels = np.broadcast_to(levels, runs)
