@@ -167,6 +167,8 @@ def test_odd_input_is_used_or_refused_with_a_message(call):
         (lambda: nr.tasks.ring(10**6), "n = 1000000 is too large"),
         (lambda: nr.tasks.xor(hidden=2**70), "must be at most"),
         (lambda: nr.tasks.modular_addition(10**5), "modulus = 100000 is too large"),
+        (lambda: nr.expected_learning_time(TASK, "gaussian", 0.1, 0.1, draws=2**31), "draws must be at most"),
+        (lambda: TRAJ.time("steps", lr=0.1, tau=None), "tau must be a number, got None"),
         (lambda: nr.relu.context_patterns(20, 20), "items and contexts must be fewer, got 20 and 20"),
         (lambda: nr.init.xavier(GRAPH, [1, 2], [1, 2, 3]), r"seed of shape \(3,\) and gain of shape \(2,\)"),
         (lambda: nr.flow(TASK, W, t1=1.0, runs={"loss": 1}), "runs must be named by text without ':', other"),

@@ -190,7 +190,7 @@ def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
             raise InputError(f"runs[{name!r}] must be {wanted}; got {short(value)}") from None
         if values.shape != ((n,) if many else ()):
             raise InputError(f"runs[{name!r}] must be {wanted}; got shape {values.shape}")
-        if values.dtype.kind not in "biufSU":
+        if values.dtype.kind not in "biufSU" or np.ma.is_masked(value):
             raise InputError(f"runs[{name!r}] must hold numbers of 64 bits or texts, got {short(value)}")
         found[name] = values
     return found

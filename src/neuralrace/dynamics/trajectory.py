@@ -271,14 +271,13 @@ class Trajectory:
         choice("loss", loss, ("mean", "sum"))
         if loss == "sum" and n is None:
             raise InputError("n, the number of samples, is needed for loss='sum'")
-        speed = integer("n", n) if loss == "sum" else 1
+        tau, n = number("tau", tau, above=0), 1 if n is None else integer("n", n)
+        speed = n if loss == "sum" else 1
         if unit == "steps":
             if lr is None:
                 raise InputError("lr, the learning rate, is needed for unit='steps'")
             return self.t / (number("lr", lr, above=0) * speed)
-        return self.t * number("tau", tau, above=0) / speed
-
-    # -- showing and storing -----------------------------------------------------------------
+        return self.t * tau / speed
 
     def plot(self) -> Figure:
         """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time.

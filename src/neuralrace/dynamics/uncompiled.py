@@ -8,6 +8,7 @@ makes them. A system is compiled instead once NumPy has taken as long on it as c
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -80,7 +81,8 @@ def solve_runs(
         return None
     solutions = []
     for start, atol in zip(starts, atols, strict=True):
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
             found = _solve(evaluate, start, t1, rtol, float(atol), stop, max_steps, left, cost)
         if found is None:
             return None

@@ -35,7 +35,7 @@ def context_candidates(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     context : array, shape (n,)
         Label of each sample; 2 to 10 different ones.
@@ -91,7 +91,7 @@ def pattern_candidates(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     patterns : array, shape (m, n), optional
         By default all that a unit can have, as `implementable_patterns` lists them.

@@ -83,7 +83,7 @@ def predict_pathways(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     level : float
         Share of the initial loss at which to end.
@@ -154,7 +154,7 @@ def pathway_residual(X: ArrayLike, Y: ArrayLike, patterns: ArrayLike | None = No
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     patterns : array, shape (pathways, n), optional
         Gates of the pathways; by default one that is always open.

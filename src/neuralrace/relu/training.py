@@ -143,7 +143,7 @@ def train(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     hidden : list of int
         Sizes of the ReLU layers.
