@@ -169,7 +169,7 @@ def sequence(name: str, given: Any, what: str) -> list[Any]:
 
 def listable(given: Any) -> bool:
     """Whether something is a list, a tuple, a generator or the like, not text, a dict or a single thing."""
-    single = isinstance(given, (str, bytes, Mapping)) or (isinstance(given, np.ndarray) and given.ndim == 0)
+    single = isinstance(given, (str, bytes, Mapping)) or getattr(given, "ndim", 1) == 0
     return isinstance(given, Iterable) and not single
 
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, number
+from neuralrace.errors import InputError, array, number, short
 from neuralrace.graph import Graph, check_graph
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def balanced(graph: Graph, lam: float, scale: ArrayLike = 1.0, seed: Seed = 0, k
         w1, w2 = (free, other) if first else (other.T, free.T)
         return {graph.incoming[graph.hidden[0]][0]: w1, graph.outgoing[graph.hidden[0]][0]: w2}
 
-    return _seeded(chain, _sizes("scale", scale), seed, key)
+    return _seeded(chain, "scale", _sizes("scale", scale), seed, key)
 
 
 def decoupled(reduction: Reduction, strength: ArrayLike) -> Weights:
@@ -186,6 +186,8 @@ def decoupled(reduction: Reduction, strength: ArrayLike) -> Weights:
     array([0.1])
     """
     value = _sizes("strength", strength)
+    if not hasattr(reduction, "lift"):
+        raise InputError(f"reduction must be what nr.reduce(task) returned, got {short(reduction)}")
 
     def start(shape: tuple[int, ...]) -> np.ndarray:
         return value[(...,) + (None,) * len(shape)] * (np.eye(*shape) if len(shape) == 2 else np.ones(shape))
@@ -225,7 +227,7 @@ Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 def _sizes(name: str, value: Any) -> np.ndarray:
     sizes = array(name, value)
     if sizes.size == 0 or (sizes <= 0).any():
-        raise InputError(f"{name} must be greater than 0, got {value!r}")
+        raise InputError(f"{name} must be greater than 0, got {short(value)}")
     return sizes
 
 
@@ -240,11 +242,15 @@ def _draw(graph: Graph, layer: Layer, name: str, size: Any, seed: Any, key: Any)
             for n, shape in graph.shapes.items()
         }
 
-    return _seeded(network, _sizes(name, size), seed, key)
+    return _seeded(network, name, _sizes(name, size), seed, key)
 
 
 def _seeded(
-    network: Callable[[np.random.Generator, float], Weights], sizes: np.ndarray, seed: Any, key: Any
+    network: Callable[[np.random.Generator, float], Weights],
+    name: str,
+    sizes: np.ndarray,
+    seed: Any,
+    key: Any,
 ) -> Weights:
     """One network for every seed and size, as they broadcast."""
     if key is not None:
@@ -254,7 +260,7 @@ def _seeded(
             )
             entropy: Any = [int(k) for k in np.asarray(jax.random.key_data(key)).ravel()]
         except (AttributeError, TypeError, ValueError) as fault:
-            raise InputError(f"key must be a JAX random key, got {key!r}") from fault
+            raise InputError(f"key must be a JAX random key, got {short(key)}") from fault
         seeds = np.empty((), object)
         seeds[()] = entropy
     else:
@@ -263,8 +269,8 @@ def _seeded(
         both = np.broadcast(seeds, sizes)
     except ValueError:
         raise InputError(
-            f"seed of shape {seeds.shape} and sizes of shape {sizes.shape} do not broadcast; give one "
-            "of either, or as many"
+            f"seed of shape {seeds.shape} and {name} of shape {sizes.shape} do not broadcast; give one of "
+            "either, or as many"
         ) from None
     drawn = [network(np.random.default_rng(s), float(x)) for s, x in both]
     return {n: np.stack([d[n] for d in drawn]).reshape(*both.shape, *v.shape) for n, v in drawn[0].items()}
@@ -280,9 +286,9 @@ def _seeds(seed: Any) -> np.ndarray:
         given = np.array(list(seed), dtype=object)  # a generator
     for s in given.ravel():
         if isinstance(s, (bool, np.bool_)) or not isinstance(s, (int, np.integer)):
-            raise InputError(f"seed must be a whole number, or several; got {seed!r}")
+            raise InputError(f"seed must be a whole number, or several; got {short(seed)}")
         if s < 0:
             raise InputError(f"seed must be at least 0, got {s}")
     if not given.size:
-        raise InputError(f"seed must name at least one seed, got {seed!r}")
+        raise InputError(f"seed must name at least one seed, got {short(seed)}")
     return given

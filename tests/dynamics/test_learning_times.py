@@ -79,3 +79,16 @@ def test_low_rank_flows_have_learning_times_too():
         nr.learning_time(3, 0.5)
     with pytest.raises(ValueError, match="level must be a number"):
         nr.learning_time(a, "half")
+
+
+@pytest.mark.parametrize("far", [1.3, 4.0, 1e3])
+def test_levels_in_the_first_steps(far):
+    rng = np.random.default_rng(10)
+    task = nr.Task(nr.Graph.chain([6, 5, 6, 5]), rng.normal(size=(8, 6)), rng.normal(size=(8, 5)))
+    start = nr.init.gaussian(task.graph, 0.8, seed=10)
+    for share in (0.99, 0.9, 0.5):
+        level = share * nr.loss(task, start)
+        exact = nr.flow(task, start, t1=1e3, stop_loss=level, method=nr.Adaptive(rtol=1e-11, atol=1e-13)).end
+        for save in (2, 200, None):
+            run = nr.flow(task, start, t1=far * float(exact), save=save)
+            assert nr.learning_time(run, level) == pytest.approx(exact, rel=1e-4)

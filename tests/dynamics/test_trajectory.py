@@ -169,6 +169,24 @@ def test_saving_deletes_nothing_else(tmp_path):
         traj.save(tmp_path / "notes.txt")
 
 
+def test_a_folder_with_the_name_of_an_unfinished_one_is_kept(tmp_path):
+    (tmp_path / "run.zarr.partial").mkdir()
+    (tmp_path / "run.zarr.partial" / "mine.txt").write_text("mine")
+    nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=2).save(tmp_path / "run.zarr")
+    assert (tmp_path / "run.zarr.partial" / "mine.txt").read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.zarr", "run.zarr.partial"]
+
+
+def test_places_of_runs_survive_the_way_to_xarray_and_back():
+    start = nr.init.gaussian(TASK.graph, 0.1, seed=range(3))
+    for given, run in ((None, [0, 1, 2]), ({"run": [5, 6, 7]}, [5, 6, 7])):
+        traj = nr.flow(TASK, start, t1=1.0, save=2, runs=given)
+        for some, places in ((traj, run), (traj[1:], run[1:]), (traj[1], run[1])):
+            ds = some.to_xarray()
+            assert np.array_equal(ds.coords["run"], places)
+            assert np.array_equal(nr.Trajectory.from_xarray(ds).runs["run"], places)
+
+
 def test_shown_as_a_figure_and_in_a_notebook():
     w = nr.init.gaussian(TASK.graph, 0.1, seed=range(2))
     for traj in (nr.flow(TASK, w, t1=5.0, save=4), nr.flow(TASK, {n: v[0] for n, v in w.items()}, t1=5.0)):

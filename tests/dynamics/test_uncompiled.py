@@ -233,3 +233,11 @@ def test_a_thread_compiles_for_all(compilations):
     assert compilations() == count
     assert (other.loss != ours.loss).any()  # of the compiled program
     assert np.abs(other.loss - ours.loss).max() < 1e-8
+
+
+@pytest.mark.parametrize("t1", [1e6, 2.0**63])
+def test_a_solver_that_gives_up_says_so_in_the_outcome_alone(t1):
+    task = nr.Task(nr.Graph.chain([2, 3, 1]), [[1, 0], [0, 1], [1, 1], [-1, 1]], [1, 0, 1, -1])
+    run = nr.flow(task, nr.init.gaussian(task.graph, 0.5, seed=0), t1=t1)  # warnings are errors in tests
+    assert np.isfinite(run.loss).all()
+    assert run.end == t1 or run.status is not nr.Status.FINISHED

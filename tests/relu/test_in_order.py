@@ -33,7 +33,7 @@ def test_others_learn_on_what_the_first_leaves():
 
 def test_what_cannot_be_trained_in_order_is_refused():
     start = nr.init.gaussian(TASK.graph, 0.3, seed=0)
-    with pytest.raises(InputError, match="first must list hidden nodes of p0h1"):
+    with pytest.raises(InputError, match=r"first names .*, which is no hidden node; there are p0h1"):
         nr.relu.train_in_order(NET, TASK, start, ["h1"])
     by_adam = nr.relu.train(X, Y, [4], std=0.1, lr=1e-2, steps=5, save=2, optimizer="adam")
     with pytest.raises(InputError, match="plain descent"):

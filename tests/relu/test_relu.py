@@ -587,3 +587,10 @@ def test_networks_with_decay_in_one_layer_are_not_repeated():
     )
     with pytest.raises(nr.errors.InputError, match="same learning rate and weight decay"):
         nr.relu.train_like(net, net.task, net.at(0))
+
+
+def test_one_dimensional_targets_are_one_column():
+    x, y = np.eye(3), np.array([1.0, -1.0, 0.5])
+    a, b = (relu.train(x, targets, [4], std=0.1, lr=0.1, steps=5, save=2) for targets in (y, y[:, None]))
+    assert np.array_equal(a.loss, b.loss)
+    assert np.array_equal(relu.pathway_residual(x, y), relu.pathway_residual(x, y[:, None]))

@@ -1,4 +1,5 @@
 import gc
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -292,6 +293,19 @@ def test_moments_are_checked_in_the_units_of_each_input(unit):
     with pytest.raises(ValueError, match="do not vary"):
         nr.Task.from_moments(GRAPH, [{"sxx": flat, "syx": np.array([[1.0, 1.1]]) * units}])
     assert nr.Task.from_moments(GRAPH, [{"sxx": flat, "syx": np.array([[1.0, 1.0]]) * units}]).n_contexts == 1
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-8, 1e8])
+def test_moments_are_checked_in_the_units_of_each_node(unit):
+    graph = nr.Graph({"a": 2, "b": 2, "y": 1}, [("a", "y"), ("b", "y")])
+    scale, one = unit**2, np.eye(2)
+    for b in ([[1, 0], [0, -0.1]], [[1, 0.3], [0, 1]]):
+        with pytest.raises(ValueError, match="symmetric and positive semi-definite"):
+            nr.Task.from_moments(graph, [{"sxx": {"a": one, "b": scale * np.array(b)}}])
+    for cross in (0.5, 1.5):  # of the largest that is possible
+        sxx = {"a": one, "b": scale * one, ("a", "b"): cross * unit * one}
+        with pytest.raises(ValueError, match="semi-definite") if cross > 1 else nullcontext():
+            nr.Task.from_moments(graph, [{"sxx": sxx}])
 
 
 def test_contexts_of_probability_zero_count_nothing_and_are_checked():

@@ -22,7 +22,7 @@ def test_blobs_are_images_of_a_position_with_a_context():
     [
         ({"side": 1}, "side must be at least 2"),
         ({"pixels": 1}, "pixels must be at least 2"),
-        ({"width": 0}, "width must be greater than 0"),
+        ({"width": 0}, "width must be at least 0.001"),
         ({"side": 10**6}, "side = 1000000 is too large"),
     ],
 )

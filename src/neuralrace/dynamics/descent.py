@@ -21,7 +21,7 @@ from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled_descent import Descended, descend_in_numpy
-from neuralrace.errors import InputError, integer, number
+from neuralrace.errors import InputError, flag, integer, number, short
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
 
@@ -102,7 +102,9 @@ def descend(
     compress = rule[0] == "sgd" and batch_size is None
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress)
     batches = _Batches.of(setup, batch_size)
-    run = partial(_descended, setup, rule, batches, lr, steps, stop, seed, progress=bool(progress))
+    run = partial(
+        _descended, setup, rule, batches, lr, steps, stop, seed, progress=flag("progress", progress)
+    )
     solved, losses = run(saves)
     history = History(lr * np.arange(steps + 1), losses, None) if batches is None else None
     if save is None and history is not None and steps >= DEFAULT:
@@ -126,7 +128,7 @@ def descend(
 def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
     named = isinstance(optimizer, str) and optimizer in ("sgd", "adam")
     if not named and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
-        raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {optimizer!r}")
+        raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {short(optimizer)}")
     momentum = number("momentum", momentum, least=0)
     if momentum and optimizer != "sgd":
         raise InputError("momentum must be 0 unless optimizer='sgd'; an optax transformation has its own")

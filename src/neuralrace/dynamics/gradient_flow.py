@@ -24,7 +24,7 @@ from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled import Point, path_at, solve_runs
-from neuralrace.errors import InputError, number
+from neuralrace.errors import InputError, flag, number
 from neuralrace.network import is_linear, loss_and_gradient, runs_in_numpy
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
@@ -107,7 +107,7 @@ def flow(
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     rates = (weight_decay, lr_scale, frozen)
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
-    solve = partial(_by_method, setup, end, ts, stop, save is None, bool(progress))
+    solve = partial(_by_method, setup, end, ts, stop, save is None, flag("progress", progress))
     first, *others = (chosen,) if chosen else fastest(setup)
     found = solve(first)
     for other in others:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from neuralrace.errors import InputError, integer, number
+from neuralrace.errors import InputError, choice, integer, number, short
 
 _SHARE = 0.01  # tolerance of a step, in errors of the loss curve that are asked for
 _STATED = 4.0  # error that is stated, in tolerances; .006 to 2.6, median .2, in the trials of docs/starts.md
@@ -46,6 +46,7 @@ class Adaptive:
     @classmethod
     def for_error(cls, error: float, max_steps: int = 100_000) -> Adaptive:
         """Tolerances with which the error of the loss, relative to its start, should be below `error`."""
+        error = number("error", error, above=0)
         return cls(_SHARE * error, 1e-2 * _SHARE * error, max_steps)
 
     @property
@@ -114,8 +115,7 @@ class LowRank:
     def __post_init__(self) -> None:
         number("error", self.error, least=1e-10)
         check_steps("max_steps", self.max_steps)
-        if self.of not in ("outputs", "loss"):
-            raise InputError(f"of must be 'outputs' or 'loss', got {self.of!r}")
+        choice("of", self.of, ("outputs", "loss"))
 
 
 def check_steps(name: str, value: Any) -> int:
@@ -129,6 +129,6 @@ def check_method(method: Any) -> Adaptive | LowRank | None:
     """The method to use; None where it is to be chosen."""
     if method is not None and not isinstance(method, (Adaptive, LowRank)):
         raise InputError(
-            f"method must be nr.Adaptive(...), nr.Chebyshev(...) or nr.LowRank(...), got {method!r}"
+            f"method must be nr.Adaptive(...), nr.Chebyshev(...) or nr.LowRank(...), got {short(method)}"
         )
     return method

@@ -13,13 +13,14 @@ from neuralrace.dynamics.history import History
 from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Path
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, known, number
+from neuralrace.errors import InputError, flag, known, number, short
 from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
 from neuralrace.subspace import Frames, closed_frames, expand, shrink
 from neuralrace.task import Task
 
 FLOW_TIME = "flow time: tau = 1 on the mean loss"
+RESERVED = ("t", "step", "loss", "end", "step_loss", "solver_step")  # other names in a saved trajectory
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Rates:
         try:
             frozen = tuple(frozen)
         except TypeError:
-            raise InputError(f"frozen must list edges, got {frozen!r}") from None
+            raise InputError(f"frozen must list edges, got {short(frozen)}") from None
         known("frozen", frozen, graph.shapes, "edge or bias")
         scale = _per_edge("lr_scale", {} if lr_scale is None else lr_scale, graph, 1.0)
         decay = _per_edge("weight_decay", weight_decay, graph, 0.0)
@@ -90,7 +91,7 @@ class Setup:
         arrays = check(task, weights, kind)
         _check_dtype(dtype)
         if record is not None and not (callable(record) and isinstance(record, Hashable)):
-            raise InputError(f"record must be a function of the state, got {record!r}")
+            raise InputError(f"record must be a function of the state, got {short(record)}")
         graph = task.graph
         found = Rates.of(graph, *rates)
         many = any(w.ndim > len(graph.shapes[n]) for n, w in arrays.items())
@@ -102,7 +103,7 @@ class Setup:
         if frames:
             small = resized(task, {n: q.shape[-1] for n, q in frames.items()})
             integrated = shrink(graph, arrays, frames)
-        recorder = Recorder(small.graph, task, record, bool(save_weights))
+        recorder = Recorder(small.graph, task, record, flag("save_weights", save_weights))
         recorder.check(dtype)
         return cls(small, task, many, kind, arrays, integrated, frames, found, given, recorder, dtype)
 
@@ -156,10 +157,10 @@ def _count(weights: Mapping[str, np.ndarray]) -> int:
 def _check_dtype(dtype: Any) -> None:
     try:
         fits = np.dtype(dtype) in (np.float64, np.float32)
-    except TypeError:
+    except (TypeError, ValueError):
         fits = False
     if not fits:
-        raise InputError(f"dtype must be float64 or float32, got {dtype!r}")
+        raise InputError(f"dtype must be float64 or float32, got {short(dtype)}")
 
 
 def resized(task: Task, sizes: Mapping[str, int]) -> Task:
@@ -175,15 +176,22 @@ def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
     if runs is None:
         return {"run": np.arange(n)} if many else {}
     if not isinstance(runs, Mapping):
-        raise InputError(f"runs must be a dict from names to a value for each run, got {runs!r}")
+        raise InputError(f"runs must be a dict from names to a value for each run, got {short(runs)}")
     found = {}
     for name, value in runs.items():
-        if not isinstance(name, str) or not name or name in ("t", "step"):
-            raise InputError(f"runs must be named by text other than t and step, got {name!r}")
-        values = np.asarray(list(value) if isinstance(value, range) else value)
-        if values.dtype.kind not in "biufSU" or values.shape != ((n,) if many else ()):
-            wanted = f"one value for each of {n} runs" if many else "a single value, as there is one run"
+        if not isinstance(name, str) or not name or name in RESERVED or ":" in name:
+            raise InputError(
+                f"runs must be named by text without ':', other than {', '.join(RESERVED)}; got {short(name)}"
+            )
+        wanted = f"one value for each of {n} runs" if many else "a single value, as there is one run"
+        try:
+            values = np.asarray(list(value) if isinstance(value, range) else value)
+        except ValueError:
+            raise InputError(f"runs[{name!r}] must be {wanted}; got {short(value)}") from None
+        if values.shape != ((n,) if many else ()):
             raise InputError(f"runs[{name!r}] must be {wanted}; got shape {values.shape}")
+        if values.dtype.kind not in "biufSU" or np.ma.is_masked(value):
+            raise InputError(f"runs[{name!r}] must hold numbers of 64 bits or texts, got {short(value)}")
         found[name] = values
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Status
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
 
 if TYPE_CHECKING:
     import xarray
@@ -49,9 +50,7 @@ def to_xarray(traj: Trajectory) -> xarray.Dataset:
     coords: dict[str, Any] = {"t": traj.t}
     if traj.many:
         coords["run"] = np.arange(len(traj.loss))
-    for name, values in traj.runs.items():
-        if name != "run":
-            coords[name] = (run, values)
+    coords |= {name: (run, values) for name, values in traj.runs.items()}
     notes = {name: getattr(traj, name) for name in _TEXTS if name != "runs"}
     notes |= {"statuses": [s.name for s in traj.statuses], "runs": list(traj.runs)}
     return xr.Dataset(data, coords, {k: json.dumps(v, default=_plain) for k, v in notes.items()})
@@ -105,19 +104,24 @@ def from_xarray(ds: Any) -> dict[str, Any]:
 
 def save(ds: xarray.Dataset, path: str | Path) -> None:
     """See `Trajectory.save`. Written beside `path` first, so that an interrupt loses nothing."""
-    path = Path(path)
+    path = _path(path)
     if path.exists() and not _replaceable(path):
         raise InputError(
             f"path must be new, or a folder that Trajectory.save wrote; {path} holds other files"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.partial")
-    if new.exists():
-        shutil.rmtree(new)
-    ds.to_zarr(new, mode="w", zarr_format=2, consolidated=True)
-    if path.exists():
-        shutil.rmtree(path)
-    new.rename(path)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        new = Path(folder) / path.name
+        ds.to_zarr(new, mode="w", zarr_format=2, consolidated=True)
+        if path.exists():
+            shutil.rmtree(path)
+        new.rename(path)
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, (str, Path)) or not str(path):
+        raise InputError(f"path must be the name of a folder, got {short(path)}")
+    return Path(path).resolve()
 
 
 def _replaceable(path: Path) -> bool:
@@ -138,7 +142,8 @@ def load(path: str | Path) -> dict[str, Any]:
     """The fields of a saved trajectory."""
     import xarray as xr
 
-    if not (Path(path) / ".zattrs").is_file():
+    path = _path(path)
+    if not (path / ".zattrs").is_file():
         raise InputError(f"path must be a folder written by Trajectory.save; there is none at {path}")
-    with xr.open_zarr(Path(path), chunks=None) as ds:
+    with xr.open_zarr(path, chunks=None) as ds:
         return from_xarray(ds)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics.history import History, curve
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import InputError, array, integer, number, short
 
 DEFAULT = 200  # times, where they are not given
 _RESOLVED = 0.1  # fraction of the fall of the loss between two even times, at most
@@ -23,7 +23,7 @@ def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
         try:
             given = save if np.ndim(save) else list(save)
         except (TypeError, ValueError):
-            raise InputError(f"save must be a number of times, or the times; got {save!r}") from None
+            raise InputError(f"save must be a number of times, or the times; got {short(save)}") from None
         ts = array("save", given, (None,))
         end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
         if not len(ts) or (np.diff(ts) <= 0).any() or ts[0] < 0 or ts[-1] > end:

@@ -16,7 +16,7 @@ import numpy as np
 from neuralrace.dynamics.gram import singular_values
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Status
-from neuralrace.errors import InputError, choice, integer, known, number
+from neuralrace.errors import InputError, choice, integer, known, number, short
 
 if TYPE_CHECKING:
     import xarray
@@ -151,10 +151,12 @@ class Trajectory:
         else:
             try:
                 places = np.arange(n)[k].tolist()
-            except (IndexError, TypeError) as fault:
-                raise InputError(f"run must be a place among {n}, a slice or a list; got {k!r}") from fault
+            except (IndexError, TypeError, ValueError) as fault:
+                raise InputError(
+                    f"run must be a place among {n}, a slice or a list; got {short(k)}"
+                ) from fault
             if not isinstance(places, list) or not places or np.ndim(places) != 1:
-                raise InputError(f"run must name at least one of the {n} runs, got {k!r}")
+                raise InputError(f"run must name at least one of the {n} runs, got {short(k)}")
             k = np.asarray(places)
         return self._picked(k, places)
 
@@ -269,14 +271,13 @@ class Trajectory:
         choice("loss", loss, ("mean", "sum"))
         if loss == "sum" and n is None:
             raise InputError("n, the number of samples, is needed for loss='sum'")
-        speed = integer("n", n) if loss == "sum" else 1
+        tau, n = number("tau", tau, above=0), 1 if n is None else integer("n", n)
+        speed = n if loss == "sum" else 1
         if unit == "steps":
             if lr is None:
                 raise InputError("lr, the learning rate, is needed for unit='steps'")
             return self.t / (number("lr", lr, above=0) * speed)
-        return self.t * number("tau", tau, above=0) / speed
-
-    # -- showing and storing -----------------------------------------------------------------
+        return self.t * tau / speed
 
     def plot(self) -> Figure:
         """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time.

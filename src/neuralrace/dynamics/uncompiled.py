@@ -8,6 +8,7 @@ makes them. A system is compiled instead once NumPy has taken as long on it as c
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ _MOST = 20_000  # numbers of a system, whose interpolants are all kept
 _LONG = 5000  # numbers whose sums over stages take as long as one evaluation
 _FEW = 100  # numbers of a system that may go on by LSODA, which differentiates by each
 _EDGE, _OFTEN, _CALM = 6.1, 15, 6  # of stability; steps at it that make a system stiff, and other ones not
+_BEGIN = 0.02  # of the loss: so much of it may go in the first step
 _FINER = 0.1  # part of the tolerances for LSODA, whose errors add up over its many steps
 
 
@@ -79,7 +81,8 @@ def solve_runs(
         return None
     solutions = []
     for start, atol in zip(starts, atols, strict=True):
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
             found = _solve(evaluate, start, t1, rtol, float(atol), stop, max_steps, left, cost)
         if found is None:
             return None
@@ -103,6 +106,8 @@ def _solve(
     if not np.isfinite(point.velocity).all():
         return Solution(start, [], [], np.array([(0.0, point.loss, 0.0)]), FAILED, 0, start)
     solver = Stepper(velocity, start, t1, rtol, atol)
+    if point.slope < 0:  # no steps before the first say how the loss bends there
+        solver.shorten(_BEGIN * point.loss / -point.slope)
     ends, inside, history = [], [], [(0.0, point.loss, point.slope)]
     status, y, seen = GOING, start, 0
     while status == GOING:
@@ -156,6 +161,10 @@ class Stepper:
     @property
     def y(self) -> np.ndarray:
         return self.solver.y
+
+    def shorten(self, first: float) -> None:
+        """Make a first step that is no longer than this."""
+        self.solver.h_abs = min(self.solver.h_abs, max(first, 1e-12 * self.t1))
 
     def step(self) -> bool:
         """Make a step; False where none is found."""

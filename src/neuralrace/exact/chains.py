@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import binom, digamma, poch
 
-from neuralrace.errors import integer, number
+from neuralrace.errors import InputError, integer, number, short
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
 
 
@@ -82,6 +82,8 @@ def chain_time(share: float, s: ArrayLike, a0: float, depth: float = 2) -> float
     from scipy.optimize import brentq
 
     modes = positive("s", s)
+    if not np.size(modes):
+        raise InputError(f"s must hold at least one mode, got {short(s)}")
 
     def excess(log_t: float) -> float:
         a = chain(np.exp(log_t), modes, a0=a0, depth=depth)

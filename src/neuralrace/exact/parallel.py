@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import erf
 
 from neuralrace.dynamics.adjoint import integrate_differentiable
-from neuralrace.errors import InputError, array, integer
+from neuralrace.errors import InputError, array, integer, short
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
 
 DEEPEST = 1000  # layers
@@ -168,7 +168,9 @@ def _depths(name: str, value: Any) -> tuple[int, ...]:
     try:
         depths = tuple(_finite(name, int(d) if isinstance(d, jnp.ndarray) else d) for d in value)
     except TypeError as error:
-        raise InputError(f"{name} must be a list with the depth of every pathway, got {value!r}") from error
+        raise InputError(
+            f"{name} must be a list with the depth of every pathway, got {short(value)}"
+        ) from error
     if not depths:
         raise InputError(f"{name} must name at least one pathway, got none")
     return depths

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuralrace import plot
 from neuralrace.dynamics.trajectory import versions
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
 from neuralrace.experiments.claim import Claim
 from neuralrace.experiments.code import Package
 from neuralrace.experiments.experiment import Experiment, Parameters
@@ -56,10 +56,10 @@ def names() -> tuple[str, ...]:
 
 def experiment(name: str) -> Experiment:
     """The experiment of that name, or the one in a file of your own, such as ``bottleneck.py``."""
-    if name.endswith(".py"):
+    if isinstance(name, (str, Path)) and str(name).endswith(".py"):
         return _from_file(Path(name))
-    if name not in MODULES:
-        raise InputError(f"there is no experiment {name!r}; there are {', '.join(MODULES)}")
+    if not isinstance(name, str) or name not in MODULES:
+        raise InputError(f"there is no experiment {short(name)}; there are {', '.join(MODULES)}")
     return import_module(MODULES[name]).EXPERIMENT
 
 

@@ -24,8 +24,10 @@ def floats(name: str, value: ArrayLike, least_axes: int = 0) -> Floats:
         out = cast(Floats, value)
     else:
         try:
+            if np.iscomplexobj(value):
+                raise TypeError
             out = np.asarray(value, float)
-        except (TypeError, ValueError) as fault:
+        except (TypeError, ValueError, OverflowError) as fault:
             raise InputError(f"{name} must be an array of numbers, got {short(value)}") from fault
     if out.ndim < least_axes:
         raise InputError(f"{name} must have at least {least_axes} axes, got shape {out.shape}")

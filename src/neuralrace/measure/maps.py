@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.record import State
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, known, number
-from neuralrace.graph import Graph
+from neuralrace.errors import InputError, choice, known, number, short
+from neuralrace.graph import Graph, check_graph
 from neuralrace.measure.arrays import Floats, as_matrix, floats, plain, stack
 
 Network = State | Trajectory | Mapping[str, ArrayLike]
@@ -45,8 +46,8 @@ def end_to_end(
     >>> end_to_end(graph, {"x->h1": [[1.0], [2.0]], "h1->y": [[3.0, 4.0]]})
     array([[11.]])
     """
+    _check_linear_map(graph, network)
     source, target = _only("source", source, graph.inputs), _only("target", target, graph.outputs)
-    _refuse_biases(graph)
     if isinstance(network, State):
         return _shown(graph, network, source, target, {})
     maps: dict[str, Floats | None] = {source: None}  # None: the identity
@@ -87,7 +88,7 @@ def pathway_maps(graph: Graph, network: Network) -> dict[str, Floats]:
     >>> {name: m.item() for name, m in pathway_maps(graph, weights).items()}
     {'p0h1': 6.0, 'p1h1': -1.0}
     """
-    _refuse_biases(graph)
+    _check_linear_map(graph, network)
     found = {}
     for name, path in _pathways(graph):
         if isinstance(network, State):
@@ -127,7 +128,7 @@ def contributions(graph: Graph, network: Network, u: ArrayLike, v: ArrayLike) ->
     >>> contributions(graph, weights, np.eye(2)[:, :1], np.eye(2)[:, :1]).shape
     (2, 1, 1)
     """
-    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+    if len(check_graph(graph).inputs) != 1 or len(graph.outputs) != 1:
         raise InputError("graph must have one input and one output, so that pathways share their modes")
     left, right = floats("u", u, 2), floats("v", v, 2)
     sizes = graph.nodes[graph.outputs[0]], graph.nodes[graph.inputs[0]]
@@ -179,7 +180,7 @@ def pathway_coordinates(
            [0., 1.]])
     """
     left, right, sigma = floats("u", u, 2), floats("v", v, 2), number("sigma", sigma, above=0)
-    _refuse_biases(graph)
+    _check_linear_map(graph, weights, initial)
     found = {}
     for _, path in _pathways(graph):
         before = right
@@ -319,11 +320,12 @@ def _matrix(graph: Graph, edge: str, network: Trajectory | Mapping[str, ArrayLik
 def _only(name: str, given: str | None, options: Sequence[str]) -> str:
     if given is None and len(options) != 1:
         raise InputError(f"{name} must be one of {', '.join(options)}")
-    given = options[0] if given is None else given
-    known(name, [given], options, "input or output")
-    return given
+    return options[0] if given is None else choice(name, given, options)
 
 
-def _refuse_biases(graph: Graph) -> None:
-    if graph.biases:
+def _check_linear_map(graph: Graph, *networks: Any) -> None:
+    if check_graph(graph).biases:
         raise InputError("graph must have no biases: with them a network is no linear map")
+    for network in networks:
+        if not isinstance(network, (State, Trajectory, Mapping)):
+            raise InputError(f"network must be a state, a trajectory or a dict, got {short(network)}")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, number
+from neuralrace.errors import InputError, listable, number, short
 from neuralrace.measure.arrays import Floats, floats, plain
 
 
@@ -52,12 +52,10 @@ def learning_time(trajectory: LossCurve, level: ArrayLike) -> Floats:
     True
     """
     history = _history(trajectory)
-    if np.ndim(level) == 0 or history.loss.ndim == 1:
-        level = number("level", level)
     if history.loss.ndim == 1:
-        return cast(Floats, first_below(history, cast(float, level)))
+        return cast(Floats, first_below(history, number("level", level)))
     runs = len(history.loss)
-    levels = floats("level", level)
+    levels = floats("level", level if listable(level) else number("level", level))
     if levels.shape not in ((), (runs,)):
         raise InputError(f"level must be a number or have shape ({runs},), got {levels.shape}")
     levels = np.broadcast_to(levels, runs)
@@ -117,6 +115,8 @@ def half_time(
         first, last = _ends(loss, start, end)
         return learning_time(trajectory, first + share * (last - first))
     curves = _along(floats("y", y, 1), axis)
+    if not curves.shape[-1]:
+        raise InputError(f"y must have at least one time, got shape {curves.shape}")
     first, last = _ends(curves, start, end)
     sign = np.where(last > first, -1.0, 1.0)
     return crossing(cast(ArrayLike, t), sign[..., None] * curves, sign * (first + share * (last - first)))
@@ -233,8 +233,8 @@ def _curves(
 
 def _along(curves: Floats, axis: int) -> Floats:
     """With the axis of times or points last."""
-    if not -curves.ndim <= axis < curves.ndim:
-        raise InputError(f"axis must be one of the {curves.ndim} axes of y, got {axis}")
+    if not isinstance(axis, (int, np.integer)) or not -curves.ndim <= axis < curves.ndim:
+        raise InputError(f"axis must be one of the {curves.ndim} axes of y, got {short(axis)}")
     return np.moveaxis(curves, axis, -1)
 
 

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neuralrace.errors import InputError, array
+from neuralrace.errors import InputError, array, flag
 from neuralrace.measure.arrays import Floats, floats
 
 
@@ -39,7 +39,7 @@ def unit_sizes(incoming: ArrayLike, outgoing: ArrayLike, *, normalise: bool = Fa
             f"incoming must be (..., units, in) and outgoing (..., out, units), got {into.shape}, {out.shape}"
         )
     sizes = (into**2).sum(axis=-1) ** 0.5 * (out**2).sum(axis=-2) ** 0.5
-    return sizes / sizes.sum(axis=-1, keepdims=True) if normalise else sizes
+    return sizes / sizes.sum(axis=-1, keepdims=True) if flag("normalise", normalise) else sizes
 
 
 def silent_units(activity: ArrayLike) -> NDArray[np.bool_]:

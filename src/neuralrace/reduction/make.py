@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.setup import Rates
-from neuralrace.errors import InputError, choice, integer, known
+from neuralrace.errors import InputError, choice, integer, known, short
 from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.reduction import Reduction
@@ -103,8 +103,8 @@ def reduce(
     g = task.graph
     if not g.is_linear or g.biases or g.diagonal:
         raise InputError(
-            "task must be on a linear graph without biases to be reduced; nr.flow simulates any graph, and "
-            "nr.relu finds the gates of ReLU networks"
+            "task must be on a linear graph, without biases and diagonal edges, to be reduced; nr.flow "
+            "simulates any graph, and nr.relu finds the gates of ReLU networks"
         )
     seed = integer("seed", seed, least=0)
     rates = Rates.of(g, weight_decay, lr_scale, ())
@@ -134,12 +134,12 @@ def _check_start(task: Task, start: Any) -> dict[str, Hashable]:
     if start is None:
         return dict.fromkeys(g.edges, 1.0)
     if not isinstance(start, Mapping):
-        raise InputError(f"start must be a dict from edges to numbers, got {start!r}")
+        raise InputError(f"start must be a dict from edges to numbers, got {short(start)}")
     known("start", start, g.edges, "edge")
     missing = [e for e in g.edges if e not in start]
     if missing:
         raise InputError(f"start must name every edge; {missing[0]!r} is missing")
     for e, v in start.items():
         if not isinstance(v, Hashable):
-            raise InputError(f"start[{e!r}] must be a number, got {v!r}")
+            raise InputError(f"start[{e!r}] must be a number, got {short(v)}")
     return dict(start)

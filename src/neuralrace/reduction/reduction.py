@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import coordinates
 from neuralrace.dynamics.times import save_times
-from neuralrace.errors import InputError, array, known, number
+from neuralrace.errors import InputError, array, known, number, short
 from neuralrace.reduction.certificate import share_outside
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
@@ -237,7 +237,7 @@ class Reduction(ReducedEquations):
         ((2, 200), 'finished at t = 40')
         """
         if not isinstance(method, Adaptive):
-            raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
+            raise InputError(f"method must be nr.Adaptive(...), got {short(method)}")
         if sum(v is not None for v in (strength, b0, weights)) != 1:
             raise InputError("give one of strength, b0 and weights: where the solution starts")
         if isinstance(save, Iterator):
@@ -270,7 +270,9 @@ class Reduction(ReducedEquations):
             return self.strengths(weights)
         value = array("strength", strength)
         if value.ndim > 1 or not value.size or (value < 0).any():
-            raise InputError(f"strength must be at least 0, a number or one for each run; got {strength!r}")
+            raise InputError(
+                f"strength must be at least 0, a number or one for each run; got {short(strength)}"
+            )
         b = {s: value[(...,) + (None,) * len(s)] * v for s, v in self._ones.items()}
         return {e: b[s] for e, s in self.family.shape.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
 from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
 from neuralrace.reduction.family import Family, pathwise, shared
 from neuralrace.reduction.growth import growing_frames, strengths_along
@@ -43,9 +43,13 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     >>> {e: b.shape for e, b in mode_strengths(run, task).items()}
     {'x->h1': (10, 4), 'h1->h2': (10, 4), 'h2->y': (10, 4)}
     """
+    if not isinstance(task, Task) or not isinstance(trajectory, Trajectory):
+        raise InputError(
+            f"trajectory must be a Trajectory and task a Task, got {short(trajectory)} and {short(task)}"
+        )
     g = task.graph
     if not g.is_linear or g.biases or g.diagonal:
-        raise InputError("task must be on a linear graph without biases to have modes")
+        raise InputError("task must be on a linear graph, without biases and diagonal edges, to have modes")
     if not set(g.edges) <= set(trajectory.weights):
         raise InputError("trajectory must have the weights of the task's graph: was it saved without them?")
     family = _modes(task)

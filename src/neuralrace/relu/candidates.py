@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag, integer, sequence
+from neuralrace.relu.given import checked_data
 from neuralrace.relu.patterns import context_labels, implementable_patterns, pattern_text
-from neuralrace.relu.training import checked_data
 from neuralrace.task import Task
 from neuralrace.tasks.items_in_contexts import gated
 
@@ -35,7 +35,7 @@ def context_candidates(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     context : array, shape (n,)
         Label of each sample; 2 to 10 different ones.
@@ -91,7 +91,7 @@ def pattern_candidates(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     patterns : array, shape (m, n), optional
         By default all that a unit can have, as `implementable_patterns` lists them.

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import array
+from neuralrace.errors import InputError, array
 from neuralrace.graph import Graph
 from neuralrace.measure import unit_sizes
 from neuralrace.network import activity
 from neuralrace.reduction import reduce
 from neuralrace.relu.patterns import nearest_pattern
-from neuralrace.relu.training import ReluNetwork
+from neuralrace.relu.training import ReluNetwork, check_network
 from neuralrace.task import Task
 
 
@@ -46,6 +46,8 @@ def reduction_conditions(net: ReluNetwork, patterns: Any) -> dict[str, np.ndarra
     >>> shares["match"].shape, shares["moved"][:, 0]
     ((2, 3), array([0., 0.]))
     """
+    if len(check_network(net, many=True).task.graph.hidden) != 1 or net.task.graph.biases:
+        raise InputError("net must have one hidden layer and no biases")
     patterns = array("patterns", patterns, (None, len(net.X)))
     linear = Task(Graph.chain(list(net.task.graph.nodes.values())), net.X, net.Y)
     modes, shares = reduce(linear, "pathwise"), []

@@ -181,7 +181,7 @@ def discover(
     ----------
     X : array, shape (n, in)
         Inputs; known where `net` is what `train` returned.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets, likewise.
     hidden, std, lr, steps
         As in `train`.

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Trajectory
-from neuralrace.errors import InputError, choice
+from neuralrace.errors import InputError, choice, short
 from neuralrace.graph import Graph
 from neuralrace.network import predict
 from neuralrace.relu.own_weights import as_relu_network
 from neuralrace.relu.patterns import nearest_pattern
-from neuralrace.relu.training import ReluNetwork, train_like, unit_gates
+from neuralrace.relu.training import ReluNetwork, check_network, train_like, unit_gates
 from neuralrace.task import Task
 
 
@@ -151,10 +151,7 @@ def imitate(net: ReluNetwork, task: Task, matching: str = "members", at: int = -
     >>> imitation.members, bool(imitation.distance.max() < 0.2)
     ({'p0h1': 14, 'p1h1': 6}, True)
     """
-    if not isinstance(net, ReluNetwork):
-        raise InputError(f"net must be a network as nr.relu.train returns, got {type(net).__name__}")
-    if net.many:
-        raise InputError(f"net must be one network, and holds {len(net)}; choose one, as in net[0]")
+    check_network(net, many=False)
     choice("matching", matching, ("members", "all"))
     if len(net.task.graph.hidden) != 1 or net.task.graph.biases:
         raise InputError("net must have one hidden layer and no biases for imitate")
@@ -188,7 +185,9 @@ def _units(net: ReluNetwork, task: Task, at: int | None) -> dict[str, np.ndarray
 def _columns(net: ReluNetwork, task: Any) -> dict[str, list[int]]:
     """Which column of the network's inputs each column of the task's inputs is."""
     if not isinstance(task, Task) or task.n_samples != len(net.X):
-        raise InputError(f"task must be a Task with the {len(net.X)} samples of the network, got {task!r}")
+        raise InputError(
+            f"task must be a Task with the {len(net.X)} samples of the network, got {short(task)}"
+        )
     g, s = task.graph, task.samples
     if not g.is_linear or any(g.levels[p] != 1 or len(g.outgoing[p]) != 1 for p in g.hidden):
         raise InputError("task must have linear pathways of one hidden node each for imitate")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from neuralrace.dynamics import Trajectory, flow
-from neuralrace.errors import InputError, NothingToReduceError, number
+from neuralrace.errors import InputError, NothingToReduceError, number, short
 from neuralrace.init import decoupled
 from neuralrace.measure import learning_time
 from neuralrace.reduction import reduce
@@ -115,10 +115,12 @@ def race(
     'linear'
     """
     if not isinstance(candidates, Mapping) or not candidates:
-        raise InputError(f"candidates must be a dict from names to tasks, got {candidates!r}")
+        raise InputError(f"candidates must be a dict from names to tasks, got {short(candidates)}")
     for name, task in candidates.items():
         if not isinstance(task, Task) or not task.graph.is_linear:
-            raise InputError(f"candidates[{name!r}] must be a Task of linear, gated pathways, got {task!r}")
+            raise InputError(
+                f"candidates[{name!r}] must be a Task of linear, gated pathways, got {short(task)}"
+            )
     level, strength = number("level", level, above=0), number("strength", strength, above=0)
     end = number("t1", t1, above=0)
     times, trajectories, reduced = {}, {}, {}

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics import Trajectory
-from neuralrace.errors import InputError, sequence
+from neuralrace.errors import InputError, distinct_names
 from neuralrace.network import gradient, loss
-from neuralrace.network.programs import precision
+from neuralrace.network.programs import check_task, precision
 from neuralrace.relu.training import ReluNetwork
 from neuralrace.task import Task
 
@@ -55,9 +55,10 @@ def train_in_order(
     s = net.settings if isinstance(net, ReluNetwork) else {}
     if s.get("process") != "descend" or s["optimizer"] != "sgd" or s["momentum"] or s["batch_size"]:
         raise InputError("net must be trained by nr.relu.train, by plain descent on all samples")
-    nodes = sequence("first", first, "hidden nodes")
-    if not nodes or any(n not in task.graph.hidden for n in nodes):
-        raise InputError(f"first must list hidden nodes of {', '.join(task.graph.hidden)}; got {first!r}")
+    check_task(task)
+    nodes = distinct_names("first", first, task.graph.hidden, "hidden node")
+    if not nodes:
+        raise InputError(f"first must list hidden nodes of {', '.join(task.graph.hidden)}; got none")
     if task.graph.biases:
         raise InputError("task must have no biases for train_in_order")
     start = task.graph.check_weights(weights)

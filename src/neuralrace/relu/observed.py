@@ -10,8 +10,9 @@ import numpy as np
 from neuralrace.dynamics import Status
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, integer, number
+from neuralrace.relu.given import checked_data
 from neuralrace.relu.own_weights import as_relu_network
-from neuralrace.relu.training import ReluNetwork, checked_data, train
+from neuralrace.relu.training import ReluNetwork, train
 
 LEARNED = 0.01  # share of the loss of a silent network that a run which has converged may leave
 MAX_RUNS, MAX_TIMES = 10_000, 100_000

@@ -10,6 +10,7 @@ import numpy as np
 from neuralrace.errors import InputError, array
 from neuralrace.graph import Graph
 from neuralrace.network import loss
+from neuralrace.relu.given import target_rows
 from neuralrace.relu.training import ReluNetwork, relu_chain
 from neuralrace.task import Task
 
@@ -36,7 +37,7 @@ def as_relu_network(net: Any, X: Any, Y: Any, need_targets: bool = True) -> Relu
     x = array("X", X, (None, graph.nodes["x"]))
     if not len(x):
         raise InputError("X must hold at least one sample, got none")
-    y = np.zeros((len(x), graph.nodes["y"])) if Y is None else array("Y", Y, (len(x), graph.nodes["y"]))
+    y = np.zeros((len(x), graph.nodes["y"])) if Y is None else target_rows(Y, (len(x), graph.nodes["y"]))
     task, weights = Task(graph, x, y), {n: np.stack([w[n] for w, _ in states]) for n in graph.shapes}
     return ReluNetwork(
         t=np.arange(float(len(states))),

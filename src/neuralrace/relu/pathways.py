@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status
 from neuralrace.errors import array, integer, number
+from neuralrace.relu.given import checked_data, target_rows
 from neuralrace.relu.maxima import self_consistent
 from neuralrace.relu.patterns import pattern_text, unit_inputs
-from neuralrace.relu.training import checked_data
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def predict_pathways(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     level : float
         Share of the initial loss at which to end.
@@ -154,7 +154,7 @@ def pathway_residual(X: ArrayLike, Y: ArrayLike, patterns: ArrayLike | None = No
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     patterns : array, shape (pathways, n), optional
         Gates of the pathways; by default one that is always open.
@@ -170,7 +170,7 @@ def pathway_residual(X: ArrayLike, Y: ArrayLike, patterns: ArrayLike | None = No
            [ 1.]])
     """
     x = array("X", X, (None, None))
-    y = array("Y", Y, (len(x), None))
+    y = target_rows(Y, (len(x), None))
     gates = np.ones((1, len(x))) if patterns is None else array("patterns", patterns, (None, len(x)))
     seen = np.concatenate([g[:, None] * x for g in np.unique(gates, axis=0)], axis=1)
     u, s, _ = np.linalg.svd(seen, full_matrices=False)

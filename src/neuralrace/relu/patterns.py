@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from itertools import permutations, product
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, flag, integer, listable
+from neuralrace.errors import InputError, array, flag, integer, listable, short
 
 MAX_SAMPLES = 16
+LISTED = 10_000_000  # cases that are tried at most: half a minute
 
 
 def implementable(pattern: ArrayLike, X: ArrayLike, bias: bool = False) -> bool:
@@ -111,6 +113,10 @@ def context_patterns(items: int, contexts: int) -> np.ndarray:
     14
     """
     items, contexts, patterns = integer("items", items), integer("contexts", contexts), set()
+    if contexts > 10 or items > 60 or math.factorial(contexts) * (contexts + 1.0) ** items > LISTED:
+        raise InputError(
+            f"items and contexts must be fewer, got {items} and {contexts}: more than {LISTED:,} cases to try"
+        )
     for order in permutations(range(contexts)):
         place = np.argsort(order)[:, None]
         for level in product(range(contexts + 1), repeat=items):
@@ -141,8 +147,8 @@ def growth_rates(patterns: Any, X: Any, E: Any) -> np.ndarray:
     >>> growth_rates([[1, 1], [1, 0]], [[1.0], [1.0]], [[1.0], [-1.0]])
     array([0. , 0.5])
     """
-    x, e = array("X", X, (None, None)), array("E", E, (None, None))
-    gates = array("patterns", patterns, (None, len(x)))
+    x, e = array("X", X, (None, None)), array("E", E)
+    gates, e = array("patterns", patterns, (None, len(x))), array("E", e, (len(x), None))
     small = np.linalg.qr(e.T)[1]  # the same singular values in fewer outputs
     rates = []
     for some in np.array_split(gates, -(-len(gates) // 4096)):
@@ -215,7 +221,7 @@ def context_labels(context: Any, n: int) -> np.ndarray:
         with suppress(ValueError):
             labels = np.asarray([] if np.ma.is_masked(context) else list(context))
     if labels.dtype.kind not in "biufSU" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
-        raise InputError(f"context must be numbers or texts, one for each sample; got {context!r}")
+        raise InputError(f"context must be numbers or texts, one for each sample; got {short(context)}")
     if labels.shape != (n,):
         raise InputError(f"context must have one label per sample, shape ({n},); got {labels.shape}")
     return labels

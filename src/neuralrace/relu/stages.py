@@ -12,7 +12,7 @@ from neuralrace.graph import Graph
 from neuralrace.measure import silent_units, unit_sizes
 from neuralrace.network import activity
 from neuralrace.relu.patterns import context_labels
-from neuralrace.relu.training import ReluNetwork, train_like
+from neuralrace.relu.training import ReluNetwork, check_network, train_like
 from neuralrace.task import Task
 
 ALIGNED = 0.99  # share of the weight that units open everywhere must have
@@ -45,6 +45,8 @@ def two_stage_loss(net: ReluNetwork, context: Any) -> np.ndarray:
     >>> bool(np.abs(two_stage_loss(net, np.repeat([0, 1, 2], 8)) - net.loss).max() < 0.03 * net.loss[0])
     True
     """
+    if len(check_network(net, many=False).task.graph.hidden) != 1 or net.task.graph.biases:
+        raise InputError("net must have one hidden layer and no biases")
     x, y, graph = net.X, net.Y, Graph.chain(list(net.task.graph.nodes.values()))
     labels, plain = context_labels(context, len(x)), Task(graph, x, y)
 

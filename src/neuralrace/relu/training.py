@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Adaptive, Trajectory, descend, flow
 from neuralrace.dynamics.methods import check_steps
-from neuralrace.errors import InputError, array, choice, flag, integer, listable, number
+from neuralrace.errors import InputError, array, choice, flag, integer, listable, number, short
 from neuralrace.graph import Graph
 from neuralrace.init import gaussian
 from neuralrace.network import activity, predict
+from neuralrace.relu.given import checked_data, hidden_sizes
 from neuralrace.task import Task
 
 
@@ -142,7 +143,7 @@ def train(
     ----------
     X : array, shape (n, in)
         Inputs.
-    Y : array, shape (n, out)
+    Y : array, shape (n, out) or (n,)
         Targets.
     hidden : list of int
         Sizes of the ReLU layers.
@@ -194,7 +195,7 @@ def train(
     choice("readout", readout, ("all", "targets"))
     bias, save_weights = flag("bias", bias), flag("save_weights", save_weights)
     if not isinstance(method, Adaptive) and not (isinstance(method, str) and method == "descend"):
-        raise InputError(f"method must be 'descend' or nr.Adaptive(...), got {method!r}")
+        raise InputError(f"method must be 'descend' or nr.Adaptive(...), got {short(method)}")
     lr, steps = number("lr", lr, above=0), check_steps("steps", steps)
     graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bias)
     full = Task(graph, x, y)
@@ -246,8 +247,7 @@ def train_like(net: ReluNetwork, task: Task, weights: Mapping[str, Any]) -> Traj
     >>> train_like(net, linear, net.at(0)).t.tolist() == net.t.tolist()
     True
     """
-    if not isinstance(net, ReluNetwork):
-        raise InputError(f"net must be a network as nr.relu.train returns, got {type(net).__name__}")
+    check_network(net)
     s = net.settings
     if s.get("optimizer") == "optax":
         raise InputError("net must be trained by sgd or adam: an optax transformation is not kept")
@@ -279,22 +279,14 @@ def layer_gates(net: ReluNetwork, i: int, layer: int) -> np.ndarray:
     return np.asarray(activity(net.task, net.at(i), net.task.graph.hidden[layer - 1])) > 0
 
 
-def checked_data(X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and targets as arrays with the same number of rows."""
-    x, y = array("X", X, (None, None)), array("Y", Y, (None, None))
-    if len(x) != len(y):
-        raise InputError(f"Y must have as many rows as X, {len(x)}; got {len(y)}")
-    if not x.size or not y.size:
-        raise InputError(f"X and Y must not be empty, got shapes {x.shape} and {y.shape}")
-    return x, y
-
-
-def hidden_sizes(hidden: Any) -> tuple[int, ...]:
-    """The sizes of ReLU layers, at least one."""
-    sizes = tuple(hidden) if listable(hidden) else ()
-    if not sizes:
-        raise InputError(f"hidden must list the sizes of the ReLU layers, at least one; got {hidden!r}")
-    return tuple(integer(f"hidden[{k}]", size) for k, size in enumerate(sizes))
+def check_network(net: Any, many: bool | None = None) -> ReluNetwork:
+    """`net`, which must be what `train` returned: for several seeds if `many`, for one if it is False."""
+    if not isinstance(net, ReluNetwork):
+        raise InputError(f"net must be a network as nr.relu.train returns, got {type(net).__name__}")
+    if many is not None and many != net.many:
+        wanted = "several networks, trained with several seeds" if many else "one network, as net[0]"
+        raise InputError(f"net must be {wanted}; got {len(net) if net.many else 'one'}")
+    return net
 
 
 # -- private ---------------------------------------------------------------------------------
@@ -336,7 +328,7 @@ def _with_exact_end(save: Any, end: float) -> Any:
     if save is None or isinstance(save, (str, bytes, int, np.integer)):
         return save
     if not listable(save):
-        raise InputError(f"save must be a number of times, or the times; got {save!r}")
+        raise InputError(f"save must be a number of times, or the times; got {short(save)}")
     times = array("save", list(save), (None,))
     return np.where(np.abs(times - end) < 1e-9 * end, end, times)
 

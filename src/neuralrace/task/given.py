@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from neuralrace.task.context import Context, Gate, tidy_gates
 from neuralrace.task.factor import PseudoSamples
 
 KEYS = ("sxx", "syx", "syy", "gates", "default_gate", "probability")
-ROUNDING = 1e-15  # of the largest moment: so much may be rounding, whatever the units of an input
+ROUNDING = 1e-15  # of the largest moment at a node: so much may be rounding, whatever the units of a neuron
 Pairs = dict[tuple[str, str], np.ndarray]
 
 
@@ -79,7 +80,7 @@ class _Reader:
             factor = made.factor(xx_key, sxx, scale, in_sizes)
             solved, _ = made.solve(factor, yx_key, syx.T, scale, out_sizes)
             if xx_key not in self.checked:
-                _check_sxx(where, sxx, factor.rows.array / scale)
+                _check_sxx(where, sxx, factor.rows.array / scale, in_sizes)
             singular = factor.rows.shape[0] < len(sxx)
             if singular and solved and (xx_key, yx_key) not in self.checked:
                 y_rows = np.concatenate([b.array for b in solved], axis=1)
@@ -183,11 +184,14 @@ def _assemble(
     return np.block([[block(a, b) for b in columns] for a in rows])
 
 
-def _check_sxx(where: str, sxx: np.ndarray, x: np.ndarray) -> None:
+def _check_sxx(where: str, sxx: np.ndarray, x: np.ndarray, sizes: Sequence[int]) -> None:
     """Refuse moments that no inputs have; what is tolerated is relative to the units of each input."""
     diagonal = np.diagonal(sxx)
     units = np.sqrt(diagonal.clip(0))
-    tolerance = 1e-9 * np.outer(units, units) + ROUNDING * np.abs(diagonal).max()
+    ends = np.cumsum([0, *sizes])
+    largest = [np.sqrt(np.abs(diagonal[a:b]).max(initial=0.0)) for a, b in pairwise(ends)]
+    of_node = np.repeat(largest, sizes)
+    tolerance = 1e-9 * np.outer(units, units) + ROUNDING * np.outer(of_node, of_node)
     if (np.abs(sxx - sxx.T) > tolerance).any() or (np.abs(sxx - x.T @ x) > tolerance).any():
         raise InputError(f"{where}['sxx'] must be symmetric and positive semi-definite")
 

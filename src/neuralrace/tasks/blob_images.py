@@ -45,7 +45,7 @@ def blobs(
     ([-1.0, -1.0, -1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0], [-1.0, 0.0, 1.0, -1.0, 0.0, 1.0, -1.0, 0.0, 1.0])
     """
     side, pixels = integer("side", side, least=2), integer("pixels", pixels, least=2)
-    width = number("width", width, above=0)
+    width = number("width", width, least=1e-3, most=1e6)
     affordable("side", side, 2.0 * side**2 * (pixels**2 + 3))
     grid, centres = np.linspace(-1, 1, pixels), np.linspace(-1, 1, side)
     along = np.exp(-((grid - centres[:, None]) ** 2) / (2 * width**2))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, choice, flag, integer, sequence, short
+from neuralrace.errors import InputError, affordable, array, choice, flag, integer, sequence, short
 from neuralrace.graph import Graph
 from neuralrace.task import Blocks, Context, Task
 from neuralrace.tasks.domains import route_moments, trained_pairs
@@ -127,10 +127,11 @@ def input_domains(
     if encode is not None and not callable(encode):
         raise InputError(f"encode must be a function of images, got {short(encode)}")
     encode = encode or (lambda x: x)
-    x = base.arrays[0]
+    x, domains = base.arrays[0], integer("domains", domains)
+    affordable("domains", domains, float(domains) * x.size)
     if inputs == "permutation":
-        return [encode(x)] * integer("domains", domains)
-    return [encode(_rotated(x, 180 * i / domains) if i else x) for i in range(integer("domains", domains))]
+        return [encode(x)] * domains
+    return [encode(_rotated(x, 180 * i / domains) if i else x) for i in range(domains)]
 
 
 def transformed(

@@ -162,6 +162,7 @@ def modular_addition(
     """
     n, share = integer("modulus", modulus, least=2), number("share", share, above=0, below=1)
     choice("part", part, ("train", "test"))
+    affordable("modulus", n, 3.0 * n**3)
     order = np.random.default_rng(0).permutation(n**2)
     cut = int(share * n**2)
     a, b = np.divmod(order[:cut] if part == "train" else order[cut:], n)

@@ -322,7 +322,7 @@ def _checked(
         raise InputError("t must increase from each time to the next")
     named = {"dh2": dh2, "dy2": dy2, "w": w} | ({} if loss is None else {"loss": loss})
     series = {n: array(n, v, (len(t),)) for n, v in named.items()}
-    dx, dy = number("dx", dx, above=0), number("dy", dy, least=0)
+    dx, dy = number("dx", dx, least=1e-100, most=1e100), number("dy", dy, least=0, most=1e100)
     level, strict = number("level", level, above=0, below=1), flag("strict", strict)
     for name in series.keys() - {"w"}:
         if series[name].max() <= 0:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, flag, integer, number
+from neuralrace.errors import InputError, array, flag, integer, number, short
 from neuralrace.graph import Graph
 from neuralrace.measure import squared_distances
 from neuralrace.universality.final import final_distance
@@ -275,7 +275,7 @@ def watch(graph: Graph, x: Any, node: str) -> Callable[[Any], dict[str, Any]]:
     if not isinstance(graph, Graph) or len(graph.inputs) != 1 or len(graph.outputs) != 1:
         raise InputError("graph must be a Graph with one input and one output")
     if not isinstance(node, str) or node not in graph.hidden:
-        raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {node!r}")
+        raise InputError(f"node must be a hidden layer ({', '.join(graph.hidden)}), got {short(node)}")
     (first,), (last,) = graph.inputs, graph.outputs
     rows = array("x", x, (None, graph.nodes[first]))
     return _Watch(node, last, rows.shape, rows.tobytes())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, array, integer
+from neuralrace.errors import InputError, array, integer, short
 from neuralrace.universality.recording import pair_distances, pair_series, samples
 from neuralrace.universality.training import Training
 
@@ -40,6 +40,8 @@ def follow_pair(trajectory: Trajectory, x: Any, y: Any, pair: tuple[int, int] = 
     >>> follow_pair(run, x, y, (0, 1)).recorded["dy2"][:, -1].round(2)
     array([4., 4.])
     """
+    if not isinstance(trajectory, Trajectory):
+        raise InputError(f"trajectory must be a Trajectory, got {short(trajectory)}")
     hidden, output = (trajectory.recorded.get(name) for name in ("hidden", "output"))
     if hidden is None or output is None or not trajectory.many:
         raise InputError("trajectory must hold several runs, recorded with universality.watch")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Status
-from neuralrace.errors import InputError, array, choice, integer, number
+from neuralrace.errors import InputError, array, choice, integer, number, short
 from neuralrace.network import precision
 from neuralrace.universality.descent import run_descent
 from neuralrace.universality.trajectory import Training
@@ -120,7 +120,7 @@ def _checked(
     network: Any, x: Any, y: Any, lr: Any, steps: Any, seeds: Any, optimizer: Any, dtype: Any
 ) -> _Given:
     if not isinstance(network, Network):
-        raise InputError(f"network must be a universality.Network, got {network!r}")
+        raise InputError(f"network must be a universality.Network, got {short(network)}")
     lr = number("lr", lr, above=0)
     integer("steps", steps, most=2**31 - 2)
     choice("optimizer", optimizer, OPTIMIZERS)

@@ -9,7 +9,8 @@ import numpy as np
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.modes import Modes
-from neuralrace.errors import InputError
+from neuralrace.apps.insight.probes import as_labels
+from neuralrace.errors import InputError, listable, short
 from neuralrace.measure import cosine
 
 SHARED = 0.8  # transfer of a readout to another domain above which it counts as generalising
@@ -31,10 +32,15 @@ def as_branches(given: Any) -> dict[str, tuple[str, ...]]:
     """Names of branches and of their weights, from a list of names or a dict."""
     if given is None:
         return {}
-    pairs = given.items() if isinstance(given, Mapping) else ((name, name) for name in given)
+    wrong = InputError(f"branches must be a list of names of weights, or a dict of such; got {short(given)}")
+    if not isinstance(given, Mapping) and not listable(given):
+        raise wrong
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(name, name) for name in given]
+    if not all(isinstance(v, str) or listable(v) for _, v in pairs):
+        raise wrong
     found = {str(k): (v,) if isinstance(v, str) else tuple(v) for k, v in pairs}
-    if isinstance(given, str) or not all(isinstance(n, str) for v in found.values() for n in v):
-        raise InputError(f"branches must be a list of names of weights, or a dict of such; got {given!r}")
+    if not all(isinstance(n, str) for v in found.values() for n in v):
+        raise wrong
     return found
 
 
@@ -42,7 +48,7 @@ def as_domains(given: Any, n: int) -> np.ndarray | None:
     """The domain of each sample; at least two, of at least two samples each."""
     if given is None:
         return None
-    labels = np.asarray(given)
+    labels = as_labels("domains", given)
     if labels.shape != (n,):
         raise InputError(f"domains must have one label per sample, {n}; its shape is {labels.shape}")
     names, counts = np.unique(labels, return_counts=True)

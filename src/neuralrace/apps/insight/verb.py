@@ -10,11 +10,11 @@ import numpy as np
 
 from neuralrace.apps.insight.branches import as_branches, as_domains
 from neuralrace.apps.insight.models import as_network
-from neuralrace.apps.insight.probes import one_hot, targets_of
+from neuralrace.apps.insight.probes import as_labels, as_numbers, one_hot, targets_of
 from neuralrace.apps.insight.recordings import Recordings, from_recordings
 from neuralrace.apps.insight.watching import Watch
-from neuralrace.errors import InputError, array, choice, integer
-from neuralrace.universality.torch_module import as_array, is_module
+from neuralrace.errors import InputError, array, choice, integer, sequence
+from neuralrace.universality.torch_module import is_module
 
 LOSSES = ("squared", "cross_entropy")
 MOST_PROBES = 256
@@ -88,24 +88,29 @@ class _Watching:
         >>> see.regime().verdict, see.modes().data.half_time.values.argsort().tolist()
         ('rich', [0, 1, 2, 3])
         """
-        targets, inferred = targets_of(as_array(y))
+        targets, inferred = targets_of(y)
         kind = inferred if loss is None else choice("loss", loss, LOSSES)
-        given = np.asarray(as_array(x))
+        given = as_numbers("x", x)
         tokens = int(given.max(initial=0)) + 1 if is_module(model) and given.dtype.kind in "iu" else 0
-        flat = one_hot(given, tokens) if tokens else np.asarray(given, float)
+        flat = one_hot(given, tokens) if tokens else array("x", given)
         if flat.ndim < 1 or len(flat) < 2:
             raise InputError(f"x must hold at least two samples, got shape {flat.shape}")
         if len(flat) != len(targets):
             raise InputError(f"y must have {len(flat)} rows, as many as x, got {len(targets)}")
-        array("x", flat)
         most = integer("probes", probes, least=2)
         chosen = np.arange(len(flat))
         if len(flat) > most:
             chosen = np.sort(np.random.default_rng(0).choice(len(flat), most, replace=False))
         chosen = chosen[np.lexsort(targets[chosen].T)]  # probes with equal targets side by side
         n = len(chosen)
+        if layers is not None:
+            layers = sequence("layers", layers, "names")
         labels, named = as_domains(domains, len(flat)), as_branches(branches)
-        shown = targets if items is None else targets_of(np.unique(items, return_inverse=True)[1].ravel())[0]
+        shown = (
+            targets
+            if items is None
+            else targets_of(np.unique(as_labels("items", items), return_inverse=True)[1].ravel())[0]
+        )
         if len(shown) != len(flat):
             raise InputError(f"items must have one label per sample, {len(flat)}, got {len(shown)}")
         labels = None if labels is None else as_domains(labels[chosen], n)
@@ -187,7 +192,7 @@ class _Watching:
         >>> nr.watch.from_recordings(sessions, x, y)
         Recordings(12 conditions, 4 sessions, recorded)
         """
-        return from_recordings(recorded, x, targets_of(as_array(y))[0], steps, distances)
+        return from_recordings(recorded, x, targets_of(y)[0], steps, distances)
 
 
 watch = _Watching()
