@@ -7,8 +7,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import neuralrace as nr
+from neuralrace.agent import Agent, learn
 from neuralrace.dynamics.chebyshev import Mode, follow, step, unknown
 from neuralrace.dynamics.integrate import FINISHED, integrate
+from neuralrace.dynamics.together import flow_together
 
 RATES = np.geomspace(1.0, 3e3, 12)
 
@@ -97,3 +99,33 @@ def test_a_flow_agrees_with_the_usual_method():
     stopped = nr.flow(task, start, end, save=2, method=nr.Chebyshev(1e-5, 1e-6), stop_loss=goal)
     assert set(stopped.statuses) == {nr.Status.REACHED_LOSS}
     assert stopped.loss[:, -1] == pytest.approx(goal)
+
+
+def test_it_is_refused_where_only_the_usual_method_is_there():
+    r = nr.reduce(nr.tasks.xor())
+    system = r.to_jax(strength=0.1)
+    given = (system.strengths, system.statistics, system.gates)
+    calls = [
+        lambda: r.solve(strength=0.1, t1=1.0, method=nr.Chebyshev()),
+        lambda: system.solve(*given, [1.0], nr.Chebyshev()),
+        lambda: system.learning_time(*given, 0.1, 1.0, nr.Chebyshev()),
+        lambda: learn(Agent(), np.full((1, 9), 0.1), [0.0, 1.0], method=nr.Chebyshev()),
+    ]
+    for call in calls:
+        with pytest.raises(nr.errors.InputError, match=r"method must be nr.Adaptive\(...\), got Chebyshev"):
+            call()
+
+
+def test_flows_of_several_tasks_and_of_relu_networks_take_it():
+    tasks = [nr.tasks.hierarchy(2, hidden=3), nr.tasks.hierarchy(2, hidden=3)]
+    starts = [nr.init.gaussian(t.graph, 0.3, seed=k) for k, t in enumerate(tasks)]
+    method = nr.Chebyshev(1e-5, 1e-6)
+    both = flow_together(tasks, starts, 5.0, 3, method=method)
+    assert both.settings["method"] == "Chebyshev"
+    for task, start, loss in zip(tasks, starts, both.loss, strict=True):
+        assert loss == pytest.approx(nr.flow(task, start, 5.0, 3).loss, abs=1e-3)
+    x, y = np.eye(2), np.array([[1.0], [2.0]])
+    net = nr.relu.train(x, y, [4], 0.3, 0.05, 100, 3, method=method)
+    usual = nr.relu.train(x, y, [4], 0.3, 0.05, 100, 3, method=nr.Adaptive())
+    assert net.settings["method"] == "Chebyshev"
+    assert net.loss == pytest.approx(usual.loss, abs=1e-3)
