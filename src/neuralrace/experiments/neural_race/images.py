@@ -298,9 +298,7 @@ def small_and_large_gains(p: Images, data: Data):
         )
         gap = (errors.untrained - errors.trained).values
         name = f"{label}, {where}: untrained less trained routes, gain"
-        edge = (
-            f"{note} K/M = {p.partners}/{p.domains} is near the share that is enough, which differs by seed."
-        )
+        edge = f"{note} Claims routes-needed-* have the share of routes that is enough and its spread."
         bound = "stated standard: 5 points"
         text = f"{name} {gains[0]:g}"
         yield only.below(f"untrained-smallest-gain{tail}", text, 0.05, gap[0], edge.strip(), bound)
