@@ -122,6 +122,15 @@ def test_the_fastest_mode_is_found_and_followed():
     assert again.rate == pytest.approx(RATES[-1], rel=0.05)
 
 
+def test_the_fastest_mode_is_found_where_the_velocity_has_little_of_it():
+    with jax.enable_x64(True):
+        decay = lambda y: -jnp.array([1.0, 10.0, 100.0]) * y  # noqa: E731
+        y = jnp.array([1.0, 1e-3, 1e-6])
+        found = follow(decay, y, decay(y), unknown(y))
+    assert found.rate == pytest.approx(100, rel=0.1)
+    assert abs(found.direction[-1]) == pytest.approx(1, abs=0.1)
+
+
 def test_a_flow_agrees_with_the_usual_method():
     """Inputs of very different variances, from small weights; two runs."""
     rng = np.random.default_rng(0)
