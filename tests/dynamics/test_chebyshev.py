@@ -4,13 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.polynomial import Chebyshev
 from scipy.integrate import solve_ivp
 
 import neuralrace as nr
-from neuralrace.dynamics.chebyshev import Mode, follow, step, unknown
+from neuralrace.agent import Agent, learn
+from neuralrace.dynamics import chebyshev
+from neuralrace.dynamics.chebyshev import Mode, _polynomial, follow, step, unknown
 from neuralrace.dynamics.integrate import FINISHED, integrate
+from neuralrace.dynamics.together import flow_together
 
 RATES = np.geomspace(1.0, 3e3, 12)
+STABLE = 0.653  # largest stable rate of s stages, divided by s^2 - 1: 2/3 (1 - 2/15 damping)
 
 
 def stiff(y):
@@ -68,7 +73,44 @@ def test_a_step_is_of_order_two_and_estimates_its_error(stages):
 
         (coarse, _), (finer, estimate) = off(0.04), off(0.02)
     assert coarse / finer == pytest.approx(8, rel=0.1)
-    assert 0.2 < estimate / finer < 5
+    assert 1.1 < estimate / finer < 1.9  # 1.2 for two stages, 1.8 for many
+
+
+@pytest.mark.parametrize("stages", [2, 3, 10, 60])
+def test_a_step_is_the_published_polynomial_stable_and_damped(stages):
+    """Sommeijer, Shampine and Verwer 1998: 1 - b T(w0) + b T(w0 + w1 z), with damping 2/13."""
+    rates = np.linspace(0, STABLE * (stages**2 - 1), 2001)
+    with jax.enable_x64(True):
+        y, z = jnp.ones(len(rates)), jnp.asarray(-rates)
+        found = np.asarray(_polynomial(lambda y: z * y, y, z * y, jnp.ones(()), jnp.asarray(float(stages))))
+    last = Chebyshev.basis(stages)
+    w0 = 1 + 2 / 13 / stages**2
+    first, second = last.deriv(1)(w0), last.deriv(2)(w0)
+    b, w1 = second / first**2, first / second
+    assert found == pytest.approx(1 - b * last(w0) + b * last(w0 - w1 * rates), abs=1e-9)
+    assert np.abs(found[rates > 2]).max(initial=0) < 0.96
+
+
+@pytest.mark.parametrize("rate", [0.0, 3.0, 50.0, 2e4])
+def test_a_step_has_the_stages_that_its_fastest_mode_needs(rate, monkeypatch):
+    seen = []
+    with jax.enable_x64(True):
+        y, known = jnp.ones(2), Mode(jnp.zeros(2), jnp.asarray(rate))
+        monkeypatch.setattr(chebyshev, "follow", lambda *_: known)
+        monkeypatch.setattr(chebyshev, "_polynomial", lambda *given: seen.append(int(given[-1])) or y)
+        step(jnp.zeros_like, y, 0 * y, jnp.ones(()), known)
+    stages = seen[0]
+    assert STABLE * (stages**2 - 1) > rate
+    assert stages == 2 or STABLE * ((stages - 2) ** 2 - 1) < 1.1 * rate  # 1.1: a margin
+
+
+def test_a_step_that_needs_too_many_stages_is_refused():
+    with jax.enable_x64(True):
+        fast = lambda y: -1e5 * y  # noqa: E731
+        y = jnp.ones(2)
+        off = [step(fast, y, fast(y), h, unknown(y))[2] for h in (jnp.asarray(0.2), jnp.asarray(0.3))]
+    assert np.isfinite(off[0]).all()
+    assert np.isinf(off[1]).all()
 
 
 def test_the_fastest_mode_is_found_and_followed():
@@ -78,6 +120,15 @@ def test_the_fastest_mode_is_found_and_followed():
         again = follow(stiff, y, stiff(y), found)
     assert found.rate == pytest.approx(RATES[-1], rel=0.15)
     assert again.rate == pytest.approx(RATES[-1], rel=0.05)
+
+
+def test_the_fastest_mode_is_found_where_the_velocity_has_little_of_it():
+    with jax.enable_x64(True):
+        decay = lambda y: -jnp.array([1.0, 10.0, 100.0]) * y  # noqa: E731
+        y = jnp.array([1.0, 1e-3, 1e-6])
+        found = follow(decay, y, decay(y), unknown(y))
+    assert found.rate == pytest.approx(100, rel=0.1)
+    assert abs(found.direction[-1]) == pytest.approx(1, abs=0.1)
 
 
 def test_a_flow_agrees_with_the_usual_method():
@@ -97,3 +148,33 @@ def test_a_flow_agrees_with_the_usual_method():
     stopped = nr.flow(task, start, end, save=2, method=nr.Chebyshev(1e-5, 1e-6), stop_loss=goal)
     assert set(stopped.statuses) == {nr.Status.REACHED_LOSS}
     assert stopped.loss[:, -1] == pytest.approx(goal)
+
+
+def test_it_is_refused_where_only_the_usual_method_is_there():
+    r = nr.reduce(nr.tasks.xor())
+    system = r.to_jax(strength=0.1)
+    given = (system.strengths, system.statistics, system.gates)
+    calls = [
+        lambda: r.solve(strength=0.1, t1=1.0, method=nr.Chebyshev()),
+        lambda: system.solve(*given, [1.0], nr.Chebyshev()),
+        lambda: system.learning_time(*given, 0.1, 1.0, nr.Chebyshev()),
+        lambda: learn(Agent(), np.full((1, 9), 0.1), [0.0, 1.0], method=nr.Chebyshev()),
+    ]
+    for call in calls:
+        with pytest.raises(nr.errors.InputError, match=r"method must be nr.Adaptive\(...\), got Chebyshev"):
+            call()
+
+
+def test_flows_of_several_tasks_and_of_relu_networks_take_it():
+    tasks = [nr.tasks.hierarchy(2, hidden=3), nr.tasks.hierarchy(2, hidden=3)]
+    starts = [nr.init.gaussian(t.graph, 0.3, seed=k) for k, t in enumerate(tasks)]
+    method = nr.Chebyshev(1e-5, 1e-6)
+    both = flow_together(tasks, starts, 5.0, 3, method=method)
+    assert both.settings["method"] == "Chebyshev"
+    for task, start, loss in zip(tasks, starts, both.loss, strict=True):
+        assert loss == pytest.approx(nr.flow(task, start, 5.0, 3).loss, abs=1e-3)
+    x, y = np.eye(2), np.array([[1.0], [2.0]])
+    net = nr.relu.train(x, y, [4], 0.3, 0.05, 100, 3, method=method)
+    usual = nr.relu.train(x, y, [4], 0.3, 0.05, 100, 3, method=nr.Adaptive())
+    assert net.settings["method"] == "Chebyshev"
+    assert net.loss == pytest.approx(usual.loss, abs=1e-3)

@@ -234,3 +234,20 @@ def test_a_reader_that_leaves_early_is_no_error(stored):
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_workers_that_are_ended_leave_no_semaphores_of_progress_bars(tmp_path):
+    code = """
+from multiprocessing import get_context
+
+from neuralrace.cli.run import begin_worker
+
+if __name__ == "__main__":
+    pool = get_context("spawn").Pool(1, begin_worker)
+    pool.apply(exec, ("from tqdm import tqdm; list(tqdm([1], disable=True))",))
+    pool.terminate()
+    pool.join()
+"""
+    (tmp_path / "pool.py").write_text(code)
+    run = subprocess.run([sys.executable, tmp_path / "pool.py"], capture_output=True, text=True, check=True)
+    assert run.stderr == ""

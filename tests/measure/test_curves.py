@@ -40,6 +40,11 @@ def test_leading_axes_are_those_of_single_curves():
     assert found[1, 2] == drawn_distance(X, one[1, 0], many[1, 2])
 
 
-def test_curves_of_other_length_are_refused():
+def test_wrong_input_is_refused():
     with pytest.raises(InputError, match="curve and other must have 11 points"):
         drawn_distance(X, X[1:], X)
+    for x in ([1.0], [1.0, 1.0], [1.0, 0.0]):
+        with pytest.raises(InputError, match="x must have at least two points and increase"):
+            drawn_distance(x, x, x)
+    with pytest.raises(InputError, match="top must be greater than 0"):
+        drawn_distance(X, X, X, 0.0)

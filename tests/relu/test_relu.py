@@ -443,7 +443,7 @@ def test_wrong_input_says_what_is_wrong(small):
         (lambda: relu.train(x, y, hidden=[]), "hidden must list"),
         (lambda: relu.train(x, y, hidden=700), "hidden must list"),
         (lambda: relu.train(x, y, objective="total"), "objective must be one of"),
-        (lambda: relu.train(x, y, method="flow"), "method must be 'descend' or nr.Adaptive"),
+        (lambda: relu.train(x, y, method="flow"), "method must be 'descend', nr.Adaptive"),
         (lambda: relu.train(x, y, lr=0.0), "lr must be greater"),
         (lambda: relu.train(x, y, std=-1.0), "std must be greater"),
         (lambda: relu.implementable([1, 0], x), r"shape \(12,\); got \(2,\)"),

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from neuralrace import experiments
@@ -160,8 +161,7 @@ def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[e
         yield from map(one, changes.items())
         return
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # processes may share a GPU
-    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends the others
-    pool = get_context("spawn").Pool(jobs, signal.signal, ignore_interrupts)
+    pool = get_context("spawn").Pool(jobs, begin_worker)
     try:
         reports = pool.imap(one, changes.items())
         for _, (name, changed) in zip(range(len(changes), jobs), cycle(changes.items()), strict=False):
@@ -170,6 +170,14 @@ def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[e
     finally:
         pool.terminate()
         pool.join()
+
+
+def begin_worker() -> None:
+    """Settings of a process that runs experiments beside others."""
+    from tqdm import tqdm
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends the others
+    tqdm.set_lock(RLock())  # its own is a semaphore of the system, which a worker that is ended leaves behind
 
 
 def _run_one(

@@ -83,8 +83,7 @@ def _polynomial(velocity: Callable[[Any], Any], y: Any, v: Any, h: Any, stages: 
 
     zero, one = jnp.zeros_like(w0), jnp.ones_like(w0)
     t0, t1 = (one, zero, zero), (w0, one, zero)
-    second = higher(t1, t0)
-    b2, b1 = second[2] / second[1] ** 2, 1 / w0
+    b1 = 1 / w0
 
     def stage(j: Any, state: Any) -> Any:
         (at, past), (now, before), (b, b_past) = state
@@ -95,7 +94,7 @@ def _polynomial(velocity: Callable[[Any], Any], y: Any, v: Any, h: Any, stages: 
         ahead = (1 - mu - nu) * y + mu * at + nu * past + h * (pull * velocity(at) + first * v)
         return (ahead, at), (new, now), (b_new, b)
 
-    start = ((y + b1 * w1 * h * v, y), (t1, t0), (b1, b2))
+    start = ((y + b1 * w1 * h * v, y), (t1, t0), (b1, b1))  # b0 is in no result: at stage 2, `past` is y
     return jax.lax.fori_loop(2, stages.astype(jnp.int32) + 1, stage, start)[0][0]
 
 

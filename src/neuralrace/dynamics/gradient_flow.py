@@ -17,7 +17,7 @@ from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
-from neuralrace.dynamics.methods import Adaptive, LowRank, check_method
+from neuralrace.dynamics.methods import Adaptive, Chebyshev, LowRank, RungeKutta, check_method
 from neuralrace.dynamics.progress import Bar
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
@@ -36,7 +36,7 @@ def flow(
     t1: float | None = None,
     save: int | Iterable[float] | None = None,
     *,
-    method: Adaptive | LowRank | None = None,
+    method: Adaptive | Chebyshev | LowRank | None = None,
     loss: str = "squared",
     stop_loss: float | None = None,
     weight_decay: float | Mapping[str, float] = 0.0,
@@ -118,7 +118,7 @@ def flow(
 
 def _by_method(
     setup: Setup, t1: float, ts: np.ndarray, stop: float | None, choose: bool, progress: bool,
-    method: Adaptive | LowRank,
+    method: RungeKutta | LowRank,
 ) -> Trajectory:  # fmt: skip
     """Solve; if times are to be chosen and even ones skip the fall of the loss, again with better ones."""
     if isinstance(method, LowRank) and setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
@@ -139,13 +139,14 @@ def _by_method(
 
 
 def _adaptive_flow(
-    setup: Setup, method: Adaptive | LowRank, t1: float, stop: float | None, progress: bool, n: int
+    setup: Setup, method: RungeKutta | LowRank, t1: float, stop: float | None, progress: bool, n: int
 ) -> Callable[[np.ndarray], tuple[Solved, History | None, dict[str, Any], dict[str, Any]]]:
     """A function of the times to save, of which there are about n."""
-    states_error = isinstance(method, LowRank)
+    error = None
     if isinstance(method, LowRank):
         # The flow closes in small spaces: all that is left is the error of the solver.
         method = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
+        error = method.stated_error
     paths = None if progress else _in_numpy(setup, method, t1, stop, n)
     paths = paths or partial(_compiled, setup, method, t1, stop, progress)
 
@@ -154,20 +155,20 @@ def _adaptive_flow(
         solved = Solved.of(path, ts, t1, stop, method.max_steps)
         settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
         stats = {"steps": path.steps}
-        if states_error:
-            stats["error"] = np.full(len(path.t), method.stated_error)
+        if error is not None:
+            stats["error"] = np.full(len(path.t), error)
         return solved, collect(path.history), stats, settings
 
     return solve
 
 
 def _in_numpy(
-    setup: Setup, method: Adaptive, t1: float, stop: float | None, n: int
+    setup: Setup, method: RungeKutta, t1: float, stop: float | None, n: int
 ) -> Callable[[np.ndarray], Path] | None:
     """A function of the times to save; None where the flow is to be compiled."""
     stack, data, recorder = setup.program.stack, setup.program.data, setup.recorder
     double = np.dtype(setup.dtype) == np.float64
-    if not double or method.order != Adaptive.order or not runs_in_numpy(stack, setup.kind):
+    if not double or not isinstance(method, Adaptive) or not runs_in_numpy(stack, setup.kind):
         return None
     scale, decay = setup.vectors
 
@@ -196,7 +197,7 @@ def _in_numpy(
 
 
 def _compiled(
-    setup: Setup, method: Adaptive, t1: float, stop: float | None, progress: bool, ts: np.ndarray
+    setup: Setup, method: RungeKutta, t1: float, stop: float | None, progress: bool, ts: np.ndarray
 ) -> Path:
     bar = Bar(100 * len(setup.start), "flow") if progress else None
     with setup.precision():

@@ -8,8 +8,8 @@ import numpy as np
 def singular_values(matrices: np.ndarray) -> np.ndarray:
     """Singular values `(..., k)` of matrices `(..., m, n)`, largest first, each right to 1e-9 of itself.
 
-    Roots of the eigenvalues of the smaller Gram matrix, two to four times faster than an SVD. Errors of those
-    grow with the square of a matrix' condition: where it is above 1000 the matrix gets an SVD.
+    Roots of the eigenvalues of the smaller Gram matrix, two to four times faster than an SVD. Their errors
+    grow with the square of the condition number: a matrix with one above 1000 gets an SVD.
     """
     size = np.abs(matrices).max(axis=(-1, -2), initial=0.0)
     m = matrices / np.where(size > 0, size, 1.0)[..., None, None]  # squares neither vanish nor overflow

@@ -14,7 +14,27 @@ _STATED = 4.0  # error that is stated, in tolerances; .006 to 2.6, median .2, in
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class RungeKutta:
+    """What methods with steps of their own choice have in common: tolerances, and the order of a step."""
+
+    rtol: float
+    atol: float
+    max_steps: int = 100_000
+    order: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        number("rtol", self.rtol, above=0)
+        number("atol", self.atol, above=0)
+        check_steps("max_steps", self.max_steps)
+
+    def absolute(self, start: np.ndarray) -> np.ndarray:
+        """The absolute error allowed in each run, from its initial weights (runs, ...)."""
+        largest = np.abs(start).max(axis=tuple(range(1, start.ndim)), initial=0.0)
+        return self.atol * np.where(largest > 0, np.minimum(1.0, largest), 1.0)
+
+
+@dataclass(frozen=True)
+class Adaptive(RungeKutta):
     """Integrate all weights by an adaptive Runge-Kutta method of order 8.
 
     Parameters
@@ -35,13 +55,7 @@ class Adaptive:
 
     rtol: float = 1e-8
     atol: float = 1e-10
-    max_steps: int = 100_000
     order: ClassVar[int] = 8
-
-    def __post_init__(self) -> None:
-        number("rtol", self.rtol, above=0)
-        number("atol", self.atol, above=0)
-        check_steps("max_steps", self.max_steps)
 
     @classmethod
     def for_error(cls, error: float, max_steps: int = 100_000) -> Adaptive:
@@ -54,14 +68,9 @@ class Adaptive:
         """Estimate of the error of the loss curve, relative to its start."""
         return _STATED * self.rtol
 
-    def absolute(self, start: np.ndarray) -> np.ndarray:
-        """The absolute error allowed in each run, from its initial weights (runs, ...)."""
-        largest = np.abs(start).max(axis=tuple(range(1, start.ndim)), initial=0.0)
-        return self.atol * np.where(largest > 0, np.minimum(1.0, largest), 1.0)
-
 
 @dataclass(frozen=True)
-class Chebyshev(Adaptive):
+class Chebyshev(RungeKutta):
     """Integrate all weights by an adaptive Runge-Kutta-Chebyshev method of order 2, for long stiff flows.
 
     Where some modes are learned long before others, as from small weights in deep networks or with inputs of
@@ -86,7 +95,6 @@ class Chebyshev(Adaptive):
 
     rtol: float = 1e-4
     atol: float = 1e-6
-    max_steps: int = 100_000
     order: ClassVar[int] = 2
 
 
@@ -125,9 +133,9 @@ def check_steps(name: str, value: Any) -> int:
     return int(value)
 
 
-def check_method(method: Any) -> Adaptive | LowRank | None:
+def check_method(method: Any) -> RungeKutta | LowRank | None:
     """The method to use; None where it is to be chosen."""
-    if method is not None and not isinstance(method, (Adaptive, LowRank)):
+    if method is not None and not isinstance(method, (RungeKutta, LowRank)):
         raise InputError(
             f"method must be nr.Adaptive(...), nr.Chebyshev(...) or nr.LowRank(...), got {short(method)}"
         )

@@ -16,7 +16,7 @@ from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.gradient_flow import each_run, integrated
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Path
-from neuralrace.dynamics.methods import Adaptive
+from neuralrace.dynamics.methods import Adaptive, Chebyshev, RungeKutta
 from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Trajectory
@@ -29,7 +29,7 @@ def flow_together(
     t1: float | None = None,
     save: Any = None,
     *,
-    method: Adaptive | None = None,
+    method: Adaptive | Chebyshev | None = None,
     loss: str = "squared",
     stop_loss: float | None = None,
     weight_decay: Any = 0.0,
@@ -41,7 +41,7 @@ def flow_together(
     """As `flow`, run k on `tasks[k]` from `weights[k]`; None where these cannot share one compiled call.
 
     They can where their networks are compiled to the same program (the same graph, with contexts and gates
-    that are open alike), and are solved as they are, by `Adaptive`.
+    that are open alike), and are solved as they are, by `Adaptive` or `Chebyshev`.
     """
     rates = (weight_decay, lr_scale, frozen)
     setups = [
@@ -51,7 +51,7 @@ def flow_together(
     first = setups[0]
     chosen = fastest(first)[0] if method is None else method
     alike = all(s.program.stack == first.program.stack and not s.frames and not s.many for s in setups)
-    if not alike or not isinstance(chosen, Adaptive):
+    if not alike or not isinstance(chosen, RungeKutta):
         return None
     end, ts = save_times(t1, save)
     solve = partial(_solved, setups, chosen, end, stop_loss)
@@ -69,7 +69,7 @@ def flow_together(
 
 
 def _solved(
-    setups: list[Setup], method: Adaptive, t1: float, stop: float | None, ts: np.ndarray
+    setups: list[Setup], method: RungeKutta, t1: float, stop: float | None, ts: np.ndarray
 ) -> tuple[Solved, History, dict[str, Any]]:
     first = setups[0]
     with first.precision():

@@ -191,7 +191,7 @@ class Experiment:
         """Results of all parts; those that are stored are not computed again."""
 
         def bar(results: Iterable[Any], part: str, total: int) -> Iterable[Any]:
-            if not progress:  # tqdm holds a semaphore, which a worker that is ended would leave behind
+            if not progress:
                 return results
             from tqdm import tqdm
 

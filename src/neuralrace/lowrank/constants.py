@@ -26,8 +26,9 @@ CG_ERROR = 1e-3  # of conjugate gradients, relative to the change of the outputs
 
 # Projection residual -----------------------------------------------------------------------------
 SKETCH = 24  # random directions that estimate norms outside a basis: 15% error against cost
-AT_REST = 0.1  # velocities count at least as much as moves weights by this share in the time left: near
-#                rest a residual relative to nothing would fill the bases with rounding
+# A velocity counts at least as much as one that moves weights by this share in the time left: near rest a
+# residual relative to nothing would fill the bases with rounding.
+AT_REST = 0.1
 MAX_UNCHECKED = 8  # longest time without a look at the residual, in steps of the present length
 
 # Enrichment and truncation -----------------------------------------------------------------------
@@ -43,11 +44,9 @@ LOOK_RESIDUAL = 20.0  # tolerated residuals up to which predictions are trusted
 
 # Error estimate ----------------------------------------------------------------------------------
 LOCAL = {"outputs": 4.0, "loss": 0.4}  # share of the sum of local errors
-MISSED = {
-    "outputs": (0.35, 1.5),
-    "loss": (0.3, 2.0),
-}  # share, and power of the residual. Outputs and loss are
-#      off by its square; what single edges carry, which errors of outputs count too, by a little more
+# Share, and power of the residual: outputs and loss are off by its square. Errors of outputs count also what
+# single edges carry, which is off by more.
+MISSED = {"outputs": (0.35, 1.5), "loss": (0.3, 2.0)}
 LEAST_STATED = 0.1  # of the error asked for: what is stated below that is not reliable
 ROUNDING = 10.0  # stated on top, in units of the precision
 EVEN_INPUTS = 0.1  # least singular value of the inputs, relative to the largest, for which this is allowed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, number
 from neuralrace.measure.arrays import Floats, floats, plain
 
 POINTS = 4000  # along each curve
@@ -41,8 +41,10 @@ def drawn_distance(x: ArrayLike, curve: ArrayLike, other: ArrayLike, top: float 
     along, one, two = floats("x", x, 1), floats("curve", curve, 1), floats("other", other, 1)
     if not one.shape[-1] == two.shape[-1] == len(along):
         raise InputError(f"curve and other must have {len(along)} points, got {one.shape} and {two.shape}")
+    if len(along) < 2 or not (np.diff(along) > 0).all():
+        raise InputError(f"x must have at least two points and increase, got {along}")
     across = (along - along[0]) / (along[-1] - along[0])
-    height = two.max(axis=-1, keepdims=True) if top is None else top
+    height = two.max(axis=-1, keepdims=True) if top is None else number("top", top, above=0)
 
     def points(y: Floats) -> Floats:
         length = np.append(0, np.hypot(np.diff(across), np.diff(y)).cumsum())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics import Adaptive, Trajectory, descend, flow
+from neuralrace.dynamics import Adaptive, Chebyshev, Trajectory, descend, flow
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, array, choice, flag, integer, listable, number, short
 from neuralrace.graph import Graph
@@ -131,7 +131,7 @@ def train(
     *,
     objective: str = "sum",
     bias: bool = False,
-    method: str | Adaptive = "descend",
+    method: str | Adaptive | Chebyshev = "descend",
     save_weights: bool = True,
     weights: Mapping[str, Any] | None = None,
     readout: str = "all",
@@ -162,7 +162,7 @@ def train(
         Whether the squared error is summed or averaged over samples.
     bias : bool
         Whether units have biases.
-    method : "descend" or nr.Adaptive
+    method : "descend", nr.Adaptive or nr.Chebyshev
         Descent, or the gradient flow for as long as the steps would take. Flow is the faster the fewer units
         switch. Where many slide along a kink tight tolerances cost many steps: ``nr.Adaptive(rtol=1e-3,
         atol=1e-2)`` is enough.
@@ -194,8 +194,11 @@ def train(
     speed = _speed(choice("objective", objective, ("sum", "mean")), x)
     choice("readout", readout, ("all", "targets"))
     bias, save_weights = flag("bias", bias), flag("save_weights", save_weights)
-    if not isinstance(method, Adaptive) and not (isinstance(method, str) and method == "descend"):
-        raise InputError(f"method must be 'descend' or nr.Adaptive(...), got {short(method)}")
+    by_flow = isinstance(method, (Adaptive, Chebyshev))
+    if not by_flow and not (isinstance(method, str) and method == "descend"):
+        raise InputError(
+            f"method must be 'descend', nr.Adaptive(...) or nr.Chebyshev(...), got {short(method)}"
+        )
     lr, steps = number("lr", lr, above=0), check_steps("steps", steps)
     graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bias)
     full = Task(graph, x, y)
@@ -212,7 +215,7 @@ def train(
     if not save_weights:
         keywords["record"] = _RecordGates(graph.hidden, keywords.get("record"))
     saved = _with_exact_end(save, lr * speed * steps)
-    if isinstance(method, Adaptive):
+    if by_flow:
         path = flow(
             task, start, lr * speed * steps, saved, method=method, save_weights=save_weights, **keywords
         )

@@ -83,7 +83,7 @@ def outputs(d: xr.Dataset) -> Figure:
             for edge in (14.5, 29.5, 44.5):
                 ax.axhline(edge, color=plot.BLACK, lw=0.4)
         row[0].set_yticks((7, 22, 37, 52), ("all", "1", "2", "3"))
-        row[0].set_ylabel(f"{name}\nproperties of")
+        row[0].set_ylabel(f"{name}:\nproperties of context")
     plot.label(axes[0], x="", xticks=[])
     for ax, title in zip(axes[0], (*(f"epoch {e:.0f}" for e in d.shown), "targets"), strict=True):
         ax.set_title(title)

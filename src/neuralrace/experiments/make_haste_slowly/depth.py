@@ -185,7 +185,7 @@ def losses(p: Depth, data):
     names = [drop.removeprefix("drop ").replace("to ", "to\n") for drop in DROPS]
     b.set(xticks=range(3), xticklabels=names, ylim=(0, None))
     lower = {**plot.BELOW, "bbox_to_anchor": (0.5, -0.33)}
-    plot.label(b, "drop of the loss, from to", EPOCH, "drops of the loss", legend=lower)
+    plot.label(b, "drop of the loss", EPOCH, "when the loss drops", legend=lower)
     one = typical(data.networks["gated"])
     for k, label in enumerate(("always open", *["two contexts"] * 3)):
         plot.theory(c, one.epoch / 1000, one["size"][:, k], plot.GREEN if k else plot.BLACK, label)

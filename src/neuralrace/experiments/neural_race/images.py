@@ -293,7 +293,9 @@ def routes_needed(p: Images, data: Data):
         yield high[kind].below(f"trained-error-{kind}", name, 0.2, worst, stand_in(p), FIFTH)
     parts = (data.share, data.gain, data.gain_flow)
     failed = sum(int(run.failed.sum()) for runs in parts for run in runs.values())
-    yield check(fig).near("runs-finished", "runs that diverged or met the step limit", 0, failed, 0)
+    yield check(fig, "every run ends").near(
+        "runs-finished", "runs that diverged or met the step limit", 0, failed, 0
+    )
 
 
 @claims
@@ -308,11 +310,11 @@ def small_and_large_gains(p: Images, data: Data):
         )
         gap = (errors.untrained - errors.trained).values
         name = f"{label}, {where}: untrained less trained routes, gain"
-        few = f"{note} The share of routes that is enough differs by seed: see routes-needed.".strip()
+        few = f"The share of routes that is enough differs by seed: see routes-needed. {note}".strip()
         text, bound = f"{name} {gains[0]:g}", "stated standard: 5 points"
         yield only.below(f"untrained-smallest-gain{tail}", text, 0.05, gap[0], few, bound)
         text, bound = f"{name} {gains[-1]:g}", "stated standard: 30 points"
-        most = f"{note} The largest gain of the paper is 10.".strip()
+        most = f"The largest gain of the paper is 10. {note}".strip()
         yield only.above(f"untrained-largest-gain{tail}", text, 0.3, gap[-1], most, bound)
         text = f"{name} {gains[-1]:g} less the same at gain {gains[0]:g}"
         bound = "the sentence: small weights generalise better"
@@ -320,7 +322,7 @@ def small_and_large_gains(p: Images, data: Data):
         for value, found in zip(gains, errors.trained.values, strict=True):
             name = f"{label}, {where}: wrong answers on trained routes, gain {value:g}"
             key = f"trained-error-gain-{kebab(f'{value:g}')}{tail}"
-            slow = f"{note} The rate is divided by {value**2:g}: training may not have ended."
+            slow = f"The rate is divided by {value**2:g}: training may not have ended. {note}"
             large = value > 1 and where not in p.panels
             yield good.below(key, name, 0.2, found, slow.strip() if large else note, FIFTH)
 

@@ -75,7 +75,7 @@ def by_layer(p: Layers, data):
     plot.points(rates, layer, both.rate_h, plot.BLUE, "encoder, 1/τh (Eq. 49)")
     plot.points(rates, layer, both.rate_y, plot.ORANGE, "decoder, 1/τy (Eq. 49)")
     plot.logarithmic(rates.yaxis)
-    rates.set(ylabel="rate per unit of time (steps times lr)")
+    rates.set(ylabel="rate, 1 / (steps times lr)")
     plot.points(distances, layer, found.end, plot.BLUE, "after learning")
     plot.points(distances, layer, found.start, plot.GREEN, "before learning")
     scaling = float(found.start[:, 0].mean()) * p.growth ** (layer - 1)

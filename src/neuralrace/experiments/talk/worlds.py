@@ -166,7 +166,7 @@ def colour_key(fig: Figure, ax: Any, colours: list[Any], label: str) -> None:
     n = len(colours)
     scale = ScalarMappable(BoundaryNorm(np.arange(n + 1) + 0.5, n), ListedColormap(list(colours)))
     bar = fig.colorbar(scale, ax=ax, label=label, ticks=[1, n], shrink=0.8, aspect=25)
-    bar.ax.tick_params(length=0)
+    bar.ax.tick_params(which="both", length=0)
 
 
 def structure(p: Worlds, data: Data, name: str) -> tuple[Figure, str]:
