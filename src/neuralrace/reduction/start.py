@@ -18,9 +18,10 @@ import numpy as np
 from neuralrace.dynamics.choice import is_wide
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive, LowRank
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.setup import Rates, Setup
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, number
+from neuralrace.reduction.fixed_bases import flow_in_fixed_bases
 from neuralrace.reduction.strengths import mode_strengths
 from neuralrace.task import Task
 
@@ -100,18 +101,19 @@ class StartReduction:
                     "weights must be those around which the task was reduced; for others call "
                     "nr.reduce(task, weights=...) again"
                 )
-        small = Adaptive.for_error(self.error, max_steps)
-        run = flow(
-            self.task,
-            self.weights,
-            t1,
-            save,
-            method=LowRank(self.error, max_steps, of="loss") if self.is_wide else small,
-            stop_loss=stop_loss,
-            lr_scale={e: s for e, s in self.rates.scale.items() if s != 1},
-            runs=runs,
-        )
-        stated = run.stats.get("error") if self.is_wide else np.full(run.loss.shape[:-1], small.stated_error)
+        rates = {e: s for e, s in self.rates.scale.items() if s != 1}
+        small, run = Adaptive.for_error(self.error, max_steps), None
+        if self.is_wide:
+            given = (self.task, self.weights, "squared", (0.0, rates, ()), runs, np.float64)
+            setup = Setup.prepare(*given, record=None, save_weights=True, compress=False)
+            run = flow_in_fixed_bases(setup, t1, save, self.error, stop_loss, max_steps)
+        if run is None:
+            method = LowRank(self.error, max_steps, of="loss") if self.is_wide else small
+            run = flow(
+                self.task, self.weights, t1, save,
+                method=method, stop_loss=stop_loss, lr_scale=rates, runs=runs,
+            )  # fmt: skip
+        stated = run.stats["error"] if self.is_wide else np.full(run.loss.shape[:-1], small.stated_error)
         parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
         parts |= {
             "stats": {**run.stats, "error": stated if run.many else float(np.asarray(stated))},
