@@ -49,7 +49,7 @@ def low_rank_flow(
         typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
         first = {e: w.astype(float, copy=False) for e, w in typed.items()}
         goal = method.error, method.of, level, method.max_steps
-        with _blas().limit(limits=1, user_api="blas"):  # matrices are small: threads only wait for each other
+        with one_thread():
             solution, error = solve(setup.given, first, setup.rates.scale, ts, t1, *goal)
         solutions.append(solution)
         stated.append(error)
@@ -75,6 +75,11 @@ def low_rank_flow(
     return solved, _history(solutions), stats, {
         "error": method.error, "of": method.of, "max_steps": method.max_steps, "dimensions": sizes
     }  # fmt: skip
+
+
+def one_thread() -> Any:
+    """Context manager under which BLAS uses one thread: small matrices' threads only wait for each other."""
+    return _blas().limit(limits=1, user_api="blas")
 
 
 @lru_cache(maxsize=1)

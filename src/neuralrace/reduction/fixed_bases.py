@@ -19,7 +19,7 @@ import numpy as np
 
 from neuralrace.compiling import compile_here
 from neuralrace.dynamics.gradient_flow import flow
-from neuralrace.dynamics.lowrank import LowRankWeights
+from neuralrace.dynamics.lowrank import LowRankWeights, one_thread
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import Setup, resized, weight_dims
 from neuralrace.dynamics.times import save_times
@@ -87,7 +87,8 @@ def flow_in_fixed_bases(
 
     None where that is above `error`, or where bases that change are faster.
     """
-    bases = fixed_bases(setup)
+    with one_thread():
+        bases = fixed_bases(setup)
     if bases is None:
         return None
     nets = [b.net for b in bases]
@@ -107,7 +108,8 @@ def flow_in_fixed_bases(
         return None
     t, loss, slope = run.history
     looks = np.linspace(0, len(run.t) - 1, _LOOKS + 1).astype(int)
-    missed = [_missed(b, {e: w[k, looks] for e, w in run.weights.items()}) for k, b in enumerate(bases)]
+    with one_thread():
+        missed = [_missed(b, {e: w[k, looks] for e, w in run.weights.items()}) for k, b in enumerate(bases)]
     # An error of all velocities by a factor is one of time: the loss is off by that share of t dL/dt.
     stated = np.array(missed) * np.abs(t * slope).max(axis=1) / loss[:, 0] + method.stated_error
     if not (stated <= error).all():
@@ -183,20 +185,15 @@ def _lifted(setup: Setup, run: Trajectory, nets: list[ReducedNetwork], ts: np.nd
         flat = [run.weights[e][k, kept].reshape(len(t), -1) for e in net.ends]
         y = np.concatenate(flat, axis=1) - net.flat
         saved.append([Saved(*at, net, row) for *at, row in zip(t, run.loss[k, kept], y, strict=True)])
-    run = replace(
+    run = replace(run, t=t, loss=run.loss[:, kept], weights={})
+    if not setup.many:
+        t[-1] = min(t[-1], run.end[0])
+        run = run[0]
+    sizes = {v: len(q) for v, q in nets[0].basis.items()}
+    return replace(
         run,
-        t=t,
-        loss=run.loss[:, kept],
         weights=LowRankWeights(setup, saved, np.tile(np.arange(len(t)), (len(nets), 1))),
+        settings={**run.settings, "method": "LowRank", "bases": "fixed", "dimensions": sizes},
+        runs=setup.runs,
         dims=weight_dims(setup.given.graph),
-        settings={
-            **run.settings,
-            "method": "LowRank",
-            "bases": "fixed",
-            "dimensions": {v: len(q) for v, q in nets[0].basis.items()},
-        },
     )
-    if setup.many:
-        return replace(run, runs=setup.runs)
-    t[-1] = min(t[-1], run.end[0])
-    return replace(run[0], runs=setup.runs)
