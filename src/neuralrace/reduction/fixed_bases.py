@@ -31,6 +31,7 @@ from neuralrace.lowrank.linalg import norm, row_basis
 from neuralrace.lowrank.network import Direction, ReducedNetwork, Saved
 from neuralrace.network import program
 
+_LAYERS = 3  # at most: in deeper networks two rounds are seldom enough, and three make large bases
 _NUMBERS = 5000  # weights of a small network, at most: larger ones take as long as bases that change
 _STEPS = 100  # of a solution, at most: a stiff flow takes fewer in bases that change, by an implicit method
 _LOOKS = 32  # times at which the share is measured that bases miss
@@ -44,8 +45,9 @@ class FixedBases(NamedTuple):
 
 
 def fixed_bases(setup: Setup) -> list[FixedBases] | None:
-    """Bases of each run; None where they are not much smaller than the network, or not of one shape."""
-    if setup.given.graph.diagonal:
+    """Bases of each run; None where bases that change are faster, or where they are not of one shape."""
+    graph = setup.given.graph
+    if max(graph.levels.values()) > _LAYERS or graph.diagonal:
         return None
     every = []
     for run in range(setup.count):
@@ -53,8 +55,6 @@ def fixed_bases(setup: Setup) -> list[FixedBases] | None:
             setup.given, {e: w[run] for e, w in setup.weights.items()}, setup.rates.scale
         )
         _widen(larger)
-        if sum(w.size for w in larger.initial.values()) > _NUMBERS:
-            return None
         _widen(larger)
         larger.update({})
         every.append(FixedBases(copy(larger), larger))
@@ -85,7 +85,7 @@ def flow_in_fixed_bases(
 ) -> Trajectory | None:
     """The flow in fixed bases; `stats["error"]` states the error of the loss, relative to its start.
 
-    None where that is above `error`, or where bases that change are faster.
+    None where that is above `error`, or where bases that change should be faster.
     """
     with one_thread():
         bases = fixed_bases(setup)
