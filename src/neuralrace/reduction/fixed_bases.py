@@ -33,7 +33,7 @@ from neuralrace.network import program
 
 _LAYERS = 3  # at most: in deeper networks two rounds are seldom enough, and three make large bases
 _NUMBERS = 5000  # weights of a small network, at most: larger ones take as long as bases that change
-_STEPS = 100  # of a solution, at most: a stiff flow takes fewer in bases that change, by an implicit method
+_STEPS = 200  # of a solution, at most: a stiff flow takes fewer in bases that change, by an implicit method
 _LOOKS = 32  # times at which the share is measured that bases miss
 
 
