@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from typing import Any
@@ -96,13 +96,13 @@ class LowRankWeights(LiftedWeights):
     A single run has no axis of runs. `index` (runs, save) picks the saved time that is shown at each.
     """
 
-    def __init__(self, setup: Setup, saved: list[list[Saved]], index: np.ndarray):
+    def __init__(self, setup: Setup, saved: Sequence[Sequence[Saved]], index: np.ndarray):
         graph = setup.given.graph
         super().__init__(graph.shapes, self._lifted)
         self.many: bool = setup.many
         self.dtype: DTypeLike = setup.dtype
         self.start: dict[str, np.ndarray] = {e: w.astype(setup.dtype) for e, w in setup.weights.items()}
-        self.saved: list[list[Saved]] = saved
+        self.saved: Sequence[Sequence[Saved]] = saved
         self.index: np.ndarray = index
         self.lifted: dict[str, np.ndarray] = {}
 

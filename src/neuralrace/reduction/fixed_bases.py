@@ -7,13 +7,13 @@ it is compiled once. What the bases miss is measured in larger ones, of a third 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import Setup, resized, weight_dims
 from neuralrace.dynamics.times import save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.lowrank import constants
 from neuralrace.lowrank.bases import reduced_network
 from neuralrace.lowrank.layout import Arrays
 from neuralrace.lowrank.linalg import norm, row_basis
@@ -37,6 +36,7 @@ _STEPS = 200  # of a solution, at most: a stiff flow takes fewer in bases that c
 _SOLVER = (
     0.1  # of the error asked for: what is stated is then nearly all of what bases miss, for a few more steps
 )
+_ROUNDING = 1e-6  # of what the initial weights bring to a node: directions below that are no new ones
 _LOOKS = 32  # times at which the share is measured that bases miss
 
 
@@ -70,10 +70,9 @@ def fixed_bases(setup: Setup) -> list[FixedBases] | None:
 def _widen(net: ReducedNetwork) -> None:
     """Add to each basis what the initial weights bring there from the bases of its neighbours."""
     added = {}
-    for v, q in net.basis.items():
+    for v in net.basis:
         rows = np.concatenate([d.outside[e] for d in net.directions for e, _ in d.into[v]])
-        rows = row_basis(rows, 1e-9 * norm(rows))
-        added[v] = row_basis(rows - (rows @ q.T) @ q, constants.DEPENDENT)
+        added[v] = row_basis(rows, _ROUNDING * norm(rows))
     for v, rows in added.items():
         net.extend(v, rows)
 
@@ -174,19 +173,30 @@ def _by_context(net: ReducedNetwork, x: np.ndarray) -> np.ndarray:
     return x.reshape(*x.shape[:-2], net.layout.shape[0], -1, x.shape[-1])
 
 
+class _Rows(Sequence[Saved]):
+    """The network of one run at the times that are kept; its coordinates are made when they are read."""
+
+    def __init__(self, run: Trajectory, k: int, net: ReducedNetwork, kept: np.ndarray) -> None:
+        self.run, self.k, self.net, self.kept = run, k, net, kept
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, i: Any) -> Any:
+        row = self.kept[i]
+        y = np.concatenate([self.run.weights[e][self.k, row].ravel() for e in self.net.ends])
+        return Saved(float(self.run.t[row]), float(self.run.loss[self.k, row]), self.net, y - self.net.flat)
+
+
 def _lifted(setup: Setup, run: Trajectory, nets: list[ReducedNetwork], ts: np.ndarray | None) -> Trajectory:
     """The solution at the times asked for, or at all, with weights that are lifted when they are read."""
-    kept, t = np.full(len(run.t), True), run.t
+    kept, t = np.arange(len(run.t)), run.t
     if ts is not None:
-        kept = np.isin(run.t, ts)
-        kept[-1] |= run.t[-1] < ts[-1]  # the run ended early
-        t = ts[: kept.sum()].copy()
-    saved = []
-    for k, net in enumerate(nets):
-        flat = np.concatenate([run.weights[e][k].reshape(len(run.t), -1) for e in net.ends], axis=1)
-        flat -= net.flat
-        rows = np.flatnonzero(kept)
-        saved.append([Saved(at, run.loss[k, i], net, flat[i]) for at, i in zip(t, rows, strict=True)])
+        shown = np.isin(run.t, ts)
+        shown[-1] |= run.t[-1] < ts[-1]  # the run ended early
+        kept = np.flatnonzero(shown)
+        t = ts[: len(kept)].copy()
+    saved = [_Rows(run, k, net, kept) for k, net in enumerate(nets)]
     run = replace(run, t=t, loss=run.loss[:, kept], weights={})
     if not setup.many:
         t[-1] = min(t[-1], run.end[0])
