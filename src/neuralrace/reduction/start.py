@@ -2,8 +2,9 @@
 
 A weight matrix learns only along the signals that pass it: forwards from the inputs, backwards from the
 errors. They span few directions of a hidden layer, whatever its width, so the change of the weights is
-followed in small bases of these signals (see `lowrank`), which are enriched until the estimated error of the
-loss curve is below what is allowed. A network that is about as small as such bases is solved as it is.
+followed in small bases of these signals. Those of three layers are fixed at first (see `fixed_bases`). Where
+their estimated error of the loss curve is above what is allowed, and in deeper networks, they are enriched
+until it is below (see `lowrank`). A network that is about as small as such bases is solved as it is.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class StartReduction:
         Returns
         -------
         StartSolution
-            A `Trajectory`; `stats["error"]` states its error.
+            A `Trajectory`; `stats["error"]` states its error. `settings["bases"]` is "fixed" where the bases
+            of wide layers stayed as they were.
         """
         if weights is not None:
             given = self.task.graph.check_weights(weights)
