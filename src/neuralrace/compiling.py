@@ -67,6 +67,9 @@ def allowance(structure: Hashable) -> Allowance:
 @contextmanager
 def compile_here() -> Iterator[None]:
     """Compile what this thread computes inside. Others go on in NumPy until it is compiled, then use that."""
+    if getattr(_here, "spent", None) is not None:  # inside another one
+        yield
+        return
     _here.spent = []
     try:
         yield

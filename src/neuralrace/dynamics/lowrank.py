@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from typing import Any
@@ -49,7 +49,7 @@ def low_rank_flow(
         typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
         first = {e: w.astype(float, copy=False) for e, w in typed.items()}
         goal = method.error, method.of, level, method.max_steps
-        with _blas().limit(limits=1, user_api="blas"):  # matrices are small: threads only wait for each other
+        with one_thread():
             solution, error = solve(setup.given, first, setup.rates.scale, ts, t1, *goal)
         solutions.append(solution)
         stated.append(error)
@@ -77,6 +77,11 @@ def low_rank_flow(
     }  # fmt: skip
 
 
+def one_thread() -> Any:
+    """Context manager under which BLAS uses one thread: small matrices' threads only wait for each other."""
+    return _blas().limit(limits=1, user_api="blas")
+
+
 @lru_cache(maxsize=1)
 def _blas() -> Any:
     """The BLAS libraries in use; to find them takes as long as a short flow."""
@@ -91,13 +96,13 @@ class LowRankWeights(LiftedWeights):
     A single run has no axis of runs. `index` (runs, save) picks the saved time that is shown at each.
     """
 
-    def __init__(self, setup: Setup, saved: list[list[Saved]], index: np.ndarray):
+    def __init__(self, setup: Setup, saved: Sequence[Sequence[Saved]], index: np.ndarray):
         graph = setup.given.graph
         super().__init__(graph.shapes, self._lifted)
         self.many: bool = setup.many
         self.dtype: DTypeLike = setup.dtype
         self.start: dict[str, np.ndarray] = {e: w.astype(setup.dtype) for e, w in setup.weights.items()}
-        self.saved: list[list[Saved]] = saved
+        self.saved: Sequence[Sequence[Saved]] = saved
         self.index: np.ndarray = index
         self.lifted: dict[str, np.ndarray] = {}
 
