@@ -78,10 +78,14 @@ class Stack:
         return isinstance(other, Stack) and self.digest == other.digest
 
     @cached_property
+    def work(self) -> int:
+        """Multiplications of a pass forwards."""
+        return sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
+
+    @cached_property
     def cost(self) -> int:
         """What loss and gradient cost in NumPy, in evaluations of a small network."""
-        work = sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
-        return 1 + work // _SMALL
+        return 1 + self.work // _SMALL
 
     # -- what compiled functions call, and NumPy without compiling ---------------------------
 
@@ -147,8 +151,8 @@ class Stack:
         if sum(self._sizes) <= _FEW:
             return jnp.concatenate(found)
         # A CPU joins large parts number by number, up to 40 times slower than it copies them to their places.
-        # Without the barrier the first copy is merged with the zeros into one loop that reads, masked, past the
-        # end of its part: 30 times slower where no memory is mapped there.
+        # Without the barrier the first copy and the zeros become one loop that reads, masked, past the end of
+        # its part: 30 times slower where no memory is mapped there.
         flat = jax.lax.optimization_barrier(jnp.zeros(sum(self._sizes), found[0].dtype))
         for part, at in zip(found, self._offsets, strict=True):
             flat = jax.lax.dynamic_update_slice(flat, part, (at,))
