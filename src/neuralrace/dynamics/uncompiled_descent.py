@@ -11,7 +11,7 @@ import numpy as np
 from neuralrace.compiling import allowance, room
 from neuralrace.dynamics.gradient_flow import recorded
 from neuralrace.dynamics.setup import Setup
-from neuralrace.network import loss_and_gradient, runs_in_numpy
+from neuralrace.network import backwards, forwards, runs_in_numpy
 
 _MOST = 10_000_000  # weights kept at the saved steps only to be recorded from
 _LARGE, _ROWS = 1_000_000, 64  # weights, and rows each is multiplied with, of steps that NumPy is as fast at
@@ -68,16 +68,22 @@ def _one(
     """Descend in run k: fill in its losses, and its weights at the saved steps. The number of steps taken."""
     stack, data, (scale, decay) = setup.program.stack, setup.numbers, setup.vectors
     w, step, row = setup.start_of(k), 0, 0
-    g, trace = np.empty_like(w), np.zeros_like(w) if momentum else None
+    # A gradient of large weights takes long to write and to read: where nothing else needs it, there is none.
+    at_once = momentum == 0 and scale is None and decay is None and stack.uses_weights_once
+    g, trace = (None if at_once else np.empty_like(w)), np.zeros_like(w) if momentum else None
     while True:
-        losses[step] = stack.loss(w, data) if step == steps else loss_and_gradient(stack, w, data, g)[0]
+        losses[step], passed = forwards(stack, w, data)
         if row < len(weights) and saves[row] == step:
             weights[row], row = w[: weights.shape[1]], row + 1
         if step == steps or not np.isfinite(losses[step]) or (stop is not None and losses[step] <= stop):
             weights[row:] = w[: weights.shape[1]]
             return step
-        if decay is not None:
-            g += decay * w
+        step += 1
+        if g is None:
+            backwards(stack, w, data, passed, w, -lr)
+            continue
+        g[...] = 0.0 if decay is None else decay * w
+        backwards(stack, w, data, passed, g)
         if scale is not None:
             g[scale == 0] = 0.0
         if trace is not None:
@@ -87,4 +93,3 @@ def _one(
         if scale is not None:
             g *= scale
         w -= g
-        step += 1

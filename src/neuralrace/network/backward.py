@@ -11,46 +11,53 @@ import numpy as np
 
 from neuralrace.network.plan import Product, Stack, read, summed, take
 
+_CACHED = 100_000  # numbers of a matrix that stays in the cache of a processor
 
-def loss_and_gradient(
-    stack: Stack, flat: np.ndarray, data: Any, out: np.ndarray | None = None
-) -> tuple[float, np.ndarray]:
-    """Squared loss of flat weights `(n_weights,)` and its gradient in the same form, in `out` if given."""
-    weights = stack.in_stacks(flat)
-    gradient = np.empty_like(flat) if out is None else out
-    parts, begun = stack.in_stacks(gradient), [False] * len(weights)  # parts are views
 
-    def add(k: int, values: np.ndarray) -> None:
-        np.add(parts[k], values, out=parts[k]) if begun[k] else np.copyto(parts[k], values)
-        begun[k] = True
+Passed = tuple[list[np.ndarray], list[np.ndarray | None]]  # activity of each group, and the error at it
 
-    activities = stack.activities(weights, data)
+
+def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float, np.ndarray]:
+    """Squared loss of flat weights `(n_weights,)` and its gradient in the same form."""
+    loss, passed = forwards(stack, flat, data)
+    gradient = np.zeros_like(flat)
+    backwards(stack, flat, data, passed, gradient)
+    return loss, gradient
+
+
+def forwards(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float, Passed]:
+    """The loss, and what `backwards` needs."""
+    activities = stack.activities(stack.in_stacks(flat), data)
     loss, errors = _errors(stack, data, activities)
+    return loss, (activities, errors)
+
+
+def backwards(
+    stack: Stack, flat: np.ndarray, data: Any, passed: Passed, out: np.ndarray, factor: float = 1.0
+) -> None:
+    """Add `factor` times the gradient to `out` `(n_weights,)`.
+
+    That may be the weights themselves where `stack.uses_weights_once`.
+    """
+    weights, parts = stack.in_stacks(flat), stack.in_stacks(out)  # views
+    activities, errors = passed[0], [None if e is None else factor * e for e in passed[1]]
     for k in reversed(range(len(stack.groups))):
         group, d, error = stack.groups[k], data["groups"][k], errors[k]
         if error is None or "rows" in d:
             continue
         error = error if d["gate"] is None else error * d["gate"]
         if group.bias is not None:
-            b, index = group.bias
-            add(b, summed((error * d["ones"][:, :, None]).sum(axis=1), index, len(parts[b])))
+            biases = parts[group.bias[0]]
+            biases += summed((error * d["ones"][:, :, None]).sum(axis=1), group.bias[1], len(biases))
         for product, gate in zip(group.products, d["edge_gates"], strict=True):
             items, at = activities[product.source], product.stack
             here = _spread(error, product.target)
             here = _in_blocks(product, here if gate is None else here * gate, items.shape[1])
-            if product.w is None and not begun[at]:  # straight to its place: large ones take longer to move
-                _by_weight(product, items, here, parts[at])
-                begun[at] = True
-            else:
-                add(at, _put(_by_weight(product, items, here), product.w, len(parts[at])))
             if "rows" not in data["groups"][product.source]:  # inputs learn nothing
                 before = errors[product.source]
                 put = _put(_by_item(product, weights[at], here), product.a, len(items))
                 errors[product.source] = put if before is None else before + put
-    for part, done in zip(parts, begun, strict=True):
-        if not done:
-            part[...] = 0.0
-    return loss, gradient
+            _add_by_weight(product, items, here, parts[at])
 
 
 def _errors(stack: Stack, data: Any, activities: list[np.ndarray]) -> tuple[float, list[np.ndarray | None]]:
@@ -86,16 +93,22 @@ def _in_blocks(p: Product, error: np.ndarray, rows: int) -> np.ndarray:
     return error.reshape(n, k, j, rows, -1).transpose(0, 2, 3, 1, 4).reshape(n, j * rows, k * p.shape[0])
 
 
-def _by_weight(p: Product, items: np.ndarray, error: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Derivatives by the weights of each block, in `out` if that is given."""
+def _add_by_weight(p: Product, items: np.ndarray, error: np.ndarray, out: np.ndarray) -> None:
+    """Add the derivatives by the weights of each block to `out`, those of all weights of the stack."""
     (n, k, j), a = p.blocks, take(items, p.a)
-    found = np.empty((n * k, *p.shape)) if out is None else out
     if len(p.shape) == 1:
-        np.einsum("nkjrs,njrs->nks", error, a.reshape(n, j, -1, *p.shape), out=found.reshape(n, k, -1))
-    else:
-        t, s = p.shape
-        np.matmul(error.swapaxes(1, 2), a.reshape(n, -1, s), out=found.reshape(n, k * t, s))
-    return found
+        found = np.einsum("nkjrs,njrs->nks", error, a.reshape(n, j, -1, *p.shape)).reshape(n * k, -1)
+        out += _put(found, p.w, len(out))
+        return
+    t, s = p.shape
+    error, a = error.swapaxes(1, 2), a.reshape(n, -1, s)
+    if p.w is not None or t * s < _CACHED:
+        out += _put((error @ a).reshape(n * k, t, s), p.w, len(out))
+        return
+    rows = out.reshape(n, k * t, s)
+    for block in range(n):  # of large ones a few rows at a time, which do not leave the cache in between
+        for at in range(0, k * t, 64):
+            rows[block, at : at + 64] += error[block, at : at + 64] @ a[block]
 
 
 def _by_item(p: Product, weights: np.ndarray, error: np.ndarray) -> np.ndarray:

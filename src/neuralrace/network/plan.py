@@ -87,6 +87,12 @@ class Stack:
         """What loss and gradient cost in NumPy, in evaluations of a small network."""
         return 1 + self.work // _SMALL
 
+    @cached_property
+    def uses_weights_once(self) -> bool:
+        """Whether each stack of weights has one product, so that it can change as soon as that is done."""
+        used = [p.stack for g in self.groups for p in g.products]
+        return len(used) == len(set(used))
+
     # -- what compiled functions call, and NumPy without compiling ---------------------------
 
     def activities(self, weights: Any, data: Any) -> list[Any]:
