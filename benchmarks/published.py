@@ -304,6 +304,21 @@ def race(quick: bool) -> Timed:
 # -- two points (representations_align): training and fits of effective rates -----------------------------
 
 
+def two_point_model(network: Any) -> Any:
+    """A network of `nr.universality` in PyTorch, with random weights."""
+    import torch
+
+    torch.manual_seed(0)
+    linear, sizes = torch.nn.Linear, [1, *[network.width] * network.depth]
+    layers = [torch.nn.Sequential(linear(*pair), torch.nn.LeakyReLU()) for pair in pairwise(sizes)]
+    model = torch.nn.Sequential(*layers, linear(network.width, 1))
+    for module in model.modules():
+        if isinstance(module, linear):
+            torch.nn.init.xavier_normal_(module.weight, network.gain)
+            torch.nn.init.zeros_(module.bias)
+    return model
+
+
 def two_points(quick: bool) -> Timed:
     """The default network in PyTorch; distances half way and at the output, alignment and loss, each step."""
     torch = one_thread()
@@ -312,14 +327,7 @@ def two_points(quick: bool) -> Timed:
     x, y = (torch.tensor(v, dtype=torch.float32) for v in nr.tasks.two_points().arrays)
 
     def run() -> Numbers:
-        torch.manual_seed(0)
-        linear, sizes = torch.nn.Linear, [1, *[network.width] * network.depth]
-        layers = [torch.nn.Sequential(linear(*pair), torch.nn.LeakyReLU()) for pair in pairwise(sizes)]
-        model = torch.nn.Sequential(*layers, linear(network.width, 1))
-        for module in model.modules():
-            if isinstance(module, linear):
-                torch.nn.init.xavier_normal_(module.weight, network.gain)
-                torch.nn.init.zeros_(module.bias)
+        model = two_point_model(network)
         encoder, decoder = model[: network.half], model[network.half :]
         optimizer = torch.optim.SGD(model.parameters(), lr=lr)
         rows = []

@@ -1,12 +1,12 @@
 """Training of the default network on two samples against an ordinary PyTorch loop that records the same."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import neuralrace as nr
 from benchmarks.measure import Row, duel, fresh
+from benchmarks.published import two_point_model
 from neuralrace.universality import ZOO, train
 
 
@@ -26,14 +26,7 @@ def measure(steps: int) -> dict[str, Any]:
         inputs, targets = torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
 
         def loop() -> None:
-            torch.manual_seed(0)
-            linear, sizes = torch.nn.Linear, [1, *[network.width] * network.depth]
-            layers = [torch.nn.Sequential(linear(*pair), torch.nn.LeakyReLU()) for pair in pairwise(sizes)]
-            model = torch.nn.Sequential(*layers, linear(network.width, 1))
-            for module in model.modules():
-                if isinstance(module, linear):
-                    torch.nn.init.xavier_normal_(module.weight, network.gain)
-                    torch.nn.init.zeros_(module.bias)
+            model = two_point_model(network)
             encoder, decoder = model[: network.half], model[network.half :]
             optimizer = torch.optim.SGD(model.parameters(), lr=lr)
             rows = []

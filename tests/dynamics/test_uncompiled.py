@@ -10,7 +10,10 @@ from hypothesis import given, settings
 
 import neuralrace as nr
 from neuralrace import compiling
+from neuralrace.dynamics import uncompiled_descent
 from neuralrace.dynamics.status import Status
+from neuralrace.network import backward
+from tests import oracles
 from tests.strategies import data, graphs, random_weights, seeds
 
 
@@ -164,6 +167,32 @@ def test_short_descents_are_not_compiled_and_long_ones_are(compilations):
     assert compilations() == 0
     nr.descend(task, w, 0.01, 20_000, 2)
     assert compilations() > 0
+
+
+RATES = {"weight_decay": 0.1, "lr_scale": {"x->p0h1": 0.5}, "frozen": ["p1h1->y"]}
+
+
+@pytest.mark.parametrize(
+    ("hidden", "momentum", "rates"), [([[70, 70], [70, 70]], 0.0, {}), ([[9, 9], [9]], 0.9, RATES)]
+)
+def test_descents_of_large_weights_are_not_compiled(hidden, momentum, rates, compilations, monkeypatch):
+    """Whatever is allowed: compiled steps of large weights are no faster. Against steps written out."""
+    monkeypatch.setattr(uncompiled_descent, "_LARGE", 100)
+    monkeypatch.setattr(backward, "_CACHED", 100)
+    graph, rng = nr.Graph.pathways(3, 2, hidden), np.random.default_rng(0)
+    x, y, w = rng.standard_normal((5, 3)), rng.standard_normal((5, 2)), nr.init.gaussian(graph, 0.1)
+    now, speed = {e: v.copy() for e, v in w.items()}, {e: 0.0 * v for e, v in w.items()}
+    with allowed(0):
+        run = nr.descend(nr.Task(graph, x, y), w, 0.05, 6, 7, momentum=momentum, **rates)
+    assert compilations() == 0
+    assert all((w[e] == v).all() for e, v in now.items())
+    for step in range(7):
+        slopes = oracles.sample_gradient(graph, now, {"x": x}, {"y": y}, {})
+        for e, v in now.items():
+            assert np.allclose(run.weights[e][step], v, rtol=1e-11, atol=1e-13)
+            speed[e] = momentum * speed[e] + slopes[e] + (0.1 * v if rates else 0.0)
+            scale = {"x->p0h1": 0.5, "p1h1->y": 0.0}.get(e, 1.0) if rates else 1.0
+            now[e] = v - 0.05 * scale * speed[e]
 
 
 @pytest.mark.parametrize("evaluations", [10**6, 0])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import jax
 import numpy as np
 
 from neuralrace.dynamics.history import History
@@ -124,12 +125,21 @@ class Setup:
             return self.full
         return self.task.graph.flatten(self.small).astype(self.dtype, copy=False)
 
+    def start_of(self, k: int) -> np.ndarray:
+        """(n,) those of run k in float64, to be changed."""
+        return self.task.graph.flatten({n: w[k] for n, w in self.small.items()})
+
     @property
     def program(self) -> Any:
         return program(self.task, self.kind)
 
     def typed(self, data: Any) -> Any:
         return data if np.dtype(self.dtype) == np.float64 else cast(data, self.dtype)
+
+    @property
+    def numbers(self) -> Any:
+        """The numbers of the program as float64 NumPy arrays."""
+        return jax.tree.map(np.asarray, self.program.data)
 
     @property
     def data(self) -> Any:

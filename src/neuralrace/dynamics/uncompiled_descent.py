@@ -1,4 +1,5 @@
-"""Descent of small linear networks in NumPy, so that a first short training does not wait for a compiler."""
+"""Descent of linear networks in NumPy: of small ones, so that a first short training does not wait for a
+compiler, and of those whose time goes into moving large weights, where compiled steps are no faster."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ import numpy as np
 from neuralrace.compiling import allowance, room
 from neuralrace.dynamics.gradient_flow import recorded
 from neuralrace.dynamics.setup import Setup
-from neuralrace.network import loss_and_gradient, runs_in_numpy
+from neuralrace.network import backwards, forwards, runs_in_numpy
 
-_MOST = 10_000_000  # weights kept at the saved steps
+_MOST = 10_000_000  # weights kept at the saved steps only to be recorded from
+_LARGE, _ROWS = 1_000_000, 64  # weights, and rows each is multiplied with, of steps that NumPy is as fast at
 
 
 class Descended(NamedTuple):
@@ -29,13 +31,19 @@ def descend_in_numpy(
 ) -> Descended | None:
     """All runs of plain gradient descent; None where it should be compiled instead."""
     stack, recorder = setup.program.stack, setup.recorder
-    (runs, n), keeps = setup.start.shape, recorder.save_weights or recorder.record is not None
-    if np.dtype(setup.dtype) != np.float64 or not runs_in_numpy(stack, setup.kind):
+    runs, n, keeps = (
+        setup.count,
+        setup.task.graph.n_weights,
+        recorder.save_weights or recorder.record is not None,
+    )
+    large = n >= _LARGE and stack.work <= _ROWS * n and jax.default_backend() == "cpu"
+    possible = runs_in_numpy(stack, setup.kind, np.inf) if large else runs_in_numpy(stack, setup.kind)
+    if np.dtype(setup.dtype) != np.float64 or not possible:
         return None
-    if keeps and runs * n * len(saves) > _MOST:
+    if recorder.record is not None and runs * n * len(saves) > _MOST:
         return None
-    left = allowance((stack.digest, momentum, recorder, room(steps), setup.start.shape, len(saves)))
-    if not left.spend(steps * runs * stack.cost):
+    left = allowance((stack.digest, momentum, recorder, room(steps), runs, n, len(saves)))
+    if not large and not left.spend(steps * runs * stack.cost):
         return None
     losses = np.full((runs, steps + 1), np.nan)
     end = np.zeros(runs, int)
@@ -58,17 +66,30 @@ def _one(
     losses: np.ndarray, weights: np.ndarray,
 ) -> int:  # fmt: skip
     """Descend in run k: fill in its losses, and its weights at the saved steps. The number of steps taken."""
-    stack, data, (scale, decay) = setup.program.stack, setup.program.data, setup.vectors
-    w, trace, step, row = np.array(setup.start[k], float), 0.0, 0, 0
+    stack, data, (scale, decay) = setup.program.stack, setup.numbers, setup.vectors
+    w, step, row = setup.start_of(k), 0, 0
+    # A gradient of large weights takes long to write and to read: where nothing else needs it, there is none.
+    at_once = momentum == 0 and scale is None and decay is None and stack.uses_weights_once
+    g, trace = (None if at_once else np.empty_like(w)), np.zeros_like(w) if momentum else None
     while True:
-        losses[step], g = loss_and_gradient(stack, w, data)
+        losses[step], passed = forwards(stack, w, data)
         if row < len(weights) and saves[row] == step:
             weights[row], row = w[: weights.shape[1]], row + 1
         if step == steps or not np.isfinite(losses[step]) or (stop is not None and losses[step] <= stop):
             weights[row:] = w[: weights.shape[1]]
             return step
-        g = g if decay is None else g + decay * w
-        g = g if scale is None else np.where(scale > 0, g, 0.0)
-        trace = g + momentum * trace if momentum else g
-        w = w - lr * (trace if scale is None else scale * trace)
         step += 1
+        if g is None:
+            backwards(stack, w, data, passed, w, -lr)
+            continue
+        g[...] = 0.0 if decay is None else decay * w
+        backwards(stack, w, data, passed, g)
+        if scale is not None:
+            g[scale == 0] = 0.0
+        if trace is not None:
+            trace *= momentum
+            trace += g
+        np.multiply(lr, g if trace is None else trace, out=g)
+        if scale is not None:
+            g *= scale
+        w -= g

@@ -2,7 +2,7 @@
 
 Programs run in JAX; those of small linear networks in NumPy too (`backward`), where nothing is compiled."""
 
-from neuralrace.network.backward import loss_and_gradient
+from neuralrace.network.backward import backwards, forwards, loss_and_gradient
 from neuralrace.network.evaluate import activity, error_rate, gradient, loss, predict
 from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
 from neuralrace.network.programs import LOSSES, cast, check, is_linear, precision, program, runs_in_numpy
@@ -12,9 +12,11 @@ __all__ = [
     "Program",
     "Stack",
     "activity",
+    "backwards",
     "cast",
     "check",
     "error_rate",
+    "forwards",
     "gradient",
     "is_linear",
     "loss",

@@ -11,31 +11,53 @@ import numpy as np
 
 from neuralrace.network.plan import Product, Stack, read, summed, take
 
+_CACHED = 100_000  # numbers of a matrix that stays in the cache of a processor
+
+
+Passed = tuple[list[np.ndarray], list[np.ndarray | None]]  # activity of each group, and the error at it
+
 
 def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float, np.ndarray]:
-    """Squared loss of flat weights `(n_weights,)` and its gradient `(n_weights,)`."""
-    weights = stack.in_stacks(flat)
+    """Squared loss of flat weights `(n_weights,)` and its gradient in the same form."""
+    loss, passed = forwards(stack, flat, data)
     gradient = np.zeros_like(flat)
-    into = stack.in_stacks(gradient)  # views
-    activities = stack.activities(weights, data)
+    backwards(stack, flat, data, passed, gradient)
+    return loss, gradient
+
+
+def forwards(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float, Passed]:
+    """The loss, and what `backwards` needs."""
+    activities = stack.activities(stack.in_stacks(flat), data)
     loss, errors = _errors(stack, data, activities)
+    return loss, (activities, errors)
+
+
+def backwards(
+    stack: Stack, flat: np.ndarray, data: Any, passed: Passed, out: np.ndarray, factor: float = 1.0
+) -> None:
+    """Add `factor` times the gradient to `out` `(n_weights,)`.
+
+    That may be the weights themselves where `stack.uses_weights_once`.
+    """
+    weights, parts = stack.in_stacks(flat), stack.in_stacks(out)  # views
+    activities, errors = passed[0], [None if e is None else factor * e for e in passed[1]]
     for k in reversed(range(len(stack.groups))):
         group, d, error = stack.groups[k], data["groups"][k], errors[k]
         if error is None or "rows" in d:
             continue
         error = error if d["gate"] is None else error * d["gate"]
         if group.bias is not None:
-            biases = into[group.bias[0]]
+            biases = parts[group.bias[0]]
             biases += summed((error * d["ones"][:, :, None]).sum(axis=1), group.bias[1], len(biases))
         for product, gate in zip(group.products, d["edge_gates"], strict=True):
-            items = activities[product.source]
+            items, at = activities[product.source], product.stack
             here = _spread(error, product.target)
-            here = here if gate is None else here * gate
-            by_weight, by_item = _multiply_back(product, weights[product.stack], items, here)
-            into[product.stack][...] += _put(by_weight, product.w, len(into[product.stack]))
-            before, put = errors[product.source], _put(by_item, product.a, len(items))
-            errors[product.source] = put if before is None else before + put
-    return loss, gradient
+            here = _in_blocks(product, here if gate is None else here * gate, items.shape[1])
+            if "rows" not in data["groups"][product.source]:  # inputs learn nothing
+                before = errors[product.source]
+                put = _put(_by_item(product, weights[at], here), product.a, len(items))
+                errors[product.source] = put if before is None else before + put
+            _add_by_weight(product, items, here, parts[at])
 
 
 def _errors(stack: Stack, data: Any, activities: list[np.ndarray]) -> tuple[float, list[np.ndarray | None]]:
@@ -63,23 +85,39 @@ def _spread(error: np.ndarray, target: np.ndarray | int | None) -> np.ndarray:
     return np.concatenate([error, np.zeros_like(error[:1])])[target]
 
 
-def _multiply_back(
-    p: Product, weights: np.ndarray, items: np.ndarray, error: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Derivatives by the weights and by the items of each block, from those by its products."""
+def _in_blocks(p: Product, error: np.ndarray, rows: int) -> np.ndarray:
+    """The errors of the products of each block, as the columns of its product of matrices."""
     n, k, j = p.blocks
-    rows, s = items.shape[1], p.shape[-1]
-    w, a = take(weights, p.w), take(items, p.a)
     if len(p.shape) == 1:
-        error = error.reshape(n, k, j, rows, s)
-        by_weight = np.einsum("nkjrs,njrs->nks", error, a.reshape(n, j, rows, s))
-        by_item = np.einsum("nkjrs,nks->njrs", error, w.reshape(n, k, s))
-        return by_weight.reshape(n * k, s), by_item.reshape(n * j, rows, s)
-    t = p.shape[0]
-    error = error.reshape(n, k, j, rows, t).transpose(0, 2, 3, 1, 4).reshape(n, j * rows, k * t)
-    by_weight = error.swapaxes(1, 2) @ a.reshape(n, j * rows, s)
-    by_item = error @ w.reshape(n, k * t, s)
-    return by_weight.reshape(n * k, t, s), by_item.reshape(n * j, rows, s)
+        return error.reshape(n, k, j, rows, -1)
+    return error.reshape(n, k, j, rows, -1).transpose(0, 2, 3, 1, 4).reshape(n, j * rows, k * p.shape[0])
+
+
+def _add_by_weight(p: Product, items: np.ndarray, error: np.ndarray, out: np.ndarray) -> None:
+    """Add the derivatives by the weights of each block to `out`, those of all weights of the stack."""
+    (n, k, j), a = p.blocks, take(items, p.a)
+    if len(p.shape) == 1:
+        found = np.einsum("nkjrs,njrs->nks", error, a.reshape(n, j, -1, *p.shape)).reshape(n * k, -1)
+        out += _put(found, p.w, len(out))
+        return
+    t, s = p.shape
+    error, a = error.swapaxes(1, 2), a.reshape(n, -1, s)
+    if p.w is not None or t * s < _CACHED:
+        out += _put((error @ a).reshape(n * k, t, s), p.w, len(out))
+        return
+    rows = out.reshape(n, k * t, s)
+    for block in range(n):  # of large ones a few rows at a time, which do not leave the cache in between
+        for at in range(0, k * t, 64):
+            rows[block, at : at + 64] += error[block, at : at + 64] @ a[block]
+
+
+def _by_item(p: Product, weights: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Derivatives by the items of each block."""
+    (n, k, j), w = p.blocks, take(weights, p.w)
+    if len(p.shape) == 1:
+        return np.einsum("nkjrs,nks->njrs", error, w.reshape(n, k, -1)).reshape(n * j, -1, *p.shape)
+    t, s = p.shape
+    return (error @ w.reshape(n, k * t, s)).reshape(n * j, -1, s)
 
 
 def _put(values: np.ndarray, index: np.ndarray | None, count: int) -> np.ndarray:

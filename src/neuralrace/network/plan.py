@@ -78,10 +78,20 @@ class Stack:
         return isinstance(other, Stack) and self.digest == other.digest
 
     @cached_property
+    def work(self) -> int:
+        """Multiplications of a pass forwards."""
+        return sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
+
+    @cached_property
     def cost(self) -> int:
         """What loss and gradient cost in NumPy, in evaluations of a small network."""
-        work = sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
-        return 1 + work // _SMALL
+        return 1 + self.work // _SMALL
+
+    @cached_property
+    def uses_weights_once(self) -> bool:
+        """Whether each stack of weights has one product, so that it can change as soon as that is done."""
+        used = [p.stack for g in self.groups for p in g.products]
+        return len(used) == len(set(used))
 
     # -- what compiled functions call, and NumPy without compiling ---------------------------
 
@@ -131,23 +141,42 @@ class Stack:
 
     def loss_and_gradient(self, weights: Any, data: Any, kind: str = "squared") -> tuple[Any, Any]:
         """Loss of weights, flat `(n_weights,)` or in stacks, and its gradient in the same form, in JAX."""
-        stacks = weights if isinstance(weights, list) else self.in_stacks(weights)
-        loss, gradient = jax.value_and_grad(self._loss)(stacks, data, kind)
-        return loss, gradient if stacks is weights else self.flat(gradient)
+        if isinstance(weights, list):
+            return jax.value_and_grad(lambda w: self._loss(self._turned(w), data, kind))(weights)
+        loss, gradient = jax.value_and_grad(self._loss)(self.in_stacks(weights), data, kind)
+        return loss, self._joined(gradient)
 
     def for_updates(self, flat: Any) -> Any:
-        """Weights in the form that is fastest to change: in stacks where they are many, else flat."""
-        return self.in_stacks(flat) if flat.size > _FEW else flat
+        """Weights in the form that is fastest to change: flat where they are few.
+
+        Else in stacks, those that only inputs feed as `(number, in, out)`: a product with few rows then need
+        not turn them first, and nothing goes backwards through them.
+        """
+        return self._turned(self.in_stacks(flat)) if flat.size > _FEW else flat
+
+    def _turned(self, weights: list[Any]) -> list[Any]:
+        return [w.swapaxes(1, 2) if k in self._from_inputs else w for k, w in enumerate(weights)]
+
+    @cached_property
+    def _from_inputs(self) -> frozenset[int]:
+        """Stacks of matrices that only inputs feed, each stack as a whole."""
+        products = [p for g in self.groups for p in g.products if len(p.shape) == 2]
+        others = {p.stack for p in products if self.groups[p.source].products or p.w is not None}
+        return frozenset(p.stack for p in products) - others
 
     def flat(self, weights: Any) -> Any:
         """Flat weights, from either form."""
-        if not isinstance(weights, list):
-            return weights
+        return self._joined(self._turned(weights)) if isinstance(weights, list) else weights
+
+    def _joined(self, weights: list[Any]) -> Any:
+        """Flat weights from those in stacks."""
         found = [w.ravel() for w in weights]
         if sum(self._sizes) <= _FEW:
             return jnp.concatenate(found)
         # A CPU joins large parts number by number, up to 40 times slower than it copies them to their places.
-        flat = jnp.zeros(sum(self._sizes), found[0].dtype)
+        # Without the barrier the first copy and the zeros become one loop that reads, masked, past the end of
+        # its part: 30 times slower where no memory is mapped there.
+        flat = jax.lax.optimization_barrier(jnp.zeros(sum(self._sizes), found[0].dtype))
         for part, at in zip(found, self._offsets, strict=True):
             flat = jax.lax.dynamic_update_slice(flat, part, (at,))
         return flat

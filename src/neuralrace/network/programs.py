@@ -43,10 +43,13 @@ def program(task: Task, kind: str, mode: str | None = None) -> Program:
     return task.programs[mode, kind]
 
 
-def runs_in_numpy(stack: Stack, kind: str) -> bool:
-    """Whether NumPy can compute this network (see `backward`) in less time than compiling takes."""
+def runs_in_numpy(stack: Stack, kind: str, largest: float = _LARGEST) -> bool:
+    """Whether NumPy can compute this network (see `backward`), at a cost of at most `largest`.
+
+    By default in less time than compiling takes.
+    """
     linear = kind == "squared" and all(g.activation is None for g in stack.groups)
-    return linear and stack.cost <= _LARGEST
+    return linear and stack.cost <= largest
 
 
 def is_linear(task: Task, kind: str) -> bool:
