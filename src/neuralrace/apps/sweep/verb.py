@@ -20,13 +20,16 @@ from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder
 from neuralrace.apps.sweep.run import Record, Run, compute
 from neuralrace.errors import InputError, integer, need_extra
+from neuralrace_command import cache_folder
 
 if TYPE_CHECKING:
     import xarray
 
 _MEMORY = 2**31  # bytes that the runs of a piece may take together
-_MOST = 256  # runs in a piece: how much an interrupt can lose
+_FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
+_PIECES = 8  # for each core, so that all processes end at about the same time
 _PATIENCE = 3  # times that processes may break before the sweep gives up
+BYTES_PER_RUN = 4096  # that a sweep holds of every run, its measures apart
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
 
@@ -98,7 +101,7 @@ def sweep(
     workers = None if jobs is None else integer("jobs", jobs)
     if cluster is not None and workers is not None:
         raise InputError("jobs must not be given with cluster: its workers do the work")
-    work, definition = partial(compute, function), {"function": source_of(function)}
+    work, definition = partial(compute, function, total=len(grid)), {"function": source_of(function)}
     size = size or piece_size(function, grid.points[0], len(grid))
     if out is None:
         with tempfile.TemporaryDirectory() as folder:
@@ -141,8 +144,7 @@ def _results(
     Without a wish for processes the first pieces are computed here; others are started if much is left.
     """
     pieces = [missing[k : k + size] for k in range(0, len(missing), size)]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cluster is None and (cores == 1 or jax.default_backend() != "cpu"):
+    if cluster is None and (cores() == 1 or jax.default_backend() != "cpu"):
         jobs = jobs or 1
     if cluster is None and jobs in (None, 1):
         start = time.perf_counter()
@@ -155,13 +157,14 @@ def _results(
                 break
     broken = 0
     while pieces:
-        with _executor(cluster, jobs or cores) as executor:
+        with _executor(cluster, jobs or cores()) as executor:
             waiting = {executor.submit(work, [points[k] for k in piece]): piece for piece in pieces}
             try:
-                for future in as_completed(waiting):
+                for future in as_completed(list(waiting)):
                     records = future.result()
-                    pieces.remove(waiting[future])
-                    yield waiting[future], records
+                    piece = waiting.pop(future)  # with its records, which would else be held until the end
+                    pieces.remove(piece)
+                    yield piece, records
             except (BrokenExecutor, CancelledError) as fault:
                 broken += 1
                 if cluster is not None or broken == _PATIENCE:
@@ -174,7 +177,13 @@ def piece_size(function: Callable[..., Run], point: Mapping[str, Any], n: int) -
         each = function(**point).bytes
     except Exception:  # recorded when it is computed
         each = _MEMORY
-    return max(1, min(n, _MOST, _MEMORY // each))
+    most = n if jax.default_backend() != "cpu" else max(_FEW, n // (_PIECES * cores()))
+    return max(1, min(n, most, _MOST, _MEMORY // each))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -183,11 +192,7 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
     if cluster is None:
         from loky import ProcessPoolExecutor
 
-        single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        flags = os.environ.get("XLA_FLAGS", "")
-        executor: Any = ProcessPoolExecutor(
-            jobs, env={**single, "XLA_FLAGS": f"{flags} --xla_cpu_multi_thread_eigen=false".strip()}
-        )
+        executor: Any = ProcessPoolExecutor(jobs, env=_environment())
         try:
             yield executor
         finally:
@@ -201,6 +206,17 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
     finally:
         if isinstance(cluster, str):
             client.close()
+
+
+def _environment() -> dict[str, str]:
+    """Of the processes: one thread each, and compiled programs on disk, or each would compile them all."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+    found = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "XLA_FLAGS": flags}
+    folder = cache_folder()
+    if folder is not None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        found["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+        found["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    return found
 
 
 @contextmanager
