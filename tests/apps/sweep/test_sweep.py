@@ -1,8 +1,10 @@
 """Sweeps: equal to calls in a loop, and safe against whatever stops them."""
 
 import errno
+import importlib
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -313,6 +315,32 @@ def test_processes(tmp_path):
     assert (ds.status == "FINISHED").all()
     alone = described(0.1, 2)
     assert ds.final_loss[0, 2] == pytest.approx(alone.solve().loss[-1], rel=1e-9)
+
+
+def test_processes_start_anew_where_a_module_of_the_user_changed(tmp_path, monkeypatch):
+    from neuralrace.apps.sweep.verb import _environment
+
+    file = tmp_path / "module_of_a_user.py"
+    file.write_text("scale = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, file.stem, importlib.import_module(file.stem))
+    before = _environment()
+    assert _environment() == before
+    os.utime(file, (0, 0))
+    assert _environment() != before
+
+
+@pytest.mark.parametrize(("hidden", "sizes"), [((5, 5), [4, 2, 1]), ((64, 64), [1] * 7)])
+def test_runs_in_one_call(hidden, sizes, monkeypatch):
+    """Small networks by powers of two, large ones one by one: few programs to compile."""
+    from neuralrace.apps.sweep import run as module
+
+    calls = []
+    monkeypatch.setattr(module, "_records", lambda runs: calls.append(len(runs)) or runs)
+    task = nr.tasks.routing(7, 1, hidden=hidden)
+    weights = nr.init.orthogonal(task.graph, 0.1)
+    compute(lambda k: nr.Run(task, weights, t1=1.0), [{"k": k} for k in range(7)])
+    assert calls == sizes
 
 
 def test_sweep_of_an_experiment(tmp_path, capsys):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
+import sys
 import tempfile
 import textwrap
 import time
@@ -30,6 +32,7 @@ _FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
 _PIECES = 8  # for each core, so that all processes end at about the same time
 _PATIENCE = 3  # times that processes may break before the sweep gives up
 BYTES_PER_RUN = 4096  # that a sweep holds of every run, its measures apart
+_IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
 
@@ -190,13 +193,14 @@ def cores() -> int:
 def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
     """Processes of this machine, or the workers of a Dask cluster."""
     if cluster is None:
-        from loky import ProcessPoolExecutor
+        from loky import get_reusable_executor
 
-        executor: Any = ProcessPoolExecutor(jobs, env=_environment())
+        executor: Any = get_reusable_executor(jobs, timeout=_IDLE, env=_environment())
         try:
             yield executor
-        finally:
+        except BaseException:
             executor.shutdown(kill_workers=True)
+            raise
         return
     from dask.distributed import Client
 
@@ -209,14 +213,27 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
 
 
 def _environment() -> dict[str, str]:
-    """Of the processes: one thread each, and compiled programs on disk, or each would compile them all."""
+    """Of the processes: one thread each, and compiled programs on disk, or each would compile them all.
+
+    With a changed file among the modules that are loaded it differs, so that new processes are started.
+    """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
     found = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "XLA_FLAGS": flags}
+    found["NEURALRACE_SWEEP"] = _own_modules()
     folder = cache_folder()
     if folder is not None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         found["JAX_COMPILATION_CACHE_DIR"] = str(folder)
         found["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     return found
+
+
+def _own_modules() -> str:
+    """Names and times of change of the user's own modules: those that are not installed."""
+    places = tuple({sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])})
+    files = {str(getattr(module, "__file__", None) or sys.prefix) for module in list(sys.modules.values())}
+    own = sorted(file for file in files if not file.startswith(places) and Path(file).is_file())
+    text = "\n".join(f"{file} {Path(file).stat().st_mtime_ns}" for file in own)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
