@@ -360,6 +360,6 @@ def test_sweep_of_an_experiment(tmp_path, capsys):
     for claim in report.claims:
         here = float(ds[claim.id].sel(hidden=12))
         assert here == pytest.approx(claim.measured, rel=1e-6, abs=1e-7, nan_ok=True)  # some are errors
-    wrong = ["--over", "nothing=1:2", "--out", str(tmp_path / "c")]
-    assert cli.main(["sweep", "linear-background", *wrong]) == 2
-    assert "nothing" in capsys.readouterr().err
+    for wrong in (["--over", "nothing=1:2"], ["--over", "hidden=8", "--against", "nothing"]):
+        assert cli.main(["sweep", "linear-background", *wrong, "--out", str(tmp_path / "c")]) == 2
+        assert "nothing" in capsys.readouterr().err

@@ -31,7 +31,6 @@ _MEMORY = 2**31  # bytes that the runs of a piece may take together
 _FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
 _PIECES = 8  # for each core, so that all processes end at about the same time
 _PATIENCE = 3  # times that processes may break before the sweep gives up
-BYTES_PER_RUN = 4096  # that a sweep holds of every run, its measures apart
 _IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
