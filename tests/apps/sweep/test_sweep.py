@@ -294,6 +294,11 @@ def test_figure(tmp_path):
     (ax,) = figure.axes
     assert ax.get_xlabel() == "scale"
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["trained = 1", "trained = 2"]
+    ds = ds.assign(half_time=ds.half_time.where(ds.scale > 0.1))
+    assert (
+        "4 of 12 values are missing"
+        in nr.sweep_figure(ds, "half_time").axes[0].get_legend().get_title().get_text()
+    )
     with pytest.raises(InputError, match="measure"):
         nr.sweep_figure(ds, "status")
 

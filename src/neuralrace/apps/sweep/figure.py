@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str | None = None) -> Figure:
     """A measure against one axis (mean and range over the others), or two (a line for each value).
 
+    Where values are missing (nan), means are those of the others, and the legend has their number.
+
     Parameters
     ----------
     ds : xarray.Dataset
@@ -57,7 +59,10 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
             ax.set_xscale("log")
             plot.logarithmic(ax.xaxis)
         ax.set(xlabel=x, ylabel=measure.replace("_", " "))
-        ax.legend(title=f"band: range over {', '.join(spread)}" if spread else None)
+        told = [f"band: range over {', '.join(spread)}"] if spread else []
+        missing = int(np.isnan(np.asarray(values, float)).sum())
+        told += [f"{missing} of {values.size} values are missing"] if missing else []
+        ax.legend(title="\n".join(told) or None)
     return fig
 
 
