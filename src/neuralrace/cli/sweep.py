@@ -40,15 +40,15 @@ def run_sweep(given: Namespace) -> int:
     failed = int((ds.status == "FAILED").sum())
     print(f"{ds.status.size} points, {failed} failed" if failed else f"{ds.status.size} points")
     measures = [str(n) for n in ds.data_vars if n not in ("status", "seconds", "steps", "error")]
+    shown = ", ".join(m for m in measures if not m.startswith("spread:"))
     for measure in given.measure:
         if measure not in measures:
-            raise InputError(f"--measure must be one of {', '.join(measures)}; got {measure!r}")
+            raise InputError(f"--measure must be one of {shown}; or spread:ID of one; got {measure!r}")
         figure = sweep_figure(ds, measure, against)
         path = out / f"{measure.replace(':', '-')}.svg"
         write(path, lambda file, figure=figure: figure.savefig(file, format="svg"))
         print(f"  {path}")
     print(f"  {out / 'data.zarr'}\n  {out / 'runs.parquet'}")
     if not given.measure:
-        shown = [m for m in measures if not m.startswith("spread:")]
-        print(f"draw one with --measure ID: {', '.join(shown)}")
+        print(f"draw one with --measure ID: {shown}")
     return 1 if failed else 0

@@ -303,6 +303,16 @@ def test_figure(tmp_path):
         nr.sweep_figure(ds, "status")
 
 
+def test_figure_of_an_experiment():
+    """The band is the deviation over its seeds; ticks of whole numbers are whole numbers."""
+    claim = {"time": ("trained", [3.0, 2.0]), "spread:time": ("trained", [0.5, 0.25])}
+    (ax,) = nr.sweep_figure(xr.Dataset(claim, {"trained": [1, 2]}), "time").axes
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert {2.5, 3.5, 1.75, 2.25} <= set(corners[:, 1].tolist())
+    assert ax.get_legend().get_title().get_text() == "band: standard deviation over seeds"
+    assert all(float(tick).is_integer() for tick in ax.get_xticks())
+
+
 def test_processes(tmp_path):
     """Two processes, one of which ends at once, as if killed."""
     marker = tmp_path / "killed"
