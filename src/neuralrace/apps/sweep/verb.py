@@ -68,7 +68,7 @@ def sweep(
     zipped : list of tuples, optional
         Parameters that change together, as in ``[("depth", "width")]``: one axis, named after the first.
     batch : int, optional
-        Runs in a piece of work. By default as many as fit into 2 GiB, 32 to 256: several pieces for each core.
+        Runs in a piece of work. By default as many as fit into 2 GiB, 32 to 256: several pieces a core.
     jobs : int, optional
         Processes on this machine. By default as many as there are cores, if the work takes more than about
         15 seconds. They stay for a minute, so that another sweep starts sooner.
