@@ -28,7 +28,10 @@ CASES = {
     "starts": "starts",
     "reduction": "reduction",
     "sweep": "sweep_throughput",
+    "sweep-memory": "sweep_memory",
     "import": "importing",
+    "cost-curves": "cost_curves",
+    "peers": "peers",
 }
 PACKAGES = ("neuralrace", "jax", "jaxlib", "numpy", "scipy", "diffrax", "optimistix", "optax", "torch")
 HEAD = (

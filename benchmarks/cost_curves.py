@@ -4,14 +4,16 @@
     python -m benchmarks.cost_curves runs
     python -m benchmarks.cost_curves draw
 
-Each point is measured in a process of its own, on one thread. Numbers go to `cost_curves.json`, where those
-of other curves stay; `draw` makes docs/pictures/cost.svg of them and prints the table of docs/cost.md.
+`python -m benchmarks` measures all of them too. Each point is measured in a process of its own, on one
+thread. Numbers go to `cost_curves.json`, where those of other curves stay; `draw` makes
+docs/pictures/cost.svg of them and prints the table of docs/cost.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import neuralrace as nr
-from benchmarks.measure import fresh, peak_gib, race, seconds
+from benchmarks.measure import Row, fresh, peak_gib, race, seconds
 
 STORE = Path(__file__).with_name("cost_curves.json")
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "cost.svg"
@@ -87,12 +89,15 @@ class Curve:
     what: str
     axis: str
     fitted: str = "warm"
+    most: float | None = None  # exponent
 
 
 CURVES = {
-    "edges": Curve(edges, (101, 1001, 10_001, 30_001, 100_001), "reduction, routing", "edges", "cold"),
+    "edges": Curve(edges, (101, 1001, 10_001, 30_001, 100_001), "reduction, routing", "edges", "cold", 1.1),
     "domains": Curve(domains, (10, 30, 100, 300, 1000), f"flow of {STEPS} steps, routing", "domains"),
-    "contexts": Curve(contexts, (40, 120, 400, 800), f"flow of {STEPS} steps, 40 domains", "contexts"),
+    "contexts": Curve(
+        contexts, (40, 120, 400, 800), f"flow of {STEPS} steps, 40 domains", "contexts", most=1.1
+    ),
     "depth": Curve(depth, (2, 4, 8, 16, 32), f"flow of {STEPS} steps, width 100", "layers"),
     "width": Curve(width, (60, 120, 250, 500), f"flow of {STEPS} steps, three layers", "width"),
     "samples": Curve(samples, (100, 1000, 10_000, 100_000, 1_000_000), "task and flow", "samples"),
@@ -114,15 +119,31 @@ def exponent(points: list[dict[str, float]], what: str) -> float:
     return float(np.polyfit(*last.T, 1)[0])
 
 
-def measure(names: list[str], quick: bool) -> None:
+def measure(names: list[str], quick: bool) -> dict[str, list[dict[str, float]]]:
+    """The points of some curves; the quick form has the two smallest sizes, and stores nothing."""
     found = json.loads(STORE.read_text()) if STORE.exists() else {}
+    measured = {}
     for name in names:
         sizes = CURVES[name].sizes[:2] if quick else CURVES[name].sizes
         points = [fresh(point, name, size) for size in sizes]
-        print(name, [{k: f"{v:.3g}" for k, v in p.items()} for p in points], flush=True)
+        print(name, [{k: f"{v:.3g}" for k, v in p.items()} for p in points], file=sys.stderr, flush=True)
+        measured[name] = points
         if not quick:
-            found[name] = points
-            STORE.write_text(json.dumps(found, indent=1) + "\n")
+            STORE.write_text(json.dumps(found | measured, indent=1) + "\n")
+    return measured
+
+
+def run(quick: bool) -> list[Row]:
+    """A row for each curve: its largest size, and the exponent, which two small sizes do not tell."""
+    rows = []
+    for name, points in measure(list(CURVES), quick).items():
+        curve, last = CURVES[name], points[-1]
+        extra = {"GiB": last["GiB"]} | ({} if quick else {"exponent": exponent(points, curve.fitted)})
+        what = f"{curve.what}, {last['size']:,} {curve.axis}"
+        ours = {k: last[k] for k in ("cold", "warm")}
+        targets = () if curve.most is None else (f"exponent < {curve.most}",)
+        rows.append(Row(f"cost-{name}", what, "", ours=ours, extra=extra, targets=targets))
+    return rows
 
 
 def described(scale: float, seed: int) -> nr.Run:

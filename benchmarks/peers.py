@@ -2,9 +2,10 @@
 
     python -m benchmarks.peers [NAME ...] [--quick] [--out FILE]
 
-Each side runs in a process of its own. Cold is its first call after import, that of `neuralrace` alone:
-packages that the library imports later count, those of the peer do not. Warm is the best of later calls. The
-published side is in `published.py`; where it would take minutes some epochs are timed, and multiplied.
+`python -m benchmarks` measures all of them too. Each side runs in a process of its own. Cold is its first
+call after import, that of `neuralrace` alone: packages that the library imports later count, those of
+the peer do not. Warm is the best of later calls. The published side is in `published.py`; where it would
+take minutes some epochs are timed, and multiplied.
 """
 
 from __future__ import annotations

@@ -55,6 +55,19 @@ def test_compiled_programs_are_kept_for_the_next_time(tmp_path):
         assert done.stdout.splitlines()[-1] == expected
 
 
+def test_python_m_keeps_them_too(tmp_path):
+    code = (
+        "import atexit, runpy, sys, jax; sys.argv = ['neuralrace', 'show', 'none']; "
+        "atexit.register(lambda: print(jax.config.jax_compilation_cache_dir)); "
+        "runpy.run_module('neuralrace', run_name='__main__')"
+    )
+    free = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    env = {**free, "NEURALRACE_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[-1] == str(tmp_path)
+
+
 @pytest.mark.parametrize(("value", "expected"), [("off", None), ("/some/where", Path("/some/where"))])
 def test_the_folder_can_be_chosen(monkeypatch, value, expected):
     monkeypatch.setenv("NEURALRACE_CACHE", value)

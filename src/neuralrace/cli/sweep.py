@@ -9,7 +9,7 @@ from pathlib import Path
 from neuralrace.apps.sweep.axes import read_axis
 from neuralrace.apps.sweep.experiment import sweep_experiment
 from neuralrace.apps.sweep.figure import sweep_figure
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, known
 from neuralrace.files import write
 
 
@@ -22,6 +22,9 @@ def run_sweep(given: Namespace) -> int:
         raise InputError("--over must be given at least once, as in --over trained=1:6")
     out = Path(given.out or f"sweep-{given.name}")
     zipped = [tuple(names.split(",")) for names in given.zip]
+    against = given.against.split(",") if given.against else None
+    if against is not None:
+        known("--against", against, over, "axis")
     ds = sweep_experiment(
         given.name,
         over,
@@ -37,15 +40,15 @@ def run_sweep(given: Namespace) -> int:
     failed = int((ds.status == "FAILED").sum())
     print(f"{ds.status.size} points, {failed} failed" if failed else f"{ds.status.size} points")
     measures = [str(n) for n in ds.data_vars if n not in ("status", "seconds", "steps", "error")]
+    shown = ", ".join(m for m in measures if not m.startswith("spread:"))
     for measure in given.measure:
         if measure not in measures:
-            raise InputError(f"--measure must be one of {', '.join(measures)}; got {measure!r}")
-        figure = sweep_figure(ds, measure, given.against.split(",") if given.against else None)
+            raise InputError(f"--measure must be one of {shown}; or spread:ID of one; got {measure!r}")
+        figure = sweep_figure(ds, measure, against)
         path = out / f"{measure.replace(':', '-')}.svg"
         write(path, lambda file, figure=figure: figure.savefig(file, format="svg"))
         print(f"  {path}")
     print(f"  {out / 'data.zarr'}\n  {out / 'runs.parquet'}")
     if not given.measure:
-        shown = [m for m in measures if not m.startswith("spread:")]
-        print(f"draw one with --measure ID: {', '.join(shown)}")
+        print(f"draw one with --measure ID: {shown}")
     return 1 if failed else 0

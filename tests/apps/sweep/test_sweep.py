@@ -1,8 +1,10 @@
 """Sweeps: equal to calls in a loop, and safe against whatever stops them."""
 
 import errno
+import importlib
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -294,8 +296,23 @@ def test_figure(tmp_path):
     (ax,) = figure.axes
     assert ax.get_xlabel() == "scale"
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["trained = 1", "trained = 2"]
+    ds = ds.assign(half_time=ds.half_time.where(ds.scale > 0.1))
+    assert (
+        "4 of 12 values are missing"
+        in nr.sweep_figure(ds, "half_time").axes[0].get_legend().get_title().get_text()
+    )
     with pytest.raises(InputError, match="measure"):
         nr.sweep_figure(ds, "status")
+
+
+def test_figure_of_an_experiment():
+    """The band is the deviation over its seeds; ticks of whole numbers are whole numbers."""
+    claim = {"time": ("trained", [3.0, 2.0]), "spread:time": ("trained", [0.5, 0.25])}
+    (ax,) = nr.sweep_figure(xr.Dataset(claim, {"trained": [1, 2]}), "time").axes
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert {2.5, 3.5, 1.75, 2.25} <= set(corners[:, 1].tolist())
+    assert ax.get_legend().get_title().get_text() == "band: standard deviation over seeds"
+    assert all(float(tick).is_integer() for tick in ax.get_xticks())
 
 
 def test_processes(tmp_path):
@@ -317,6 +334,32 @@ def test_processes(tmp_path):
     assert ds.final_loss[0, 2] == pytest.approx(alone.solve().loss[-1], rel=1e-9)
 
 
+def test_processes_start_anew_where_a_module_of_the_user_changed(tmp_path, monkeypatch):
+    from neuralrace.apps.sweep.verb import _environment
+
+    file = tmp_path / "module_of_a_user.py"
+    file.write_text("scale = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, file.stem, importlib.import_module(file.stem))
+    before = _environment()
+    assert _environment() == before
+    os.utime(file, (0, 0))
+    assert _environment() != before
+
+
+@pytest.mark.parametrize(("hidden", "sizes"), [((5, 5), [4, 2, 1]), ((64, 64), [1] * 7)])
+def test_runs_in_one_call(hidden, sizes, monkeypatch):
+    """Small networks by powers of two, large ones one by one: few programs to compile."""
+    from neuralrace.apps.sweep import run as module
+
+    calls = []
+    monkeypatch.setattr(module, "_records", lambda runs: calls.append(len(runs)) or runs)
+    task = nr.tasks.routing(7, 1, hidden=hidden)
+    weights = nr.init.orthogonal(task.graph, 0.1)
+    compute(lambda k: nr.Run(task, weights, t1=1.0), [{"k": k} for k in range(7)])
+    assert calls == sizes
+
+
 def test_sweep_of_an_experiment(tmp_path, capsys):
     from neuralrace import cli
 
@@ -334,6 +377,6 @@ def test_sweep_of_an_experiment(tmp_path, capsys):
     for claim in report.claims:
         here = float(ds[claim.id].sel(hidden=12))
         assert here == pytest.approx(claim.measured, rel=1e-6, abs=1e-7, nan_ok=True)  # some are errors
-    wrong = ["--over", "nothing=1:2", "--out", str(tmp_path / "c")]
-    assert cli.main(["sweep", "linear-background", *wrong]) == 2
-    assert "nothing" in capsys.readouterr().err
+    for wrong in (["--over", "nothing=1:2"], ["--over", "hidden=8", "--against", "nothing"]):
+        assert cli.main(["sweep", "linear-background", *wrong, "--out", str(tmp_path / "c")]) == 2
+        assert "nothing" in capsys.readouterr().err

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str | None = None) -> Figure:
     """A measure against one axis (mean and range over the others), or two (a line for each value).
 
+    Where values are missing (nan), means are those of the others, and the legend has their number.
+
     Parameters
     ----------
     ds : xarray.Dataset
@@ -48,27 +50,37 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
     spread = [d for d in dims if d not in given]
     with plot.style():
         fig, ax = plot.figure(1, 1, width=4.2, height=2.8)
-        lines = values.transpose(*other, x, *spread)
-        for k, colour in enumerate(plot.shades(lines.sizes[other[0]]) if other else [plot.BLUE]):
-            line = lines.isel({other[0]: k}) if other else lines
-            label = f"{other[0]} = {_told(line[other[0]].item())}" if other else "mean"
-            _line(ax, line, x, spread, colour, label)
+        deviation = None if spread else ds.get(f"spread:{measure}")  # over the seeds of an experiment
+        middle = values.mean(spread)
+        bands = (values.min(spread), values.max(spread)) if spread else ()
+        bands = bands if deviation is None else (values - deviation, values + deviation)
+        for k, colour in enumerate(plot.shades(values.sizes[other[0]]) if other else [plot.BLUE]):
+            place = {other[0]: k} if other else {}
+            label = f"{other[0]} = {_told(values[other[0]][k].item())}" if other else "mean"
+            _line(ax, [v.isel(place) for v in (middle, *bands)], x, colour, label)
         if _geometric(np.asarray(ds[x])):
             ax.set_xscale("log")
             plot.logarithmic(ax.xaxis)
         elif np.asarray(ds[x]).dtype.kind in "iu":
             ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set(xlabel=x, ylabel=measure.replace("_", " "))
-        ax.legend(title=f"band: range over {', '.join(spread)}" if spread else None)
+        told = [f"band: range over {', '.join(spread)}"] if spread else []
+        told += ["band: standard deviation over seeds"] if deviation is not None else []
+        missing = int(np.isnan(np.asarray(values, float)).sum())
+        told += [f"{missing} of {values.size} values are missing"] if missing else []
+        if other or told:
+            ax.legend(title="\n".join(told) or None)
     return fig
 
 
-def _line(ax: Any, line: Any, x: str, spread: list[str], colour: Any, label: str) -> None:
-    at = np.asarray(line[x])
+def _line(ax: Any, curves: list[Any], x: str, colour: Any, label: str) -> None:
+    """The first curve, and a band between the two others where there are any."""
+    middle, *band = curves
+    at = np.asarray(middle[x])
     at = at if at.dtype.kind in "iuf" else at.astype(str)
-    ax.plot(at, line.mean(spread), color=colour, label=label, marker="o", ms=3)
-    if spread:
-        ax.fill_between(at, line.min(spread), line.max(spread), color=colour, alpha=0.2, lw=0)
+    ax.plot(at, middle, color=colour, label=label, marker="o", ms=3)
+    if band:
+        ax.fill_between(at, *band, color=colour, alpha=0.2, lw=0)
 
 
 def _geometric(values: np.ndarray) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.apps.sweep.axes import RESERVED
+from neuralrace.compiling import compile_here
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.status import Status
@@ -25,6 +27,8 @@ from neuralrace.task import Task
 
 Measure = Callable[[Trajectory], Mapping[str, Any]]
 FAILED = "FAILED"  # status of a run that raised an error
+_AT_ONCE = 64  # small runs in one compiled call on a CPU: more gain nothing
+_MANY = 64  # runs with the same key that take longer in NumPy than compiling does
 _SHARED_OPTIONS = ("record", "runs", "progress")  # options with which runs are not put together
 
 
@@ -131,8 +135,14 @@ class Record:
     values: Mapping[str, np.ndarray] | None = None
 
 
-def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -> list[Record]:
-    """Describe and compute the runs at some points; a run that fails does not stop the others."""
+def compute(
+    function: Callable[..., Run], points: Sequence[Mapping[str, Any]], total: int = 0
+) -> list[Record]:
+    """Describe and compute the runs at some points; a run that fails does not stop the others.
+
+    Of `total` runs in the sweep each key has about the share that it has here: where those are many, they are
+    compiled at once, and not computed in NumPy at first.
+    """
     records: dict[int, Record] = {}
     groups: dict[Any, list[tuple[int, Run]]] = {}
     for k, point in enumerate(points):
@@ -145,9 +155,28 @@ def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -
             continue
         groups.setdefault(run.key, []).append((k, run))
     for members in groups.values():
-        places, runs = zip(*members, strict=True)
-        records |= dict(zip(places, _records(list(runs)), strict=True))
+        with compile_here() if total // len(groups) >= _MANY else nullcontext():
+            for some in _calls(members):
+                places, runs = zip(*some, strict=True)
+                records |= dict(zip(places, _records(list(runs)), strict=True))
     return [records[k] for k in range(len(points))]
+
+
+def _calls(members: list[tuple[int, Run]]) -> Iterator[list[tuple[int, Run]]]:
+    """Runs with the same key, as many at a time as one compiled call takes.
+
+    On a CPU a call computes one after the other, and every number of runs is compiled anew: so large networks
+    come one by one, small ones by powers of two.
+    """
+    first = members[0][1]
+    if len(members) == 1 or jax.default_backend() != "cpu":
+        yield members
+        return
+    most = 1 if program(first.task, first._loss).stack.cost > 1 else _AT_ONCE
+    while members:
+        n = 1 << (min(most, len(members)).bit_length() - 1)
+        yield members[:n]
+        members = members[n:]
 
 
 def failure(fault: Exception, seconds: float = 0.0) -> Record:

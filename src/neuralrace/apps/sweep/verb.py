@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
+import sys
 import tempfile
 import textwrap
 import time
@@ -20,13 +22,16 @@ from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder
 from neuralrace.apps.sweep.run import Record, Run, compute
 from neuralrace.errors import InputError, integer, need_extra
+from neuralrace_command import cache_folder
 
 if TYPE_CHECKING:
     import xarray
 
 _MEMORY = 2**31  # bytes that the runs of a piece may take together
-_MOST = 256  # runs in a piece: how much an interrupt can lose
+_FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
+_PIECES = 8  # for each core, so that all processes end at about the same time
 _PATIENCE = 3  # times that processes may break before the sweep gives up
+_IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
 
@@ -63,10 +68,10 @@ def sweep(
     zipped : list of tuples, optional
         Parameters that change together, as in ``[("depth", "width")]``: one axis, named after the first.
     batch : int, optional
-        Runs in a piece of work. By default as many as fit into 2 GiB, at most 256.
+        Runs in a piece of work. By default as many as fit into 2 GiB, 32 to 256: several pieces a core.
     jobs : int, optional
         Processes on this machine. By default as many as there are cores, if the work takes more than about
-        15 seconds.
+        15 seconds. They stay for a minute, so that another sweep starts sooner.
     cluster : str or dask.distributed.Client, optional
         Address of a Dask scheduler, on whose workers the runs are computed.
     retry_failed : bool
@@ -98,7 +103,7 @@ def sweep(
     workers = None if jobs is None else integer("jobs", jobs)
     if cluster is not None and workers is not None:
         raise InputError("jobs must not be given with cluster: its workers do the work")
-    work, definition = partial(compute, function), {"function": source_of(function)}
+    work, definition = partial(compute, function, total=len(grid)), {"function": source_of(function)}
     size = size or piece_size(function, grid.points[0], len(grid))
     if out is None:
         with tempfile.TemporaryDirectory() as folder:
@@ -141,8 +146,7 @@ def _results(
     Without a wish for processes the first pieces are computed here; others are started if much is left.
     """
     pieces = [missing[k : k + size] for k in range(0, len(missing), size)]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cluster is None and (cores == 1 or jax.default_backend() != "cpu"):
+    if cluster is None and (cores() == 1 or jax.default_backend() != "cpu"):
         jobs = jobs or 1
     if cluster is None and jobs in (None, 1):
         start = time.perf_counter()
@@ -155,13 +159,14 @@ def _results(
                 break
     broken = 0
     while pieces:
-        with _executor(cluster, jobs or cores) as executor:
+        with _executor(cluster, jobs or cores()) as executor:
             waiting = {executor.submit(work, [points[k] for k in piece]): piece for piece in pieces}
             try:
-                for future in as_completed(waiting):
+                for future in as_completed(list(waiting)):
                     records = future.result()
-                    pieces.remove(waiting[future])
-                    yield waiting[future], records
+                    piece = waiting.pop(future)  # with its records, which would else be held until the end
+                    pieces.remove(piece)
+                    yield piece, records
             except (BrokenExecutor, CancelledError) as fault:
                 broken += 1
                 if cluster is not None or broken == _PATIENCE:
@@ -174,24 +179,27 @@ def piece_size(function: Callable[..., Run], point: Mapping[str, Any], n: int) -
         each = function(**point).bytes
     except Exception:  # recorded when it is computed
         each = _MEMORY
-    return max(1, min(n, _MOST, _MEMORY // each))
+    most = n if jax.default_backend() != "cpu" else max(_FEW, n // (_PIECES * cores()))
+    return max(1, min(n, most, _MOST, _MEMORY // each))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
     """Processes of this machine, or the workers of a Dask cluster."""
     if cluster is None:
-        from loky import ProcessPoolExecutor
+        from loky import get_reusable_executor
 
-        single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        flags = os.environ.get("XLA_FLAGS", "")
-        executor: Any = ProcessPoolExecutor(
-            jobs, env={**single, "XLA_FLAGS": f"{flags} --xla_cpu_multi_thread_eigen=false".strip()}
-        )
+        executor: Any = get_reusable_executor(jobs, timeout=_IDLE, env=_environment())
         try:
             yield executor
-        finally:
+        except BaseException:
             executor.shutdown(kill_workers=True)
+            raise
         return
     from dask.distributed import Client
 
@@ -201,6 +209,30 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
     finally:
         if isinstance(cluster, str):
             client.close()
+
+
+def _environment() -> dict[str, str]:
+    """Of the processes: one thread each, and compiled programs on disk, or each would compile them all.
+
+    With a changed file among the modules that are loaded it differs, so that new processes are started.
+    """
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
+    found = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "XLA_FLAGS": flags}
+    found["NEURALRACE_SWEEP"] = _own_modules()
+    folder = cache_folder()
+    if folder is not None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        found["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+        found["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    return found
+
+
+def _own_modules() -> str:
+    """Names and times of change of the user's own modules: those that are not installed."""
+    places = tuple({sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])})
+    files = {str(getattr(module, "__file__", None) or sys.prefix) for module in list(sys.modules.values())}
+    own = sorted(file for file in files if not file.startswith(places) and Path(file).is_file())
+    text = "\n".join(f"{file} {Path(file).stat().st_mtime_ns}" for file in own)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
