@@ -371,7 +371,7 @@ def test_error_of_the_loss_curve(error):
     off = np.abs(wide.loss - true.loss).max() / true.loss[0]
     assert off < wide.stats["error"] <= error
     assert wide.stats["error"] < 300 * off
-    with pytest.raises(InputError, match="of must be 'outputs' or 'loss', got 'weights'"):
+    with pytest.raises(InputError, match="of must be one of outputs, loss; got 'weights'"):
         nr.LowRank(1e-3, of="weights")
 
 
