@@ -14,6 +14,7 @@ from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import folder_path
 from neuralrace.apps.sweep.run import Record, failure
 from neuralrace.apps.sweep.verb import check_workers, swept
+from neuralrace.errors import flag
 
 if TYPE_CHECKING:
     import xarray
@@ -58,6 +59,8 @@ def sweep_experiment(
 
     grid, chosen, folder = Grid.of(over, zipped), experiment(name), folder_path(out)
     check_workers(jobs, cluster)
+    for flag_name, value in (("quick", quick), ("retry_failed", retry_failed), ("progress", progress)):
+        flag(flag_name, value)
     fixed = {} if seeds is None else {"seeds": seeds}
     for point in grid.points:  # everything wrong is said before anything runs
         chosen.chosen(quick, {**fixed, **point})
