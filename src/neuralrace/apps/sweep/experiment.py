@@ -58,7 +58,7 @@ def sweep_experiment(
     from neuralrace.experiments import experiment
 
     grid, chosen, folder = Grid.of(over, zipped), experiment(name), folder_path(out)
-    check_workers(jobs, cluster)
+    jobs = check_workers(jobs, cluster)
     for flag_name, value in (("quick", quick), ("retry_failed", retry_failed), ("progress", progress)):
         flag(flag_name, value)
     fixed = {} if seeds is None else {"seeds": seeds}

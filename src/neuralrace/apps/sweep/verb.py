@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MEMORY = 2**31  # bytes that the runs of a piece may take together
 _FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
 _PIECES = 8  # for each core, so that all processes end at about the same time
-_MOST_JOBS = 1024  # processes of a sweep: more than the cores of any machine
+_MOST_JOBS = 1024  # processes of a sweep: more would have no core of their own
 _PATIENCE = 3  # times that processes may break before the sweep gives up
 _IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
@@ -101,7 +101,7 @@ def sweep(
     grid = Grid.of(over, zipped, seeds)
     _check_parameters(function, grid)
     size = None if batch is None else integer("batch", batch)
-    check_workers(jobs, cluster)
+    jobs = check_workers(jobs, cluster)
     folder = None if out is None else folder_path(out)
     again, shown = flag("retry_failed", retry_failed), flag("progress", progress)
     work, definition = partial(compute, function, total=len(grid)), {"function": source_of(function)}
@@ -112,18 +112,18 @@ def sweep(
     return swept(work, definition, grid, folder, size, jobs, cluster, again, shown)
 
 
-def check_workers(jobs: Any, cluster: Any) -> None:
-    """Refuse wrong `jobs` and `cluster`."""
-    if jobs is not None:
-        integer("jobs", jobs, most=_MOST_JOBS)
+def check_workers(jobs: Any, cluster: Any) -> int | None:
+    """`jobs` as an int or None; refused where it or `cluster` is wrong."""
+    jobs = None if jobs is None else integer("jobs", jobs, most=_MOST_JOBS)
     if cluster is None:
-        return
+        return jobs
     if jobs is not None:
         raise InputError("jobs must not be given with cluster: its workers do the work")
     if not (isinstance(cluster, str) and cluster) and not callable(getattr(cluster, "get_executor", None)):
         raise InputError(
             f"cluster must be the address of a Dask scheduler or a Client of one, got {short(cluster)}"
         )
+    return None
 
 
 Work = Callable[[Sequence[Mapping[str, Any]]], list[Record]]
