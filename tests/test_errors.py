@@ -37,6 +37,10 @@ def moments(**given):
     return nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2), **given}])
 
 
+def train(**given):
+    return nr.universality.train(nr.universality.Network(2, 3), X, np.eye(2), lr=0.1, steps=1, **given)
+
+
 CALLS = {
     "nodes": lambda o: nr.Graph(o, EDGES),
     "size": lambda o: nr.Graph({**NODES, "x": o}, EDGES),
@@ -83,6 +87,7 @@ CALLS = {
     "shown gates": lambda o: nr.activity(TASK, W, "h1", X, o),
     "tasks.contexts": lambda o: (nr.tasks.contexts(o), nr.tasks.contexts(3, o)),
     "tasks.gated": lambda o: nr.tasks.gated(X, X, np.ones((1, 2)), columns=o),
+    "tasks.linear": lambda o: nr.tasks.linear(X, hidden=o),
     "tasks.hierarchy": lambda o: nr.tasks.hierarchy(2, hidden=o),
     "tasks.routing": lambda o: nr.tasks.routing(3, o),
     "tasks.sharing": lambda o: nr.tasks.sharing(4, 2, hidden=o),
@@ -116,6 +121,7 @@ CALLS |= {
     "path to load": lambda o: nr.Trajectory.load(o),
     "level": lambda o: nr.learning_time(TRAJ, o),
     "half_time": lambda o: nr.half_time([0.0, 1.0], [] if o is None else o),
+    "start": lambda o: nr.half_time([0.0, 1.0], [0.0, 1.0], start=o),
     "axis": lambda o: nr.half_time([0.0, 1.0], [0.0, 1.0], axis=o),
     "end_to_end": lambda o: nr.end_to_end(o, W),
     "network": lambda o: nr.end_to_end(GRAPH, o),
@@ -174,6 +180,8 @@ def test_odd_input_is_used_or_refused_with_a_message(call):
         (lambda: nr.flow(TASK, W, t1=1.0, runs={"loss": 1}), "runs must be named by text without ':', other"),
         (lambda: nr.flow(TASK, W, t1=1.0, runs={"a": 2**70}), "runs.'a'. must hold numbers of 64 bits"),
         (lambda: nr.tasks.routing(3, 2, seed=2**70), "seed must be at most 9223372036854775807"),
+        (lambda: nr.tasks.linear(X, hidden=[[1, 2], [3]]), r"hidden must be a whole number, got \[1, 2\]"),
+        (lambda: train(seeds=np.array(2)), r"seeds must be a whole number, got array\(2\)"),
     ],
 )
 def test_messages_name_the_argument(make, message):

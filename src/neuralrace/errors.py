@@ -42,7 +42,7 @@ class MissingPackageError(InputError, ImportError):
 
 def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
     """`value` as a finite float64 array; `shape` with None where any length will do."""
-    _refuse_masked(name, value)
+    refuse_masked(name, value)
     try:
         out = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -67,7 +67,7 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
     return out
 
 
-def _refuse_masked(name: str, value: Any) -> None:
+def refuse_masked(name: str, value: Any) -> None:
     """NumPy would use the numbers behind a mask."""
     if type(value) is np.ndarray:
         return
@@ -87,7 +87,7 @@ def number(
 ) -> float:
     """A finite float: greater than `above`, at least `least`, less than `below`, at most `most`."""
     if type(value) not in (int, float):
-        _refuse_masked(name, value)
+        refuse_masked(name, value)
         if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
             raise InputError(f"{name} must be a number, got {short(value)}")
     try:

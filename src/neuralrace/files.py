@@ -37,18 +37,18 @@ def write_text(path: Path, text: str) -> None:
 
 def writable(folder: Path) -> Path:
     """`folder`, refused where nothing can be written; what had to be made to see that is removed again."""
-    missing = [f for f in (folder, *folder.parents) if not f.exists()]
+    missing: list[Path] = []
     try:
+        missing += [f for f in (folder, *folder.parents) if not f.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise InputError(
-            f"out must be a folder that can be written, got {folder}: {error.strerror}"
-        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"out must be a folder that can be written, got {str(folder)!r}: {why}") from None
     finally:
         for made in missing:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 made.rmdir()
     return folder
 

@@ -76,6 +76,7 @@ def test_half_time_goes_from_start_to_end_up_or_down():
     assert np.allclose(half_time(t, up, start=0.0, end=3.0), np.log(2) / rates, atol=1e-5)
     assert np.isnan(half_time(t, up[0], end=9.0))
     assert half_time([0.0, 1.0], [2.0, 2.0]) == 0
+    assert np.isnan(half_time([0.0, 1.0], [0.0, 1.0], start=np.inf))  # without a warning
 
 
 def test_half_time_of_a_trajectory_does_not_depend_on_what_is_saved():

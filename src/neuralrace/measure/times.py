@@ -119,7 +119,9 @@ def half_time(
         raise InputError(f"y must have at least one time, got shape {curves.shape}")
     first, last = _ends(curves, start, end)
     sign = np.where(last > first, -1.0, 1.0)
-    return crossing(cast(ArrayLike, t), sign[..., None] * curves, sign * (first + share * (last - first)))
+    with np.errstate(invalid="ignore"):  # from or to infinity: nan, never reached
+        level = sign * (first + share * (last - first))
+    return crossing(cast(ArrayLike, t), sign[..., None] * curves, level)
 
 
 def _ends(curves: Floats, start: ArrayLike | None, end: ArrayLike | None) -> tuple[Floats, Floats]:

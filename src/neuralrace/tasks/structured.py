@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import affordable, array, integer, sequence
+from neuralrace.errors import affordable, array, integer, listable, sequence
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 
@@ -86,6 +86,6 @@ def linear(syx: ArrayLike, hidden: int | Sequence[int] = 32, graph: Graph | None
     syx = array("syx", syx, (None, None))
     outputs, inputs = syx.shape
     rows = np.sqrt(inputs) * np.eye(inputs)
-    sizes = [hidden] if np.ndim(hidden) == 0 else sequence("hidden", hidden, "sizes")
+    sizes = sequence("hidden", hidden, "sizes") if listable(hidden) else [hidden]
     layers = [integer("hidden", size) for size in sizes]
     return Task(graph or Graph.chain([inputs, *layers, outputs]), rows, rows @ syx.T)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Status
-from neuralrace.errors import InputError, array, choice, integer, number, short
+from neuralrace.errors import InputError, array, choice, integer, listable, number, short
 from neuralrace.network import precision
 from neuralrace.universality.descent import run_descent
 from neuralrace.universality.trajectory import Training
@@ -126,7 +126,7 @@ def _checked(
     choice("optimizer", optimizer, OPTIMIZERS)
     name = dtype.name if isinstance(dtype, np.dtype) else getattr(dtype, "__name__", dtype)
     dtype = np.dtype(choice("dtype", name, ("float32", "float64")))
-    given = [seeds] if isinstance(seeds, (str, bytes)) or not isinstance(seeds, Iterable) else seeds
+    given = seeds if listable(seeds) else [seeds]
     seeds = [integer("seeds", s, 0, 2**32 - 1) for s in given]
     if not seeds:
         raise InputError("seeds must name at least one seed, got none")

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -263,12 +264,68 @@ def test_disk_full_loses_nothing(tmp_path, monkeypatch):
         ({"batch": 0}, "batch must be at least 1"),
         ({"jobs": -1}, "jobs must be at least 1"),
         ({"jobs": 1, "cluster": "tcp://127.0.0.1:1"}, "jobs must not be given"),
+        ({"jobs": 2**31}, "jobs must be at most 1024"),
+        ({"cluster": 3}, "cluster must be the address .* got 3"),
+        ({"cluster": ""}, "cluster must be the address"),
+        ({"out": 3}, "out must be the name of a folder, got 3"),
+        ({"out": ""}, "out must be the name of a folder"),
+        ({"out": "a\0b"}, "out must be a folder that can be written"),
+        ({"out": 300 * "a"}, "out must be a folder that can be written"),
+        ({"retry_failed": "no"}, "retry_failed must be True or False"),
+        ({"progress": []}, "progress must be True or False"),
+        ({"zipped": None}, "zipped must be a list of groups of parameters, got None"),
+        ({"zipped": ("std", "seed")}, "each group of zipped must be a list of parameters, got 'std'"),
+        ({"zipped": [[["std"], {}]]}, "zipped names"),
+        ({"over": {"std": [[0.1], [0.1, 0.2]]}}, r"over\['std'\] must list numbers"),
+        ({"over": {"std": np.ma.array([0.1, 0.2], mask=[0, 1])}}, "no masked entries"),
+        ({"over": {"std": [0.1, np.ma.masked]}}, "no masked entries"),
+        ({"over": {"std": np.array(0.1)}}, "must list values"),
+        ({"over": {"std": [0.1, np.nan]}}, "must list numbers"),
+        ({"over": {"std": [0.1, "a"]}}, "must list numbers"),
+        ({"over": {"std": itertools.count()}}, "at most 1,000,000 values"),
+        ({"over": {"std": range(1001)}, "seeds": 1000}, "at most 1,000,000 runs, got 1,001,000"),
+        ({"seeds": 2**31}, "seeds must be at most 1000000, got 2147483648"),
+        ({"seeds": [1.5]}, "seeds must be a whole number, got 1.5"),
+        ({"seeds": ["x"]}, "seeds must be a whole number, got 'x'"),
+        ({"seeds": [np.nan]}, "seeds must list numbers"),
+        ({"seeds": [True]}, "seeds must be a whole number, got True"),
+        ({"seeds": [-1]}, "seeds must be at least 0"),
+        ({"seeds": [[1], [1, 2]]}, "seeds must list numbers"),
+        ({"seeds": np.ma.array([1, 2], mask=[0, 1])}, "seeds must have no masked entries"),
+        ({"seeds": np.array(2)}, "seeds must be a whole number"),
     ],
 )
 def test_wrong_arguments(arguments, message):
-    given = {"function": one_std, "over": {"std": [0.1]}, "seeds": 1} | arguments
+    def described(std, seed):
+        pytest.fail("wrong arguments must be refused before a run is described")
+
+    given = {"function": described, "over": {"std": [0.1]}, "seeds": 1} | arguments
     with pytest.raises(InputError, match=message):
         nr.sweep(**given)
+
+
+@pytest.mark.parametrize(
+    ("found", "clash"), [({"std": 1.0}, "std"), ({"steps": 1.0}, "steps"), ({"a": [1.0], "a_0": 1.0}, "a_0")]
+)
+def test_measures_have_names_of_their_own(found, clash):
+    def described(std):
+        task = nr.tasks.xor()
+        return nr.Run(task, nr.init.gaussian(task.graph, std), lambda run: found, t1=1.0, save=2)
+
+    with pytest.raises(InputError, match=f"measure must not return .* called '{clash}'"):
+        nr.sweep(described, {"std": [0.1]})
+
+
+@pytest.mark.parametrize(
+    "against",
+    [3, [], ["k", "k"], ["k", "seed", "k"], [["k"]], {}, np.array(1), np.ones(2), "x", b"k", np.ma.masked],
+)
+def test_wrong_axes_of_a_figure(against):
+    ds = xr.Dataset({"time": (("k", "seed"), np.ones((2, 2)))})
+    with pytest.raises(InputError, match="against must"):
+        nr.sweep_figure(ds, "time", against)
+    with pytest.raises(InputError, match="ds must be the result of a sweep"):
+        nr.sweep_figure(against, "time")
 
 
 @pytest.mark.parametrize(

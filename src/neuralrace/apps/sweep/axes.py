@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, integer, known, number
+from neuralrace.errors import InputError, integer, known, listable, number, refuse_masked, sequence, short
 
 SEED = "seed"
+MAX_RUNS = 1_000_000  # of a sweep: each takes 1 to 4 kB in the process that calls it, so 1 to 4 GB together
 RESERVED = ("status", "seconds", "error", "message", "outcome", "steps")
 
 
@@ -40,11 +41,17 @@ class Grid:
     ) -> Grid:
         """From the arguments of `sweep`, checked."""
         if not isinstance(over, Mapping) or (not over and seeds is None):
-            raise InputError(f"over must be a dict from parameters to their values, got {over!r}")
-        values = {name: _values(name, given) for name, given in over.items()}
+            raise InputError(f"over must be a dict from parameters to their values, got {short(over)}")
+        for name in over:
+            if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
+                raise InputError(f"over must name parameters of the function, got {short(name)}")
+        values = {name: _values(f"over[{name!r}]", given) for name, given in over.items()}
         if SEED in values and seeds is not None:
             raise InputError("seeds must not be given when over names seed: leave out one of the two")
-        groups = [tuple(names) for names in zipped]
+        groups = [
+            tuple(sequence("each group of zipped", names, "parameters"))
+            for names in sequence("zipped", zipped, "groups of parameters")
+        ]
         together = [name for names in groups for name in names]
         known("zipped", together, values, "parameter of over")
         if len(together) != len(set(together)) or any(len(names) < 2 for names in groups):
@@ -57,9 +64,13 @@ class Grid:
                 raise InputError(f"zipped parameters must have equally many values, got {lengths}")
         axes = [Axis(names[0], {n: values[n] for n in names}) for names in groups]
         if seeds is not None:
-            several = seeds if isinstance(seeds, Iterable) else range(integer("seeds", seeds))
-            axes.append(Axis(SEED, {SEED: _values("seeds", several)}))
-        return cls(tuple(axes))
+            several = seeds if listable(seeds) else range(integer("seeds", seeds, most=MAX_RUNS))
+            found = [integer("seeds", seed, least=0) for seed in _values("seeds", several).tolist()]
+            axes.append(Axis(SEED, {SEED: np.array(found)}))
+        grid = cls(tuple(axes))
+        if len(grid) > MAX_RUNS:
+            raise InputError(f"over and seeds must give at most {MAX_RUNS:,} runs, got {len(grid):,}")
+        return grid
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,16 +97,24 @@ class Grid:
 
 
 def _values(name: str, given: Any) -> np.ndarray:
-    """The values of a parameter: different numbers, texts or flags."""
-    if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
-        raise InputError(f"over must name parameters of the function, got {name!r}")
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise InputError(f"over[{name!r}] must list values, got {given!r}")
-    found = np.asarray(list(given))
-    if found.ndim != 1 or not len(found) or found.dtype.kind not in "biufU":
-        raise InputError(f"over[{name!r}] must list numbers, texts or flags; got {given!r}")
+    """The values of an axis: different numbers, texts or flags."""
+    if not listable(given):
+        raise InputError(f"{name} must list values, got {short(given)}")
+    refuse_masked(name, given)
+    several = list(islice(given, MAX_RUNS + 1))
+    refuse_masked(name, several)
+    if len(several) > MAX_RUNS:
+        raise InputError(f"{name} must list at most {MAX_RUNS:,} values, got more")
+    try:
+        found = np.asarray(several)
+    except (ValueError, TypeError, OverflowError, RecursionError):  # of unequal lengths, or no values at all
+        found = np.empty(0)
+    texts = found.dtype.kind == "U" and all(np.asarray(v).dtype.kind == "U" for v in several)
+    numbers = found.dtype.kind in "biuf" and not np.isnan(found).any()
+    if found.ndim != 1 or not len(found) or not (texts or numbers):
+        raise InputError(f"{name} must list numbers, texts or flags; got {short(given)}")
     if len(set(found.tolist())) < len(found):
-        raise InputError(f"over[{name!r}] must list different values, got {found.tolist()}")
+        raise InputError(f"{name} must list different values, got {short(found.tolist())}")
     return found
 
 

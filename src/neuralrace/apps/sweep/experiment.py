@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.apps.sweep.axes import Grid
+from neuralrace.apps.sweep.folder import folder_path
 from neuralrace.apps.sweep.run import Record, failure
-from neuralrace.apps.sweep.verb import swept
+from neuralrace.apps.sweep.verb import check_workers, swept
+from neuralrace.errors import flag
 
 if TYPE_CHECKING:
     import xarray
@@ -55,13 +57,16 @@ def sweep_experiment(
     """
     from neuralrace.experiments import experiment
 
-    grid, chosen = Grid.of(over, zipped), experiment(name)
+    grid, chosen, folder = Grid.of(over, zipped), experiment(name), folder_path(out)
+    jobs = check_workers(jobs, cluster)
+    for flag_name, value in (("quick", quick), ("retry_failed", retry_failed), ("progress", progress)):
+        flag(flag_name, value)
     fixed = {} if seeds is None else {"seeds": seeds}
     for point in grid.points:  # everything wrong is said before anything runs
         chosen.chosen(quick, {**fixed, **point})
-    work = partial(_measured, name, quick, fixed, str(Path(out) / "points"))
+    work = partial(_measured, name, quick, fixed, str(folder / "points"))
     definition = {"experiment": name, "quick": quick, "fixed": fixed}
-    return swept(work, definition, grid, Path(out), 1, jobs, cluster, retry_failed, progress)
+    return swept(work, definition, grid, folder, 1, jobs, cluster, retry_failed, progress)
 
 
 def _measured(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace import plot
-from neuralrace.errors import InputError, choice
+from neuralrace.errors import InputError, choice, sequence, short
 
 if TYPE_CHECKING:
     import xarray
@@ -33,6 +33,10 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
     -------
     matplotlib Figure
     """
+    import xarray as xr
+
+    if not isinstance(ds, xr.Dataset):
+        raise InputError(f"ds must be the result of a sweep, got {short(ds)}")
     choice("measure", measure, tuple(map(str, ds.data_vars)))
     values = ds[measure]
     if values.dtype.kind not in "biuf":
@@ -41,11 +45,13 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
     own = [d for d in dims if d.startswith(f"{measure}_")]
     if own:
         raise InputError(f"measure must be a number of each run; {measure!r} has further axes {own}")
-    given = [against] if isinstance(against, str) else list(against or [d for d in dims if d != "seed"][:2])
+    if against is None:
+        against = [d for d in dims if d != "seed"][:2] or dims
+    given = [against] if isinstance(against, str) else sequence("against", against, "one or two axes")
     for axis in given:
         choice("against", axis, tuple(dims))
-    if not 1 <= len(given) <= 2:
-        raise InputError(f"against must name one or two axes of the sweep, got {given}")
+    if not 1 <= len(given) <= 2 or len(set(given)) < len(given):
+        raise InputError(f"against must name one or two different axes of the sweep, got {short(given)}")
     x, *other = given
     spread = [d for d in dims if d not in given]
     with plot.style():

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuralrace.apps.sweep.axes import Grid
+from neuralrace.apps.sweep.axes import RESERVED, Grid
 from neuralrace.apps.sweep.run import FAILED, Record
 from neuralrace.dynamics.trajectory import versions
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
 from neuralrace.files import read_npz, writable, write, write_text
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
 _NUMBERS, _TEXTS = ("seconds", "steps", "error"), ("status", "outcome", "message")  # of a record
 _CHUNK = 2**22  # numbers in a chunk of the stored data
+
+
+def folder_path(out: Any) -> Path:
+    """The argument `out` as a path, checked."""
+    if not isinstance(out, (str, Path)) or not str(out):
+        raise InputError(f"out must be the name of a folder, got {short(out)}")
+    return writable(Path(out))
 
 
 class Folder:
@@ -90,10 +97,24 @@ class Folder:
         arrays |= {f"text:{n}": np.array([getattr(r, n) for r in records], dtype=np.str_) for n in _TEXTS}
         for name in {name for r in records for name in (r.values or {})}:
             arrays[f"value:{name}"] = padded([(r.values or {}).get(name) for r in records])
+        self._check_names(arrays)
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
         number = f"{min(places):08d}-{len(places)}"
         write(self.path / "pieces" / f"{number}.npz", lambda file: file.write(buffer.getvalue()))
+
+    def _check_names(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Refuse measures with names that the result has already: its own, those of parameters, of axes."""
+        values = {k.removeprefix("value:"): v for k, v in arrays.items() if k.startswith("value:")}
+        taken = {*RESERVED, *self.grid.coordinates()}
+        for name, array in values.items():
+            own = [f"{name}_{k}" for k in range(array.ndim - 1)]
+            clash = next((n for n in (name, *own) if n in taken or (n in own and n in values)), None)
+            if clash is not None:
+                raise InputError(
+                    f"measure must not return {name!r}: the sweep has something else called {clash!r}; "
+                    "choose another name"
+                )
 
     def pieces(self) -> Iterator[dict[str, np.ndarray]]:
         """What is stored; a file that cannot be read is removed, and its points are computed again."""

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.apps.sweep.axes import RESERVED
 from neuralrace.compiling import compile_here
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
@@ -221,11 +220,6 @@ def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
         if not isinstance(found, Mapping):
             raise InputError(f"measure must return a dict of numbers or arrays, got {type(found)}")
         values = {str(name): np.asarray(value) for name, value in found.items()}
-        taken = sorted(set(values) & set(RESERVED))
-        if taken:
-            raise InputError(
-                f"measure must not return {taken[0]!r}: the sweep keeps that itself; choose another name"
-            )
         odd = [name for name, value in values.items() if value.dtype.kind not in "biuf"]
         if odd:
             raise InputError(f"measure must return numbers or arrays; {odd[0]!r} is {found[odd[0]]!r}")

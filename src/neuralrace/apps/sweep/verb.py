@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from neuralrace.apps.sweep.axes import Grid
-from neuralrace.apps.sweep.folder import Folder
+from neuralrace.apps.sweep.folder import Folder, folder_path
 from neuralrace.apps.sweep.run import Record, Run, compute
-from neuralrace.errors import InputError, integer, need_extra
+from neuralrace.errors import InputError, flag, integer, need_extra, short
 from neuralrace_command import cache_folder
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _MEMORY = 2**31  # bytes that the runs of a piece may take together
 _FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
 _PIECES = 8  # for each core, so that all processes end at about the same time
+_MOST_JOBS = 1024  # processes of a sweep: more would have no core of their own
 _PATIENCE = 3  # times that processes may break before the sweep gives up
 _IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
@@ -59,7 +60,7 @@ def sweep(
         `function(**parameters, seed=...)` returns `nr.Run(...)`, the description of one run.
     over : dict
         Parameter -> values, each an axis of the grid: a list, a range, or an array such as
-        `numpy.geomspace(1e-3, 1, 7)`.
+        `numpy.geomspace(1e-3, 1, 7)`. A grid has at most 1,000,000 runs.
     seeds : int or list of int, optional
         One more axis, `seed`.
     out : path, optional
@@ -96,21 +97,33 @@ def sweep(
     (('std', 'seed'), {'std': 2, 'seed': 2})
     """
     if not callable(function):
-        raise InputError(f"function must describe one run by returning nr.Run(...), got {function!r}")
+        raise InputError(f"function must describe one run by returning nr.Run(...), got {short(function)}")
     grid = Grid.of(over, zipped, seeds)
     _check_parameters(function, grid)
     size = None if batch is None else integer("batch", batch)
-    workers = None if jobs is None else integer("jobs", jobs)
-    if cluster is not None and workers is not None:
-        raise InputError("jobs must not be given with cluster: its workers do the work")
+    jobs = check_workers(jobs, cluster)
+    folder = None if out is None else folder_path(out)
+    again, shown = flag("retry_failed", retry_failed), flag("progress", progress)
     work, definition = partial(compute, function, total=len(grid)), {"function": source_of(function)}
     size = size or piece_size(function, grid.points[0], len(grid))
-    if out is None:
-        with tempfile.TemporaryDirectory() as folder:
-            return swept(work, definition, grid, Path(folder), size, workers, cluster, False, progress).load()
-    return swept(
-        work, definition, grid, Path(out), size, workers, cluster, bool(retry_failed), bool(progress)
-    )
+    if folder is None:
+        with tempfile.TemporaryDirectory() as made:
+            return swept(work, definition, grid, Path(made), size, jobs, cluster, False, shown).load()
+    return swept(work, definition, grid, folder, size, jobs, cluster, again, shown)
+
+
+def check_workers(jobs: Any, cluster: Any) -> int | None:
+    """`jobs` as an int or None; refused where it or `cluster` is wrong."""
+    jobs = None if jobs is None else integer("jobs", jobs, most=_MOST_JOBS)
+    if cluster is None:
+        return jobs
+    if jobs is not None:
+        raise InputError("jobs must not be given with cluster: its workers do the work")
+    if not (isinstance(cluster, str) and cluster) and not callable(getattr(cluster, "get_executor", None)):
+        raise InputError(
+            f"cluster must be the address of a Dask scheduler or a Client of one, got {short(cluster)}"
+        )
+    return None
 
 
 Work = Callable[[Sequence[Mapping[str, Any]]], list[Record]]
@@ -203,7 +216,10 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
         return
     from dask.distributed import Client
 
-    client = Client(cluster, timeout="10s") if isinstance(cluster, str) else cluster
+    try:
+        client = Client(cluster, timeout="10s") if isinstance(cluster, str) else cluster
+    except ValueError as fault:
+        raise InputError(f"cluster must be the address of a Dask scheduler: {fault}") from None
     try:
         yield client.get_executor(pure=False, retries=3)
     finally:
