@@ -14,6 +14,7 @@ from neuralrace.errors import InputError, known
 
 HOLDS, FAILS, UNDECIDED = VERDICTS = ("holds", "fails", "undecided")
 EXACT = "exact: errors of rounding and of integration"
+ROUNDING = "exact: rounding"
 CHOSEN = "a standard of ours"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, paper
+from neuralrace.experiments.claim import ROUNDING, check, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.quotes import quoted
@@ -17,7 +17,6 @@ from neuralrace.experiments.store import along
 ITEMS, BLOCK = 8, 15  # items of a context; targets of a block
 STRUCTURES = ("hierarchy", "ring", "cross")
 PRINTED = {3: -1 / 2, 4: -1 / 6, 5: -1 / 12}  # overlap of the outputs of two pathways, by contexts
-EXACT = "exact: rounding"
 
 
 class ContextEquations(Parameters):
@@ -138,9 +137,9 @@ def of_the_data(p: ContextEquations, data: Data):
         text = f"we know that U_t(p)^T U_t(j) = {['-1/2', '-1/6', '-1/12'][count - 3]} I"
         name = f"C = {count}, overlap of the outputs of two pathways on the residual"
         known = paper(f"make_haste_slowly {where}", text)
-        yield known.near(f"overlap-{count}", name, PRINTED[count], found.outputs, 1e-9, note, EXACT)
+        yield known.near(f"overlap-{count}", name, PRINTED[count], found.outputs, 1e-9, note, ROUNDING)
         inputs, name = (count - 2) / (count - 1), f"C = {count}, overlap of their inputs"
-        yield check(f"make_haste_slowly {where}", EXACT).near(
+        yield check(f"make_haste_slowly {where}", ROUNDING).near(
             f"inputs-{count}", name, inputs, found.inputs, 1e-9
         )
     slower = quoted("make_haste_slowly E", "e-interlacing")
@@ -154,7 +153,7 @@ def of_networks(p: ContextEquations, data: Data):
     d = along(data.networks, "run")
     always = quoted("make_haste_slowly section 3", "always-a-reln")
     name = "ReLU network less its gated twin, outputs and slopes, at all times, largest"
-    yield always.below("gated-twin", name, 1e-12, d.twin.max("time"), bound=EXACT)
+    yield always.below("gated-twin", name, 1e-12, d.twin.max("time"), bound=ROUNDING)
     none = quoted("make_haste_slowly E", "e-no-correlation")
     name = f"correlation of context features and labels, common pathway trained to t = {p.t1:g} / before"
     yield none.below("no-correlation", name, 0.01, d.features, bound="a standard of ours: 1%")

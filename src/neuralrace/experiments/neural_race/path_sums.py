@@ -13,13 +13,12 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, paper
+from neuralrace.experiments.claim import ROUNDING, check, paper
 from neuralrace.experiments.declaration import Data, claims, figure, part
 from neuralrace.experiments.experiment import Experiment, Parameters, option
 from neuralrace.experiments.quotes import quoted
 from neuralrace.experiments.store import along
 
-EXACT = "exact: rounding"
 EDGES = [("a", "h"), ("b", "h"), ("h", "k"), ("h", "y"), ("k", "y"), ("k", "z"), ("b", "k")]
 
 
@@ -144,14 +143,14 @@ def path_sums(p: PathSums, data: Data):
 @claims
 def sums(p: PathSums, data: Data):
     d = along(data.networks, "run")
-    activity = check("neural_race 2", EXACT)
+    activity = check("neural_race 2", ROUNDING)
     yield activity.below("activity", "outputs, library - node by node, largest", 1e-12, d.activity)
-    yield check("neural_race Eq. 1", EXACT).below(
+    yield check("neural_race Eq. 1", ROUNDING).below(
         "loss", "loss, library / sample by sample - 1", 1e-12, d.loss
     )
     through = paper("talk: intuition", "All paths through an edge sum to determine dynamics")
     name = "slope of every edge, sum over paths (Eq. 2-6) - automatic differentiation, largest"
-    yield through.below("slopes", name, 1e-12, d.slope, bound=EXACT)
+    yield through.below("slopes", name, 1e-12, d.slope, bound=ROUNDING)
 
 
 @claims
@@ -164,7 +163,7 @@ def statistics(p: PathSums, data: Data):
         f"The samples differ by {float(d.samples.mean()):.2f} on average. Inputs that are 10% larger change "
         f"weights by {float(d.off[:, 2].mean()):.2f}."
     )
-    yield none.below("no-other-statistics", name, 1e-9, d.off[:, 1], note, EXACT)
+    yield none.below("no-other-statistics", name, 1e-9, d.off[:, 1], note, ROUNDING)
 
 
 EXPERIMENT = Experiment(
