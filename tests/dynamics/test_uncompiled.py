@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import neuralrace as nr
 from neuralrace import compiling
-from neuralrace.dynamics import uncompiled_descent
+from neuralrace.dynamics import uncompiled, uncompiled_descent
 from neuralrace.dynamics.status import Status
 from neuralrace.network import backward
 from tests import oracles
@@ -118,6 +118,25 @@ def test_flows_agree_with_compiled_ones(graph, seed):
     for name, v in other.recorded.items():
         assert np.abs(ours.recorded[name] - v).max() < 1e-6 * max(np.abs(v).max(), 1)
     assert np.allclose(ours.history.slope[:, 0], other.history.slope[:, 0])
+
+
+def test_runs_side_by_side_are_those_alone():
+    """Runs of very different lengths: one rests, one diverges, one stops; more than fit into one batch."""
+    task = chain(3)
+    sizes = [1e160, 0.0, 0.6, 0.3, *np.geomspace(0.1, 0.5, 5)]
+    w = nr.init.gaussian(task.graph, 1.0, seed=[3] * len(sizes))
+    w = {e: np.array(sizes)[:, None, None] * v for e, v in w.items()}
+    with pytest.MonkeyPatch.context() as patch, allowed(10**9):
+        patch.setattr(uncompiled, "_CACHED", 4 * task.graph.n_weights)
+        for more in ({}, {"stop_loss": 0.05}, {"save": [0.5, 3.0]}, {"method": nr.Adaptive(max_steps=9)}):
+            together = nr.flow(task, w, t1=6.0, **more)
+            for k, run in enumerate(together):
+                alone = nr.flow(task, {e: v[k] for e, v in w.items()}, t1=6.0, **{"save": run.t, **more})
+                assert run.status is alone.status
+                assert run.end == pytest.approx(alone.end, rel=1e-9)
+                assert run.stats["steps"] == alone.stats["steps"]
+                n = len(alone.t)
+                assert np.allclose(run.loss[:n], alone.loss, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
 def outputs_and_time(state):

@@ -423,6 +423,12 @@ def numpy_is_jax(task, mode, rng):
     assert loss == pytest.approx(float(expected[0]))
     assert made.stack.loss(flat, made.data) == pytest.approx(loss)
     assert np.abs(gradient - np.asarray(expected[1])).max() < 1e-12 * max(np.abs(gradient).max(), 1)
+    several = np.stack([flat, 0.5 * flat, 2 * flat])  # leading axes
+    alone = [loss_and_gradient(made.stack, v, made.data) for v in several]
+    together = loss_and_gradient(made.stack, several, made.data)
+    assert np.allclose(together[0], [v for v, _ in alone], rtol=1e-12)
+    assert np.allclose(together[1], [v for _, v in alone], rtol=1e-10, atol=1e-12 * np.abs(together[1]).max())
+    assert np.allclose(made.stack.loss(several, made.data), together[0], rtol=1e-10)
 
 
 @few
@@ -448,4 +454,6 @@ def test_sums_into_many_places_are_those_into_few():
     values, index = rng.standard_normal((700, 3)), rng.integers(0, 401, 700).astype(np.int32)
     expected = np.zeros((401, 3))
     np.add.at(expected, index, values)
-    np.testing.assert_allclose(summed(values, index, 400), expected[:400], atol=1e-14)  # 400 only pads
+    for lead in ((), (2,)):  # 400 only pads
+        found = summed(np.broadcast_to(values, (*lead, 700, 3)), index, 400, axis=-2)
+        np.testing.assert_allclose(found, np.broadcast_to(expected[:400], (*lead, 400, 3)), atol=1e-14)

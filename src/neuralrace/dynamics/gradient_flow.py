@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,11 +23,13 @@ from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.dynamics.uncompiled import Point, path_at, solve_runs
+from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
 from neuralrace.errors import InputError, flag, number
-from neuralrace.network import is_linear, loss_and_gradient, runs_in_numpy
+from neuralrace.network import backwards, forwards, is_linear, runs_in_numpy
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
+
+_CACHED = 100_000  # numbers that stay in the cache of a processor
 
 
 def flow(
@@ -128,7 +130,7 @@ def _by_method(
 
         solve = partial(low_rank_flow, setup, method, t1=t1, stop=stop, progress=progress)
     else:
-        solve = _adaptive_flow(setup, method, t1, stop, progress, len(ts))
+        solve = _adaptive_flow(setup, method, t1, stop, progress, ts, choose)
     found, history, stats, settings = solve(ts)
     if choose and history is not None:
         better = adapted_times([history.run(k) for k in range(len(history.loss))], t1)
@@ -139,15 +141,17 @@ def _by_method(
 
 
 def _adaptive_flow(
-    setup: Setup, method: RungeKutta | LowRank, t1: float, stop: float | None, progress: bool, n: int
-) -> Callable[[np.ndarray], tuple[Solved, History | None, dict[str, Any], dict[str, Any]]]:
-    """A function of the times to save, of which there are about n."""
+    setup: Setup, method: RungeKutta | LowRank, t1: float, stop: float | None, progress: bool, ts: np.ndarray,
+    choose: bool,
+) -> Callable[[np.ndarray], tuple[Solved, History | None, dict[str, Any], dict[str, Any]]]:  # fmt: skip
+    """A function of the times to save: `ts`, or about as many others with `choose`."""
     error = None
     if isinstance(method, LowRank):
         # The flow closes in small spaces: all that is left is the error of the solver.
         method = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
         error = method.stated_error
-    paths = None if progress else _in_numpy(setup, method, t1, stop, n)
+    problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
+    paths = None if progress else _in_numpy(setup, method, problem, len(ts))
     paths = paths or partial(_compiled, setup, method, t1, stop, progress)
 
     def solve(ts: np.ndarray) -> tuple[Solved, History | None, dict[str, Any], dict[str, Any]]:
@@ -163,37 +167,49 @@ def _adaptive_flow(
 
 
 def _in_numpy(
-    setup: Setup, method: RungeKutta, t1: float, stop: float | None, n: int
+    setup: Setup, method: RungeKutta, problem: Problem, n: int
 ) -> Callable[[np.ndarray], Path] | None:
-    """A function of the times to save; None where the flow is to be compiled."""
+    """A function of the times to save, of which there are about n; None where the flow is to be compiled."""
     stack, data, recorder = setup.program.stack, setup.program.data, setup.recorder
     double = np.dtype(setup.dtype) == np.float64
     if not double or not isinstance(method, Adaptive) or not runs_in_numpy(stack, setup.kind):
         return None
     scale, decay = setup.vectors
 
-    def evaluate(w: np.ndarray) -> Point:
-        loss, g = loss_and_gradient(stack, w, data)
-        v = -g if decay is None else -g - decay * w
-        v = v if scale is None else v * scale
-        return Point(loss, v, float(g @ v))
+    def velocity(w: np.ndarray, v: np.ndarray) -> np.ndarray:
+        loss, passed = forwards(stack, w, data)
+        v[...] = 0.0 if decay is None else -decay * w
+        backwards(stack, w, data, passed, v, -1.0)
+        if scale is not None:
+            v *= scale
+        return loss
+
+    def slope(w: np.ndarray, v: np.ndarray) -> np.ndarray:
+        g = v if scale is None else np.where(scale > 0, v / np.where(scale > 0, scale, 1), 0)
+        g = g if decay is None else g + decay * w
+        return -np.einsum("rn,rn->r", g, v)
 
     def keep(ts: np.ndarray, weights: np.ndarray) -> Any:
-        losses = np.array([[stack.loss(w, data) for w in rows] for rows in weights])
+        losses = np.stack([np.concatenate([stack.loss(w, data) for w in _some(rows)]) for rows in weights])
         kept = weights if recorder.save_weights else weights[..., :0]
         if recorder.record is None:
             return losses, (kept, {})
         with setup.precision():
             return losses, (kept, jax.tree.map(np.asarray, recorded(recorder, ts, weights, setup.lift)))
 
+    system = System(velocity, slope)
     graphs = (setup.task.graph, setup.given.graph)
-    shapes = (setup.start.shape, n, stop is None, recorder.save_weights)
+    shapes = (setup.start.shape, n, problem.stop is None, recorder.save_weights)
     left = allowance((stack.digest, graphs, recorder.record, method.max_steps, shapes))
     atols = method.absolute(setup.full)
-    solutions = solve_runs(
-        evaluate, setup.start, t1, method.rtol, atols, stop, method.max_steps, left, stack.cost
-    )
+    solutions = solve_runs(lambda runs: system, setup.start, atols, problem, left, stack.load)
     return None if solutions is None else lambda ts: path_at(solutions, ts, keep)
+
+
+def _some(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Weights (save, n), a few times at once: as many as stay in the cache of a processor."""
+    size = max(1, _CACHED // rows.shape[1])
+    return (rows[at : at + size] for at in range(0, len(rows), size))
 
 
 def _compiled(

@@ -213,10 +213,8 @@ class Problem(NamedTuple):
         fine = jnp.isfinite(error)
         accept = fine & (first | (error <= 1))
         order = chebyshev.LOCAL_ORDER if self.table is None else self.table.order
-        factor = _SAFETY * jnp.maximum(error, 1e-20) ** (-1 / order)
-        factor = jnp.where(fine, jnp.clip(factor, _SHORTEST, jnp.where(accept, _LONGEST, 1.0)), _SHORTEST)
-        begin = jnp.where(error > 0, _BEGIN / self.rtol / jnp.where(error > 0, error, 1.0), self.t1)
-        length = jnp.where(first, begin, h * factor)
+        begin = first_length(error, self.rtol, self.t1)
+        length = jnp.where(first, begin, h * step_factor(error, accept, order))
         t = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
         t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (tried.v, s.v)))
         value, reached = self.followed.value(y), jnp.zeros((), bool)
@@ -295,6 +293,18 @@ class Problem(NamedTuple):
         x = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros_like(h), jnp.ones_like(h)))[1]
         at, y = s.t + x * h, jnp.where(x < 1, tried.inside(x), end[1])
         return at, y, self.velocity(at, y), self.followed.value(y)
+
+
+def first_length(speed: Any, rtol: Any, t1: Any, xp: Any = jnp) -> Any:
+    """The length of a first step, from the speed at the start in tolerances."""
+    return xp.where(speed > 0, _BEGIN / rtol / xp.where(speed > 0, speed, 1.0), t1)
+
+
+def step_factor(error: Any, accept: Any, order: int, xp: Any = jnp) -> Any:
+    """The ratio of the next step to this one, from its error in tolerances."""
+    factor = _SAFETY * xp.maximum(error, 1e-20) ** (-1 / order)
+    factor = xp.clip(factor, _SHORTEST, xp.where(accept, _LONGEST, 1.0))
+    return xp.where(xp.isfinite(error), factor, _SHORTEST)
 
 
 def _polynomial(coefficients: list[Any], x: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Small systems integrated in NumPy, so that nobody waits for a compiler.
+"""Systems integrated in NumPy, so that nobody waits for a compiler.
 
-SciPy's DOP853 makes the steps, of the same order as those of `integrate`; the result has the same form.
-Where a small system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA
-makes them. A system is compiled instead once NumPy has taken as long on it as compiling would (see
-`compiling`).
+The method, its tolerances and its results are those of `integrate` with order 8. Runs go side by side: each
+has steps of its own length, and the velocities of all runs in a stage are computed at once. Where a small
+system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA goes on. A system
+is compiled instead once NumPy has taken as long on it as compiling would (see `compiling`).
 """
 
 from __future__ import annotations
@@ -13,44 +13,73 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import DOP853, LSODA
+from scipy.integrate import LSODA
 
 from neuralrace.compiling import Allowance
 from neuralrace.dynamics.history import Buffer
-from neuralrace.dynamics.integrate import FAILED, FINISHED, GOING, HALVINGS, LIMITED, STOPPED, Path
+from neuralrace.dynamics.integrate import (
+    FAILED,
+    FINISHED,
+    GOING,
+    HALVINGS,
+    LIMITED,
+    STOPPED,
+    Path,
+    first_length,
+    step_factor,
+    tableau,
+)
 
-_USUAL = 600  # evaluations of a solution
-_STAGES = 12  # evaluations of a step
-# Part of the tolerances. Between its steps SciPy's DOP853 is now and then far less accurate than `integrate`:
-# of 398 drawn networks at rtol 1e-9, by up to 8e-7 (compiled: 2e-9). At a tenth: by up to 3e-8.
-_STRICT = 0.1
-_LEAST = 1e-13  # relative tolerance
-_MOST = 20_000  # numbers of a system, whose interpolants are all kept
+_USUAL = 40  # steps of a solution
+_CACHED = 60_000  # numbers of all runs side by side: more leave the cache of a processor
+_KEPT = 50_000_000  # numbers of all polynomials inside steps
 _LONG = 5000  # numbers whose sums over stages take as long as one evaluation
 _FEW = 100  # numbers of a system that may go on by LSODA, which differentiates by each
-_EDGE, _OFTEN, _CALM = 6.1, 15, 6  # of stability; steps at it that make a system stiff, and other ones not
+_EDGE, _OFTEN, _CALM = 5.0, 15, 6  # of stability; steps at it that make a system stiff, and other ones not
 _BEGIN = 0.02  # of the loss: so much of it may go in the first step
-_FINER = 0.1  # part of the tolerances for LSODA, whose errors add up over its many steps
+_FINER = 0.01  # part of the tolerances for LSODA, whose errors add up over its many steps
+_LEAST = 1e-13  # relative tolerance of LSODA
 
 
-class Point(NamedTuple):
-    """The loss at a point, the velocity, and the slope of the loss in time."""
+class System(NamedTuple):
+    """Some runs, from y (runs, numbers) of each."""
 
-    loss: float
-    velocity: np.ndarray
-    slope: float
+    velocity: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (y, v): writes dy/dt into v; losses (runs,)
+    slope: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (y, v): slopes of the losses in time, (runs,)
 
 
-class Solution(NamedTuple):
-    """One run, which `at` gives at any times."""
+Systems = Callable[[np.ndarray], System]  # of some of the runs, by their numbers
+Inside = Callable[[Any], np.ndarray]  # y (times, numbers) at times inside a step
+End = tuple[float, float, float]  # time, loss, and slope of the loss
 
-    start: np.ndarray
-    ends: list[float]  # of its steps
-    inside: list[Callable[[np.ndarray], np.ndarray]]  # y (numbers, times) inside each step
-    history: np.ndarray  # (steps + 1, 3) time, loss and slope
-    status: int
-    steps: int  # taken and refused
-    final: np.ndarray
+
+class Problem(NamedTuple):
+    """What all runs have in common."""
+
+    t1: float
+    rtol: float
+    stop: float | None
+    max_steps: int
+    ts: np.ndarray | None  # the times that will be asked for; None: any
+
+
+class Solution:
+    """One run, which `at` gives at any of the times that will be asked for."""
+
+    def __init__(self, start: np.ndarray) -> None:
+        self.start, self.final = start, start
+        self.ends: list[float] = []  # of its steps
+        self.inside: list[Inside | None] = []  # None where no time will be asked for
+        self.history: list[End] = []  # the start and the ends of its steps
+        self.status: int = GOING
+        self.steps: int = 0  # taken and refused
+
+    def add(self, end: End, y: np.ndarray, inside: Inside | None) -> None:
+        """Add a step: its end, y there, and y inside."""
+        self.ends.append(end[0])
+        self.history.append(end)
+        self.inside.append(inside)
+        self.final = y
 
     def at(self, ts: np.ndarray) -> tuple[np.ndarray, int]:
         """y (times, numbers) at each time that was reached, and how many rows are valid.
@@ -58,11 +87,13 @@ class Solution(NamedTuple):
         If the run ended early, the row after them has its end.
         """
         rows = np.zeros((len(ts), len(self.start)))
-        t = self.history[-1, 0]
+        t = self.history[-1][0]
         n = int(np.searchsorted(ts, t, side="right"))
         step = np.searchsorted(self.ends, ts[:n])
-        for k in np.unique(step[ts[:n] > 0]):
-            rows[:n][step == k] = self.inside[k](ts[:n][step == k]).T
+        for k in np.unique(step[(ts[:n] > 0) & (ts[:n] < t)]):
+            inside = self.inside[k]
+            assert inside is not None
+            rows[:n][step == k] = inside(ts[:n][step == k])
         rows[:n][ts[:n] == 0] = self.start
         rows[:n][ts[:n] == t] = self.final
         if self.status != FINISHED and n < len(ts) and (n == 0 or ts[n - 1] < t):
@@ -70,145 +101,232 @@ class Solution(NamedTuple):
         return rows, n
 
 
-Evaluate = Callable[[np.ndarray], Point]
-
-
 def solve_runs(
-    evaluate: Evaluate, starts: np.ndarray, t1: float, rtol: float, atols: np.ndarray, stop: float | None,
-    max_steps: int, left: Allowance, cost: int = 1,
-) -> list[Solution] | None:  # fmt: skip
-    """Every run from `starts` (runs, numbers); None where it should be compiled instead."""
-    cost += starts.shape[1] // _LONG
-    if starts.shape[1] > _MOST or not left.covers(_USUAL * cost * len(starts)):
+    systems: Systems, starts: np.ndarray, atols: np.ndarray, problem: Problem, left: Allowance, load: float
+) -> list[Solution] | None:
+    """Every run from `starts` (runs, numbers); None where it should be compiled instead.
+
+    `load` is what evaluating one run costs, in units of what a call does whatever its size.
+    """
+    runs, numbers = starts.shape
+    some, table = max(1, _CACHED // numbers), tableau(8)
+    if problem.ts is None and _USUAL * starts.size * table.curve.shape[1] > _KEPT:
         return None
-    solutions = []
-    for start, atol in zip(starts, atols, strict=True):
+    solutions: list[Solution] = []
+    for at in range(0, runs, some):
+        which = np.arange(at, min(at + some, runs))
+        cost = round(len(table.c) * (1 + len(which) * (load + numbers / _LONG)))  # of a step of all
+        if not left.covers(_USUAL * cost):
+            return None
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
-            found = _solve(evaluate, start, t1, rtol, float(atol), stop, max_steps, left, cost)
+            found = _SideBySide(systems, which, starts[which], atols[which], problem).solve(left, cost)
         if found is None:
             return None
-        solutions.append(found)
+        solutions += found
     return solutions
 
 
-def _solve(
-    evaluate: Evaluate, start: np.ndarray, t1: float, rtol: float, atol: float, stop: float | None,
-    max_steps: int, left: Allowance, cost: int,
-) -> Solution | None:  # fmt: skip
-    latest = point = evaluate(start)
+class _SideBySide:
+    """Some runs on their way. Arrays have a row for each run that is still going."""
 
-    def velocity(_: float, y: np.ndarray) -> np.ndarray:
-        nonlocal latest
-        latest = evaluate(y)
-        return latest.velocity
+    def __init__(
+        self, systems: Systems, which: np.ndarray, starts: np.ndarray, atols: np.ndarray, problem: Problem
+    ) -> None:
+        self.systems, self.which, self.problem = systems, which, problem
+        self.solutions: list[Solution] = [Solution(y) for y in starts]
+        self.run: np.ndarray = np.arange(len(starts))  # places in `solutions`
+        self.y, self.atol, self.t = starts, atols, np.zeros(len(starts))
+        self.v: np.ndarray = np.empty_like(starts)
+        self.at_edge, self.calm = np.zeros((2, len(starts)), int)  # steps
+        self.kept: int = 0  # numbers of all polynomials
+        self.stiff: bool = False  # whether any run was
 
-    if stop is not None and point.loss <= stop:
-        return Solution(start, [], [], np.array([(0.0, point.loss, point.slope)]), STOPPED, 0, start)
-    if not np.isfinite(point.velocity).all():
-        return Solution(start, [], [], np.array([(0.0, point.loss, 0.0)]), FAILED, 0, start)
-    solver = Stepper(velocity, start, t1, rtol, atol)
-    if point.slope < 0:  # no steps before the first say how the loss bends there
-        solver.shorten(_BEGIN * point.loss / -point.slope)
-    ends, inside, history = [], [], [(0.0, point.loss, point.slope)]
-    status, y, seen = GOING, start, 0
-    while status == GOING:
-        if not solver.step():
-            status = FAILED
-            break
-        t, y = solver.t, solver.y
-        point = latest if solver.explicit else evaluate(y)  # the last evaluation of an explicit step is at y
-        inside.append(solver.dense_output())
-        status = LIMITED if solver.steps >= max_steps else GOING
-        status = FINISHED if t >= t1 else status
-        if stop is not None and point.loss <= stop:
-            t = _crossing(evaluate, inside[-1], history[-1][0], t, stop)
-            y = inside[-1](t) if t < solver.t else y
-            point, status = evaluate(y), STOPPED
-        ends.append(t)
-        history.append((t, point.loss, point.slope))
-        solver.choose()
-        if not solver.explicit:
-            left.left, seen = left.left + seen, 0  # given back: compiled code, explicit, would take longer
-        elif not left.spend(solver.evaluations * cost - seen):
-            return None
-        else:
-            seen = solver.evaluations * cost
-    return Solution(start, ends, inside, np.array(history), status, solver.steps, y)
+    def solve(self, left: Allowance, cost: int) -> list[Solution] | None:
+        """Go to the end, if what is left allows as many steps; each costs the same."""
+        self.begin()
+        spent = 0
+        while len(self.run):
+            if not left.spend(cost) or self.kept > _KEPT:
+                return None
+            spent += cost
+            self.advance()
+        if self.stiff:
+            left.left += spent  # compiled code would take longer
+        return self.solutions
+
+    def begin(self) -> None:
+        """Compute velocities, and choose the lengths of the first steps."""
+        p = self.problem
+        self.gather()
+        loss = self.system.velocity(self.y, self.v)
+        slope = self.system.slope(self.y, self.v)
+        speed = _size(self.v / (self.atol[:, None] + p.rtol * np.abs(self.y)))
+        # No steps before the first say how the loss bends there.
+        most = np.maximum(np.where(slope < 0, _BEGIN * loss / -slope, np.inf), 1e-12 * p.t1)
+        self.h: np.ndarray = np.minimum(first_length(speed, p.rtol, p.t1, np), most)
+        for k, solution in enumerate(self.solutions):
+            solution.history.append((0.0, float(loss[k]), float(slope[k])))
+        status = np.where(np.isfinite(self.v).all(axis=1), GOING, FAILED)
+        if p.stop is not None:
+            status[loss <= p.stop] = STOPPED
+        self.leave(status)
+
+    def gather(self) -> None:
+        """Take what belongs to the runs that are going."""
+        self.system: System = self.systems(self.which[self.run])
+        self.k: np.ndarray = np.empty((len(tableau(8).c), *self.y.shape))  # velocities at all stages
+        self.flat: np.ndarray = self.k.reshape(len(self.k), -1)
+
+    def sum(self, coefficients: np.ndarray, h: np.ndarray) -> np.ndarray:
+        """The change of y by the velocities of the first stages with these coefficients, in a time h."""
+        return h[:, None] * (coefficients @ self.flat[: len(coefficients)]).reshape(self.y.shape)
+
+    def advance(self) -> None:
+        """One step of each run, accepted or refused."""
+        p, table, k, y = self.problem, tableau(8), self.k, self.y
+        last = self.h >= p.t1 - self.t
+        h = np.where(last, p.t1 - self.t, self.h)
+        k[0], loss = self.v, np.empty(0)
+        for i in range(1, len(k)):
+            y = self.sum(table.a[i, :i], h)
+            y += self.y
+            loss = self.system.velocity(y, k[i])
+        largest = np.maximum(np.abs(self.y), np.abs(y))
+        error = _size(self.sum(table.error, h) / (self.atol[:, None] + p.rtol * largest))
+        accept, t = error <= 1, np.where(last, p.t1, self.t + h)
+        self.h = h * step_factor(error, accept, table.order, np)
+        status = np.where(accept & last, FINISHED, GOING)
+        status[~accept & (self.t + 0.1 * self.h <= self.t)] = FAILED
+        self.watch_stability(h, accept)
+        inside, slope = self.polynomials(h, t, accept), self.system.slope(y, k[-1])
+        for n, solution in enumerate([self.solutions[i] for i in self.run]):
+            solution.steps += 1
+            if accept[n]:
+                end = float(t[n]), float(loss[n]), float(slope[n])
+                status[n] = self.accepted(n, solution, end, y[n], inside.get(n), int(status[n]))
+            if status[n] == GOING and solution.steps >= p.max_steps:
+                status[n] = LIMITED
+        self.t[accept], self.v[accept] = t[accept], k[-1][accept]
+        self.y = y if accept.all() else np.where(accept[:, None], y, self.y)
+        self.leave(status)
+
+    def polynomials(self, h: np.ndarray, t: np.ndarray, accept: np.ndarray) -> dict[int, Inside]:
+        """The accepted runs as functions of time inside this step, where they may be asked for."""
+        p, wanted, curve = self.problem, accept, tableau(8).curve
+        if p.ts is not None and p.stop is None:
+            first, last = (np.searchsorted(p.ts, at, side="right") for at in (self.t, t))
+            wanted = accept & (last > first)
+        if not wanted.any():
+            return {}
+        c = (curve.T @ self.flat).reshape(curve.shape[1], *self.y.shape)
+        self.kept += c.size
+        return {n: _polynomial(self.t[n], h[n], self.y[n], c[:, n]) for n in np.flatnonzero(wanted).tolist()}
+
+    def accepted(
+        self, n: int, solution: Solution, end: End, y: np.ndarray, inside: Inside | None, status: int
+    ) -> int:
+        """Add a step to a solution. How its run stands."""
+        stop, stiff = self.problem.stop, self.at_edge[n] >= _OFTEN
+        if stop is not None and end[1] <= stop:
+            solution.add(*_crossing(self.alone(n), inside, self.t[n], end, y, stop), inside)
+            return STOPPED
+        solution.add(end, y, inside)
+        if not stiff or status != GOING:
+            return status
+        self.stiff = True
+        return _implicitly(self.alone(n), solution, self.problem, self.atol[n])
+
+    def alone(self, n: int) -> System:
+        """One of the runs that are going."""
+        return self.systems(self.which[self.run[n : n + 1]])
+
+    def watch_stability(self, h: np.ndarray, accept: np.ndarray) -> None:
+        """Count steps whose length is limited by stability, as the program of Hairer and Wanner does.
+
+        The two stages before the last, both at the end of the step, tell how fast velocities change.
+        """
+        if self.y.shape[1] > _FEW:
+            return
+        a = tableau(8).a
+        rate = _size(self.k[-2] - self.k[-3]) / _size(self.sum(a[-2] - a[-3], h))
+        edge = accept & ~(h * rate <= _EDGE)
+        self.calm = np.where(edge, 0, self.calm + accept)
+        self.at_edge = np.where(edge, self.at_edge + 1, np.where(self.calm >= _CALM, 0, self.at_edge))
+
+    def leave(self, status: np.ndarray) -> None:
+        """Go on without the runs that have ended."""
+        going = status == GOING
+        if going.all():
+            return
+        for i, ended in zip(self.run[~going], status[~going].tolist(), strict=True):
+            self.solutions[i].status = ended
+        self.run, self.y, self.v, self.atol, self.t, self.h, self.at_edge, self.calm = (
+            a[going] for a in (self.run, self.y, self.v, self.atol, self.t, self.h, self.at_edge, self.calm)
+        )
+        if going.any():
+            self.gather()
 
 
-class Stepper:
-    """Steps by DOP853; of a few numbers by LSODA once stability limits those of DOP853.
-
-    Whether it does is tested as in the program of Hairer and Wanner.
-    """
-
-    def __init__(self, velocity: Any, start: np.ndarray, t1: float, rtol: float, atol: float):
-        self.velocity, self.t1, self.rtol, self.atol = velocity, t1, _STRICT * rtol, _STRICT * atol
-        self.steps: int = 0  # taken and refused
-        self.evaluations: int = 0
-        self.solver: Any = self._by(DOP853, 0.0, start, 1.0)
-        self.explicit: bool = True  # the method of the next step
-        self.at_edge: int = 0
-        self.calm: int = 0
-
-    def _by(self, method: Any, t: float, y: np.ndarray, part: float) -> Any:
-        rtol, atol = max(part * self.rtol, _LEAST), part * self.atol
-        return method(self.velocity, t, y, self.t1, rtol=rtol, atol=atol)
-
-    @property
-    def t(self) -> float:
-        return self.solver.t
-
-    @property
-    def y(self) -> np.ndarray:
-        return self.solver.y
-
-    def shorten(self, first: float) -> None:
-        """Make a first step that is no longer than this."""
-        self.solver.h_abs = min(self.solver.h_abs, max(first, 1e-12 * self.t1))
-
-    def step(self) -> bool:
-        """Make a step; False where none is found."""
-        before = self.solver.nfev
-        self.solver.step()
-        made = self.solver.nfev - before
-        self.evaluations += made
-        self.steps += made // _STAGES if self.explicit else 1
-        return self.solver.status != "failed"
-
-    def dense_output(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The solution inside the latest step."""
-        before = self.solver.nfev
-        found = self.solver.dense_output()
-        self.evaluations += self.solver.nfev - before
-        return found
-
-    def choose(self) -> None:
-        """Choose the method of the next step."""
-        if self.explicit and self.solver.status == "running" and len(self.y) <= _FEW and self._stiff():
-            self.solver, self.explicit = self._by(LSODA, self.t, self.y, _FINER), False
-
-    def _stiff(self) -> bool:
-        h, k = self.solver.t - self.solver.t_old, self.solver.K
-        stage = self.solver.y_old + h * (self.solver.A[-1] @ k[:_STAGES])
-        change = float(np.linalg.norm(self.y - stage))
-        rate = float(np.linalg.norm(k[_STAGES] - k[_STAGES - 1])) / change if change else np.inf
-        if h * rate > _EDGE:
-            self.at_edge, self.calm = self.at_edge + 1, 0
-        else:
-            self.calm += 1
-            self.at_edge = 0 if self.calm == _CALM else self.at_edge
-        return self.at_edge >= _OFTEN
+def _size(v: np.ndarray) -> np.ndarray:
+    """The root mean square of each row."""
+    return np.sqrt(np.einsum("rn,rn->r", v, v) / v.shape[1])
 
 
-def _crossing(evaluate: Evaluate, inside: Any, before: float, after: float, level: float) -> float:
-    """Where the loss falls to the level inside a step, by halving."""
-    low, high = before, after
+def _polynomial(t: float, h: float, y: np.ndarray, c: np.ndarray) -> Inside:
+    """y inside a step from t, from the coefficients (powers, numbers) of its velocity."""
+    powers = np.arange(1, len(c) + 1)
+    return lambda ts: y + h * (((np.asarray(ts)[:, None] - t) / h) ** powers @ c)
+
+
+def _there(system: System, t: float, y: np.ndarray) -> End:
+    """Time, loss and slope of one run at y."""
+    v = np.empty((1, len(y)))
+    loss = system.velocity(y[None], v)
+    return t, float(loss[0]), float(system.slope(y[None], v)[0])
+
+
+def _crossing(
+    system: System, inside: Any, before: float, end: End, y: np.ndarray, level: float
+) -> tuple[End, np.ndarray]:
+    """The point inside a step where the loss falls to the level, and y there. By halving."""
+    low, high = before, end[0]
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if evaluate(inside(middle)).loss <= level else (middle, high)
-    return high
+        below = _there(system, middle, inside([middle])[0])[1] <= level
+        low, high = (low, middle) if below else (middle, high)
+    if high < end[0]:
+        y = inside([high])[0]
+        end = _there(system, high, y)
+    return end, y
+
+
+def _implicitly(system: System, solution: Solution, p: Problem, atol: float) -> int:
+    """Go on with a run by LSODA, to its end. How it then stands."""
+
+    def velocity(_: float, y: np.ndarray) -> np.ndarray:
+        v = np.empty((1, len(y)))
+        system.velocity(y[None], v)
+        return v[0]
+
+    first, rtol = solution.history[-1][0], max(_FINER * p.rtol, _LEAST)
+    solver = LSODA(velocity, first, solution.final, p.t1, rtol=rtol, atol=_FINER * atol)
+    while solver.status == "running":
+        if solution.steps >= p.max_steps:
+            return LIMITED
+        before = solver.t
+        solver.step()
+        solution.steps += 1
+        if solver.status == "failed":
+            return FAILED
+        dense = solver.dense_output()
+        inside = lambda ts, dense=dense: dense(np.asarray(ts)).T  # noqa: E731
+        end, y = _there(system, float(solver.t), solver.y), solver.y
+        if p.stop is not None and end[1] <= p.stop:
+            solution.add(*_crossing(system, inside, before, end, y, p.stop), inside)
+            return STOPPED
+        solution.add(end, y, inside)
+    return FINISHED
 
 
 def path_at(solutions: list[Solution], ts: np.ndarray, keep: Callable[[np.ndarray, np.ndarray], Any]) -> Path:
@@ -217,18 +335,12 @@ def path_at(solutions: list[Solution], ts: np.ndarray, keep: Callable[[np.ndarra
     `keep` has losses and other values, from the times (runs, save) and y (runs, save, numbers) there.
     """
     found = [s.at(ts) for s in solutions]
-    ends = np.array([s.history[-1, 0] for s in solutions])
+    histories = [np.array(s.history) for s in solutions]
+    ends = np.array([h[-1, 0] for h in histories])
     with np.errstate(all="ignore"):  # as in compiled code
         kept = keep(np.minimum(ts, ends[:, None]), np.stack([y for y, _ in found]))
-    most = max(len(s.history) for s in solutions)
-    rows = np.stack([np.pad(s.history, ((0, most - len(s.history)), (0, 0))) for s in solutions])
-    counts = np.array([len(s.history) for s in solutions])
+    counts = np.array([len(h) for h in histories])
+    rows = np.stack([np.pad(h, ((0, counts.max() - len(h)), (0, 0))) for h in histories])
     last = np.array([n for _, n in found]) - 1
-    return Path(
-        kept,
-        last,
-        ends,
-        np.array([s.status for s in solutions]),
-        np.array([s.steps for s in solutions]),
-        Buffer(rows, counts),
-    )
+    status, steps = np.array([(s.status, s.steps) for s in solutions]).T
+    return Path(kept, last, ends, status, steps, Buffer(rows, counts))

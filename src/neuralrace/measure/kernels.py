@@ -104,7 +104,7 @@ def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
     def scaled(rows: Any) -> Any:
         parts = [jnp.zeros(0, flat.dtype)]
         for h, (r, d) in zip(rows, readouts, strict=True):
-            scale = 1.0 if d["weight"] is None else jnp.sqrt(take(d["weight"], r.weight))[..., None]
+            scale = 1.0 if d["weight"] is None else jnp.sqrt(take(d["weight"], r.weight, -2))[..., None]
             parts.append((h * scale).ravel())
         return jnp.concatenate(parts)
 

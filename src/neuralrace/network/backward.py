@@ -1,6 +1,7 @@
 """Loss and gradient of a linear network in NumPy: no small network waits for a compiler.
 
-The pass forwards is that of `Stack`; the one backwards is written out here, for the squared error.
+The pass forwards is that of `Stack`; the one backwards is written out here, for the squared error. Weights
+may have leading axes, such as one of runs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.network.plan import Product, Stack, read, summed, take
+from neuralrace.network.plan import Product, Stack, read, summed, take, weight_blocks
 
 _CACHED = 100_000  # numbers of a matrix that stays in the cache of a processor
 
@@ -17,25 +18,25 @@ _CACHED = 100_000  # numbers of a matrix that stays in the cache of a processor
 Passed = tuple[list[np.ndarray], list[np.ndarray | None]]  # activity of each group, and the error at it
 
 
-def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float, np.ndarray]:
-    """Squared loss of flat weights `(n_weights,)` and its gradient in the same form."""
+def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Squared loss `(...)` of flat weights `(..., n_weights)`, and its gradient in the same form."""
     loss, passed = forwards(stack, flat, data)
     gradient = np.zeros_like(flat)
     backwards(stack, flat, data, passed, gradient)
     return loss, gradient
 
 
-def forwards(stack: Stack, flat: np.ndarray, data: Any) -> tuple[float, Passed]:
+def forwards(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, Passed]:
     """The loss, and what `backwards` needs."""
     activities = stack.activities(stack.in_stacks(flat), data)
     loss, errors = _errors(stack, data, activities)
-    return loss, (activities, errors)
+    return loss + np.zeros(flat.shape[:-1]), (activities, errors)
 
 
 def backwards(
     stack: Stack, flat: np.ndarray, data: Any, passed: Passed, out: np.ndarray, factor: float = 1.0
 ) -> None:
-    """Add `factor` times the gradient to `out` `(n_weights,)`.
+    """Add `factor` times the gradient to `out` `(..., n_weights)`.
 
     That may be the weights themselves where `stack.uses_weights_once`.
     """
@@ -48,29 +49,32 @@ def backwards(
         error = error if d["gate"] is None else error * d["gate"]
         if group.bias is not None:
             biases = parts[group.bias[0]]
-            biases += summed((error * d["ones"][:, :, None]).sum(axis=1), group.bias[1], len(biases))
+            each = (error * d["ones"][..., None]).sum(axis=-2)
+            biases += summed(each, group.bias[1], biases.shape[-2], axis=-2)
         for product, gate in zip(group.products, d["edge_gates"], strict=True):
             items, at = activities[product.source], product.stack
             here = _spread(error, product.target)
-            here = _in_blocks(product, here if gate is None else here * gate, items.shape[1])
+            here = _in_blocks(product, here if gate is None else here * gate)
             if "rows" not in data["groups"][product.source]:  # inputs learn nothing
                 before = errors[product.source]
-                put = _put(_by_item(product, weights[at], here), product.a, len(items))
+                put = _put(_by_item(product, weights[at], here, items.shape[-2]), product.a, items.shape[-3])
                 errors[product.source] = put if before is None else before + put
             _add_by_weight(product, items, here, parts[at])
 
 
-def _errors(stack: Stack, data: Any, activities: list[np.ndarray]) -> tuple[float, list[np.ndarray | None]]:
+def _errors(
+    stack: Stack, data: Any, activities: list[np.ndarray]
+) -> tuple[np.ndarray, list[np.ndarray | None]]:
     """The loss, and its derivative by the activity of each group as far as its readouts make it."""
-    total = float(data["constant"])
+    total = np.asarray(data["constant"], float)
     errors: list[np.ndarray | None] = [None] * len(stack.groups)
     for r, d in zip(stack.readouts, data["readouts"], strict=True):
         off = read(r, d, activities) - take(d["target"], r.target)
-        weighted = off if d["weight"] is None else off * take(d["weight"], r.weight)[:, :, None]
-        total += 0.5 * float(np.vdot(off, weighted))
+        weighted = off if d["weight"] is None else off * take(d["weight"], r.weight, -2)[..., None]
+        total = total + 0.5 * np.einsum("...nrs,...nrs->...", off, weighted)
         if d["mix"] is not None:
-            weighted = take(d["mix"], r.mix).swapaxes(1, 2) @ weighted
-        put = _put(weighted, r.item, len(activities[r.group]))
+            weighted = take(d["mix"], r.mix).swapaxes(-1, -2) @ weighted
+        put = _put(weighted, r.item, activities[r.group].shape[-3])
         before = errors[r.group]
         errors[r.group] = put if before is None else before + put
     return total, errors
@@ -81,45 +85,51 @@ def _spread(error: np.ndarray, target: np.ndarray | int | None) -> np.ndarray:
     if target is None:
         return error
     if isinstance(target, int):
-        return np.repeat(error, target, axis=0)
-    return np.concatenate([error, np.zeros_like(error[:1])])[target]
+        return np.repeat(error, target, axis=-3)
+    return np.concatenate([error, np.zeros_like(error[..., :1, :, :])], axis=-3).take(target, axis=-3)
 
 
-def _in_blocks(p: Product, error: np.ndarray, rows: int) -> np.ndarray:
+def _in_blocks(p: Product, error: np.ndarray) -> np.ndarray:
     """The errors of the products of each block, as the columns of its product of matrices."""
-    n, k, j = p.blocks
+    (n, k, j), (*lead, _, rows, t) = p.blocks, error.shape
+    parts = error.reshape(*lead, n, k, j, rows, t)
     if len(p.shape) == 1:
-        return error.reshape(n, k, j, rows, -1)
-    return error.reshape(n, k, j, rows, -1).transpose(0, 2, 3, 1, 4).reshape(n, j * rows, k * p.shape[0])
+        return parts
+    if k == 1:
+        return error.reshape(*lead, n, j * rows, t)
+    return np.moveaxis(parts, -4, -2).reshape(*lead, n, j * rows, k * t)
 
 
 def _add_by_weight(p: Product, items: np.ndarray, error: np.ndarray, out: np.ndarray) -> None:
     """Add the derivatives by the weights of each block to `out`, those of all weights of the stack."""
     (n, k, j), a = p.blocks, take(items, p.a)
+    *lead, _, rows, s = items.shape
+    count, before = out.shape[-1 - len(p.shape)], error.shape[: -5 if len(p.shape) == 1 else -3]
     if len(p.shape) == 1:
-        found = np.einsum("nkjrs,njrs->nks", error, a.reshape(n, j, -1, *p.shape)).reshape(n * k, -1)
-        out += _put(found, p.w, len(out))
+        found = np.einsum("...nkjrs,...njrs->...nks", error, a.reshape(*lead, n, j, rows, s))
+        out += _put(found.reshape(*before, n * k, s), p.w, count, axis=-2)
         return
-    t, s = p.shape
-    error, a = error.swapaxes(1, 2), a.reshape(n, -1, s)
-    if p.w is not None or t * s < _CACHED:
-        out += _put((error @ a).reshape(n * k, t, s), p.w, len(out))
+    t = p.shape[0]
+    error, a = error.swapaxes(-1, -2), a.reshape(*lead, n, j * rows, s)
+    if p.w is not None or t * s < _CACHED or before:
+        out += _put((error @ a).reshape(*before, n * k, t, s), p.w, count)
         return
-    rows = out.reshape(n, k * t, s)
+    each = out.reshape(n, k * t, s)
     for block in range(n):  # of large ones a few rows at a time, which do not leave the cache in between
         for at in range(0, k * t, 64):
-            rows[block, at : at + 64] += error[block, at : at + 64] @ a[block]
+            each[block, at : at + 64] += error[block, at : at + 64] @ a[block]
 
 
-def _by_item(p: Product, weights: np.ndarray, error: np.ndarray) -> np.ndarray:
+def _by_item(p: Product, weights: np.ndarray, error: np.ndarray, rows: int) -> np.ndarray:
     """Derivatives by the items of each block."""
-    (n, k, j), w = p.blocks, take(weights, p.w)
+    (n, _, j), w = p.blocks, weight_blocks(p, weights)
     if len(p.shape) == 1:
-        return np.einsum("nkjrs,nks->njrs", error, w.reshape(n, k, -1)).reshape(n * j, -1, *p.shape)
-    t, s = p.shape
-    return (error @ w.reshape(n, k * t, s)).reshape(n * j, -1, s)
+        found = np.einsum("...nkjrs,...nks->...njrs", error, w)
+        return found.reshape(*found.shape[:-4], n * j, rows, -1)
+    found = error @ w
+    return found.reshape(*found.shape[:-3], n * j, rows, -1)
 
 
-def _put(values: np.ndarray, index: np.ndarray | None, count: int) -> np.ndarray:
+def _put(values: np.ndarray, index: np.ndarray | None, count: int, axis: int = -3) -> np.ndarray:
     """The sums of the values that belong to each of `count` places: the transpose of `take`."""
-    return values if index is None else summed(values, index, count)
+    return values if index is None else summed(values, index, count, axis)

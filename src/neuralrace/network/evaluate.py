@@ -286,7 +286,7 @@ def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
         )
         sums = []
         for h, r, d, threshold in outputs:
-            weight = take(d["weight"], r.weight)
+            weight = take(d["weight"], r.weight, -2)
             wrong = missed(h, take(d["target"], r.target), threshold)
             sums.append(jnp.stack([(wrong * weight).sum(axis=-1), weight.sum(axis=-1)]))
         return sums

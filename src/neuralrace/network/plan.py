@@ -82,10 +82,15 @@ class Stack:
         """Multiplications of a pass forwards."""
         return sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
 
-    @cached_property
+    @property
+    def load(self) -> float:
+        """What the products of loss and gradient cost in NumPy, in units of what the calls of NumPy do."""
+        return self.work / _SMALL
+
+    @property
     def cost(self) -> int:
         """What loss and gradient cost in NumPy, in evaluations of a small network."""
-        return 1 + self.work // _SMALL
+        return 1 + int(self.load)
 
     @cached_property
     def uses_weights_once(self) -> bool:
@@ -96,7 +101,10 @@ class Stack:
     # -- what compiled functions call, and NumPy without compiling ---------------------------
 
     def activities(self, weights: Any, data: Any) -> list[Any]:
-        """Activity of every group, `(items, rows, size)` each, from the weights of each stack."""
+        """Activity of every group, `(items, rows, size)` each, from the weights of each stack.
+
+        In NumPy weights may have leading axes, such as one of runs; activity then has them too.
+        """
         activity: list[Any] = []
         for group, d in zip(self.groups, data["groups"], strict=True):
             if "rows" in d:
@@ -107,20 +115,21 @@ class Stack:
                 out = _multiply(product, weights[product.stack], activity[product.source])
                 total = total + _gather(out if gate is None else out * gate, product.target, group.items)
             if group.bias is not None:
-                bias = take(weights[group.bias[0]], group.bias[1])
-                total = total + bias[:, None, :] * d["ones"][:, :, None]
+                bias = take(weights[group.bias[0]], group.bias[1], -2)
+                total = total + bias[..., None, :] * d["ones"][..., None]
             if group.activation:
                 total = ACTIVATIONS[group.activation](total)
             activity.append(total if d["gate"] is None else total * d["gate"])
         return activity
 
     def in_stacks(self, flat: Any) -> list[Any]:
-        """Weights `(number, *shape)` of each stack; views of a flat vector in NumPy."""
+        """Weights `(number, *shape)` of each stack; views of flat vectors `(..., n_weights)` in NumPy."""
         if library(flat) is np:
-            parts = [flat[at : at + size] for at, size in zip(self._offsets, self._sizes, strict=True)]
+            parts = [flat[..., at : at + size] for at, size in zip(self._offsets, self._sizes, strict=True)]
         else:
             parts = jax.lax.split(flat, self._sizes)
-        return [p.reshape(n, *shape) for (shape, n), p in zip(self.weights, parts, strict=True)]
+        lead = flat.shape[:-1]
+        return [p.reshape(*lead, n, *shape) for (shape, n), p in zip(self.weights, parts, strict=True)]
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -136,8 +145,9 @@ class Stack:
         return [read(r, d, activities) for r, d in zip(self.readouts, data["readouts"], strict=True)]
 
     def loss(self, flat: Any, data: Any, kind: str = "squared") -> Any:
-        """Loss of flat weights `(n_weights,)`."""
-        return self._loss(self.in_stacks(flat), data, kind)
+        """Loss of flat weights `(n_weights,)`; of `(..., n_weights)` in NumPy."""
+        total = self._loss(self.in_stacks(flat), data, kind)
+        return total + np.zeros(flat.shape[:-1]) if flat.ndim > 1 else total  # where nothing reaches outputs
 
     def loss_and_gradient(self, weights: Any, data: Any, kind: str = "squared") -> tuple[Any, Any]:
         """Loss of weights, flat `(n_weights,)` or in stacks, and its gradient in the same form, in JAX."""
@@ -182,10 +192,11 @@ class Stack:
         return flat
 
     def _loss(self, weights: list[Any], data: Any, kind: str) -> Any:
-        activities, total = self.activities(weights, data), library(weights[0]).asarray(data["constant"])
+        xp = library(weights[0])
+        activities, total = self.activities(weights, data), xp.asarray(data["constant"])
         for r, d in zip(self.readouts, data["readouts"], strict=True):
             product = self._bulky(r, d, data["groups"][r.group], kind)
-            if product is not None:
+            if product is not None and xp is jnp:
                 w, source = weights[product.stack], activities[product.source]
                 total = total + _blockwise(product, w, source, r.target, d["target"])
                 continue
@@ -194,7 +205,8 @@ class Stack:
                 each = 0.5 * ((y - h) ** 2).sum(axis=-1)
             else:
                 each = -jnp.sum(y * jax.nn.log_softmax(h), axis=-1)
-            total = total + (each if d["weight"] is None else each * take(d["weight"], r.weight)).sum()
+            each = each if d["weight"] is None else each * take(d["weight"], r.weight, -2)
+            total = total + each.sum(axis=(-2, -1))
         return total
 
     def _bulky(self, r: Readout, d: Any, numbers: Any, kind: str) -> Product | None:
@@ -240,11 +252,9 @@ def read(r: Readout, d: Any, activities: list[Any]) -> Any:
 def _blockwise(p: Product, weights: Any, items: Any, index: np.ndarray | None, targets: Any) -> Any:
     """Squared loss of the outputs of one product, block by block, so that they never exist together."""
     n, k, _ = p.blocks
-    t, s = p.shape
     index = np.arange(n * k, dtype=np.int32) if index is None else index
-    w = take(weights, p.w).reshape(n, k * t, s)
-    a = take(items, p.a).reshape(n, -1, s)
-    return _block_loss(a, w, targets, index.reshape(n, k))
+    a = take(items, p.a).reshape(n, -1, p.shape[1])
+    return _block_loss(a, weight_blocks(p, weights), targets, index.reshape(n, k))
 
 
 @jax.custom_vjp
@@ -308,28 +318,39 @@ def row_blocks(n: int, size: int = 512) -> tuple[np.ndarray, np.ndarray]:
     return np.where(index < n, index, 0), np.where(index < n, 1.0, 0.0)
 
 
-def take(values: Any, index: np.ndarray | None) -> Any:
-    """Some of the values; all where the index is None."""
+def take(values: Any, index: np.ndarray | None, axis: int = -3) -> Any:
+    """Some of the values along an axis, counted from the end; all where the index is None.
+
+    In JAX it is the first axis: there are no leading ones.
+    """
     if index is None:
         return values
     if isinstance(values, np.ndarray):
-        return values[index]
+        return values.take(index, axis)
     return jnp.asarray(values).at[index].get(mode="promise_in_bounds")
 
 
 def _multiply(p: Product, weights: Any, items: Any) -> Any:
     n, k, j = p.blocks
-    rows = items.shape[1]
+    *lead, _, rows, size = items.shape
+    w, a, xp = weight_blocks(p, weights), take(items, p.a), library(items)
     if len(p.shape) == 1:
-        w, a = take(weights, p.w).reshape(n, k, 1, 1, -1), take(items, p.a).reshape(n, 1, j, rows, -1)
-        return (w * a).reshape(n * k * j, rows, -1)
-    t, s = p.shape
-    w = take(weights, p.w).reshape(n, k * t, s)
-    a = take(items, p.a).reshape(n, j * rows, s)
-    out = a @ w.swapaxes(1, 2) if library(a) is np else jnp.einsum("bcs,bts->bct", a, w)
+        out = w[..., None, None, :] * a.reshape(*lead, n, 1, j, rows, size)
+        return out.reshape(*out.shape[:-5], n * k * j, rows, size)
+    a = a.reshape(*lead, n, j * rows, size)
+    out = a @ w.swapaxes(-1, -2) if xp is np else jnp.einsum("bcs,bts->bct", a, w)
+    lead = out.shape[:-3]
     if k == 1:
-        return out.reshape(n * j, rows, t)
-    return out.reshape(n, j, rows, k, t).transpose(0, 3, 1, 2, 4).reshape(n * k * j, rows, t)
+        return out.reshape(*lead, n * j, rows, -1)
+    parts = xp.moveaxis(out.reshape(*lead, n, j, rows, k, -1), -2, -4)
+    return parts.reshape(*lead, n * k * j, rows, -1)
+
+
+def weight_blocks(p: Product, weights: Any) -> Any:
+    """The weights of each block, as one matrix (n, k * t, s); those of diagonal edges (n, k, s)."""
+    w, (n, k, _) = take(weights, p.w, -1 - len(p.shape)), p.blocks
+    shape = (k, *p.shape) if len(p.shape) == 1 else (k * p.shape[0], p.shape[1])
+    return w.reshape(*weights.shape[: -1 - len(p.shape)], n, *shape)
 
 
 def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
@@ -337,16 +358,20 @@ def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
     if target is None:
         return out
     if isinstance(target, int):
-        return out.reshape(items, target, *out.shape[1:]).sum(axis=1)
+        return out.reshape(*out.shape[:-3], items, target, *out.shape[-2:]).sum(axis=-3)
     if library(out) is np:
         return summed(out, target, items)
     return jax.ops.segment_sum(out, target, num_segments=items + 1)[:items]
 
 
-def summed(values: np.ndarray, index: np.ndarray, count: int) -> np.ndarray:
-    """Sums `(count, ...)` of the values `(n, ...)` with the same index; others are left out."""
+def summed(values: np.ndarray, index: np.ndarray, count: int, axis: int = -3) -> np.ndarray:
+    """`count` sums of the values with the same index along an axis before the last; others are left out."""
     chosen = _places(index.tobytes(), index.dtype, count)
-    return (chosen @ values.reshape(len(values), -1)).reshape(count, *values.shape[1:])
+    lead, tail = values.shape[:axis], values.shape[axis + 1 :]
+    if isinstance(chosen, np.ndarray) or not lead:
+        return (chosen @ values.reshape(*lead, index.size, -1)).reshape(*lead, count, *tail)
+    first = np.moveaxis(values, axis, 0)  # a sparse matrix takes no leading axes
+    return np.moveaxis((chosen @ first.reshape(index.size, -1)).reshape(count, *first.shape[1:]), 0, axis)
 
 
 @lru_cache(maxsize=1024)

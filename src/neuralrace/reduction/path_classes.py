@@ -61,10 +61,10 @@ class TiedLoss:
         """(classes, paths, 1) factors of these derivatives."""
         return self.exponents.T[:, :, None].astype(float)
 
-    @cached_property
-    def cost(self) -> int:
-        """What `loss_and_gradient` costs, in evaluations of a small system."""
-        return 1 + (self._lowered.size * self.s.shape[1] + self.d.size) // _SMALL
+    @property
+    def load(self) -> float:
+        """What the powers in `loss_and_gradient` cost, in units of what the calls of NumPy do."""
+        return (self._lowered.size * self.s.shape[1] + self.d.size) / _SMALL
 
     def loss(self, b: np.ndarray) -> np.ndarray:
         """The loss (...) of strengths (..., classes, modes)."""
@@ -72,13 +72,13 @@ class TiedLoss:
         products = np.einsum("klm,...lm->...km", self.d, m)
         return self.constant + ((0.5 * products - self.s) * m).sum(axis=(-1, -2))
 
-    def loss_and_gradient(self, b: np.ndarray) -> tuple[float, np.ndarray]:
-        """The loss of strengths (classes, modes), and its derivative by them."""
-        monomials = np.multiply.reduce(b**self._lowered, axis=2)  # (1 + classes, paths, modes)
-        m, slopes = monomials[0], monomials[1:]
-        products = np.add.reduce(self.d * m, axis=1)
-        loss = self.constant + float(np.vdot(0.5 * products - self.s, m))
-        return loss, np.add.reduce(self._factors * (products - self.s) * slopes, axis=1)
+    def loss_and_gradient(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The loss (runs,) of strengths (runs, classes, modes), and its derivative by them."""
+        monomials = np.multiply.reduce(b[:, None, None] ** self._lowered, axis=3)
+        m, slopes = monomials[:, 0], monomials[:, 1:]  # (runs, paths, modes), (runs, classes, paths, modes)
+        products = np.add.reduce(self.d * m[:, None], axis=2)
+        loss = self.constant + np.add.reduce((0.5 * products - self.s) * m, axis=(1, 2))
+        return loss, np.add.reduce(self._factors * (products - self.s)[:, None] * slopes, axis=2)
 
     def statistics(self) -> PathStatistics:
         """S and D of the classes of paths that are not zero."""

@@ -19,7 +19,7 @@ from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.dynamics.uncompiled import Point, path_at, solve_runs
+from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
 from neuralrace.network import precision
 from neuralrace.reduction.path_classes import TiedLoss
 from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
@@ -62,7 +62,8 @@ def solve_tied(
     start = np.stack([b[members[0]] for members in r.classes], axis=-2)
     many = start.ndim == 3
     start = start if many else start[None]
-    paths = _in_numpy(r.tied, start, t1, stop, method, len(ts))
+    problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
+    paths = _in_numpy(r.tied, start, method, problem, len(ts))
     paths = paths or partial(_compiled, r.tied, start, t1, stop, method)
     path = paths(ts)
     history = collect(path.history)
@@ -90,29 +91,34 @@ def solve_tied(
 
 
 def _in_numpy(
-    tied: TiedLoss, start: np.ndarray, t1: float, stop: float | None, method: Adaptive, n: int
+    tied: TiedLoss, start: np.ndarray, method: Adaptive, problem: Problem, n: int
 ) -> Callable[[np.ndarray], Path] | None:
     """A function of the times to save, of which there are about n; None where it is to be compiled."""
-    left = allowance((tied.powers, method.max_steps, start.shape, n, stop is None))
+    left = allowance((tied.powers, method.max_steps, start.shape, n, problem.stop is None))
     if not left.left:
         return None
     shape = start.shape[1:]
     by_gradient = -(tied.rates / tied.sizes)[:, None]
     by_strength = -(tied.rates * tied.decays)[:, None] if tied.decays.any() else None
 
-    def evaluate(y: np.ndarray) -> Point:
-        b = y.reshape(shape)
+    def velocity(y: np.ndarray, v: np.ndarray) -> np.ndarray:
+        b, out = (a.reshape(-1, *shape) for a in (y, v))
         loss, g = tied.loss_and_gradient(b)
-        v = by_gradient * g
-        v = v if by_strength is None else v + by_strength * b
-        return Point(loss, v.ravel(), float(np.vdot(g, v)))
+        np.multiply(by_gradient, g, out=out)
+        if by_strength is not None:
+            out += by_strength * b
+        return loss
+
+    def slope(y: np.ndarray, v: np.ndarray) -> np.ndarray:
+        _, g = tied.loss_and_gradient(y.reshape(-1, *shape))
+        return np.einsum("rn,rn->r", g.reshape(y.shape), v)
 
     def keep(_: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         b = rows.reshape(*rows.shape[:2], *shape)
         return tied.loss(b), b
 
     flat, atols = start.reshape(len(start), -1), method.absolute(start)
-    solutions = solve_runs(evaluate, flat, t1, method.rtol, atols, stop, method.max_steps, left, tied.cost)
+    solutions = solve_runs(lambda runs: System(velocity, slope), flat, atols, problem, left, tied.load)
     return None if solutions is None else lambda ts: path_at(solutions, ts, keep)
 
 
