@@ -115,6 +115,20 @@ def test_contexts_with_equal_gates_before_the_output_share_one_map():
     close(nr.gradient(task, w), oracles.sample_gradient(graph, w, {"x": x}, {"a": ya, "b": yb}, gates))
 
 
+@pytest.mark.parametrize(("trained", "blocks"), [(2, (6, 1, 2)), (4, (1, 6, 6)), (6, (1, 6, 6))])
+def test_routes_that_are_most_of_all_are_computed_in_one_product(trained, blocks):
+    task = nr.tasks.routing(6, trained, hidden=(9, 64))
+    outputs = program(task, "squared").stack.groups[-1]
+    assert outputs.products[0].blocks == blocks
+    w, expected = random_weights(task.graph, np.random.default_rng(0)), 0.0
+    for c in task.moment_contexts:
+        ((x, rows),), ((y, targets),) = c.inputs.items(), c.targets.items()
+        out = w[f"h2->{y}"] @ w["h1->h2"] @ w[f"{x}->h1"] @ rows.T
+        expected += 0.5 * np.square(targets.T - out).sum()
+    assert nr.loss(task, w) == pytest.approx(expected)
+    numpy_is_jax(task, "moments", np.random.default_rng(1))
+
+
 def equations(function, *args):
     """Number of equations in a jaxpr, inner ones included."""
 

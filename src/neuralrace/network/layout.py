@@ -10,15 +10,19 @@ import numpy as np
 from neuralrace.task.blocks import Block, stacked
 from neuralrace.task.context import Context, Gate
 
+_MOST = 4  # products in a block of all edges and items, for each that is wanted
+_ROOM = 1_000_000  # numbers that such a block may have as outputs
+
 
 def layout(
     edge: np.ndarray, place: np.ndarray, n_edges: int, n_places: int, shape: tuple[int, ...], width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Arrange products (edge, item) in blocks so that little is copied and padded.
 
-    Either each block has one edge and its items, or one item and its edges, or a block is one product.
-    Returns the edges (blocks, k), items (blocks, j) and, for each product in that order, its number in
-    the list given (-1 where it only pads).
+    Either each block has one edge and its items, or one item and its edges, or a block is one product; or
+    there is one block of all edges and all items, of whose products many are wanted.
+    Returns the edges (blocks, k), items (blocks, j) and, for each product in that order, its number in the
+    list given (-1 where it only pads).
     """
     t, s = shape if len(shape) == 2 else (1, *shape)
     options = []
@@ -31,12 +35,19 @@ def layout(
         w, a = (tails, heads[:, None]) if swap else (heads[:, None], tails)
         options.append((w, a, order.ravel()))
     options.append((edge[:, None], place[:, None], np.arange(len(edge))))
+    pairs = n_edges * n_places
+    if pairs <= _MOST * len(edge) and pairs * t * width <= _ROOM:
+        order = np.full((n_edges, n_places), -1)
+        order[edge, place] = np.arange(len(edge))
+        if np.count_nonzero(order >= 0) == len(edge):  # no pair twice, with different gates
+            whole = np.arange(n_edges, dtype=np.int32)[None], np.arange(n_places, dtype=np.int32)[None]
+            options.append((*whole, order.ravel()))
 
     def cost(option: tuple[np.ndarray, np.ndarray, np.ndarray]) -> float:
         w, a, order = option
         copied = 0 if is_plain(w, n_edges) else w.size * t * s
         copied += 0 if is_plain(a, n_places) else a.size * s * width
-        return len(order) * t * s * width + 8 * copied
+        return len(order) * t * width * (s + 16) + 8 * copied  # outputs are gathered, and spread backwards
 
     return min(options, key=cost)
 
