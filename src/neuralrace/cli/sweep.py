@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def run_sweep(given: Namespace) -> int:
         jobs=given.jobs,
         cluster=given.cluster,
         retry_failed=given.retry_failed,
-        progress=sys.stderr.isatty(),
+        progress=True,
     )
     failed = int((ds.status == "FAILED").sum())
     print(f"{ds.status.size} points, {failed} failed" if failed else f"{ds.status.size} points")

@@ -122,12 +122,11 @@ def crossing(history: History, level: float) -> float:
     k = int(below[0])
     if k == 0 or history.t[k] <= history.t[k - 1]:
         return float(history.t[k])
+    from scipy.optimize import brentq  # slow to import
+
     inside = _between(history, k)
-    low, high = 0.0, 1.0
-    for _ in range(60):  # halving: the ends lie on either side of the level
-        middle = (low + high) / 2
-        low, high = (low, middle) if inside(middle) <= level else (middle, high)
-    return float(history.t[k - 1] + high * (history.t[k] - history.t[k - 1]))
+    x = 1.0 if inside(1.0) >= level else brentq(lambda x: inside(x) - level, 0.0, 1.0, xtol=1e-15)
+    return float(history.t[k - 1] + x * (history.t[k] - history.t[k - 1]))
 
 
 def _between(history: History, k: int) -> Callable[[float], float]:

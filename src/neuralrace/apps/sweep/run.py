@@ -72,6 +72,8 @@ class Run:
         self.task, self.weights = task, task.graph.check_weights(weights)
         if any(w.ndim > len(task.graph.shapes[e]) for e, w in self.weights.items()):
             raise InputError("weights must be those of one run, without a leading axis")
+        if measure is None and process in (flow, descend):  # which read no more than the loss at both ends
+            options = {"save": 2, "save_weights": False, **options}
         self.measure, self.process, self.options = measure or final_and_half_time, process, options
 
     def __repr__(self) -> str:

@@ -32,6 +32,8 @@ _FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
 _PIECES = 8  # for each core, so that all processes end at about the same time
 _MOST_JOBS = 1024  # processes of a sweep: more would have no core of their own
 _PATIENCE = 3  # times that processes may break before the sweep gives up
+_LINE = "{desc}: {n_fmt} of {total_fmt} runs, {rate_fmt}, {remaining} left\n"
+_OFTEN = 30.0  # seconds between two such lines
 _IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
@@ -78,7 +80,7 @@ def sweep(
     retry_failed : bool
         Compute runs again that failed before.
     progress : bool
-        Show a progress bar with rate and time left.
+        Show a progress bar with rate and time left; where there is no terminal, a line every half minute.
 
     Returns
     -------
@@ -255,7 +257,10 @@ def _own_modules() -> str:
 def _bar(total: int, done: int, shown: bool) -> Iterator[Callable[[int], Any]]:
     from tqdm import tqdm
 
-    with tqdm(total=total, initial=done, unit="run", desc="sweep", disable=not shown) as bar:
+    how: dict[str, Any] = {"total": total, "initial": done, "unit": "run", "desc": "sweep"}
+    if not sys.stderr.isatty():  # lines for a log
+        how |= {"bar_format": _LINE, "mininterval": _OFTEN, "maxinterval": _OFTEN}
+    with tqdm(**how, disable=not shown) as bar:
         yield bar.update
 
 
