@@ -8,7 +8,7 @@ CODE = """
 import jax
 import numpy as np
 import neuralrace as nr
-from neuralrace.dynamics import devices, gradient_flow, together
+from neuralrace.dynamics import descent, devices, gradient_flow, together
 
 tasks = [nr.tasks.separability(delta, hidden=2) for delta in (0.5, 1.0, 1.5)]
 starts = [nr.init.gaussian(task.graph, 0.1, seed=k) for k, task in enumerate(tasks)]
@@ -16,6 +16,9 @@ many = nr.init.gaussian(tasks[0].graph, 0.1, seed=range(3))
 given = {"t1": 20.0, "save": 5, "method": nr.Adaptive()}
 alone = [nr.flow(task, w, **given).loss for task, w in zip(tasks, starts)]
 same = nr.flow(tasks[0], many, **given).loss
+steps = [{"lr": 0.1, "steps": 60, "save": 4, "momentum": 0.5}]
+steps += [steps[0] | {"batch_size": 2}, steps[0] | {"optimizer": "adam", "momentum": 0.0}]
+descended = [nr.descend(tasks[0], many, **one) for one in steps]
 
 met, each_run, whole = [], lambda one, *runs: jax.vmap(one, axis_name="runs")(*runs), devices.over_devices
 
@@ -25,15 +28,21 @@ def seen(*runs):
     return placed
 
 devices.accelerators = jax.local_devices
-for module in (gradient_flow, together):
+for module in (descent, gradient_flow, together):
     module.each_run, module.over_devices = each_run, seen
-gradient_flow._in_numpy = lambda *given: None
+gradient_flow._in_numpy = descent.descend_in_numpy = lambda *given: None
 jax.clear_caches()
 run = together.flow_together(tasks, starts, **given)
 assert met == [(4, {2})], met  # three runs, and one to fill the second device
 np.testing.assert_allclose(run.loss, alone, rtol=1e-6, atol=1e-9)
 np.testing.assert_allclose(nr.flow(tasks[0], many, **given).loss, same, rtol=1e-6, atol=1e-9)
 assert met == [(4, {2})] * 2, met
+for one, expected in zip(steps, descended):
+    run = nr.descend(tasks[0], many, **one)
+    assert run.loss.shape == (3, 4)
+    np.testing.assert_allclose(run.loss, expected.loss, rtol=1e-9)
+    np.testing.assert_allclose(run.step_loss, expected.step_loss, rtol=1e-9)
+assert met == [(4, {2})] * 5, met
 """
 
 

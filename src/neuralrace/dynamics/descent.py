@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from neuralrace.compiling import compiled, room
+from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
@@ -213,9 +214,10 @@ def _compiled(
     batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
     with setup.precision():
         call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, room(steps))
+        start, lift = over_devices(jnp.asarray(setup.start), setup.lift)
         given = (
-            jnp.asarray(setup.start), setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
-            -np.inf if stop is None else stop, setup.vectors, setup.lift, jax.random.key(seed),
+            start, setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
+            -np.inf if stop is None else stop, setup.vectors, lift, jax.random.key(seed),
         )  # fmt: skip
         large = batch is None and setup.start.shape[1] > _LARGE and jax.default_backend() == "cpu"
         loop = compiled(_loop, tuple(range(len(call))), *(_COMPILER.items() if large else ()))
@@ -224,7 +226,7 @@ def _compiled(
         else:
             with bar:
                 found = jax.block_until_ready(loop(*call, *given))
-        end, values, kept, losses = jax.tree.map(np.asarray, found)
+        end, values, kept, losses = jax.tree.map(lambda v: np.asarray(v)[: setup.count], found)
     values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
     return Descended(end, values, kept, np.array(losses[:, : steps + 1], float))
 
