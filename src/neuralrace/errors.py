@@ -15,13 +15,13 @@ neuralrace.errors.InputError: lr must be greater than 0, got -1
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-
-MAX_BYTES = 2**33  # a task of more than 8 GiB is refused
 
 
 class InputError(ValueError):
@@ -181,12 +181,22 @@ def need_extra(name: str, *modules: str) -> None:
 
 
 def affordable(name: str, value: Any, numbers: float) -> None:
-    """Refuse what needs too much memory: so many float64 numbers."""
-    if numbers * 8 > MAX_BYTES:
+    """Refuse what needs more than half of this machine's memory: so many float64 numbers."""
+    most = memory() / 2
+    if numbers * 8 > most:
         raise InputError(
             f"{name} = {short(value)} is too large: its data would take {numbers * 8 / 2**30:,.0f} GiB, "
-            f"more than {MAX_BYTES / 2**30:.0f}"
+            f"more than {most / 2**30:.0f}, half of this machine's memory"
         )
+
+
+@cache
+def memory() -> int:
+    """Bytes of memory of this machine; 16 GiB where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 2**34
 
 
 def short(value: Any) -> str:

@@ -154,6 +154,14 @@ def test_labels_are_permuted_at_random(base):
         nr.tasks.transformed(base, 3, 2, "mirror")
 
 
+def test_permuted_domains_take_no_memory_and_rotated_ones_are_counted(base):
+    many = nr.tasks.input_domains(base, 10**7)
+    assert len(many) == 10**7
+    assert many[0] is many[-1]
+    with pytest.raises(ValueError, match=r"domains = 1000000000 is too large.*half of this machine's memory"):
+        nr.tasks.input_domains(base, 10**9, "rotation")
+
+
 def test_circulant_trains_all_domains_equally():
     for shift, seed in ((0, None), (-1, None), (0, 3)):
         pairs = nr.tasks.circulant(7, 4, shift, seed)

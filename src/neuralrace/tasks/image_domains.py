@@ -128,7 +128,7 @@ def input_domains(
         raise InputError(f"encode must be a function of images, got {short(encode)}")
     encode = encode or (lambda x: x)
     x, domains = base.arrays[0], integer("domains", domains)
-    affordable("domains", domains, float(domains) * x.size)
+    affordable("domains", domains, float(domains) * (x.size if inputs == "rotation" else 1))
     if inputs == "permutation":
         return [encode(x)] * domains
     return [encode(_rotated(x, 180 * i / domains) if i else x) for i in range(domains)]

@@ -32,7 +32,7 @@ def contexts(
     Parameters
     ----------
     n : int
-        Number of contexts, at least 2. Data grow with its square, and are refused above 8 GiB.
+        Number of contexts, at least 2. Data grow with its square, and are refused above half of the memory.
     structures : sequence of str, optional
         What each context has for itself: "hierarchy" (all, by default), "ring" or "cross".
     gating : {"relu", "shared", "single", "both"}
