@@ -18,7 +18,9 @@ import jax.numpy as jnp
 LOCAL_ORDER = 3  # the error of a step is of this order in its length
 
 _DAMPING = 2 / 13
-_MOST = 200  # stages; longer steps are refused
+# Stages; longer steps are refused. A long step costs less than several short ones, but the rounding of its
+# stages adds up with the square of their number: to 1e-9 and .005.
+_MOST = {8: 2000, 4: 200}  # by bytes of a number
 _MARGIN = 1.1  # rates up to which a step is stable, in units of the estimated largest one
 _CLOSE = 0.05  # relative change of the rate at which the power method stops
 _ROUNDS = 30  # of the power method, at most
@@ -38,10 +40,10 @@ def unknown(y: Any) -> Mode:
 
 def step(velocity: Callable[[Any], Any], y: Any, v: Any, h: Any, known: Mode) -> tuple[Any, Any, Any, Mode]:
     """State and velocity at the end of a step of length h, the estimated error, and the fastest mode."""
-    fastest = follow(velocity, y, v, known)
+    fastest, most = follow(velocity, y, v, known), _MOST[y.dtype.itemsize]
     stages = 1 + jnp.sqrt(1 + 1.54 * h * _MARGIN * fastest.rate)
-    stages = jnp.where(jnp.isfinite(stages), jnp.clip(jnp.floor(stages), 2, _MOST), 2)
-    stable = h * fastest.rate <= (_MOST**2 - 1) / 1.54
+    stages = jnp.where(jnp.isfinite(stages), jnp.clip(jnp.floor(stages), 2, most), 2)
+    stable = h * fastest.rate <= (most**2 - 1) / 1.54
     end = _polynomial(velocity, y, v, h, stages)
     v_end = velocity(end)
     off = 0.8 * (y - end) + 0.4 * h * (v + v_end)
@@ -68,10 +70,11 @@ def follow(velocity: Callable[[Any], Any], y: Any, v: Any, known: Mode) -> Mode:
 
 def _polynomial(velocity: Callable[[Any], Any], y: Any, v: Any, h: Any, stages: Any) -> Any:
     """The last stage: stages are sums of Chebyshev polynomials T_j, at w0 just above 1."""
-    w0 = 1 + _DAMPING / stages**2
-    x = jnp.arccosh(w0)
+    above = _DAMPING / stages**2
+    w0, square = 1 + above, above * (2 + above)  # square: w0^2 - 1, in which rounding would be large
+    x = jnp.log1p(above + jnp.sqrt(square))  # arccosh(w0)
     last, slope = jnp.cosh(stages * x), stages * jnp.sinh(stages * x) / jnp.sinh(x)
-    w1 = slope * (w0**2 - 1) / (stages**2 * last - w0 * slope)  # T'/T'' of the last one
+    w1 = slope * square / (stages**2 * last - w0 * slope)  # T'/T'' of the last one
 
     def higher(now: Any, before: Any) -> Any:
         """T, T', T'' of the next j from those of j and j - 1."""
