@@ -28,7 +28,7 @@ def seen(*runs):
     return placed
 
 devices.accelerators = jax.local_devices
-for module in (descent, gradient_flow, together):
+for module in (descent, gradient_flow):
     module.each_run, module.over_devices = each_run, seen
 gradient_flow._in_numpy = descent.descend_in_numpy = lambda *given: None
 jax.clear_caches()

@@ -12,6 +12,7 @@ import neuralrace as nr
 from neuralrace import compiling
 from neuralrace.dynamics import uncompiled, uncompiled_descent
 from neuralrace.dynamics.status import Status
+from neuralrace.dynamics.together import flow_together
 from neuralrace.network import backward
 from tests import oracles
 from tests.strategies import data, graphs, random_weights, seeds
@@ -137,6 +138,17 @@ def test_runs_side_by_side_are_those_alone():
                 assert run.stats["steps"] == alone.stats["steps"]
                 n = len(alone.t)
                 assert np.allclose(run.loss[:n], alone.loss, rtol=1e-9, atol=1e-12, equal_nan=True)
+
+
+def test_runs_on_different_tasks_side_by_side_are_those_alone(compilations):
+    tasks = [nr.tasks.separability(delta, hidden=2) for delta in (0.5, 1.0, 1.5)]
+    starts = [nr.init.gaussian(task.graph, 0.1, seed=k) for k, task in enumerate(tasks)]
+    together = flow_together(tasks, starts, t1=20.0)
+    for task, w, run in zip(tasks, starts, together, strict=True):
+        alone = nr.flow(task, w, t1=20.0, save=run.t)
+        assert np.allclose(run.loss, alone.loss, rtol=1e-9)
+        assert all(np.allclose(run.weights[e], v, rtol=1e-9, atol=1e-12) for e, v in alone.weights.items())
+    assert compilations() == 0
 
 
 def outputs_and_time(state):

@@ -25,7 +25,7 @@ from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
 from neuralrace.errors import InputError, flag, number
-from neuralrace.network import backwards, forwards, is_linear, runs_in_numpy
+from neuralrace.network import backwards, cast, forwards, is_linear, runs_in_numpy
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
@@ -109,7 +109,7 @@ def flow(
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     rates = (weight_decay, lr_scale, frozen)
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
-    solve = partial(_by_method, setup, end, ts, stop, save is None, flag("progress", progress))
+    solve = partial(solve_by, setup, end, ts, stop, save is None, flag("progress", progress))
     first, *others = (chosen,) if chosen else fastest(setup)
     found = solve(first)
     for other in others:
@@ -118,7 +118,7 @@ def flow(
     return found
 
 
-def _by_method(
+def solve_by(
     setup: Setup, t1: float, ts: np.ndarray, stop: float | None, choose: bool, progress: bool,
     method: RungeKutta | LowRank,
 ) -> Trajectory:  # fmt: skip
@@ -176,7 +176,13 @@ def _in_numpy(
         return None
     scale, decay = setup.vectors
 
-    def velocity(w: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def numbers(runs: Any) -> Any:
+        return data if setup.own_numbers is None else jax.tree.map(lambda v: v[runs], setup.own_numbers)
+
+    def systems(runs: np.ndarray) -> System:
+        return System(partial(velocity, numbers(runs)), slope)
+
+    def velocity(data: Any, w: np.ndarray, v: np.ndarray) -> np.ndarray:
         loss, passed = forwards(stack, w, data)
         v[...] = 0.0 if decay is None else -decay * w
         backwards(stack, w, data, passed, v, -1.0)
@@ -190,19 +196,23 @@ def _in_numpy(
         return -np.einsum("rn,rn->r", g, v)
 
     def keep(ts: np.ndarray, weights: np.ndarray) -> Any:
-        losses = np.stack([np.concatenate([stack.loss(w, data) for w in _some(rows)]) for rows in weights])
+        losses = np.stack(
+            [
+                np.concatenate([stack.loss(w, numbers(run)) for w in _some(rows)])
+                for run, rows in enumerate(weights)
+            ]
+        )
         kept = weights if recorder.save_weights else weights[..., :0]
         if recorder.record is None:
             return losses, (kept, {})
         with setup.precision():
             return losses, (kept, jax.tree.map(np.asarray, recorded(recorder, ts, weights, setup.lift)))
 
-    system = System(velocity, slope)
     graphs = (setup.task.graph, setup.given.graph)
     shapes = (setup.start.shape, n, problem.stop is None, recorder.save_weights)
     left = allowance((stack.digest, graphs, recorder.record, method.max_steps, shapes))
     atols = method.absolute(setup.full)
-    solutions = solve_runs(lambda runs: system, setup.start, atols, problem, left, stack.load)
+    solutions = solve_runs(systems, setup.start, atols, problem, left, stack.load)
     return None if solutions is None else lambda ts: path_at(solutions, ts, keep)
 
 
@@ -217,34 +227,26 @@ def _compiled(
 ) -> Path:
     bar = Bar(100 * len(setup.start), "flow") if progress else None
     with setup.precision():
-        start, atol, lift = over_devices(setup.start, method.absolute(setup.full), setup.lift)
-        given = (
-            start, setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol, atol, setup.vectors,
-            lift,
-        )  # fmt: skip
+        own = None if setup.own_numbers is None else cast(setup.own_numbers, setup.dtype)
+        runs = over_devices(setup.start, method.absolute(setup.full), setup.lift, own)
+        shared = (setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol, setup.vectors)
         call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, method.order, bar)
         if bar is None:
-            path = integrated(*call, *given)
+            path = integrated(*call, *shared, *runs)
         else:
             with bar:
-                path = jax.block_until_ready(integrated(*call, *given))
+                path = jax.block_until_ready(integrated(*call, *shared, *runs))
     return jax.tree.map(lambda v: np.asarray(v)[: len(setup.start)], path)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5))
 def integrated(
     stack: Any, kind: str, recorder: Recorder, max_steps: int, order: int, bar: Bar | None,
-    start: Any, data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, atol: Any, vectors: Any, lift: Any,
+    data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, vectors: Any,
+    start: Any, atols: Any, lifts: Any, own: Any,
 ) -> Path:  # fmt: skip
+    """Every run; `own` are numbers of its own task, None where all have `data`."""
     scale, decay = vectors
-
-    def loss(w: Any) -> Any:
-        return stack.loss(w, data, kind)
-
-    def velocity(t: Any, w: Any) -> Any:
-        g = -stack.loss_and_gradient(w, data, kind)[1]
-        g = g if decay is None else g - decay * w
-        return g if scale is None else g * scale
 
     def slope(w: Any, v: Any) -> Any:
         if scale is not None:
@@ -252,7 +254,17 @@ def integrated(
         g = -v if decay is None else -v - decay * w
         return jnp.vdot(g, v if scale is None else v * scale)
 
-    def one(w0: Any, atol: Any, lift: Any) -> Path:
+    def one(w0: Any, atol: Any, lift: Any, own: Any) -> Path:
+        numbers = data if own is None else own
+
+        def loss(w: Any) -> Any:
+            return stack.loss(w, numbers, kind)
+
+        def velocity(t: Any, w: Any) -> Any:
+            g = -stack.loss_and_gradient(w, numbers, kind)[1]
+            g = g if decay is None else g - decay * w
+            return g if scale is None else g * scale
+
         return integrate(
             velocity, w0, ts, t1, rtol, atol,
             keep=lambda t, w: (loss(w), recorder(t, w, lift)),
@@ -263,7 +275,7 @@ def integrated(
             order=order,
         )  # fmt: skip
 
-    return each_run(one, start, atol, lift)
+    return each_run(one, start, atols, lifts, own)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -109,13 +109,12 @@ def solve_runs(
     `load` is what evaluating one run costs, in units of what a call does whatever its size.
     """
     runs, numbers = starts.shape
-    some, table = max(1, _CACHED // numbers), tableau(8)
-    if problem.ts is None and _USUAL * starts.size * table.curve.shape[1] > _KEPT:
+    if problem.ts is None and _USUAL * starts.size * tableau(8).curve.shape[1] > _KEPT:
         return None
     solutions: list[Solution] = []
-    for at in range(0, runs, some):
-        which = np.arange(at, min(at + some, runs))
-        cost = round(len(table.c) * (1 + len(which) * (load + numbers / _LONG)))  # of a step of all
+    for at in range(0, runs, _at_once(numbers)):
+        which = np.arange(at, min(at + _at_once(numbers), runs))
+        cost = _cost(numbers, load, len(which))
         if not left.covers(_USUAL * cost):
             return None
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -125,6 +124,21 @@ def solve_runs(
             return None
         solutions += found
     return solutions
+
+
+def usual_cost(numbers: int, load: float, runs: int) -> int:
+    """What so many runs of so many numbers usually cost, in evaluations of an `Allowance`."""
+    return _USUAL * _cost(numbers, load, _at_once(numbers)) * -(-runs // _at_once(numbers))
+
+
+def _at_once(numbers: int) -> int:
+    """Runs that go side by side."""
+    return max(1, _CACHED // numbers)
+
+
+def _cost(numbers: int, load: float, runs: int) -> int:
+    """What a step of all runs that go side by side costs, in evaluations of a small system."""
+    return round(len(tableau(8).c) * (1 + runs * (load + numbers / _LONG)))
 
 
 class _SideBySide:

@@ -13,21 +13,22 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neuralrace import compiling
 from neuralrace.compiling import compile_here
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.together import flow_together
 from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.dynamics.uncompiled import usual_cost
 from neuralrace.errors import InputError
 from neuralrace.measure import learning_time
-from neuralrace.network import is_linear, program
+from neuralrace.network import is_linear, program, runs_in_numpy
 from neuralrace.task import Task
 
 Measure = Callable[[Trajectory], Mapping[str, Any]]
 FAILED = "FAILED"  # status of a run that raised an error
 _AT_ONCE = 64  # small runs in one compiled call on a CPU: more gain nothing
-_MANY = 64  # runs with the same key that take longer in NumPy than compiling does
 _SHARED_OPTIONS = ("record", "runs", "progress")  # options with which runs are not put together
 
 
@@ -156,11 +157,22 @@ def compute(
             continue
         groups.setdefault(run.key, []).append((k, run))
     for members in groups.values():
-        with compile_here() if total // len(groups) >= _MANY else nullcontext():
-            for some in _calls(members):
+        compiled = _worth_compiling(members[0][1], total // len(groups))
+        with compile_here() if compiled else nullcontext():
+            for some in _calls(members) if compiled else [members]:
                 places, runs = zip(*some, strict=True)
                 records |= dict(zip(places, _records(list(runs)), strict=True))
     return [records[k] for k in range(len(points))]
+
+
+def _worth_compiling(run: Run, count: int) -> bool:
+    """Whether so many runs like this one cannot be computed in NumPy, or take longer there than compiling."""
+    stack, steps = program(run.task, run._loss).stack, run.options.get("steps")
+    if not runs_in_numpy(stack, run._loss):
+        return True
+    if run.process is descend and isinstance(steps, int):
+        return steps * count * stack.cost > compiling.EVALUATIONS
+    return usual_cost(run.task.graph.n_weights, stack.load, count) > compiling.EVALUATIONS
 
 
 def _calls(members: list[tuple[int, Run]]) -> Iterator[list[tuple[int, Run]]]:
