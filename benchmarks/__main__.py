@@ -33,7 +33,7 @@ CASES = {
     "cost-curves": "cost_curves",
     "peers": "peers",
 }
-PACKAGES = ("neuralrace", "jax", "jaxlib", "numpy", "scipy", "diffrax", "optimistix", "optax", "torch")
+PACKAGES = ("neuralrace", "jax", "jaxlib", "numpy", "scipy", "optimistix", "optax", "torch")
 HEAD = (
     "case",
     "what",

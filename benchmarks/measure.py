@@ -19,7 +19,7 @@ ONE_THREAD = {
     "JAX_PLATFORMS": "cpu",
     "JAX_ENABLE_COMPILATION_CACHE": "false",  # or cold would not be cold
 }
-LAZY = ("diffrax", "optimistix", "optax", "sympy")  # packages that the library imports when it needs them
+LAZY = ("optimistix", "optax", "sympy")  # packages that the library imports when it needs them
 TESTS = {"<": operator.lt, "<=": operator.le, ">=": operator.ge}
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from neuralrace.dynamics.history import SIZE, Buffer, History, append, collect, crossing, curve, empty
-from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, integrate
+from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, integrate, tableau
 
 RTOL = 1e-9
 BETWEEN = 50 * RTOL  # error allowed between steps
@@ -127,3 +127,15 @@ def test_a_run_that_stopped_at_a_level_has_reached_it_to_rounding():
     above = History(t, np.array([1.0, 0.5, 0.2 * (1 + 1e-15)]), slope)
     assert crossing(above, 0.2) == 2.0
     assert np.isnan(crossing(above, 0.2 * (1 - 1e-9)))
+
+
+def test_stored_coefficients_are_those_of_diffrax_and_of_order_eight():
+    from tools.coefficients import coefficients
+
+    table = tableau(8)
+    for name, values in coefficients().items():
+        assert np.array_equal(getattr(table, name), values)
+    assert np.abs(table.a.sum(axis=1) - table.c).max() < 1e-14
+    last = table.a[-1]
+    assert all(abs(last @ table.c**k - 1 / (k + 1)) < 1e-14 for k in range(8))
+    assert np.abs(table.curve.sum(axis=1) - last).max() < 1e-10  # the interpolant ends at the step

@@ -1,17 +1,19 @@
 """Ordinary differential equations, integrated in one place.
 
-`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: order 8 (from
-diffrax), or order 5 (from SciPy) for a handful of numbers, where compiling takes longer than solving; or the
-method of `chebyshev`, of order 2, for stiff problems. All interpolate between steps without further stages,
-with errors of up to some tens of tolerances. The loop is our own: it records an observed value at every step,
-stops where that value falls to a level, and compiles in less than half the time of a general solver. It has
-derivatives in forward mode only; `adjoint` has reverse mode.
+`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: order 8 (with the
+interpolant of diffrax), or order 5 (from SciPy) for a handful of numbers, where compiling takes longer than
+solving; or the method of `chebyshev`, of order 2, for stiff problems. All interpolate between steps without
+further stages, with errors of up to some tens of tolerances. The loop is our own: it records an observed
+value at every step, stops where that value falls to a level, and compiles in less than half the time of a
+general solver. It has derivatives in forward mode only; `adjoint` has reverse mode.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import jax
@@ -66,14 +68,8 @@ def tableau(order: int) -> Tableau:
         a = np.zeros((7, 7))
         a[:6, :5], a[6, :6] = five.A, five.B
         return Tableau(a, np.append(five.C, 1.0), five.E, five.P, 5)
-    from diffrax import Dopri8
-
-    eight: Any = Dopri8
-    eight, curve = eight.tableau, eight.interpolation_cls.eval_coeffs
-    a = np.zeros((14, 14))
-    for i, row in enumerate(eight.a_lower, 1):
-        a[i, :i] = row
-    return Tableau(a, np.append(0.0, eight.c), eight.b_error, curve[:, ::-1], 8)
+    stored = json.loads((files("neuralrace.dynamics") / "dormand_prince_8.json").read_text())
+    return Tableau(**{name: np.array(values) for name, values in stored.items()}, order=8)
 
 
 class Step(NamedTuple):

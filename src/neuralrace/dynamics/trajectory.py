@@ -391,7 +391,7 @@ def _of_run(value: Any, k: Any, n: int) -> Any:
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that compute results."""
     found = {"python": platform.python_version()}
-    for package in ("neuralrace", "jax", "diffrax", "optax", "numpy"):
+    for package in ("neuralrace", "jax", "optax", "numpy", "scipy"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -11,7 +11,7 @@ import numpy as np
 from neuralrace.errors import InputError, affordable, array, integer, sequence
 from neuralrace.graph import Graph
 from neuralrace.init import random_frame
-from neuralrace.task import Task
+from neuralrace.task import Context, Task
 from neuralrace.tasks.structured import tree_features
 
 MAX_EDGES = 1_000_000
@@ -124,8 +124,14 @@ def routing(
     """
     pairs = trained_pairs(domains, trained)
     moments, size_out = _items(items, seed, targets, inputs)
-    graph = Graph.routing(domains, items, hidden, size_out) if graph is None else graph
-    return Task.from_moments(graph, (moments(i, j, len(pairs)) for i, j in pairs))
+    if graph is not None:
+        return Task.from_moments(graph, (moments(i, j, len(pairs)) for i, j in pairs))
+    graph = Graph.routing(domains, items, hidden, size_out)
+    one = Task.from_moments(graph, [moments(0, 0, len(pairs))]).moment_contexts[0]
+    x, y, rest = one.input_blocks["x0"], one.target_blocks["y0"], one.irreducible_loss
+    return Task.from_contexts(  # moments are the same on all routes
+        graph, [Context({}, {f"x{i}": x}, {f"y{j}": y}, irreducible_loss=rest) for i, j in pairs]
+    )
 
 
 def on_each_domain(items: Any, domains: int) -> dict[str, np.ndarray]:
