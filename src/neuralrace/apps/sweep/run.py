@@ -73,12 +73,14 @@ class Run:
         self.task, self.weights = task, task.graph.check_weights(weights)
         if any(w.ndim > len(task.graph.shapes[e]) for e, w in self.weights.items()):
             raise InputError("weights must be those of one run, without a leading axis")
-        if measure is None and process in (flow, descend):  # which read no more than the loss at both ends
-            options = {"save": 2, "save_weights": False, **options}
-        self.measure, self.process, self.options = measure or final_and_half_time, process, options
+        self.measure, self.process, self.given = measure or final_and_half_time, process, options
+        needed: dict[str, Any] = {}
+        if measure is None and process in (flow, descend):
+            needed = {"save": 2, "save_weights": False}  # the loss at both ends, and at the solver's steps
+        self.options: dict[str, Any] = {**needed, **options}
 
     def __repr__(self) -> str:
-        options = "".join(f", {k}={v!r}" for k, v in self.options.items())
+        options = "".join(f", {k}={v!r}" for k, v in self.given.items())
         return f"Run({getattr(self.process, '__name__', 'process')}{options})"
 
     @property
