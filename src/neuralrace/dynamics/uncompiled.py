@@ -213,7 +213,8 @@ class _SideBySide:
         status = np.where(accept & last, FINISHED, GOING)
         status[~accept & (self.t + 0.1 * self.h <= self.t)] = FAILED
         self.watch_stability(h, accept)
-        inside, slope = self.polynomials(h, t, accept), self.system.slope(y, k[-1])
+        reached = accept & (loss <= (-np.inf if p.stop is None else p.stop))
+        inside, slope = self.polynomials(h, t, accept, reached), self.system.slope(y, k[-1])
         for n, solution in enumerate([self.solutions[i] for i in self.run]):
             solution.steps += 1
             if accept[n]:
@@ -225,12 +226,14 @@ class _SideBySide:
         self.y = y if accept.all() else np.where(accept[:, None], y, self.y)
         self.leave(status)
 
-    def polynomials(self, h: np.ndarray, t: np.ndarray, accept: np.ndarray) -> dict[int, Inside]:
-        """The accepted runs as functions of time inside this step, where they may be asked for."""
-        p, wanted, curve = self.problem, accept, tableau(8).curve
-        if p.ts is not None and p.stop is None:
-            first, last = (np.searchsorted(p.ts, at, side="right") for at in (self.t, t))
-            wanted = accept & (last > first)
+    def polynomials(
+        self, h: np.ndarray, t: np.ndarray, accept: np.ndarray, reached: np.ndarray
+    ) -> dict[int, Inside]:
+        """Accepted runs as functions of time inside this step: those that may be asked for, or that stop."""
+        ts, wanted, curve = self.problem.ts, accept, tableau(8).curve
+        if ts is not None:
+            first, last = (np.searchsorted(ts, at, side="right") for at in (self.t, t))
+            wanted = reached | (accept & (last > first))
         if not wanted.any():
             return {}
         c = (curve.T @ self.flat).reshape(curve.shape[1], *self.y.shape)
@@ -241,12 +244,12 @@ class _SideBySide:
         self, n: int, solution: Solution, end: End, y: np.ndarray, inside: Inside | None, status: int
     ) -> int:
         """Add a step to a solution. How its run stands."""
-        stop, stiff = self.problem.stop, self.at_edge[n] >= _OFTEN
+        stop = self.problem.stop
         if stop is not None and end[1] <= stop:
             solution.add(*_crossing(self.alone(n), inside, self.t[n], end, y, stop), inside)
             return STOPPED
         solution.add(end, y, inside)
-        if not stiff or status != GOING:
+        if status != GOING or self.at_edge[n] < _OFTEN:
             return status
         self.stiff = True
         return _implicitly(self.alone(n), solution, self.problem, self.atol[n])
