@@ -246,6 +246,17 @@ def test_orthogonal_layers_of_one_width_close_at_once():
     assert (found.error, found.rounds) == (0.0, 0)
 
 
+def test_an_edge_that_is_closed_everywhere_changes_nothing():
+    x = np.random.default_rng(0).standard_normal((30, 4))
+    edges = [("x", "h"), ("h", "y"), ("x", "y")]
+    both = nr.Task(nr.Graph({"x": 4, "h": 20, "y": 3}, edges), x, x[:, :3], gates={"x->y": np.zeros(30)})
+    chain = nr.Task(nr.Graph({"x": 4, "h": 20, "y": 3}, edges[:2]), x, x[:, :3])
+    closed, without = (
+        nr.expected_learning_time(t, "gaussian", 0.05, level=0.5, draws=100) for t in (both, chain)
+    )
+    assert abs(closed.mean - without.mean) < 3 * np.hypot(closed.standard_error, without.standard_error)
+
+
 def test_nodes_that_no_signal_passes():
     g = nr.Graph({"x": 2, "h": 50, "off": 50, "y": 1}, [("x", "h"), ("h", "y"), ("x", "off"), ("off", "y")])
     x, y = [[1.0, 0.0], [0.0, 1.0]], [1.0, -1.0]

@@ -110,7 +110,7 @@ class RevealedNetwork:
         for c, ahead in zip(sweep.contexts, sweep.ahead, strict=True):
             for o, y in c.targets.items():
                 loss = loss + 0.5 * ((y - ahead.get(o, 0.0)) ** 2).sum(axis=(-1, -2)).ravel()
-        return loss, np.sum([speed[:, 0] ** 2 for speed in sweep.speeds().values()], axis=0)
+        return loss, sum((speed[:, 0] ** 2 for speed in sweep.speeds().values()), np.zeros(1))
 
     def follow(self, moved: Mapping[str, np.ndarray], share: float, most: int) -> None:
         """Reveal directions outside the known ones in which signals would move weights.

@@ -82,3 +82,12 @@ def test_an_error_that_fixed_bases_miss_is_met_by_others():
     sol = nr.reduce(task, weights=w, error=1e-6).solve(t1=8.0, save=20)
     assert "bases" not in sol.settings
     assert sol.stats["error"] < 1e-6
+
+
+@pytest.mark.parametrize("zero", [("x->h1", "h2->y"), ("x->h1", "h1->h2", "h2->y")])
+def test_layers_of_zeros(zero):
+    """No signal reaches the hidden nodes: there are no bases."""
+    task = nr.tasks.hierarchy(4, graph=nr.Graph.chain([8, 200, 200, 15]))
+    w = {e: v * (e not in zero) for e, v in nr.init.xavier(task.graph, 0.7, seed=1).items()}
+    sol = nr.reduce(task, weights=w).solve(t1=2.0)
+    assert np.allclose(sol.loss, nr.loss(task, w), rtol=1e-12)

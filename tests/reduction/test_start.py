@@ -188,6 +188,17 @@ def test_mode_strengths_of_an_aligned_network_are_those_of_the_reduction():
         assert np.allclose(b, sol.b[e], atol=1e-5)
 
 
+def test_modes_that_wait_do_not_take_the_directions_of_learned_ones():
+    """Rounding is enough for that, where a middle layer is strong in one mode and weak in others."""
+    task = nr.tasks.hierarchy(4, graph=nr.Graph.chain([8, 30, 30, 15]))
+    reduction = nr.reduce(task)
+    start = nr.init.decoupled(reduction, 0.1)
+    expected = reduction.solve(weights=start, t1=20.0, save=20).strengths
+    assert np.ptp(expected[-1, :, 0]) > 1  # some are learned, others wait
+    found = nr.reduce(task, weights=start).solve(t1=20.0, save=20).strengths
+    assert np.abs(found - expected).max() < 1e-3
+
+
 def test_mode_strengths_from_random_weights_end_where_the_task_says():
     """All layers of a chain carry a learned mode: their product is its strength."""
     task = wide_chain(3, 40)

@@ -157,6 +157,19 @@ def test_deeper_networks_keep_as_many_dimensions_as_their_weights_need():
     assert np.abs(losses - full.loss).max() < 1e-6
 
 
+@pytest.mark.parametrize("sizes", [(4, 20, 7), (4, 10, 10, 7)])
+def test_weights_whose_outputs_lie_outside_the_targets(sizes):
+    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain(sizes))  # targets span 4 of 7 directions
+    w = nr.init.gaussian(task.graph, 0.5, seed=4)
+    system = nr.reduce(task).to_jax(weights=w)
+    assert float(system.loss(system.strengths, system.statistics, system.gates)) == pytest.approx(
+        nr.loss(task, w), rel=1e-6
+    )
+    full = nr.flow(task, w, 5.0, 5)
+    losses, _ = system.solve(system.strengths, system.statistics, system.gates, full.t)
+    assert np.abs(losses - full.loss).max() < 1e-5
+
+
 # -- derivatives ---------------------------------------------------------------------------------
 
 

@@ -61,7 +61,10 @@ def fixed_bases(setup: Setup) -> list[FixedBases] | None:
         _widen(larger)
         larger.update({})
         every.append(FixedBases(copy(larger), larger))
-        if len(larger.flat) > _NUMBERS or len(larger.flat) != len(every[0].net.flat):
+        sizes = {v: len(q) for v, q in larger.basis.items()}
+        if len(larger.flat) > _NUMBERS or sizes != {v: len(q) for v, q in every[0].net.basis.items()}:
+            return None
+        if 0 in sizes.values():  # no signal reaches a node
             return None
         _widen(larger)
     return every

@@ -56,13 +56,16 @@ def growing_frames(
     rounds: int = 200,
     tolerance: float = 1e-12,
     begin: Frames | None = None,
+    orthogonal: bool = False,
 ) -> Frames:
     """At each hidden node and for each mode the unit vector r in which the network grows.
 
     It makes the sum of all strengths `b_e = r_t^T W_e r_s` largest. Each round sets the direction of one node
     after the other to `sum_in W r_s + sum_out W^T r_t`, normalised, from `begin` or from inputs and outputs
     alone. For two layers this is the direction of `W1 v + W2^T u`, the growing part (theory section 9;
-    `measure.growing_part`).
+    `measure.growing_part`). With `orthogonal` the directions of all modes at a node are orthonormal, as those
+    of an aligned network are, and make the sum over all modes largest: else a mode that waits would find the
+    direction of a learned one, where a middle layer is strong.
     """
     g = family.graph
     lead = next(iter(w.values())).shape[:-2]
@@ -76,6 +79,9 @@ def growing_frames(
         for e in g.outgoing[node]:
             if g.edges[e][1] in frames or g.edges[e][1] in g.outputs:
                 total = total + np.swapaxes(w[e], -1, -2) @ frame_at(family, frames, e, 1)
+        if orthogonal and family.modes <= g.nodes[node]:
+            u, s, vt = np.linalg.svd(total, full_matrices=False)
+            return (u * (s > 1e-12 * s[..., :1])[..., None, :]) @ vt  # modes without a signal have none here
         return total / np.maximum(np.linalg.norm(total, axis=-2, keepdims=True), 1e-300)
 
     for _ in range(rounds):

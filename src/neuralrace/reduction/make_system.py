@@ -100,10 +100,10 @@ def with_all_inputs(task: Task) -> Task:
 def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
     """A block family that these weights never leave, whatever the gates.
 
-    Its hidden bases span the images of inputs and targets under products of the weights, forwards and
-    backwards, repeated until they no longer grow (theory section 3): one round if hidden nodes touch only
-    inputs and outputs, else up to as many dimensions as there are neurons. No signal reaches the weights
-    outside.
+    Its bases span the images of inputs and targets under products of the weights, forwards and backwards,
+    repeated until they no longer grow (theory section 3): one round if hidden nodes touch only inputs and
+    outputs, else up to as many dimensions as there are neurons. Those of outputs also hold what the initial
+    network puts outside the targets. No signal reaches the weights outside.
     """
     g = family.graph
     frames = {n: np.zeros((g.nodes[n], 0)) for n in g.hidden}
@@ -113,7 +113,7 @@ def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
     grown = True
     while grown:
         grown = False
-        for n in g.hidden:
+        for n in (*g.hidden, *g.outputs):
             signals = [weights[e] @ frames[g.edges[e][0]] for e in g.incoming[n]]
             signals += [weights[e].T @ frames[g.edges[e][1]] for e in g.outgoing[n]]
             wider = _spanned(frames[n], signals)
@@ -122,16 +122,25 @@ def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
     frames = {n: q if q.shape[1] else np.eye(len(q), 1) for n, q in frames.items()}
     left, right = by_edge(g, frames)
     offset = {e: w - left[e] @ (left[e].T @ w @ right[e]) @ right[e].T for e, w in weights.items()}
-    small = family.small.graph.resized({n: q.shape[1] for n, q in frames.items()})
+    sizes = {n: q.shape[1] for n, q in frames.items()}
+    contexts = [_padded(c, sizes) for c in family.small.moment_contexts]
     return replace(
         family,
         left=left,
         right=right,
-        small=Task.from_contexts(small, family.small.moment_contexts),
+        small=Task.from_contexts(family.small.graph.resized(sizes), contexts),
         modes=max(q.shape[1] for q in frames.values()),
         shape={e: (left[e].shape[1], right[e].shape[1]) for e in g.edges},
         offset=offset,
     )
+
+
+def _padded(context: Context, sizes: Mapping[str, int]) -> Context:
+    """A context whose targets end in zeros, in directions of the outputs that were added."""
+    blocks, targets = Blocks(), {}
+    for o, y in context.targets.items():
+        targets[o] = blocks.add(np.pad(y, ((0, 0), (0, sizes[o] - y.shape[1]))))
+    return replace(context, target_blocks=targets)
 
 
 def _spanned(frame: np.ndarray, signals: list[np.ndarray]) -> np.ndarray:

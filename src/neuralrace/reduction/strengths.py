@@ -19,9 +19,10 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     """Strength of each mode of a task in each edge of a network, over time.
 
     At every hidden node, mode and time the direction r is chosen that makes the sum of the strengths
-    `r_t^T W_e r_s` over all edges largest. At inputs and outputs the directions are the modes of the task. In
-    a network that is aligned with its task these are the strengths of the reduction; from random weights they
-    are those of the growing part.
+    `r_t^T W_e r_s` over all edges largest. At inputs and outputs the directions are the modes of the task.
+    Where all paths have common modes, those of different modes at a node are orthogonal. In a network that is
+    aligned with its task these are the strengths of the reduction; from random weights they are those of the
+    growing part.
 
     Parameters
     ----------
@@ -52,23 +53,23 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
         raise InputError("task must be on a linear graph, without biases and diagonal edges, to have modes")
     if not set(g.edges) <= set(trajectory.weights):
         raise InputError("trajectory must have the weights of the task's graph: was it saved without them?")
-    family = _modes(task)
+    family, common = _modes(task)
     every = lambda k: {e: w[..., k, :, :] for e, w in trajectory.weights.items()}  # noqa: E731
     at = getattr(trajectory.weights, "at", every)  # lifted at that time alone
     strengths: dict[str, list[np.ndarray]] = {e: [] for e in g.edges}
     frames = None
     for k in range(len(trajectory.t)):
         w = at(k)
-        frames = growing_frames(family, w, _ROUNDS if k else 10 * _ROUNDS, _TURN, frames)
+        frames = growing_frames(family, w, _ROUNDS if k else 10 * _ROUNDS, _TURN, frames, common)
         for e, b in strengths_along(family, frames, w).items():
             strengths[e].append(b)
     return {e: np.stack(b, axis=-2) for e, b in strengths.items()}
 
 
-def _modes(task: Task) -> Family:
-    """The modes of all paths together if they have common ones, else of each pathway."""
+def _modes(task: Task) -> tuple[Family, bool]:
+    """The modes of all paths together if they have common ones, else of each pathway; and which it is."""
     rng = np.random.default_rng(0)
     family = shared(task, rng)
     if max(gradient_residual(task, family, random_points(family, rng)).values()) < EXACT:
-        return family
-    return pathwise(task, np.random.default_rng(0))
+        return family, True
+    return pathwise(task, np.random.default_rng(0)), False
