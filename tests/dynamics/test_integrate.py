@@ -89,6 +89,17 @@ def test_a_start_at_zero_that_moves():
     assert path.kept[-1, 0] == pytest.approx(1 - np.exp(-3), rel=1e-8)
 
 
+def filled(t, loss, slope):
+    """A history after all these points, an odd number of them."""
+    rows = np.stack([t, loss, slope], axis=1)
+    with jax.enable_x64(True):
+        yes = jnp.array(True)
+        step = lambda b, v: (append(b, v[0], v[1], (yes, yes)), None)  # noqa: E731
+        first = append(empty(jnp.float64), rows[0], rows[0], (~yes, yes))
+        buffer = jax.jit(lambda v: jax.lax.scan(step, first, v)[0])(rows[1:].reshape(-1, 2, 3))
+    return collect(Buffer(*(np.asarray(v)[None] for v in buffer))).run(0)
+
+
 def test_a_full_history_still_tells_when_the_loss_fell():
     """Many more steps than it holds, of a loss that falls early and then rests or wiggles."""
     n = 5 * SIZE
@@ -96,16 +107,22 @@ def test_a_full_history_still_tells_when_the_loss_fell():
     fall = np.tanh(t - 5)
     for wiggle in (0.0, 1e-3):
         loss = (1 - fall) / 2 + wiggle * np.sin(4 * t)
-        slope = (fall**2 - 1) / 2 + wiggle * 4 * np.cos(4 * t)
-        with jax.enable_x64(True):
-            step = lambda b, v: (append(b, *v, jnp.array(True)), None)  # noqa: E731
-            buffer, _ = jax.jit(lambda *v: jax.lax.scan(step, empty(jnp.float64), v))(t, loss, slope)
-        history = collect(Buffer(*(np.asarray(v)[None] for v in buffer))).run(0)
+        history = filled(t, loss, (fall**2 - 1) / 2 + wiggle * 4 * np.cos(4 * t))
         assert len(history.t) <= SIZE
         exact = t[np.argmax(loss <= 0.5)]
         assert crossing(history, 0.5) == pytest.approx(exact, abs=1.5 * t[1])
         assert np.isnan(crossing(history, -1.0))
         assert crossing(history, 2.0) == 0
+
+
+def test_slopes_that_are_far_off_do_not_crowd_out_the_fall():
+    """As at the edge of stability, where learned modes keep steps short long after the half time."""
+    t = np.concatenate([np.linspace(0, 0.05, 17), np.linspace(0.05, 30, 5 * SIZE + 1)[1:]])
+    loss = lambda t: np.exp(-100 * t) + 0.05 * np.exp(-t / 10)  # noqa: E731
+    slope = -100 * np.exp(-100 * t) - 0.005 * np.exp(-t / 10)
+    slope += 0.3 * (t > 0.05) * np.random.default_rng(0).standard_normal(len(t))
+    history = filled(t, loss(t), slope)
+    assert loss(crossing(history, 0.5)) == pytest.approx(0.5, rel=1e-6)
 
 
 def test_between_steps_the_loss_is_smooth():

@@ -41,6 +41,19 @@ def test_the_trial_that_was_off_by_a_fifth():
     assert nr.learning_time(run, level) == pytest.approx(fine, rel=1e-4)
 
 
+def test_few_long_steps():
+    """Little is left to learn, and the half time is inside the second step."""
+    rng = np.random.default_rng(22)
+    graph = nr.Graph.chain([4, 200, 200, 3])
+    w, x = nr.init.xavier(graph, 0.7, seed=1), rng.standard_normal((30, 4))
+    y = nr.predict(nr.Task(graph, x, np.zeros((30, 3))), w)["y"]
+    task = nr.Task(graph, x, 1.001 * y + 1e-3 * rng.standard_normal((30, 3)))
+    run = nr.flow(task, w, 20.0, save=3, method=nr.Adaptive(1e-5, 1e-7))
+    level = run.loss[[0, -1]].mean()
+    fine = nr.flow(task, w, 20.0, save=2, stop_loss=level, method=nr.Adaptive(1e-11, 1e-13))
+    assert nr.learning_time(run, level) == pytest.approx(fine.end, rel=1e-4)
+
+
 @pytest.mark.parametrize("start", [0.5, [0.5, 0.01]])
 def test_default_times_show_what_happens(start):
     task = nr.tasks.hierarchy(4)

@@ -1,7 +1,7 @@
 """The loss at a solver's own steps, and learning times read off it.
 
-A solver computes the loss and its slope in time at every step. A cubic through both ends of a step gives the
-loss in between, so learning times do not depend on which times were saved.
+A solver computes the loss and its slope in time at the middle and at the end of every step. Polynomials
+through these points give the loss in between, so learning times do not depend on which times were saved.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-SIZE = 4096  # steps kept per run
+SIZE = 4096  # rows kept per run
 _FLOOR = 1e-12  # fraction of the first loss; smaller differences are rounding
 
 
 class History(NamedTuple):
-    """Loss and slope `dL/dt` at a solver's own steps, `(steps,)` or `(runs, steps)`.
+    """Loss and slope `dL/dt` at a solver's own steps and halfway between them, `(steps,)` or `(runs, steps)`.
 
-    At most 4096 steps are kept per run. Where there are more, those are left out whose loss the steps around
-    them predict best. Runs with fewer steps than others repeat their last one. `slope` is None where it is
+    At most 4096 of them are kept per run. Where there are more, those are left out that change learning times
+    least. Runs with fewer steps than others repeat their last one. `slope` is None where it is
     not known (descent): then the loss is linear from step to step.
     """
 
@@ -54,29 +54,32 @@ def empty(dtype: Any) -> Buffer:
     return Buffer(jnp.zeros((SIZE, 3), dtype), jnp.int32(0))
 
 
-def append(buffer: Buffer, t: Any, loss: Any, slope: Any, wanted: Any) -> Buffer:
-    """Append a step where `wanted`; a full buffer is thinned first."""
+def append(buffer: Buffer, middle: Any, end: Any, wanted: Any) -> Buffer:
+    """Append the end of a step and, if `wanted[0]`, its middle before; nothing where `wanted[1]` is not."""
     # A loop of one round at most: both branches of a condition would be copied.
-    rows, count = jax.lax.while_loop(lambda b: b.count == SIZE, _thinned, buffer)
-    new = jnp.stack([jnp.asarray(v, rows.dtype) for v in (t, loss, slope)])
-    # A step that is not wanted is written where the next one will be.
-    return Buffer(jax.lax.dynamic_update_slice_in_dim(rows, new[None], count, axis=0), count + wanted)
+    rows, count = jax.lax.while_loop(lambda b: b.count > SIZE - 2, _thinned, buffer)
+    middle, end = (jnp.stack([jnp.asarray(v, rows.dtype) for v in row]) for row in (middle, end))
+    new = jnp.stack([jnp.where(wanted[0], middle, end), end])
+    # A row that is not wanted is written where the next one will be.
+    rows = jax.lax.dynamic_update_slice_in_dim(rows, new, count, axis=0)
+    return Buffer(rows, count + jnp.where(wanted[1], 1 + wanted[0], 0))
 
 
 def _thinned(buffer: Buffer) -> Buffer:
-    """A full buffer without a quarter of its steps.
+    """A buffer with room for at most one more row, without a quarter of its rows.
 
-    Every other step may go; those go whose loss the cubic between their neighbours predicts best. So a long
-    tail in which nothing happens does not crowd out the steps at which the loss fell.
+    Every other row may go; those go without which learning times change least, relative to the time: from the
+    distance to the line between their neighbours, in units of the fall between these. So a long tail in which
+    little happens does not crowd out the steps at which the loss fell. Slopes do not count: where learned
+    modes keep steps short, they are far off.
     """
-    before, at, after = (buffer.rows[k : SIZE - 2 + k : 2].T for k in range(3))
-    (t_a, a, slope_a), (t, loss, _), (t_b, b, slope_b) = before, at, after
-    width = jnp.where(t_b > t_a, t_b - t_a, 1)
-    error = jnp.abs(cubic((t - t_a) / width, width, a, slope_a, b, slope_b) - loss)
+    (t_a, a, _), (t, loss, _), (t_b, b, _) = (buffer.rows[k : SIZE - 2 + k : 2].T for k in range(3))
+    width = t_b - t_a
+    line = a + (b - a) * (t - t_a) / jnp.where(width > 0, width, 1)
     floor = _FLOOR * jnp.abs(buffer.rows[0, 1])  # below it losses differ by rounding
-    best = jnp.argsort(error / (jnp.abs(loss) + floor))[: SIZE // 4]
+    best = jnp.argsort(jnp.abs(line - loss) / (jnp.abs(b - a) + floor) * (width / t_b))[: SIZE // 4]
     goes = jnp.zeros(SIZE, bool).at[1 + 2 * best].set(True)
-    return Buffer(buffer.rows[jnp.argsort(goes, stable=True)], jnp.int32(SIZE - SIZE // 4))
+    return Buffer(buffer.rows[jnp.argsort(goes, stable=True)], buffer.count - SIZE // 4)
 
 
 def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any:

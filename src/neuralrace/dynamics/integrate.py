@@ -213,7 +213,10 @@ class Problem(NamedTuple):
         length = jnp.where(first, begin, h * step_factor(error, accept, order))
         t = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
         t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (tried.v, s.v)))
-        value, reached = self.followed.value(y), jnp.zeros((), bool)
+        # Steps are long for a cubic: the history also has the middle of each.
+        middle, change = jax.jvp(tried.inside, (jnp.full_like(h, 0.5),), (jnp.ones_like(h),))
+        value_there, value = jax.lax.map(self.followed.value, jnp.stack([middle, y]))
+        reached = jnp.zeros((), bool)
         if self.stop is not None:
             reached = accept & (value <= self.stop)
             t, y, v, value = _once(reached, lambda end: self.crossing(s, tried, h, end), (t, y, v, value))
@@ -222,7 +225,9 @@ class Problem(NamedTuple):
         status = jnp.where(t >= self.t1, FINISHED, status)
         status = jnp.where(reached, STOPPED, jnp.where(stuck, FAILED, status)).astype(jnp.int32)
         kept, saved = self.save(s, tried, h, t, y, status)
-        history = append(s.history, t, value, self.followed.slope(y, v), accept | first)
+        there = s.t + h / 2, value_there, self.followed.slope(middle, change / h)
+        end = t, value, self.followed.slope(y, v)
+        history = append(s.history, there, end, (accept & ~first & (there[0] < t), accept | first))
         if self.progress is not None:
             self.progress(s.t, t)
         return Step(t, length, y, v, kept, saved, status, s.steps + 1, history, tried.fastest)

@@ -70,12 +70,14 @@ class Solution:
         self.start, self.final = start, start
         self.ends: list[float] = []  # of its steps
         self.inside: list[Inside | None] = []  # None where no time will be asked for
-        self.history: list[End] = []  # the start and the ends of its steps
+        self.history: list[End] = []  # the start, and the middle and the end of each step
         self.status: int = GOING
         self.steps: int = 0  # taken and refused
 
-    def add(self, end: End, y: np.ndarray, inside: Inside | None) -> None:
-        """Add a step: its end, y there, and y inside."""
+    def add(self, end: End, y: np.ndarray, inside: Inside | None, middle: End | None = None) -> None:
+        """Add a step: its end, y there, y inside, and a point on the way."""
+        if middle is not None and middle[0] < end[0]:
+            self.history.append(middle)
         self.ends.append(end[0])
         self.history.append(end)
         self.inside.append(inside)
@@ -213,18 +215,27 @@ class _SideBySide:
         status = np.where(accept & last, FINISHED, GOING)
         status[~accept & (self.t + 0.1 * self.h <= self.t)] = FAILED
         self.watch_stability(h, accept)
+        middle = self.middle(h)
         reached = accept & (loss <= (-np.inf if p.stop is None else p.stop))
         inside, slope = self.polynomials(h, t, accept, reached), self.system.slope(y, k[-1])
         for n, solution in enumerate([self.solutions[i] for i in self.run]):
             solution.steps += 1
             if accept[n]:
                 end = float(t[n]), float(loss[n]), float(slope[n])
-                status[n] = self.accepted(n, solution, end, y[n], inside.get(n), int(status[n]))
+                between = middle[n], inside.get(n)
+                status[n] = self.accepted(n, solution, end, y[n], *between, int(status[n]))
             if status[n] == GOING and solution.steps >= p.max_steps:
                 status[n] = LIMITED
         self.t[accept], self.v[accept] = t[accept], k[-1][accept]
         self.y = y if accept.all() else np.where(accept[:, None], y, self.y)
         self.leave(status)
+
+    def middle(self, h: np.ndarray) -> list[End]:
+        """Time, loss and slope in the middle of each step: steps are long for a cubic."""
+        curve = tableau(8).curve
+        y, v = self.y + self.sum(curve @ 0.5 ** np.arange(1, curve.shape[1] + 1), h), np.empty_like(self.y)
+        loss = self.system.velocity(y, v)
+        return [*zip((self.t + h / 2).tolist(), loss.tolist(), self.system.slope(y, v).tolist(), strict=True)]
 
     def polynomials(
         self, h: np.ndarray, t: np.ndarray, accept: np.ndarray, reached: np.ndarray
@@ -241,14 +252,21 @@ class _SideBySide:
         return {n: _polynomial(self.t[n], h[n], self.y[n], c[:, n]) for n in np.flatnonzero(wanted).tolist()}
 
     def accepted(
-        self, n: int, solution: Solution, end: End, y: np.ndarray, inside: Inside | None, status: int
+        self,
+        n: int,
+        solution: Solution,
+        end: End,
+        y: np.ndarray,
+        middle: End,
+        inside: Inside | None,
+        status: int,
     ) -> int:
         """Add a step to a solution. How its run stands."""
         stop = self.problem.stop
         if stop is not None and end[1] <= stop:
-            solution.add(*_crossing(self.alone(n), inside, self.t[n], end, y, stop), inside)
+            solution.add(*_crossing(self.alone(n), inside, self.t[n], end, y, stop), inside, middle)
             return STOPPED
-        solution.add(end, y, inside)
+        solution.add(end, y, inside, middle)
         if status != GOING or self.at_edge[n] < _OFTEN:
             return status
         self.stiff = True
