@@ -84,6 +84,22 @@ def test_an_error_that_fixed_bases_miss_is_met_by_others():
     assert sol.stats["error"] < 1e-6
 
 
+@pytest.mark.parametrize("sizes", [(1, 150, 250, 3), (2, 200, 200, 1)])
+def test_orthogonal_starts_whose_bases_close(sizes):
+    """What the initial weights bring to closed bases is rounding, which must not be taken for directions."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((30, sizes[0]))
+    task = nr.Task(nr.Graph.chain(sizes), x, x @ rng.standard_normal((sizes[0], sizes[-1])))
+    w = nr.init.orthogonal(task.graph, 0.3, seed=1)
+    for bases in fixed_bases.fixed_bases(prepared(task, w)):
+        for q in (*bases.net.basis.values(), *bases.larger.basis.values()):
+            assert np.allclose(q @ q.T, np.eye(len(q)), atol=1e-12)
+    full = nr.flow(task, w, 15.0, 50, method=nr.Adaptive())
+    sol = nr.reduce(task, weights=w).solve(t1=15.0, save=50)
+    assert sol.settings["bases"] == "fixed"
+    assert true_error(full, sol) < sol.stats["error"] < 1e-5
+
+
 @pytest.mark.parametrize("zero", [("x->h1", "h2->y"), ("x->h1", "h1->h2", "h2->y")])
 def test_layers_of_zeros(zero):
     """No signal reaches the hidden nodes: there are no bases."""

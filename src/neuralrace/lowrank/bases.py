@@ -149,7 +149,7 @@ def enrich(d: Direction, net: ReducedNetwork, points: list[Point], tolerated: fl
     nodes that follow.
     """
     for v in (v for v in d.order if v in net.basis):
-        outside, q = np.zeros((1, 1)), net.basis[v]
+        outside = np.zeros((1, 1))
         for e, s in d.into[v]:
             sent = np.concatenate([net.sent(e, p.signals[d.end][s]) for p in points])
             outside = outside + sent @ d.outside[e]
@@ -157,9 +157,7 @@ def enrich(d: Direction, net: ReducedNetwork, points: list[Point], tolerated: fl
             u = row_basis(_weighted(net, d, v, points, outside), constants.ENRICH_DOWN_TO * tolerated)
         else:
             u = row_basis(outside, 1e-9 * norm(outside))
-        u = u[: q.shape[1] - len(q)]
-        u = row_basis(u - (u @ q.T) @ q, constants.DEPENDENT)
-        net.extend(v, u)
+        u = net.extend(v, u)
         for p, x in zip(points, np.split(outside @ u.T, len(points)), strict=True):
             p.signals[d.end][v] = np.concatenate([p.signals[d.end][v], x], axis=1)
     net.update(net.split(net.coordinates))

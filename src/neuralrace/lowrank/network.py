@@ -16,7 +16,7 @@ import numpy as np
 
 from neuralrace.lowrank import constants
 from neuralrace.lowrank.layout import Arrays, Ends, Layout
-from neuralrace.lowrank.linalg import conjugate_gradients, norm, solve
+from neuralrace.lowrank.linalg import conjugate_gradients, norm, row_basis, solve
 
 Part = tuple[str, slice, tuple[int, ...]]  # an edge, its place among all coordinates, its shape
 Neighbours = dict[str, list[tuple[str, str]]]  # node: edges there, and the nodes at their other ends
@@ -99,8 +99,14 @@ class ReducedNetwork:
 
     # -- bases and coordinates -----------------------------------------------------------------------
 
-    def extend(self, v: str, u: np.ndarray) -> None:
-        """Append rows to a basis, orthonormal and orthogonal to it; `update` is due afterwards."""
+    def extend(self, v: str, rows: np.ndarray) -> np.ndarray:
+        """Append to a basis what is outside it of some orthonormal rows; `update` is due afterwards.
+
+        Returns what was appended. Rows with next to nothing outside the basis are rounding.
+        """
+        q = self.basis[v]
+        u = rows[: q.shape[1] - len(q)]
+        u = row_basis(u - (u @ q.T) @ q, constants.DEPENDENT)
         for d, other in zip(self.directions, self.directions[::-1], strict=True):
             for e, far in d.into[v]:
                 part = d.outside[e] @ u.T
@@ -110,7 +116,8 @@ class ReducedNetwork:
                 if far in self.basis:
                     left = u @ other.weights[e].T - part.T @ self.basis[far]
                     other.outside[e] = np.concatenate([other.outside[e], left])
-        self.basis = {**self.basis, v: np.concatenate([self.basis[v], u])}
+        self.basis = {**self.basis, v: np.concatenate([q, u])}
+        return u
 
     def restrict(self, v: str, rows: np.ndarray, past: Arrays) -> None:
         """Keep some orthonormal combinations of a basis, in `past` coordinates too; `update` is due."""

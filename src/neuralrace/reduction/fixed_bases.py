@@ -74,8 +74,10 @@ def _widen(net: ReducedNetwork) -> None:
     """Add to each basis what the initial weights bring there from the bases of its neighbours."""
     added = {}
     for v in net.basis:
-        rows = np.concatenate([d.outside[e] for d in net.directions for e, _ in d.into[v]])
-        added[v] = row_basis(rows, _ROUNDING * norm(rows))
+        edges = [(d, e) for d in net.directions for e, _ in d.into[v]]
+        rows = np.concatenate([d.outside[e] for d, e in edges])
+        inside = sum(norm(net.initial[e]) ** 2 for _, e in edges)
+        added[v] = row_basis(rows, _ROUNDING * (inside + norm(rows) ** 2) ** 0.5)
     for v, rows in added.items():
         net.extend(v, rows)
 
