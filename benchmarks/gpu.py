@@ -5,6 +5,9 @@
 `seeds` compares the GPU with two cores of the same machine; `images` trains routing between 100 input and 100
 output domains (784-128-128-10, cross-entropy, momentum, 8 images of every trained route in a step, float32)
 on the same GPU with PyTorch: as a loop over domains and routes, the ordinary way, and with batched products.
+Its steps are bound by memory: a step reads all weights once, and reads and writes weights and momentum in the
+update. The share of the memory's rate is the time of these five passes at the rate of a large copy, over the
+time of a step.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import neuralrace as nr
 
 DOMAINS, INPUTS, HIDDEN, OUTPUTS, BATCH = 100, 784, 128, 10, 8
 LR, MOMENTUM = 0.02, 0.9
+PASSES = 5  # over the weights, in a step
 SEEDS = {"gpu": 10_000, "cpu": 200}
 TASKS: dict[str, Callable[[], nr.Task]] = {
     "routing, M = 7": lambda: nr.tasks.routing(7, 4),
@@ -159,12 +163,33 @@ def per_step(run: Callable[[int], None], few: int, many: int) -> float:
     return 1e3 * (times[1] - times[0]) / (many - few)
 
 
+def copy_rate() -> float:
+    """Bytes read and written per second by a large copy on the default device."""
+    import jax
+    import jax.numpy as jnp
+
+    numbers, changed = jnp.zeros(2**28, jnp.float32), jax.jit(lambda v: v + 1)
+
+    def copies(n: int) -> None:
+        v = numbers
+        for _ in range(n):
+            v = changed(v)
+        v.block_until_ready()
+
+    return 2 * numbers.nbytes / (per_step(copies, 10, 110) / 1e3)
+
+
 def images() -> list[dict[str, Any]]:
     rows = []
+    shared = HIDDEN * HIDDEN + HIDDEN
+    weights = DOMAINS * (INPUTS * HIDDEN + HIDDEN + HIDDEN * OUTPUTS + OUTPUTS) + shared
+    least = 1e3 * PASSES * 4 * weights / copy_rate()
     for partners in (5, 10, 20, 40, 100):
+        taken = per_step(ours(partners, 800), 200, 2200)
         row = {
             "partners": partners,
-            "ours ms": per_step(ours(partners, 800), 200, 2200),
+            "ours ms": taken,
+            "share of the memory's rate": least / taken,
             "PyTorch, batched ms": per_step(torch_batched(partners, 800), 20, 220),
         }
         if partners <= 40:

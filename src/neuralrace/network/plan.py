@@ -169,7 +169,12 @@ class Stack:
 
     @cached_property
     def _from_inputs(self) -> frozenset[int]:
-        """Stacks of matrices that only inputs feed, each stack as a whole."""
+        """Stacks of matrices that only inputs feed, each stack as a whole.
+
+        None on a GPU: turned weights make a step of image routing slower there (.28 ms, not .18, on an H200).
+        """
+        if jax.default_backend() != "cpu":
+            return frozenset()
         products = [p for g in self.groups for p in g.products if len(p.shape) == 2]
         others = {p.stack for p in products if self.groups[p.source].products or p.w is not None}
         return frozenset(p.stack for p in products) - others
