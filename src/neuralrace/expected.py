@@ -144,7 +144,7 @@ def expected_learning_time(
     sizes = _checked_sizes(task, width)
     choice("init", init, INITS)
     scale = number("scale", scale, above=0)
-    level = number("level", level)
+    level = number("level", level, above=0)
     draws, seed = integer("draws", draws, 2, 1_000_000), integer("seed", seed, least=0)
     tolerance = number("tolerance", tolerance, least=1e-5)
     end = None if t1 is None else number("t1", t1, above=0)

@@ -147,12 +147,15 @@ def test_it_begins_at_its_own_start_only():
     again = r.solve(t1=2.0, save=5, weights=w)
     assert np.array_equal(again.loss, r.solve(t1=2.0, save=5).loss)
     assert "estimated error of the loss: " in repr(again)
+    assert again.dimensions == {n: task.graph.nodes[n] for n in task.graph.hidden}  # followed as they are
+    assert again.residual == 0
     with pytest.raises(ValueError, match="around which"):
         r.solve(t1=2.0, weights=nr.init.xavier(task.graph, seed=2))
     with pytest.raises(ValueError, match="must not be given with weights"):
         nr.reduce(task, "block", weights=w)
-    with pytest.raises(ValueError, match="error must be"):
-        nr.reduce(task, weights=w, error=0)
+    for given in ({"weights": w, "error": 0}, {"error": -3}, {"weights": w, "error": 5}):
+        with pytest.raises(ValueError, match="error must be"):
+            nr.reduce(task, **given)
     with pytest.raises(ValueError, match="weight_decay"):
         nr.reduce(task, weights=w, weight_decay=0.1)
 

@@ -11,7 +11,7 @@ from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
 _ERROR = 1e-6  # stated error up to which a method may be chosen
-_LARGE = 150_000  # weights between wide layers above which small bases are faster
+_LARGE = 60_000  # weights between wide layers above which small bases are faster
 _WIDE = 5  # neurons of a wide layer for each signal that passes it
 
 

@@ -83,7 +83,7 @@ class Chebyshev(RungeKutta):
     rtol, atol : float
         As in `Adaptive`.
     max_steps : int
-        Largest number of steps of a run, rejected ones included. A step has up to 200 stages.
+        Largest number of steps of a run, rejected ones included. A step has up to 2000 stages.
 
     Examples
     --------

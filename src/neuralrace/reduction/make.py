@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.setup import Rates
-from neuralrace.errors import InputError, choice, integer, known, short
+from neuralrace.errors import InputError, choice, integer, known, number, short
 from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.reduction import Reduction
@@ -106,7 +106,7 @@ def reduce(
             "task must be on a linear graph, without biases and diagonal edges, to be reduced; nr.flow "
             "simulates any graph, and nr.relu finds the gates of ReLU networks"
         )
-    seed = integer("seed", seed, least=0)
+    seed, error = integer("seed", seed, least=0), number("error", error, least=1e-10, most=1)
     rates = Rates.of(g, weight_decay, lr_scale, ())
     if weights is not None:
         if basis != "auto" or start is not None:

@@ -128,8 +128,11 @@ class Solution(Trajectory):
     def __repr__(self) -> str:
         text = f"{super().__repr__()[:-1]}; {self.reduction!r}"
         if np.max(self.outside) > NEGLIGIBLE:
+            off = "see `error`"  # which solves the network: not for many runs, unless it is known
+            if not self.many or "error" in vars(self):
+                off = f"so the loss is off by up to {np.max(self.error):.1g} of the initial one"
             share = f"{np.max(self.outside):.1%} of the squared start lies outside its family and is left out"
-            text += f"; {share}: see `error`; nr.reduce(task, weights=...) leaves nothing out"
+            text += f"; {share}, {off}; nr.reduce(task, weights=...) leaves nothing out"
         return text + ")"
 
     def _picked(self, k: Any, places: list[int]) -> Self:

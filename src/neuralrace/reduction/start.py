@@ -21,7 +21,7 @@ from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.setup import Rates, Setup
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, number
+from neuralrace.errors import InputError
 from neuralrace.reduction.fixed_bases import flow_in_fixed_bases
 from neuralrace.reduction.strengths import mode_strengths
 from neuralrace.task import Task
@@ -50,11 +50,11 @@ class StartReduction:
     rates: Rates
 
     @classmethod
-    def of(cls, task: Task, weights: Any, error: Any, rates: Rates) -> StartReduction:
-        """From the arguments of `reduce`, checked."""
+    def of(cls, task: Task, weights: Any, error: float, rates: Rates) -> StartReduction:
+        """From the arguments of `reduce`; weights and rates are checked here."""
         if rates.decays:
             raise InputError("weight_decay must be 0 for a reduction around a start: solve it by nr.flow")
-        return cls(task, task.graph.check_weights(weights), number("error", error, least=1e-10), rates)
+        return cls(task, task.graph.check_weights(weights), error, rates)
 
     @property
     def is_wide(self) -> bool:
@@ -93,8 +93,8 @@ class StartReduction:
         Returns
         -------
         StartSolution
-            A `Trajectory`; `stats["error"]` states its error. `settings["bases"]` is "fixed" where the bases
-            of wide layers stayed as they were.
+            A `Trajectory`; `stats["error"]` states its error, `dimensions` and `residual` are of its bases.
+            `settings["bases"]` is "fixed" where the bases of wide layers stayed as they were.
         """
         if weights is not None:
             given = self.task.graph.check_weights(weights)
@@ -117,8 +117,10 @@ class StartReduction:
             )  # fmt: skip
         stated = run.stats["error"] if self.is_wide else np.full(run.loss.shape[:-1], small.stated_error)
         parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
+        missed = run.stats.get("residual", np.zeros_like(stated))
+        stats = {"error": stated, "residual": missed}
         parts |= {
-            "stats": {**run.stats, "error": stated if run.many else float(np.asarray(stated))},
+            "stats": {**run.stats, **(stats if run.many else {k: float(v) for k, v in stats.items()})},
             "settings": {**run.settings, "process": "reduction", "error": self.error},
         }
         return StartSolution(**parts, reduction=self)
@@ -142,6 +144,17 @@ class StartSolution(Trajectory):
     reduction: StartReduction = field(kw_only=True)
     outside: float = 0.0
 
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """Dimensions in which each hidden node was followed; its neurons where it was followed as it is."""
+        g = self.reduction.task.graph
+        return {n: self.settings["dimensions"].get(n, g.nodes[n]) for n in g.hidden}
+
+    @property
+    def residual(self) -> Any:
+        """Root of the largest share of velocities that bases missed, one per run; 0 where there are none."""
+        return self.stats["residual"]
+
     @cached_property
     def strengths(self) -> np.ndarray:
         """Strength of each mode of the task in each edge, (save, modes, edges); see `mode_strengths`."""
@@ -149,5 +162,9 @@ class StartSolution(Trajectory):
         return np.stack([found[e] for e in self.reduction.task.graph.edges], axis=-1)
 
     def __repr__(self) -> str:
-        worst = float(np.max(self.stats["error"]))
-        return f"{super().__repr__()[:-1]}; estimated error of the loss: {worst:.1g} of the initial one)"
+        worst, missed = (float(np.max(self.stats[name])) for name in ("error", "residual"))
+        neurons = sum(self.reduction.task.graph.nodes[n] for n in self.dimensions)
+        return (
+            f"{super().__repr__()[:-1]}; {sum(self.dimensions.values())} dimensions for {neurons} hidden "
+            f"neurons, residual {missed:.1g}; estimated error of the loss: {worst:.1g} of the initial one)"
+        )
