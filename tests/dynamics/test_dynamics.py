@@ -169,6 +169,8 @@ def test_save_times():
     b = nr.flow(task, w, save=[1.5, 10.0])
     assert a.t.tolist() == [0, 1.5, 10]
     assert np.allclose(a.loss[1:], b.loss, rtol=1e-10)
+    past = nr.flow(task, w, t1=0.3, save=[0.1, 0.1 * 3])  # 0.30000000000000004
+    assert past.t.tolist() == [0.1, 0.3]
     c = nr.descend(task, w, lr=0.5, steps=20, save=4)
     assert c.t.tolist() == [0, 0.5 * 7, 0.5 * 13, 10]
     d = nr.descend(task, w, lr=0.5, steps=20, save=[3.5, 6.5])

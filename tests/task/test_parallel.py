@@ -53,6 +53,25 @@ def test_parquet_folder(samples, whole, tmp_path):
         nr.Task.from_batches(GRAPH, tmp_path)
 
 
+def test_parquet_columns(samples, tmp_path):
+    """Samples may have weights. Columns that nothing reads are refused, and so are text and broken files."""
+    x, y, _ = samples
+    table = pd.DataFrame({f"x_{k}": v for k, v in enumerate(x.T)} | {f"y_{k}": v for k, v in enumerate(y.T)})
+    weight = np.linspace(1, 2, len(x))
+    table.assign(sample_weight=weight).to_parquet(tmp_path / "a.parquet")
+    same(nr.Task.from_batches(GRAPH, tmp_path), nr.Task(GRAPH, x, y, sample_weight=weight))
+    for more, said in (({"x_99": 1.0}, "x_99"), ({"gate_a": "open"}, "gate_a")):
+        table.assign(**more).to_parquet(tmp_path / "b.parquet")
+        with pytest.raises(InputError, match=f"(?s)b.parquet.*{said}|{said}.*b.parquet"):
+            nr.Task.from_batches(GRAPH, tmp_path)
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:100])
+    with pytest.raises(InputError, match=r"b\.parquet cannot be read"):
+        nr.Task.from_batches(GRAPH, tmp_path)
+    rectified = nr.Graph({"x": 2, "h": 3, "y": 1}, [("x", "h"), ("h", "y")], activations={"h": "relu"})
+    with pytest.raises(InputError, match="must be linear"):
+        nr.Task.from_batches(rectified, [])
+
+
 def test_wrong_input(samples, tmp_path):
     x, y, _ = samples
     with pytest.raises(InputError, match="throughout"):

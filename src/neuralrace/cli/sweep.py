@@ -19,7 +19,7 @@ def run_sweep(given: Namespace) -> int:
         raise InputError("--over must name every parameter once")
     if not over:
         raise InputError("--over must be given at least once, as in --over trained=1:6")
-    out = Path(given.out or f"sweep-{given.name}")
+    out = f"sweep-{given.name}" if given.out is None else given.out
     zipped = [tuple(names.split(",")) for names in given.zip]
     against = given.against.split(",") if given.against else None
     if against is not None:
@@ -36,7 +36,7 @@ def run_sweep(given: Namespace) -> int:
         retry_failed=given.retry_failed,
         progress=True,
     )
-    failed = int((ds.status == "FAILED").sum())
+    out, failed = Path(out), int((ds.status == "FAILED").sum())
     print(f"{ds.status.size} points, {failed} failed" if failed else f"{ds.status.size} points")
     measures = [str(n) for n in ds.data_vars if n not in ("status", "seconds", "steps", "error")]
     shown = ", ".join(m for m in measures if not m.startswith("spread:"))

@@ -214,8 +214,8 @@ class Problem(NamedTuple):
         t = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
         t, y, v = (jnp.where(accept, *both) for both in ((t, s.t), (y, s.y), (tried.v, s.v)))
         # Steps are long for a cubic: the history also has the middle of each.
-        middle, change = jax.jvp(tried.inside, (jnp.full_like(h, 0.5),), (jnp.ones_like(h),))
-        value_there, value = jax.lax.map(self.followed.value, jnp.stack([middle, y]))
+        y_middle, change = jax.jvp(tried.inside, (jnp.full_like(h, 0.5),), (jnp.ones_like(h),))
+        value_middle, value = jax.lax.map(self.followed.value, jnp.stack([y_middle, y]))
         reached = jnp.zeros((), bool)
         if self.stop is not None:
             reached = accept & (value <= self.stop)
@@ -225,9 +225,9 @@ class Problem(NamedTuple):
         status = jnp.where(t >= self.t1, FINISHED, status)
         status = jnp.where(reached, STOPPED, jnp.where(stuck, FAILED, status)).astype(jnp.int32)
         kept, saved = self.save(s, tried, h, t, y, status)
-        there = s.t + h / 2, value_there, self.followed.slope(middle, change / h)
+        middle = s.t + h / 2, value_middle, self.followed.slope(y_middle, change / h)
         end = t, value, self.followed.slope(y, v)
-        history = append(s.history, there, end, (accept & ~first & (there[0] < t), accept | first))
+        history = append(s.history, middle, end, (accept & ~first & (middle[0] < t), accept | first))
         if self.progress is not None:
             self.progress(s.t, t)
         return Step(t, length, y, v, kept, saved, status, s.steps + 1, history, tried.fastest)

@@ -13,7 +13,9 @@ from neuralrace.errors import InputError, array, integer, number, short
 DEFAULT = 200  # times, where they are not given
 _RESOLVED = 0.1  # fraction of the fall of the loss between two even times, at most
 _FINE = 20_001  # points on which times are chosen
-_ROUNDING = 1e-12  # share of the loss below which a fall is none
+_ROUNDING = (
+    1e-12  # share of the loss below which a fall is none, and of an end by which a time may be past it
+)
 _MOST = 10_000_000
 
 
@@ -26,9 +28,10 @@ def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
             raise InputError(f"save must be a number of times, or the times; got {short(save)}") from None
         ts = array("save", given, (None,))
         end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
-        if not len(ts) or (np.diff(ts) <= 0).any() or ts[0] < 0 or ts[-1] > end:
+        increasing = len(ts) and (np.diff(ts) > 0).all()
+        if not increasing or ts[0] < 0 or ts[-1] > end * (1 + _ROUNDING):
             raise InputError(f"save must be increasing times between 0 and t1 = {end:g}")
-        return end, ts
+        return end, np.minimum(ts, end)  # the product of a rate and steps may be past it, by rounding
     end = number("t1", t1, above=0)
     n = DEFAULT if save is None else integer("save", save, least=2)
     if n > _MOST:

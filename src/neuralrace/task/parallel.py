@@ -14,6 +14,7 @@ from neuralrace.graph import Graph
 from neuralrace.task.accumulate import Accumulator, Part
 from neuralrace.task.samples import check_samples
 
+_WEIGHT = "sample_weight"  # an optional column
 _LEAVES = 8  # parts that are added up at a time, so that no process holds many
 
 
@@ -88,29 +89,49 @@ def _rows(batches: Any) -> list[Any]:
 
 def _files(graph: Graph, folder: str | Path) -> list[Any]:
     """Row groups of the Parquet files in a folder, read where they are counted."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     files = sorted(Path(folder).rglob("*.parquet"))
     if not files:
         raise InputError(f"batches must be a folder with Parquet files; there are none in {folder}")
-    names = set(pq.read_schema(files[0]).names)
-    wanted = {n: [f"{n}_{k}" for k in range(graph.nodes[n])] for n in (*graph.inputs, *graph.outputs)}
-    missing = [c for columns in wanted.values() for c in columns if c not in names]
+    found = []
+    for file in files:
+        try:
+            stored = pq.ParquetFile(file)
+        except (pa.ArrowException, OSError) as fault:
+            raise InputError(f"batches must be Parquet files; {file} cannot be read: {fault}") from None
+        _check_columns(graph, file, stored.schema_arrow)
+        found += [partial(_read, graph, file, group) for group in range(stored.num_row_groups)]
+    return found
+
+
+def _check_columns(graph: Graph, file: Path, schema: Any) -> None:
+    """Refuse a file with columns that are missing, that nothing reads, or that are not numbers."""
+    import pyarrow.types as types
+
+    needed = {f"{n}_{k}" for n in (*graph.inputs, *graph.outputs) for k in range(graph.nodes[n])}
+    missing = sorted(needed - set(schema.names))
     if missing:
         raise InputError(
-            f"batches must have a column for every neuron of inputs and outputs; {missing[0]!r} is missing"
+            f"batches must have a column for every neuron of inputs and outputs; {file} lacks {missing[0]!r}"
         )
-    return [
-        partial(_read, graph, file, group)
-        for file in files
-        for group in range(pq.ParquetFile(file).num_row_groups)
-    ]
+    for column in schema:
+        kind = column.type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise InputError(f"batches must hold numbers; {column.name!r} in {file} is {kind}")
+        if column.name not in {*needed, _WEIGHT} and not column.name.startswith("gate_"):
+            raise InputError(
+                f"batches must have no columns but those of inputs, outputs, gate_NAME and {_WEIGHT}; "
+                f"{file} has {column.name!r}"
+            )
 
 
-def _read(graph: Graph, file: Path, group: int) -> tuple[Any, Any, Any]:
+def _read(graph: Graph, file: Path, group: int) -> tuple[Any, Any, Any, Any]:
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(file).read_row_group(group).to_pandas()
     node = lambda n: table[[f"{n}_{k}" for k in range(graph.nodes[n])]].to_numpy(float)  # noqa: E731
     gates = {c.removeprefix("gate_"): table[c].to_numpy(float) for c in table if c.startswith("gate_")}
-    return {x: node(x) for x in graph.inputs}, {y: node(y) for y in graph.outputs}, gates
+    weight = table[_WEIGHT].to_numpy(float) if _WEIGHT in table else None
+    return {x: node(x) for x in graph.inputs}, {y: node(y) for y in graph.outputs}, gates, weight

@@ -74,7 +74,8 @@ class Task:
         batches : iterable of tuple, tuple of dask arrays, or path
             Each `(inputs, targets)`, `(inputs, targets, gates)` or `(inputs, targets, gates, sample_weight)`,
             as in `Task`. An input or output that a batch leaves out is off in it. Or one such tuple of dask
-            arrays, counted in parallel, or a folder of Parquet files with columns `x_0`, `y_0`, `gate_h`.
+            arrays, counted in parallel, or a folder of Parquet files with columns `x_0`, `y_0`, `gate_h` and,
+            if wanted, `sample_weight`.
 
         Returns
         -------
@@ -86,7 +87,9 @@ class Task:
         >>> Task.from_batches(Graph.chain([2, 3, 1]), batches).n_contexts
         1
         """
-        moments = Accumulator(check_graph(graph))
+        if not check_graph(graph).is_linear:
+            raise InputError("graph must be linear for from_batches: moments say nothing of activations")
+        moments = Accumulator(graph)
         if isinstance(batches, (str, Path)) or is_dask(batches):
             moments.absorb(parts_in_parallel(graph, batches))
             return cls.from_contexts(graph, moments.finish())

@@ -126,6 +126,34 @@ def test_failures_are_recorded_and_retried(tmp_path):
     assert calls[-1] == (0.3, 1)
 
 
+@pytest.mark.parametrize("batch", [4, None])
+def test_scattered_failures_are_retried_and_nothing_is_lost(tmp_path, batch):
+    healthy = []
+
+    def described(k):
+        if k % 10 == 0 and not healthy:
+            raise RuntimeError("not today")
+        return one_std(0.1 + 0.01 * k, seed=0)
+
+    over = {"k": range(24)}
+    first = nr.sweep(described, over, out=tmp_path / "a", batch=batch).load()
+    assert np.flatnonzero(first.status == FAILED).tolist() == [0, 10, 20]
+    healthy.append(True)
+    again = nr.sweep(described, over, out=tmp_path / "a", batch=batch, retry_failed=True)
+    assert (again.status == "FINISHED").all()
+    assert np.isfinite(again.half_time).all()
+    kept = first.status == "FINISHED"
+    np.testing.assert_array_equal(first.half_time[kept], again.half_time[kept])
+
+
+def test_a_process_that_returns_something_else_is_recorded():
+    task = nr.tasks.xor()
+    wrong = nr.Run(task, nr.init.gaussian(task.graph, 0.1), process=lambda task, weights: None)
+    (record,) = compute(lambda: wrong, [{}])
+    assert record.status == FAILED
+    assert "process must return a Trajectory" in record.message
+
+
 def test_a_run_that_diverges_says_so():
     def described(lr):
         task = nr.tasks.xor()
@@ -205,11 +233,14 @@ def test_another_version_is_refused(tmp_path):
 
 def test_corrupted_piece_is_computed_again(tmp_path):
     first = nr.sweep(one_std, OVER, seeds=2, out=tmp_path / "a", batch=2).load()
-    piece = sorted((tmp_path / "a" / "pieces").iterdir())[1]
-    piece.write_bytes(piece.read_bytes()[:200])
-    with pytest.warns(UserWarning, match="computed again"):
-        again = nr.sweep(one_std, OVER, seeds=2, out=tmp_path / "a", batch=2)
-    np.testing.assert_array_equal(first.final_loss, again.final_loss)
+    for damage in (
+        lambda piece: piece.write_bytes(piece.read_bytes()[:200]),
+        lambda piece: np.savez(piece, a=1),
+    ):
+        damage(sorted((tmp_path / "a" / "pieces").iterdir())[1])
+        with pytest.warns(UserWarning, match="computed again"):
+            again = nr.sweep(one_std, OVER, seeds=2, out=tmp_path / "a", batch=2).load()
+        np.testing.assert_array_equal(first.final_loss, again.final_loss)
 
 
 def test_two_sweeps_in_one_folder(tmp_path):
@@ -391,6 +422,19 @@ def test_processes(tmp_path):
     assert ds.final_loss[0, 2] == pytest.approx(alone.solve().loss[-1], rel=1e-9)
 
 
+def test_a_run_that_ends_its_process_has_failed(tmp_path):
+    def described(std, seed):
+        if seed == 4:
+            os._exit(3)
+        task = nr.tasks.xor()
+        return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=2.0, save=2)
+
+    ds = nr.sweep(described, {"std": [0.1]}, seeds=range(1, 10), out=tmp_path / "a", jobs=2, batch=2)
+    assert ds.seed.values[(ds.status == FAILED).values[0]].tolist() == [4]
+    assert (ds.status == "FINISHED").sum() == 8
+    assert "ended before" in pd.read_parquet(tmp_path / "a" / "runs.parquet").message[3]
+
+
 def test_processes_start_anew_where_a_module_of_the_user_changed(tmp_path, monkeypatch):
     from neuralrace.apps.sweep.verb import _environment
 
@@ -440,3 +484,5 @@ def test_sweep_of_an_experiment(tmp_path, capsys):
     for wrong in (["--over", "nothing=1:2"], ["--over", "hidden=8", "--against", "nothing"]):
         assert cli.main(["sweep", "linear-background", *wrong, "--out", str(tmp_path / "c")]) == 2
         assert "nothing" in capsys.readouterr().err
+    assert cli.main(["sweep", "linear-background", "--over", "hidden=8", "--out", ""]) == 2
+    assert "out must be the name of a folder" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
     x, *other = given
     spread = [d for d in dims if d not in given]
     with plot.style():
-        fig, ax = plot.figure(1, 1, width=4.2, height=2.8)
+        fig, ax = plot.figure(1, 1, width=5.4 if other else 4.2, height=2.8)
         deviation = None if spread else ds.get(f"spread:{measure}")  # over the seeds of an experiment
         middle = values.mean(spread)
         bands = (values.min(spread), values.max(spread)) if spread else ()
@@ -74,8 +74,10 @@ def sweep_figure(ds: xarray.Dataset, measure: str, against: Sequence[str] | str 
         told += ["band: standard deviation over seeds"] if deviation is not None else []
         missing = int(np.isnan(np.asarray(values, float)).sum())
         told += [f"{missing} of {values.size} values are missing"] if missing else []
-        if other or told:
-            ax.legend(title="\n".join(told) or None)
+        if other:
+            ax.legend(title="\n".join(told) or None, loc="upper left", bbox_to_anchor=(1.02, 1.0))
+        elif told:
+            ax.legend(title="\n".join(told))
     return fig
 
 

@@ -47,6 +47,7 @@ class Folder:
 
         self.path, self.grid = path, grid
         self.definition = {**definition, "axes": grid.to_dict(), "neuralrace": __version__}
+        self._next = 1 + max((int(file.stem) for file in self._files()), default=0)  # number of a new piece
 
     @contextmanager
     def opened(self) -> Iterator[Folder]:
@@ -100,8 +101,9 @@ class Folder:
         self._check_names(arrays)
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
-        number = f"{min(places):08d}-{len(places)}"
-        write(self.path / "pieces" / f"{number}.npz", lambda file: file.write(buffer.getvalue()))
+        file = self.path / "pieces" / f"{self._next:08d}.npz"
+        write(file, lambda file: file.write(buffer.getvalue()))
+        self._next += 1
 
     def _check_names(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse measures with names that the result has already: its own, those of parameters, of axes."""
@@ -116,11 +118,16 @@ class Folder:
                     "choose another name"
                 )
 
+    def _files(self) -> list[Path]:
+        """The pieces, as they were stored one after the other; later ones count."""
+        return sorted((self.path / "pieces").glob("[0-9]" * 8 + ".npz"))
+
     def pieces(self) -> Iterator[dict[str, np.ndarray]]:
         """What is stored; a file that cannot be read is removed, and its points are computed again."""
-        for file in sorted((self.path / "pieces").glob("*.npz")):
+        needed = ("places", *(f"number:{n}" for n in _NUMBERS), *(f"text:{n}" for n in _TEXTS))
+        for file in self._files():
             try:
-                yield read_npz(file)
+                yield read_npz(file, *needed)
             except InputError as fault:
                 warnings.warn(f"{fault}; its runs are computed again", stacklevel=2)
                 file.unlink()

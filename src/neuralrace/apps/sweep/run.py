@@ -21,7 +21,7 @@ from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.together import flow_together
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.dynamics.uncompiled import usual_cost
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
 from neuralrace.measure import learning_time
 from neuralrace.network import is_linear, program, runs_in_numpy
 from neuralrace.task import Task
@@ -93,7 +93,10 @@ class Run:
 
     def solve(self) -> Trajectory:
         """Compute it."""
-        return self.process(self.task, self.weights, **self.options)
+        found = self.process(self.task, self.weights, **self.options)
+        if not isinstance(found, Trajectory):
+            raise InputError(f"process must return a Trajectory, got {short(found)}")
+        return found
 
     @property
     def key(self) -> Any:
@@ -236,9 +239,11 @@ def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
         if not isinstance(found, Mapping):
             raise InputError(f"measure must return a dict of numbers or arrays, got {type(found)}")
         values = {str(name): np.asarray(value) for name, value in found.items()}
-        odd = [name for name, value in values.items() if value.dtype.kind not in "biuf"]
+        odd = [name for name, value in values.items() if not name or value.dtype.kind not in "biuf"]
         if odd:
-            raise InputError(f"measure must return numbers or arrays; {odd[0]!r} is {found[odd[0]]!r}")
+            raise InputError(
+                f"measure must return numbers or arrays by name; {odd[0]!r} is {values[odd[0]]!r}"
+            )
     except Exception as fault:
         return failure(fault, seconds)
     stats = trajectory.stats

@@ -10,7 +10,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, as_completed
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ import jax
 
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder, folder_path
-from neuralrace.apps.sweep.run import Record, Run, compute
+from neuralrace.apps.sweep.run import Record, Run, compute, failure
 from neuralrace.errors import InputError, flag, integer, need_extra, short
 from neuralrace_command import cache_folder
 
@@ -31,9 +31,10 @@ _MEMORY = 2**31  # bytes that the runs of a piece may take together
 _FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
 _PIECES = 8  # for each core, so that all processes end at about the same time
 _MOST_JOBS = 1024  # processes of a sweep: more would have no core of their own
-_PATIENCE = 3  # times that processes may break before the sweep gives up
+_AHEAD = 2  # pieces that each process has begun or been handed
 _LINE = "{desc}: {n_fmt} of {total_fmt} runs, {rate_fmt}, {remaining} left\n"
 _OFTEN = 30.0  # seconds between two such lines
+_DIED = failure(ChildProcessError("the process of this run ended before the run did"))
 _IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
@@ -172,20 +173,56 @@ def _results(
             seconds = (time.perf_counter() - start) / (len(missing) - left) * left
             if jobs is None and seconds > _WORTH:
                 break
-    broken = 0
+    jobs = jobs or cores()
     while pieces:
-        with _executor(cluster, jobs or cores()) as executor:
-            waiting = {executor.submit(work, [points[k] for k in piece]): piece for piece in pieces}
-            try:
+        try:
+            with _executor(cluster, jobs) as executor:
+                waiting = {executor.submit(work, [points[k] for k in piece]): piece for piece in pieces}
                 for future in as_completed(list(waiting)):
-                    records = future.result()
                     piece = waiting.pop(future)  # with its records, which would else be held until the end
+                    records = _of_worker(future, cluster)
                     pieces.remove(piece)
-                    yield piece, records
-            except (BrokenExecutor, CancelledError) as fault:
-                broken += 1
-                if cluster is not None or broken == _PATIENCE:
-                    raise ConnectionError(f"workers were lost ({type(fault).__name__})") from fault
+                    if records is not None:
+                        yield piece, records
+                    elif len(piece) == 1:
+                        yield piece, [_DIED]
+                    else:
+                        pieces += [[k] for k in piece]
+        except (BrokenExecutor, CancelledError) as fault:
+            if cluster is not None:
+                raise ConnectionError(f"workers were lost ({type(fault).__name__})") from fault
+            begun = pieces[: _AHEAD * jobs + 1]  # one of them ended its process
+            for piece in begun:
+                yield from _alone(work, points, piece)
+            pieces = pieces[len(begun) :]
+
+
+def _of_worker(future: Future[list[Record]], cluster: Any) -> list[Record] | None:
+    """The records of a piece; None where it ended every worker of a cluster that tried it."""
+    if cluster is None:
+        return future.result()
+    from dask.distributed import KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker:
+        return None
+
+
+def _alone(
+    work: Work, points: Sequence[Mapping[str, Any]], piece: list[int]
+) -> Iterator[tuple[list[int], list[Record]]]:
+    """A piece in a process of its own; if that dies, its runs one by one, and a run that dies has failed."""
+    try:
+        with _executor(None, 1) as executor:
+            records = executor.submit(work, [points[k] for k in piece]).result()
+    except BrokenExecutor:
+        if len(piece) > 1:
+            for k in piece:
+                yield from _alone(work, points, [k])
+            return
+        records = [_DIED]
+    yield piece, records
 
 
 def piece_size(function: Callable[..., Run], point: Mapping[str, Any], n: int) -> int:
