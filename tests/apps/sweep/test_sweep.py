@@ -287,7 +287,7 @@ def test_disk_full_loses_nothing(tmp_path, monkeypatch):
         ({"over": {"std": 0.1}}, "must list values"),
         ({"over": {"std": []}}, "must list numbers"),
         ({"over": {"std": [0.1, 0.1]}}, "different values"),
-        ({"over": {"status": [1]}}, "must name parameters"),
+        ({"over": {"status": [1]}}, "must not use 'status'"),
         ({"over": {"other": [0.1]}}, "parameters of the function"),
         ({"over": {}, "seeds": None}, "over must be a dict"),
         ({"zipped": [("std", "nothing")]}, "nothing"),

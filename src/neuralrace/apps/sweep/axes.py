@@ -43,8 +43,10 @@ class Grid:
         if not isinstance(over, Mapping) or (not over and seeds is None):
             raise InputError(f"over must be a dict from parameters to their values, got {short(over)}")
         for name in over:
-            if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
+            if not isinstance(name, str) or not name.isidentifier():
                 raise InputError(f"over must name parameters of the function, got {short(name)}")
+            if name in RESERVED:
+                raise InputError(f"over must not use {name!r}, which the result has for each run; rename it")
         values = {name: _values(f"over[{name!r}]", given) for name, given in over.items()}
         if SEED in values and seeds is not None:
             raise InputError("seeds must not be given when over names seed: leave out one of the two")
