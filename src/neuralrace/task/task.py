@@ -65,17 +65,16 @@ class Task:
     def from_batches(cls, graph: Graph, batches: Iterable[Any] | str | Path) -> Task:
         """A task whose samples arrive in batches, of which only moments are kept.
 
-        Memory does not grow with the number of samples. The network must be linear.
+        Memory does not grow with the number of samples.
 
         Parameters
         ----------
         graph : Graph
-            The network.
+            A linear network.
         batches : iterable of tuple, tuple of dask arrays, or path
-            Each `(inputs, targets)`, `(inputs, targets, gates)` or `(inputs, targets, gates, sample_weight)`,
-            as in `Task`. An input or output that a batch leaves out is off in it. Or one such tuple of dask
-            arrays, counted in parallel, or a folder of Parquet files with columns `x_0`, `y_0`, `gate_h` and,
-            if wanted, `sample_weight`.
+            Each `(inputs, targets)` and, if wanted, `gates` and `sample_weight`, as in `Task`. An input or
+            output that a batch leaves out is off in it. Or one such tuple of dask arrays, counted in
+            parallel, or a folder of Parquet files with columns `x_0`, `y_0`, `gate_h`, `sample_weight`.
 
         Returns
         -------
@@ -97,9 +96,7 @@ class Task:
             raise InputError(f"batches must be an iterable of batches, got {type(batches)}")
         for k, batch in enumerate(batches):
             if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 4:
-                raise InputError(
-                    f"batches[{k}] must be (inputs, targets, gates, sample_weight), got {type(batch)}"
-                )
+                raise InputError(f"batches[{k}] must be a tuple (inputs, targets, ...), got {type(batch)}")
             try:
                 moments.add(check_samples(graph, *batch, partial=True))
             except InputError as error:
