@@ -13,9 +13,7 @@ from neuralrace.errors import InputError, array, integer, number, short
 DEFAULT = 200  # times, where they are not given
 _RESOLVED = 0.1  # fraction of the fall of the loss between two even times, at most
 _FINE = 20_001  # points on which times are chosen
-_ROUNDING = (
-    1e-12  # share of the loss below which a fall is none, and of an end by which a time may be past it
-)
+_ROUNDING = 1e-12  # share of the loss below which a fall is none; of t1, by which a time may be later
 _MOST = 10_000_000
 
 

@@ -33,9 +33,7 @@ from neuralrace.network import program
 _LAYERS = 3  # at most: in deeper networks two rounds are seldom enough, and three make large bases
 _NUMBERS = 5000  # weights of a small network, at most: larger ones take as long as bases that change
 _STEPS = 200  # of a solution, at most: a stiff flow takes fewer in bases that change, by an implicit method
-_SOLVER = (
-    0.1  # of the error asked for: what is stated is then nearly all of what bases miss, for a few more steps
-)
+_SOLVER = 0.1  # of the error asked for: a few more steps, and what is stated is nearly all what bases miss
 _ROUNDING = 1e-6  # of what the initial weights bring to a node: directions below that are no new ones
 _LOOKS = 32  # times at which the share is measured that bases miss
 

@@ -101,8 +101,8 @@ class Folder:
         self._check_names(arrays)
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
-        file = self.path / "pieces" / f"{self._next:08d}.npz"
-        write(file, lambda file: file.write(buffer.getvalue()))
+        name = f"{self._next:08d}.npz"
+        write(self.path / "pieces" / name, lambda file: file.write(buffer.getvalue()))
         self._next += 1
 
     def _check_names(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -241,9 +241,8 @@ def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
         values = {str(name): np.asarray(value) for name, value in found.items()}
         odd = [name for name, value in values.items() if not name or value.dtype.kind not in "biuf"]
         if odd:
-            raise InputError(
-                f"measure must return numbers or arrays by name; {odd[0]!r} is {values[odd[0]]!r}"
-            )
+            value = short(values[odd[0]])
+            raise InputError(f"measure must return numbers or arrays by name; {odd[0]!r} is {value}")
     except Exception as fault:
         return failure(fault, seconds)
     stats = trajectory.stats
