@@ -94,8 +94,8 @@ def filled(t, loss, slope):
     rows = np.stack([t, loss, slope], axis=1)
     with jax.enable_x64(True):
         yes = jnp.array(True)
-        step = lambda b, v: (append(b, v[0], v[1], (yes, yes)), None)  # noqa: E731
-        first = append(empty(jnp.float64), rows[0], rows[0], (~yes, yes))
+        step = lambda b, v: (append(b, v[0], v[1], yes, yes), None)  # noqa: E731
+        first = append(empty(jnp.float64), rows[0], rows[0], ~yes, yes)
         buffer = jax.jit(lambda v: jax.lax.scan(step, first, v)[0])(rows[1:].reshape(-1, 2, 3))
     return collect(Buffer(*(np.asarray(v)[None] for v in buffer))).run(0)
 

@@ -54,15 +54,15 @@ def empty(dtype: Any) -> Buffer:
     return Buffer(jnp.zeros((SIZE, 3), dtype), jnp.int32(0))
 
 
-def append(buffer: Buffer, middle: Any, end: Any, wanted: Any) -> Buffer:
-    """Append the end of a step and, if `wanted[0]`, its middle before; nothing where `wanted[1]` is not."""
+def append(buffer: Buffer, middle: Any, end: Any, with_middle: Any, accepted: Any) -> Buffer:
+    """Append the middle (if `with_middle`) and the end of a step; neither where it is not accepted."""
     # A loop of one round at most: both branches of a condition would be copied.
     rows, count = jax.lax.while_loop(lambda b: b.count > SIZE - 2, _thinned, buffer)
     middle, end = (jnp.stack([jnp.asarray(v, rows.dtype) for v in row]) for row in (middle, end))
-    new = jnp.stack([jnp.where(wanted[0], middle, end), end])
+    new = jnp.stack([jnp.where(with_middle, middle, end), end])
     # A row that is not wanted is written where the next one will be.
     rows = jax.lax.dynamic_update_slice_in_dim(rows, new, count, axis=0)
-    return Buffer(rows, count + jnp.where(wanted[1], 1 + wanted[0], 0))
+    return Buffer(rows, count + jnp.where(accepted, 1 + with_middle, 0))
 
 
 def _thinned(buffer: Buffer) -> Buffer:

@@ -227,7 +227,7 @@ class Problem(NamedTuple):
         kept, saved = self.save(s, tried, h, t, y, status)
         middle = s.t + h / 2, value_middle, self.followed.slope(y_middle, change / h)
         end = t, value, self.followed.slope(y, v)
-        history = append(s.history, middle, end, (accept & ~first & (middle[0] < t), accept | first))
+        history = append(s.history, middle, end, ~first & (middle[0] < t), accept | first)
         if self.progress is not None:
             self.progress(s.t, t)
         return Step(t, length, y, v, kept, saved, status, s.steps + 1, history, tried.fastest)

@@ -63,9 +63,7 @@ class Task:
 
     @classmethod
     def from_batches(cls, graph: Graph, batches: Iterable[Any] | str | Path) -> Task:
-        """A task whose samples arrive in batches, of which only moments are kept.
-
-        Memory does not grow with the number of samples.
+        """A task whose samples arrive in batches: only moments are kept, so memory does not grow.
 
         Parameters
         ----------
@@ -96,7 +94,9 @@ class Task:
             raise InputError(f"batches must be an iterable of batches, got {type(batches)}")
         for k, batch in enumerate(batches):
             if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 4:
-                raise InputError(f"batches[{k}] must be a tuple (inputs, targets, ...), got {type(batch)}")
+                raise InputError(
+                    f"batches[{k}] must be (inputs, targets, gates, sample_weight), got {type(batch)}"
+                )
             try:
                 moments.add(check_samples(graph, *batch, partial=True))
             except InputError as error:

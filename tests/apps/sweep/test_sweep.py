@@ -435,6 +435,21 @@ def test_a_run_that_ends_its_process_has_failed(tmp_path):
     assert "ended before" in pd.read_parquet(tmp_path / "a" / "runs.parquet").message[3]
 
 
+class Unreadable:
+    """Something that other processes cannot read."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_function_that_processes_cannot_read_is_no_failure_of_its_runs(tmp_path):
+    def described(std, seed, more=Unreadable()):  # noqa: B008
+        return one_std(std, seed)
+
+    with pytest.raises(OSError, match="un-serialize"):
+        nr.sweep(described, OVER, seeds=2, out=tmp_path / "a", jobs=2, batch=1)
+
+
 def test_processes_start_anew_where_a_module_of_the_user_changed(tmp_path, monkeypatch):
     from neuralrace.apps.sweep.verb import _environment
 

@@ -189,12 +189,19 @@ def _results(
                     else:
                         pieces += [[k] for k in piece]
         except (BrokenExecutor, CancelledError) as fault:
-            if cluster is not None:
-                raise ConnectionError(f"workers were lost ({type(fault).__name__})") from fault
+            if not _died(fault):
+                raise ConnectionError(f"workers were lost ({type(fault).__name__}: {fault})") from fault
             begun = pieces[: _AHEAD * jobs + 1]  # one of them ended its process
             for piece in begun:
                 yield from _alone(work, points, piece)
             pieces = pieces[len(begun) :]
+
+
+def _died(fault: BaseException) -> bool:
+    """Whether a process of this machine ended, and did not just fail to read what it was sent."""
+    from loky.process_executor import TerminatedWorkerError
+
+    return isinstance(fault, TerminatedWorkerError)
 
 
 def _of_worker(future: Future[list[Record]], cluster: Any) -> list[Record] | None:
@@ -216,7 +223,9 @@ def _alone(
     try:
         with _executor(None, 1) as executor:
             records = executor.submit(work, [points[k] for k in piece]).result()
-    except BrokenExecutor:
+    except BrokenExecutor as fault:
+        if not _died(fault):
+            raise
         if len(piece) > 1:
             for k in piece:
                 yield from _alone(work, points, [k])
