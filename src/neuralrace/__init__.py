@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from neuralrace import errors, init, measure
-from neuralrace.dynamics import Adaptive, Chebyshev, LowRank, State, Status, Trajectory, descend, flow
+from neuralrace.dynamics import Adaptive, Chebyshev, LowRank, Rates, State, Status, Trajectory, descend, flow
 from neuralrace.graph import Graph
 from neuralrace.measure import (
     conserved,
@@ -59,6 +59,7 @@ __all__ = [
     "ExpectedTime",
     "Graph",
     "LowRank",
+    "Rates",
     "Reduction",
     "Run",
     "StartReduction",

@@ -258,8 +258,8 @@ def test_frozen_edges_record_and_precision():
     task = nr.tasks.hierarchy(3)
     w = nr.init.gaussian(task.graph, 0.3)
     for run in (
-        nr.flow(task, w, t1=5.0, save=3, frozen=["x->h1"]),
-        nr.descend(task, w, lr=0.1, steps=20, save=3, frozen="x->h1"),
+        nr.flow(task, w, t1=5.0, save=3, rates=nr.Rates(frozen=["x->h1"])),
+        nr.descend(task, w, lr=0.1, steps=20, save=3, rates=nr.Rates(frozen="x->h1")),
     ):
         assert np.array_equal(run.weights["x->h1"][-1], w["x->h1"])
         assert np.abs(run.weights["h1->y"][-1] - w["h1->y"]).max() > 1e-3
@@ -329,10 +329,12 @@ W = nr.init.gaussian(TASK.graph, 0.1)
         (lambda: nr.Adaptive(max_steps=0), "max_steps"),
         (lambda: nr.Adaptive(max_steps=2**31), "max_steps must be below"),
         (lambda: nr.LowRank(error=1e-12), "error must be at least"),
-        (lambda: nr.flow(TASK, W, t1=1.0, weight_decay=-1), "weight_decay"),
-        (lambda: nr.flow(TASK, W, t1=1.0, weight_decay={"q": 1.0}), "weight_decay names 'q'"),
-        (lambda: nr.flow(TASK, W, t1=1.0, lr_scale={"q": 1.0}), "lr_scale names 'q'"),
-        (lambda: nr.flow(TASK, W, t1=1.0, lr_scale=None, frozen=3), "frozen must list edges"),
+        (lambda: nr.flow(TASK, W, t1=1.0, rates=nr.Rates(-1)), "decay must be at least 0"),
+        (lambda: nr.flow(TASK, W, t1=1.0, rates=nr.Rates({"q": 1.0})), "decay names 'q'"),
+        (lambda: nr.flow(TASK, W, t1=1.0, rates=nr.Rates(scale={"q": 1.0})), "scale names 'q'"),
+        (lambda: nr.Rates(scale=2.0), "scale must be a dict"),
+        (lambda: nr.Rates(frozen=3), "frozen must be a list of edges"),
+        (lambda: nr.flow(TASK, W, t1=1.0, rates=0.1), r"rates must be nr.Rates\("),
         (lambda: nr.flow(TASK, W, t1=1.0, runs={"seed": [1, 2]}), r"runs\['seed'\] must be a single value"),
         (lambda: nr.flow(TASK, W, t1=1.0, runs=[1]), "runs must be a dict"),
         (lambda: nr.flow(TASK, W, t1=1.0, record=lambda s: 2.0), "record must return a dict"),
@@ -343,7 +345,7 @@ W = nr.init.gaussian(TASK.graph, 0.1)
         (lambda: nr.descend(TASK, W, lr=0.1, steps=5, seed=2**63), "seed must be"),
         (lambda: nr.flow(TASK, W, t1=1.0, stop_loss=0), "stop_loss"),
         (lambda: nr.flow(TASK, W, t1=1.0, loss="hinge"), "loss must be one of"),
-        (lambda: nr.flow(TASK, W, t1=1.0, frozen=["q"]), "frozen names 'q'"),
+        (lambda: nr.flow(TASK, W, t1=1.0, rates=nr.Rates(frozen=["q"])), "frozen names 'q'"),
         (lambda: nr.flow(TASK, W, t1=1.0, record=3), "record"),
         (lambda: nr.flow(TASK, W, t1=1.0, dtype=np.int32), "dtype"),
         (lambda: nr.flow("task", W, t1=1.0), "task must be a Task"),
@@ -413,7 +415,7 @@ def test_weight_decay_and_learning_rates_per_edge(graph, seed):
         g = nr.gradient(task, v)
         return {n: scale[n] * (g[n] + decay[n] * v[n]) for n in v}
 
-    run = nr.flow(task, w, t1=3.0, save=5, weight_decay=decay, lr_scale=scale)
+    run = nr.flow(task, w, t1=3.0, save=5, rates=nr.Rates(decay, scale))
     assert oracles.flow_error(graph, run.t, run.weights, slope) < 1e-6
     assert np.allclose(run.loss, nr.loss(task, run.weights), rtol=1e-12, atol=1e-14)
     # The history has the slope of the loss, not of the loss with its penalty.
@@ -421,7 +423,7 @@ def test_weight_decay_and_learning_rates_per_edge(graph, seed):
         g, moved = nr.gradient(task, here), slope(here)
         falls = -sum(float((g[n] * moved[n]).sum()) for n in g)
         assert run.history.slope[k] == pytest.approx(falls, rel=1e-6, abs=1e-9)
-    steps = nr.descend(task, w, lr=0.02, steps=10, save=11, weight_decay=decay, lr_scale=scale)
+    steps = nr.descend(task, w, lr=0.02, steps=10, save=11, rates=nr.Rates(decay, scale))
     assert oracles.descent_error(0.02, steps.weights, slope) < 1e-13
 
 
@@ -429,13 +431,13 @@ def test_wide_layers_with_decay_stay_exact_in_few_dimensions():
     rng = np.random.default_rng(0)
     task = nr.Task(nr.Graph.chain([3, 40, 2]), rng.normal(size=(20, 3)), rng.normal(size=(20, 2)))
     w = random_weights(task.graph, rng, 0.2)
-    run = nr.flow(task, w, t1=5.0, save=6, weight_decay=0.1)
+    run = nr.flow(task, w, t1=5.0, save=6, rates=nr.Rates(decay=0.1))
     assert run.settings["dimensions"] == {"h1": 5}
     slope = lambda v: {n: g + 0.1 * v[n] for n, g in nr.gradient(task, v).items()}  # noqa: E731
     assert distance(run.weights, oracles.scipy_flow(task.graph, w, run.t, slope)) < 1e-6
     deep = nr.Task(nr.Graph.chain([3, 40, 40, 2]), *task.arrays)
-    with pytest.raises(ValueError, match="takes no weight_decay"):
-        nr.flow(deep, random_weights(deep.graph, rng), 1.0, method=nr.LowRank(1e-2), weight_decay=0.1)
+    with pytest.raises(ValueError, match="takes no weight decay"):
+        nr.flow(deep, random_weights(deep.graph, rng), 1.0, method=nr.LowRank(1e-2), rates=nr.Rates(0.1))
 
 
 def test_record_sees_activity_in_full_coordinates_under_every_method():
@@ -478,12 +480,8 @@ def test_record_sees_activity_in_full_coordinates_under_every_method():
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 def test_descent_is_that_of_optax(momentum):
     """Also where a run ends early: at a loss, and where it diverges, with its last finite weights."""
-    common = {
-        "steps": 40,
-        "save": 41,
-        "lr_scale": {next(iter(TASK.graph.edges)): 0.5},
-        "loss": "cross_entropy",
-    }
+    rates = nr.Rates(scale={next(iter(TASK.graph.edges)): 0.5})
+    common = {"steps": 40, "save": 41, "loss": "cross_entropy", "rates": rates}
     for lr, stop in ((0.2, 0.98 * nr.loss(TASK, W, loss="cross_entropy")), (1e200, None)):
         ours = nr.descend(TASK, W, lr, momentum=momentum, stop_loss=stop, **common)
         same = nr.descend(TASK, W, lr, optimizer=optax.sgd(lr, momentum or None), stop_loss=stop, **common)

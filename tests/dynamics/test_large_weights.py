@@ -16,9 +16,9 @@ def test_large_weights_descend_as_written_out(optimizer):
     x, y = rng.standard_normal((5, 110)), rng.standard_normal((5, 2))
     w = nr.init.gaussian(graph, 0.1, seed=1)
     assert len(graph.stacks) == 1 + len({v.shape for v in w.values()})  # square ones of two levels
-    rates = {"weight_decay": {"p0h1->p0h2": 0.3}, "lr_scale": {"p0h1->p0h2": 0.5}}
+    rates = nr.Rates(decay={"p0h1->p0h2": 0.3}, scale={"p0h1->p0h2": 0.5})
     momentum = {"momentum": 0.9} if optimizer == "sgd" else {}
-    run = nr.descend(nr.Task(graph, x, y), w, 0.02, 7, 2, optimizer=optimizer, **momentum, **rates)
+    run = nr.descend(nr.Task(graph, x, y), w, 0.02, 7, 2, optimizer=optimizer, **momentum, rates=rates)
     now, speed = dict(w), {e: 0.0 * v for e, v in w.items()}
     for _ in range(7):
         slopes = oracles.sample_gradient(graph, now, {"x": x}, {"y": y}, {})

@@ -86,7 +86,7 @@ def test_a_narrow_network_from_its_own_start_is_not_compiled(compilations):
 @pytest.mark.parametrize("stop", [None, 0.1])
 def test_reduced_systems_agree_with_compiled_ones(basis, stop):
     task = nr.tasks.routing(3, 2, hidden=(8, 8))
-    r = nr.reduce(task, basis, weight_decay=1e-3, lr_scale={"x0->h1": 0.5})
+    r = nr.reduce(task, basis, rates=nr.Rates(decay=1e-3, scale={"x0->h1": 0.5}))
     ts = [0.0, 0.1, 3.0, 40.0, 50.0]
     ours = r.solve(strength=[0.3, 0.5], save=ts, stop_loss=stop)
     with allowed(0):
@@ -108,7 +108,7 @@ def test_flows_agree_with_compiled_ones(graph, seed):
     inputs, targets, gates, _ = data(graph, rng)
     task = nr.Task(graph, inputs, targets, gates=gates)
     w = {e: np.stack([v, 0.1 * v]) for e, v in random_weights(graph, rng).items()}
-    more = {"weight_decay": 0.01, "frozen": [next(iter(graph.edges))], "record": outputs_and_time}
+    more = {"record": outputs_and_time, "rates": nr.Rates(decay=0.01, frozen=[next(iter(graph.edges))])}
     more["method"] = nr.Adaptive(1e-10, 1e-12)  # saved outputs are off by tens of tolerances and more
     ours = nr.flow(task, w, 3.0, 5, **more)
     with allowed(0):
@@ -163,7 +163,7 @@ def test_descents_agree_with_compiled_ones(graph, seed):
     task = nr.Task(graph, inputs, targets, gates=gates)
     w = {e: np.stack([v, 0.1 * v]) for e, v in random_weights(graph, rng).items()}
     first = next(iter(graph.edges))
-    more = {"weight_decay": 0.01, "lr_scale": {first: 0.5}, "momentum": 0.3, "record": outputs_and_time}
+    more = {"momentum": 0.3, "record": outputs_and_time, "rates": nr.Rates(decay=0.01, scale={first: 0.5})}
     ours = nr.descend(task, w, 1e-3, 30, 4, **more)
     with allowed(0):
         other = nr.descend(task, w, 1e-3, 30, 4, **more)
@@ -200,11 +200,11 @@ def test_short_descents_are_not_compiled_and_long_ones_are(compilations):
     assert compilations() > 0
 
 
-RATES = {"weight_decay": 0.1, "lr_scale": {"x->p0h1": 0.5}, "frozen": ["p1h1->y"]}
+RATES = nr.Rates(decay=0.1, scale={"x->p0h1": 0.5}, frozen=["p1h1->y"])
 
 
 @pytest.mark.parametrize(
-    ("hidden", "momentum", "rates"), [([[70, 70], [70, 70]], 0.0, {}), ([[9, 9], [9]], 0.9, RATES)]
+    ("hidden", "momentum", "rates"), [([[70, 70], [70, 70]], 0.0, None), ([[9, 9], [9]], 0.9, RATES)]
 )
 def test_descents_of_large_weights_are_not_compiled(hidden, momentum, rates, compilations, monkeypatch):
     """Whatever is allowed: compiled steps of large weights are no faster. Against steps written out."""
@@ -214,7 +214,7 @@ def test_descents_of_large_weights_are_not_compiled(hidden, momentum, rates, com
     x, y, w = rng.standard_normal((5, 3)), rng.standard_normal((5, 2)), nr.init.gaussian(graph, 0.1)
     now, speed = {e: v.copy() for e, v in w.items()}, {e: 0.0 * v for e, v in w.items()}
     with allowed(0):
-        run = nr.descend(nr.Task(graph, x, y), w, 0.05, 6, 7, momentum=momentum, **rates)
+        run = nr.descend(nr.Task(graph, x, y), w, 0.05, 6, 7, momentum=momentum, rates=rates)
     assert compilations() == 0
     assert all((w[e] == v).all() for e, v in now.items())
     for step in range(7):

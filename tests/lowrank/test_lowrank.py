@@ -164,8 +164,8 @@ def unusual():
 @pytest.mark.parametrize("frozen", [(), ("a->b", "y")])
 def test_biases_diagonal_and_frozen_edges(frozen):
     task, weights = unusual()
-    wide = nr.flow(task, weights, 8.0, 5, method=nr.LowRank(1e-4), frozen=frozen)
-    true = nr.flow(task, weights, 8.0, 5, frozen=frozen)
+    wide = nr.flow(task, weights, 8.0, 5, method=nr.LowRank(1e-4), rates=nr.Rates(frozen=frozen))
+    true = nr.flow(task, weights, 8.0, 5, rates=nr.Rates(frozen=frozen))
     assert set(wide.settings["dimensions"]) <= {"a"}
     assert wide.stats["error"] < 1e-4
     for n in weights:
@@ -180,8 +180,8 @@ def test_frozen_edges_carry_what_moves_others(frozen):
     rng, graph = np.random.default_rng(6), nr.Graph.chain([3, 40, 50, 40, 2])
     task = nr.Task(graph, rng.normal(size=(12, 3)), rng.normal(size=(12, 2)))
     weights = nr.init.xavier(graph, 0.7)
-    wide = nr.flow(task, weights, 60.0, 9, method=nr.LowRank(1e-3), frozen=[frozen])
-    fine = nr.flow(task, weights, 60.0, 9, method=nr.Adaptive(1e-9, 1e-11), frozen=[frozen])
+    wide = nr.flow(task, weights, 60.0, 9, method=nr.LowRank(1e-3), rates=nr.Rates(frozen=[frozen]))
+    fine = nr.flow(task, weights, 60.0, 9, method=nr.Adaptive(1e-9, 1e-11), rates=nr.Rates(frozen=[frozen]))
     true = flowing(task, fine.weights)
     off = (
         np.linalg.norm(flowing(task, wide.weights) - true, axis=2).max() / np.linalg.norm(true, axis=2).max()
@@ -352,8 +352,8 @@ def test_saved_networks_are_those_of_all_inputs(scales):
 @pytest.mark.parametrize("rates", [{"a->b": 3.0, "b->c": 0.3}, {"x->a": 0.0, "c->y": 2.0}])
 def test_learning_rates_of_edges(rates):
     task, weights = case(0, 40)
-    wide = nr.flow(task, weights, 10.0, 9, method=nr.LowRank(1e-4), lr_scale=rates)
-    true = nr.flow(task, weights, 10.0, 9, method=nr.Adaptive(1e-9, 1e-11), lr_scale=rates)
+    wide = nr.flow(task, weights, 10.0, 9, method=nr.LowRank(1e-4), rates=nr.Rates(scale=rates))
+    true = nr.flow(task, weights, 10.0, 9, method=nr.Adaptive(1e-9, 1e-11), rates=nr.Rates(scale=rates))
     for e in weights:
         assert np.abs(wide.weights[e] - true.weights[e]).max() < 1e-4
     assert np.allclose(wide.loss, true.loss, rtol=1e-4)
@@ -485,7 +485,7 @@ def test_frozen_as_text_or_generator():
     task, weights = case(0, 20)
     many = {e: np.stack([w, w]) for e, w in weights.items()}
     for frozen in ("x->a", ["x->a"], (e for e in ["x->a"])):
-        wide = nr.flow(task, many, 1.0, 3, method=nr.LowRank(1e-2), frozen=frozen)
+        wide = nr.flow(task, many, 1.0, 3, method=nr.LowRank(1e-2), rates=nr.Rates(frozen=frozen))
         moved = {e: np.abs(w[:, -1] - many[e]).max(axis=(1, 2)) for e, w in wide.weights.items()}
         assert (moved["x->a"] == 0).all()
         assert (moved["a->b"] > 1e-3).all()

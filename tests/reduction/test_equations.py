@@ -65,10 +65,8 @@ def check_velocity(r, seed=0):
     gradient = nr.gradient(r.family.small, {**b, **r.family.fixed})
     true = []
     for members, v in zip(r.classes, value, strict=True):
-        e = members[0]
-        true.append(
-            -r.rates.scale[e] * (np.mean([gradient[m] for m in members], axis=0) + r.rates.decay[e] * v)
-        )
+        scale, decay = r.rates.of(members[0])
+        true.append(-scale * (np.mean([gradient[m] for m in members], axis=0) + decay * v))
     largest = max(np.abs(v).max() for v in true)
 
     numbers = r.statistics() | r.parameters()
@@ -92,26 +90,26 @@ def check_velocity(r, seed=0):
     ("task", "basis", "rates", "form"),
     [
         (nr.tasks.routing(3, 2, hidden=(6, 5)), "shared", RATES, sp.Symbol),
-        (nr.tasks.sharing(4, 2, hidden=(5, 5)), "pathwise", {"weight_decay": 0.1}, sp.Symbol),
-        (cross_correlated(), "shared", {"lr_scale": {"b->y": 0.5}}, sp.Symbol),
-        (overlapping(), "pathwise", {}, sp.Symbol),
+        (nr.tasks.sharing(4, 2, hidden=(5, 5)), "pathwise", nr.Rates(decay=0.1), sp.Symbol),
+        (cross_correlated(), "shared", nr.Rates(scale={"b->y": 0.5}), sp.Symbol),
+        (overlapping(), "pathwise", None, sp.Symbol),
         (
             overlapping(),
             "pathwise",
-            {"lr_scale": {"x->p0h1": 0.5, "p0h1->y": 0.0}, "weight_decay": 0.2},
+            nr.Rates(scale={"x->p0h1": 0.5, "p0h1->y": 0.0}, decay=0.2),
             sp.Symbol,
         ),
-        (overlapping(7), "pathwise", {"lr_scale": {"x->p0h1": 0.5}, "weight_decay": 0.2}, sp.MatrixSymbol),
-        (nr.tasks.contexts(3, gating="shared", hidden=12), "pathwise", {}, sp.MatrixSymbol),
-        (nr.tasks.contexts(3, gating="shared", hidden=12), "block", {}, sp.MatrixSymbol),
+        (overlapping(7), "pathwise", nr.Rates(scale={"x->p0h1": 0.5}, decay=0.2), sp.MatrixSymbol),
+        (nr.tasks.contexts(3, gating="shared", hidden=12), "pathwise", None, sp.MatrixSymbol),
+        (nr.tasks.contexts(3, gating="shared", hidden=12), "block", None, sp.MatrixSymbol),
         (nr.tasks.routing(3, 2, hidden=(6, 5)), "block", RATES, sp.MatrixSymbol),
-        (skip(), "block", {"weight_decay": {"h1->h2": 0.3}, "lr_scale": {"h1->y": 0.0}}, sp.MatrixSymbol),
-        (skip((1, 1, 1), (1, 1, 1)), "block", {}, sp.MatrixSymbol),
-        (dense(4), "block", {}, sp.MatrixSymbol),
+        (skip(), "block", nr.Rates(decay={"h1->h2": 0.3}, scale={"h1->y": 0.0}), sp.MatrixSymbol),
+        (skip((1, 1, 1), (1, 1, 1)), "block", None, sp.MatrixSymbol),
+        (dense(4), "block", None, sp.MatrixSymbol),
     ],
 )
 def test_equations_are_the_velocity(task, basis, rates, form):
-    r = nr.reduce(task, basis, **rates)
+    r = nr.reduce(task, basis, rates=rates)
     assert all(isinstance(variable(eq), form) for eq in r.equations())
     check_velocity(r)
 
@@ -127,7 +125,7 @@ def test_equations_of_random_networks(graph, seed):
     task = nr.Task(graph, inputs, targets, gates, weights)
     for basis in ("shared", "pathwise", "block"):
         try:
-            r = nr.reduce(task, basis, **drawn_rates(graph, rng))
+            r = nr.reduce(task, basis, rates=drawn_rates(graph, rng))
         except nr.errors.NothingToReduceError:
             continue
         check_velocity(r, seed)
@@ -145,8 +143,8 @@ def test_a_class_that_is_twice_on_a_path():
 
 def test_numbers_of_a_mode_are_the_velocity():
     for task, basis in ((nr.tasks.routing(3, 2, hidden=(6, 5)), "shared"), (overlapping(7), "pathwise")):
-        rates = {"weight_decay": 0.1, "lr_scale": {next(iter(task.graph.edges)): 0.5}}
-        r = nr.reduce(task, basis, **rates)
+        rates = nr.Rates(decay=0.1, scale={next(iter(task.graph.edges)): 0.5})
+        r = nr.reduce(task, basis, rates=rates)
         rng = np.random.default_rng(0)
         value = [rng.uniform(0.5, 1, r.n_modes) for _ in r.classes]
         b = {e: v for members, v in zip(r.classes, value, strict=True) for e in members}
@@ -158,7 +156,8 @@ def test_numbers_of_a_mode_are_the_velocity():
             }
             for members, equation in zip(r.classes, r.equations(mode), strict=True):
                 e = members[0]
-                true = -r.rates.scale[e] * (gradient[e][mode] + r.rates.decay[e] * b[e][mode])
+                scale, decay = r.rates.of(e)
+                true = -scale * (gradient[e][mode] + decay * b[e][mode])
                 assert evaluated(equation.rhs, numbers) == pytest.approx(true, rel=1e-9, abs=1e-12)
 
 
@@ -258,7 +257,7 @@ def test_latex_of_blocks():
     ]
     open_skip = nr.reduce(skip((1, 1, 1), (1, 1, 1)), "block").latex()  # all paths have the same statistics
     assert r"\left(B_{3} B_{2} + B_{4}\right)^{T} \left(\Sigma^{yx} - " in open_skip
-    decaying = nr.reduce(skip(), "block", weight_decay=0.1, lr_scale={"x->h1": 0.5}).latex()
+    decaying = nr.reduce(skip(), "block", rates=nr.Rates(decay=0.1, scale={"x->h1": 0.5})).latex()
     assert r"&= \eta \left(" in decaying
     assert r"- \lambda B_{1}\right) &&" in decaying
 
@@ -342,13 +341,13 @@ def test_blocks_have_no_modes():
 @pytest.mark.parametrize(
     "rates",
     [
-        {},
-        {"weight_decay": 0.1},
-        {"lr_scale": {"h1->h2": 0.5, "x->h1": 2.0}},
+        None,
+        nr.Rates(decay=0.1),
+        nr.Rates(scale={"h1->h2": 0.5, "x->h1": 2.0}),
     ],
 )
 def test_blocks_conserve_matrices(rates):
-    r = nr.reduce(skip(), "block", **rates)
+    r = nr.reduce(skip(), "block", rates=rates)
     rng = np.random.default_rng(0)
     b = {e: 0.5 * rng.normal(size=s) for e, s in r.family.shape.items()}
     sol = r.solve(b0=b, t1=5.0, save=4)

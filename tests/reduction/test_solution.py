@@ -118,9 +118,9 @@ OK = {e: np.full(4, 0.1) for e in TASK.graph.edges}
         (lambda v: nr.reduce(TASK, start=v), "start"),
         (lambda v: nr.reduce(TASK, start=dict.fromkeys(TASK.graph.edges, 1.0) | {"h1->h2": [v]}), "start"),
         (lambda v: nr.reduce(TASK, seed=v), "seed must be"),
-        (lambda v: nr.reduce(TASK, weight_decay=v), "weight_decay"),
-        (lambda v: nr.reduce(TASK, weight_decay={"h1->h2": v}), "weight_decay"),
-        (lambda v: nr.reduce(TASK, lr_scale=v), "lr_scale"),
+        (lambda v: nr.reduce(TASK, rates=nr.Rates(decay=v)), "decay"),
+        (lambda v: nr.reduce(TASK, rates=nr.Rates(decay={"h1->h2": v})), "decay"),
+        (lambda v: nr.reduce(TASK, rates=v), "rates must be nr.Rates"),
         (lambda v: R.solve(strength=v, t1=1.0), "strength"),
         (lambda v: R.solve(b0=v, t1=1.0), "b must be a dict"),
         (lambda v: R.solve(b0={**OK, "h1->h2": v}, t1=1.0), "h1->h2"),
@@ -150,7 +150,7 @@ def test_odd_arguments(call, message, value):
     ("call", "message"),
     [
         (lambda: nr.reduce(TASK, start=3), "start must be a dict"),
-        (lambda: nr.reduce(TASK, weight_decay=-1.0), "weight_decay"),
+        (lambda: nr.reduce(TASK, rates=nr.Rates(decay=-1.0)), "decay"),
         (lambda: R.solve(strength=[], t1=1.0), "strength must be"),
         (lambda: R.solve(strength=[[0.1]], t1=1.0), "strength must be"),
         (lambda: R.solve(b0={**OK, "h1->h2": np.ones((2, 4))}, t1=1.0), "one leading axis"),
@@ -176,7 +176,7 @@ def test_error_of_runs_that_end_early_and_with_decay():
     alone = r.solve(weights={e: v[1] for e, v in w.items()}, t1=60.0, save=50, stop_loss=level)
     assert both.end[1] < 0.8 * both.end[0]
     assert both.error[1] < 2 * alone.error + 1e-3
-    decayed = nr.reduce(task, weight_decay=0.01).solve(
+    decayed = nr.reduce(task, rates=nr.Rates(decay=0.01)).solve(
         weights={e: v[0] for e, v in w.items()}, t1=20.0, save=20
     )
     assert 0 < decayed.error < 1

@@ -134,8 +134,8 @@ def test_learning_rates(width):
     task = wide_chain(3, width)
     w = nr.init.xavier(task.graph, 0.5, seed=1)
     rates = {"x->h1": 2.0, "h2->y": 0.0}
-    full = nr.flow(task, w, 10.0, 50, lr_scale=rates, method=nr.Adaptive())
-    sol = nr.reduce(task, weights=w, lr_scale=rates).solve(t1=10.0, save=50)
+    full = nr.flow(task, w, 10.0, 50, rates=nr.Rates(scale=rates), method=nr.Adaptive())
+    sol = nr.reduce(task, weights=w, rates=nr.Rates(scale=rates)).solve(t1=10.0, save=50)
     assert true_error(full, sol) < sol.stats["error"] < 1e-3
 
 
@@ -156,8 +156,8 @@ def test_it_begins_at_its_own_start_only():
     for given in ({"weights": w, "error": 0}, {"error": -3}, {"weights": w, "error": 5}):
         with pytest.raises(ValueError, match="error must be"):
             nr.reduce(task, **given)
-    with pytest.raises(ValueError, match="weight_decay"):
-        nr.reduce(task, weights=w, weight_decay=0.1)
+    with pytest.raises(ValueError, match="weight decay"):
+        nr.reduce(task, weights=w, rates=nr.Rates(decay=0.1))
 
 
 def test_flow_chooses_its_method():
@@ -168,7 +168,7 @@ def test_flow_chooses_its_method():
         full = nr.flow(task, w, 5.0, 20, method=nr.Adaptive())
         assert run.settings["method"] == name
         assert true_error(full, run) < 1e-6
-    decays = nr.flow(wide, nr.init.xavier(wide.graph), 1.0, 2, weight_decay=0.1)
+    decays = nr.flow(wide, nr.init.xavier(wide.graph), 1.0, 2, rates=nr.Rates(decay=0.1))
     assert decays.settings["method"] == "Adaptive"
 
 

@@ -105,8 +105,8 @@ def test_outputs_that_a_context_leaves_out_do_not_count():
 
 def test_rates_and_decay_are_those_of_the_flow():
     task = task_with_skip()
-    rates = {"weight_decay": {"a->h": 0.3}, "lr_scale": {"h->k": 2.0}}
-    system = nr.reduce(task, "block", **rates).to_jax()
+    rates = nr.Rates(decay={"a->h": 0.3}, scale={"h->k": 2.0})
+    system = nr.reduce(task, "block", rates=rates).to_jax()
     b = random_strengths(system, np.random.default_rng(2))
     expected = lifted_velocity(task, system, b)
     expected["a->h"] = expected["a->h"] - 0.3 * b["a->h"]

@@ -582,9 +582,8 @@ def test_readout_in_the_span_of_the_targets_is_the_network_that_starts_there(bia
 
 
 def test_networks_with_decay_in_one_layer_are_not_repeated():
-    net = nr.relu.train(
-        [[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 20, save=3, weight_decay={"x->h1": 0.5}
-    )
+    rates = nr.Rates(decay={"x->h1": 0.5})
+    net = nr.relu.train([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 20, save=3, rates=rates)
     with pytest.raises(nr.errors.InputError, match="same learning rate and weight decay"):
         nr.relu.train_like(net, net.task, net.at(0))
 

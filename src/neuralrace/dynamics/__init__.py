@@ -6,7 +6,8 @@ Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive, Chebyshev, LowRank
+from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import State
 from neuralrace.dynamics.trajectory import Status, Trajectory
 
-__all__ = ["Adaptive", "Chebyshev", "LowRank", "State", "Status", "Trajectory", "descend", "flow"]
+__all__ = ["Adaptive", "Chebyshev", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow"]

@@ -18,7 +18,7 @@ _WIDE = 5  # neurons of a wide layer for each signal that passes it
 def fastest(setup: Setup) -> tuple[Adaptive | LowRank, ...]:
     """Methods to try, the one that should be fastest first."""
     double = np.dtype(setup.dtype) == np.float64  # the rounding of single precision is above that error
-    linear = is_linear(setup.given, setup.kind) and not setup.rates.decays
+    linear = is_linear(setup.given, setup.kind) and not setup.rates.decays(setup.given.graph)
     low_rank = double and linear and is_wide(setup.given)
     return (LowRank(_ERROR), Adaptive()) if low_rank else (Adaptive(),)
 

@@ -17,6 +17,7 @@ from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.dynamics.progress import Bar
+from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
@@ -42,9 +43,7 @@ def descend(
     batch_size: int | None = None,
     loss: str = "squared",
     stop_loss: float | None = None,
-    weight_decay: float | Mapping[str, float] = 0.0,
-    lr_scale: Mapping[str, float] | None = None,
-    frozen: Iterable[str] = (),
+    rates: Rates | None = None,
     runs: Mapping[str, ArrayLike] | None = None,
     record: Record | None = None,
     save_weights: bool = True,
@@ -56,7 +55,7 @@ def descend(
 
     Parameters
     ----------
-    task, weights, loss, stop_loss, frozen, runs, record, save_weights, progress, dtype
+    task, weights, loss, stop_loss, runs, record, save_weights, progress, dtype
         As in `flow`.
     lr : float
         Learning rate; step k is at flow time `lr k`.
@@ -73,11 +72,9 @@ def descend(
         that do not fill a batch are left out of that epoch). A task whose samples are stored context by
         context takes the same rows from every context. The loss at the saved times is always that of all
         samples.
-    weight_decay : float or dict, optional
-        Adds `weight_decay W` to the gradient, before the optimizer sees it.
-    lr_scale : dict, optional
-        Learning rates of some edges or biases, relative to `lr`. The updates of the optimizer
-        are multiplied by them.
+    rates : Rates, optional
+        Weight decay adds `decay W` to the gradient, before the optimizer sees it. Learning rates of edges or
+        biases are relative to `lr`: the updates of the optimizer are multiplied by them.
     seed : int
         Of the order of samples.
 
@@ -99,7 +96,6 @@ def descend(
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     if integer("seed", seed, least=0) >= 2**63:
         raise InputError(f"seed must be below 2^63, got {seed}")
-    rates = (weight_decay, lr_scale, frozen)
     compress = rule[0] == "sgd" and batch_size is None
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress)
     batches = _Batches.of(setup, batch_size)

@@ -19,6 +19,7 @@ from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.methods import Adaptive, Chebyshev, LowRank, RungeKutta, check_method
 from neuralrace.dynamics.progress import Bar
+from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import adapted_times, save_times
@@ -41,9 +42,7 @@ def flow(
     method: Adaptive | Chebyshev | LowRank | None = None,
     loss: str = "squared",
     stop_loss: float | None = None,
-    weight_decay: float | Mapping[str, float] = 0.0,
-    lr_scale: Mapping[str, float] | None = None,
-    frozen: Iterable[str] = (),
+    rates: Rates | None = None,
     runs: Mapping[str, ArrayLike] | None = None,
     record: Record | None = None,
     save_weights: bool = True,
@@ -70,13 +69,9 @@ def flow(
     loss : {"squared", "cross_entropy"}
     stop_loss : float, optional
         Stop where the loss falls to this level.
-    weight_decay : float or dict, optional
-        `dW/dt = -lr_scale (dL/dW + weight_decay W)`; a number for all weights, or one per edge or bias. The
-        returned loss does not include the penalty.
-    lr_scale : dict, optional
-        Learning rates of some edges or biases, relative to the others.
-    frozen : names, optional
-        Edges and biases that do not learn.
+    rates : Rates, optional
+        Learning rates and weight decay per edge, `dW/dt = -scale (dL/dW + decay W)`, and edges that do not
+        learn. The returned loss does not include the penalty.
     runs : dict, optional
         Coordinates of the runs, such as ``{"seed": range(5)}``; their places if not given.
     record : callable, optional
@@ -107,7 +102,6 @@ def flow(
         )
     end, ts = save_times(t1, save)
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
-    rates = (weight_decay, lr_scale, frozen)
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
     solve = partial(solve_by, setup, end, ts, stop, save is None, flag("progress", progress))
     first, *others = (chosen,) if chosen else fastest(setup)

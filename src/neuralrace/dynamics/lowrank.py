@@ -40,8 +40,8 @@ def low_rank_flow(
     """Every run by the change of its weights; see `flow` and `LowRank`."""
     from tqdm import tqdm
 
-    if setup.rates.decays:
-        raise InputError("method=LowRank takes no weight_decay: use method=Adaptive")
+    if setup.rates.decays(setup.given.graph):
+        raise InputError("method=LowRank takes no weight decay: use method=Adaptive")
     recording = _Recording(setup)
     level = -np.inf if stop is None else stop
     solutions, stated, recorded = [], [], []
@@ -50,7 +50,7 @@ def low_rank_flow(
         first = {e: w.astype(float, copy=False) for e, w in typed.items()}
         goal = method.error, method.of, level, method.max_steps
         with one_thread():
-            solution, error = solve(setup.given, first, setup.rates.scale, ts, t1, *goal)
+            solution, error = solve(setup.given, first, setup.rates.scales(setup.given.graph), ts, t1, *goal)
         solutions.append(solution)
         stated.append(error)
         rows = []

@@ -12,9 +12,10 @@ import numpy as np
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Path
+from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, flag, known, number, short
+from neuralrace.errors import InputError, flag, short
 from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
 from neuralrace.subspace import Frames, closed_frames, expand, shrink
@@ -22,50 +23,6 @@ from neuralrace.task import Task
 
 FLOW_TIME = "flow time: tau = 1 on the mean loss"
 RESERVED = ("t", "step", "loss", "end", "step_loss", "solver_step")  # other names in a saved trajectory
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Learning rates and weight decay: `dW/dt = -scale (dL/dW + decay W)`, one number per edge or bias."""
-
-    scale: Mapping[str, float]
-    decay: Mapping[str, float]
-
-    @classmethod
-    def of(cls, graph: Graph, weight_decay: Any, lr_scale: Any, frozen: Any) -> Rates:
-        """From the arguments of `flow`, checked."""
-        if isinstance(frozen, str):
-            frozen = (frozen,)
-        try:
-            frozen = tuple(frozen)
-        except TypeError:
-            raise InputError(f"frozen must list edges, got {short(frozen)}") from None
-        known("frozen", frozen, graph.shapes, "edge or bias")
-        scale = _per_edge("lr_scale", {} if lr_scale is None else lr_scale, graph, 1.0)
-        decay = _per_edge("weight_decay", weight_decay, graph, 0.0)
-        return cls({e: 0.0 if e in frozen else s for e, s in scale.items()}, decay)
-
-    @property
-    def decays(self) -> bool:
-        return any(d > 0 and self.scale[e] > 0 for e, d in self.decay.items())
-
-    def vectors(self, graph: Graph, dtype: Any) -> tuple[Any, Any]:
-        """Both as vectors over the flat weights of a graph; None where they change nothing."""
-
-        def flat(values: Mapping[str, float], usual: float) -> np.ndarray | None:
-            if all(v == usual for v in values.values()):
-                return None
-            return graph.flatten({e: np.full(s, values[e]) for e, s in graph.shapes.items()}).astype(dtype)
-
-        return flat(self.scale, 1.0), flat(self.decay, 0.0)
-
-
-def _per_edge(name: str, value: Any, graph: Graph, usual: float) -> dict[str, float]:
-    if isinstance(value, Mapping):
-        known(name, value, graph.shapes, "edge or bias")
-        given = {e: number(f"{name}[{e!r}]", v, least=0) for e, v in value.items()}
-        return {e: given.get(e, usual) for e in graph.shapes}
-    return dict.fromkeys(graph.shapes, number(name, value, least=0))
 
 
 @dataclass(frozen=True)
@@ -87,7 +44,7 @@ class Setup:
 
     @classmethod
     def prepare(
-        cls, task: Any, weights: Any, kind: str, rates: tuple[Any, Any, Any], runs: Any, dtype: Any,
+        cls, task: Any, weights: Any, kind: str, rates: Rates | None, runs: Any, dtype: Any,
         record: Record | None, save_weights: bool, compress: bool,
     ) -> Setup:  # fmt: skip
         arrays = check(task, weights, kind)
@@ -95,7 +52,7 @@ class Setup:
         if record is not None and not (callable(record) and isinstance(record, Hashable)):
             raise InputError(f"record must be a function of the state, got {short(record)}")
         graph = task.graph
-        found = Rates.of(graph, *rates)
+        found = Rates.check(rates, graph)
         many = any(w.ndim > len(graph.shapes[n]) for n, w in arrays.items())
         if not many:
             arrays = {n: w[None] for n, w in arrays.items()}
@@ -320,9 +277,7 @@ def finish(
         weights = _weights(setup, solved.pick(np.asarray(flat, float), many=True)) if flat.shape[-1] else {}
     settings |= {
         "loss": setup.kind, "dtype": str(np.dtype(setup.dtype)),
-        "lr_scale": {e: s for e, s in setup.rates.scale.items() if s != 1},
-        "weight_decay": {e: d for e, d in setup.rates.decay.items() if d},
-        "time": FLOW_TIME,
+        "time": FLOW_TIME, **setup.rates.settings(setup.given.graph),
     }  # fmt: skip
     settings.setdefault("dimensions", {n: q.shape[-1] for n, q in setup.frames.items()})
     return Trajectory(

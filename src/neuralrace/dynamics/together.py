@@ -11,6 +11,7 @@ import numpy as np
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.gradient_flow import solve_by
 from neuralrace.dynamics.methods import Adaptive, Chebyshev, RungeKutta
+from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.setup import Setup
 from neuralrace.dynamics.times import save_times
 from neuralrace.dynamics.trajectory import Trajectory
@@ -26,9 +27,7 @@ def flow_together(
     method: Adaptive | Chebyshev | None = None,
     loss: str = "squared",
     stop_loss: float | None = None,
-    weight_decay: Any = 0.0,
-    lr_scale: Any = None,
-    frozen: Any = (),
+    rates: Rates | None = None,
     save_weights: bool = True,
     dtype: Any = np.float64,
 ) -> Trajectory | None:
@@ -37,7 +36,6 @@ def flow_together(
     They can where their networks are compiled to the same program (the same graph, with contexts and gates
     that are open alike), and are solved as they are, by `Adaptive` or `Chebyshev`.
     """
-    rates = (weight_decay, lr_scale, frozen)
     setups = [
         Setup.prepare(task, w, loss, rates, None, dtype, None, save_weights, compress=True)
         for task, w in zip(tasks, weights, strict=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neuralrace import exact, init, tasks, universality
-from neuralrace.dynamics import Adaptive
+from neuralrace.dynamics import Adaptive, Rates
 from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Values
 from neuralrace.laboratory.protocol import (
@@ -53,7 +53,7 @@ class ClosedForm:
 
     task: Task
     weights: Weights
-    lr_scale: dict[str, float]
+    rates: Rates
     names: list[str]
     goals: list[float]
     symbols: list[str]
@@ -114,7 +114,7 @@ class ClosedForm:
         t, worst = self.times(), 0.0
         first = float(self.solve(t[:1])[0][0])
         start = {e: np.asarray(w)[None] for e, w in self.weights.items()}
-        for at, loss, weights in stretches(self.task, start, t, METHOD, lr_scale=self.lr_scale or None):
+        for at, loss, weights in stretches(self.task, start, t, METHOD, rates=self.rates):
             worst = max(worst, float(np.abs(loss[0] - self.solve(t[at])[0]).max()))
             carries = self.measure({e: w[0] for e, w in weights.items()})
             yield Simulated(
@@ -156,7 +156,7 @@ syx = (u * np.linspace(2.0, 1.0, {modes})) @ v.T
 w1, w2 = nr.exact.balanced(t, w["x->h1"], w["h1->y"], syx)
 loss = 0.5 * ((w2 @ w1 - syx) ** 2).sum(axis=(1, 2))"""
     return ClosedForm(
-        task, w, {}, [f"mode {k + 1}" for k in range(modes)], s.tolist(), ["W_1", "W_2"],
+        task, w, Rates(), [f"mode {k + 1}" for k in range(modes)], s.tolist(), ["W_1", "W_2"],
         [
             r"\tau \frac{d}{dt} W_1 = W_2^T \left(\Sigma^{yx} - W_2 W_1\right)",
             r"\tau \frac{d}{dt} W_2 = \left(\Sigma^{yx} - W_2 W_1\right) W_1^T",
@@ -200,7 +200,7 @@ rates = {{"rate_h": {v["rate_h"]!r}, "rate_y": {v["rate_y"]!r}}}
 dh2, dy2, w = nr.universality.solve(t, dh2, start**2, start**2 - start * dy, dx=dx, dy=dy, **rates)
 loss = (dy**2 - dy2 + 2 * w) / 8"""
     return ClosedForm(
-        task, weights, {"x->h1": 2 * v["rate_h"], "h1->y": 2 * v["rate_y"]},
+        task, weights, Rates(scale={"x->h1": 2 * v["rate_h"], "h1->y": 2 * v["rate_y"]}),
         ["|dh|², representation", "|dy|², output"], [final, dy**2], [r"|dh|/|dx|", r"|dy|/|dh|"],
         [
             r"\frac{d}{dt} |dh|^2 = -\frac{1}{\tau_h} |dx|^2\, w",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError
 from neuralrace.measure.arrays import Floats, as_matrix, floats, plain
 from neuralrace.task import Task
@@ -15,9 +15,7 @@ from neuralrace.task import Task
 MOST_AXES = 8  # before those of a weight: seeds, sizes, times
 
 
-def conserved(
-    task: Task, weights: Mapping[str, ArrayLike], lr_scale: Mapping[str, float] | None = None
-) -> dict[str, Floats]:
+def conserved(task: Task, weights: Mapping[str, ArrayLike], rates: Rates | None = None) -> dict[str, Floats]:
     """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
 
     The law holds between neurons that are gated alike in every sample, for linear nodes. With relu and
@@ -30,15 +28,14 @@ def conserved(
         Graph and gates.
     weights : dict of str to array_like
         Weights of every edge and bias, with any leading axes, such as those of `Trajectory.weights`.
-    lr_scale : dict, optional
-        Learning rates of some edges or biases: each term is divided by its rate. Nodes with a rate of 0 are
-        left out.
+    rates : Rates, optional
+        As in `flow`: each term is divided by its learning rate. Nodes with a rate of 0 are left out.
 
     Returns
     -------
     dict of str to ndarray, shape (..., size, size)
         One for each hidden node; nodes with other activations are left out. Entries where the law does not
-        hold are zero. Weight decay lets it shrink, by `exp(-2 lr_scale weight_decay t)` where that product
+        hold are zero. Weight decay lets it shrink, by `exp(-2 scale decay t)` where that product
         is the same for all edges at the node; where it differs there is no such law.
 
     Examples
@@ -52,7 +49,7 @@ def conserved(
         raise InputError(f"task must be a Task, got {type(task)}")
     g, law = task.graph, {}
     weights = g.check_weights(weights, most_axes=MOST_AXES)
-    rate = Rates.of(g, 0.0, lr_scale, ()).scale
+    rate = Rates.check(rates, g).scales(g)
     contexts = task.sample_contexts if task.n_samples is not None else task.moment_contexts
     for node in g.hidden:
         activation = g.activations.get(node, "linear")

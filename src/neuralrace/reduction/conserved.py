@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.rates import Rates
 from neuralrace.graph import Graph
 from neuralrace.reduction.path_classes import class_rates
 from neuralrace.reduction.symbols import rate_symbols

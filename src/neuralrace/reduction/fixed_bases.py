@@ -50,11 +50,9 @@ def fixed_bases(setup: Setup) -> list[FixedBases] | None:
     graph = setup.given.graph
     if max(graph.levels.values()) > _LAYERS or graph.diagonal:
         return None
-    every = []
+    every, scales = [], setup.rates.scales(graph)
     for run in range(setup.count):
-        larger = reduced_network(
-            setup.given, {e: w[run] for e, w in setup.weights.items()}, setup.rates.scale
-        )
+        larger = reduced_network(setup.given, {e: w[run] for e, w in setup.weights.items()}, scales)
         _widen(larger)
         _widen(larger)
         larger.update({})
@@ -105,8 +103,7 @@ def flow_in_fixed_bases(
     method = Adaptive.for_error(_SOLVER * error, min(_STEPS, max_steps))
     structure = program(small, "squared").stack.digest, setup.count, times is not None and len(times)
     with compile_here() if next(_calls(structure)) else nullcontext():
-        rates = {e: s for e, s in setup.rates.scale.items() if s != 1}
-        run = flow(small, start, end, times, method=method, stop_loss=stop_loss, lr_scale=rates)
+        run = flow(small, start, end, times, method=method, stop_loss=stop_loss, rates=setup.rates)
     if not {Status.FINISHED, Status.REACHED_LOSS}.issuperset(run.statuses) or run.history is None:
         return None
     t, loss, slope = run.history

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, array, known
 from neuralrace.graph import Graph
 
@@ -119,7 +119,7 @@ class GatedNetwork(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph, rates: Rates) -> GatedNetwork:
-        return cls(graph, *(tuple(v[e] for e in graph.edges) for v in (rates.scale, rates.decay)))
+        return cls(graph, *zip(*map(rates.of, graph.edges), strict=True))
 
     def pack(self, statistics: Statistics, gates: Any) -> Packed:
         """Data and gates in the form that `loss` and `velocity` take."""

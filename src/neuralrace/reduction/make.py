@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, choice, integer, known, number, short
 from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
 from neuralrace.reduction.family import FAMILIES
@@ -27,8 +27,7 @@ def reduce(
     *,
     weights: None = ...,
     error: float = ...,
-    weight_decay: float | Mapping[str, float] = ...,
-    lr_scale: Mapping[str, float] | None = ...,
+    rates: Rates | None = ...,
 ) -> Reduction: ...
 
 
@@ -41,8 +40,7 @@ def reduce(
     *,
     weights: Mapping[str, ArrayLike],
     error: float = ...,
-    weight_decay: float | Mapping[str, float] = ...,
-    lr_scale: Mapping[str, float] | None = ...,
+    rates: Rates | None = ...,
 ) -> StartReduction: ...
 
 
@@ -54,8 +52,7 @@ def reduce(
     *,
     weights: Mapping[str, ArrayLike] | None = None,
     error: float = 1e-3,
-    weight_decay: float | Mapping[str, float] = 0.0,
-    lr_scale: Mapping[str, float] | None = None,
+    rates: Rates | None = None,
 ) -> Reduction | StartReduction:
     """The reduction of a linear network with scalar gates: the small system that governs its learning.
 
@@ -74,9 +71,10 @@ def reduce(
         Reduce around these initial weights, of any size, instead of for weights in a family.
     error : float
         Around a start: error allowed of the loss curve, relative to the initial loss.
-    weight_decay, lr_scale : optional
-        As in `flow`: `dW/dt = -lr_scale (dL/dW + weight_decay W)`. Edges with another decay or rate are in
-        other classes.
+    rates : Rates, optional
+        As in `flow`: `dW/dt = -scale (dL/dW + decay W)`. Edges with another decay or rate are in other
+        classes. A frozen edge keeps the strength that it starts with: the right-hand side of its equation is
+        0.
 
     Returns
     -------
@@ -107,14 +105,14 @@ def reduce(
             "simulates any graph, and nr.relu finds the gates of ReLU networks"
         )
     seed, error = integer("seed", seed, least=0), number("error", error, least=1e-10, most=1)
-    rates = Rates.of(g, weight_decay, lr_scale, ())
+    rates = Rates.check(rates, g)
     if weights is not None:
         if basis != "auto" or start is not None:
             raise InputError(
                 "basis and start must not be given with weights, around which the basis is chosen"
             )
         return StartReduction.of(task, weights, error, rates)
-    apart = {e: (v, rates.scale[e], rates.decay[e]) for e, v in _check_start(task, start).items()}
+    apart = {e: (v, rates.of(e)) for e, v in _check_start(task, start).items()}
     found = None
     for name in FAMILIES if basis == "auto" else (basis,):
         rng = np.random.default_rng(seed)

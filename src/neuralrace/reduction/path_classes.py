@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.rates import Rates
 from neuralrace.graph import Graph
 from neuralrace.network import precision
 from neuralrace.reduction.family import Family
@@ -305,7 +305,8 @@ def live_statistics(
 
 def class_rates(classes: Classes, rates: Rates) -> tuple[np.ndarray, np.ndarray]:
     """Learning rate and weight decay of each class of edges."""
-    return np.array([rates.scale[c[0]] for c in classes]), np.array([rates.decay[c[0]] for c in classes])
+    scale, decay = np.array([rates.of(c[0]) for c in classes]).T
+    return scale, decay
 
 
 def terms_of_all_paths(graph: Graph) -> int:

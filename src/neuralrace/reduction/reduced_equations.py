@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from neuralrace.dynamics.setup import Rates
+from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError
 from neuralrace.reduction.certificate import EXACT, inexact_paths, omitted_modes
 from neuralrace.reduction.conserved import laws
@@ -56,16 +56,6 @@ class ReducedEquations:
     def n_classes(self) -> int:
         """Number of classes of edges."""
         return len(self.classes)
-
-    @property
-    def weight_decay(self) -> dict[str, float]:
-        """Edges whose weights decay, and how fast."""
-        return {e: v for e, v in self.rates.decay.items() if v}
-
-    @property
-    def lr_scale(self) -> dict[str, float]:
-        """Edges whose learning rate is not 1."""
-        return {e: v for e, v in self.rates.scale.items() if v != 1}
 
     @cached_property
     def omitted_modes(self) -> int:
@@ -156,7 +146,7 @@ class ReducedEquations:
         Examples
         --------
         >>> import neuralrace as nr
-        >>> nr.reduce(nr.tasks.xor(), weight_decay=0.1).parameters()
+        >>> nr.reduce(nr.tasks.xor(), rates=nr.Rates(decay=0.1)).parameters()
         {lambda: 0.1}
         """
         return rate_values(*class_rates(self.classes, self.rates))

@@ -74,10 +74,9 @@ class Solution(Trajectory):
         if self.start is None:
             raise InputError("error needs a solution from weights: solve(weights=...)")
         task, rates, t1 = self.reduction.task, self.reduction.rates, float(self.t[-1])
-        if rates.decays:
+        if rates.decays(task.graph):
             method = Adaptive()
-            decay, scale = dict(rates.decay), dict(rates.scale)
-            true = flow(task, self.start, t1, self.t, method=method, weight_decay=decay, lr_scale=scale)
+            true = flow(task, self.start, t1, self.t, method=method, rates=rates)
             stated: Any = method.stated_error
         else:
             true = StartReduction.of(task, self.start, ALLOWED, rates).solve(t1=t1, save=self.t)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +39,10 @@ def solve_small(
     edge, shape = next(iter(r.family.shape.items()))
     lead = b[edge].shape[: b[edge].ndim - len(shape)]
     fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in r.family.fixed.items()}
-    rates: dict[str, Any] = {"weight_decay": r.weight_decay, "lr_scale": r.lr_scale}
-    run = flow(r.family.small, {**b, **fixed}, t1, save, frozen=fixed, method=method, stop_loss=stop, **rates)
+    rates = replace(r.rates, frozen=(*r.rates.frozen, *fixed))
+    run = flow(r.family.small, {**b, **fixed}, t1, save, rates=rates, method=method, stop_loss=stop)
     found = {e: run.weights[e] for e in r.task.graph.edges}
-    settings = {**run.settings, **rates, "process": "reduction"}
+    settings = {**run.settings, **r.rates.settings(r.task.graph), "process": "reduction"}
     del settings["dimensions"]
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
     parts |= {
@@ -77,7 +77,7 @@ def solve_tied(
     settings = {
         "process": "reduction", "method": "Adaptive", "t1": t1, "rtol": method.rtol, "atol": method.atol,
         "max_steps": method.max_steps, "stop_loss": stop,
-        "weight_decay": r.weight_decay, "lr_scale": r.lr_scale, "time": FLOW_TIME,
+        "time": FLOW_TIME, **r.rates.settings(r.task.graph),
     }  # fmt: skip
     return Solution(
         **solved.fields(many, history, {"steps": path.steps}),

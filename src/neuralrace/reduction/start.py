@@ -19,7 +19,8 @@ import numpy as np
 from neuralrace.dynamics.choice import is_wide
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive, LowRank
-from neuralrace.dynamics.setup import Rates, Setup
+from neuralrace.dynamics.rates import Rates
+from neuralrace.dynamics.setup import Setup
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
 from neuralrace.reduction.fixed_bases import flow_in_fixed_bases
@@ -52,8 +53,8 @@ class StartReduction:
     @classmethod
     def of(cls, task: Task, weights: Any, error: float, rates: Rates) -> StartReduction:
         """From the arguments of `reduce`; weights and rates are checked here."""
-        if rates.decays:
-            raise InputError("weight_decay must be 0 for a reduction around a start: solve it by nr.flow")
+        if rates.decays(task.graph):
+            raise InputError("weight decay must be 0 for a reduction around a start: solve it by nr.flow")
         return cls(task, task.graph.check_weights(weights), error, rates)
 
     @property
@@ -103,17 +104,16 @@ class StartReduction:
                     "weights must be those around which the task was reduced; for others call "
                     "nr.reduce(task, weights=...) again"
                 )
-        rates = {e: s for e, s in self.rates.scale.items() if s != 1}
         small, run = Adaptive.for_error(self.error, max_steps), None
         if self.is_wide:
-            given = (self.task, self.weights, "squared", (0.0, rates, ()), runs, np.float64)
+            given = (self.task, self.weights, "squared", self.rates, runs, np.float64)
             setup = Setup.prepare(*given, record=None, save_weights=True, compress=False)
             run = flow_in_fixed_bases(setup, t1, save, self.error, stop_loss, max_steps)
         if run is None:
             method = LowRank(self.error, max_steps, of="loss") if self.is_wide else small
             run = flow(
                 self.task, self.weights, t1, save,
-                method=method, stop_loss=stop_loss, lr_scale=rates, runs=runs,
+                method=method, stop_loss=stop_loss, rates=self.rates, runs=runs,
             )  # fmt: skip
         stated = run.stats["error"] if self.is_wide else np.full(run.loss.shape[:-1], small.stated_error)
         parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}

@@ -99,7 +99,7 @@ class System:
         return self._call(_loss, strengths, statistics, gates)
 
     def velocity(self, strengths: Strengths, statistics: Statistics, gates: Gates) -> dict[str, Any]:
-        """Time derivative of the strengths, `-lr_scale (dL/dB + weight_decay B)`; arguments as in `loss`."""
+        """Time derivative of the strengths, `-scale (dL/dB + decay B)`; arguments as in `loss`."""
         return self._call(_velocity, strengths, statistics, gates)
 
     def solve(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics import Adaptive, Chebyshev, Trajectory, descend, flow
+from neuralrace.dynamics import Adaptive, Chebyshev, Rates, Trajectory, descend, flow
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, array, choice, flag, integer, listable, number, short
 from neuralrace.graph import Graph
@@ -257,7 +257,7 @@ def train_like(net: ReluNetwork, task: Task, weights: Mapping[str, Any]) -> Traj
     decay = {s["weight_decay"].get(e, 0.0) for e in net.task.graph.shapes}
     if s["lr_scale"] or len(decay) > 1:
         raise InputError("net must have the same learning rate and weight decay in all layers")
-    common = {"loss": s["loss"], "weight_decay": decay.pop()}
+    common = {"loss": s["loss"], "rates": Rates(decay.pop())}
     if s["process"] == "flow":
         path = flow(task, weights, s["t1"], net.t, **common)
     else:

@@ -52,7 +52,7 @@ def test_contributions_of_pathways_are_their_outputs(activation, bend):
 def test_outputs_of_pathways_are_passed_on_as_they_are():
     p, task = PathwaysNonlinear(seeds=2, width=8, std=0.3), networks.task([2, 2], 8, "tanh", every=True)
     start, found = networks.draw(task, p.std, 2, 2), networks.descent(p, task, 2, 3, 0.16 * np.arange(4))
-    run = nr.descend(task, start, p.epoch, 3, 4, frozen=task.graph.diagonal)
+    run = nr.descend(task, start, p.epoch, 3, 4, rates=nr.Rates(frozen=task.graph.diagonal))
     assert [(run.weights[path[-1]] == 1).all() for path in task.graph.paths()] == [True, True]
     assert np.allclose(found["loss"][1], run.loss)
     assert found["loss"][1][0, -1] < found["loss"][1][0, 0]

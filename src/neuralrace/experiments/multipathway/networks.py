@@ -124,8 +124,8 @@ def descent(
     """Loss and K of networks by steps of the published rate."""
     graph = task.graph
     start, record = draw(task, p.std, p.seeds, series), contributions(graph)
-    keep: dict[str, Any] = {"save_weights": False, "record": record, "frozen": graph.diagonal, "dtype": dtype}
-    run = nr.descend(task, start, p.epoch, steps, save, **keep)
+    keep: dict[str, Any] = {"save_weights": False, "record": record, "dtype": dtype}
+    run = nr.descend(task, start, p.epoch, steps, save, rates=nr.Rates(frozen=graph.diagonal), **keep)
     return {"t": ("t", run.t), "loss": ("run t", run.loss), "outputs": (K, run.recorded["outputs"])}
 
 

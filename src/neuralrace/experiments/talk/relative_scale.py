@@ -92,7 +92,7 @@ def grokking(p: RelativeScale, way: str):
         w["x->h1"], w["h1->y"] = scaled(w["x->h1"], w["h1->y"], ratio, way)
         run = nr.descend(
             task, w, p.lr, p.steps, min(p.steps, 400) + 1,
-            momentum=0.9, weight_decay=p.decay, record=correct, save_weights=False, dtype=np.float32,
+            momentum=0.9, rates=nr.Rates(p.decay), record=correct, save_weights=False, dtype=np.float32,
         )  # fmt: skip
         runs.append(run)
     step = runs[0].t / p.lr
