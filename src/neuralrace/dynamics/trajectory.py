@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 _WORST_FIRST = (
-    Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.SADDLE, Status.UNDECIDED, Status.UNSETTLED,
-    Status.FINISHED, Status.REACHED_LOSS,
+    Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.SADDLE, Status.UNDECIDED,
+    Status.UNSETTLED, Status.FINISHED, Status.REACHED_LOSS,
 )  # fmt: skip
 
 

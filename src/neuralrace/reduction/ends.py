@@ -91,7 +91,7 @@ def _movement_of_blocks(r: Reduction, b: Mapping[str, np.ndarray], t: float, lit
     v = r.velocity(b)
     speed = np.sqrt(sum(float((x**2).sum()) for x in v.values()))
     size = np.sqrt(sum(float((x**2).sum()) for x in b.values()))
-    if t * speed < 1e-9 * size:
+    if t * speed <= 1e-9 * size:
         return None
     step = 1e-4 * size / speed
     later = r.velocity({e: x + step * v[e] for e, x in b.items()})
@@ -115,7 +115,7 @@ def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
     for n in g.hidden:
         parts = [weights[e] for e in g.incoming[n]] + [weights[e].T for e in g.outgoing[n]]
         u, s, _ = np.linalg.svd(np.concatenate(parts, axis=1))
-        if len(s) < len(u) or s[-1] < _SPARE * largest:
+        if len(s) < len(u) or s[-1] <= _SPARE * largest:
             free[n] = u[:, -1]
     if len(free) == len(g.hidden):
         return True

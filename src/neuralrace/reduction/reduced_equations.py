@@ -58,6 +58,11 @@ class ReducedEquations:
         return self.family.modes
 
     @property
+    def directions(self) -> int:
+        """Hidden directions of each mode."""
+        return self.family.directions
+
+    @property
     def n_classes(self) -> int:
         """Number of classes of edges."""
         return len(self.classes)

@@ -18,6 +18,7 @@ from neuralrace.errors import InputError, array, known, number, short
 from neuralrace.reduction.certificate import share_outside
 from neuralrace.reduction.completion import strongest_correlation
 from neuralrace.reduction.family import FAMILIES
+from neuralrace.reduction.gaussian_start import gaussian_strength
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
 from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.reduced_equations import ReducedEquations
@@ -291,9 +292,9 @@ class Reduction(ReducedEquations):
         """The strength that stands for gaussian weights of a standard deviation at the network's widths.
 
         In a wide network the signals that arrive at a hidden node with n units through its k edges are
-        orthogonal, and the growing direction is their mean: along it each edge has the strength
-        `std sqrt(n/k)`. For a chain of two layers this is `std sqrt(n/2)`; for the inner edges of longer ones
-        it is `std sqrt(n)`.
+        orthogonal, and their mean grows: along it each edge has the strength `std sqrt(n/k)`. For a chain of two
+        layers this is `std sqrt(n/2)`. For longer ones it is the strength of all edges with which small weights
+        are learned at the same time (see `gaussian_start`).
 
         Parameters
         ----------
@@ -303,7 +304,7 @@ class Reduction(ReducedEquations):
         Returns
         -------
         float, or dict of str to float
-            For `solve`; a number for each edge where edges differ. Arrays for an array.
+            For `solve`; a number for each edge where pathways differ. Arrays for an array.
 
         Examples
         --------
@@ -314,17 +315,9 @@ class Reduction(ReducedEquations):
         size = array("std", std)
         if (size < 0).any():
             raise InputError(f"std must be at least 0, got {short(std)}")
-        g = self.task.graph
-        at = {n: np.sqrt(g.nodes[n] / (len(g.incoming[n]) + len(g.outgoing[n]))) for n in g.hidden}
-        along = {e: [at[n] for n in ends if n in at] for e, ends in g.edges.items()}
-        each = {e: float(sum(v) / np.sqrt(len(v))) if v else 1.0 for e, v in along.items()}
-        if len({round(v, 12) for v in each.values()}) == 1:
-            return (
-                (size * next(iter(each.values())))[()]
-                if size.ndim
-                else float(size * next(iter(each.values())))
-            )
-        return {e: size * v if size.ndim else float(size * v) for e, v in each.items()}
+        each = gaussian_strength(self.task.graph, self.directions)
+        found = {e: size * v if size.ndim else float(size) * v for e, v in each.items()}
+        return next(iter(found.values())) if np.ptp(list(each.values())) < 1e-12 else found
 
     @property
     def way_on(self) -> str:
