@@ -1,10 +1,10 @@
 """The strength that stands for small gaussian weights, at the widths of a network.
 
-In a wide network with weights of standard deviation std, the signals that arrive at a hidden node with n units
-through its k edges are orthogonal, each of length `std sqrt(n)`. Along their mean, which grows, each has the length
-`std sqrt(n/k)`. For two layers that is the strength. In longer chains the edges between hidden nodes start larger,
-by `sqrt(2)`, and both signs of the path take part (see `directions`). The equal strengths that blow up at the same
-time stand for such a start.
+In a wide network with weights of standard deviation std, the signals that arrive at a hidden node with n
+units through its k edges are orthogonal, each of length `std sqrt(n)`. Along their mean, which grows, each
+has the length `std sqrt(n/k)`. For two layers that is the strength. In longer chains the edges between hidden
+nodes start larger, by `sqrt(2)`, and both signs of the path take part (see `directions`). The equal strengths
+that blow up at the same time stand for such a start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS, _LENGTH = 160, 16.0  # of an integral that converges exponentially
 
 
 def gaussian_strength(graph: Graph, directions: int) -> dict[str, float]:
-    """Strength of each edge for gaussian weights of standard deviation 1; the same for all edges of a pathway."""
+    """Strength of each edge for gaussian weights of standard deviation 1; one for all edges of a pathway."""
     found = {}
     for edges in components(graph):
         nodes = {n for e in edges for n in graph.edges[e] if n in graph.hidden}
@@ -53,8 +53,8 @@ def _equal_strength(depth: int, directions: int) -> float:
 def _blow_up(depth: int, inner: float) -> float:
     """When the weights of a chain of pairs with a constant correlation of 1 become infinite.
 
-    The velocity F is homogeneous of degree depth - 1, so directions U move by themselves: with `W = exp(r) U`,
-    `|U|^2 = depth` and `ds = exp((depth - 2) r) dt`, `dr/ds = <U, F>/depth` and `dU/ds = F(U) - dr/ds U`.
+    The velocity F is homogeneous of degree depth - 1, so directions U move by themselves: with
+    `W = exp(r) U`, `|U|^2 = depth` and `ds = exp((depth - 2) r) dt`, `dr/ds = <U, F>/depth` and `dU/ds = F(U) - dr/ds U`.
     """
     w = [np.ones((2, 1)), *(inner * np.eye(2) for _ in range(depth - 2)), np.array([[1.0, -1.0]])]
     ends = np.cumsum([0, *(v.size for v in w)])

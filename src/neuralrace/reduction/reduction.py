@@ -292,9 +292,9 @@ class Reduction(ReducedEquations):
         """The strength that stands for gaussian weights of a standard deviation at the network's widths.
 
         In a wide network the signals that arrive at a hidden node with n units through its k edges are
-        orthogonal, and their mean grows: along it each edge has the strength `std sqrt(n/k)`. For a chain of two
-        layers this is `std sqrt(n/2)`. For longer ones it is the strength of all edges with which small weights
-        are learned at the same time (see `gaussian_start`).
+        orthogonal, and their mean grows: along it each edge has the strength `std sqrt(n/k)`. For a chain of
+        two layers this is `std sqrt(n/2)`. For longer ones it is the strength of all edges with which the
+        network learns at the same time from small weights (see `gaussian_start`).
 
         Parameters
         ----------
