@@ -54,7 +54,8 @@ def _blow_up(depth: int, inner: float) -> float:
     """When the weights of a chain of pairs with a constant correlation of 1 become infinite.
 
     The velocity F is homogeneous of degree depth - 1, so directions U move by themselves: with
-    `W = exp(r) U`, `|U|^2 = depth` and `ds = exp((depth - 2) r) dt`, `dr/ds = <U, F>/depth` and `dU/ds = F(U) - dr/ds U`.
+    `W = exp(r) U`, `|U|^2 = depth` and `ds = exp((depth - 2) r) dt`, `dr/ds = <U, F>/depth` and
+    `dU/ds = F(U) - dr/ds U`.
     """
     w = [np.ones((2, 1)), *(inner * np.eye(2) for _ in range(depth - 2)), np.array([[1.0, -1.0]])]
     ends = np.cumsum([0, *(v.size for v in w)])
