@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LEFT = 1e-4  # share of what can be learned that may be left of a finished solution
 _MOVES = 0.03  # logarithm of the change of a strength, over as long as the solution took, that counts as rest
 _DECAYED = 1e-3  # factor by which a decaying strength is made smaller to see that nothing depends on it
+_NOTHING = 1e-10  # of the largest singular value of a block: smaller ones are rounding
 _SPARE = 1e-3  # of the largest weight: a direction with less is free
 _PULL = 1e-6  # of the correlation of the data: a gradient that is larger is none of rounding
 
@@ -87,18 +88,18 @@ def _growth(r: Reduction, b: Mapping[str, np.ndarray]) -> Strengths:
 
 
 def _movement_of_blocks(r: Reduction, b: Mapping[str, np.ndarray], t: float, little: float) -> str | None:
-    """Blocks rest where the loss falls no longer, and its fall does not become faster."""
+    """Blocks rest where no singular value grows, and the loss falls no longer."""
     v = r.velocity(b)
-    speed = np.sqrt(sum(float((x**2).sum()) for x in v.values()))
-    size = np.sqrt(sum(float((x**2).sum()) for x in b.values()))
-    if t * speed <= 1e-9 * size:
-        return None
-    step = 1e-4 * size / speed
-    later = r.velocity({e: x + step * v[e] for e, x in b.items()})
-    faster = sum(float(np.vdot(v[e], later[e] - x)) for e, x in v.items()) / (step * speed**2)
-    if t * faster >= _MOVES:
-        return f"blocks still move, faster by a factor of e in a time of about {1 / faster:.3g}"
-    return "the loss still falls" if t * speed**2 > little else None
+    fastest = 0.0
+    for e, block in b.items():
+        left, s, right = np.linalg.svd(block, full_matrices=False)
+        some = s > _NOTHING * s.max(initial=0.0)
+        growth = ((left.T @ v[e]) * right).sum(axis=1)[some] / s[some]
+        fastest = max(fastest, float(growth.max(initial=0.0)))
+    if t * fastest >= _MOVES:
+        return f"blocks still grow, by their own size in a time of about {1 / fastest:.3g}"
+    falls = -sum(float(np.vdot(r.slope(b)[e], x)) for e, x in v.items())
+    return "the loss still falls" if t * falls > little else None
 
 
 def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:

@@ -104,10 +104,13 @@ class ReducedEquations:
         """The loss of strengths b."""
         return self._loss_and_slope(b)[0]
 
+    def slope(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The derivative of the loss by strengths b."""
+        return self._loss_and_slope(b)[1]
+
     def velocity(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The right-hand sides of the equations, for each edge (tau = 1)."""
-        slope = self._loss_and_slope(b)[1]
-        found = {}
+        slope, found = self.slope(b), {}
         for e, v in b.items():
             scale, decay = self.rates.of(e)
             found[e] = -scale * (slope[e] + decay * np.asarray(v))

@@ -70,13 +70,18 @@ def solve_small(
 
 
 def _rested(run: Trajectory) -> bool:
-    """Whether the loss of a run came so near to rest, and fell again, that rounding may be why."""
-    assert run.history is not None
-    assert run.history.slope is not None
-    speed = np.abs(np.atleast_2d(run.history.slope))
+    """Whether the loss of a run came to rest, for good or until it fell again, as rounding may be why."""
+    speed = _speed(run)
     before = np.maximum.accumulate(speed, axis=1)
     after = np.maximum.accumulate(speed[:, ::-1], axis=1)[:, ::-1]
-    return bool((speed < _REST * np.minimum(before, after)).any())
+    again = (speed < _REST * np.minimum(before, after)).any()
+    return bool(again or (speed[:, -1] < _REST * before[:, -1]).any())
+
+
+def _speed(run: Trajectory) -> np.ndarray:
+    assert run.history is not None
+    assert run.history.slope is not None
+    return np.abs(np.atleast_2d(run.history.slope))
 
 
 def _held(run: Trajectory, nudged: Trajectory) -> tuple[Trajectory, np.ndarray]:
@@ -86,10 +91,12 @@ def _held(run: Trajectory, nudged: Trajectory) -> tuple[Trajectory, np.ndarray]:
     loss = np.atleast_2d(run.loss)
     apart = np.abs(loss[:, :n] - np.atleast_2d(nudged.loss)[:, :n])
     differs = apart > _SAME * (loss[:, :1] - loss.min(axis=1, keepdims=True))
-    held = differs.any(axis=1)
+    left = differs.any(axis=1)
+    ends = np.stack([_speed(r)[:, -1] for r in (run, nudged)])
+    held = left | (ends.max(axis=0) > 2 * ends.min(axis=0))  # what moves at the end came from rounding
     if not held.any():
         return run, held
-    last = np.where(held, np.maximum(differs.argmax(axis=1) - 1, 0), len(run.t) - 1)
+    last = np.where(left, np.maximum(differs.argmax(axis=1) - 1, 0), len(run.t) - 1)
     index = np.minimum(np.arange(len(run.t)), last[:, None])  # a run repeats its state at the saddle
     rows = np.arange(len(loss))[:, None]
     pick = lambda v: v[rows, index] if run.many else v[index[0]]  # noqa: E731
