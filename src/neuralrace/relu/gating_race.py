@@ -95,8 +95,8 @@ def race(
 
     All start decoupled: every mode of every pathway with the same strength in each layer, in the basis of all
     paths where that is exact, else in that of each pathway. Where this family rests above the attainable
-    loss, the race goes on as networks do: in a wider family (`Reduction.widened`), else from random weights of
-    the same strength. Where neither basis is exact, the network is followed from decoupled weights of both
+    loss, the race goes on as networks do: in a wider family (`Reduction.widened`), else from random weights
+    of the same strength. Where neither basis is exact, the network is followed from decoupled weights of both
     signs.
 
     Parameters
