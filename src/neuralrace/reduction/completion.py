@@ -31,16 +31,15 @@ def _least_loss(r: Reduction) -> float:
     """
     from scipy.optimize import minimize
 
-    small, fixed = r.family.small, r.family.fixed
+    small = r.family.small
     graph = small.graph
     start = {e: np.eye(*s) if len(s) == 2 else np.ones(s) for e, s in r.family.shape.items()}
-    learns = graph.flatten({e: np.full_like(w, e not in fixed) for e, w in (start | fixed).items()})
 
     def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = graph.unflatten(flat)
-        return loss(small, weights), learns * graph.flatten(gradient(small, weights))
+        return loss(small, weights), graph.flatten(gradient(small, weights))
 
-    return float(minimize(value, graph.flatten(start | fixed), jac=True, method="L-BFGS-B").fun)
+    return float(minimize(value, graph.flatten(start), jac=True, method="L-BFGS-B").fun)
 
 
 def settled_time(run: Trajectory) -> float:

@@ -190,7 +190,7 @@ class ReducedEquations:
         At each hidden node: the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
         learning rates eta; for blocks, of `B^T B/eta` less that of `B B^T/eta`. With weight decay, and if
         `eta lambda` is the same for all edges at the node, this times `exp(2 eta lambda t/tau)` is constant.
-        There is no such law at other nodes, nor at a node with an edge of rate 0.
+        There is no such law at other nodes, nor at a node with an edge of rate 0 or a fixed edge.
 
         Returns
         -------

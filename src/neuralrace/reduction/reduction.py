@@ -177,13 +177,14 @@ class Reduction(ReducedEquations):
         if np.sqrt(share_outside(self.family, w, together=True)) < 1e-6:
             return self.family.project(w)
         if self.basis == "block":
-            return growing_blocks(self.family, FAMILIES["pathwise"](self.task, np.random.default_rng(0)), w)
+            modes = FAMILIES["shared" if self.task.graph.fixed else "pathwise"]
+            return growing_blocks(self.family, modes(self.task, np.random.default_rng(0)), w)
         return growing_strengths(self.family, w)
 
     def _check(self, b: Any) -> dict[str, np.ndarray]:
         if not isinstance(b, Mapping):
             raise InputError(f"b must be a dict from edge names to strengths, got {type(b)}")
-        known("b", b, self.task.graph.edges, "edge")
+        known("b", b, self.family.shape, "edge that learns")
         found = {}
         for e, shape in self.family.shape.items():
             if e not in b:

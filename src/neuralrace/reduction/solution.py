@@ -173,4 +173,4 @@ class TiedStrengths(Mapping[str, np.ndarray]):
 
 def lifted(family: Family, b: Mapping[str, np.ndarray]) -> LiftedWeights:
     """Weights (..., save, out, in) of each edge, computed from strengths on demand."""
-    return LiftedWeights(family.graph.edges, lambda e: family.lift_edge(e, b[e]))
+    return LiftedWeights(family.shape, lambda e: family.lift_edge(e, b[e]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,21 +36,16 @@ def solve_small(
     more: dict[str, Any],
 ) -> Solution:  # fmt: skip
     """By the flow of the small network whose weights are the strengths; `more` are fields of the solution."""
-    edge, shape = next(iter(r.family.shape.items()))
-    lead = b[edge].shape[: b[edge].ndim - len(shape)]
-    fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in r.family.fixed.items()}
-    rates = replace(r.rates, frozen=(*r.rates.frozen, *fixed))
-    run = flow(r.family.small, {**b, **fixed}, t1, save, rates=rates, method=method, stop_loss=stop)
-    found = {e: run.weights[e] for e in r.task.graph.edges}
-    settings = {**run.settings, **r.rates.settings(r.task.graph), "process": "reduction"}
+    run = flow(r.family.small, b, t1, save, rates=r.rates, method=method, stop_loss=stop)
+    settings = {**run.settings, "process": "reduction"}
     del settings["dimensions"]
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
     parts |= {
         "settings": settings,
         "dims": weight_dims(r.task.graph),
-        "weights": lifted(r.family, found),
+        "weights": lifted(r.family, run.weights),
     }
-    return Solution(**{**parts, **more}, reduction=r, b=found)
+    return Solution(**{**parts, **more}, reduction=r, b=run.weights)
 
 
 def solve_tied(
