@@ -68,11 +68,15 @@ class WeightLayout:
 
     @cached_property
     def fixed_stacks(self) -> tuple[WeightStack, ...]:
-        """Weights of fixed edges, of equal shape; they are not in the flat vector."""
+        """Weights of fixed edges, of equal shape; they would follow the flat vector."""
         names: dict[tuple[int, ...], list[str]] = {}
         for name, w in self.fixed.items():
             names.setdefault(w.shape, []).append(name)
-        return tuple(WeightStack(shape, self.n_weights, tuple(members)) for shape, members in names.items())
+        stacks, offset = [], self.n_weights
+        for shape, members in names.items():
+            stacks.append(WeightStack(shape, offset, tuple(members)))
+            offset += len(members) * prod(shape)
+        return tuple(stacks)
 
     @cached_property
     def place_in_stacks(self) -> dict[str, tuple[int, int]]:

@@ -100,8 +100,8 @@ def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similari
     """Cosine similarity of samples in some layers at some times; first the layers that most samples reach."""
     task, b = lane.reduction.task, lane.solution.b
     rows = TaskRows.of(task)
-    weights = {e: lane.reduction.family.lift_edge(e, np.asarray(b[e])[at]) for e in task.graph.edges}
-    activity = rows.activity(task, weights)
+    weights = {e: lane.reduction.family.lift_edge(e, np.asarray(b[e])[at]) for e in task.graph.shapes}
+    activity = rows.activity(task, task.graph.with_fixed(weights))
     chosen = _distinct(rows)
     found: list[tuple[int, Similarity]] = []
     for layer in [*task.graph.hidden[:MOST_LAYERS], *task.graph.outputs[:2]]:

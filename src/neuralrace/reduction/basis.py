@@ -148,10 +148,10 @@ def mode_frames(graph: Graph, links: Links, rng: np.random.Generator) -> Frames:
         start = (free @ turn[:, ::-1])[:, : len(columns)]
         new = _carry(graph, root, start, neighbours, frames, scale)
         inner = ~np.any([new[n].any(axis=0) for n in frames if n not in graph.hidden], axis=0)
-        for n in graph.hidden:
-            if n in frames:
-                put = columns[: start.shape[1]][inner]
-                frames[n][:, put] = np.where(frames[n][:, put].any(axis=0), frames[n][:, put], new[n][:, inner])
+        put = columns[: start.shape[1]][inner]
+        for n, frame in frames.items():
+            if n in graph.hidden:
+                frame[:, put] = np.where(frame[:, put].any(axis=0), frame[:, put], new[n][:, inner])
     return {n: _orthonormal(f) for n, f in frames.items()}
 
 

@@ -15,7 +15,16 @@ import numpy as np
 
 from neuralrace.errors import InputError, NothingToReduceError
 from neuralrace.graph import Edge, Graph
-from neuralrace.reduction.basis import Frames, Links, closed_frames, components, hidden_frames, mode_frames, spanned, spans
+from neuralrace.reduction.basis import (
+    Frames,
+    Links,
+    closed_frames,
+    components,
+    hidden_frames,
+    mode_frames,
+    spanned,
+    spans,
+)
 from neuralrace.task import Block, Blocks, Context, Task
 
 NOTHING = (
@@ -72,7 +81,7 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
         raise NothingToReduceError(NOTHING)
     modes = next(iter(ends.values())).shape[1]
     frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | hidden_frames(g, g.hidden, modes) | ends
-    fixed = {e: np.diag(np.diagonal(w)) for e, w in _between(g, frames).items()}
+    fixed = {e: np.diag(np.diagonal(w)) for e, w in between(g, frames).items()}
     sizes = dict.fromkeys(g.nodes, int(modes))
     small = Graph(sizes, g.given_edges(fixed), diagonal=tuple(g.shapes))
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
@@ -241,7 +250,7 @@ def block(task: Task, rng: np.random.Generator) -> Family:
         frames[n] = spanned(frames[n], np.eye(g.nodes[n]), width)
         frames = closed_frames(g, frames) if {*g.incoming[n], *g.outgoing[n]} & g.fixed.keys() else frames
     frames = {n: q if q.shape[1] else np.zeros((g.nodes[n], 1)) for n, q in frames.items()}
-    small = g.resized({n: q.shape[1] for n, q in frames.items()}, _between(g, frames))
+    small = g.resized({n: q.shape[1] for n, q in frames.items()}, between(g, frames))
     contexts, blocks = [], Blocks()
     for c in task.moment_contexts:
         inputs = {x: blocks.add(v @ frames[x]) for x, v in c.inputs.items()}
@@ -257,7 +266,7 @@ def block(task: Task, rng: np.random.Generator) -> Family:
     return Family("block", g, left, right, Task.from_contexts(small, contexts), width, small.shapes, {})
 
 
-def _between(g: Graph, frames: Frames) -> dict[str, np.ndarray]:
+def between(g: Graph, frames: Frames) -> dict[str, np.ndarray]:
     """Weights of fixed edges between the frames of their nodes."""
     return {e: frames[g.edges[e][1]].T @ w @ frames[g.edges[e][0]] for e, w in g.fixed.items()}
 
