@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neuralrace.apps.sweep import Run, sweep, sweep_figure
     from neuralrace.expected import ExpectedTime, expected_learning_time
     from neuralrace.laboratory import lab
-    from neuralrace.reduction import Reduction, StartReduction, mode_strengths, reduce
+    from neuralrace.reduction import Reduction, StartReduction, attainable_loss, mode_strengths, reduce
     from neuralrace.relu import race
 else:
     # Imported when first used, so that `import neuralrace` does not wait for what a program may never need.
@@ -34,7 +34,7 @@ else:
         "apps.sweep": ("Run", "sweep", "sweep_figure"),
         "expected": ("ExpectedTime", "expected_learning_time"),
         "laboratory": ("lab",),
-        "reduction": ("Reduction", "StartReduction", "mode_strengths", "reduce"),
+        "reduction": ("Reduction", "StartReduction", "attainable_loss", "mode_strengths", "reduce"),
         "relu": ("race",),
     }
 
@@ -70,6 +70,7 @@ __all__ = [
     "Trajectory",
     "Watch",
     "activity",
+    "attainable_loss",
     "conserved",
     "descend",
     "end_to_end",

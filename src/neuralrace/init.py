@@ -189,10 +189,8 @@ def decoupled(reduction: Reduction, strength: ArrayLike) -> Weights:
     if not hasattr(reduction, "lift"):
         raise InputError(f"reduction must be what nr.reduce(task) returned, got {short(reduction)}")
 
-    def start(shape: tuple[int, ...]) -> np.ndarray:
-        return value[(...,) + (None,) * len(shape)] * (np.eye(*shape) if len(shape) == 2 else np.ones(shape))
-
-    return reduction.lift({e: start(s) for e, s in reduction.family.shape.items()})
+    unit = reduction.family.start
+    return reduction.lift({e: value[(...,) + (None,) * v.ndim] * v for e, v in unit.items()})
 
 
 def random_frame(rng: np.random.Generator, out: int, size: int) -> np.ndarray:

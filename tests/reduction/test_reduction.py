@@ -292,7 +292,7 @@ def half_time_errors(task, std, seeds, t1):
     w = nr.init.gaussian(task.graph, std, seed=seeds)
     start = nr.loss(task, {e: np.zeros_like(v[0]) for e, v in w.items()})
     sim = nr.learning_time(nr.flow(task, w, t1=t1, save=2000), start / 2)
-    theory = nr.learning_time(r.solve(weights=w, t1=t1, save=2000), start / 2)
+    theory = nr.learning_time(r.solve(b0=r.strengths(w), t1=t1, save=2000), start / 2)
     return np.abs(theory - sim) / sim
 
 
@@ -327,7 +327,7 @@ NEURON_GATED = nr.Task(nr.Graph.chain([2, 3, 1]), np.eye(2), [[1], [2]], {"h1": 
         (lambda: R.solve(strength=-1, t1=1.0), "strength"),
         (lambda: R.solve(strength=0.1, t1=0), "t1 must be greater than 0"),
         (lambda: R.solve(strength=0.1, t1=-2.0), "t1"),
-        (lambda: R.solve(t1=1.0), "one of strength, b0 and weights"),
+        (lambda: R.solve(t1=1.0), "one of strength and b0"),
         (lambda: R.solve(strength=0.1, b0=OK, t1=1.0), "one of strength"),
         (lambda: R.solve(b0={**OK, "q": 1}, t1=1.0), "'q'"),
         (lambda: R.solve(b0={"x0->h1": OK["x0->h1"]}, t1=1.0), "lacks edge"),

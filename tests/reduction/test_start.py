@@ -196,7 +196,7 @@ def test_modes_that_wait_do_not_take_the_directions_of_learned_ones():
     task = nr.tasks.hierarchy(4, graph=nr.Graph.chain([8, 30, 30, 15]))
     reduction = nr.reduce(task)
     start = nr.init.decoupled(reduction, 0.1)
-    expected = reduction.solve(weights=start, t1=20.0, save=20).strengths
+    expected = reduction.solve(b0=reduction.strengths(start), t1=20.0, save=20).strengths
     assert np.ptp(expected[-1, :, 0]) > 1  # some are learned, others wait
     found = nr.reduce(task, weights=start).solve(t1=20.0, save=20).strengths
     assert np.abs(found - expected).max() < 1e-3

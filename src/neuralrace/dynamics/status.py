@@ -13,3 +13,6 @@ class Status(enum.Enum):
     DIVERGED = "diverged"
     STEP_LIMIT = "step limit"
     MISSED_ERROR = "missed error"
+    SADDLE = "saddle"  # a reduction rests where networks do not
+    UNDECIDED = "undecided"  # a reduction rests above the attainable loss; networks may or may not
+    UNSETTLED = "not settled"  # a reduction still moves, above the attainable loss

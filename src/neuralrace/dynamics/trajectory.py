@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_WORST_FIRST = (Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.FINISHED, Status.REACHED_LOSS)
+_WORST_FIRST = (
+    Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.SADDLE, Status.UNDECIDED,
+    Status.UNSETTLED, Status.FINISHED, Status.REACHED_LOSS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)

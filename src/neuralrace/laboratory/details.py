@@ -100,7 +100,7 @@ def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similari
     """Cosine similarity of samples in some layers at some times; first the layers that most samples reach."""
     task, b = lane.reduction.task, lane.solution.b
     rows = TaskRows.of(task)
-    weights = {e: lane.reduction.family.lift_edge(e, np.asarray(b[e])[at]) for e in task.graph.shapes}
+    weights = lane.reduction.family.lift({e: np.asarray(v)[at] for e, v in b.items()})
     activity = rows.activity(task, task.graph.with_fixed(weights))
     chosen = _distinct(rows)
     found: list[tuple[int, Similarity]] = []

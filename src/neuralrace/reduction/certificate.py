@@ -49,7 +49,7 @@ def share_outside(family: Family, w: Mapping[str, np.ndarray], together: bool = 
     """Share of the squared norm of weights outside the family, of each run or of all together."""
     near = family.project(w)
     axis = None if together else (-1, -2)
-    off = sum(((w[e] - family.lift_edge(e, near[e])) ** 2).sum(axis=axis) for e in w)
+    off = sum(((w[e] - family.lift_edge(e, near)) ** 2).sum(axis=axis) for e in w)
     return off / np.maximum(sum((v**2).sum(axis=axis) for v in w.values()), 1e-300)
 
 
@@ -69,7 +69,8 @@ def omitted_modes(family: Family) -> int:
 def inexact_paths(task: Task, family: Family, tolerance: float) -> list[str]:
     """The paths, three at most, whose statistics the frames diagonalise worst; none where paths are many."""
     worst = {}
-    for p in task.graph.paths() if task.graph.n_paths <= MOST_PATHS else ():
+    few = family.split is None and task.graph.n_paths <= MOST_PATHS
+    for p in task.graph.paths() if few else ():
         u, r = family.left[p[-1]], family.right[p[0]]
         s, x = task.syx(p), task.sxx(p, p)
         inside, inner = u.T @ s @ r, r.T @ x @ r

@@ -8,7 +8,6 @@ import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.measure import learning_time
-from neuralrace.network import gradient, loss
 from neuralrace.task import Task
 
 if TYPE_CHECKING:
@@ -18,28 +17,9 @@ LEARNED = 1e-3  # share of what can be learned that may be left at the end
 
 
 def complete_loss(r: Reduction) -> float:
-    """The loss at which all but a share `LEARNED` of what can be learned is learned."""
-    untrained = float(loss(r.task, {e: np.zeros(s) for e, s in r.task.graph.shapes.items()}))
-    least = _least_loss(r)
-    return least + LEARNED * (untrained - least)
-
-
-def _least_loss(r: Reduction) -> float:
-    """The least loss of the family, by descent from strengths of 1.
-
-    It keeps the symmetries of a flow; from a start that large it rests near no saddle.
-    """
-    from scipy.optimize import minimize
-
-    small = r.family.small
-    graph = small.graph
-    start = {e: np.eye(*s) if len(s) == 2 else np.ones(s) for e, s in r.family.shape.items()}
-
-    def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        weights = graph.unflatten(flat)
-        return loss(small, weights), graph.flatten(gradient(small, weights))
-
-    return float(minimize(value, graph.flatten(start), jac=True, method="L-BFGS-B").fun)
+    """The loss at which all but a share `LEARNED` of what any weights can learn is learned."""
+    least = r.attainable.loss
+    return least + LEARNED * (r.untrained_loss - least)
 
 
 def settled_time(run: Trajectory) -> float:

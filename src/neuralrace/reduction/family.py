@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from neuralrace.reduction.basis import (
     spanned,
     spans,
 )
+from neuralrace.reduction.directions import Split
 from neuralrace.task import Block, Blocks, Context, Task
 
 NOTHING = (
@@ -48,24 +50,66 @@ class Family:
     shape: dict[str, tuple[int, ...]]  # of b, per edge that learns
     overlap: dict[str, np.ndarray]  # pathwise: small output node -> (dimensions of the output, modes)
     offset: dict[str, np.ndarray] = field(default_factory=dict)  # edge -> weights that never move
+    split: Split | None = None  # with several hidden directions per mode: `graph` has hidden nodes in parts
+
+    @property
+    def network(self) -> Graph:
+        """The graph of the network itself."""
+        return self.graph if self.split is None else self.split.whole
+
+    @property
+    def directions(self) -> int:
+        """Hidden directions of each mode."""
+        return 1 if self.split is None else self.split.directions
+
+    @cached_property
+    def start(self) -> Strengths:
+        """Strengths of size 1, in the directions in which the family starts."""
+        if self.split is not None:
+            return {e: self.split.start(e, self.modes) for e in self.shape}
+        unit = {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in set(self.shape.values())}
+        return {e: unit[s] for e, s in self.shape.items()}
 
     def lift(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Weights `(..., out, in)` from coordinates `(..., modes)`."""
-        return {e: self.lift_edge(e, b[e]) for e in self.shape}
+        return {e: self.lift_edge(e, b) for e in self.network.shapes}
 
-    def lift_edge(self, edge: str, b: np.ndarray) -> np.ndarray:
+    def lift_edge(self, edge: str, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """The weights of one edge."""
-        left = self.left[edge]
-        moving = (left * b[..., None, :] if self.basis != "block" else left @ b) @ self.right[edge].T
+        if self.split is not None:
+            copies = [name for row in self.split.copies[edge] for name in row]
+            return self.split.merge(edge, {name: self._lifted(name, b[name]) for name in copies})
+        moving = self._lifted(edge, b[edge])
         return moving + self.offset[edge] if edge in self.offset else moving
+
+    def _lifted(self, edge: str, b: np.ndarray) -> np.ndarray:
+        left = self.left[edge]
+        return (left * b[..., None, :] if self.basis != "block" else left @ b) @ self.right[edge].T
 
     def project(self, w: Mapping[str, np.ndarray]) -> Strengths:
         """Coordinates of the nearest weights in the family."""
+        w = w if self.split is None else self.split.divide(w)
         found = {}
         for e in self.shape:
             inner = self.left[e].T @ np.asarray(w[e]) @ self.right[e]
             found[e] = inner if self.basis == "block" else np.diagonal(inner, axis1=-2, axis2=-1).copy()
         return found
+
+
+def with_directions(family: Family, directions: int) -> Family:
+    """A family of modes with several hidden directions for each mode."""
+    g, modes = family.graph, family.modes
+    split = Split(g, directions)
+    whole = split.graph(g, {n: split.sizes(n) for n in g.hidden})
+    left, right = {}, {}
+    for name, (e, i, j) in split.edge_of.items():
+        source, target = g.edges[e]
+        at = lambda n, k, frame: np.eye(split.sizes(n)[k], modes) if n in g.hidden else frame  # noqa: E731
+        left[name] = split.sign(e, i, j) * at(target, i, family.left[e])
+        right[name] = at(source, j, family.right[e])
+    shape: dict[str, tuple[int, ...]] = dict.fromkeys(whole.edges, (modes,))
+    small = split.small(family.small, modes)
+    return replace(family, graph=whole, left=left, right=right, small=small, shape=shape, split=split)
 
 
 def by_edge(g: Graph, frames: Frames) -> tuple[Frames, Frames]:

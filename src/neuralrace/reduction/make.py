@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, choice, integer, known, number, short
 from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
-from neuralrace.reduction.family import FAMILIES
+from neuralrace.reduction.family import FAMILIES, with_directions
 from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.start import StartReduction
 from neuralrace.reduction.ties import refine
@@ -25,6 +25,7 @@ def reduce(
     start: Mapping[str, float] | None = ...,
     seed: int = ...,
     *,
+    directions: int = ...,
     weights: None = ...,
     error: float = ...,
     rates: Rates | None = ...,
@@ -50,6 +51,7 @@ def reduce(
     start: Mapping[str, float] | None = None,
     seed: int = 0,
     *,
+    directions: int = 1,
     weights: Mapping[str, ArrayLike] | None = None,
     error: float = 1e-3,
     rates: Rates | None = None,
@@ -67,6 +69,9 @@ def reduce(
         A number for every edge: edges with the same number start equal. All edges, if not given.
     seed : int
         Of the random points at which the reduction is tested.
+    directions : int
+        Hidden directions of each mode: 1 is the family of the papers. With an even number the paths of each
+        mode start with both signs, as in random networks. See `Reduction.widened`.
     weights : dict, optional
         Reduce around these initial weights, of any size, instead of for weights in a family.
     error : float
@@ -107,23 +112,33 @@ def reduce(
     seed, error = integer("seed", seed, least=0), number("error", error, least=1e-10, most=1)
     rates = Rates.check(rates, g)
     if weights is not None:
-        if basis != "auto" or start is not None:
+        if basis != "auto" or start is not None or directions != 1:
             raise InputError(
-                "basis and start must not be given with weights, around which the basis is chosen"
+                "basis, start and directions must not be given with weights, around which the basis is chosen"
             )
         return StartReduction.of(task, weights, error, rates)
-    apart = {e: (v, rates.of(e)) for e, v in _check_start(task, start).items()}
+    if integer("directions", directions) > 1 and basis == "block":
+        raise InputError(f"directions must be 1 for blocks, got {directions}: only modes can have several")
+    if directions > 1 and g.fixed:
+        raise InputError(f"directions must be 1 where edges are fixed, got {directions}")
+    apart: dict[str, Hashable] = {e: (v, rates.of(e)) for e, v in _check_start(task, start).items()}
     found = None
     every = [name for name in FAMILIES if name != "pathwise" or not g.fixed]
     for name in every if basis == "auto" else (basis,):
+        if name == "block" and directions > 1:
+            break
         rng = np.random.default_rng(seed)
         family = FAMILIES[name](task, rng)
+        family = family if directions == 1 else with_directions(family, directions)
         left = gradient_residual(task, family, random_points(family, rng))
         if found is None or max(left.values()) < EXACT:
             found = (family, left)
         if max(left.values()) < EXACT:
             break
     assert found is not None
+    if (split := found[0].split) is not None:
+        rates = split.rates(rates)
+        apart = {n: (apart[e], found[0].start[n].tobytes()) for n, (e, _, _) in split.edge_of.items()}
     classes = refine(found[0], apart, np.random.default_rng(seed))
     return Reduction(task, found[0], classes, found[1], rates)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError
+from neuralrace.network import gradient, loss
+from neuralrace.reduction.attainable import AttainableLoss, attainable_loss
 from neuralrace.reduction.certificate import EXACT, inexact_paths, omitted_modes
 from neuralrace.reduction.conserved import laws
 from neuralrace.reduction.equations import write
@@ -53,6 +58,11 @@ class ReducedEquations:
         return self.family.modes
 
     @property
+    def directions(self) -> int:
+        """Hidden directions of each mode."""
+        return self.family.directions
+
+    @property
     def n_classes(self) -> int:
         """Number of classes of edges."""
         return len(self.classes)
@@ -79,6 +89,43 @@ class ReducedEquations:
         if not self.exact:
             text += f"; broken by {', '.join(self.inexact_paths)}"
         return text + ")"
+
+    @cached_property
+    def attainable(self) -> AttainableLoss:
+        """The least loss of any weights (see `attainable_loss`)."""
+        return attainable_loss(self.task)
+
+    @cached_property
+    def untrained_loss(self) -> float:
+        """The loss where all strengths are 0."""
+        return self.loss({e: np.zeros(s) for e, s in self.family.shape.items()})
+
+    def loss(self, b: Mapping[str, np.ndarray]) -> float:
+        """The loss of strengths b."""
+        return self._loss_and_slope(b)[0]
+
+    def slope(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The derivative of the loss by strengths b."""
+        return self._loss_and_slope(b)[1]
+
+    def velocity(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The right-hand sides of the equations, for each edge (tau = 1)."""
+        slope, found = self.slope(b), {}
+        for e, v in b.items():
+            scale, decay = self.rates.of(e)
+            found[e] = -scale * (slope[e] + decay * np.asarray(v))
+        return found
+
+    def _loss_and_slope(self, b: Mapping[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+        if self.is_tied(b) and self.tied is not None:
+            value, slope = self.tied.loss_and_gradient(np.stack([b[c[0]] for c in self.classes])[None])
+            slopes = slope[0] / self.tied.sizes[:, None]
+            return float(value[0]), {e: v for c, v in zip(self.classes, slopes, strict=True) for e in c}
+        return float(loss(self.family.small, b)), gradient(self.family.small, b)
+
+    def is_tied(self, b: Mapping[str, np.ndarray]) -> bool:
+        """Whether the edges of each class have equal strengths."""
+        return all(b[e] is b[c[0]] or np.array_equal(b[e], b[c[0]]) for c in self.classes for e in c)
 
     # -- equations ---------------------------------------------------------------------------
 
@@ -204,4 +251,4 @@ class ReducedEquations:
         [-7*B1**2 + B2**2]
         """
         blocks = [self.family.shape[c[0]] for c in self.classes] if self.basis == "block" else None
-        return laws(self.task.graph, self.classes, self.rates, blocks)
+        return laws(self.family.graph, self.classes, self.rates, blocks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,16 +12,22 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import coordinates
+from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import save_times
 from neuralrace.errors import InputError, array, known, number, short
 from neuralrace.reduction.certificate import share_outside
+from neuralrace.reduction.completion import strongest_correlation
 from neuralrace.reduction.family import FAMILIES
+from neuralrace.reduction.gaussian_start import gaussian_strength
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
 from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.reduced_equations import ReducedEquations
 from neuralrace.reduction.solution import Solution
 from neuralrace.reduction.solve import solve_small, solve_tied
 from neuralrace.reduction.system import System
+from neuralrace.reduction.ties import refine
+
+_SMALL = 0.1  # strength of the start from which a family is tried
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,12 +207,11 @@ class Reduction(ReducedEquations):
 
     def solve(
         self,
-        strength: ArrayLike | None = None,
+        strength: ArrayLike | Mapping[str, ArrayLike] | None = None,
         t1: float | None = None,
         save: int | Iterable[float] | None = None,
         *,
         b0: Mapping[str, ArrayLike] | None = None,
-        weights: Mapping[str, ArrayLike] | None = None,
         method: Adaptive = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
         stop_loss: float | None = None,
         runs: Mapping[str, ArrayLike] | None = None,
@@ -215,20 +220,20 @@ class Reduction(ReducedEquations):
 
         Parameters
         ----------
-        strength : float or array, shape (runs,), optional
-            Start from this strength in every mode of every edge.
+        strength : float, array of shape (runs,), or dict, optional
+            Start from this strength in every mode of every edge; a dict has one for each edge.
         t1, save, stop_loss, runs
             As in `flow`. Flow time, tau = 1 on the mean loss.
         b0 : dict, optional
             Start from these strengths: edge -> (modes,), or blocks; a leading axis of runs may be given.
-        weights : dict, optional
-            Start from the strengths of these weights (see `strengths`).
         method : Adaptive
 
         Returns
         -------
         Solution
-            A `Trajectory` with `b`, `strengths` and `outside` besides.
+            A `Trajectory` with `b` and `strengths` besides. Its status is `FINISHED` only near the attainable
+            loss, which is `stats["attainable"]`; it is `SADDLE` where the family rests and networks do not,
+            `UNSETTLED` where it still moves. `outcome` says this in words.
 
         Examples
         --------
@@ -239,49 +244,138 @@ class Reduction(ReducedEquations):
         """
         if not isinstance(method, Adaptive):
             raise InputError(f"method must be nr.Adaptive(...), got {short(method)}")
-        if sum(v is not None for v in (strength, b0, weights)) != 1:
-            raise InputError("give one of strength, b0 and weights: where the solution starts")
+        if (strength is None) == (b0 is None):
+            raise InputError("give one of strength and b0: where the solution starts")
         if isinstance(save, Iterator):
             save = list(save)  # a generator is read twice
         end, ts = save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
-        b = self._start(strength, b0, weights)
+        b = self._start(strength) if b0 is None else self._check(b0)
         edge, shape = next(iter(self.family.shape.items()))
         lead = b[edge].shape[: b[edge].ndim - len(shape)]
         if len(lead) > 1 or any(v.shape != (*lead, *self.family.shape[e]) for e, v in b.items()):
-            raise InputError(
-                "strength, b0 and weights may have one leading axis, of runs, the same for all edges"
-            )
-        given = None if weights is None else self.task.graph.check_weights(weights)
-        more = {
-            "runs": coordinates(runs, lead[0] if lead else 1, bool(lead)),
-            "outside": np.zeros(lead)[()] if given is None else share_outside(self.family, given),
-            "start": given,
-        }
-        tied = all(b[e] is b[m[0]] or np.array_equal(b[e], b[m[0]]) for m in self.classes for e in m)
-        if tied and self.tied is not None:
-            return solve_tied(self, b, end, ts, save is None, method, stop, more)
-        return solve_small(self, b, end, save, method, stop, more)
+            raise InputError("strength and b0 may have one leading axis, of runs, the same for all edges")
+        given = coordinates(runs, lead[0] if lead else 1, bool(lead))
+        r = self if self.is_tied(b) or self.tied is None else self._retied(b)
+        if r.tied is not None:
+            return solve_tied(r, b, end, ts, save is None, method, stop, given)
+        return solve_small(r, b, end, save, method, stop, given)
 
-    def _start(self, strength: Any, b0: Any, weights: Any) -> dict[str, np.ndarray]:
-        """Strengths to start from."""
-        if b0 is not None:
-            return self._check(b0)
-        if weights is not None:
-            return self.strengths(weights)
-        value = array("strength", strength)
-        if value.ndim > 1 or not value.size or (value < 0).any():
+    def _retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
+        """The same with the classes of edges that start equal in b."""
+        start = {e: (self.rates.of(e), v.tobytes()) for e, v in b.items()}
+        return replace(self, classes=refine(self.family, start, np.random.default_rng(0)))
+
+    def _start(self, strength: Any) -> dict[str, np.ndarray]:
+        """Strengths of this size to start from."""
+        if not isinstance(strength, Mapping):
+            strength = dict.fromkeys(self.task.graph.shapes, strength)
+        known("strength", strength, self.task.graph.shapes, "edge that learns")
+        sizes = {}
+        for e in self.task.graph.shapes:
+            if e not in strength:
+                raise InputError(f"strength must name every edge; {e!r} is missing")
+            sizes[e] = array("strength", strength[e])
+            if sizes[e].ndim > 1 or not sizes[e].size or (sizes[e] < 0).any():
+                raise InputError(
+                    f"strength must be at least 0, a number or one for each run; got {short(strength[e])}"
+                )
+        split = self.family.split
+        found = {}
+        for e, v in self.family.start.items():
+            size = sizes[e if split is None else split.edge_of[e][0]]
+            found[e] = size[(...,) + (None,) * v.ndim] * v
+        return found
+
+    # -- other families ----------------------------------------------------------------------
+
+    def strength(self, std: ArrayLike) -> Any:
+        """The strength that stands for gaussian weights of a standard deviation at the network's widths.
+
+        In a wide network the signals that arrive at a hidden node with n units through its k edges are
+        orthogonal, and their mean grows: along it each edge has the strength `std sqrt(n/k)`. For a chain of
+        two layers this is `std sqrt(n/2)`. For longer ones it is the strength of all edges with which the
+        network learns at the same time from small weights (see `gaussian_start`).
+
+        Parameters
+        ----------
+        std : float or array
+            As in `nr.init.gaussian`.
+
+        Returns
+        -------
+        float, or dict of str to float
+            For `solve`; a number for each edge where pathways differ. Arrays for an array.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.reduce(nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 50, 7]))).strength(0.01)
+        0.05
+        """
+        if self.task.graph.fixed:
             raise InputError(
-                f"strength must be at least 0, a number or one for each run; got {short(strength)}"
+                "strength needs a task without fixed edges: where these end, weights start with both signs "
+                "along given directions; nr.reduce(task, weights=...) follows a network"
             )
-        b = {s: value[(...,) + (None,) * len(s)] * v for s, v in self._ones.items()}
-        return {e: b[s] for e, s in self.family.shape.items()}
+        size = array("std", std)
+        if (size < 0).any():
+            raise InputError(f"std must be at least 0, got {short(std)}")
+        each = gaussian_strength(self.task.graph, self.directions)
+        found = {e: size * v if size.ndim else float(size) * v for e, v in each.items()}
+        return next(iter(found.values())) if np.ptp(list(each.values())) < 1e-12 else found
+
+    @property
+    def way_on(self) -> str:
+        """What to do where the family stays at a saddle, in words."""
+        follow = "nr.reduce(task, weights=...) follows a network"
+        if self.basis == "block" or self.task.graph.fixed:
+            return follow
+        return f"r.widened() is a family that leaves it, {follow}"
+
+    def widened(self) -> Reduction:
+        """The smallest family, with 2, 4, ... hidden directions per mode, that reaches the attainable loss.
+
+        Networks leave saddles at which the family with one direction per mode rests: a product of equal
+        strengths is never negative. With more directions the paths of a mode start with both signs.
+
+        Returns
+        -------
+        Reduction
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> gates = {"p0h1": [1, 0], "p1h1": [0, 1]}
+        >>> r = nr.reduce(nr.Task(nr.Graph.pathways(1, 1, [[9], [9]]), [[1], [1]], [[1], [-1]], gates))
+        >>> r.solve(0.05, t1=100.0).status, r.widened().solve(0.05, t1=100.0).status
+        (<Status.SADDLE: 'saddle'>, <Status.FINISHED: 'finished'>)
+        """
+        from neuralrace.reduction.make import reduce
+
+        split, most = self.family.split, 2 * max(self.attainable.needed.values(), default=1)
+        rates = self.rates if split is None else split.rates_of_whole(self.rates)
+        directions = 2 * self.family.directions
+        widens = self.basis != "block" and not self.task.graph.fixed
+        while widens and directions <= max(most, 2):
+            wider = reduce(self.task, self.basis, directions=directions, rates=rates)
+            if not wider.omitted_modes and wider.reaches_attainable:
+                return wider
+            directions *= 2
+        raise InputError(
+            f"no wider family of this task reaches the attainable loss {self.attainable.loss:.4g}: "
+            "nr.reduce(task, weights=...) follows a network"
+        )
 
     @cached_property
-    def _ones(self) -> dict[tuple[int, ...], np.ndarray]:
-        """Strengths of 1 in every mode, by their shape."""
-        shapes = set(self.family.shape.values())
-        return {s: np.eye(*s) if len(s) == 2 else np.ones(s) for s in shapes}
+    def reaches_attainable(self) -> bool:
+        """Whether the family comes to the attainable loss from a small start."""
+        speed = strongest_correlation(self.task)
+        for t1 in (1e3, 1e6):
+            sol = self.solve(_SMALL, t1 / speed, 2)
+            if sol.status is not Status.UNSETTLED:
+                break
+        return sol.status is Status.FINISHED
 
     def to_jax(
         self, strength: float | None = None, *, weights: Mapping[str, ArrayLike] | None = None

@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.lifted import LiftedWeights
-from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError
 from neuralrace.network import predict
 from neuralrace.reduction.certificate import gradient_residual
-from neuralrace.reduction.start import StartReduction
 from neuralrace.reduction.ties import Classes
 
 if TYPE_CHECKING:
@@ -24,10 +20,6 @@ if TYPE_CHECKING:
 
     from neuralrace.reduction.family import Family
     from neuralrace.reduction.reduction import Reduction
-
-
-ALLOWED = 1e-3  # error of the network's own curve, to which a solution is compared
-NEGLIGIBLE = 1e-12  # share of a start outside the family
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,11 +34,6 @@ class Solution(Trajectory):
         Edge name -> (save, modes), or (save, rows, columns) for blocks; runs are a leading axis.
     weights : mapping
         Edge name -> (save, out, in), computed from `b` on demand.
-    outside : float or ndarray, shape (runs,)
-        Share of the squared norm of the initial weights that lies outside the family of the reduction and is
-        left out (plain projection: `Reduction.distance` squared); 0 for a start given by strengths.
-    start : dict, optional
-        The initial weights, where they were given.
 
     See `Trajectory` for the others.
 
@@ -60,32 +47,6 @@ class Solution(Trajectory):
 
     reduction: Reduction = field(kw_only=True)
     b: Mapping[str, np.ndarray] = field(kw_only=True)
-    outside: Any = 0.0
-    start: dict[str, np.ndarray] | None = None
-
-    @cached_property
-    def error(self) -> Any:
-        """Largest difference of the loss from that of the network itself, relative to the initial loss.
-
-        The network starts at the weights that were given to `solve`; the solution leaves out their part
-        outside the family. The network is solved by `reduce(task, weights=...)` when this is first read. A
-        float, or one per run.
-        """
-        if self.start is None:
-            raise InputError("error needs a solution from weights: solve(weights=...)")
-        task, rates, t1 = self.reduction.task, self.reduction.rates, float(self.t[-1])
-        if rates.decays(task.graph):
-            method = Adaptive()
-            true = flow(task, self.start, t1, self.t, method=method, rates=rates)
-            stated: Any = method.stated_error
-        else:
-            true = StartReduction.of(task, self.start, ALLOWED, rates).solve(t1=t1, save=self.t)
-            stated = true.stats["error"]
-        n = len(true.t)
-        # A run that ended early repeats its last loss.
-        reached = self.t[:n] <= np.asarray(self.end)[..., None] * (1 + 1e-12)
-        off = np.where(reached, np.abs(self.loss[..., :n] - true.loss), 0.0).max(axis=-1)
-        return off / np.abs(true.loss[..., 0]) + stated
 
     @cached_property
     def strengths(self) -> np.ndarray:
@@ -125,14 +86,7 @@ class Solution(Trajectory):
         return max(gradient_residual(self.reduction.task, self.reduction.family, points).values())
 
     def __repr__(self) -> str:
-        text = f"{super().__repr__()[:-1]}; {self.reduction!r}"
-        if np.max(self.outside) > NEGLIGIBLE:
-            off = "see `error`"  # which solves the network: not for many runs, unless it is known
-            if not self.many or "error" in vars(self):
-                off = f"so the loss is off by up to {np.max(self.error):.1g} of the initial one"
-            share = f"{np.max(self.outside):.1%} of the squared start lies outside its family and is left out"
-            text += f"; {share}, {off}; nr.reduce(task, weights=...) leaves nothing out"
-        return text + ")"
+        return f"{super().__repr__()[:-1]}; {self.reduction!r})"
 
     def _picked(self, k: Any, places: list[int]) -> Self:
         b = (
@@ -142,8 +96,7 @@ class Solution(Trajectory):
         )
         bare = super(Solution, replace(self, weights={}))._picked(k, places)
         weights = lifted(self.reduction.family, b)
-        start = None if self.start is None else {e: w[k] for e, w in self.start.items()}
-        return replace(bare, b=b, weights=weights, outside=np.asarray(self.outside)[k], start=start)
+        return replace(bare, b=b, weights=weights)
 
     def to_xarray(self) -> xarray.Dataset:
         """As `Trajectory.to_xarray`, with `strengths` of axes `mode` and `class`."""
@@ -173,4 +126,4 @@ class TiedStrengths(Mapping[str, np.ndarray]):
 
 def lifted(family: Family, b: Mapping[str, np.ndarray]) -> LiftedWeights:
     """Weights (..., save, out, in) of each edge, computed from strengths on demand."""
-    return LiftedWeights(family.shape, lambda e: family.lift_edge(e, b[e]))
+    return LiftedWeights(family.network.shapes, lambda e: family.lift_edge(e, b))

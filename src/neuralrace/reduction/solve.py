@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,30 +13,44 @@ import numpy as np
 
 from neuralrace.compiling import allowance, compiled
 from neuralrace.dynamics.gradient_flow import each_run, flow
-from neuralrace.dynamics.history import collect
+from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Observed, Path, integrate
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
+from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
 from neuralrace.network import precision
+from neuralrace.reduction.ends import judged
 from neuralrace.reduction.path_classes import TiedLoss
 from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
 
+_REST = 1e-10  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
+_NUDGE = 1e-11  # of the largest strength: a change of the start that is larger than rounding
+_SAME = 1e-2  # of the fall of the loss: curves that differ more are not the same
 _COMPILER = {"xla_cpu_use_fusion_emitters": False}  # half the time to compile; few numbers take as long
 _UNROLLED = 8  # path classes up to which the sums over them are written out
 
 
 def solve_small(
     r: Reduction, b: Mapping[str, np.ndarray], t1: float, save: Any, method: Adaptive, stop: float | None,
-    more: dict[str, Any],
+    runs: dict[str, np.ndarray],
 ) -> Solution:  # fmt: skip
-    """By the flow of the small network whose weights are the strengths; `more` are fields of the solution."""
-    run = flow(r.family.small, b, t1, save, rates=r.rates, method=method, stop_loss=stop)
+    """By the flow of the small network whose weights are the strengths.
+
+    A run that leaves a saddle by rounding alone stays there instead.
+    """
+    solved = partial(flow, r.family.small, t1=t1, rates=r.rates, method=method, stop_loss=stop)
+    run = solved(b, save=save)
+    held = np.zeros(len(run.statuses), bool)
+    if _rested(run):
+        rng = np.random.default_rng(0)
+        near = {e: v + _NUDGE * np.abs(v).max() * rng.standard_normal(v.shape) for e, v in b.items()}
+        run, held = _held(run, solved(near, save=run.t))
     settings = {**run.settings, "process": "reduction"}
     del settings["dimensions"]
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
@@ -45,12 +59,58 @@ def solve_small(
         "dims": weight_dims(r.task.graph),
         "weights": lifted(r.family, run.weights),
     }
-    return Solution(**{**parts, **more}, reduction=r, b=run.weights)
+    return judged(Solution(**{**parts, "runs": runs}, reduction=r, b=run.weights), held)
+
+
+def _rested(run: Trajectory) -> bool:
+    """Whether the loss of a run came to rest, for good or until it fell again, as rounding may be why."""
+    speed = _speed(run)
+    before = np.maximum.accumulate(speed, axis=1)
+    after = np.maximum.accumulate(speed[:, ::-1], axis=1)[:, ::-1]
+    again = (speed < _REST * np.minimum(before, after)).any()
+    return bool(again or (speed[:, -1] < _REST * before[:, -1]).any())
+
+
+def _speed(run: Trajectory) -> np.ndarray:
+    assert run.history is not None
+    assert run.history.slope is not None
+    return np.abs(np.atleast_2d(run.history.slope))
+
+
+def _held(run: Trajectory, nudged: Trajectory) -> tuple[Trajectory, np.ndarray]:
+    """Runs stay at a saddle that they leave at another time from a start that differs by rounding."""
+    assert run.history is not None
+    n = min(len(run.t), len(nudged.t))
+    loss = np.atleast_2d(run.loss)
+    apart = np.abs(loss[:, :n] - np.atleast_2d(nudged.loss)[:, :n])
+    differs = apart > _SAME * (loss[:, :1] - loss.min(axis=1, keepdims=True))
+    left = differs.any(axis=1)
+    ends = np.stack([_speed(r)[:, -1] for r in (run, nudged)])
+    held = left | (ends.max(axis=0) > 2 * ends.min(axis=0))  # what moves at the end came from rounding
+    if not held.any():
+        return run, held
+    last = np.where(left, np.maximum(differs.argmax(axis=1) - 1, 0), len(run.t) - 1)
+    index = np.minimum(np.arange(len(run.t)), last[:, None])  # a run repeats its state at the saddle
+    rows = np.arange(len(loss))[:, None]
+    pick = lambda v: v[rows, index] if run.many else v[index[0]]  # noqa: E731
+    t, losses, slopes = (np.atleast_2d(v) for v in run.history)
+    late = (t > run.t[last][:, None]) & held[:, None]
+    rest = loss[rows, last[:, None]]
+    history = History(t, np.where(late, rest, losses), np.where(late, 0.0, slopes))
+    end = np.where(held, run.settings["t1"], run.end)
+    return replace(
+        run,
+        loss=pick(run.loss),
+        weights={e: pick(np.asarray(w)) for e, w in run.weights.items()},
+        history=history if run.many else history.run(0),
+        statuses=tuple(Status.FINISHED if h else s for h, s in zip(held, run.statuses, strict=True)),
+        end=end if run.many else end[0],
+    ), held
 
 
 def solve_tied(
     r: Reduction, b: Mapping[str, np.ndarray], t1: float, ts: np.ndarray, choose: bool, method: Adaptive,
-    stop: float | None, more: dict[str, Any],
+    stop: float | None, runs: dict[str, np.ndarray],
 ) -> Solution:  # fmt: skip
     """By the equations of the classes; with `choose`, at better times if `ts` skip the fall of the loss."""
     assert r.tied is not None
@@ -72,16 +132,18 @@ def solve_tied(
     settings = {
         "process": "reduction", "method": "Adaptive", "t1": t1, "rtol": method.rtol, "atol": method.atol,
         "max_steps": method.max_steps, "stop_loss": stop,
-        "time": FLOW_TIME, **r.rates.settings(r.task.graph),
+        "time": FLOW_TIME, **r.rates.settings(r.family.graph),
     }  # fmt: skip
-    return Solution(
-        **solved.fields(many, history, {"steps": path.steps}),
-        **more,
-        weights=lifted(r.family, found),
-        settings=settings,
-        dims=weight_dims(r.task.graph),
-        reduction=r,
-        b=found,
+    return judged(
+        Solution(
+            **solved.fields(many, history, {"steps": path.steps}),
+            runs=runs,
+            weights=lifted(r.family, found),
+            settings=settings,
+            dims=weight_dims(r.task.graph),
+            reduction=r,
+            b=found,
+        )
     )
 
 

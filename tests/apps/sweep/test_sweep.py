@@ -91,13 +91,13 @@ def test_descent_and_own_process():
         return nr.Run(task, w, process=nr.descend, lr=lr, steps=10, save=2)
 
     def reduced(t1):
-        solve = lambda task, w, t1: nr.reduce(task).solve(weights=w, t1=t1, save=3)  # noqa: E731
+        solve = lambda task, w, t1: nr.reduce(task, weights=w).solve(t1=t1, save=3)  # noqa: E731
         return nr.Run(task, w, process=solve, t1=t1)
 
     ds = nr.sweep(described, {"lr": [0.1, 0.2]})
     assert ds.final_loss[1] == pytest.approx(nr.descend(task, w, lr=0.2, steps=10, save=2).loss[-1])
     ds = nr.sweep(reduced, {"t1": [1.0, 2.0]})
-    assert ds.final_loss[0] == pytest.approx(nr.reduce(task).solve(weights=w, t1=1.0, save=3).loss[-1])
+    assert ds.final_loss[0] == pytest.approx(nr.reduce(task, weights=w).solve(t1=1.0, save=3).loss[-1])
 
 
 def test_zipped_axes_and_padding():

@@ -62,7 +62,8 @@ def networks(p: ContextCount, item: tuple[int, int]):
     net = nr.relu.train(x, y, [p.hidden[p.counts.index(c)]], p.std(c), p.lr, p.epochs, 161, seed)
     pathways = nr.relu.imitate(net, nr.tasks.contexts(c, gating="shared"))
     start = {e: w[0] for e, w in pathways.trajectory.weights.items()}
-    solved = nr.reduce(pathways.task, "block").solve(weights=start, t1=net.t[-1], save=net.t)
+    r = nr.reduce(pathways.task, "block")
+    solved = r.solve(b0=r.strengths(start), t1=net.t[-1], save=net.t)
     task = nr.tasks.contexts(c, gating="shared", hidden=p.pathway)
     in_order = modes.as_published(net, task, p.std(c), SCRIPTS[c][0], seed)
     values = modes.singular_values(task.graph, in_order.weights, LEADING)
@@ -120,7 +121,8 @@ def theory(p: ContextCount, c: int):
     for task in (alone, together):
         start = nr.init.decoupled(nr.reduce(task, "pathwise"), p.strength)
         runs.append(nr.flow(task, start, p.t1, t, method=FINE))
-    block = nr.reduce(together, "block").solve(weights=start, t1=p.t1, save=t)
+    r = nr.reduce(together, "block")
+    block = r.solve(b0=r.strengths(start), t1=p.t1, save=t)
     return {
         "t": ("t", t),
         "closed": ("t mode", in_closed_form["contexts"]),

@@ -135,7 +135,8 @@ def pictures(p: Contexts):
     imitation = nr.relu.imitate(net, p.pathways("shared"))
     task, weights = imitation.task, imitation.trajectory.weights
     start = at(weights, 0)
-    solved = nr.reduce(task, "block").solve(weights=start, t1=net.t[-1], save=net.t)
+    r = nr.reduce(task, "block")
+    solved = r.solve(b0=r.strengths(start), t1=net.t[-1], save=net.t)
     shown = [round(share * (len(net.t) - 1)) for share in SHOWN]
     every = np.arange(0, len(net.t), 8)
     hidden = [nr.activity(task, at(weights, every), h) for h in task.graph.hidden]

@@ -142,7 +142,7 @@ def predict(task: nr.Task, w: dict[str, np.ndarray], std: float, ts: np.ndarray)
     signals = leading(nr.measure.contributions(small.graph, nr.flow(small, b, save=ts, method=METHOD), U, V))
 
     reduced = nr.reduce(small, "shared")
-    solved = reduced.solve(t1=ts[-1], save=ts, weights=b, method=nr.Adaptive(1e-6, 1e-11))
+    solved = reduced.solve(t1=ts[-1], save=ts, b0=reduced.strengths(b), method=nr.Adaptive(1e-6, 1e-11))
     right = np.abs(reduced.family.right[g.paths()[0][0]].T @ V[:, :2]).argmax(axis=0)
     ends = [np.prod([np.asarray(solved.b[e])[:, -1] for e in path], axis=0) for path in g.paths()]
     modes = np.stack(ends, axis=-2)[..., right]

@@ -86,7 +86,8 @@ def train(p: Race, pairs: np.ndarray, groups: tuple[int, ...]) -> dict[str, Any]
         loss.append(run.loss[saved] / SILENT_LOSS)
         modes.append(carried[saved])
         off.append(np.nan if pairs.all() else wrong[~pairs].mean() / (2 * ITEMS * SILENT_LOSS))
-    theory = nr.reduce(task).solve(weights=start, save=t, method=method, stop_loss=stop)
+    r = nr.reduce(task)
+    theory = r.solve(b0=r.strengths(start), save=t, method=method, stop_loss=stop)
     products = [np.prod(layers(theory.b, p.domains, g), axis=0)[pairs].mean(axis=0) / S for g in groups]
     saved = np.arange(len(t)).clip(max=len(theory.t) - 1)
     return {

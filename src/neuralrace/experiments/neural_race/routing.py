@@ -151,7 +151,8 @@ def random(p: Routing, case: str | int):
     }
     if trained != p.trained:
         return networks
-    theory = nr.reduce(task).solve(weights=start, t1=t1, save=run.t, method=nr.Adaptive(1e-7, 1e-9))
+    r = nr.reduce(task)
+    theory = r.solve(b0=r.strengths(start), t1=t1, save=run.t, method=nr.Adaptive(1e-7, 1e-9))
     strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
     return {
         **networks,
