@@ -356,8 +356,9 @@ class Reduction(ReducedEquations):
         split, most = self.family.split, 2 * max(self.attainable.needed.values(), default=1)
         rates = self.rates if split is None else split.rates_of_whole(self.rates)
         directions = 2 * self.family.directions
-        widens = self.basis != "block" and not self.task.graph.fixed
-        while widens and directions <= max(most, 2):
+        if self.task.graph.fixed:
+            raise InputError("widened needs a task without fixed edges: take nr.reduce(task, weights=...)")
+        while self.basis != "block" and directions <= max(most, 2):
             wider = reduce(self.task, self.basis, directions=directions, rates=rates)
             if not wider.omitted_modes and wider.reaches_attainable:
                 return wider
