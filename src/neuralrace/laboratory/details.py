@@ -34,7 +34,7 @@ def _race(solved: Solved) -> list[tuple[str, float | None]]:
         return []
     model = solved.model
     found = race(model.lanes, level=solved.level, strength=model.strength, t1=float(solved.t[-1]) * 4)
-    return [(name, finite(t)) for name, t in found.items()]
+    return [(name, finite(t)) for name, t in found.times.items()]
 
 
 def _lane(lane: SolvedLane, random: bool) -> LaneDetails:

@@ -24,17 +24,14 @@ _SPARE = 1e-3  # of the largest weight: a direction with less is free
 _PULL = 1e-6  # of the correlation of the data: a gradient that is larger is none of rounding
 
 
-def judged(sol: Solution, held: np.ndarray | None = None) -> Solution:
-    """A solution whose runs that came to their end say how they rest there.
-
-    `held` marks runs that stop at a saddle which they would have left by rounding alone.
-    """
+def judged(sol: Solution) -> Solution:
+    """A solution whose runs that came to their end say how they rest there."""
     statuses, outcomes = list(sol.statuses), list(sol.outcomes)
     ends, losses = np.atleast_1d(sol.end), np.atleast_2d(sol.loss)[:, -1]
     for k, status in enumerate(statuses):
         if status is Status.FINISHED:
             last = {e: np.asarray(v)[k, -1] if sol.many else np.asarray(v)[-1] for e, v in sol.b.items()}
-            rests = held is not None and bool(held[k])
+            rests = bool(np.broadcast_to(sol.held, len(statuses))[k])
             statuses[k], text = judge(sol.reduction, last, float(losses[k]), float(ends[k]), rests)
             outcomes[k] = f"{statuses[k].value} at t = {ends[k]:g}" + (f": {text}" if text else "")
     stats = {**sol.stats, "attainable": sol.reduction.attainable.loss}

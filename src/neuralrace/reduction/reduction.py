@@ -17,16 +17,18 @@ from neuralrace.dynamics.times import save_times
 from neuralrace.errors import InputError, array, known, number, short
 from neuralrace.reduction.certificate import share_outside
 from neuralrace.reduction.completion import strongest_correlation
+from neuralrace.reduction.ends import judged
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.gaussian_start import gaussian_strength
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
 from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.reduced_equations import ReducedEquations
 from neuralrace.reduction.solution import Solution
-from neuralrace.reduction.solve import solve_small, solve_tied
+from neuralrace.reduction.solve import at_rest, solve_small, solve_tied
 from neuralrace.reduction.system import System
 from neuralrace.reduction.ties import refine
 
+LEARNED = 1e-14  # share of what can be learned that is left where a solution stops
 _SMALL = 0.1  # strength of the start from which a family is tried
 
 
@@ -257,9 +259,13 @@ class Reduction(ReducedEquations):
             raise InputError("strength and b0 may have one leading axis, of runs, the same for all edges")
         given = coordinates(runs, lead[0] if lead else 1, bool(lead))
         r = self if self.is_tied(b) or self.tied is None else self._retied(b)
+        rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
+        first = rest if stop is None else max(stop, rest)  # nothing changes any more at the attainable loss
         if r.tied is not None:
-            return solve_tied(r, b, end, ts, save is None, method, stop, given)
-        return solve_small(r, b, end, save, method, stop, given)
+            sol = solve_tied(r, b, end, ts, save is None, method, first, given)
+        else:
+            sol = solve_small(r, b, end, save, method, first, given)
+        return judged(at_rest(sol, end, ts, save is None, first != stop))
 
     def _retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
         """The same with the classes of edges that start equal in b."""

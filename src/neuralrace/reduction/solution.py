@@ -34,6 +34,8 @@ class Solution(Trajectory):
         Edge name -> (save, modes), or (save, rows, columns) for blocks; runs are a leading axis.
     weights : mapping
         Edge name -> (save, out, in), computed from `b` on demand.
+    held : bool or ndarray, shape (runs,)
+        Whether a run stays at a saddle that it would have left by rounding alone.
 
     See `Trajectory` for the others.
 
@@ -47,6 +49,7 @@ class Solution(Trajectory):
 
     reduction: Reduction = field(kw_only=True)
     b: Mapping[str, np.ndarray] = field(kw_only=True)
+    held: Any = False
 
     @cached_property
     def strengths(self) -> np.ndarray:
@@ -96,7 +99,7 @@ class Solution(Trajectory):
         )
         bare = super(Solution, replace(self, weights={}))._picked(k, places)
         weights = lifted(self.reduction.family, b)
-        return replace(bare, b=b, weights=weights)
+        return replace(bare, b=b, weights=weights, held=np.broadcast_to(self.held, len(self))[k])
 
     def to_xarray(self) -> xarray.Dataset:
         """As `Trajectory.to_xarray`, with `strengths` of axes `mode` and `class`."""
@@ -116,6 +119,10 @@ class TiedStrengths(Mapping[str, np.ndarray]):
         if isinstance(edge, str):
             return self.by_class[..., self.class_of[edge], :]
         return TiedStrengths(self.classes, self.by_class[edge])  # some runs
+
+    def at(self, index: np.ndarray) -> TiedStrengths:
+        """The strengths at some of the saved times."""
+        return TiedStrengths(self.classes, self.by_class[..., index, :, :])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.class_of)

@@ -22,7 +22,6 @@ from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
 from neuralrace.network import precision
-from neuralrace.reduction.ends import judged
 from neuralrace.reduction.path_classes import TiedLoss
 from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
 
@@ -56,10 +55,42 @@ def solve_small(
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
     parts |= {
         "settings": settings,
-        "dims": weight_dims(r.task.graph),
+        "dims": weight_dims(r.family.network),
         "weights": lifted(r.family, run.weights),
     }
-    return judged(Solution(**{**parts, "runs": runs}, reduction=r, b=run.weights), held)
+    return Solution(**{**parts, "runs": runs}, reduction=r, b=run.weights, held=held)
+
+
+def at_rest(sol: Solution, t1: float, ts: np.ndarray, choose: bool, stopped: bool) -> Solution:
+    """A solution up to its end at t1: runs that came to rest before stay as they are.
+
+    `ts` are the times to save; with `choose`, their number. With `stopped`, runs that reached the loss at
+    which the solver stops have come to rest.
+    """
+    ends = {Status.FINISHED, Status.REACHED_LOSS} if stopped else {Status.FINISHED}
+    rests = np.array([s in ends for s in sol.statuses])
+    if not rests.any() or (sol.t[-1] >= t1 and not stopped):
+        return sol
+    n, t = len(sol.t), ts
+    if choose and n < len(ts):
+        t = np.concatenate([sol.t[:-1], np.linspace(sol.t[-1], t1, len(ts) - n + 1)])
+    elif choose:
+        t = np.append(sol.t[:-1], t1)
+    index = np.minimum(np.arange(len(t)), n - 1)
+    if isinstance(sol.b, TiedStrengths):
+        b: Mapping[str, np.ndarray] = sol.b.at(index)
+    else:
+        b = {e: np.take(v, index, axis=int(sol.many)) for e, v in sol.b.items()}
+    end = np.where(rests, t1, sol.end)
+    return replace(
+        sol,
+        t=t,
+        loss=sol.loss[..., index],
+        b=b,
+        weights=lifted(sol.reduction.family, b),
+        statuses=tuple(Status.FINISHED if r else s for r, s in zip(rests, sol.statuses, strict=True)),
+        end=end if sol.many else float(end[0]),
+    )
 
 
 def _rested(run: Trajectory) -> bool:
@@ -134,16 +165,14 @@ def solve_tied(
         "max_steps": method.max_steps, "stop_loss": stop,
         "time": FLOW_TIME, **r.rates.settings(r.family.graph),
     }  # fmt: skip
-    return judged(
-        Solution(
-            **solved.fields(many, history, {"steps": path.steps}),
-            runs=runs,
-            weights=lifted(r.family, found),
-            settings=settings,
-            dims=weight_dims(r.task.graph),
-            reduction=r,
-            b=found,
-        )
+    return Solution(
+        **solved.fields(many, history, {"steps": path.steps}),
+        runs=runs,
+        weights=lifted(r.family, found),
+        settings=settings,
+        dims=weight_dims(r.family.network),
+        reduction=r,
+        b=found,
     )
 
 

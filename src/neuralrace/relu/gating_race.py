@@ -2,81 +2,86 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from neuralrace.dynamics import Trajectory, flow
+from neuralrace.dynamics import Status, Trajectory, flow
 from neuralrace.errors import InputError, NothingToReduceError, number, short
-from neuralrace.init import decoupled
+from neuralrace.init import decoupled, gaussian
 from neuralrace.measure import learning_time
-from neuralrace.reduction import reduce
+from neuralrace.reduction import Reduction, attainable_loss, reduce
 from neuralrace.task import Task
 
 
-class Race(dict[str, float]):
-    """Learning times by name, winner first; nan, at the end, for those that did not arrive by `t1`.
+@dataclass(frozen=True, eq=False)
+class Race:
+    """Which of several networks reaches a level of the loss first.
 
     Attributes
     ----------
+    times : dict
+        Name -> learning time in flow time, winner first: infinite where no weights reach the level, nan where
+        the network has not reached it by `t1`.
+    statuses : dict
+        Name -> how its trajectory ended; no entry where no weights reach the level.
+    trajectories : dict
+        Name -> Trajectory; no entry where no weights reach the level.
+    how : dict
+        Name -> how it was solved, in words.
+    why : str
+        What decided, in words.
     level : float
         Mean loss to reach.
-    strength : float
-        Start of every mode in every layer.
     t1 : float
         The end, in flow time.
-    trajectories : dict
-        Name -> Trajectory, up to the learning time; none where nothing can be learned.
-    reduced : dict
-        Name -> whether the reduced system was solved, which is exact there, or the full flow.
 
     Examples
     --------
     >>> import neuralrace as nr
     >>> result = race({g: nr.tasks.separability(2.0, g) for g in ("xor", "linear")})
-    >>> result.names, result.times.round(1).tolist()
-    (('linear', 'xor'), [6.3, 10.1])
+    >>> result.winner, {name: round(t, 1) for name, t in result.times.items()}
+    ('linear', {'linear': 6.3, 'xor': 10.1})
     """
 
-    def __init__(
-        self,
-        times: Mapping[str, float],
-        level: float,
-        strength: float,
-        t1: float,
-        trajectories: Mapping[str, Trajectory],
-        reduced: Mapping[str, bool],
-    ) -> None:
-        super().__init__(sorted(times.items(), key=lambda item: (np.isnan(item[1]), item[1])))
-        self.level: float = level
-        self.strength: float = strength
-        self.t1: float = t1
-        self.trajectories: dict[str, Trajectory] = dict(trajectories)
-        self.reduced: dict[str, bool] = dict(reduced)
-
-    @property
-    def winner(self) -> str | None:
-        """The first to arrive, None if nobody did."""
-        name = next(iter(self))
-        return None if np.isnan(self[name]) else name
+    times: dict[str, float]
+    statuses: dict[str, Status]
+    trajectories: dict[str, Trajectory]
+    how: dict[str, str]
+    level: float
+    t1: float
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names, winner first."""
-        return tuple(self)
+        return tuple(self.times)
 
     @property
-    def times(self) -> np.ndarray:
-        """Learning times in the order of names, in flow time."""
-        return np.array(list(self.values()))
+    def winner(self) -> str | None:
+        """The first to arrive, None if nobody did."""
+        name = self.names[0]
+        return name if np.isfinite(self.times[name]) else None
+
+    @property
+    def why(self) -> str:
+        """What decided, in words."""
+        arrived = [name for name, t in self.times.items() if np.isfinite(t)]
+        if not arrived:
+            return f"nobody reaches loss {self.level:g} by t = {self.t1:g}"
+        if len(arrived) > 1:
+            ratio = self.times[arrived[1]] / max(self.times[arrived[0]], 1e-300)
+            first, second = arrived[:2]
+            return f"{first} reaches loss {self.level:g} first, {second} takes {ratio:.3g} times as long"
+        return f"{arrived[0]} alone reaches loss {self.level:g}"
 
     def __repr__(self) -> str:
-        width = max(len(str(name)) for name in self)
-        lines = [f"Race to loss {self.level:g} from strength {self.strength:g}"]
-        for name, t in self.items():
-            how = "reduced" if self.reduced[name] else "full flow"
-            when = f"not by {self.t1:g}" if np.isnan(t) else f"{t:.6g}"
-            lines.append(f"  {name!s:<{width}}  {when}  {how}")
+        width = max(len(str(name)) for name in self.times)
+        lines = [f"Race to loss {self.level:g}: {self.why}"]
+        for name, t in self.times.items():
+            when = f"{t:.6g}" if np.isfinite(t) else "never" if t == math.inf else f"not by {self.t1:g}"
+            lines.append(f"  {name!s:<{width}}  {when}  {self.how[name]}")
         return "\n".join(lines)
 
 
@@ -88,9 +93,11 @@ def race(
 ) -> Race:
     """When each of several gated networks reaches a level of the loss.
 
-    All start decoupled: every mode of every pathway, in the basis of that pathway's own effective data (or
-    the shared one, where that is exact), with the same strength in each layer. Where the reduction is exact
-    it is solved, else the full flow from these weights.
+    All start decoupled: every mode of every pathway with the same strength in each layer, in the basis of all
+    paths where that is exact, else in that of each pathway. Where this family rests above the attainable
+    loss, the race goes on as networks do: in a wider family (`Reduction.widened`), else from random weights of
+    the same strength. Where neither basis is exact, the network is followed from decoupled weights of both
+    signs.
 
     Parameters
     ----------
@@ -106,7 +113,6 @@ def race(
     Returns
     -------
     Race
-        Learning times by name, winner first.
 
     Examples
     --------
@@ -123,22 +129,45 @@ def race(
             )
     level, strength = number("level", level, above=0), number("strength", strength, above=0)
     end = number("t1", t1, above=0)
-    times, trajectories, reduced = {}, {}, {}
+    times, trajectories, how = {}, {}, {}
     for name, task in candidates.items():
-        path, reduced[name] = _learned(task, level, strength, end)
-        times[name] = float("nan")
-        if path is not None:
-            times[name], trajectories[name] = learning_time(path, level), path
-    return Race(times, level, strength, end, trajectories, reduced)
+        least = attainable_loss(task).loss
+        if level < least:
+            times[name], how[name] = math.inf, f"no weights go below {least:.4g}"
+            continue
+        try:
+            trajectories[name], how[name] = _learned(task, level, strength, end)
+        except NothingToReduceError:
+            times[name], how[name] = 0.0, "nothing to learn"
+            continue
+        times[name] = learning_time(trajectories[name], level)
+    order = sorted(times, key=lambda name: (np.isnan(times[name]), times[name]))
+    return Race(
+        {name: times[name] for name in order},
+        {name: run.statuses[0] for name, run in trajectories.items()},
+        trajectories, how, level, end,
+    )  # fmt: skip
 
 
-def _learned(task: Task, level: float, strength: float, end: float) -> tuple[Trajectory | None, bool]:
-    """The trajectory of one candidate up to its learning time, and whether it is that of a reduction."""
-    try:
-        r = reduce(task, basis="shared")
-        r = r if r.exact else reduce(task, basis="pathwise")
-    except NothingToReduceError:
-        return None, True
+def _learned(task: Task, level: float, strength: float, end: float) -> tuple[Trajectory, str]:
+    """The trajectory of one candidate, and how it was solved."""
+    r = reduce(task, basis="shared")
+    r = r if r.exact else reduce(task, basis="pathwise")
     if not r.exact:
-        return flow(task, decoupled(r, strength), end, stop_loss=level), False
-    return r.solve(strength=strength, t1=end, stop_loss=level), True
+        both = reduce(task, basis="pathwise", directions=2)
+        return flow(task, decoupled(both, strength), end, stop_loss=level), "full flow"
+    run = r.solve(strength, end)
+    if run.status in (Status.FINISHED, Status.UNSETTLED):
+        return run, "reduced"
+    return _followed(r, strength, end)
+
+
+def _followed(r: Reduction, strength: float, end: float) -> tuple[Trajectory, str]:
+    """The trajectory of a candidate whose first family rests above the attainable loss."""
+    try:
+        wider = r.widened()
+    except InputError:
+        sizes = r.strength(1.0)
+        std = strength / (max(sizes.values()) if isinstance(sizes, dict) else sizes)
+        return reduce(r.task, weights=gaussian(r.task.graph, std)).solve(end), "from random weights"
+    return wider.solve(strength, end), f"reduced, {wider.directions} directions per mode"

@@ -114,7 +114,7 @@ def race(p: Uniqueness, kind: str):
     each = np.concatenate([np.ones((1, len(x))), np.eye(len(x))])
     columns = dict.fromkeys(range(1, len(each)), range(ITEMS))
     candidates["samples"] = nr.tasks.gated(x, y, each, CONTEXTS + ITEMS, columns)
-    return dict(nr.race(candidates, p.level, p.strength))
+    return nr.race(candidates, p.level, p.strength).times
 
 
 def pathway_sizes(run: nr.Trajectory, graph: nr.Graph) -> np.ndarray:
