@@ -204,3 +204,15 @@ def test_ends_with_fixed_edges():
 def test_what_fixed_edges_do_not_allow(call, message):
     with pytest.raises(ValueError, match=message):
         call(TASKS["adapter"][0])
+
+
+def test_races_and_landscapes():
+    wide, narrow = adapter((U * [4, 3, 2]) @ VT), adapter((U * [4, 3, 2]) @ VT, hidden=2)
+    race = nr.race({"narrow": narrow, "wide": wide}, level=0.01, strength=0.01)
+    assert race.winner == "wide"
+    r = nr.reduce(wide)
+    true = nr.flow(wide, nr.init.decoupled(r, 0.01), 1e3, stop_loss=0.01)
+    assert race.times["wide"] == pytest.approx(nr.learning_time(true, 0.01), rel=1e-3)
+    w = nr.flow(wide, nr.init.gaussian(wide.graph, 0.1), 1e3, 2).weights
+    end = nr.landscape.fixed_points(wide, {e: v[-1:] for e, v in w.items()})
+    assert set(end.weights) == set(wide.graph.shapes)
