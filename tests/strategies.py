@@ -60,3 +60,12 @@ def data(graph, rng, n=12, patterns=4, neuron_gates=False):
 
 def random_weights(graph, rng, scale=0.7):
     return {n: scale * rng.normal(size=s) for n, s in graph.shapes.items()}
+
+
+def some_fixed(graph, rng, share=0.4):
+    """The graph with some of its edges constant; at least one of them, and not all, where there are two."""
+    chosen = [e for e in graph.edges if rng.random() < share] or [rng.choice(list(graph.edges))]
+    chosen = chosen[: max(len(graph.shapes) - 1, 0)]
+    shape = {e: (graph.nodes[t], graph.nodes[s]) for e, (s, t) in graph.edges.items()}
+    edges = graph.given_edges({e: 0.7 * rng.normal(size=shape[e]) for e in chosen})
+    return nr.Graph(graph.nodes, edges, graph.activations, graph.biases)

@@ -149,7 +149,18 @@ def gated(width):
     return nr.Task(nr.Graph(nodes, edges), x, y, gates={"p": np.where(on, 1.0, 0.5), "q->r": 1.0 - on})
 
 
-TASKS = {"chain": lambda: chain(4, 9), "gated": lambda: gated(8)}
+def residual(width):
+    """Two layers beside an identity skip, two more, and a constant readout."""
+    rng = np.random.default_rng(5)
+    nodes = {"x": 3, "p": width, "q": width + 3, "h": 3, "r": width, "s": 2, "y": 2}
+    skip, readout = nr.Edge("x", "h", fixed=np.eye(3)), nr.Edge("s", "y", fixed=rng.standard_normal((2, 2)))
+    pairs = [("x", "p"), ("p", "q"), ("q", "h"), ("h", "r"), ("r", "s")]
+    x = rng.standard_normal((6, 3))
+    y = x @ rng.standard_normal((3, 2))
+    return nr.Task(nr.Graph(nodes, [*pairs, skip, readout]), x, y)
+
+
+TASKS = {"chain": lambda: chain(4, 9), "gated": lambda: gated(8), "residual": lambda: residual(9)}
 
 
 def revealed(task, init, scale, draws, seed=0):
@@ -189,6 +200,7 @@ def test_first_loss_and_its_slope_have_the_law_of_drawn_networks(name, init):
         (lambda: chain(4, 30), "orthogonal", 0.6),
         (lambda: gated(24), "gaussian", 0.15),
         (lambda: gated(24), "orthogonal", 0.5),
+        (lambda: residual(24), "gaussian", 0.15),
     ],
 )
 def test_mean_and_spread_are_those_of_drawn_networks(make, init, scale):
@@ -306,6 +318,7 @@ def test_more_inputs_than_there_is_room_for_are_told(monkeypatch):
         ({"level": 1e-9}, "level must be above"),
         ({"width": 0}, "width must be at least 1"),
         ({"width": {"h9": 3}}, "width names 'h9'"),
+        ({"task": residual(4), "width": {"h": 5}}, "width names 'h', which is no hidden node without fixed"),
         ({"draws": 1}, "draws must be at least 2"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"t1": 0.0}, "t1 must be greater than 0"),

@@ -42,7 +42,7 @@ export function toggleEdge(drawn: Drawn, source: string, target: string): Drawn 
   const back = pathBetween(target, source, links(drawn));
   if (back) throw new Refusal(`${source} → ${target} would close a cycle: ${[...back, target].join(" → ")}`);
   if (drawn.edges.length >= MAX_EDGES) throw new Refusal(`there can be ${MAX_EDGES} edges`);
-  return { ...drawn, edges: [...drawn.edges, { source, target }] };
+  return { ...drawn, edges: [...drawn.edges, { source, target, fixed: null }] };
 }
 
 export function removeEdge(drawn: Drawn, source: string, target: string): Drawn {
@@ -76,7 +76,7 @@ export function rename(drawn: Drawn, from: string, to: string): Drawn {
   return {
     ...drawn, gates, data,
     nodes: drawn.nodes.map((n) => ({ ...n, name: other(n.name) })),
-    edges: drawn.edges.map((e) => ({ source: other(e.source), target: other(e.target) })),
+    edges: drawn.edges.map((e) => ({ ...e, source: other(e.source), target: other(e.target) })),
   };
 }
 

@@ -34,10 +34,11 @@ export interface DrawnEdge {
   group: number;
 }
 
-/** A weight matrix of a drawn network. */
+/** A weight matrix of a drawn network; `fixed` has its rows if it is constant. */
 export interface Edge {
   source: string;
   target: string;
+  fixed: number[][] | null;
 }
 
 /** An entry of the gallery. */

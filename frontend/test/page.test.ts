@@ -85,7 +85,7 @@ test("colours: mixing ends at the ends, ramps are distinct", () => {
 test("columns are guessed, and make samples with contexts", () => {
   assert.deepEqual(guessRoles(["x1", "context", "y"]), ["input", "context", "target"]);
   assert.deepEqual(guessRoles(["a", "b"]), ["input", "target"]);
-  const d = { ...emptyDrawn(), nodes: [{ name: "x", size: 1 }, { name: "y", size: 1 }], edges: [{ source: "x", target: "y" }] };
+  const d = { ...emptyDrawn(), nodes: [{ name: "x", size: 1 }, { name: "y", size: 1 }], edges: [{ source: "x", target: "y", fixed: null }] };
   const table = { kind: "table" as const, columns: ["x", "c", "y"], rows: [[1, 5, 2], [3, 6, 4], [7, 5, 8]] };
   const { data, contexts } = samplesOf(table, ["input", "context", "target"], d);
   assert.equal(contexts, 2);

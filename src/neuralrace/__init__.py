@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuralrace import errors, init, measure
 from neuralrace.dynamics import Adaptive, Chebyshev, LowRank, Rates, State, Status, Trajectory, descend, flow
-from neuralrace.graph import Graph
+from neuralrace.graph import Edge, Graph
 from neuralrace.measure import (
     conserved,
     end_to_end,
@@ -56,6 +56,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Adaptive",
     "Chebyshev",
+    "Edge",
     "ExpectedTime",
     "Graph",
     "LowRank",

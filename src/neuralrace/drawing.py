@@ -134,6 +134,7 @@ def _curves(
         pull = max((x1 - x0) / 2, 20.0)
         highest, lowest = min(highest, min(y0, y1) + bow), max(lowest, max(y0, y1) + bow)
         dash = ' stroke-dasharray="4 3"' if edge in graph.diagonal else ""
+        dash = ' stroke-dasharray="1 3"' if edge in graph.fixed else dash
         drawn.append(
             f'<path d="M{x0:.0f},{y0:.0f} C{x0 + pull:.0f},{y0 + bow:.0f} {x1 - pull:.0f},{y1 + bow:.0f} '
             f'{x1:.0f},{y1:.0f}" fill="none" stroke-opacity="{faint}"{dash}>'

@@ -26,7 +26,7 @@ from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.measure import stopping_time
 from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed
 from neuralrace.revealed_network import RevealedNetwork
-from neuralrace.subspace import rotation_invariant_nodes
+from neuralrace.subspace import split_by_gates
 from neuralrace.task import Task
 
 Weights = dict[str, np.ndarray]
@@ -118,7 +118,8 @@ def expected_learning_time(
     level : float
         Loss to reach, below the initial one.
     width : int or dict, optional
-        Neurons of all hidden nodes, or of those named, in place of those of the graph.
+        Neurons of all hidden nodes, or of those named, in place of those of the graph. Nodes that fixed edges
+        join keep theirs.
     draws : int
         Random starts, at least 2.
     seed : int
@@ -170,14 +171,15 @@ def _checked_sizes(task: Any, width: Any) -> dict[str, int]:
     g = task.graph
     if not g.is_linear or g.biases or g.diagonal:
         raise InputError("task must have a linear graph, without activations, biases and diagonal edges")
-    split = sorted(set(g.hidden) - set(rotation_invariant_nodes(task)))
+    split = sorted(set(g.hidden) & split_by_gates(task))
     if split:
         raise InputError(f"task must gate the neurons of a hidden node together; those of {split} differ")
     if width is None:
         return dict(g.nodes)
+    free = [n for n in g.hidden if not {*g.incoming[n], *g.outgoing[n]} & g.fixed.keys()]
     if not isinstance(width, Mapping):
-        return g.nodes | dict.fromkeys(g.hidden, integer("width", width, most=LARGEST_NODE))
-    known("width", width, g.hidden, "hidden node")
+        return g.nodes | dict.fromkeys(free, integer("width", width, most=LARGEST_NODE))
+    known("width", width, free, "hidden node without fixed edges")
     return g.nodes | {n: integer(f"width[{n!r}]", size, most=LARGEST_NODE) for n, size in width.items()}
 
 
@@ -280,7 +282,8 @@ class Draws:
             self.save = _state_times(run, self.level, self.t1)
         run = solved(self.t1, self.save)
         moved = {}
-        for e, (t, s) in net.ends.items():
+        for e in start:
+            t, s = net.ends[e]
             known = run.weights[e][:, :, : net.known[t], : net.known[s]]
             moved[e] = known - start[e][:, None, : net.known[t], : net.known[s]]
         return stopping_time(run), moved

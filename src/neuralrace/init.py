@@ -137,7 +137,7 @@ def balanced(graph: Graph, lam: float, scale: ArrayLike = 1.0, seed: Seed = 0, k
     """
     check_graph(graph)
     lam = number("lam", lam)
-    if len(graph.hidden) != 1 or len(graph.edges) != 2 or graph.biases or not graph.is_linear:
+    if len(graph.hidden) != 1 or len(graph.shapes) != 2 or graph.fixed or graph.biases or not graph.is_linear:
         raise InputError("graph must be a linear chain of two layers without biases for balanced weights")
     n_in, n_hidden, n_out = (graph.nodes[n] for n in (*graph.inputs, *graph.hidden, *graph.outputs))
     for sign, size, which in ((1, n_out, "W2^T W2"), (-1, n_in, "W1 W1^T")):

@@ -53,6 +53,27 @@ class Revealed(Protocol):
         ...
 
 
+class FixedMatrix:
+    """A constant matrix between layers of which all directions are known.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (target, source)
+    """
+
+    def __init__(self, weights: np.ndarray):
+        self.block: np.ndarray = weights[None]
+
+    def extend(self, end: int, count: int) -> None:
+        pass
+
+    def leaks(self, end: int) -> np.ndarray:
+        return np.zeros((1, self.block.shape[2 - end], 0))
+
+    def reveal(self, end: int, turn: np.ndarray, count: int) -> int:
+        return 0
+
+
 class GaussianMatrix:
     """Independent normal entries.
 

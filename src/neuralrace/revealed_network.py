@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.graph import Graph
-from neuralrace.revealed import SOURCE, TARGET, Revealed
+from neuralrace.revealed import SOURCE, TARGET, FixedMatrix, Revealed
 from neuralrace.task import Context, Task
 
 Signals = dict[str, np.ndarray]  # node -> (draws, states, rows, known directions)
@@ -38,7 +38,7 @@ class RevealedNetwork:
     Attributes
     ----------
     known : dict of str to int
-        Known directions of every node; all of inputs and outputs.
+        Known directions of every node; all of inputs, outputs and nodes that fixed edges join.
     omitted : float
         Largest fraction of signals (`follow_start`) or velocities (`follow`) outside the known directions.
     """
@@ -52,10 +52,12 @@ class RevealedNetwork:
         self.ends: dict[str, tuple[str, str]] = {e: (t, s) for e, (s, t) in task.graph.edges.items()}
         self.matrices: dict[str, Revealed] = {}
         for e, (t, s) in self.ends.items():
-            self.matrices[e] = draw((sizes[t], sizes[s]))
+            fixed = self.graph.fixed.get(e)
+            self.matrices[e] = draw((sizes[t], sizes[s])) if fixed is None else FixedMatrix(fixed)
         self.known: dict[str, int] = dict.fromkeys(sizes, 0)
         self.omitted: float = np.inf
-        for node in (*self.graph.inputs, *self.graph.outputs):
+        whole = {n for e in self.graph.fixed for n in self.ends[e]}
+        for node in dict.fromkeys((*self.graph.inputs, *self.graph.outputs, *sorted(whole))):
             self.extend(node, sizes[node])
 
     def extend(self, node: str, count: int, found_by: str | None = None) -> None:
@@ -69,7 +71,8 @@ class RevealedNetwork:
     def weights(self, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
         """Weights of the small networks `(draws, target, source)`, with zeros up to the sizes given."""
         found = {}
-        for e, (s, t) in self.graph.edges.items():
+        for e in self.graph.shapes:
+            t, s = self.ends[e]
             block = self.matrices[e].block
             found[e] = np.zeros((len(block), sizes[t], sizes[s]))
             found[e][:, : block.shape[1], : block.shape[2]] = block
@@ -205,7 +208,7 @@ class _Sweep:
     ) -> None:
         parts = [context.gate(e) * (signals[n] @ weights[e]) for e, n in near.items() if n in signals]
         if parts:
-            signals[node] = context.gate(node) * np.sum(parts, axis=0)
+            signals[node] = context.gate(node) * sum(parts[1:], parts[0])
 
     def end_at(self, signal: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
         """Set the signals that start backwards, from targets and outputs."""
@@ -233,7 +236,8 @@ class _Sweep:
     def speeds(self) -> dict[str, np.ndarray]:
         """Speed `(draws, states)` at which each edge learns."""
         found = {}
-        for e, (s, t) in self.graph.edges.items():
+        for e in self.graph.shapes:
+            t, s = self.network.ends[e]
             speed = np.linalg.norm(self._pull((t, s), (e,)), axis=(2, 3))
             found[e] = np.maximum(speed, np.maximum(_SLOWEST * speed.max(axis=1, keepdims=True), 1e-300))
         return found

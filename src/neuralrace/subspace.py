@@ -36,11 +36,16 @@ def closed_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
 
 
 def rotation_invariant_nodes(task: Task) -> list[str]:
-    """Hidden nodes whose neurons may be mixed: linear, gated together, without diagonal edges."""
+    """Hidden nodes whose neurons may be mixed: linear, gated together, without diagonal and fixed edges."""
     g = task.graph
-    split = {name for c in task.moment_contexts for name, gate in c.gates.items() if np.ndim(gate)}
-    split |= {n for e in g.diagonal for n in g.edges[e]}
+    split = split_by_gates(task)
+    split |= {n for e in (*g.diagonal, *g.fixed) for n in g.edges[e]}
     return [n for n in g.hidden if n not in split and g.is_linear]
+
+
+def split_by_gates(task: Task) -> set[str]:
+    """Nodes and edges with a gate for each neuron."""
+    return {name for c in task.moment_contexts for name, gate in c.gates.items() if np.ndim(gate)}
 
 
 def shrink(graph: Graph, weights: Mapping[str, Any], frames: Frames) -> dict[str, Any]:

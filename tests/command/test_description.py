@@ -10,7 +10,7 @@ import pytest
 import neuralrace as nr
 from neuralrace import cli
 from neuralrace.cli.description import read_description
-from neuralrace.cli.reduce import reduce_file
+from neuralrace.cli.reduce import explain, reduce_file
 from neuralrace.errors import InputError
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "networks"
@@ -104,6 +104,24 @@ def test_defaults_and_other_ways_to_write_the_same(folder):
     assert (d.strength, d.std, d.seeds) == (None, 1e-3, 4)
 
 
+@pytest.mark.parametrize(
+    "fixed", ["identity", "[[1, 0], [0, 1]]", "eye.csv", "one"], ids=["named", "rows", "file", "array"]
+)
+def test_fixed_edges(folder, fixed):
+    (folder / "eye.csv").write_text("1,0\n0,1\n")
+    np.savez(folder / "data.npz", X=X, Y=Y, one=np.eye(2))
+    text = "nodes: {x: 2, a: 5, h: 2, y: 1}\ndata: data.npz\ninputs: X\ntargets: Y\nedges: "
+    skip = f"{{source: x, target: h, fixed: {fixed}}}"
+    pairs = [("x", "a"), ("a", "h"), nr.Edge("x", "h", fixed=np.eye(2)), ("h", "y")]
+    expected = nr.Graph({"x": 2, "a": 5, "h": 2, "y": 1}, pairs)
+    listed = read_description(network(folder, f"{text}[[x, a], [a, h], {skip}, [h, y]]\n"))
+    assert listed.task.graph == expected
+    named = read_description(network(folder, f"{text}{{W1: [x, a], W2: [a, h], skip: {skip}, W3: [h, y]}}\n"))
+    assert list(named.task.graph.fixed) == ["skip"]
+    found = explain(listed, nr.reduce(listed.task))
+    assert np.abs(found.theory.loss - found.flow.loss).max() < 1e-6
+
+
 def test_names_that_yaml_takes_for_something_else(folder):
     text = "nodes: {on: 2, 1: 3, no: 1}\nedges: [[on, 1], [1, no]]\ninputs: [[1, 2]]\ntargets: {no: [3]}\n"
     assert read_description(network(folder, text)).task.graph.order == ("on", "1", "no")
@@ -137,6 +155,10 @@ WRONG = [
     ("a: 5", "a/b: 5, a: 5", 2, "without '/'"),
     ("- [b, y]", "- [b, z]", 6, "edges: 'z' is no node; there are x, a, b, y"),
     ("- [b, y]", "- [b, y, x]", 6, "edges must be pairs [source, target], got a list of 3"),
+    ("- [b, y]", "- {source: b, target: y}", 6, "an edge that is a mapping needs source, target, fixed"),
+    ("- [b, y]", "- {source: b, target: y, fixed: identity}", 6, "identity needs nodes of equal size"),
+    ("- [b, y]", "- {source: b, target: y, fixed: [[1]]}", 6, "fixed of b->y must have shape (1, 4)"),
+    ("- [b, y]", "- {source: b, to: y, fixed: [[1]]}", 6, "'to' is no key"),
     ("- [b, y]", "- b", 6, "edges must be pairs [source, target], got 'b'"),
     ("- [b, y]", "- [b, [y]]", 6, "edges must be named by text, got a list of 1"),
     ("- [b, y]", "- [b, y]\n  - [a, y]", 7, "['a', 'y'] stands twice; parallel edges need names"),

@@ -43,6 +43,30 @@ def scene(entry: str, **values: float) -> Scene:
 OWN = Scene.model_validate({"entry": "own", "values": {"strength": 0.2}, "seeds": 1, "drawn": THREE})
 
 
+RESIDUAL = Scene.model_validate(
+    {
+        "entry": "own",
+        "values": {"strength": 0.2},
+        "seeds": 1,
+        "drawn": {
+            "nodes": [{"name": n, "size": 3} for n in ("x", "a", "h", "y")],
+            "edges": [
+                {"source": "x", "target": "a"},
+                {"source": "a", "target": "h"},
+                {"source": "x", "target": "h", "fixed": np.eye(3).tolist()},
+                {"source": "h", "target": "y"},
+            ],
+            "data": {
+                "kind": "samples",
+                "inputs": {"x": np.eye(3).tolist()},
+                "targets": {"y": np.diag([3.0, 2.0, 1.0]).tolist()},
+                "context": [0, 0, 0],
+            },
+        },
+    }
+)
+
+
 def solved(given: Scene) -> tuple[Picture, Details]:
     picture, details = answers(Solve(id=1, scene=given))
     assert isinstance(picture, Picture), picture
@@ -117,9 +141,10 @@ def test_level_racers_are_a_tie():
     assert solved(scene("two-points"))[0].winner is None
 
 
-def test_a_drawn_network_of_three_pathways_learns_as_theory_says():
-    picture, _ = solved(OWN)
-    parts, last = trained(OWN)
+@pytest.mark.parametrize("given", [OWN, RESIDUAL], ids=["pathways", "residual"])
+def test_a_drawn_network_learns_as_theory_says(given: Scene):
+    picture, _ = solved(given)
+    parts, last = trained(given)
     assert last.difference[0] is not None
     assert last.difference[0] < 1e-5
     at = dict(zip(picture.t, picture.lanes[0].loss, strict=True))
@@ -158,7 +183,7 @@ def test_similarity_is_that_of_the_network():
     np.testing.assert_allclose(last.reshape(4, 4), cosine, atol=1 / 36)
 
 
-YAML = [OWN, scene("routing", domains=3, trained=2), scene("xor", hidden=4)]
+YAML = [OWN, RESIDUAL, scene("routing", domains=3, trained=2), scene("xor", hidden=4)]
 
 
 @pytest.mark.parametrize("given", YAML, ids=lambda s: s.entry)
@@ -170,7 +195,14 @@ def test_yaml_gives_the_same_numbers_on_the_command_line(given: Scene, tmp_path:
     np.testing.assert_allclose(found.theory.loss, picture.lanes[0].loss, atol=1e-5)
 
 
-PYTHON = [scene("separability"), scene("pathways"), scene("balanced", lam=1.0), scene("two-points"), OWN]
+PYTHON = [
+    scene("separability"),
+    scene("pathways"),
+    scene("balanced", lam=1.0),
+    scene("two-points"),
+    OWN,
+    RESIDUAL,
+]
 
 
 @pytest.mark.parametrize("given", PYTHON, ids=lambda s: s.entry)

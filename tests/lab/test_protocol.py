@@ -13,6 +13,9 @@ from neuralrace.laboratory.protocol import Scene
 from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.typescript import typescript
 
+SKIP = nr.Graph(
+    {"x": 3, "a": 4, "h": 3, "y": 2}, [("x", "a"), ("a", "h"), nr.Edge("x", "h", fixed=np.eye(3)), ("h", "y")]
+)
 FRONT = Path(__file__).parents[2] / "frontend"
 
 
@@ -55,8 +58,11 @@ def test_values_out_of_range_are_refused():
 
 @pytest.mark.parametrize(
     "task",
-    [nr.tasks.xor(4), nr.tasks.routing(3, 2, hidden=(4,)), nr.tasks.contextual_classification(8, hidden=4)],
-    ids=["samples", "moments", "contexts"],
+    [
+        nr.tasks.xor(4), nr.tasks.routing(3, 2, hidden=(4,)),
+        nr.tasks.contextual_classification(8, hidden=4), nr.Task(SKIP, np.eye(3), np.ones((3, 2))),
+    ],
+    ids=["samples", "moments", "contexts", "fixed edge"],
 )  # fmt: skip
 def test_a_task_is_drawn_and_read_back(task: nr.Task):
     """The scene of a task makes a task with the same loss and gradient."""
@@ -67,10 +73,12 @@ def test_a_task_is_drawn_and_read_back(task: nr.Task):
         np.testing.assert_allclose(nr.gradient(again, w)[edge], g, atol=1e-12)
 
 
-def test_activity_without_a_compiler_is_that_of_the_library():
-    task = nr.tasks.contextual_classification(6, hidden=3)
+@pytest.mark.parametrize(
+    "task", [nr.tasks.contextual_classification(6, hidden=3), nr.Task(SKIP, np.eye(3), np.ones((3, 2)))]
+)
+def test_activity_without_a_compiler_is_that_of_the_library(task: nr.Task):
     w = nr.init.gaussian(task.graph, 1.0, seed=0)
-    found = TaskRows.of(task).activity(task, w)
+    found = TaskRows.of(task).activity(task, task.graph.with_fixed(w))
     for node in task.graph.nodes:
         np.testing.assert_allclose(found[node], nr.activity(task, w, node), atol=1e-12)
 

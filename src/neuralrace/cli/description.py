@@ -13,7 +13,7 @@ import yaml
 
 from neuralrace.errors import InputError, array, choice, integer, listed, number
 from neuralrace.files import csv_columns, read_csv, read_npz
-from neuralrace.graph import Graph
+from neuralrace.graph import Edge, Graph
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.task import Task
 
@@ -76,6 +76,8 @@ class _Reader:
         for name in NEEDED:
             if name not in top:
                 raise InputError(f"{self.path}: lacks {name!r}; it needs {', '.join(NEEDED)}")
+        if "data" in top:
+            self.tables = self.data(top["data"][1])
         graph = self.graph(top)
         task = self.task(graph, top)
         settings: dict[str, Any] = {}
@@ -118,8 +120,9 @@ class _Reader:
             edges = {name: self.edge(pair, nodes) for name, (_, pair) in self.mapping("edges", node).items()}
         elif isinstance(node, yaml.SequenceNode):
             edges = [self.edge(pair, nodes) for pair in node.value]
-            for k, pair in enumerate(edges):
-                if pair in edges[:k]:
+            pairs = [tuple(edge) for edge in edges]
+            for k, pair in enumerate(pairs):
+                if pair in pairs[:k]:
                     text = f"edges: {list(pair)} stands twice; parallel edges need names: {{W1: [x, h], ...}}"
                     self.fail(node.value[k], text)
         else:
@@ -127,18 +130,36 @@ class _Reader:
         with self.at(top["edges"][0]):
             return Graph(nodes, edges)
 
-    def edge(self, node: yaml.Node, nodes: Mapping[str, int]) -> tuple[str, str]:
-        if not isinstance(node, yaml.SequenceNode) or len(node.value) != 2:
+    def edge(self, node: yaml.Node, nodes: Mapping[str, int]) -> Edge:
+        """A pair `[source, target]`, or a mapping of source, target and fixed."""
+        fixed: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            entries = self.mapping("edges", node)
+            keys = ("source", "target", "fixed")
+            self.only("edges", entries, keys, "key")
+            if len(entries) < len(keys):
+                self.fail(node, f"edges: an edge that is a mapping needs {', '.join(keys)}")
+            *ends, fixed = (entries[key][1] for key in keys)
+        elif isinstance(node, yaml.SequenceNode) and len(node.value) == 2:
+            ends = node.value
+        else:
             self.fail(node, f"edges must be pairs [source, target], got {_kind(node)}")
-        source, target = (self.text("edges", end) for end in node.value)
-        for name, end in zip((source, target), node.value, strict=True):
+        source, target = (self.text("edges", end) for end in ends)
+        for name, end in zip((source, target), ends, strict=True):
             if name not in nodes:
                 self.fail(end, f"edges: {name!r} is no node; there are {listed(nodes)}")
-        return source, target
+        if fixed is None:
+            return Edge(source, target)
+        where, shape = f"edges: fixed of {source}->{target}", (nodes[target], nodes[source])
+        if isinstance(fixed, yaml.ScalarNode) and fixed.value == "identity":
+            if shape[0] != shape[1]:
+                self.fail(fixed, f"{where}: identity needs nodes of equal size, got {shape[::-1]}")
+            return Edge(source, target, np.eye(shape[0]))
+        value = self.array(where, fixed)
+        with self.at(fixed):
+            return Edge(source, target, array(where, value, shape))
 
     def task(self, graph: Graph, top: Entries) -> Task:
-        if "data" in top:
-            self.tables = self.data(top["data"][1])
         tables: dict[str, dict[str, np.ndarray]] = {}
         n: int | None = None
         for key, ends in (("inputs", graph.inputs), ("targets", graph.outputs)):

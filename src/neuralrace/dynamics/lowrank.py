@@ -40,7 +40,8 @@ def low_rank_flow(
     """Every run by the change of its weights; see `flow` and `LowRank`."""
     from tqdm import tqdm
 
-    if setup.rates.decays(setup.given.graph):
+    graph = setup.given.graph
+    if setup.rates.decays(graph):
         raise InputError("method=LowRank takes no weight decay: use method=Adaptive")
     recording = _Recording(setup)
     level = -np.inf if stop is None else stop
@@ -49,8 +50,9 @@ def low_rank_flow(
         typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
         first = {e: w.astype(float, copy=False) for e, w in typed.items()}
         goal = method.error, method.of, level, method.max_steps
+        weights = graph.with_fixed(first)
         with one_thread():
-            solution, error = solve(setup.given, first, setup.rates.scales(setup.given.graph), ts, t1, *goal)
+            solution, error = solve(setup.given, weights, setup.rates.scales(graph), ts, t1, *goal)
         solutions.append(solution)
         stated.append(error)
         rows = []
@@ -183,7 +185,8 @@ class _Recording:
         dtype, full = self.setup.dtype, None
         if self.full:
             full = {e: np.asarray(w + saved.change(e).reshape(w.shape), dtype) for e, w in first.items()}
-        small = {e: np.asarray(w, dtype) for e, w in small_weights(saved, self.dims).items()}
+        small = small_weights(saved, self.dims)
+        small = {e: np.asarray(small[e], dtype) for e in self.small.graph.shapes}
         with self.setup.precision():
             given = np.asarray(saved.t, dtype), small, full
             out = _record(self.recorder, self.small, *given)

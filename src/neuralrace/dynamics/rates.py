@@ -55,7 +55,7 @@ class Rates:
             raise InputError(f"rates must be nr.Rates(...), got {short(given)}")
         decay = given.decay if isinstance(given.decay, Mapping) else {}
         for name, names in (("decay", decay), ("scale", given.scale), ("frozen", given.frozen)):
-            known(name, names, graph.shapes, "edge or bias")
+            known(name, names, graph.shapes, "edge or bias that learns")
         return given
 
     def of(self, name: str) -> tuple[float, float]:
@@ -64,8 +64,8 @@ class Rates:
         return 0.0 if name in self.frozen else self.scale.get(name, 1.0), decay
 
     def scales(self, graph: Graph) -> dict[str, float]:
-        """The learning rate of each edge and bias of a graph."""
-        return {name: self.of(name)[0] for name in graph.shapes}
+        """The learning rate of each edge and bias of a graph: 0 for fixed edges."""
+        return {n: 0.0 if n in graph.fixed else self.of(n)[0] for n in (*graph.edges, *graph.biases)}
 
     def decays(self, graph: Graph) -> bool:
         """Whether any weight of a graph decays."""

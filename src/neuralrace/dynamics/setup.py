@@ -295,6 +295,8 @@ def weight_dims(graph: Graph) -> dict[str, tuple[str, ...]]:
     """The axes of the weights of a graph, named by nodes."""
     dims: dict[str, tuple[str, ...]] = {f"weights:{n}": (n,) for n in graph.biases}
     for edge, (source, target) in graph.edges.items():
+        if edge in graph.fixed:
+            continue
         dims[f"weights:{edge}"] = (target,) if edge in graph.diagonal else (target, source)
     return dims
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import GraphError, choice, known, listable, short
+from neuralrace.graph.edge import Edge
 
 
 def check_name(where: str, name: Any) -> str:
@@ -16,16 +17,17 @@ def check_name(where: str, name: Any) -> str:
     return name
 
 
-def named_edges(edges: Any) -> dict[str, tuple[str, str]]:
-    """Edges by name, from a list of pairs or a dict."""
+def named_edges(edges: Any) -> dict[str, Edge]:
+    """Edges by name, from a list of pairs and `Edge`s or a dict."""
     if isinstance(edges, Mapping):
         pairs = [(check_name("edges", name), ends) for name, ends in edges.items()]
     elif listable(edges):
         pairs = [(None, ends) for ends in edges]
     else:
         raise GraphError(f"edges must be a list of pairs or a dict from names to pairs, got {short(edges)}")
-    named: dict[str, tuple[str, str]] = {}
+    named: dict[str, Edge] = {}
     for name, ends in pairs:
+        ends = tuple(ends) if isinstance(edge := ends, Edge) else ends
         if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
             raise GraphError(f"edges must be (source, target) pairs, got {short(ends)}")
         name = name if name is not None else f"{ends[0]}->{ends[1]}"
@@ -34,7 +36,7 @@ def named_edges(edges: Any) -> dict[str, tuple[str, str]]:
                 f"parallel edges need names: {name!r} stands twice; give a dict, as in "
                 "{'first': ('x', 'y'), 'second': ('x', 'y')}"
             )
-        named[name] = (ends[0], ends[1])
+        named[name] = edge if isinstance(edge, Edge) else Edge(ends[0], ends[1])
     if not named:
         raise GraphError("edges must not be empty")
     return named

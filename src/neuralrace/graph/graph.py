@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from neuralrace.errors import GraphError, InputError, distinct_names, integer, known, sequence, short
+from neuralrace.errors import GraphError, InputError, array, distinct_names, integer, known, sequence, short
 from neuralrace.graph.checks import check_activations, check_name, edges_by_node, levels, named_edges, some
+from neuralrace.graph.edge import Edge
 from neuralrace.graph.weights import WeightLayout
 
 MAX_LISTED_PATHS = 1_000_000
@@ -28,7 +30,7 @@ class Graph(WeightLayout):
         Number of neurons of each node.
     edges : list of (str, str) or dict of str to (str, str)
         `(source, target)` pairs, named `"source->target"`, or a dict from names to such pairs; parallel
-        edges need names.
+        edges need names. An `Edge` in place of a pair may be constant.
     activations : dict of str to str, optional
         Of nodes: linear (the default), relu, leaky_relu (slope .01), elu, tanh or swish.
     biases : bool or list of str
@@ -42,6 +44,9 @@ class Graph(WeightLayout):
         Name -> size.
     edges : dict of str to (str, str)
         Name -> (source, target).
+    fixed : dict of str to ndarray, shape (target size, source size)
+        Name -> weights, of the edges that are constant. Paths run through them, but they are not among the
+        weights that learn.
     inputs, outputs, hidden : tuple of str
 
     Examples
@@ -54,7 +59,7 @@ class Graph(WeightLayout):
     def __init__(
         self,
         nodes: Mapping[str, int],
-        edges: Sequence[tuple[str, str]] | Mapping[str, tuple[str, str]],
+        edges: Sequence[tuple[str, str] | Edge] | Mapping[str, tuple[str, str] | Edge],
         activations: Mapping[str, str] | None = None,
         biases: bool | Iterable[str] = False,
         diagonal: Iterable[str] = (),
@@ -65,9 +70,15 @@ class Graph(WeightLayout):
             check_name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE)
             for n, s in nodes.items()
         }
-        self.edges: dict[str, tuple[str, str]] = named_edges(edges)
+        named = named_edges(edges)
+        self.edges: dict[str, tuple[str, str]] = {name: (e.source, e.target) for name, e in named.items()}
         for name, (source, target) in self.edges.items():
             known(f"edge {name!r}", (source, target), self.nodes, "node")
+        self.fixed: dict[str, np.ndarray] = {
+            name: array(f"fixed of edge {name!r}", e.fixed, (self.nodes[e.target], self.nodes[e.source]))
+            for name, e in named.items()
+            if e.fixed is not None
+        }
         both = set(self.nodes) & set(self.edges)
         if both:
             raise GraphError(f"nodes and edges need different names; both have {sorted(both)}")
@@ -99,14 +110,19 @@ class Graph(WeightLayout):
         self.biases: tuple[str, ...] = biases
         diagonal = frozenset(distinct_names("diagonal", diagonal, self.edges, "edge"))
         for edge in diagonal:
+            if edge in self.fixed:
+                raise GraphError(f"edge {edge!r} is fixed: leave it out of diagonal, as its matrix says all")
             source, target = self.edges[edge]
             if self.nodes[source] != self.nodes[target]:
                 raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
         self.diagonal: frozenset[str] = diagonal
+        if not self.shapes:
+            raise GraphError("edges must not all be fixed: nothing would learn")
 
     def __repr__(self) -> str:
         return (
-            f"Graph({len(self.nodes)} nodes, {len(self.edges)} edges, {self.n_paths} paths, "
+            f"Graph({len(self.nodes)} nodes, {len(self.edges)} edges, "
+            f"{f'{len(self.fixed)} of them fixed, ' if self.fixed else ''}{self.n_paths} paths, "
             f"inputs {some(self.inputs)}, outputs {some(self.outputs)})"
         )
 
@@ -123,7 +139,11 @@ class Graph(WeightLayout):
 
     def _content(self) -> tuple[Any, ...]:
         parts = (self.nodes, self.edges, self.activations)
-        return (*(tuple(p.items()) for p in parts), self.biases, self.diagonal)
+        return (*(tuple(p.items()) for p in parts), self.biases, self.diagonal, self._fixed_bytes)
+
+    @cached_property
+    def _fixed_bytes(self) -> tuple[Any, ...]:
+        return tuple((name, w.tobytes()) for name, w in self.fixed.items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and self._content() == other._content()
@@ -254,13 +274,36 @@ class Graph(WeightLayout):
             raise InputError(f"{name} must run from an input to an output, got {path}")
         return path
 
-    def resized(self, sizes: Mapping[str, int]) -> Graph:
+    def given_edges(self, fixed: Mapping[str, ArrayLike] | None = None) -> dict[str, Edge]:
+        """The edges as `Graph` takes them.
+
+        Parameters
+        ----------
+        fixed : dict, optional
+            The weights of fixed edges, if they are to be others.
+
+        Returns
+        -------
+        dict of str to Edge
+
+        Examples
+        --------
+        >>> g = Graph({"x": 2, "h": 2, "y": 1}, [Edge("x", "h", fixed=np.eye(2)), ("h", "y")])
+        >>> Graph(g.nodes, g.given_edges()) == g
+        True
+        """
+        weights = self.fixed if fixed is None else fixed
+        return {name: Edge(*ends, weights.get(name)) for name, ends in self.edges.items()}
+
+    def resized(self, sizes: Mapping[str, int], fixed: Mapping[str, ArrayLike] | None = None) -> Graph:
         """The same graph with other numbers of neurons at some nodes.
 
         Parameters
         ----------
         sizes : dict of str to int
             New sizes of some nodes.
+        fixed : dict, optional
+            New weights of all fixed edges, where nodes that they join have new sizes.
 
         Returns
         -------
@@ -274,7 +317,8 @@ class Graph(WeightLayout):
         if not isinstance(sizes, Mapping):
             raise GraphError(f"sizes must be a dict from nodes to sizes, got {short(sizes)}")
         known("sizes", sizes, self.nodes, "node")
-        return Graph({**self.nodes, **sizes}, self.edges, self.activations, self.biases, self.diagonal)
+        edges = self.given_edges(fixed)
+        return Graph({**self.nodes, **sizes}, edges, self.activations, self.biases, self.diagonal)
 
     # -- common graphs -----------------------------------------------------------------------
 

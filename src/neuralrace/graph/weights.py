@@ -35,16 +35,19 @@ class WeightLayout:
     edges: dict[str, tuple[str, str]]
     biases: tuple[str, ...]
     diagonal: frozenset[str]
+    fixed: dict[str, np.ndarray]
     levels: dict[str, int]
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes: (target size, source size) for edges, (size,) for diagonal ones and for biases.
+        """Of weights that learn: (target size, source size), or (size,) for diagonal edges and biases.
 
         A bias is named after its node.
         """
         shapes: dict[str, tuple[int, ...]] = {}
         for edge, (source, target) in self.edges.items():
+            if edge in self.fixed:
+                continue
             size = self.nodes[target]
             shapes[edge] = (size,) if edge in self.diagonal else (size, self.nodes[source])
         return {**shapes, **{n: (self.nodes[n],) for n in self.biases}}
@@ -64,13 +67,41 @@ class WeightLayout:
         return tuple(stacks)
 
     @cached_property
+    def fixed_stacks(self) -> tuple[WeightStack, ...]:
+        """Weights of fixed edges, of equal shape; they would follow the flat vector."""
+        names: dict[tuple[int, ...], list[str]] = {}
+        for name, w in self.fixed.items():
+            names.setdefault(w.shape, []).append(name)
+        stacks, offset = [], self.n_weights
+        for shape, members in names.items():
+            stacks.append(WeightStack(shape, offset, tuple(members)))
+            offset += len(members) * prod(shape)
+        return tuple(stacks)
+
+    @cached_property
     def place_in_stacks(self) -> dict[str, tuple[int, int]]:
-        """Weight -> number of its stack, and its place in it."""
-        return {name: (k, i) for k, stack in enumerate(self.stacks) for i, name in enumerate(stack.names)}
+        """Weight -> number of its stack, and its place in it; those of fixed edges come last."""
+        stacks = enumerate((*self.stacks, *self.fixed_stacks))
+        return {name: (k, i) for k, stack in stacks for i, name in enumerate(stack.names)}
+
+    def with_fixed(self, weights: Mapping[str, Any]) -> dict[str, Any]:
+        """Weights of every edge and bias: those that learn, and the constant ones.
+
+        Parameters
+        ----------
+        weights : dict of str to array
+            Those that learn, as `check_weights` gives them.
+
+        Returns
+        -------
+        dict of str to array
+            In the order of the edges, then biases. Those of fixed edges have no leading axes.
+        """
+        return {n: self.fixed[n] if n in self.fixed else weights[n] for n in (*self.edges, *self.biases)}
 
     @cached_property
     def n_weights(self) -> int:
-        """Number of weights and biases."""
+        """Number of weights and biases that learn."""
         return sum(prod(shape) for shape in self.shapes.values())
 
     def check_weights(
@@ -93,7 +124,7 @@ class WeightLayout:
         """
         if not isinstance(weights, Mapping):
             raise InputError(f"weights must be a dict from edge names to arrays, got {type(weights)}")
-        known("weights", weights, self.shapes, "edge or bias of the graph")
+        known("weights", weights, self.shapes, "edge or bias that learns")
         missing = [n for n in self.shapes if n not in weights]
         if missing:
             raise InputError(f"weights lack {some(missing)}; nr.init makes a full set for a graph")

@@ -101,7 +101,7 @@ def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similari
     task, b = lane.reduction.task, lane.solution.b
     rows = TaskRows.of(task)
     weights = lane.reduction.family.lift({e: np.asarray(v)[at] for e, v in b.items()})
-    activity = rows.activity(task, weights)
+    activity = rows.activity(task, task.graph.with_fixed(weights))
     chosen = _distinct(rows)
     found: list[tuple[int, Similarity]] = []
     for layer in [*task.graph.hidden[:MOST_LAYERS], *task.graph.outputs[:2]]:

@@ -52,7 +52,7 @@ class Model:
     def start(self, lane: str) -> dict[str, float]:
         """The strength with which each edge of a lane starts."""
         own = self.edge_strength
-        return {e: own.get(f"{lane}/{e}", own.get(e, self.strength)) for e in self.lanes[lane].graph.edges}
+        return {e: own.get(f"{lane}/{e}", own.get(e, self.strength)) for e in self.lanes[lane].graph.shapes}
 
 
 def std_of(task: Task, strength: float) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 
 from neuralrace import tasks
 from neuralrace.errors import InputError
+from neuralrace.graph import Edge as GraphEdge
 from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, Values
 from neuralrace.laboratory.protocol import (
@@ -56,7 +57,7 @@ def task_of(drawn: Drawn) -> Task:
     inputs, targets, context, weight = _data(drawn, shape)
     sizes = {n.name: n.size for n in drawn.nodes}
     sizes |= {n: rows.shape[1] for n, rows in (inputs | targets).items()}
-    graph = Graph(sizes, edges)
+    graph = Graph(sizes, [GraphEdge(e.source, e.target, e.fixed) for e in drawn.edges])
     known = (*graph.nodes, *graph.edges)
     gates = {}
     for name, by_context in drawn.gates.items():
@@ -145,7 +146,10 @@ def scene_of(task: Task) -> Scene:
     )
     drawn = Drawn(
         nodes=[Node(name=n, size=k) for n, k in graph.nodes.items()],
-        edges=[Edge(source=s, target=t) for s, t in graph.edges.values()],
+        edges=[
+            Edge(source=s, target=t, fixed=graph.fixed[e].tolist() if e in graph.fixed else None)
+            for e, (s, t) in graph.edges.items()
+        ],
         contexts=len(patterns),
         gates={name: patterns[:, k].tolist() for k, name in enumerate(rows.gates)},
         data=data,

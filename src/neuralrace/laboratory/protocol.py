@@ -42,10 +42,11 @@ class Node(Message):
 
 
 class Edge(Message):
-    """A weight matrix of a drawn network."""
+    """A weight matrix of a drawn network; `fixed` has its rows if it is constant."""
 
     source: Name
     target: Name
+    fixed: Annotated[list[Row], Field(max_length=MAX_SIZE)] | None = None
 
 
 class World(Message):

@@ -30,24 +30,35 @@ class RacerPath:
 
     def carries(self, r: Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """What the racer carries, from strengths `(..., modes)` or blocks with leading axes."""
+        fixed = r.family.small.graph.fixed
+        along = [fixed[e] if e in fixed else b[e] for e in self.path]
         if r.basis == "block":
-            product = b[self.path[0]]
-            for edge in self.path[1:]:
-                product = b[edge] @ product
-            return np.linalg.norm(product, axis=(-2, -1))
-        product = np.prod([b[e] for e in self.path], axis=0)[..., list(self.modes)]
-        return _together(product)
+            return np.linalg.norm(_product(along), axis=(-2, -1))
+        learned = np.prod([b[e] for e in self.path if e not in fixed], axis=0)
+        return _together((learned * _constant(r, self.path))[..., list(self.modes)])
 
     def carried(self, r: Reduction, weights: Mapping[str, np.ndarray]) -> np.ndarray:
         """The same of a network with these weights `(..., out, in)`."""
-        product = weights[self.path[0]]
-        for edge in self.path[1:]:
-            product = weights[edge] @ product
+        every = r.task.graph.with_fixed(weights)
+        product = _product([every[e] for e in self.path])
         if r.basis == "block":
             return np.linalg.norm(product, axis=(-2, -1))
         modes = list(self.modes)
         u, v = r.family.left[self.path[-1]][:, modes], r.family.right[self.path[0]][:, modes]
         return _together(np.einsum("om,...oi,im->...m", u, product, v))
+
+
+def _product(along: list[np.ndarray]) -> np.ndarray:
+    product = along[0]
+    for matrix in along[1:]:
+        product = matrix @ product
+    return product
+
+
+def _constant(r: Reduction, path: tuple[str, ...]) -> np.ndarray:
+    """What the fixed edges of a path multiply each mode by."""
+    fixed = r.family.small.graph.fixed
+    return np.prod([np.ones(r.n_modes), *(np.diagonal(fixed[e]) for e in path if e in fixed)], axis=0)
 
 
 def _together(strengths: np.ndarray) -> np.ndarray:
@@ -59,19 +70,24 @@ def _together(strengths: np.ndarray) -> np.ndarray:
 
 def racers(r: Reduction, names: Mapping[str, str]) -> tuple[list[RacerPath], bool]:
     """The racers of a reduction, and whether they are pathways (else modes)."""
-    paths = r.task.graph.paths() if r.task.graph.n_paths <= MOST_PATHS else []
+    graph = r.task.graph
+    paths = graph.paths() if graph.n_paths <= MOST_PATHS else []
+    paths = [p for p in paths if not graph.fixed.keys() >= {*p}]  # what never changes does not race
     if r.tied is None or not paths:
         return _open_paths(r, paths, names), True
     tied, of_class = r.tied, {e: k for k, members in enumerate(r.classes) for e in members}
     groups: dict[tuple[int, ...], list[tuple[str, ...]]] = {}
     for path in paths:
-        counts = np.bincount([of_class[e] for e in path], minlength=r.n_classes)
+        counts = np.bincount([of_class[e] for e in path if e in of_class], minlength=r.n_classes)
         groups.setdefault(tuple(counts.tolist()), []).append(path)
-    kinds = [groups[p] for p in tied.powers]
-    alone = np.array([s / np.where(tied.d[k, k] > 0, tied.d[k, k], np.inf) for k, s in enumerate(tied.s)])
+    live = [(k, groups[p]) for k, p in enumerate(tied.powers) if p in groups]
+    kinds = [group for _, group in live]
+    s, own = (np.stack([v[k] for k, _ in live]) for v in (tied.s, np.einsum("kkm->km", tied.d)))
+    constants = np.stack([_constant(r, group[0]) for group in kinds])
+    alone = s * constants / np.where(own > 0, own, np.inf)
     used = np.abs(alone) > 1e-9 * np.abs(alone).max(initial=1e-300)
     if len(kinds) == 1:
-        modes = _alike(tied.s[0], alone[0], used[0])
+        modes = _alike(s[0], alone[0], used[0])
         if len(modes) > 1 or not 1 < len(kinds[0]) <= 8:
             first = kinds[0][0]
             every = tuple(kinds[0])

@@ -43,9 +43,13 @@ def yaml_text(solved: Solved, scene: Scene) -> str:
         lines.append(
             "# Some edges start with other strengths on the page; a file has one start for all edges."
         )
+    edges: dict[str, Any] = {
+        e: {"source": s, "target": t, "fixed": graph.fixed[e]} if e in graph.fixed else (s, t)
+        for e, (s, t) in graph.edges.items()
+    }
     lines += [
         f"nodes: {_json(graph.nodes)}",
-        f"edges: {_json(graph.edges)}",
+        f"edges: {_json(edges)}",
         "inputs:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.inputs.items()),
         "targets:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.targets.items()),
     ]  # fmt: skip
@@ -102,7 +106,7 @@ def _start_lines(start: dict[str, float], k: int, std: float | None, scene: Scen
     return [
         f"strength = {_json(start)}",
         "r = nr.reduce(task, start=strength)",
-        "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.edges}",
+        "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.shapes}",
         f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
         "w = r.lift(b0)",
         flow,
@@ -115,8 +119,14 @@ def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
         return [f"task = {code}"]
     task = solved.lanes[k].reduction.task
     rows, graph = TaskRows.of(task), task.graph
+    edges = [
+        f"{_json(e)}: nr.Edge({_json(s)}, {_json(t)}, fixed={_json(graph.fixed[e])})"
+        if e in graph.fixed
+        else f"{_json(e)}: {_json((s, t))}"
+        for e, (s, t) in graph.edges.items()
+    ]
     return [
-        f"graph = nr.Graph({_json(graph.nodes)}, {_json(graph.edges)})",
+        f"graph = nr.Graph({_json(graph.nodes)}, {{{', '.join(edges)}}})",
         f"inputs = {_json(rows.inputs)}",
         f"targets = {_json(rows.targets)}",
         f"gates = {_json(rows.gates)}",

@@ -195,8 +195,10 @@ def drawn_nodes(graph: Graph) -> list[Node]:
 
 
 def drawn_edges(graph: Graph, group: Mapping[str, int]) -> list[DrawnEdge]:
-    """Edges of a picture, with the group of each."""
-    return [DrawnEdge(name=e, source=s, target=t, group=group[e]) for e, (s, t) in graph.edges.items()]
+    """Edges of a picture, with the group of each: -1 for fixed ones."""
+    return [
+        DrawnEdge(name=e, source=s, target=t, group=group.get(e, -1)) for e, (s, t) in graph.edges.items()
+    ]
 
 
 def drawn_racer(name: str, carries: np.ndarray, goal: float, t: np.ndarray, edges: list[str]) -> Racer:

@@ -25,7 +25,7 @@ class Layout:
     def __init__(self, task: Task, rates: Mapping[str, float]) -> None:
         g, contexts = task.graph, task.moment_contexts
         self.rates = rates
-        self.ends: Ends = {e: g.edges.get(e, ("", e)) for e in g.shapes}
+        self.ends: Ends = {e: g.edges.get(e, ("", e)) for e in (*g.edges, *g.biases)}
         self.sizes: dict[str, int] = {**g.nodes, "": 1}
         self.order: list[str] = ["", *g.order]
         self.wide: list[str] = rotation_invariant_nodes(task)

@@ -29,7 +29,8 @@ def conserved(task: Task, weights: Mapping[str, ArrayLike], rates: Rates | None 
     weights : dict of str to array_like
         Weights of every edge and bias, with any leading axes, such as those of `Trajectory.weights`.
     rates : Rates, optional
-        As in `flow`: each term is divided by its learning rate. Nodes with a rate of 0 are left out.
+        As in `flow`: each term is divided by its learning rate. Nodes with a rate of 0 or a fixed edge are
+        left out.
 
     Returns
     -------

@@ -311,6 +311,8 @@ def _shown(graph: Graph, state: State, source: str, target: str, gates: dict[str
 
 
 def _matrix(graph: Graph, edge: str, network: Trajectory | Mapping[str, ArrayLike]) -> Floats:
+    if edge in graph.fixed:
+        return graph.fixed[edge]
     weights = network.weights if isinstance(network, Trajectory) else network
     known("network", [edge], weights, "saved edge")
     w = floats(edge, weights[edge], 1 if edge in graph.diagonal else 2)

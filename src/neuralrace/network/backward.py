@@ -40,7 +40,7 @@ def backwards(
 
     That may be the weights themselves where `stack.uses_weights_once`.
     """
-    weights, parts = stack.in_stacks(flat), stack.in_stacks(out)  # views
+    weights, parts = [*stack.in_stacks(flat), *data["fixed"]], stack.in_stacks(out)  # views
     activities, errors = passed[0], [None if e is None else factor * e for e in passed[1]]
     for k in reversed(range(len(stack.groups))):
         group, d, error = stack.groups[k], data["groups"][k], errors[k]
@@ -59,7 +59,8 @@ def backwards(
                 before = errors[product.source]
                 put = _put(_by_item(product, weights[at], here, items.shape[-2]), product.a, items.shape[-3])
                 errors[product.source] = put if before is None else before + put
-            _add_by_weight(product, items, here, parts[at])
+            if at < len(parts):  # else it is fixed
+                _add_by_weight(product, items, here, parts[at])
 
 
 def _errors(

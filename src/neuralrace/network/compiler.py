@@ -47,6 +47,7 @@ class _Builder:
         self.group_keys: list[Any] = []
         self.gates: dict[Any, Gate] = {}
         self.place = graph.place_in_stacks
+        self.stacks = (*graph.stacks, *graph.fixed_stacks)
 
     def gate_key(self, g: Gate) -> Any:
         """A hashable stand-in for a gate."""
@@ -138,7 +139,10 @@ class _Builder:
         readouts, readout_data, names, constant = self.readouts(active, kind)
         weights = tuple((shape, len(names)) for shape, _, names in self.graph.stacks)
         stack = Stack(weights, tuple(groups), tuple(readouts))
-        numbers = {"groups": data, "readouts": readout_data, "constant": np.float64(constant)}
+        fixed = [np.stack([self.graph.fixed[e] for e in names]) for _, _, names in self.graph.fixed_stacks]
+        numbers = {
+            "groups": data, "readouts": readout_data, "constant": np.float64(constant), "fixed": fixed
+        }  # fmt: skip
         places = [{n: (self.items[i].group, self.items[i].place) for n, i in here.items()} for here in active]
         return Program(stack, numbers, names, places, [c.rows for c in self.contexts])
 
@@ -172,7 +176,7 @@ class _Builder:
         self, source: int, stack: int, width: int, n_items: int, rows: list[Any]
     ) -> tuple[Product, np.ndarray | None]:
         edge, place, target = (np.array([f[k] for f in rows], np.int32) for k in range(3))
-        shape, _, names = self.graph.stacks[stack]
+        shape, _, names = self.stacks[stack]
         n_edges = len(names)
         n_places = len(self.groups[self.group_keys[source]])
         w, a, order = layout(edge, place, n_edges, n_places, shape, width)

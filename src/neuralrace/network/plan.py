@@ -27,7 +27,7 @@ class Product:
     """`weights[w] @ items[a]` for all pairs within a block; `w` (blocks, k) and `a` (blocks, j)."""
 
     source: int  # group of the source items
-    stack: int  # of the weights
+    stack: int  # of the weights; those of fixed edges come after all that learn
     shape: tuple[int, ...]  # (target size, source size), or (size,) for diagonal edges
     w: np.ndarray | None  # None: all weights of the stack, in order
     a: np.ndarray | None
@@ -106,6 +106,7 @@ class Stack:
         In NumPy weights may have leading axes, such as one of runs; activity then has them too.
         """
         activity: list[Any] = []
+        weights = [*weights, *data["fixed"]]
         for group, d in zip(self.groups, data["groups"], strict=True):
             if "rows" in d:
                 activity.append(d["rows"])
@@ -199,6 +200,7 @@ class Stack:
     def _loss(self, weights: list[Any], data: Any, kind: str) -> Any:
         xp = library(weights[0])
         activities, total = self.activities(weights, data), xp.asarray(data["constant"])
+        weights = [*weights, *data["fixed"]]
         for r, d in zip(self.readouts, data["readouts"], strict=True):
             product = self._bulky(r, d, data["groups"][r.group], kind)
             if product is not None and xp is jnp:
@@ -313,7 +315,8 @@ def some_rows(data: Any, index: Any, n: int, weight: Any) -> Any:
         return jnp.take(v, index, axis=1) if jnp.ndim(v) > 1 and v.shape[1] == n else v
 
     part = jax.tree.map(chosen, data)
-    return {**part, "readouts": [{**r, "weight": r["weight"] * weight} for r in part["readouts"]]}
+    readouts = [{**r, "weight": r["weight"] * weight} for r in part["readouts"]]
+    return {**part, "readouts": readouts, "fixed": data["fixed"]}
 
 
 def row_blocks(n: int, size: int = 512) -> tuple[np.ndarray, np.ndarray]:

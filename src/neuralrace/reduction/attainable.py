@@ -57,16 +57,18 @@ class AttainableLoss:
         """Whether networks of these widths reach the loss; None where that is not known.
 
         Networks reach it where every hidden node has at least the units `needed`. For fewer units, and for
-        diagonal edges or gates of single neurons, nothing is proven.
+        fixed and diagonal edges or gates of single neurons, nothing is proven.
         """
         g = self._patterns.task.graph
-        if g.diagonal or not self._patterns.complete or self._patterns.of_neurons:
+        if g.diagonal or g.fixed or not self._patterns.complete or self._patterns.of_neurons:
             return None
         return True if all(g.nodes[n] >= size for n, size in self.needed.items()) else None
 
 
 def attainable_loss(task: Task) -> AttainableLoss:
     """The least loss that any weights of a linear network reach: least squares over the maps of its paths.
+
+    Where edges are fixed it is a bound, in which their weights count as free.
 
     Parameters
     ----------

@@ -110,7 +110,8 @@ def mode_frames(graph: Graph, links: Links, rng: np.random.Generator) -> Frames:
 
     At one input the modes are eigenvectors of a random combination of the statistics, so that a degenerate
     space is split wherever any statistic splits it; elsewhere they follow through `Sigma^yx` and
-    `Sigma^x`, which makes order and sign agree. Modes that reach no output are left out.
+    `Sigma^x`, which makes order and sign agree. Modes that reach no output are left out. Frames are carried
+    along fixed edges too, and so hidden nodes that these join have one.
     """
     neighbours: dict[str, list[tuple[str, np.ndarray]]] = {}
     for (o, x), m in links.syx.items():
@@ -119,8 +120,11 @@ def mode_frames(graph: Graph, links: Links, rng: np.random.Generator) -> Frames:
     for (x, z), m in links.sxx.items():
         if x != z:
             neighbours.setdefault(z, []).append((x, m))
-    curvature = _curvature(graph, links, neighbours, rng)
     scale = {n: max(np.abs(m).max() for _, m in neighbours[n]) for n in neighbours}
+    for e, w in graph.fixed.items():
+        for (near, far), m in ((graph.edges[e], w), (graph.edges[e][::-1], w.T)):
+            neighbours.setdefault(near, []).append((far, _unit(m) * scale.setdefault(far, 1.0)))
+    curvature = _curvature(graph, links, neighbours, rng)
     frames = {n: np.zeros((graph.nodes[n], 0)) for n in neighbours}
     for root in (x for x in graph.inputs if x in neighbours):
         free = _complement(frames[root])
@@ -137,7 +141,18 @@ def mode_frames(graph: Graph, links: Links, rng: np.random.Generator) -> Frames:
     if not any(f.shape[1] for f in frames.values()):
         return {}
     order = np.argsort(-_strength(links, frames), kind="stable")
-    return {n: _orthonormal(f[:, order]) for n, f in frames.items()}
+    frames = {n: f[:, order] for n, f in frames.items()}
+    for root in (n for n in graph.hidden if n in frames):  # directions that no end has an opinion about
+        free, columns = _complement(frames[root]), np.flatnonzero(~frames[root].any(axis=0))
+        _, turn = np.linalg.eigh(free.T @ curvature(root, 3) @ free)
+        start = (free @ turn[:, ::-1])[:, : len(columns)]
+        new = _carry(graph, root, start, neighbours, frames, scale)
+        inner = ~np.any([new[n].any(axis=0) for n in frames if n not in graph.hidden], axis=0)
+        put = columns[: start.shape[1]][inner]
+        for n, frame in frames.items():
+            if n in graph.hidden:
+                frame[:, put] = np.where(frame[:, put].any(axis=0), frame[:, put], new[n][:, inner])
+    return {n: _orthonormal(f) for n, f in frames.items()}
 
 
 def _strength(links: Links, frames: Frames) -> np.ndarray:
@@ -247,6 +262,41 @@ def _orthonormal(frame: np.ndarray) -> np.ndarray:
         if np.abs(s - 1).max() > 1e-12:
             out[:, keep] = u @ vt
     return out
+
+
+def anchored_nodes(graph: Graph) -> set[str]:
+    """Nodes whose directions are not free: inputs, outputs, and those that fixed edges join with them."""
+    found = {*graph.inputs, *graph.outputs}
+    while new := {n for e in graph.fixed for n in graph.edges[e] if found & {*graph.edges[e]}} - found:
+        found |= new
+    return found
+
+
+def spanned(frame: np.ndarray, signals: np.ndarray, most: int | None = None) -> np.ndarray:
+    """A frame with the directions of signals `(size, any)` that it lacks, in their order; at most so many."""
+    size, most = np.linalg.norm(signals), len(frame) if most is None else most
+    for v in signals.T / size if size > 0 else ():
+        if frame.shape[1] >= most:
+            break
+        for _ in range(2):  # the second time takes out what rounding left
+            v = v - frame @ (frame.T @ v)
+        if np.linalg.norm(v) > NEGLIGIBLE:
+            frame = np.concatenate([frame, v[:, None] / np.linalg.norm(v)], axis=1)
+    return frame
+
+
+def closed_frames(graph: Graph, frames: Frames) -> Frames:
+    """Frames with all that fixed edges carry on, forwards, and backwards to hidden nodes."""
+    frames = dict(frames)
+    while True:
+        before = sum(q.shape[1] for q in frames.values())
+        for e, w in graph.fixed.items():
+            source, target = graph.edges[e]
+            frames[target] = spanned(frames[target], w @ frames[source])
+            if source in graph.hidden:
+                frames[source] = spanned(frames[source], w.T @ frames[target])
+        if before == sum(q.shape[1] for q in frames.values()):
+            return frames
 
 
 def hidden_frames(graph: Graph, nodes: Any, modes: int) -> Frames:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.network import gradient
+from neuralrace.network import gradient, loss
 from neuralrace.reduction.family import Family
 from neuralrace.task import Task
 
@@ -18,16 +18,24 @@ MOST_PATHS = 1000
 def gradient_residual(
     task: Task, family: Family, points: Iterable[Mapping[str, np.ndarray]]
 ) -> dict[str, float]:
-    """Per edge, the largest entry of `grad - P grad` over the points, relative to the largest gradient."""
-    worst = dict.fromkeys(task.graph.edges, 0.0)
-    largest = 0.0
+    """Per edge, the largest entry of `grad - P grad` over the points, relative to the largest gradient.
+
+    Of fixed edges, the largest difference of the loss from that of the small network, relative to the loss.
+    """
+    worst = dict.fromkeys(task.graph.shapes, 0.0)
+    largest = missed = 0.0
     for b in points:
-        grad = gradient(task, family.lift(b))
+        weights = family.lift(b)
+        grad = gradient(task, weights)
+        if task.graph.fixed:
+            true = loss(task, weights)
+            missed = max(missed, abs(true - loss(family.small, b)) / max(true, 1e-300))
         inside = family.lift(family.project(grad))
         for e, g in grad.items():
             worst[e] = max(worst[e], float(np.abs(g - inside[e]).max()))
             largest = max(largest, float(np.abs(g).max()))
-    return {e: w / largest if largest else 0.0 for e, w in worst.items()}
+    found = {e: w / largest if largest else 0.0 for e, w in worst.items()}
+    return found | dict.fromkeys(task.graph.fixed, missed)
 
 
 def random_points(family: Family, rng: np.random.Generator) -> list[dict[str, np.ndarray]]:

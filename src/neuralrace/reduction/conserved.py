@@ -32,6 +32,8 @@ def laws(
     rows: dict[Any, list[np.ndarray]] = {}  # of laws whose squares have the same size and decay alike
     found = []
     for node in graph.hidden:
+        if {*graph.outgoing[node], *graph.incoming[node]} & graph.fixed.keys():
+            continue
         counts = np.zeros((2, len(classes)), int)
         for e in graph.outgoing[node]:
             counts[0, class_of[e]] += 1

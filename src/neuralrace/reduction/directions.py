@@ -20,7 +20,7 @@ import numpy as np
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import GraphError
-from neuralrace.graph import Graph
+from neuralrace.graph import Edge, Graph
 from neuralrace.task import Context, Task
 
 
@@ -86,7 +86,7 @@ class Split:
             nodes |= dict(zip(self.parts[n], sizes[n], strict=True)) if n in sizes else {n: size}
         for e, (source, target) in whole.edges.items():
             if e not in self.copies:  # it joins the pathways of a small network
-                edges[e] = (source, target)
+                edges[e] = Edge(source, target, whole.fixed.get(e))
                 continue
             for i, row in enumerate(self.copies[e]):
                 for j, name in enumerate(row):

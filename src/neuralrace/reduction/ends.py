@@ -129,22 +129,24 @@ def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
     such paths.
     """
     g, weights = r.task.graph, r.family.lift(b)
+    every = g.with_fixed(weights)
     largest = max(float(np.abs(w).max()) for w in weights.values())
     free: dict[str, np.ndarray] = {}
     for n in g.hidden:
-        parts = [weights[e] for e in g.incoming[n]] + [weights[e].T for e in g.outgoing[n]]
+        parts = [every[e] for e in g.incoming[n]] + [every[e].T for e in g.outgoing[n]]
         u, s, _ = np.linalg.svd(np.concatenate(parts, axis=1))
         if len(s) < len(u) or s[-1] <= _SPARE * largest:
             free[n] = u[:, -1]
-    if len(free) == len(g.hidden):
+    if len(free) == len(g.hidden) and not g.fixed:
         return True
     rng = np.random.default_rng(0)
     probed = dict(weights)
-    for e, (source, target) in g.edges.items():
+    for e in g.shapes:
+        source, target = g.edges[e]
         if source in free and (target in free or target in g.outputs):
             end = free[target] if target in free else rng.standard_normal(g.nodes[target])
             probed[e] = probed[e] + rng.uniform(0.5, 1.5) * np.outer(end, free[source])
-    into = {e: free[t] for e, (s, t) in g.edges.items() if s in g.inputs and t in free}
+    into = {e: free[g.edges[e][1]] for e in g.shapes if g.edges[e][0] in g.inputs and g.edges[e][1] in free}
 
     def pull(w: Mapping[str, np.ndarray]) -> float:
         slope = gradient(r.task, w)

@@ -60,7 +60,8 @@ def write(r: ReducedEquations, mode: int | None = None) -> Written:
         keys, ends = [found.classes_on(key) for key in found.index], [k for _, k in found.pairs()]
         if family.basis == "block":
             _check_length(keys, ends)
-            return blocks(found.statistics(), [family.shape[members[0]] for members in r.classes], each)
+            shapes = [family.shape[members[0]] for members in r.classes]
+            return blocks(found.statistics(), shapes, found.constants, each)
         if mode is None and family.modes * len(r.classes) > MOST_EQUATIONS:
             _check_length(keys, ends)
             return vectors(found.statistics(), family.modes, each)

@@ -14,9 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import NothingToReduceError
-from neuralrace.graph import Graph
-from neuralrace.reduction.basis import Frames, Links, components, hidden_frames, mode_frames, spans
+from neuralrace.errors import InputError, NothingToReduceError
+from neuralrace.graph import Edge, Graph
+from neuralrace.reduction.basis import (
+    Frames,
+    Links,
+    closed_frames,
+    components,
+    hidden_frames,
+    mode_frames,
+    spanned,
+    spans,
+)
 from neuralrace.reduction.directions import Split
 from neuralrace.task import Block, Blocks, Context, Task
 
@@ -30,16 +39,15 @@ Strengths = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Family:
-    """Frames per edge, and the small network whose weights are the coordinates (and `fixed`)."""
+    """Frames per edge, and the small network whose weights are the coordinates."""
 
     basis: str
     graph: Graph
     left: Frames  # edge -> (target size, k)
     right: Frames  # edge -> (source size, k)
     small: Task
-    fixed: Strengths
     modes: int
-    shape: dict[str, tuple[int, ...]]  # of b, per edge
+    shape: dict[str, tuple[int, ...]]  # of b, per edge that learns
     overlap: dict[str, np.ndarray]  # pathwise: small output node -> (dimensions of the output, modes)
     offset: dict[str, np.ndarray] = field(default_factory=dict)  # edge -> weights that never move
     split: Split | None = None  # with several hidden directions per mode: `graph` has hidden nodes in parts
@@ -64,7 +72,7 @@ class Family:
 
     def lift(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Weights `(..., out, in)` from coordinates `(..., modes)`."""
-        return {e: self.lift_edge(e, b) for e in self.network.edges}
+        return {e: self.lift_edge(e, b) for e in self.network.shapes}
 
     def lift_edge(self, edge: str, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """The weights of one edge."""
@@ -82,8 +90,8 @@ class Family:
         """Coordinates of the nearest weights in the family."""
         w = w if self.split is None else self.split.divide(w)
         found = {}
-        for e, left in self.left.items():
-            inner = left.T @ np.asarray(w[e]) @ self.right[e]
+        for e in self.shape:
+            inner = self.left[e].T @ np.asarray(w[e]) @ self.right[e]
             found[e] = inner if self.basis == "block" else np.diagonal(inner, axis1=-2, axis2=-1).copy()
         return found
 
@@ -116,8 +124,10 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
     if not ends:
         raise NothingToReduceError(NOTHING)
     modes = next(iter(ends.values())).shape[1]
-    frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | ends | hidden_frames(g, g.hidden, modes)
-    small = Graph(dict.fromkeys(g.nodes, int(modes)), g.edges, diagonal=tuple(g.edges))
+    frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | hidden_frames(g, g.hidden, modes) | ends
+    fixed = {e: np.diag(np.diagonal(w)) for e, w in between(g, frames).items()}
+    sizes = dict.fromkeys(g.nodes, int(modes))
+    small = Graph(sizes, g.given_edges(fixed), diagonal=tuple(g.shapes))
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
     block_of = _RoundingInterner()
@@ -132,7 +142,7 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
         contexts.append(Context(gates, inputs, targets, irreducible_loss=c.irreducible_loss + lost))
     left, right = by_edge(g, frames)
     reduced = Task.from_contexts(small, contexts)
-    return Family("shared", g, left, right, reduced, {}, modes, dict.fromkeys(g.edges, (modes,)), {})
+    return Family("shared", g, left, right, reduced, modes, dict.fromkeys(g.shapes, (modes,)), {})
 
 
 def _by_mode(
@@ -185,6 +195,8 @@ class _RoundingInterner:
 def pathwise(task: Task, rng: np.random.Generator) -> Family:
     """Frames per pathway from its own effective data; pathways overlap at inputs and outputs."""
     g = task.graph
+    if g.fixed:
+        raise InputError('basis="pathwise" is of graphs without fixed edges; take basis="block"')
     parts = components(g)
     ends = [mode_frames(g, Links.of(task, edges, rng), rng) for edges in parts]
     modes = max((f.shape[1] for frames in ends for f in frames.values()), default=0)
@@ -214,11 +226,12 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
         nodes[o] = max(outputs[o].shape[1], 1)
     fixed = {}
     for name, (source, o) in joins.items():
-        fixed[name] = np.pad(overlap[source], ((0, nodes[o] - len(overlap[source])), (0, 0)))
-    small = Graph(nodes, {**edges, **joins}, diagonal=tuple(edges))
+        padded = np.pad(overlap[source], ((0, nodes[o] - len(overlap[source])), (0, 0)))
+        fixed[name] = Edge(source, o, fixed=padded)
+    small = Graph(nodes, {**edges, **fixed}, diagonal=tuple(edges))
     small_task = Task.from_contexts(small, _pathwise_contexts(task, small, origin, outputs, modes))
     shape = dict.fromkeys(g.edges, (modes,))
-    return Family("pathwise", g, left, right, small_task, fixed, modes, shape, overlap)
+    return Family("pathwise", g, left, right, small_task, modes, shape, overlap)
 
 
 def _unused_mark(g: Graph) -> str:
@@ -268,16 +281,20 @@ def block(task: Task, rng: np.random.Generator) -> Family:
     ordered = mode_frames(g, Links.of(task, frozenset(g.edges), rng), rng)
     for n, q in ends.items():
         if n in ordered:  # the order of modes, so that a diagonal start means the same as elsewhere
-            first = q @ (q.T @ ordered[n][:, (ordered[n] != 0).any(axis=0)])
+            inner = q.T @ ordered[n]  # fixed edges may carry directions to an input that it never shows
+            first = q @ inner[:, np.linalg.norm(inner, axis=0) > 1 - 1e-6]
             u, s, vt = np.linalg.svd(first, full_matrices=False)
             head = (u @ vt)[:, : int((s > 1e-6).sum())] if first.shape[1] else first
             rest = q - head @ (head.T @ q)
             tail = np.linalg.svd(rest, full_matrices=False)[0][:, : q.shape[1] - head.shape[1]]
             ends[n] = np.concatenate([head, tail], axis=1)
-    width = max((q.shape[1] for q in ends.values()), default=1)
-    frames = ends | {n: np.eye(g.nodes[n], min(width, g.nodes[n])) for n in g.hidden}
+    frames = closed_frames(g, ends | {n: np.zeros((g.nodes[n], 0)) for n in g.hidden})
+    width = max(q.shape[1] for q in frames.values())
+    for n in g.hidden:
+        frames[n] = spanned(frames[n], np.eye(g.nodes[n]), width)
+        frames = closed_frames(g, frames) if {*g.incoming[n], *g.outgoing[n]} & g.fixed.keys() else frames
     frames = {n: q if q.shape[1] else np.zeros((g.nodes[n], 1)) for n, q in frames.items()}
-    small = g.resized({n: q.shape[1] for n, q in frames.items()})
+    small = g.resized({n: q.shape[1] for n, q in frames.items()}, between(g, frames))
     contexts, blocks = [], Blocks()
     for c in task.moment_contexts:
         inputs = {x: blocks.add(v @ frames[x]) for x, v in c.inputs.items()}
@@ -289,8 +306,13 @@ def block(task: Task, rng: np.random.Generator) -> Family:
             Context(c.gates, inputs, blocks_of_targets, irreducible_loss=c.irreducible_loss + 0.5 * lost)
         )
     left, right = by_edge(g, frames)
-    shape = {e: (left[e].shape[1], right[e].shape[1]) for e in g.edges}
-    return Family("block", g, left, right, Task.from_contexts(small, contexts), {}, width, shape, {})
+    width = max(q.shape[1] for q in frames.values())
+    return Family("block", g, left, right, Task.from_contexts(small, contexts), width, small.shapes, {})
+
+
+def between(g: Graph, frames: Frames) -> dict[str, np.ndarray]:
+    """Weights of fixed edges between the frames of their nodes."""
+    return {e: frames[g.edges[e][1]].T @ w @ frames[g.edges[e][0]] for e, w in g.fixed.items()}
 
 
 FAMILIES = {"shared": shared, "pathwise": pathwise, "block": block}

@@ -52,7 +52,8 @@ def fixed_bases(setup: Setup) -> list[FixedBases] | None:
         return None
     every, scales = [], setup.rates.scales(graph)
     for run in range(setup.count):
-        larger = reduced_network(setup.given, {e: w[run] for e, w in setup.weights.items()}, scales)
+        weights = graph.with_fixed({e: w[run] for e, w in setup.weights.items()})
+        larger = reduced_network(setup.given, weights, scales)
         _widen(larger)
         _widen(larger)
         larger.update({})

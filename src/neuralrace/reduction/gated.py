@@ -84,6 +84,7 @@ def _groups(graph: Graph) -> tuple[_Group, ...]:
         table.setdefault((graph.levels[n], kind[n], graph.nodes[n]), []).append(n)
     at = {n: (k, i) for k, nodes in enumerate(table.values()) for i, n in enumerate(nodes)}
     number = {e: k for k, e in enumerate(graph.edges)}
+    stacks = (*graph.stacks, *graph.fixed_stacks)
     found = []
     for nodes in table.values():
         into: dict[int, list[str]] = {}
@@ -91,7 +92,7 @@ def _groups(graph: Graph) -> tuple[_Group, ...]:
             into.setdefault(at[graph.edges[e][0]][0], []).append(e)
         links = []
         for source, edges in into.items():
-            shape, offset, names = graph.stacks[graph.place_in_stacks[edges[0]][0]]
+            shape, offset, names = stacks[graph.place_in_stacks[edges[0]][0]]
             ends = [graph.edges[e] for e in edges]
             links.append(
                 _Link(
@@ -108,7 +109,7 @@ def _groups(graph: Graph) -> tuple[_Group, ...]:
 
 
 class GatedNetwork(NamedTuple):
-    """A linear graph with the learning rate and weight decay of each edge; a static argument of JAX.
+    """A linear graph with the learning rate and weight decay of each edge that learns; static in JAX.
 
     Weights are one vector, in the order of `Graph.flatten`.
     """
@@ -119,7 +120,7 @@ class GatedNetwork(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph, rates: Rates) -> GatedNetwork:
-        return cls(graph, *zip(*map(rates.of, graph.edges), strict=True))
+        return cls(graph, *zip(*map(rates.of, graph.shapes), strict=True))
 
     def pack(self, statistics: Statistics, gates: Any) -> Packed:
         """Data and gates in the form that `loss` and `velocity` take."""
@@ -139,6 +140,8 @@ class GatedNetwork(NamedTuple):
     def loss(self, weights: Any, data: Packed) -> Any:
         """Every context through the whole graph: `h_v = g_v sum_e g_e W_e h_s` (theory section 1)."""
         groups, h = _groups(self.graph), []  # activities (nodes, contexts, rows, size)
+        fixed = [self.graph.fixed[e].ravel() for stack in self.graph.fixed_stacks for e in stack.names]
+        weights = jnp.concatenate([weights, *(jnp.asarray(w, weights.dtype) for w in fixed)])
         inputs, targets = iter(data.inputs), iter(zip(data.targets, data.counts, strict=True))
         total = data.irreducible_loss.sum()
         for group, gate in zip(groups, data.nodes, strict=True):
@@ -158,7 +161,7 @@ class GatedNetwork(NamedTuple):
 
     def _by_weight(self, values: tuple[float, ...], dtype: Any) -> np.ndarray:
         g = self.graph
-        table = {e: np.full(g.shapes[e], v, dtype) for e, v in zip(g.edges, values, strict=True)}
+        table = {e: np.full(g.shapes[e], v, dtype) for e, v in zip(g.shapes, values, strict=True)}
         return g.flatten(table)
 
     # -- checks of arguments, whose shapes are known to JAX too ---------------------------------
@@ -166,9 +169,9 @@ class GatedNetwork(NamedTuple):
     def check(self, strengths: Any, statistics: Any, gates: Any) -> tuple[Any, Statistics, Any]:
         """The arguments as arrays that fit the graph and each other, with all gates."""
         g = self.graph
-        blocks = _named("strengths", strengths, g.edges, "edge")
-        for e, (source, target) in g.edges.items():
-            _fit(f"strengths[{e!r}]", blocks[e], (g.nodes[target], g.nodes[source]))
+        blocks = _named("strengths", strengths, g.shapes, "edge that learns")
+        for e, shape in g.shapes.items():
+            _fit(f"strengths[{e!r}]", blocks[e], shape)
         if not isinstance(statistics, Statistics):
             raise InputError(f"statistics must be a Statistics, got {type(statistics).__name__}")
         inputs = _named("statistics.inputs", statistics.inputs, g.inputs, "input node")

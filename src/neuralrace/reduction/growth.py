@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from neuralrace.reduction.basis import anchored_nodes
 from neuralrace.reduction.family import Family, Strengths
 
 
@@ -22,14 +23,14 @@ def growing_blocks(family: Family, modes: Family, w: Mapping[str, np.ndarray]) -
     g, frames = family.graph, growing_frames(modes, w)
 
     def span(edge: str, end: int) -> np.ndarray:
-        if g.edges[edge][end] not in g.hidden:
+        if g.edges[edge][end] not in frames:
             return (family.right, family.left)[end][edge]
         u, s, _ = np.linalg.svd(frame_at(modes, frames, edge, end), full_matrices=False)
         u = np.where(s[..., None, :] > 1e-8 * s[..., None, :1], u, 0.0)
         wide = family.shape[edge][1 - end]
         return np.pad(u, [(0, 0)] * (u.ndim - 1) + [(0, max(0, wide - u.shape[-1]))])[..., :wide]
 
-    return {e: np.swapaxes(span(e, 1), -1, -2) @ w[e] @ span(e, 0) for e in g.edges}
+    return {e: np.swapaxes(span(e, 1), -1, -2) @ w[e] @ span(e, 0) for e in family.shape}
 
 
 def off_manifold_fraction(family: Family, w: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -37,7 +38,7 @@ def off_manifold_fraction(family: Family, w: Mapping[str, np.ndarray]) -> np.nda
     with the hidden directions r in which the network grows."""
     frames = growing_frames(family, w)
     b, total, inside = strengths_along(family, frames, w), 0.0, 0.0
-    for e in family.graph.edges:
+    for e in family.shape:
         right, left = (frame_at(family, frames, e, end) for end in (0, 1))
         # Directions of different modes need not be orthogonal: this is the projection on what they span.
         overlap = (np.swapaxes(left, -1, -2) @ left) * (np.swapaxes(right, -1, -2) @ right)
@@ -68,16 +69,18 @@ def growing_frames(
     direction of a learned one, where a middle layer is strong.
     """
     g = family.graph
-    lead = next(iter(w.values())).shape[:-2]
+    lead, w = next(iter(w.values())).shape[:-2], g.with_fixed(w)
+    held = anchored_nodes(g)
+    free = [n for n in g.hidden if n not in held]
     frames: Frames = dict(begin or {})
 
     def inflow(node: str) -> np.ndarray:
         total = np.zeros((*lead, g.nodes[node], family.modes))
         for e in g.incoming[node]:
-            if g.edges[e][0] in frames or g.edges[e][0] in g.inputs:
+            if g.edges[e][0] in frames or g.edges[e][0] not in free:
                 total = total + w[e] @ frame_at(family, frames, e, 0)
         for e in g.outgoing[node]:
-            if g.edges[e][1] in frames or g.edges[e][1] in g.outputs:
+            if g.edges[e][1] in frames or g.edges[e][1] not in free:
                 total = total + np.swapaxes(w[e], -1, -2) @ frame_at(family, frames, e, 1)
         if orthogonal and family.modes <= g.nodes[node]:
             u, s, vt = np.linalg.svd(total, full_matrices=False)
@@ -86,7 +89,7 @@ def growing_frames(
 
     for _ in range(rounds):
         change = 0.0
-        for node in g.hidden:
+        for node in free:
             new = inflow(node)
             change = max(change, float(np.abs(new - frames.get(node, 0.0)).max()))
             frames[node] = new
@@ -104,7 +107,7 @@ def frame_at(family: Family, frames: Frames, edge: str, end: int) -> np.ndarray:
 def strengths_along(family: Family, frames: Frames, w: Mapping[str, np.ndarray]) -> Strengths:
     """Strengths `r_t^T W_e r_s` of each mode along these directions, edge -> (..., modes)."""
     strengths = {}
-    for e in family.graph.edges:
+    for e in family.shape:
         source, target = (frame_at(family, frames, e, end) for end in (0, 1))
         strengths[e] = (target * (w[e] @ source)).sum(axis=-2)
     return strengths

@@ -119,9 +119,12 @@ def reduce(
         return StartReduction.of(task, weights, error, rates)
     if integer("directions", directions) > 1 and basis == "block":
         raise InputError(f"directions must be 1 for blocks, got {directions}: only modes can have several")
+    if directions > 1 and g.fixed:
+        raise InputError(f"directions must be 1 where edges are fixed, got {directions}")
     apart: dict[str, Hashable] = {e: (v, rates.of(e)) for e, v in _check_start(task, start).items()}
     found = None
-    for name in FAMILIES if basis == "auto" else (basis,):
+    every = [name for name in FAMILIES if name != "pathwise" or not g.fixed]
+    for name in every if basis == "auto" else (basis,):
         if name == "block" and directions > 1:
             break
         rng = np.random.default_rng(seed)
@@ -143,11 +146,11 @@ def reduce(
 def _check_start(task: Task, start: Any) -> dict[str, Hashable]:
     g = task.graph
     if start is None:
-        return dict.fromkeys(g.edges, 1.0)
+        return dict.fromkeys(g.shapes, 1.0)
     if not isinstance(start, Mapping):
         raise InputError(f"start must be a dict from edges to numbers, got {short(start)}")
-    known("start", start, g.edges, "edge")
-    missing = [e for e in g.edges if e not in start]
+    known("start", start, g.shapes, "edge that learns")
+    missing = [e for e in g.shapes if e not in start]
     if missing:
         raise InputError(f"start must name every edge; {missing[0]!r} is missing")
     for e, v in start.items():

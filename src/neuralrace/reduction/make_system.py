@@ -10,15 +10,14 @@ import numpy as np
 
 from neuralrace.errors import InputError, number
 from neuralrace.graph import Graph
-from neuralrace.reduction.family import Family, block, by_edge
+from neuralrace.reduction.basis import spanned
+from neuralrace.reduction.family import Family, between, block, by_edge
 from neuralrace.reduction.gated import GatedNetwork, Statistics
 from neuralrace.reduction.system import System
 from neuralrace.task import Blocks, Context, Task
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
-
-_SAME = 1e-9  # directions with less than this share of the largest are rounding
 
 
 def make_system(r: Reduction, strength: Any, weights: Any) -> System:
@@ -37,7 +36,7 @@ def make_system(r: Reduction, strength: Any, weights: Any) -> System:
     else:
         size = 1.0 if strength is None else number("strength", strength, least=0)
         strengths = {
-            e: size * np.eye(left.shape[1], family.right[e].shape[1]) for e, left in family.left.items()
+            e: size * np.eye(family.left[e].shape[1], family.right[e].shape[1]) for e in family.shape
         }
     contexts = family.small.moment_contexts
     network = GatedNetwork.of(family.small.graph, r.rates)
@@ -106,6 +105,7 @@ def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
     network puts outside the targets. No signal reaches the weights outside.
     """
     g = family.graph
+    every = g.with_fixed(weights)
     frames = {n: np.zeros((g.nodes[n], 0)) for n in g.hidden}
     for e, (source, target) in g.edges.items():
         frames |= {source: family.right[e]} if source in g.inputs else {}
@@ -114,23 +114,24 @@ def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
     while grown:
         grown = False
         for n in (*g.hidden, *g.outputs):
-            signals = [weights[e] @ frames[g.edges[e][0]] for e in g.incoming[n]]
-            signals += [weights[e].T @ frames[g.edges[e][1]] for e in g.outgoing[n]]
-            wider = _spanned(frames[n], signals)
-            grown |= wider.shape != frames[n].shape
-            frames[n] = wider
+            signals = [every[e] @ frames[g.edges[e][0]] for e in g.incoming[n]]
+            signals += [every[e].T @ frames[g.edges[e][1]] for e in g.outgoing[n]]
+            before = frames[n].shape
+            for signal in signals:
+                frames[n] = spanned(frames[n], signal)
+            grown |= frames[n].shape != before
     frames = {n: q if q.shape[1] else np.eye(len(q), 1) for n, q in frames.items()}
     left, right = by_edge(g, frames)
+    small = family.small.graph.resized({n: q.shape[1] for n, q in frames.items()}, between(g, frames))
     offset = {e: w - left[e] @ (left[e].T @ w @ right[e]) @ right[e].T for e, w in weights.items()}
-    sizes = {n: q.shape[1] for n, q in frames.items()}
-    contexts = [_padded(c, sizes) for c in family.small.moment_contexts]
+    contexts = [_padded(c, small.nodes) for c in family.small.moment_contexts]
     return replace(
         family,
         left=left,
         right=right,
-        small=Task.from_contexts(family.small.graph.resized(sizes), contexts),
+        small=Task.from_contexts(small, contexts),
         modes=max(q.shape[1] for q in frames.values()),
-        shape={e: (left[e].shape[1], right[e].shape[1]) for e in g.edges},
+        shape=small.shapes,
         offset=offset,
     )
 
@@ -141,15 +142,3 @@ def _padded(context: Context, sizes: Mapping[str, int]) -> Context:
     for o, y in context.targets.items():
         targets[o] = blocks.add(np.pad(y, ((0, 0), (0, sizes[o] - y.shape[1]))))
     return replace(context, target_blocks=targets)
-
-
-def _spanned(frame: np.ndarray, signals: list[np.ndarray]) -> np.ndarray:
-    """A frame with the directions of the signals `(size, any)` that it lacks."""
-    unit = [v / size for v in signals if (size := np.linalg.norm(v)) > 0]
-    if not unit or frame.shape[1] == len(frame):
-        return frame
-    every = np.concatenate(unit, axis=1)
-    outside = every - frame @ (frame.T @ every)
-    u, s, _ = np.linalg.svd(outside - frame @ (frame.T @ outside), full_matrices=False)
-    new = u[:, s > _SAME][:, : len(frame) - frame.shape[1]]
-    return np.concatenate([frame, new], axis=1)

@@ -18,13 +18,20 @@ from neuralrace.reduction.path_classes import Key, PathStatistics
 from neuralrace.reduction.symbols import EdgeClasses, Statistics, Written
 
 
-def blocks(statistics: PathStatistics, shapes: Sequence[tuple[int, ...]], each: EdgeClasses) -> Written:
-    """One equation per class, of matrices; Syx and Sxx are numbered by the classes of paths."""
+def blocks(
+    statistics: PathStatistics, shapes: Sequence[tuple[int, ...]], constants: Sequence[Any], each: EdgeClasses
+) -> Written:
+    """One equation per class, of matrices; Syx and Sxx are numbered by the classes of paths.
+
+    Numbers from that of the classes on in the keys of paths are those of `constants`, of fixed edges.
+    """
     import sympy as sp
 
     words = statistics.keys
     s, d, found = _named(statistics, ("Syx", r"\Sigma^{yx}"), ("Sxx", r"\Sigma^{xx}"))
     b = [sp.MatrixSymbol(f"B{k + 1}", *shape) for k, shape in enumerate(shapes)]
+    fixed = found.name("C", "C", {((k,),): w for k, w in enumerate(constants)})
+    classes, b = len(b), [*b, *(fixed[(k,),] for k in range(len(constants)))]
     products = [[b[c] for c in reversed(word)] for word in words]
     errors = []
     for p in range(len(words)):
@@ -35,7 +42,7 @@ def blocks(statistics: PathStatistics, shapes: Sequence[tuple[int, ...]], each: 
         terms = [_product([sp.Integer(-1), _sum(js), sxx]) for sxx, js in same.items()]
         errors.append(_sum([s[p], *terms] if s[p] != 0 else terms))
     equations = []
-    for k, x in enumerate(b):
+    for k, x in enumerate(b[:classes]):
         around = [
             (errors[p], word[q + 1 :], word[:q])
             for p, word in enumerate(words)
@@ -43,7 +50,7 @@ def blocks(statistics: PathStatistics, shapes: Sequence[tuple[int, ...]], each: 
             if c == k and errors[p] is not None
         ]
         equations.append(_equation(x, _chained(around, b), *each.of(k)))
-    return Written(equations, list(range(len(b))), found.values, found.names)
+    return Written(equations, list(range(classes)), found.values, found.names)
 
 
 def vectors(statistics: PathStatistics, modes: int, each: EdgeClasses) -> Written:

@@ -26,6 +26,7 @@ from neuralrace.task import Context
 MOST_CLASSES = 400  # of paths
 _SMALL = 10_000  # powers that take as long as the calls of the smallest system
 SAME = 1e-9  # of the largest: statistics that differ less are the same
+_IDENTITY = -1  # stands for a fixed edge that changes nothing
 Key = tuple[int, ...]  # exponents of the classes of edges, or these classes from input to output
 Polynomial = dict[Key, np.ndarray]  # rows (rows, modes or size of the input) that paths of a class carry
 
@@ -145,10 +146,13 @@ class Expansion:
         self.family: Family = family
         self.classes: Classes = classes
         self.graph: Graph = family.small.graph
+        self.ordered: bool = family.basis == "block"
         self.class_of: dict[str, int] = {e: k for k, members in enumerate(classes) for e in members}
+        self.constants: list[np.ndarray] = []  # of fixed edges, numbered after the classes
+        if not family.overlap:
+            self._number_constants(len(classes))
         self.polynomials: list[Polynomial] = []
         self.ids: dict[Any, int] = {}
-        self.ordered: bool = family.basis == "block"
         self.terms: Counter[Any]
         self.constant: float
         self.terms, self.constant = self._collect()
@@ -158,6 +162,15 @@ class Expansion:
         if len(found) > MOST_CLASSES:
             raise TooManyPathClasses
         self.index: dict[Key, int] = {key: k for k, key in enumerate(sorted(found, key=self._place))}
+
+    def _number_constants(self, first: int) -> None:
+        for e, w in self.graph.fixed.items():
+            identity = len(w) == w.shape[1] and np.abs(w - np.eye(len(w))).max() < 1e-12
+            if self.ordered and identity and self.graph.edges[e][1] not in self.graph.outputs:
+                self.class_of[e] = _IDENTITY
+            elif np.any(w):
+                self.class_of[e] = first + len(self.constants)
+                self.constants.append(w)
 
     def classes_on(self, key: Key) -> Key:
         """The classes of edges on paths of a class, each as often as it occurs."""
@@ -214,8 +227,13 @@ class Expansion:
 
     def _extended(self, key: Key, edge_class: int) -> Key:
         if self.ordered:
-            return (*key, edge_class)
+            return key if edge_class == _IDENTITY else (*key, edge_class)
         return tuple(p + (k == edge_class) for k, p in enumerate(key))
+
+    def _factor(self, edge_class: int) -> Any:
+        """What a fixed edge multiplies modes by; the matrices of blocks stand in the equations."""
+        place = edge_class - len(self.classes)
+        return 1.0 if self.ordered or place < 0 else np.diagonal(self.constants[place])
 
     def _interned(self, key: Any, make: Callable[[], Polynomial]) -> int:
         if key not in self.ids:
@@ -241,7 +259,7 @@ class Expansion:
             for edge_class, source, edge_gate in products:
                 for key, rows in self.polynomials[source].items():
                     up = self._extended(key, edge_class)
-                    total[up] = total.get(up, 0.0) + rows * edge_gate * gate
+                    total[up] = total.get(up, 0.0) + rows * (edge_gate * gate * self._factor(edge_class))
             return total
 
         here[n] = self._interned((tuple(sorted(products)), np.asarray(gate).tobytes()), make)

@@ -121,8 +121,7 @@ class ReducedEquations:
             value, slope = self.tied.loss_and_gradient(np.stack([b[c[0]] for c in self.classes])[None])
             slopes = slope[0] / self.tied.sizes[:, None]
             return float(value[0]), {e: v for c, v in zip(self.classes, slopes, strict=True) for e in c}
-        weights = {**b, **self.family.fixed}
-        return float(loss(self.family.small, weights)), gradient(self.family.small, weights)
+        return float(loss(self.family.small, b)), gradient(self.family.small, b)
 
     def is_tied(self, b: Mapping[str, np.ndarray]) -> bool:
         """Whether the edges of each class have equal strengths."""
@@ -238,7 +237,7 @@ class ReducedEquations:
         At each hidden node: the sum of `B^2/eta` over outgoing edges less that over incoming ones, with
         learning rates eta; for blocks, of `B^T B/eta` less that of `B B^T/eta`. With weight decay, and if
         `eta lambda` is the same for all edges at the node, this times `exp(2 eta lambda t/tau)` is constant.
-        There is no such law at other nodes, nor at a node with an edge of rate 0.
+        There is no such law at other nodes, nor at a node with an edge of rate 0 or a fixed edge.
 
         Returns
         -------

@@ -185,13 +185,14 @@ class Reduction(ReducedEquations):
         if np.sqrt(share_outside(self.family, w, together=True)) < 1e-6:
             return self.family.project(w)
         if self.basis == "block":
-            return growing_blocks(self.family, FAMILIES["pathwise"](self.task, np.random.default_rng(0)), w)
+            modes = FAMILIES["shared" if self.task.graph.fixed else "pathwise"]
+            return growing_blocks(self.family, modes(self.task, np.random.default_rng(0)), w)
         return growing_strengths(self.family, w)
 
     def _check(self, b: Any) -> dict[str, np.ndarray]:
         if not isinstance(b, Mapping):
             raise InputError(f"b must be a dict from edge names to strengths, got {type(b)}")
-        known("b", b, self.family.graph.edges, "edge")
+        known("b", b, self.family.shape, "edge that learns")
         found = {}
         for e, shape in self.family.shape.items():
             if e not in b:
@@ -274,10 +275,10 @@ class Reduction(ReducedEquations):
     def _start(self, strength: Any) -> dict[str, np.ndarray]:
         """Strengths of this size to start from."""
         if not isinstance(strength, Mapping):
-            strength = dict.fromkeys(self.task.graph.edges, strength)
-        known("strength", strength, self.task.graph.edges, "edge")
+            strength = dict.fromkeys(self.task.graph.shapes, strength)
+        known("strength", strength, self.task.graph.shapes, "edge that learns")
         sizes = {}
-        for e in self.task.graph.edges:
+        for e in self.task.graph.shapes:
             if e not in strength:
                 raise InputError(f"strength must name every edge; {e!r} is missing")
             sizes[e] = array("strength", strength[e])
@@ -318,6 +319,11 @@ class Reduction(ReducedEquations):
         >>> nr.reduce(nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 50, 7]))).strength(0.01)
         0.05
         """
+        if self.task.graph.fixed:
+            raise InputError(
+                "strength needs a task without fixed edges: where these end, weights start with both signs "
+                "along given directions; nr.reduce(task, weights=...) follows a network"
+            )
         size = array("std", std)
         if (size < 0).any():
             raise InputError(f"std must be at least 0, got {short(std)}")
@@ -329,7 +335,9 @@ class Reduction(ReducedEquations):
     def way_on(self) -> str:
         """What to do where the family stays at a saddle, in words."""
         follow = "nr.reduce(task, weights=...) follows a network"
-        return follow if self.basis == "block" else f"r.widened() is a family that leaves it, {follow}"
+        if self.basis == "block" or self.task.graph.fixed:
+            return follow
+        return f"r.widened() is a family that leaves it, {follow}"
 
     def widened(self) -> Reduction:
         """The smallest family, with 2, 4, ... hidden directions per mode, that reaches the attainable loss.
@@ -354,6 +362,8 @@ class Reduction(ReducedEquations):
         split, most = self.family.split, 2 * max(self.attainable.needed.values(), default=1)
         rates = self.rates if split is None else split.rates_of_whole(self.rates)
         directions = 2 * self.family.directions
+        if self.task.graph.fixed:
+            raise InputError("widened needs a task without fixed edges: take nr.reduce(task, weights=...)")
         while self.basis != "block" and directions <= max(most, 2):
             wider = reduce(self.task, self.basis, directions=directions, rates=rates)
             if not wider.omitted_modes and wider.reaches_attainable:

@@ -133,4 +133,4 @@ class TiedStrengths(Mapping[str, np.ndarray]):
 
 def lifted(family: Family, b: Mapping[str, np.ndarray]) -> LiftedWeights:
     """Weights (..., save, out, in) of each edge, computed from strengths on demand."""
-    return LiftedWeights(family.network.edges, lambda e: family.lift_edge(e, b))
+    return LiftedWeights(family.network.shapes, lambda e: family.lift_edge(e, b))

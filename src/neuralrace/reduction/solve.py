@@ -43,29 +43,22 @@ def solve_small(
 
     A run that leaves a saddle by rounding alone stays there instead.
     """
-    edge, shape = next(iter(r.family.shape.items()))
-    lead = b[edge].shape[: b[edge].ndim - len(shape)]
-    fixed = {n: np.broadcast_to(f, (*lead, *f.shape)) for n, f in r.family.fixed.items()}
-    rates = replace(r.rates, frozen=(*r.rates.frozen, *fixed))
-    run = flow(r.family.small, {**b, **fixed}, t1, save, rates=rates, method=method, stop_loss=stop)
+    solved = partial(flow, r.family.small, t1=t1, rates=r.rates, method=method, stop_loss=stop)
+    run = solved(b, save=save)
     held = np.zeros(len(run.statuses), bool)
     if _rested(run):
         rng = np.random.default_rng(0)
         near = {e: v + _NUDGE * np.abs(v).max() * rng.standard_normal(v.shape) for e, v in b.items()}
-        nudged = flow(
-            r.family.small, {**near, **fixed}, t1, run.t, rates=rates, method=method, stop_loss=stop
-        )
-        run, held = _held(run, nudged)
-    found = {e: run.weights[e] for e in r.family.graph.edges}
-    settings = {**run.settings, **r.rates.settings(r.family.graph), "process": "reduction"}
+        run, held = _held(run, solved(near, save=run.t))
+    settings = {**run.settings, "process": "reduction"}
     del settings["dimensions"]
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
     parts |= {
         "settings": settings,
         "dims": weight_dims(r.family.network),
-        "weights": lifted(r.family, found),
+        "weights": lifted(r.family, run.weights),
     }
-    return Solution(**{**parts, "runs": runs}, reduction=r, b=found, held=held)
+    return Solution(**{**parts, "runs": runs}, reduction=r, b=run.weights, held=held)
 
 
 def at_rest(sol: Solution, t1: float, ts: np.ndarray, choose: bool, stopped: bool) -> Solution:

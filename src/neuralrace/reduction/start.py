@@ -159,7 +159,7 @@ class StartSolution(Trajectory):
     def strengths(self) -> np.ndarray:
         """Strength of each mode of the task in each edge, (save, modes, edges); see `mode_strengths`."""
         found = mode_strengths(self, self.reduction.task)
-        return np.stack([found[e] for e in self.reduction.task.graph.edges], axis=-1)
+        return np.stack([found[e] for e in self.reduction.task.graph.shapes], axis=-1)
 
     def __repr__(self) -> str:
         worst, missed = (float(np.max(self.stats[name])) for name in ("error", "residual"))

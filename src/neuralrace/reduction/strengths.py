@@ -51,12 +51,12 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     g = task.graph
     if not g.is_linear or g.biases or g.diagonal:
         raise InputError("task must be on a linear graph, without biases and diagonal edges, to have modes")
-    if not set(g.edges) <= set(trajectory.weights):
+    if not set(g.shapes) <= set(trajectory.weights):
         raise InputError("trajectory must have the weights of the task's graph: was it saved without them?")
     family, common = _modes(task)
     every = lambda k: {e: w[..., k, :, :] for e, w in trajectory.weights.items()}  # noqa: E731
     at = getattr(trajectory.weights, "at", every)  # lifted at that time alone
-    strengths: dict[str, list[np.ndarray]] = {e: [] for e in g.edges}
+    strengths: dict[str, list[np.ndarray]] = {e: [] for e in g.shapes}
     frames = None
     for k in range(len(trajectory.t)):
         w = at(k)
@@ -70,6 +70,7 @@ def _modes(task: Task) -> tuple[Family, bool]:
     """The modes of all paths together if they have common ones, else of each pathway; and which it is."""
     rng = np.random.default_rng(0)
     family = shared(task, rng)
-    if max(gradient_residual(task, family, random_points(family, rng)).values()) < EXACT:
-        return family, True
+    exact = max(gradient_residual(task, family, random_points(family, rng)).values()) < EXACT
+    if exact or task.graph.fixed:
+        return family, exact
     return pathwise(task, np.random.default_rng(0)), False

@@ -19,7 +19,7 @@ def refine(family: Family, start: Mapping[str, Hashable], rng: np.random.Generat
     gradient is a polynomial, so one random tied point separates classes with probability one.
     """
     classes: dict[Hashable, list[str]] = {}
-    for edge in family.graph.edges:
+    for edge in family.shape:
         classes.setdefault((family.shape[edge], start[edge]), []).append(edge)
     current = [tuple(members) for members in classes.values()]
     while True:
@@ -27,11 +27,11 @@ def refine(family: Family, start: Mapping[str, Hashable], rng: np.random.Generat
         for members in current:
             value = rng.uniform(0.5, 1.0, family.shape[members[0]])
             b.update(dict.fromkeys(members, value))
-        grad = gradient(family.small, {**b, **family.fixed})
-        scale = max(np.abs(grad[e]).max() for e in family.graph.edges)
+        grad = gradient(family.small, b)
+        scale = max(np.abs(grad[e]).max() for e in family.shape)
         new = [part for members in current for part in _split(members, grad, 1e-8 * scale)]
         if len(new) == len(current):
-            rank = {e: k for k, e in enumerate(family.graph.edges)}
+            rank = {e: k for k, e in enumerate(family.shape)}
             return tuple(sorted(new, key=lambda members: rank[members[0]]))
         current = new
 

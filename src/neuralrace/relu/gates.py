@@ -53,7 +53,7 @@ def as_gdln(
     """
     task, weights = network_at(net, i, X, Y)
     graph = task.graph
-    linear = Graph(graph.nodes, graph.edges, biases=graph.biases)
+    linear = Graph(graph.nodes, graph.given_edges(), biases=graph.biases)
     gates = dict(zip(graph.hidden, unit_gates(task, weights), strict=True))
     return Task(linear, *task.arrays, gates), weights
 

@@ -94,9 +94,10 @@ def race(
     """When each of several gated networks reaches a level of the loss.
 
     All start decoupled: every mode of every pathway with the same strength in each layer, in the basis of all
-    paths where that is exact, else in that of each pathway. Where this family rests above the attainable
-    loss, the race goes on as networks do: in a wider family (`Reduction.widened`), else from random weights
-    of the same strength. Where neither basis is exact, the network is followed from decoupled weights of both
+    paths where that is exact, else in that of each pathway, or in blocks where edges are fixed. Where this
+    family does not come to the attainable loss, the race goes on as networks do: in a wider family
+    (`Reduction.widened`), else from random weights of the same strength (of that standard deviation where
+    edges are fixed). Where neither basis is exact, the network is followed from decoupled weights of both
     signs.
 
     Parameters
@@ -152,22 +153,22 @@ def race(
 def _learned(task: Task, level: float, strength: float, end: float) -> tuple[Trajectory, str]:
     """The trajectory of one candidate, and how it was solved."""
     r = reduce(task, basis="shared")
-    r = r if r.exact else reduce(task, basis="pathwise")
+    r = r if r.exact else reduce(task, basis="block" if task.graph.fixed else "pathwise")
     if not r.exact:
         both = reduce(task, basis="pathwise", directions=2)
         return flow(task, decoupled(both, strength), end, stop_loss=level), "full flow"
     run = r.solve(strength, end)
-    if run.status in (Status.FINISHED, Status.UNSETTLED):
+    if run.status is Status.FINISHED:
         return run, "reduced"
     return _followed(r, strength, end)
 
 
 def _followed(r: Reduction, strength: float, end: float) -> tuple[Trajectory, str]:
-    """The trajectory of a candidate whose first family rests above the attainable loss."""
+    """The trajectory of a candidate whose first family does not come to the attainable loss."""
     try:
         wider = r.widened()
     except InputError:
-        sizes = r.strength(1.0)
+        sizes = 1.0 if r.task.graph.fixed else r.strength(1.0)
         std = strength / (max(sizes.values()) if isinstance(sizes, dict) else sizes)
         return reduce(r.task, weights=gaussian(r.task.graph, std)).solve(end), "from random weights"
     return wider.solve(strength, end), f"reduced, {wider.directions} directions per mode"

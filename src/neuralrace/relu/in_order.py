@@ -59,8 +59,8 @@ def train_in_order(
     nodes = distinct_names("first", first, task.graph.hidden, "hidden node")
     if not nodes:
         raise InputError(f"first must list hidden nodes of {', '.join(task.graph.hidden)}; got none")
-    if task.graph.biases:
-        raise InputError("task must have no biases for train_in_order")
+    if task.graph.biases or task.graph.fixed:
+        raise InputError("task must have no biases and fixed edges for train_in_order")
     start = task.graph.check_weights(weights)
     alone = {e: float(bool({*ends} & {*nodes})) for e, ends in task.graph.edges.items()}
     rate, counts = s["lr"], np.diff(np.round(net.t / s["lr"]).astype(int))
