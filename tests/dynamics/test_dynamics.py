@@ -493,3 +493,14 @@ def test_descent_is_that_of_optax(momentum):
             np.abs(v).max() for v in same.weights.values()
         )
         assert all(np.isfinite(v).all() for v in ours.weights.values())
+
+
+def test_losses_of_a_flow_are_never_negative_and_never_rise():
+    rng = np.random.default_rng(2)
+    graph, x = nr.Graph.chain([4, 8, 8, 3]), rng.normal(size=(20, 4))
+    task = nr.Task(graph, x, x @ rng.normal(size=(4, 3)))
+    start = nr.init.gaussian(graph, 0.3)
+    assert nr.flow(task, start, t1=100.0).loss.min() >= 0
+    assert nr.reduce(task).solve(0.1, 100.0).loss.min() >= 0
+    loose = nr.flow(task, start, t1=200.0, method=nr.Adaptive(rtol=1e-2, atol=1e-3))
+    assert (np.diff(loose.loss) <= 0).all()

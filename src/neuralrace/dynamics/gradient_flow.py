@@ -136,6 +136,8 @@ def solve_by(
         better = adapted_times([history.run(k) for k in range(len(history.loss))], t1)
         if better is not None:
             found, history, stats, settings = solve(better)
+    if not setup.rates.decays:  # then the loss never rises: where it does, the lower one is nearer
+        found = replace(found, losses=np.minimum.accumulate(found.losses, axis=1))
     named = {"process": "flow", "method": type(method).__name__, "t1": t1, "stop_loss": stop}
     return finish(setup, found, named | settings, stats, history)
 

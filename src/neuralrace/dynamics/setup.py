@@ -229,6 +229,7 @@ class Solved:
     def of(cls, path: Path, ts: np.ndarray, t1: float, stop: float | None, max_steps: int) -> Solved:
         """From the result of `integrate` for all runs; `path.kept` has losses and other values."""
         losses, kept = path.kept
+        losses = np.maximum(losses, 0.0)  # rounding may leave less
         statuses = [_STATUS[code] for code in path.status.tolist()]
         if not np.isfinite(losses).all():
             finals = [losses[k, i] for k, i in enumerate(path.last)]
