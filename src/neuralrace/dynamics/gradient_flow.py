@@ -115,7 +115,7 @@ def flow(
     for other in others:
         if {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED} & set(found.statuses):
             found = solve(other)
-    return found
+    return replace(found, task=task)
 
 
 def solve_by(

@@ -25,7 +25,7 @@ class LossCurve(Protocol):
 
 
 def learning_time(trajectory: LossCurve, level: ArrayLike) -> Floats:
-    """First time at which the loss falls to `level`.
+    """First time at which the loss falls to `level`; `nr.learning_time` also knows parts of the network.
 
     Interpolates with the loss and its slope at the solver's own steps, so the result does not depend on
     which times were saved. For descent it is linear between steps; with mini-batches between saved steps.
@@ -52,12 +52,15 @@ def learning_time(trajectory: LossCurve, level: ArrayLike) -> Floats:
     True
     """
     history = _history(trajectory)
+    return _first_below(history, check_levels(level, history.loss.shape[:-1]))
+
+
+def check_levels(level: ArrayLike, runs: tuple[int, ...]) -> Floats:
+    """`level` as an array: a number, or one for each of the runs."""
     levels = floats("level", level if listable(level) else number("level", level))
-    if levels.shape not in ((), history.loss.shape[:-1]):
-        raise InputError(
-            f"level must be a number or have shape {history.loss.shape[:-1]}, got {levels.shape}"
-        )
-    return _first_below(history, levels)
+    if levels.shape not in ((), runs):
+        raise InputError(f"level must be a number or have shape {runs}, got {levels.shape}")
+    return levels
 
 
 def _first_below(history: History, levels: ArrayLike, sign: ArrayLike = 1.0) -> Floats:
