@@ -1,6 +1,8 @@
 """What is learned when, against outputs computed sample by sample and against closed forms."""
 
+import runpy
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,3 +159,13 @@ RUNS = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1, seed=range(2)), t1=2.0, s
 def test_wrong_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_unimodal_phase_of_late_fusion_lasts_as_its_closed_form_says():
+    path = Path(__file__).parents[1] / "examples" / "unimodal_phase.py"
+    delay = runpy.run_path(str(path))["delay"]
+    for ratio, correlation in ((1.5, -0.5), (2.0, 0.0), (1.5, 0.5)):
+        expected = 1 + (ratio**2 - 1) / (1 - correlation**2)
+        coarse, fine = (abs(delay(ratio, correlation, std) / expected - 1) for std in (1e-3, 1e-6))
+        assert fine < 0.03
+        assert fine < coarse
