@@ -58,7 +58,8 @@ def flow(
     weights : dict
         Edge name -> (out, in). With a leading axis on every weight, each of its entries is a run.
     t1 : float
-        The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times.
+        The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times. A small
+        linear network that has learned all is solved only until it rests; the outcome says since when.
     save : int or times, optional
         Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
         spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved
