@@ -77,8 +77,7 @@ class Events:
         table = [head, *(tuple(v if isinstance(v, str) else f"{v:.4g}" for v in row) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in table]
-        if not self.rows:
-            lines = ["nothing rises or falls"]
+        lines = lines if self.rows else ["nothing rises or falls"]
         for tied in self.ties:
             lines.append(
                 f"{', '.join(tied)} are equal by symmetry: chance decides, by the initial weights, which of "

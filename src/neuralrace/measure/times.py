@@ -66,8 +66,8 @@ def check_levels(level: ArrayLike, runs: tuple[int, ...]) -> Floats:
 def _first_below(history: History, levels: ArrayLike, sign: ArrayLike = 1.0) -> Floats:
     """The first time at which `sign` times the loss of each run is at or below `sign` times its level."""
     if history.loss.ndim == 1:
-        factor = float(np.asarray(sign))
-        return cast(Floats, first_below(history.scaled(factor), factor * float(np.asarray(levels))))
+        level = float(np.multiply(sign, levels))
+        return cast(Floats, first_below(history.scaled(float(np.asarray(sign))), level))
     each = zip(*(np.broadcast_to(v, len(history.loss)) for v in (levels, sign)), strict=True)
     return np.array([_first_below(history.run(k), *one) for k, one in enumerate(each)])
 
