@@ -23,8 +23,8 @@ def attainable_loss(task: nr.Task) -> float:
     loss = 0.0
     for output, y in samples.targets.items():
         patterns = {
-            (graph.edges[p[0]][0], tuple(path_gates(task, p).round(12).tolist()))
-            for p in graph.paths_into(output)
+            (graph.edges[path[0]][0], tuple(path_gates(task, path).round(12).tolist()))
+            for path in graph.paths_into(output)
         }
         features = [np.array(gates)[:, None] * samples.inputs[x] for x, gates in sorted(patterns)]
         x = np.concatenate(features, axis=1)

@@ -1,10 +1,13 @@
 """Where random networks end on the tasks of `tasks.py`, and when they learn.
 
-Twenty networks per task from gaussian weights of the size `tasks.std`, followed by gradient flow until they are
-within 1e-5 of all that can be learned of the attainable loss, which bounds them from below, or to t = 1e5. Run
-as `python -m benchmarks.ends.networks FOLDER` from the project's root; it goes on where an earlier run stopped.
-FOLDER/networks.jsonl has a line per task, FOLDER/curves the losses of its first three networks, and
-FOLDER/networks.npz all numbers together.
+Networks from gaussian weights follow gradient flow until they are so near to the attainable loss, which
+bounds them from below, that they are there, or to t = 1e5. Run as
+`python -m benchmarks.ends.networks FOLDER SET` from the project's root; it goes on where an earlier run
+stopped. FOLDER/SET.jsonl has a line per task. Sets:
+
+- networks: 500 tasks of `tasks.draw`, 20 networks each, weights of the size `tasks.std`. FOLDER/curves has
+  the losses of the first three, FOLDER/networks.npz all numbers together.
+- narrow, at, below: 100, 150 and 150 tasks of `tasks.narrow` and `tasks.at_width`, 10 networks each.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,24 +27,44 @@ from benchmarks.ends import tasks
 from benchmarks.ends.attainable import attainable_loss, initial_loss
 
 SHARES = (0.75, 0.5, 0.25, 0.1)  # of what can be learned that are left
-NEAR = 1e-5  # of what can be learned: so near to the attainable loss counts as there
 END = 1e5
-METHOD = nr.Adaptive(rtol=1e-7, atol=1e-9, max_steps=30_000)
 
 
-def follow(task: nr.Task, std: float, seeds: Iterable[int], end: float = END) -> tuple[dict[str, Any], Any]:
-    """A record of the ends and times of networks, and their trajectory (None where nothing can be learned)."""
+class Set(NamedTuple):
+    """What is computed by the name of a set."""
+
+    draw: Callable[[int], nr.Task]
+    tasks: int
+    networks: int
+    scale: float  # of the weights, in units of `tasks.std`
+    near: float  # of what can be learned: so near to the attainable loss counts as there
+    method: nr.Adaptive
+
+
+FINE = nr.Adaptive(rtol=1e-7, atol=1e-9, max_steps=30_000)
+COARSE = nr.Adaptive(rtol=1e-6, atol=1e-8, max_steps=6000)
+SETS = {
+    "networks": Set(tasks.draw, 500, 20, 1.0, 1e-5, FINE),
+    "narrow": Set(tasks.narrow, 100, 10, 2.0, 1e-4, COARSE),
+    "at": Set(partial(tasks.at_width, below=False), 150, 10, 2.0, 1e-4, COARSE),
+    "below": Set(partial(tasks.at_width, below=True), 150, 10, 2.0, 1e-4, COARSE),
+}
+
+
+def follow(task: nr.Task, which: Set) -> tuple[dict[str, Any], Any]:
+    """A record of ends and times of networks, and their trajectory: None if there is nothing to learn."""
     least, start = attainable_loss(task), initial_loss(task)
-    learn = start - least
+    learn, std = start - least, which.scale * tasks.std(task)
     record: dict[str, Any] = {
-        "depth": tasks.depth(task), "std": std, "contexts": task.n_contexts, "initial": start, "attainable": least
+        "depth": tasks.depth(task), "std": std, "contexts": task.n_contexts,
+        "initial": start, "attainable": least,
     }  # fmt: skip
     if learn <= 1e-9 * start:
         return record | {"learnable": 0.0}, None
     began = time.perf_counter()
-    weights = nr.init.gaussian(task.graph, std, seed=seeds)
+    weights = nr.init.gaussian(task.graph, std, seed=range(which.networks))
     run = nr.flow(
-        task, weights, end, 2, stop_loss=least + NEAR * learn, method=METHOD, save_weights=False
+        task, weights, END, 2, stop_loss=least + which.near * learn, method=which.method, save_weights=False
     )  # fmt: skip
     times = {f"{s:g}": nr.learning_time(run, least + s * learn).tolist() for s in SHARES}
     return record | {
@@ -53,9 +77,9 @@ def follow(task: nr.Task, std: float, seeds: Iterable[int], end: float = END) ->
     }, run
 
 
-def read(folder: Path) -> dict[int, dict[str, Any]]:
+def read(folder: Path, name: str = "networks") -> dict[int, dict[str, Any]]:
     """What was computed so far, by seed."""
-    path = folder / "networks.jsonl"
+    path = folder / f"{name}.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return {r["seed"]: r for r in map(json.loads, lines)}
 
@@ -63,38 +87,36 @@ def read(folder: Path) -> dict[int, dict[str, Any]]:
 def together(folder: Path) -> None:
     """All numbers of all tasks in one file."""
     rows = [r for _, r in sorted(read(folder).items()) if r["learnable"]]
-    flat = {
-        k: np.array([r[k] for r in rows]) for k in ("seed", "kind", "depth", "std", "initial", "attainable")
-    }
-    shaped = {k: np.array([r[k] for r in rows]) for k in ("left", "end")}
+    names = ("seed", "kind", "depth", "std", "initial", "attainable", "left", "end")
+    table = {name: np.array([r[name] for r in rows]) for name in names}
     times = {f"time_{s:g}": np.array([r["times"][f"{s:g}"] for r in rows], float) for s in SHARES}
-    np.savez(folder / "networks.npz", **flat, **shaped, **times)
+    np.savez(folder / "networks.npz", **table, **times)
 
 
 def main() -> None:
     """Follow what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--tasks", type=int, default=500)
-    parser.add_argument("--networks", type=int, default=20)
+    parser.add_argument("set", choices=SETS)
     options = parser.parse_args()
-    (options.folder / "curves").mkdir(parents=True, exist_ok=True)
-    done = read(options.folder)
-    for seed in range(options.tasks):
+    folder, which = options.folder, SETS[options.set]
+    (folder / "curves").mkdir(parents=True, exist_ok=True)
+    done = read(folder, options.set)
+    for seed in range(which.tasks):
         if seed in done:
             continue
-        task = tasks.draw(seed)
-        record, run = follow(task, tasks.std(task), range(options.networks))
+        record, run = follow(which.draw(seed), which)
         record = {"seed": seed, "kind": tasks.kind(seed)} | record
-        if run is not None:
+        if run is not None and options.set == "networks":
             curves = {f"{name}{k}": getattr(run[k].history, name) for k in range(3) for name in ("t", "loss")}
-            np.savez_compressed(options.folder / "curves" / f"{seed}.npz", **curves)
-        with (options.folder / "networks.jsonl").open("a") as file:
+            np.savez_compressed(folder / "curves" / f"{seed}.npz", **curves)
+        with (folder / f"{options.set}.jsonl").open("a") as file:
             file.write(json.dumps(record) + "\n")
         print(seed, record["kind"], record["depth"], record.get("seconds"), flush=True)
-        if max(record.get("left", [0])) > 2 * NEAR:
+        if max(record.get("left", [0])) > 2 * which.near:
             print("   not there:", np.round(record["left"], 6), record["statuses"], flush=True)
-    together(options.folder)
+    if options.set == "networks":
+        together(folder)
 
 
 if __name__ == "__main__":
