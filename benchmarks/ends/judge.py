@@ -4,9 +4,9 @@ Run as `python -m benchmarks.ends.judge FOLDER --out NAME` from the project's ro
 `races` have filled FOLDER. FOLDER/NAME.jsonl gets a line per task, race or graph; the run goes on where an
 earlier one with the same name stopped, and prints tables of all lines at the end. `--part` takes some parts:
 
-- ends: every basis of `nr.reduce`, solved for ten times as long as the slowest network takes; then for a
-  hundred times longer where it did not arrive, to see whether it rests there (blocks for half as long again:
-  later they leave by rounding).
+- ends: every basis of `nr.reduce`, solved for ten times as long as the slowest network takes; then for ten
+  times longer where it did not arrive, to see whether it rests there. Blocks, which are slow and leave later
+  by rounding, for three and four times as long as that network.
 - widened: the ends and times of `Reduction.widened` where a solution does not arrive.
 - races: `nr.race` against networks.
 - widths: `nr.attainable_loss`, its value against the slow oracle and `tight` against networks.
@@ -34,7 +34,9 @@ from benchmarks.ends.attainable import attainable_loss
 BASES = ("shared", "pathwise", "block", "auto")
 RIGHT = 1e-4  # of what can be learned: so near to where networks end is right
 APART = 1e-3  # bases further apart than this disagree
-LONGER, LATER, LATER_BLOCKS = 10.0, 1000.0, 15.0  # times the slowest network
+LONGER = {"shared": 10.0, "pathwise": 10.0, "block": 3.0}  # times the slowest network
+LATER = {"shared": 100.0, "pathwise": 100.0, "block": 4.0}
+COARSE = nr.Adaptive(rtol=1e-7, atol=1e-9, max_steps=10_000)  # of that later part
 RESTS = 0.01  # share of what is left that may still fall where a family rests
 OFF = 1.5  # a ratio of half times beyond which they count as off
 SETS = {"at": True, "below": False, "narrow": None, "networks": True}  # whether they are wide enough
@@ -53,7 +55,7 @@ def solved(r: Any, task: nr.Task, net: Record) -> Record:
     least, learn, slowest = net["attainable"], net["learnable"], float(np.nanmax(net["end"]))
     start = strength(r, task, net["std"])
     began = time.perf_counter()
-    sol = r.solve(strength=start, t1=LONGER * slowest)
+    sol = r.solve(strength=start, t1=LONGER.get(r.basis, 10.0) * slowest)
     left = float((sol.loss[..., -1] - least) / learn)
     levels = {f"{s:g}": float(nr.learning_time(sol, least + s * learn)) for s in networks.SHARES}
     found = {
@@ -63,7 +65,7 @@ def solved(r: Any, task: nr.Task, net: Record) -> Record:
         "seconds": time.perf_counter() - began,
     }  # fmt: skip
     if left > RIGHT:
-        later = r.solve(strength=start, t1=(LATER_BLOCKS if r.basis == "block" else LATER) * slowest)
+        later = r.solve(strength=start, t1=LATER.get(r.basis, 100.0) * slowest, method=COARSE)
         found["left_later"] = float((later.loss[..., -1] - least) / learn)
         found["status_later"], found["outcome_later"] = later.status.name, later.outcome
     return found
