@@ -185,7 +185,8 @@ def ends_table(rows: dict[int, Record], nets: dict[int, Record]) -> str:
         "basis", "solved", "exact", "right end", "silent wrong", "said", "saddle right", "wrong", "missed",
         "half off", "worst", "left late",
     )  # fmt: skip
-    lines, listed = [head], defaultdict(list)
+    lines: list[tuple[Any, ...]] = [head]
+    listed: dict[str, list[Any]] = defaultdict(list)
     for basis in BASES:
         c, worst = Counter(), 1.0
         for seed, row in rows.items():
@@ -252,7 +253,7 @@ def disagree(row: Record) -> bool:
 
 def times_table(pairs: list[tuple[Record, Record]], title: str) -> str:
     """Learning times against the median network: the median and nine in ten of the errors, by depth."""
-    lines = [
+    lines: list[tuple[Any, ...]] = [
         ("layers", "tasks", *(f"{s:.0%} left" for s in networks.SHARES), "all", "asked", "networks scatter")
     ]
     asked = {2: "5%, 15%", 3: "10%, 25%", 4: "15%, 40%"}
@@ -331,7 +332,7 @@ def races_table(rows: dict[int, Record]) -> str:
 
 def widths_table(rows: dict[str, dict[int, Record]]) -> str:
     """`tight` against what networks reach."""
-    lines = [
+    lines: list[tuple[Any, ...]] = [
         (
             "set",
             "graphs",

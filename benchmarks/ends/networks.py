@@ -88,8 +88,10 @@ def together(folder: Path) -> None:
     """All numbers of all tasks in one file."""
     rows = [r for _, r in sorted(read(folder).items()) if r["learnable"]]
     names = ("seed", "kind", "depth", "std", "initial", "attainable", "left", "end")
-    table = {name: np.array([r[name] for r in rows]) for name in names}
-    times = {f"time_{s:g}": np.array([r["times"][f"{s:g}"] for r in rows], float) for s in SHARES}
+    table: dict[str, Any] = {name: np.array([r[name] for r in rows]) for name in names}
+    times: dict[str, Any] = {
+        f"time_{s:g}": np.array([r["times"][f"{s:g}"] for r in rows], float) for s in SHARES
+    }
     np.savez(folder / "networks.npz", **table, **times)
 
 

@@ -57,7 +57,8 @@ class Maker:
     def chain(self, source: str, hidden: list[str], target: str | None = None) -> str:
         """Edges from source through new hidden nodes to the target; the last hidden node, or the source."""
         self.nodes.update({h: self.width() for h in hidden})
-        self.edges += pairwise([source, *hidden, *([target] if target else [])])
+        row: list[str] = [source, *hidden, *([target] if target else [])]
+        self.edges += list(pairwise(row))
         return hidden[-1] if hidden else source
 
     def size(self) -> float:
