@@ -65,3 +65,4 @@ def test_a_race_is_decided_where_all_networks_agree_by_the_margin():
     assert winner({"a": [1.0, 1.0], "b": [1.05, 2.0]}) is None
     assert winner({"a": [1.0, 2.0], "b": [2.0, 1.0]}) is None
     assert winner({"a": [1.0, np.nan], "b": [2.0, 2.0]}) is None
+    assert winner({"a": [np.inf], "b": [np.inf]}) is None

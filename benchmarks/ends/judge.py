@@ -115,9 +115,9 @@ def judge_race(seed: int, record: Record) -> Record:
     task = race.candidates["given"]
     networks_times = {n: float(np.median(t)) for n, t in record["times"].items()}
     finite = [t for t in networks_times.values() if np.isfinite(t)]
-    size = tasks.std(task) * np.sqrt(tasks.WIDTH / 2)
 
     def theory() -> Record:
+        size = float(np.max(strength(nr.reduce(task), task, tasks.std(task))))
         found = nr.race(race.candidates, level=race.level, strength=size, t1=100 * max(finite))
         times = (
             found.times if isinstance(found.times, dict) else dict(zip(found.names, found.times, strict=True))

@@ -52,7 +52,7 @@ def draw(seed: int) -> Race | None:
     least = np.array([attainable_loss(t) for t in candidates.values()])
     start = initial_loss(task)
     bound = least.max() if rng.random() < 0.75 else np.sort(least)[-2]  # else one candidate cannot arrive
-    if start - bound < 0.05 * start:
+    if start - bound <= 0.05 * start:
         return None
     return Race(candidates, float(bound + rng.choice([0.1, 0.25, 0.5]) * (start - bound)))
 
@@ -85,7 +85,7 @@ def winner(times: dict[str, list[float]]) -> str | None:
         return None
     first, second = np.sort(table, axis=0)[:2]
     names = set(np.argmin(table, axis=0).tolist())
-    decided = len(names) == 1 and bool((second >= MARGIN * first).all())
+    decided = len(names) == 1 and bool(np.isfinite(first).all() and (second >= MARGIN * first).all())
     return list(times)[names.pop()] if decided else None
 
 
