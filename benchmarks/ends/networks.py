@@ -42,7 +42,7 @@ class Set(NamedTuple):
 
 
 FINE = nr.Adaptive(rtol=1e-7, atol=1e-9, max_steps=30_000)
-COARSE = nr.Adaptive(rtol=1e-6, atol=1e-8, max_steps=6000)
+COARSE = nr.Adaptive(rtol=1e-6, atol=1e-8, max_steps=20_000)
 SETS = {
     "networks": Set(tasks.draw, 500, 20, 1.0, 1e-5, FINE),
     "narrow": Set(tasks.narrow, 100, 10, 2.0, 1e-4, COARSE),
