@@ -219,7 +219,7 @@ def ends_table(rows: dict[int, Record], nets: dict[int, Record]) -> str:
                 c["late"] += f["times"]["0.1"] > 2 * slowest
                 if not 1 / OFF <= ratio <= OFF:
                     c["off"] += 1
-                    worst = max(worst, ratio, 1 / ratio)
+                    worst = max(worst, ratio, 1 / ratio if ratio else np.inf)
         lines.append((
             basis, c["solved"], c["exact"], c["right"], c["silent"], c["said"], c["saddle right"],
             c["saddle wrong"], c["missed"], c["off"], f"{worst:.1f}", c["late"],
