@@ -255,5 +255,5 @@ export const MAX_SIZE = 256;
 export const MAX_SAMPLES = 2000;
 export const MAX_NUMBERS = 100000;
 export const MAX_SEEDS = 10;
-export const MAX_MESSAGE = 2000000;
+export const MAX_MESSAGE = 3000000;
 export const MAX_UPLOAD = 4000000;

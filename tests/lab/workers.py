@@ -1,4 +1,4 @@
-"""Workers that misbehave, for tests of the desk. They import nothing heavy, as each is a process of its own."""
+"""Workers that misbehave, for tests of the desk; they import nothing heavy, so that they start fast."""
 
 import os
 import time

@@ -191,9 +191,9 @@ class Desk:
                     self._restart(line)
                 elif line.busy() > PATIENCE * self.limit > other.busy():
                     self._share(line, other)
-            if self.spare.process is not None and time.monotonic() - self.spare.used > SPARE_IDLE:
-                if not any(job.line is self.spare for job in self.jobs.values()):
-                    self.spare.end()
+            idle = all(job.line is not self.spare for job in self.jobs.values())
+            if idle and time.monotonic() - self.spare.used > SPARE_IDLE:
+                self.spare.end()
 
     def _share(self, slow: Line, other: Line) -> None:
         """Take from a slow process all jobs but the one that it is at."""

@@ -66,7 +66,7 @@ def run(pipe: Connection, dragged: bool, warm: bool, limit: float) -> None:
 
 
 def _guard() -> None:
-    """Runs in a thread, whatever the worker is at: ends it with the server, or when it takes too much memory."""
+    """Runs in a thread, whatever the worker is at: ends it with the server, or for its memory."""
     server = multiprocessing.parent_process()
     while server is not None:
         server.join(0.25)
@@ -87,7 +87,7 @@ def _memory() -> int:
 
 
 def _next(steps: Iterator[Any], seconds: float) -> Any:
-    """The next of some steps; it ends the process if it takes longer, even where Python does not get a turn."""
+    """The next of some steps; the process ends if it takes longer, even where Python gets no turn."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         return next(steps, None)
