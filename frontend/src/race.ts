@@ -14,7 +14,7 @@ export interface Run {
   t: number[];
   loss: number[];
   carries: number[][];
-  predicted?: number[]; // loss at all times of the picture
+  theory?: boolean; // of another random start than the one that is drawn
 }
 
 /** All racers; in a race of gatings one for each lane, as its pathways are alike. */
@@ -52,9 +52,10 @@ export function lossColour(picture: Picture, lane: number, theme: Theme): string
   return picture.lanes.length > 1 ? groupColour(picture, lane, 0, theme) : theme.ink;
 }
 
-/** Networks that are trained beside a picture. */
+/** Networks that are trained beside a picture, and theory of the random starts that the picture does not draw. */
 export class Runs {
   private found = new Map<string, Run>();
+  private lines: Run[] = [];
   id = -1;
 
   add(message: Simulated): void {
@@ -72,18 +73,18 @@ export class Runs {
     this.found.set(key, run);
   }
 
-  predict(message: Predicted): void {
-    const run = this.found.get(`${message.lane}/${message.run}`);
-    if (run && message.id === this.id) run.predicted = message.loss;
+  predict({ lane, loss, carries }: Predicted, picture: Picture): void {
+    this.lines.push({ lane, t: picture.t, loss, carries, theory: true });
   }
 
   clear(): void {
     this.found.clear();
+    this.lines = [];
     this.id = -1;
   }
 
   all(): Run[] {
-    return [...this.found.values()];
+    return [...this.lines, ...this.found.values()];
   }
 }
 
@@ -96,11 +97,12 @@ export function toCsv(picture: Picture, runs: Run[]): string {
     names.push(`${prefix}loss`, ...lane.racers.map((r) => `${prefix}${r.name}`));
     columns.push(lane.loss, ...lane.racers.map((r) => r.carries));
   }
-  runs.forEach((run, k) => {
+  const counts = { theory: 0, trained: 0 };
+  for (const run of runs) {
     const at = new Map(run.t.map((t, i) => [t, run.loss[i]]));
-    names.push(`trained ${k + 1} loss`);
+    names.push(run.theory ? `other start ${++counts.theory} loss` : `trained ${++counts.trained} loss`);
     columns.push(picture.t.map((t) => at.get(t) ?? ""));
-  });
+  }
   const quoted = names.map((n) => (/[",]/.test(n) ? `"${n.replaceAll('"', '""')}"` : n));
   return [quoted.join(","), ...picture.t.map((_, i) => columns.map((c) => c[i]).join(","))].join("\n") + "\n";
 }

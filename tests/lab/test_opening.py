@@ -30,6 +30,17 @@ def link(state: object) -> str:
 STATE = {"scene": Scene(entry="xor", values={"strength": 0.1}).model_dump(), "view": {"at": 0.5}}
 
 
+STORED = (
+    "HcxBCsJADEbhu_zrIBZ3uU1w4nRwTCVJW6XM3aVuH7zvwKYebTHwRIi7moIPqKV_wfgsDsImfdU4e6Sr1ZzB1"
+    "8s0CJHiCYb0Vk0LCKFa4o8Vl93AtvY-CFvT_RQkz_dGyFlfCkYRf4Lw7tIMnL4qoYtXBT-kh47xAw"
+)
+
+
+def test_a_link_of_version_1_opens_for_ever():
+    """The same as in frontend/test/page.test.ts."""
+    assert opening.state_of(STORED) == STORED
+
+
 @pytest.mark.parametrize("form", ["lab:{}", "{}", "http://127.0.0.1:1/gone/#s={}", " lab:{}\n"])
 def test_a_link_is_opened_in_every_form(form: str):
     assert opening.state_of(form.format(link(STATE))) == link(STATE)

@@ -160,6 +160,7 @@ class Entry(Message):
     figure: str
     sliders: list[Slider]
     random: bool = True  # whether random starts make sense here
+    several: bool = False  # whether the networks start at random whatever the scene says
 
 
 class Welcome(Message):
@@ -221,13 +222,15 @@ class Picture(Message):
     loss_is: str = "loss"
     winner: str | None = None
     theory: str = "reduction"
+    networks: int = 0  # random starts, of which the first is drawn; 0 where the start is aligned
     seconds: float
 
 
 class Badge(Message):
-    """The certificate in words: how far the equations can be trusted."""
+    """How far the lines can be trusted, in words; `title` is short."""
 
     verdict: Literal["exact", "inexact"]
+    title: str
     residual: float
     words: str
 
@@ -266,6 +269,7 @@ class Details(Message):
     similarity_at: list[int]
     similarity: list[Similarity]
     race: list[tuple[str, float | None]]  # of the gatings, winner first; empty where there is one
+    wins: list[tuple[str, int]] = []  # who is first in how many random starts, "a tie" where nobody is
 
 
 class Simulated(Message):
@@ -281,17 +285,14 @@ class Simulated(Message):
 
 
 class Predicted(Message):
-    """Theory for one random start, with nothing of it left out: the loss at all times of the picture.
-
-    `error` bounds the difference from the network's own loss, relative to the initial loss.
-    """
+    """Theory of a random start, at all times of the picture; the first start is the picture itself."""
 
     kind: Literal["predicted"] = "predicted"
     id: int
     lane: int
     run: int
     loss: list[float]
-    error: float
+    carries: list[list[float]]  # racer by time
 
 
 class Finished(Message):
