@@ -180,7 +180,8 @@ export class Lab {
       if (this.picture && answer.id === this.picture.id) this.runs.predict(answer, this.picture);
     } else if (answer.kind === "finished") {
       if (answer.id !== this.asker.training) return;
-      this.theory.trained.textContent = answer.words;
+      const share = this.picture?.networks ? this.runs.difference(this.picture) : 0;
+      this.theory.trained.textContent = share ? `Each network and the theory of its own start differ by at most ${shown(100 * share, 2)}% of the initial loss.` : answer.words;
       this.redraw(); // the legend names the dots
     } else if (answer.kind === "exported") {
       this.exports.get(answer.id)?.((answer as Exported).text);

@@ -11,6 +11,7 @@ export interface Track {
 
 export interface Run {
   lane: number;
+  run: number; // of the random start
   t: number[];
   loss: number[];
   carries: number[][];
@@ -65,7 +66,7 @@ export class Runs {
     }
     const key = `${message.lane}/${message.run}`;
     if (message.t[0] === 0) this.found.delete(key); // a process that ended begins again
-    const run = this.found.get(key) ?? { lane: message.lane, t: [], loss: [], carries: message.carries.map(() => []) };
+    const run = this.found.get(key) ?? { lane: message.lane, run: message.run, t: [], loss: [], carries: message.carries.map(() => []) };
     const from = run.t.length && message.t[0] <= run.t[run.t.length - 1] ? 1 : 0; // stretches may share their ends
     run.t.push(...message.t.slice(from));
     run.loss.push(...message.loss.slice(from));
@@ -73,14 +74,25 @@ export class Runs {
     this.found.set(key, run);
   }
 
-  predict({ lane, loss, carries }: Predicted, picture: Picture): void {
-    this.lines.push({ lane, t: picture.t, loss, carries, theory: true });
+  predict({ lane, run, loss, carries }: Predicted, picture: Picture): void {
+    this.lines.push({ lane, run, t: picture.t, loss, carries, theory: true });
   }
 
   clear(): void {
     this.found.clear();
     this.lines = [];
     this.id = -1;
+  }
+
+  /** The largest difference of losses of networks from theory of their own start, as a share of the first loss. */
+  difference(picture: Picture): number {
+    let most = 0;
+    for (const found of this.found.values()) {
+      const line = found.run ? this.lines.find((l) => l.lane === found.lane && l.run === found.run) : picture.lanes[found.lane];
+      const at = new Map(picture.t.map((t, i) => [t, line?.loss[i] ?? NaN]));
+      found.t.forEach((t, i) => (most = Math.max(most, Math.abs(found.loss[i] - at.get(t)!) / found.loss[0])));
+    }
+    return most;
   }
 
   all(): Run[] {

@@ -129,7 +129,10 @@ test("theory of other starts is kept beside the networks, until there is another
   runs.predict({ kind: "predicted", id: 1, lane: 0, run: 1, loss: [2, 1], carries: [[0, 1]] }, picture(["n"]));
   runs.add({ kind: "simulated", id: 2, lane: 0, run: 0, t: [0, 1], loss: [2, 0], carries: [[0, 1]] });
   assert.deepEqual(runs.all().map((r) => r.theory ?? false), [true, false]);
-  assert.match(toCsv(picture(["n"]), runs.all()), /^t,loss,p,q,other start 1 loss,trained 1 loss\n/);
+  assert.equal(runs.difference(picture(["n"])), 0);
+  runs.add({ kind: "simulated", id: 2, lane: 0, run: 1, t: [0, 1], loss: [2, 0.8], carries: [[0, 1]] });
+  assert.ok(Math.abs(runs.difference(picture(["n"])) - 0.1) < 1e-12);
+  assert.match(toCsv(picture(["n"]), runs.all()), /^t,loss,p,q,other start 1 loss,trained 1 loss,trained 2 loss\n/);
   runs.clear();
   assert.deepEqual(runs.all(), []);
 });

@@ -1,7 +1,9 @@
 """What is computed for a scene, against the library itself."""
 
 import contextlib
+import dataclasses
 import io
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -11,9 +13,9 @@ import pytest
 import neuralrace as nr
 from neuralrace.cli.reduce import reduce_file
 from neuralrace.dynamics.status import Status
-from neuralrace.laboratory import theory
+from neuralrace.laboratory import simulate, theory
 from neuralrace.laboratory.gallery import GALLERY, chain, values_of
-from neuralrace.laboratory.jobs import answers
+from neuralrace.laboratory.jobs import answers, model
 from neuralrace.laboratory.protocol import (
     Details,
     Export,
@@ -136,13 +138,11 @@ def test_random_starts_are_predicted_one_by_one():
     assert isinstance(details, Details)
     assert "random start" in details.lanes[0].badge.words
     lines = [picture.lanes[0].loss, *(p.loss for p in others if isinstance(p, Predicted))]
-    parts, last = trained(given)
+    parts, _ = trained(given)
     assert len(lines) == 1 + max(p.run for p in parts) == 2
     for part in parts:
         line = np.interp(part.t, picture.t, lines[part.run])
         np.testing.assert_allclose(part.loss, line, atol=1e-3 * part.loss[0])
-    assert last.difference[0] is not None
-    assert last.difference[0] < 1e-3 * lines[0][0]
 
 
 @pytest.mark.parametrize("ahead", [1.05, 3.0])
@@ -170,6 +170,27 @@ def test_the_head_start_counts_at_random_starts_and_wins_are_those_of_networks(a
         won[theory.first_of(racing) or "a tie"] += 1
     assert dict(details.wins) == won
     assert won["pathway 1, 2 layers"] == 5 if ahead == 3.0 else 1 <= won["pathway 1, 2 layers"] <= 4
+
+
+@pytest.mark.parametrize(("start", "request_of"), [("aligned", Simulate), ("random", Solve)])
+def test_what_needs_too_much_memory_is_refused_before(start: str, request_of: type):
+    """58 layers of 256 neurons took 5.6 GB."""
+    names = ["x", *(f"h{k}" for k in range(56)), "y"]
+    drawn = {
+        "nodes": [{"name": n, "size": 256} for n in names],
+        "edges": [{"source": a, "target": b} for a, b in itertools.pairwise(names)],
+    }
+    given = Scene.model_validate({"entry": "own", "start": start, "seeds": 3, "drawn": drawn})
+    wide = dataclasses.replace(model(given), strength=0.9)
+    if request_of is Solve:
+        with pytest.raises(nr.errors.InputError, match="GiB"):
+            theory.solve(wide, True, 3)
+        return
+    lane = theory.SolvedLane("network", *[None] * 4, True)  # type: ignore[list-item]
+    lane = dataclasses.replace(lane, weights={"x": np.zeros((1, 1))})
+    steps = simulate.simulate(theory.Solved(wide, np.zeros(2), [lane], 0.0, False), 1, 3)
+    with pytest.raises(nr.errors.InputError, match="training: 3,"):
+        next(steps)
 
 
 def test_what_decays_has_no_half_time():

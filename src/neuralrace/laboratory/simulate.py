@@ -10,11 +10,12 @@ import numpy as np
 from neuralrace import init
 from neuralrace.dynamics import Adaptive, descend, flow
 from neuralrace.laboratory.protocol import Finished, Simulated
-from neuralrace.laboratory.theory import Solved, SolvedLane, numbers
+from neuralrace.laboratory.theory import Solved, SolvedLane, numbers, refuse_large
 from neuralrace.task import Task
 
 EVERY = 4  # times of the theory between two points of a network
 PER_STRETCH = 5  # points in a stretch
+TRAINING_COPIES = 60  # of the weights of a network, that its training holds at most (measured)
 LARGEST_STEP = 0.05  # of descent, in flow time
 METHOD = Adaptive(rtol=1e-9, atol=1e-11)
 
@@ -46,6 +47,7 @@ def simulate(solved: Solved, number: int, seeds: int) -> Iterator[Simulated | Fi
     """Train the networks of every lane, and the network beside them."""
     differences: list[float | None] = [None] * len(solved.lanes)
     if seeds:
+        refuse_large("training", solved.model, TRAINING_COPIES * solved.lanes[0].n_runs)
         streams = [_lane(lane, k, solved, number, differences) for k, lane in enumerate(solved.lanes)]
         if solved.model.beside is not None:
             streams = [_beside(solved, number, seeds, differences)]
@@ -77,11 +79,10 @@ def _lane(
     lane: SolvedLane, k: int, solved: Solved, number: int, differences: list[float | None]
 ) -> Iterator[list[Simulated]]:
     r, t = lane.reduction, solved.t
-    others = [lane.of_run(run, t) for run in range(1, lane.n_runs)] if solved.random else []
-    theory = np.stack([one.solution.loss for one in (lane, *others)])  # (runs, n)
     for at, loss, weights in stretches(r.task, lane.weights, t):
         carries = np.array([p.carried(r, weights) for p in lane.racers])  # (racers, runs, n)
-        differences[k] = max(differences[k] or 0.0, float(np.abs(loss - theory[:, at]).max()))
+        if not solved.random:  # the page has the theory of every random start
+            differences[k] = max(differences[k] or 0.0, float(np.abs(loss - lane.solution.loss[at]).max()))
         yield [
             Simulated(
                 id=number, lane=k, run=run, t=numbers(t[at]), loss=numbers(loss[run]),

@@ -19,6 +19,7 @@ from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, std_of
 from neuralrace.laboratory.protocol import DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
+from neuralrace.laboratory.worker import MOST_MEMORY
 from neuralrace.measure import half_time, learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
@@ -28,6 +29,8 @@ TIMES = 241  # on the time axis
 LONGER = 4  # times as late as strengths say, random starts are looked for their end
 FOREVER = 1e15  # in units of the fastest learning
 LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
+ALIGNED_COPIES, RANDOM_COPIES = 35, 480  # of its weights, that theory of a network holds at most (measured)
+MEMORY_SHARE = 0.8  # of the memory of a process that may be needed for this
 DIGITS = 6
 METHOD = Adaptive(rtol=1e-7, atol=1e-9)
 ROUGH = Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
@@ -111,6 +114,7 @@ class Solved:
 
 def solve(model: Model, random: bool, seeds: int) -> Solved:
     """Reduce and solve every lane: from its start, or from the first of some random ones."""
+    refuse_large("theory", model, RANDOM_COPIES if random else ALIGNED_COPIES)
     begun = []
     for name, task in model.lanes.items():
         start = model.start(name)
@@ -147,6 +151,17 @@ def _refuse_unfinished(solution: Solution | StartSolution) -> None:
     """Refuse a solution that does not go to its end; other outcomes are said beside the curves."""
     if solution.status in (Status.DIVERGED, Status.STEP_LIMIT):
         raise InputError(f"theory did not come to its end: {solution.outcome}; try a larger strength")
+
+
+def refuse_large(what: str, model: Model, copies: int) -> None:
+    """Refuse what would hold so many copies of the weights that the process would be ended for its memory."""
+    weights = sum(task.graph.n_weights for task in model.lanes.values())
+    needed, most = 8 * weights * copies, MEMORY_SHARE * MOST_MEMORY
+    if needed > most:
+        raise InputError(
+            f"{what}: {weights:,} weights need about {needed / 2**30:.2g} GiB here, and the page takes "
+            f"{most / 2**30:.2g}. Try smaller layers or fewer networks, or nr.flow"
+        )
 
 
 def compile_solution(model: Model) -> None:
