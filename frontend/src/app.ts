@@ -9,7 +9,7 @@ import { takeAwayMenu } from "./menu.ts";
 import type { DrawnLane } from "./network.ts";
 import { Player } from "./player.ts";
 import { listenToPointer } from "./pointers.ts";
-import type { Answer, Details, Drawn, Entry, Exported, Picture, Scene } from "./protocol.ts";
+import type { Answer, Details, Drawn, Entry, Exported, Finished, Picture, Scene } from "./protocol.ts";
 import { Runs } from "./race.ts";
 import { sliderRow } from "./sliders.ts";
 import { Stage } from "./stage.ts";
@@ -36,6 +36,7 @@ export class Lab {
   private asker: Asker;
   private picture: Picture | null = null;
   private details: Details | null = null;
+  private finished: Finished | null = null; // the training
   private runs = new Runs();
   private editor: Editor | null = null;
   private stage = new Stage();
@@ -159,7 +160,7 @@ export class Lab {
     } else if (answer.kind === "picture") {
       if (!this.asker.answered(answer.id)) return;
       this.picture = answer;
-      this.details = null;
+      this.details = this.finished = null;
       this.runs.clear();
       this.theory.trained.textContent = "";
       this.say("");
@@ -170,6 +171,7 @@ export class Lab {
       this.details = answer;
       this.theory.show(this.picture, answer, this.themeNow());
       this.theory.at(this.index());
+      this.compare();
       if (this.picture.networks) this.redraw(); // with the lines of all starts
     } else if (answer.kind === "simulated") {
       if (answer.id !== this.asker.training) return;
@@ -180,8 +182,8 @@ export class Lab {
       if (this.picture && answer.id === this.picture.id) this.runs.predict(answer, this.picture);
     } else if (answer.kind === "finished") {
       if (answer.id !== this.asker.training) return;
-      const share = this.picture?.networks ? this.runs.difference(this.picture) : 0;
-      this.theory.trained.textContent = share ? `Each network and the theory of its own start differ by at most ${shown(100 * share, 2)}% of the initial loss.` : answer.words;
+      this.finished = answer;
+      this.compare();
       this.redraw(); // the legend names the dots
     } else if (answer.kind === "exported") {
       this.exports.get(answer.id)?.((answer as Exported).text);
@@ -191,6 +193,13 @@ export class Lab {
       if (solving) this.nothing(); // what was shown before is no answer to this
       this.say(answer.text, true);
     } else if (answer.kind === "notice") this.say(answer.text);
+  }
+
+  /** How far theory and networks are apart, once both are there. */
+  private compare(): void {
+    if (!this.picture || !this.details || !this.finished) return;
+    const share = this.picture.networks ? this.runs.difference(this.picture) : 0;
+    this.theory.trained.textContent = share ? `Each network and the theory of its own start differ by at most ${shown(100 * share, 2)}% of the initial loss.` : this.finished.words;
   }
 
   /** Nothing is known of the scene. */
