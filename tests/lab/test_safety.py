@@ -46,6 +46,7 @@ REQUESTS = {
     "an origin elsewhere": ("GET", "/{token}/", {"Origin": "http://evil.example"}),
     "a null origin": ("GET", "/{token}/", {"Origin": "null"}),
     "a request of another site": ("GET", "/{token}/page.js", {"Sec-Fetch-Site": "cross-site"}),
+    "a frame elsewhere": ("GET", "/{token}/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}),
     "an upload without origin": ("POST", "/{token}/upload", {}),
     "an upload from elsewhere": ("POST", "/{token}/upload", {"Origin": "http://evil.example"}),
     "a path out of the folder": ("GET", "/{token}/../protocol.py", {}),
@@ -115,6 +116,12 @@ def test_the_page_forbids_everything_from_outside(server: Server):
     assert "http:" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
+
+
+def test_the_page_can_be_opened_from_a_file(server: Server):
+    """The browser is given a file that leads to the page; for the page it is another site."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate"}
+    assert httpx.get(server.address, headers=headers, trust_env=False).status_code == 200
 
 
 def test_tokens_are_long_and_random(server: Server):
@@ -196,14 +203,15 @@ def test_bytes_are_refused(tab: ClientConnection):
 
 def test_oversized_messages_are_refused(server: Server):
     def flood(one: ClientConnection) -> None:
-        one.send(json.dumps({"kind": "solve", "padding": "x" * (MAX_MESSAGE + 10)}))
+        one.send(json.dumps({"kind": "solve", "padding": "x" * (2 * MAX_MESSAGE + 10)}))
         for _ in range(5):
             one.recv(timeout=20)
 
     with opened(server) as one, pytest.raises(ConnectionClosed):
         flood(one)
-    with opened(server) as another:  # the server lives
-        assert said(another, "welcome")
+    with opened(server) as another:  # the server lives, and says why where it can
+        another.send(json.dumps({"kind": "solve", "padding": "x" * (MAX_MESSAGE + 10)}))
+        assert "too large" in said(another, "problem")["text"]
 
 
 def test_what_is_allowed_still_works(tab: ClientConnection):
