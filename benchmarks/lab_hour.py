@@ -106,8 +106,11 @@ async def heard(one: Any, number: int, kinds: tuple[str, ...], tally: Tally) -> 
 
 def workers(server: Server) -> list[psutil.Process]:
     """The computing processes."""
-    every = psutil.Process(server.process.pid).children(recursive=True)
-    return [p for p in every if "spawn_main" in " ".join(p.cmdline())]
+    found = []
+    for p in psutil.Process(server.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [p] if "spawn_main" in " ".join(p.cmdline()) else []
+    return found
 
 
 async def kill_workers(server: Server, until: float, every: float, rng: random.Random) -> int:
@@ -165,7 +168,7 @@ async def count(server: Server, until: float, every: float) -> list[dict[str, fl
         await asyncio.sleep(every)
         sizes = []
         for p in workers(server):
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.Error):
                 sizes.append(p.memory_info().rss)
         found.append({
             "s": round(time.monotonic() - began), "workers": len(sizes),
@@ -190,7 +193,7 @@ def runs(p: psutil.Process) -> bool:
     """Whether a process still runs."""
     try:
         return p.is_running() and p.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return False
 
 

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from neuralrace import __version__
 from neuralrace.errors import InputError
@@ -129,13 +130,15 @@ def make_app(token: str, hosts: frozenset[str]) -> FastAPI:
     @app.post(f"/{token}/upload")
     async def upload(request: Request) -> Response:
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_UPLOAD:
-                text = f"the file is larger than {MAX_UPLOAD:,} bytes"
-                return JSONResponse(Problem(id=-1, text=text).model_dump(), 413)
         try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_UPLOAD:
+                    text = f"the file is larger than {MAX_UPLOAD:,} bytes"
+                    return JSONResponse(Problem(id=-1, text=text).model_dump(), 413)
             table = await run_in_threadpool(read_table, body)
+        except ClientDisconnect:  # nobody is there to be answered
+            return Response(status_code=400)
         except InputError as error:
             return JSONResponse(Problem(id=-1, text=str(error)).model_dump(), 422)
         return Response(table.model_dump_json(), media_type="application/json")
