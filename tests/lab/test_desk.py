@@ -14,6 +14,7 @@ import pytest
 
 from neuralrace.laboratory import desk, worker
 from neuralrace.laboratory.desk import Desk
+from neuralrace.laboratory.protocol import Scene, Solve
 from tests.lab import workers
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -143,3 +144,33 @@ def test_a_worker_ends_a_step_that_takes_too_much(tmp_path: Path, given: dict, c
         assert running.stdout is not None
         running.stdout.readline()
         assert int(running.stdout.readline()) == code
+
+
+class Pipe:
+    """A pipe to a worker: its first jobs, and those that come while it is at the first of them."""
+
+    def __init__(self, messages: list[bytes], later: list[bytes]):
+        self.messages, self.later, self.sent = messages, later, list[str]()
+
+    def poll(self, wait: float | None) -> bool:
+        if not self.messages and wait != 0:
+            raise EOFError
+        return bool(self.messages)
+
+    def recv_bytes(self) -> bytes:
+        return self.messages.pop(0)
+
+    def send_bytes(self, message: bytes) -> None:
+        letter, tab, _, content = worker.unpack(message)
+        if letter == "a":
+            self.sent.append(f"{tab} {json.loads(content)['kind']}")
+            self.messages, self.later = self.messages + self.later, []
+
+
+def test_every_tab_gets_its_first_answer_before_another_gets_its_details():
+    asked = [Solve(id=k, scene=Scene(entry="xor", values={"strength": 0.1 * k}, seeds=0)) for k in (1, 2, 3)]
+    jobs = [worker.pack("j", k.id, k.id, k.model_dump_json()) for k in asked]
+    pipe = Pipe(jobs[:2], jobs[2:])
+    with pytest.raises(EOFError):
+        worker._work(pipe, iter(()), 60.0)  # type: ignore[arg-type]
+    assert pipe.sent == [f"{k} {kind}" for kind in ("picture", "details") for k in (1, 2, 3)]

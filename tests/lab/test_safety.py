@@ -1,5 +1,6 @@
 """Attempts to misuse the server, each refused with a clear word; what is allowed still works afterwards."""
 
+import asyncio
 import io
 import json
 import pickle
@@ -14,7 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from neuralrace.laboratory.protocol import MAX_MESSAGE, MAX_UPLOAD
-from tests.lab.conftest import Server
+from neuralrace.laboratory.server import make_app
+from tests.lab.conftest import Server, needs_page
 
 
 def opened(server: Server, address: str | None = None, **headers: str) -> ClientConnection:
@@ -259,6 +261,25 @@ def test_files_are_refused(server: Server, attempt: str):
     )
     assert answer.status_code == 422
     assert reason in answer.json()["text"]
+
+
+@needs_page
+def test_an_upload_that_is_broken_off_is_no_error():
+    """Each of them printed a traceback of the server."""
+    sent = []
+    scope = {
+        "type": "http", "method": "POST", "path": "/token/upload", "raw_path": b"/token/upload",
+        "root_path": "", "query_string": b"", "headers": [(b"host", b"here"), (b"origin", b"http://here")],
+    }  # fmt: skip
+
+    async def receive() -> dict:
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    asyncio.run(make_app("token", frozenset({"here"}))(scope, receive, send))
+    assert sent[0]["status"] == 400
 
 
 def test_large_files_are_refused(server: Server):

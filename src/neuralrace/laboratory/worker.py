@@ -96,16 +96,18 @@ def _next(steps: Iterator[Any], seconds: float) -> Any:
 
 
 def _work(pipe: Connection, idle: Iterator[bool], limit: float) -> None:
-    """Step the jobs of all tabs in turn; where there are none, warm up."""
+    """Step the jobs of all tabs in turn, those without any answer first; where there are none, warm up."""
     from neuralrace.laboratory.jobs import answers
     from neuralrace.laboratory.protocol import REQUEST, Problem, Stop
 
     jobs: OrderedDict[int, tuple[int, int, Iterator[Any]]] = OrderedDict()  # tab -> numbers, answers
+    answered: set[int] = set()  # tabs
     more_idle = True
     while True:
         while pipe.poll(0 if jobs else IDLE if more_idle else None):
             letter, tab, serial, content = unpack(pipe.recv_bytes())
             jobs.pop(tab, None)
+            answered.discard(tab)
             if letter == "j":
                 request = REQUEST.validate_json(content)
                 if not isinstance(request, Stop):
@@ -113,7 +115,8 @@ def _work(pipe: Connection, idle: Iterator[bool], limit: float) -> None:
         if not jobs:
             more_idle = _next(idle, limit) is not None
             continue
-        tab, (serial, number, job) = jobs.popitem(last=False)
+        tab = next((t for t in jobs if t not in answered), next(iter(jobs)))
+        serial, number, job = jobs.pop(tab)
         pipe.send_bytes(pack("s", tab, serial))
         try:
             answer = _next(job, limit)
@@ -127,6 +130,7 @@ def _work(pipe: Connection, idle: Iterator[bool], limit: float) -> None:
             if answer.kind == "picture" and not jobs:
                 pipe.poll(PAUSE)  # while a slider is dragged its next picture comes before these details
             jobs[tab] = serial, number, job
+            answered.add(tab)
 
 
 def _warm_up() -> Iterator[bool]:
