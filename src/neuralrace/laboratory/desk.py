@@ -196,8 +196,9 @@ class Desk:
                 self.spare.end()
 
     def _share(self, slow: Line, other: Line) -> None:
-        """Take from a slow process all jobs but the one that it is at."""
-        tabs = [t for t, job in self.jobs.items() if job.line is slow and slow.step and t != slow.step[0]]
+        """Take from a slow process the jobs without an answer, but not the one that it is at."""
+        waits = [t for t, job in self.jobs.items() if job.line is slow and not job.answered]
+        tabs = [t for t in waits if slow.step and t != slow.step[0]]
         if tabs and other.deaths < MOST_DEATHS:
             for tab in tabs:
                 slow.send("d", tab, self.jobs[tab].serial)

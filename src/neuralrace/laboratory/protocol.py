@@ -18,6 +18,7 @@ MAX_NUMBERS = 100_000  # in the samples of a scene
 MAX_SEEDS = 10
 MAX_MESSAGE = 3_000_000  # bytes of a message from the page; MAX_NUMBERS take at most 2,500,000
 MAX_UPLOAD = 4_000_000  # bytes of a file
+MOST_MEMORY = 2 * 2**30  # bytes that a computing process may take
 
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[^\s\"'<>&\\{}\[\],:#]+$")]
 Row = Annotated[list[FiniteFloat], Field(max_length=MAX_SIZE)]

@@ -17,9 +17,8 @@ from neuralrace.dynamics import Adaptive, Status
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, std_of
-from neuralrace.laboratory.protocol import DrawnEdge, Group, Lane, Node, Picture, Racer
+from neuralrace.laboratory.protocol import MOST_MEMORY, DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
-from neuralrace.laboratory.worker import MOST_MEMORY
 from neuralrace.measure import half_time, learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation

@@ -19,9 +19,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from neuralrace.laboratory.protocol import MOST_MEMORY
+
 IDLE = 0.3  # seconds without work after which a step of warming up is made
 NEVER = 10**12  # evaluations in NumPy before a small system is compiled
-MOST_MEMORY = 2 * 2**30  # bytes that the process may take
 TOO_LARGE = 77  # exit code of a process that took more
 SPARE_TIME = 5.0  # seconds beyond its limit after which a step ends its process by itself
 PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
