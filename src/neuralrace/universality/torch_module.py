@@ -18,7 +18,10 @@ def is_module(model: Any) -> bool:
 
 def as_array(value: Any) -> Any:
     """A torch tensor as a NumPy array; anything else as it is."""
-    return value.detach().cpu().numpy() if type(value).__module__.split(".")[0] == "torch" else value
+    if type(value).__module__.split(".")[0] != "torch":
+        return value
+    value = value.detach().cpu()
+    return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
 def need_torch() -> Any:
@@ -30,14 +33,18 @@ def need_torch() -> Any:
 
 
 def as_inputs(model: Any, x: Any) -> Any:
-    """Samples as a tensor where the module is, and of the type of its weights."""
+    """Samples as a tensor where the module is, and of the type of its weights; whole numbers stay whole."""
     torch = need_torch()
-    inputs = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
+    if isinstance(x, torch.Tensor):
+        inputs = x.detach()
+    else:
+        values = np.asarray(x)
+        inputs = torch.as_tensor(np.ascontiguousarray(values, int if values.dtype.kind in "iu" else float))
     weight = next(model.parameters(), None)
     if weight is None:
         return inputs
-    # integers, such as tokens, keep their type
-    return inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
+    real = inputs.is_floating_point() or inputs.dtype == torch.bool
+    return inputs.to(weight.device, weight.dtype if real else torch.long)
 
 
 @contextmanager

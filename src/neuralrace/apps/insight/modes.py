@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.optimize import least_squares
+from scipy.optimize import minimize_scalar
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.measure import half_time
@@ -21,6 +21,8 @@ LEAST = 1e-2  # strength of the weakest mode that is followed, relative to the s
 ROUNDING = 1e-7  # strength, relative to the size of inputs and targets, that is none
 LINEAR = 0.1  # share of the targets that is linear in the inputs, below which modes say little
 BEGUN = 0.25  # share of a mode at the start above which theory's start from little does not describe it
+STARTS = 80  # initial strengths that are tried
+HELD_OUT = "TODO"
 LEARNED = 0.5  # share of a mode above which it counts as learned
 
 
@@ -89,7 +91,7 @@ def modes_of(
     learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
     told_by_theory = (np.abs(share[0]) < BEGUN) & (not modes.explained < LINEAR)
-    theory = predicted_times(np.where(told_by_theory, times, np.nan), modes.strength, modes.variance, depth)
+    theory = predicted(np.where(told_by_theory, times, np.nan), modes, depth)
     seen = "probabilities" if probabilities else "outputs"
     measured, told = told_modes(times, theory, modes, depth, seen)
     return Answer(
@@ -98,14 +100,14 @@ def modes_of(
         told,
         "Modes are numbered in the order of their strength. Theory is that of a deep linear chain with "
         "one initial strength for all modes; one time unit and that strength are fitted, so only the ratios "
-        "of times are predicted, of modes that begin with little. Adaptive optimisers, normalisation, skip "
-        "connections and weight decay change them.",
+        "of times are predicted, of modes that begin with little. Adaptive optimisers, cross-entropy, "
+        "normalisation, skip connections and weight decay change them.",
         modes_data(steps, share, times, theory, modes),
     )
 
 
 def modes_data(
-    steps: np.ndarray, share: np.ndarray, times: np.ndarray, theory: np.ndarray, modes: Modes
+    steps: np.ndarray, share: np.ndarray, times: np.ndarray, theory: Prediction, modes: Modes
 ) -> xarray.Dataset:
     """Shares of modes (times, modes), measured and predicted half times, and the modes themselves."""
     import xarray as xr
@@ -114,14 +116,15 @@ def modes_data(
         {
             "share": (("step", "mode"), share), "strength": ("mode", modes.strength),
             "variance": ("mode", modes.variance), "half_time": ("mode", times),
-            "predicted_half_time": ("mode", theory), "left": (("mode", "output"), modes.left),
+            "predicted_half_time": ("mode", theory.times), "predicted_error": theory.error,
+            "constant_error": theory.constant, "left": (("mode", "output"), modes.left),
             "right": (("mode", "input"), modes.right), "linear_share": modes.explained,
         },
         {"step": steps, "mode": np.arange(1, len(times) + 1)},
     )  # fmt: skip
 
 
-def told_modes(times: np.ndarray, theory: np.ndarray, modes: Modes, depth: int, seen: str) -> tuple[str, str]:
+def told_modes(times: np.ndarray, theory: Prediction, modes: Modes, depth: int, seen: str) -> tuple[str, str]:
     """What was measured, and what theory says; `seen` is where modes are measured."""
     s, explained = modes.strength, modes.explained
     known = np.isfinite(times)
@@ -141,30 +144,52 @@ def told_modes(times: np.ndarray, theory: np.ndarray, modes: Modes, depth: int, 
         )
     if np.isfinite(explained):
         told += f" A linear map of the inputs explains {explained:.0%} of the variance of the targets."
-    return told, _theory(np.abs(theory / times - 1), s, times, depth, explained)
+    return told, _theory(theory, s, times, depth, explained)
 
 
-def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int, explained: float) -> str:
-    known = np.isfinite(off)
+def _theory(theory: Prediction, s: np.ndarray, times: np.ndarray, depth: int, explained: float) -> str:
     if explained < LINEAR:
         return (
             "Linear theory has little to say here: nearly all that is to be learned is not linear in the "
             "inputs, so the modes miss it."
         )
-    if known.sum() < 3:
+    if not np.isfinite(theory.error):
         return (
-            "Stronger modes are learned first. Fewer than three are learned from little here, too few to "
-            "compare times."
+            "Stronger modes are learned first. Half times are not predicted, as fewer than three modes are "
+            "learned from little here."
         )
     from scipy.stats import spearmanr  # half a second to import
 
+    known = np.isfinite(times)
     correlation: Any = spearmanr(-s[known], times[known])
     rank = correlation.statistic
     agree = "as they are here" if rank > 0.9 else f"here their rank correlation is {rank:.2f}"
+    told = f"A deep linear network of depth {depth} learns modes in the order of their strength, {agree}. "
+    if not theory.error < theory.constant:
+        return (
+            f"{told}Half times are not predicted: from those of the other modes theory is off by "
+            f"{theory.error:.0%} (median), their mean by {theory.constant:.0%}."
+        )
     return (
-        f"A deep linear network of depth {depth} learns modes in the order of their strength, {agree}. "
-        f"Its half times are off by {np.nanmedian(off):.0%} (median), {np.nanmax(off):.0%} (largest)."
+        f"{told}Half times as predicted from those of the other modes are off by {theory.error:.0%} "
+        f"(median), their mean by {theory.constant:.0%}. {HELD_OUT}"
     )
+
+
+class Prediction(NamedTuple):
+    """Half times of a fitted chain; all nan where their mean predicts a mode that is left out better."""
+
+    times: np.ndarray  # (modes,)
+    error: float  # median relative error of a half time, predicted from the others
+    constant: float  # that of the mean of the others
+
+
+def predicted(times: np.ndarray, modes: Modes, depth: int) -> Prediction:
+    """What theory says of half times, where it says more than a constant does."""
+    of = times, modes.strength, modes.variance, depth
+    error, constant = left_out_errors(*of)
+    known = predicted_times(*of) if error < constant else np.full(len(times), np.nan)
+    return Prediction(known, error, constant)
 
 
 def predicted_times(times: np.ndarray, s: np.ndarray, variance: np.ndarray, depth: int) -> np.ndarray:
@@ -173,24 +198,52 @@ def predicted_times(times: np.ndarray, s: np.ndarray, variance: np.ndarray, dept
     out = np.full(len(s), np.nan)
     if known.sum() < 3:
         return out
-
-    def chain(a0: float) -> np.ndarray:
-        return np.array(
-            [chain_half_time(a0, *mode, depth) for mode in zip(s[known], variance[known], strict=True)]
-        )
-
-    top = np.log(0.4 * (s / variance)[known].min())
-
-    def residual(theta: np.ndarray) -> np.ndarray:
-        logs = np.log(chain(float(np.exp(theta[0]))))
-        return logs - logs.mean() - np.log(times[known]) + np.log(times[known]).mean()
-
-    starts = top - np.array([0.5, 3.0, 8.0, 15.0])
-    searches = (least_squares(residual, [a], bounds=(top - 40, top)) for a in starts)
-    best = min(searches, key=lambda f: f.cost)
-    found = chain(float(np.exp(best.x[0])))
-    out[known] = found * np.exp(np.mean(np.log(times[known]) - np.log(found)))
+    logs, (starts, chains) = np.log(times[known]), _chains(s[known], variance[known], depth)
+    near = _nearest(chains, logs)
+    ends = starts[min(near + 1, STARTS - 1)], starts[max(near - 1, 0)]
+    fitted = lambda start: _log_times(start, s[known], variance[known], depth)  # noqa: E731
+    best = minimize_scalar(lambda start: np.var(fitted(start) - logs), bounds=ends, options={"xatol": 1e-6})
+    found = fitted(best.x)
+    out[known] = np.exp(found + np.mean(logs - found))
     return out
+
+
+def left_out_errors(
+    times: np.ndarray, s: np.ndarray, variance: np.ndarray, depth: int
+) -> tuple[float, float]:
+    """Median relative error of each half time as the fit to the others predicts it, and as their mean does.
+
+    Means are of logarithms; nan where fewer than three times are known.
+    """
+    known = np.isfinite(times) & (times > 0)
+    if known.sum() < 3:
+        return np.nan, np.nan
+    logs, (_, chains) = np.log(times[known]), _chains(s[known], variance[known], depth)
+    off = []
+    for k in range(len(logs)):
+        others = np.delete(np.arange(len(logs)), k)
+        best = chains[_nearest(chains[:, others], logs[others])]
+        mean = logs[others].mean()
+        off.append([best[k] - best[others].mean() + mean - logs[k], mean - logs[k]])
+    theory, constant = np.median(np.abs(np.expm1(off)), axis=0)
+    return float(theory), float(constant)
+
+
+def _chains(s: np.ndarray, variance: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of initial strengths, from the largest, and of half times (starts, modes)."""
+    top = np.log(0.4 * (s / variance).min())
+    starts = top - np.geomspace(0.01, 40.0, STARTS)
+    return starts, np.array([_log_times(start, s, variance, depth) for start in starts])
+
+
+def _nearest(chains: np.ndarray, logs: np.ndarray) -> int:
+    """The start (starts, modes) whose times have the given ratios best."""
+    return int(np.var(chains - logs, axis=1).argmin())
+
+
+def _log_times(start: float, s: np.ndarray, variance: np.ndarray, depth: int) -> np.ndarray:
+    each = zip(s, variance, strict=True)
+    return np.log([chain_half_time(float(np.exp(start)), *mode, depth) for mode in each])
 
 
 def chain_half_time(a0: float, s: float, d: float, depth: int) -> float:

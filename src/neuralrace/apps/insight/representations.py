@@ -136,13 +136,23 @@ def _measured(ds: Any, names: list[str]) -> str:
     )
 
 
+def _compared_with_inputs(gain: np.ndarray, names: list[str]) -> str:
+    """Where theory describes distances better than the inputs alone do, from intervals (layers, ends)."""
+    kinds = ("better", "worse", "")
+    found: dict[str, list[str]] = {kind: [] for kind in kinds}
+    for name, (low, high) in zip(names, gain, strict=True):
+        found["better" if low > 0 else "worse" if high < 0 else ""].append(name)
+    if not np.isfinite(gain).any():
+        return "Whether this holds here is not decided, as there is too little to compare."
+    said = [f"{kind} at {', '.join(found[kind])}" for kind in kinds[:2] if found[kind]]
+    said += [f"at {', '.join(found[''])} this is not decided"] if found[""] else []
+    return f"Compared with input distances alone, theory describes distances {'; '.join(said)}."
+
+
 def _theory(ds: Any, names: list[str], reason: str) -> str:
-    better = [n for n, low in zip(names, ds.gain_interval.values[:, 0], strict=True) if low > 0]
-    where = f"at {', '.join(better)}" if better else "at no layer: it fails here"
     told = (
         "In a rich network the final squared distance of two samples is proportional to the distance of "
-        "their inputs times that of their targets. That describes it better than input distances alone do "
-        f"{where}. "
+        f"their inputs times that of their targets. {_compared_with_inputs(ds.gain_interval.values, names)} "
     )
     if reason:
         return f"{told}Rates are not fitted: {reason}."
