@@ -9,7 +9,9 @@ measured, and with a constant: the geometric mean of the network's half times.
 """
 
 import argparse
+import pickle
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ class Result(NamedTuple):
     half_times: np.ndarray  # as said
     true_half_times: np.ndarray
     predicted: np.ndarray
+    left_out: tuple[float, float]  # errors of each half time from the others: by theory, by their mean
 
 
 def drawn(seed: int, kind: str):
@@ -109,11 +112,12 @@ def network(seed: int, kind: str, steps: int = 3000) -> Result | None:
     times = np.full(ds.sizes["mode"], np.nan)
     for k, s in enumerate(share[: len(times)]):
         if s[0] < 0.5 < s[-1]:
-            after = int(np.flatnonzero(s > 0.5)[0])
-            times[k] = after - 1 + (0.5 - s[after - 1]) / (s[after] - s[after - 1])
-    return Result(
-        words, seen.regime().verdict, change, ds.half_time.values, times, ds.predicted_half_time.values
-    )
+            half = (s[0] + s[-1]) / 2
+            after = int(np.flatnonzero(s >= half)[0])
+            times[k] = after - 1 + (half - s[after - 1]) / (s[after] - s[after - 1])
+    left_out = float(ds.get("predicted_error", np.nan)), float(ds.get("constant_error", np.nan))
+    said, predicted = ds.half_time.values, ds.predicted_half_time.values
+    return Result(words, seen.regime().verdict, change, said, times, predicted, left_out)
 
 
 def off(times: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -122,11 +126,18 @@ def off(times: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.abs(times[known] / truth[known] - 1)
 
 
+def constant(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Relative errors of the geometric mean, where there is a prediction."""
+    known = truth[np.isfinite(predicted) & np.isfinite(truth)]
+    return off(np.full_like(known, np.exp(np.log(known).mean())), known)
+
+
 def told(kind: str, results: list[Result]) -> None:
     bounds = {"lazy": (0, 0.2), "between": (0.2, 1.0), "rich": (1.0, np.inf)}
+    counts = {v: sum(r.verdict == v for r in results) for v in (*bounds, "not decided")}
     decided = [r for r in results if r.verdict in bounds]
     right = sum(bounds[r.verdict][0] <= r.true_change < bounds[r.verdict][1] for r in decided)
-    print(f"{kind}: {len(results)} networks. Verdict right in {right} of {len(decided)} decided")
+    print(f"{kind}: {len(results)} networks. Verdict right in {right} of {len(decided)} decided; {counts}")
     measured = np.concatenate([off(r.half_times, r.true_half_times) for r in results])
     print(f"  measured half times: {len(measured)}, median error {np.median(measured):.3f}, "
           f"largest {measured.max():.3f}")  # fmt: skip
@@ -135,14 +146,13 @@ def told(kind: str, results: list[Result]) -> None:
         print("  predicted half times: none")
         return
     theory = np.array([np.median(off(r.predicted, r.true_half_times)) for r in predicted])
-    constant = []
-    for r in predicted:
-        known = np.where(np.isfinite(r.predicted), r.true_half_times, np.nan)
-        constant.append(np.median(off(np.full_like(known, np.exp(np.nanmean(np.log(known)))), known)))
+    mean = np.array([np.median(constant(r.predicted, r.true_half_times)) for r in predicted])
     print(
         f"  predicted half times: in {len(predicted)} networks; median error {np.median(theory):.3f}, that "
-        f"of a constant {np.median(constant):.3f}; theory is nearer in {(theory < constant).sum()}"
+        f"of a constant {np.median(mean):.3f}; theory is nearer in {(theory < mean).sum()}"
     )
+    both = np.median([r.left_out for r in predicted], axis=0)
+    print(f"    each from the others: {both[0]:.3f}, as their mean {both[1]:.3f}")
 
 
 def main() -> None:
@@ -150,12 +160,17 @@ def main() -> None:
     parser.add_argument("--squared", type=int, default=100)
     parser.add_argument("--entropy", type=int, default=100)
     parser.add_argument("--adam", type=int, default=50)
+    parser.add_argument("--store", help="keep the results in this file")
     parser.add_argument("--first", type=int, default=0, help="seed of the first of the networks")
     given = parser.parse_args()
     counts = {"squared": given.squared, "cross-entropy": given.entropy, "adam": given.adam}
+    results = {}
     for kind, count in counts.items():
         found = [network(seed, kind) for seed in range(given.first, given.first + count)]
-        told(kind, [r for r in found if r is not None])
+        results[kind] = [r for r in found if r is not None]
+        told(kind, results[kind])
+    if given.store:
+        Path(given.store).write_bytes(pickle.dumps({k: [tuple(r) for r in v] for k, v in results.items()}))
 
 
 if __name__ == "__main__":

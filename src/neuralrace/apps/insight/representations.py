@@ -129,10 +129,11 @@ def _measured(ds: Any, names: list[str]) -> str:
     best = int(np.nanargmax(c))
     low, high = ds.interval.values[best]
     inputs = ds.correlation_with_inputs.values[best]
+    alone = f"with squared input distances there by {inputs:.2f}"
+    alone = alone if np.isfinite(inputs) else "input distances are all alike"
     return (
         "Squared distances between probes correlate with the theory's, input distance times target distance, "
-        f"by up to {c[best]:.2f} ({low:.2f} to {high:.2f}), at layer {names[best]}; with squared input "
-        f"distances there by {inputs:.2f}."
+        f"by up to {c[best]:.2f} ({low:.2f} to {high:.2f}), at layer {names[best]}; {alone}."
     )
 
 
@@ -143,7 +144,7 @@ def _compared_with_inputs(gain: np.ndarray, names: list[str]) -> str:
     for name, (low, high) in zip(names, gain, strict=True):
         found["better" if low > 0 else "worse" if high < 0 else ""].append(name)
     if not np.isfinite(gain).any():
-        return "Whether this holds here is not decided, as there is too little to compare."
+        return "Whether this holds here is not decided, as there is nothing to compare with."
     said = [f"{kind} at {', '.join(found[kind])}" for kind in kinds[:2] if found[kind]]
     said += [f"at {', '.join(found[''])} this is not decided"] if found[""] else []
     return f"Compared with input distances alone, theory describes distances {'; '.join(said)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,11 @@ class _Watching:
         Parameters
         ----------
         model : torch.nn.Module
-            A module of the same architecture.
+            A module of the same architecture; a copy of it is used.
         files : paths
-            Checkpoints in the order of training, each a state dict; a number in the name is the step.
+            Checkpoints in the order of training, each a state dict. Steps that are stored in the files beside
+            the weights give the order and the steps; without, a number by which alone the names differ is
+            the step.
         x, y
             As in `watch`.
         allow_pickle : bool
@@ -152,13 +155,15 @@ class _Watching:
         -------
         Watch
         """
-        from neuralrace.apps.insight.checkpoints import load_in_turn
+        from neuralrace.apps.insight.checkpoints import in_order, weights_in
 
-        seen: Watch | None = None
-        for step in load_in_turn(model, list(files), allow_pickle):
-            seen = self(model, x, y, **options) if seen is None else seen
+        found, told = in_order(model, files, allow_pickle)
+        own = deepcopy(model)
+        seen = self(own, x, y, **options)
+        seen.notes = f" {told}"
+        for step, path in found:
+            own.load_state_dict(weights_in(path, allow_pickle, own)[0])
             seen.look(step)
-        assert seen is not None
         return seen
 
     def from_recordings(

@@ -248,7 +248,11 @@ class Watch:
         trained = "cross-entropy (outputs are shown as probabilities)" if crossed else "squared error"
         layers = f"{len(self.network.layers)} layer{'s' * (len(self.network.layers) != 1)}"
         p, unread = self.probes, ", ".join(self.network.unread)
-        kind = f"places of {len(p.samples)} sequences" if p.reading.length else "probes"
+        kind = (
+            f"places of {len(p.samples)} sequences, each shown without its context"
+            if p.reading.length
+            else "probes"
+        )
         chosen = f", chosen from {p.total}" if p.total > len(p.samples) else ""
         left = f"; left out, as they have no row per probe: {unread}" if unread else ""
         merged = " Classes that no probe has are taken together." if p.reading.merged else ""
