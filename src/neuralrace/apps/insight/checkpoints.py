@@ -10,7 +10,6 @@ from typing import Any
 from neuralrace.errors import InputError, listed, sequence, short
 from neuralrace.universality.torch_module import is_module
 
-
 STEPS = "global_step", "step", "iteration", "epoch"  # keys under which trainers store them
 
 
@@ -39,8 +38,8 @@ def in_order(model: Any, files: Any, allow_pickle: bool = False) -> tuple[list[t
             steps, told = [float(p[differ[0]]) for p in parts], "those in the names"
     if steps != sorted(set(steps)):
         raise InputError(
-            f"files must be in the order of training, as no step is stored in them; got {listed(paths)}, whose "
-            "numbers do not increase"
+            "files must be in the order of training, as no step is stored in them; the numbers in the names "
+            f"do not increase: {listed(path.name for path in paths)}"
         )
     return list(zip(steps, paths, strict=True)), f"Checkpoints are in the order given; steps are {told}."
 

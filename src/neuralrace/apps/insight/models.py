@@ -30,7 +30,7 @@ from neuralrace.universality.torch_module import (
 MOST_UNITS = 512  # of a layer that are kept; of more, a random choice stands for all
 ALL_UNITS = 4096  # of all layers together
 MOST_LAYERS = 24  # of a module that are watched by default; of more, some evenly spaced
-MOST_SLOPES = 2**27  # numbers of the gradients that are kept at once
+MOST_SLOPES = 2**28  # numbers of the gradients that are kept at once
 
 
 @dataclass(frozen=True)
