@@ -278,8 +278,8 @@ class TorchNetwork:
                 raise InputError("model must be differentiable: its outputs do not depend on its parameters")
 
             def slopes(k: int) -> np.ndarray:
-                grads = torch.autograd.grad(seen[k], learned, retain_graph=True, allow_unused=True)
-                parts = [self._wide(g).reshape(-1) for g in grads if g is not None]
+                grads = torch.autograd.grad(seen[k], learned, retain_graph=True, materialize_grads=True)
+                parts = [self._wide(g).reshape(-1) for g in grads]
                 return torch.cat(parts).cpu().numpy()
 
             return inner_products(slopes, len(seen), sum(w.numel() for w in learned))
