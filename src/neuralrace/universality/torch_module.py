@@ -48,26 +48,33 @@ def as_inputs(model: Any, x: Any) -> Any:
 
 
 @contextmanager
-def hooked(model: Any, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False) -> Iterator[None]:
-    """The module in evaluation mode with some hooks; as it was before, afterwards."""
+def hooked(
+    model: Any, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False, running: bool = False
+) -> Iterator[None]:
+    """The module in evaluation mode with some hooks; as it was before, afterwards.
+
+    `running`: normalisations take their running means and variances from the next call alone.
+    """
     torch = need_torch()
-    modes = [(m, m.training, getattr(m, "inplace", None)) for m in model.modules()]
+    names = "training", "inplace", "momentum"
+    kept = [(m, {n: getattr(m, n) for n in names if hasattr(m, n)}) for m in model.modules()]
     handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     model.eval()
-    for m, _, inplace in modes:
-        if inplace is True:  # would change what a hook has kept
+    for m, own in kept:
+        if own.get("inplace") is True:  # would change what a hook has kept
             m.inplace = False
+        if running and getattr(m, "running_mean", None) is not None:
+            m.training, m.momentum = True, 1.0
     try:
         with torch.random.fork_rng(list(devices)), torch.set_grad_enabled(gradients):
             yield
     finally:
         for handle in handles:
             handle.remove()
-        for m, training, inplace in modes:
-            m.training = training
-            if inplace is True:
-                m.inplace = True
+        for m, own in kept:
+            for name, value in own.items():
+                setattr(m, name, value)
 
 
 def modules_in_order(model: Any, inputs: Any) -> list[str]:

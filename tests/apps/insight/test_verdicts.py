@@ -5,7 +5,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.apps.insight.models import inner_products
-from neuralrace.apps.insight.modes import Modes, chain_half_time, left_out_errors, predicted
+from neuralrace.apps.insight.modes import Modes, chain_half_time, predicted
 from neuralrace.apps.insight.pathways import find_patterns
 from neuralrace.apps.insight.regime import judged, verdict_of
 
@@ -108,9 +108,9 @@ def modes(s):
 def test_half_times_are_predicted_where_a_left_out_one_is():
     s = np.array([4.0, 3.0, 2.0, 1.0])
     chain = 7.0 * np.array([chain_half_time(1e-4, a, 1.0, 3) for a in s])
-    theory, constant = left_out_errors(chain, s, np.ones(4), 3)
-    assert theory < 0.02 < 0.3 < constant
-    np.testing.assert_allclose(predicted(chain, modes(s), 3).times, chain, rtol=1e-3)
+    found = predicted(chain, modes(s), 3)
+    assert found.error < 0.02 < 0.3 < found.constant
+    np.testing.assert_allclose(found.times, chain, rtol=1e-3)
     together = predicted(np.array([10.0, 11.0, 10.0, 11.0]), modes(s), 3)  # as Adam learns them
     assert np.isnan(together.times).all()
     assert together.error > together.constant
@@ -123,9 +123,7 @@ def test_half_times_are_predicted_where_a_left_out_one_is():
 def test_the_mean_of_the_others_by_hand():
     times = np.array([2.0, 3.0, 8.0])
     off = [abs(np.sqrt(np.prod(np.delete(times, k))) / times[k] - 1) for k in range(3)]
-    assert left_out_errors(times, np.array([3.0, 2.0, 1.0]), np.ones(3), 2)[1] == pytest.approx(
-        np.median(off)
-    )
+    assert predicted(times, modes(np.array([3.0, 2.0, 1.0])), 2).constant == pytest.approx(np.median(off))
 
 
 def test_one_pattern_is_possible():

@@ -8,6 +8,7 @@ parameters of the moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,47 +65,45 @@ def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any, read
     """The network of a torch module, with inputs as of `torch_inputs`, or of a function."""
     if not is_module(model):
         return FunctionNetwork(as_function(model), x, layers, reading)
-    refuse_fault(x, fault_of(model, x))
+    check_runs(model, x)
     return TorchNetwork(model, x, layers, pick, reading)
 
 
 def torch_inputs(model: Any, x: Any) -> Any:
     """Samples as a tensor with which the module runs: whole numbers are tokens, or else numbers."""
-    torch = need_torch()
-    parameters = list(model.parameters())
-    if not parameters:
-        raise InputError("model must have parameters to learn; this module has none")
-    if any(torch.nn.parameter.is_lazy(p) for p in (*parameters, *model.buffers())):
-        raise InputError("model must know the sizes of its layers: call a lazy module on data first")
-    if any(p.is_meta for p in parameters):
-        raise InputError("model must have weights; those of this module are on the meta device")
-    if isinstance(model, (torch.jit.ScriptModule, torch.nn.DataParallel)):
-        kind = type(model).__name__
-        raise InputError(f"model must be the module inside, which shows its layers, got a {kind}")
+    torch, parameters = need_torch(), list(model.parameters())
+    wrong = {
+        "parameters to learn; this module has none": not parameters,
+        "layers of known sizes: call a lazy module on data first": any(
+            torch.nn.parameter.is_lazy(p) for p in (*parameters, *model.buffers())
+        ),
+        "weights; those of this module are on the meta device": any(p.is_meta for p in parameters),
+        "layers that can be seen: watch the module inside": isinstance(
+            model, (torch.jit.ScriptModule, torch.nn.DataParallel)
+        ),
+    }
+    for what, found in wrong.items():
+        if found:
+            raise InputError(f"model must have {what}")
     whole = as_inputs(model, x)
-    fault = fault_of(model, whole[:2])
-    if fault and not whole.is_floating_point() and not fault_of(model, whole[:2].to(parameters[0].dtype)):
-        return whole.to(parameters[0].dtype)
-    refuse_fault(whole, fault)
-    return whole
+    for inputs in (whole, whole.to(parameters[0].dtype)):
+        with suppress(InputError):
+            check_runs(model, inputs[:2])
+            return inputs
+    return check_runs(model, whole[:2])
 
 
-def fault_of(model: Any, inputs: Any) -> str:
-    """What the module says where it does not run on these inputs."""
+def check_runs(model: Any, inputs: Any) -> None:
+    """Refuse inputs on which a module does not run."""
     try:
         with hooked(model, {}):
             model(inputs)
     except Exception as fault:  # whatever a module of the user's raises
-        return f"{type(fault).__name__}: {fault}".splitlines()[0]
-    return ""
-
-
-def refuse_fault(x: Any, fault: str) -> None:
-    """Refuse inputs on which a module does not run."""
-    if fault:
-        whole = not x.is_floating_point()
-        tokens = f", whole numbers up to {int(x.max())}, which are taken for tokens" if whole else ""
-        raise InputError(f"model does not run on x of shape {tuple(x.shape)}, {x.dtype}{tokens}. {fault}")
+        whole = not inputs.is_floating_point()
+        tokens = f", whole numbers up to {int(inputs.max())}, which are taken for tokens" if whole else ""
+        told = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        given = f"x of shape {tuple(inputs.shape[1:])} per sample, {inputs.dtype}{tokens}"
+        raise InputError(f"model does not run on {given}. {told}") from fault
 
 
 def belong(names: Sequence[str], prefixes: Sequence[str]) -> set[str]:
@@ -264,9 +263,9 @@ class TorchNetwork:
         own = dict(self.model.named_parameters())
         samples, reading = self.reading.part(probes)
         inputs = self.inputs[samples]  # also moves what is kept to the device of the module
-        weights = {n: self.start[n] if start else p.detach() for n, p in own.items()}
+        weights = {n: (self.start[n] if start else p.detach()).clone() for n, p in own.items()}
         buffers = self._statistics(weights)
-        weights = {n: w.clone().requires_grad_(own[n].requires_grad) for n, w in weights.items()}
+        weights = {n: w.requires_grad_(own[n].requires_grad) for n, w in weights.items()}
         learned = [w for w in weights.values() if w.requires_grad]
         if not learned:
             raise InputError("model must have parameters to learn; all of this one are held (requires_grad)")
@@ -279,8 +278,7 @@ class TorchNetwork:
 
             def slopes(k: int) -> np.ndarray:
                 grads = torch.autograd.grad(seen[k], learned, retain_graph=True, materialize_grads=True)
-                parts = [self._wide(g).reshape(-1) for g in grads]
-                return torch.cat(parts).cpu().numpy()
+                return torch.cat([self._wide(g).reshape(-1) for g in grads]).cpu().numpy()
 
             return inner_products(slopes, len(seen), sum(w.numel() for w in learned))
 
@@ -290,18 +288,8 @@ class TorchNetwork:
         What training has kept lags behind the weights, and at the start is nothing but zeros and ones.
         """
         buffers = {n: b.clone() for n, b in self.model.named_buffers()}
-        normal = self.torch.nn.modules.batchnorm._NormBase
-        running = [m for m in self.model.modules() if isinstance(m, normal) and m.running_mean is not None]
-        momenta = [m.momentum for m in running]
-        with hooked(self.model, {}):
-            try:
-                for m in running:
-                    m.training, m.momentum = True, 1.0
-                if running:
-                    self.torch.func.functional_call(self.model, {**weights, **buffers}, (self.inputs,))
-            finally:
-                for m, momentum in zip(running, momenta, strict=True):
-                    m.momentum = momentum
+        with hooked(self.model, {}, running=True):
+            self.torch.func.functional_call(self.model, {**weights, **buffers}, (self.inputs,))
         return buffers
 
     def without(self, weights: Sequence[str], *state: Any) -> np.ndarray:

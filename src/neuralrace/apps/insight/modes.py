@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import quad
-from scipy.optimize import minimize_scalar
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.measure import half_time
@@ -21,7 +19,8 @@ LEAST = 1e-2  # strength of the weakest mode that is followed, relative to the s
 ROUNDING = 1e-7  # strength, relative to the size of inputs and targets, that is none
 LINEAR = 0.1  # share of the targets that is linear in the inputs, below which modes say little
 BEGUN = 0.25  # share of a mode at the start above which theory's start from little does not describe it
-STARTS = 80  # initial strengths that are tried
+STARTS = 1000  # initial strengths that are tried
+NODES = 100  # of the integral over a mode's growth
 HELD_OUT = "TODO"
 LEARNED = 0.5  # share of a mode above which it counts as learned
 
@@ -177,82 +176,64 @@ def _theory(theory: Prediction, s: np.ndarray, times: np.ndarray, depth: int, ex
 
 
 class Prediction(NamedTuple):
-    """Half times of a fitted chain; all nan where their mean predicts a mode that is left out better."""
+    """Half times of a fitted chain; all nan where the mean of the others predicts each better."""
 
     times: np.ndarray  # (modes,)
-    error: float  # median relative error of a half time, predicted from the others
-    constant: float  # that of the mean of the others
+    error: float = np.nan  # median relative error of a half time, predicted from the others
+    constant: float = np.nan  # that of the mean of the others
 
 
 def predicted(times: np.ndarray, modes: Modes, depth: int) -> Prediction:
     """What theory says of half times, where it says more than a constant does."""
-    of = times, modes.strength, modes.variance, depth
-    error, constant = left_out_errors(*of)
-    known = predicted_times(*of) if error < constant else np.full(len(times), np.nan)
-    return Prediction(known, error, constant)
+    known, nothing = _known(times), np.full(len(times), np.nan)
+    if known.sum() < 3:
+        return Prediction(nothing)
+    logs, chains = np.log(times[known]), _chains(modes.strength[known], modes.variance[known], depth)
+    off = []
+    for k in range(len(logs)):
+        others = np.delete(np.arange(len(logs)), k)
+        off.append([_fitted(chains, logs, others)[k] - logs[k], logs[others].mean() - logs[k]])
+    error, constant = (float(e) for e in np.median(np.abs(np.expm1(off)), axis=0))
+    better = error < constant
+    fitted = predicted_times(times, modes.strength, modes.variance, depth) if better else nothing
+    return Prediction(fitted, error, constant)
 
 
 def predicted_times(times: np.ndarray, s: np.ndarray, variance: np.ndarray, depth: int) -> np.ndarray:
     """Half times of a deep linear chain whose time unit and initial strength fit the given ones best."""
-    known = np.isfinite(times) & (times > 0)
-    out = np.full(len(s), np.nan)
-    if known.sum() < 3:
-        return out
-    logs, (starts, chains) = np.log(times[known]), _chains(s[known], variance[known], depth)
-    near = _nearest(chains, logs)
-    ends = starts[min(near + 1, STARTS - 1)], starts[max(near - 1, 0)]
-    fitted = lambda start: _log_times(start, s[known], variance[known], depth)  # noqa: E731
-    best = minimize_scalar(lambda start: np.var(fitted(start) - logs), bounds=ends, options={"xatol": 1e-6})
-    found = fitted(best.x)
-    out[known] = np.exp(found + np.mean(logs - found))
+    known, out = _known(times), np.full(len(s), np.nan)
+    if known.sum() >= 3:
+        chains = _chains(s[known], variance[known], depth)
+        out[known] = np.exp(_fitted(chains, np.log(times[known]), np.arange(known.sum())))
     return out
 
 
-def left_out_errors(
-    times: np.ndarray, s: np.ndarray, variance: np.ndarray, depth: int
-) -> tuple[float, float]:
-    """Median relative error of each half time as the fit to the others predicts it, and as their mean does.
-
-    Means are of logarithms; nan where fewer than three times are known.
-    """
-    known = np.isfinite(times) & (times > 0)
-    if known.sum() < 3:
-        return np.nan, np.nan
-    logs, (_, chains) = np.log(times[known]), _chains(s[known], variance[known], depth)
-    off = []
-    for k in range(len(logs)):
-        others = np.delete(np.arange(len(logs)), k)
-        best = chains[_nearest(chains[:, others], logs[others])]
-        mean = logs[others].mean()
-        off.append([best[k] - best[others].mean() + mean - logs[k], mean - logs[k]])
-    theory, constant = np.median(np.abs(np.expm1(off)), axis=0)
-    return float(theory), float(constant)
+def _known(times: np.ndarray) -> np.ndarray:
+    return np.isfinite(times) & (times > 0)
 
 
-def _chains(s: np.ndarray, variance: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of initial strengths, from the largest, and of half times (starts, modes)."""
-    top = np.log(0.4 * (s / variance).min())
-    starts = top - np.geomspace(0.01, 40.0, STARTS)
-    return starts, np.array([_log_times(start, s, variance, depth) for start in starts])
+def _chains(s: np.ndarray, variance: np.ndarray, depth: int) -> np.ndarray:
+    """Logarithms of half times (starts, modes) from initial strengths, the largest first."""
+    starts = np.log(0.4 * (s / variance).min()) - np.geomspace(0.01, 40.0, STARTS)
+    return np.log(chain_half_time(np.exp(starts)[:, None], s, variance, depth))
 
 
-def _nearest(chains: np.ndarray, logs: np.ndarray) -> int:
-    """The start (starts, modes) whose times have the given ratios best."""
-    return int(np.var(chains - logs, axis=1).argmin())
+def _fitted(chains: np.ndarray, logs: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Logarithms of half times of all modes, by the start that gives the ratios of some of them best."""
+    best = chains[np.var((chains - logs)[:, some], axis=1).argmin()]
+    return best + (logs - best)[some].mean()
 
 
-def _log_times(start: float, s: np.ndarray, variance: np.ndarray, depth: int) -> np.ndarray:
-    each = zip(s, variance, strict=True)
-    return np.log([chain_half_time(float(np.exp(start)), *mode, depth) for mode in each])
+def chain_half_time(a0: Any, s: Any, d: Any, depth: int) -> Any:
+    """When modes of a balanced chain reach half of `s/d` from `a0`.
 
-
-def chain_half_time(a0: float, s: float, d: float, depth: int) -> float:
-    """When a mode of a balanced chain reaches half of `s/d` from `a0`.
-
-    The integral of `da / (D a^(2-2/D) (s - d a))`, theory section 7.
+    The integral of `da / (D a^(2-2/D) (s - d a))`, theory section 7, over the logarithm of `a`.
     """
     end = 0.5 * s / d
     if depth == 1:
-        return float(np.log((s - d * a0) / (s - d * end)) / d)
-    speed: Any = lambda z: np.exp(z * (2 / depth - 1)) / (depth * (s - d * np.exp(z)))  # noqa: E731
-    return float(quad(speed, np.log(a0), np.log(end))[0])
+        return np.log((s - d * a0) / (s - d * end)) / d
+    z, weights = np.polynomial.legendre.leggauss(NODES)
+    first, s, d = np.log(a0)[..., None], np.asarray(s)[..., None], np.asarray(d)[..., None]
+    half = (np.log(end)[..., None] - first) / 2
+    a = first + half * (z + 1)
+    return (half * weights / (depth * np.exp(a * (1 - 2 / depth)) * (s - d * np.exp(a)))).sum(axis=-1)

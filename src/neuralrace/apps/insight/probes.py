@@ -81,15 +81,14 @@ class Probes:
     samples: np.ndarray  # that the network is given
     reading: Reading
     of: np.ndarray  # the sample of each probe
-    x: np.ndarray  # (probes, inputs)
-    y: np.ndarray  # (probes, outputs)
-    loss: str
     tokens: np.ndarray | None  # that inputs show one-hot
     total: int  # samples there were
 
 
-def choose_probes(x: np.ndarray, y: np.ndarray, tokens: bool, loss: str | None, most: int) -> Probes:
-    """At most so many probes by a random choice, those with equal targets side by side.
+def choose_probes(
+    x: np.ndarray, y: np.ndarray, tokens: bool, loss: str | None, most: int
+) -> tuple[np.ndarray, np.ndarray, str, Probes]:
+    """Inputs and targets of at most so many probes by a random choice, equal targets side by side; the loss.
 
     Labels of the shape of tokens `x` are those of each place of a sequence.
     """
@@ -105,14 +104,14 @@ def choose_probes(x: np.ndarray, y: np.ndarray, tokens: bool, loss: str | None, 
         places = asked[some(len(asked), most)]
         of, labels = samples[places // length], labels.ravel()[places]
         inputs = inputs.reshape(len(samples) * length, -1)[places]
-    classes = None
+    reading = Reading(len(samples), length=length)
     if is_labels(labels if sequences else y):
         loss, top = loss or "cross_entropy", int(y.max()) + 1
         classes = np.arange(top) if top <= MOST_CLASSES or loss == "squared" else np.unique(labels)
-        targets = one_hot(labels, classes)
+        reading.classes, targets = classes if loss == "cross_entropy" else None, one_hot(labels, classes)
     else:
         loss, targets = loss or "squared", targets_of(labels)[0]
-    order = np.lexsort(targets.T)
+    order, reading.width = np.lexsort(targets.T), targets.shape[1]
     names = vocabulary(x, inputs[0].size) if tokens else None
     rows = array("x", inputs) if names is None else one_hot(inputs, names)
     if (rows == rows[0]).all():
@@ -120,11 +119,9 @@ def choose_probes(x: np.ndarray, y: np.ndarray, tokens: bool, loss: str | None, 
     if places is None:
         samples = samples[order]
     else:
-        places = places[order]
-    named = classes if loss == "cross_entropy" else None
-    reading = Reading(len(samples), targets.shape[1], named, length=length, places=places)
+        reading.places = places[order]
     rows = rows.reshape(len(rows), -1)[order]
-    return Probes(samples, reading, of[order], rows, targets[order], loss, names, len(x))
+    return rows, targets[order], loss, Probes(samples, reading, of[order], names, len(x))
 
 
 def some(n: int, most: int) -> np.ndarray:

@@ -26,7 +26,7 @@ class Reading:
     """A probe is a sample, or, where `length` is not 0, a place in a sequence."""
 
     samples: int
-    width: int  # outputs per probe, as far as targets tell
+    width: int = 0  # outputs per probe, as far as targets tell
     classes: np.ndarray | None = None  # labels that are told apart, in order; None for other targets
     merged: bool = False  # whether all other classes are one
     output: int | str | None = None  # which part of what a model returns is its output
@@ -71,31 +71,28 @@ class Reading:
 
     def _chosen(self, returned: Any) -> Any:
         """The one part of what a model returned that is its output."""
-        if self.output is not None:
-            returned = self._named(returned)
-        elif isinstance(returned, Mapping) and "logits" in returned:
-            returned = returned["logits"]
+        named = isinstance(returned, Mapping)
+        output = "logits" if self.output is None and named and "logits" in returned else self.output
+        if output is not None:
+            items = list(returned.values()) if named and not isinstance(output, str) else returned
+            try:
+                returned = items[output]
+            except (KeyError, IndexError, TypeError):
+                there = list(returned) if named else type(returned).__name__
+                raise InputError(
+                    f"output must be an index or key of what the model returns ({there}), got {output!r}"
+                ) from None
         found = arrays_in(returned)
-        if len(found) < 2 or self.output is not None:
+        if len(found) < 2 or output is not None:
             return found[0] if found else returned
         rows = [v for v in found if self.fits(v)]
-        widths = [self.rows("outputs", v).shape[1] for v in rows]
-        right = [v for v, w in zip(rows, widths, strict=True) if w == self.width]
+        right = [v for v in rows if self.rows("outputs", v).shape[1] == self.width]
         if len(right) != 1 and len(rows) != 1:
             raise InputError(
                 f"the model returns {len(found)} arrays, of shapes {[tuple(v.shape) for v in found]}; which "
                 f"is its output ({self.width} numbers per probe)? nr.watch(..., output=), an index or a key"
             )
         return (right or rows)[0]
-
-    def _named(self, returned: Any) -> Any:
-        items = list(returned.values()) if isinstance(returned, Mapping) else returned
-        try:
-            return returned[self.output] if isinstance(self.output, str) else items[self.output]
-        except (KeyError, IndexError, TypeError):
-            there = list(returned) if isinstance(returned, Mapping) else f"{type(returned).__name__}"
-            raise InputError(f"output must be an index or key of what the model returns ({there}), got "
-                             f"{self.output!r}") from None  # fmt: skip
 
     def part(self, probes: Sequence[int]) -> tuple[np.ndarray, Reading]:
         """The samples of some probes, and how those probes are read from them alone."""

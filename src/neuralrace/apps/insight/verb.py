@@ -116,12 +116,13 @@ class _Watching:
             raise InputError(f"items must have one label per sample, {len(given)}, got {len(item)}")
         inputs = torch_inputs(model, x) if is_module(model) else given
         tokens = is_module(model) and not inputs.is_floating_point()
-        seen = choose_probes(given, wanted, tokens, kind, most)
-        seen.reading.output = output
+        rows, targets, kind, chosen = choose_probes(given, wanted, tokens, kind, most)
+        chosen.reading.output = output
+        network = as_network(model, inputs[chosen.samples], layers, pick, chosen.reading)
         return Watch(
-            as_network(model, inputs[seen.samples], layers, pick, seen.reading), seen, named,
-            None if domain is None else as_domains(domain[seen.of], len(seen.of)),
-            seen.y if item is None else targets_of(item[seen.of])[0],
+            network, rows, targets, kind, chosen, named,
+            None if domain is None else as_domains(domain[chosen.of], len(rows)),
+            targets if item is None else targets_of(item[chosen.of])[0],
         )  # fmt: skip
 
     def from_checkpoints(

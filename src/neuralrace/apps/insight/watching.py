@@ -40,6 +40,9 @@ class Watch:
     """
 
     network: Network
+    x: np.ndarray
+    y: np.ndarray
+    loss: str
     probes: Probes
     named: dict[str, tuple[str, ...]]  # branches, and the names of their weights
     domains: np.ndarray | None  # of each probe
@@ -48,21 +51,6 @@ class Watch:
     problem: str = ""
     notes: str = ""  # how it was watched, in sentences
     _last: tuple[float, tuple[Any, ...]] | None = None
-
-    @property
-    def x(self) -> np.ndarray:
-        """Inputs of the probes, a row for each."""
-        return self.probes.x
-
-    @property
-    def y(self) -> np.ndarray:
-        """Targets of the probes, a row for each."""
-        return self.probes.y
-
-    @property
-    def loss(self) -> str:
-        """What is trained: "squared" or "cross_entropy"."""
-        return self.probes.loss
 
     def __repr__(self) -> str:
         n = len(self.snapshots.kept)
@@ -104,7 +92,7 @@ class Watch:
             self.network.begin(*state)
         seen = self.network.observe(*state)
         if self.loss == "cross_entropy" and not self.snapshots.kept:  # classes that no probe has
-            self.probes.y = np.pad(self.y, ((0, 0), (0, max(0, seen.outputs.shape[1] - self.y.shape[1]))))
+            self.y = np.pad(self.y, ((0, 0), (0, max(0, seen.outputs.shape[1] - self.y.shape[1]))))
         if seen.outputs.shape[1] != self.y.shape[1]:
             has, got = seen.outputs.shape[1], self.y.shape[1]
             raise InputError(f"y must have the {has} outputs per probe that the model has, got {got}")
@@ -168,8 +156,8 @@ class Watch:
     def _modes(self, data: Iterable[tuple[Any, Any]] | None = None) -> Modes:
         if data is None:
             return data_modes([(self.x, self.y)])
-        p = self.probes
-        return data_modes(Batches(data, p.x.shape[1], p.y.shape[1], p.tokens, p.reading))
+        of, inputs, outputs = self.probes, self.x.shape[1], self.y.shape[1]
+        return data_modes(Batches(data, inputs, outputs, of.tokens, of.reading))
 
     def modes(self, data: Iterable[tuple[Any, Any]] | None = None) -> Answer:
         """What it learned first: strengths of the data's modes over training, their order and times.
