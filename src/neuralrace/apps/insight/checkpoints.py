@@ -26,7 +26,7 @@ def in_order(model: Any, files: Any, allow_pickle: bool = False) -> tuple[list[t
     paths = [Path(f) for f in files]
     stored = [weights_in(path, allow_pickle, model)[1] for path in paths]
     for key in STEPS:
-        steps = [steps.get(key) for steps in stored]
+        steps: list[Any] = [steps.get(key) for steps in stored]
         if all(isinstance(k, (int, float)) for k in steps) and len(set(steps)) == len(steps):
             told = f"Steps are those stored in the checkpoints ({key!r})."
             return sorted(zip(map(float, steps), paths, strict=True)), told

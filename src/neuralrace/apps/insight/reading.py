@@ -74,7 +74,7 @@ class Reading:
         named = isinstance(returned, Mapping)
         output = "logits" if self.output is None and named and "logits" in returned else self.output
         if output is not None:
-            items = list(returned.values()) if named and not isinstance(output, str) else returned
+            items: Any = list(returned.values()) if named and not isinstance(output, str) else returned
             try:
                 returned = items[output]
             except (KeyError, IndexError, TypeError):

@@ -114,7 +114,7 @@ class _Watching:
         item = None if items is None else np.unique(as_labels("items", items), return_inverse=True)[1].ravel()
         if item is not None and len(item) != len(given):
             raise InputError(f"items must have one label per sample, {len(given)}, got {len(item)}")
-        inputs = torch_inputs(model, x) if is_module(model) else given
+        inputs: Any = torch_inputs(model, x) if is_module(model) else given
         tokens = is_module(model) and not inputs.is_floating_point()
         rows, targets, kind, chosen = choose_probes(given, wanted, tokens, kind, most)
         chosen.reading.output = output
