@@ -56,7 +56,7 @@ def judged(change: float, interval: tuple[float, float], what: str) -> tuple[str
     bounds = f"below {LAZY:g} learning is lazy, above {RICH:g} rich"
     held = " and ".join(f"{bound:g}" for bound in (LAZY, RICH) if low <= bound <= high)
     reasons = {
-        "rich": f"lies above {RICH:g}: features are learned",
+        "rich": f"lies above {RICH:g}: the network left the linearisation around its start",
         "lazy": f"lies below {LAZY:g}: what is learned is near the linearisation around the start",
         "between": f"lies between the bounds: {bounds}",
         "not decided": f"may lie on either side of {held}: {bounds}",
