@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import shutil
 import tempfile
 import zipfile
@@ -27,14 +26,16 @@ ZARR_MARK = ".zattrs"  # in its place in a zarr folder, where other files are fr
 def as_path(name: str, given: Any) -> Path:
     """`given` as a path; refused where no file can have that name."""
     if not isinstance(given, (str, Path)) or not str(given):
-        raise InputError(f"{name} must be the name of a file or folder, got {short(given)}")
+        raise InputError(f"{name} must be the name of a folder, got {short(given)}")
     try:
         os.lstat(given)
     except (FileNotFoundError, PermissionError, NotADirectoryError):
         pass  # said where it is read or written
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         why = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{name} must be a path that can exist, got {short(str(given))}: {why}") from None
+        raise InputError(
+            f"{name} must be a folder that can be written and read, got {short(str(given))}: {why}"
+        ) from None
     return Path(given)
 
 
@@ -47,7 +48,7 @@ def replace_folder(path: Path, kind: str, fill: Callable[[Path], Any]) -> None:
     new, old = (_beside(path, age) for age in ("new", "old"))
     with alone_in(path.parent):
         restore(path)
-        _refuse_foreign(path, kind)
+        refuse_foreign(path, kind)
         try:
             for left in (new, old):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
@@ -113,7 +114,7 @@ def _mark(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _refuse_foreign(path: Path, kind: str) -> None:
+def refuse_foreign(path: Path, kind: str) -> None:
     """Refuse to replace what is not a folder of that kind, or holds something that was not written here."""
     if not path.exists():
         return
@@ -122,8 +123,8 @@ def _refuse_foreign(path: Path, kind: str) -> None:
     for name in names:
         if name not in own or _sum(path / name) != own[name]:
             raise InputError(
-                f"path must be new, or a folder that holds a {kind} and nothing else; {path} holds other files, "
-                f"or changed ones: {name}"
+                f"path must be new, or a folder that holds a {kind} and nothing else; {path} holds other "
+                f"files, or changed ones: {name}"
             )
 
 
@@ -144,7 +145,7 @@ def _sum(file: Path) -> int:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """No other process writes a folder inside that one until the end of the block, where the system can say so."""
+    """No other process replaces a folder inside that one until the end of the block."""
     try:
         import fcntl
     except ImportError:  # on Windows
@@ -159,9 +160,9 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def clear_leftovers(folder: Path, names: str = ".*") -> None:
-    """Remove what a killed process left half written; only where no other process writes these."""
-    for left in folder.glob(names):
+def clear_leftovers(folder: Path, *names: str) -> None:
+    """Remove what a killed process left half written; only where no other process writes these names."""
+    for left in (left for name in names for left in folder.glob(name)):
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 

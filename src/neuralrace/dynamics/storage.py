@@ -13,7 +13,7 @@ import numpy as np
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Status
-from neuralrace.errors import InputError, short
+from neuralrace.errors import InputError
 from neuralrace.files import FORMAT, as_path, check_folder, check_format, replace_folder, restore
 
 if TYPE_CHECKING:

@@ -203,7 +203,7 @@ def _opened(
     chosen = experiment(name)
     p = chosen.chosen(quick, changes)
     folder = writable(Path(out) / _folder_name(chosen, p, quick))
-    return chosen, p, Store(folder / "parts", key_of(_settings(p), _code(chosen)))
+    return chosen, p, Store(folder / "parts", key_of(_settings(p), code_key(chosen)))
 
 
 def _write(report: Report, figures: dict[str, tuple[Any, str]]) -> None:
@@ -249,7 +249,7 @@ def _told(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _code(chosen: Experiment) -> str:
+def code_key(chosen: Experiment) -> str:
     """The code on which the stored parts of an experiment depend."""
     starts = chosen.code
     files = {module: Path(str(sys.modules[module].__file__)) for module, _ in starts}
