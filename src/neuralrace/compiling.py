@@ -6,6 +6,7 @@ compiled: so no first result waits, and many results together take at most twice
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -95,6 +96,23 @@ def compiled(function: Callable[..., Any], static: tuple[int, ...], *options: tu
     except (RuntimeError, ValueError):
         options = ()
     return jax.jit(function, static_argnums=static, compiler_options=dict(options))
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: in the midst of compiling it would end Python with a crash."""
+    held: list[Any] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda *given: held.append(given))
+    except ValueError:  # in another thread, which is never interrupted
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held and callable(before):
+            before(*held[0])
 
 
 def traced(value: Any) -> bool:

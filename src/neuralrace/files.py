@@ -210,7 +210,7 @@ def read_npz(path: Path, *needed: str) -> dict[str, np.ndarray]:
             found = {name: archive[name] for name in archive.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or 'not an npz file'}") from None
-    except (ValueError, EOFError, TypeError, AttributeError, KeyError, zipfile.BadZipFile):
+    except (ValueError, EOFError, TypeError, AttributeError, KeyError, MemoryError, zipfile.BadZipFile):
         raise InputError(f"{path} cannot be read: it must be an npz file with arrays of numbers") from None
     if not found.keys() >= set(needed):
         wanted, held = f"{', '.join(needed[:-1])} and {needed[-1]}", ", ".join(found) or "nothing"
@@ -265,8 +265,8 @@ def read_csv(source: Any, name: str) -> tuple[list[str] | None, np.ndarray]:
 
 
 def _number(text: str) -> float:
-    """The number that a cell holds; nan where it holds none."""
+    """The number that a cell holds; nan where it holds none. To Python 1_0 is a number too."""
     try:
-        return float(text)
+        return np.nan if "_" in text else float(text)
     except ValueError:
         return np.nan

@@ -226,7 +226,7 @@ Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 
 def _sizes(name: str, value: Any) -> np.ndarray:
     sizes = array(name, value)
-    if sizes.size == 0 or (sizes <= 0).any():
+    if sizes.size == 0 or (sizes <= 0).any() or np.asarray(value).dtype.kind == "b":
         raise InputError(f"{name} must be greater than 0, got {short(value)}")
     return sizes
 

@@ -63,8 +63,8 @@ def solve_tied(
     many = start.ndim == 3
     start = start if many else start[None]
     problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
-    paths = _in_numpy(r.tied, start, method, problem, len(ts))
-    paths = paths or partial(_compiled, r.tied, start, t1, stop, method)
+    plain = _in_numpy(r.tied, start, method, problem, len(ts))
+    paths = plain or partial(_compiled, r.tied, start, t1, stop, method)
     path = paths(ts)
     history = collect(path.history)
     if choose:
@@ -76,7 +76,7 @@ def solve_tied(
     found = TiedStrengths(r.classes, solved.pick(solved.kept, many))
     settings = {
         "process": "reduction", "method": "Adaptive", "t1": t1, "rtol": method.rtol, "atol": method.atol,
-        "max_steps": method.max_steps, "stop_loss": stop,
+        "max_steps": method.max_steps, "stop_loss": stop, "compiled": plain is None,
         "weight_decay": r.weight_decay, "lr_scale": r.lr_scale, "time": FLOW_TIME,
     }  # fmt: skip
     return Solution(

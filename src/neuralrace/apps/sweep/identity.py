@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import dis
-import enum
 import functools
 import hashlib
 import inspect
@@ -27,8 +26,6 @@ from neuralrace.task import Task
 INSTALLED = tuple({sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])})
 _LONGEST = 200  # letters of a value that is told as it is, in place of a sum of it
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range, slice)
-
-_OF_CLASSES = ("__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__annotations__")
 
 
 def identity(function: Callable[..., Any]) -> dict[str, str]:
@@ -87,10 +84,6 @@ class _Described:
             yield f"again {number}"
         elif isinstance(value, types.ModuleType):
             yield _module(value)
-        elif isinstance(value, enum.Enum):
-            yield f"{type(value).__qualname__}.{value.name}"
-        elif isinstance(value, types.CodeType):
-            yield from self._code(value)
         elif isinstance(value, (types.FunctionType, functools.partial)):
             if _installed(value):
                 yield f"{value.__module__}.{value.__qualname__}"
@@ -100,10 +93,11 @@ class _Described:
         elif isinstance(value, type):
             yield f"class {value.__module__}.{value.__qualname__}"
             if not _installed(value):
-                inner = {n: _function_of(v) for n, v in vars(value).items()}
+                own = [(n, _function_of(v)) for n, v in vars(value).items()]
                 known = (types.FunctionType, *_PLAIN, list, tuple, dict, np.ndarray)
-                own = {n: v for n, v in inner.items() if isinstance(v, known) and n not in _OF_CLASSES}
-                yield from self._items([("bases", value.__bases__), *own.items()])
+                usual = known[:1]  # of names of Python, such as __init__ and __doc__, the functions only
+                kept = [v for v in own if isinstance(v[1], usual if v[0].startswith("__") else known)]
+                yield from self._items([("bases", value.__bases__), *kept])
         elif isinstance(value, Graph):
             yield from self.lines("graph", value._content())
         elif isinstance(value, Task):  # what it has computed of its data does not count
@@ -113,11 +107,6 @@ class _Described:
             yield from self._items((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
         elif (array := _array(value)) is not None:
             yield f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
-        elif isinstance(value, Mapping) and type(value).__module__ in ("builtins", "collections"):
-            yield type(value).__name__
-            for k, (key, inner) in enumerate(value.items()):
-                yield from self.lines(f"key {k}", key)
-                yield from self.lines(str(key), inner)
         elif isinstance(value, (list, tuple)) and type(value) in (list, tuple):
             yield f"{type(value).__name__} of {len(value)}"
             yield from self._items(enumerate(value))
@@ -134,23 +123,16 @@ class _Described:
     def _object(self, value: Any) -> Iterator[str]:
         """Something else, by what would be written to copy it."""
         if hasattr(value, "__wrapped__") and _installed(type(value)):  # a compiled or cached function
-            yield type(value).__qualname__
-            yield from self.lines("function", value.__wrapped__)
+            yield from self._items([(type(value).__qualname__, value.__wrapped__)])
             return
         try:
-            parts = value.__reduce_ex__(4)
-            if isinstance(parts, str):
-                parts = (parts,)
-            parts = tuple(list(p) if k in (3, 4) and p is not None else p for k, p in enumerate(parts))
+            parts = value.__reduce_ex__(4)  # the name alone, if it is a function
+            parts = [list(p) if isinstance(p, Iterator) else p for p in parts]
         except Exception:
-            where = ", in ".join(reversed(self.path))
             raise InputError(
-                f"function must use only what can be compared when the sweep is resumed; {where} is "
-                f"{short(value)}. Make it inside the function, or pass it as a number or a text"
+                "function must use only what can be compared when the sweep is resumed; "
+                f"{self.path[0]} holds {short(value)}. Make it inside the function, or pass it as a number or a text"
             ) from None
-        if parts[:1] == (getattr(value, "__qualname__", None),):  # a function that is known by its name
-            yield f"{getattr(value, '__module__', None)}.{parts[0]}"
-            return
         yield from self._items(enumerate(parts))
 
     def _code(self, code: types.CodeType) -> Iterator[str]:

@@ -97,6 +97,8 @@ class Run:
         found = self.process(self.task, self.weights, **self.options)
         if not isinstance(found, Trajectory):
             raise InputError(f"process must return a Trajectory, got {short(found)}")
+        if found.many:
+            raise InputError(f"process must return the trajectory of one run, got one of {len(found)}")
         return found
 
     @property
