@@ -19,10 +19,12 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+MOST = 10_000_000  # entries of a list
 LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
 
 
@@ -183,10 +185,13 @@ def distinct_names(name: str, given: Any, options: Any, what: str) -> tuple[str,
 
 
 def sequence(name: str, given: Any, what: str) -> list[Any]:
-    """`given` as a list, which must not be text, a dict, or a single thing."""
+    """`given` as a list, which must not be text, a dict, a single thing, or without end."""
     if not listable(given):
         raise InputError(f"{name} must be a list of {what}, got {short(given)}")
-    return list(given)
+    found = list(islice(given, MOST + 1))
+    if len(found) > MOST:
+        raise InputError(f"{name} must be a list of at most {MOST:,} {what}, got more")
+    return found
 
 
 def listable(given: Any) -> bool:

@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,19 @@ def writable(folder: Path) -> Path:
     return folder
 
 
+def folder_for(out: str | Path, kind: str, source: Path) -> Path:
+    """A folder `out/kind/NAME` for the results of a file, of its own where another file has the same name."""
+    source = source.resolve()
+    stem = source.stem.strip(".") or "unnamed"
+    for name in (stem, *(f"{stem}-{k}" for k in count(2))):
+        folder = Path(out) / kind / name
+        note = folder / "source.txt"
+        if not folder.exists() or (note.is_file() and note.read_text() == str(source)):
+            break
+    write_text(writable(folder) / "source.txt", str(source))
+    return folder
+
+
 def read_npz(path: Path, *needed: str) -> dict[str, np.ndarray]:
     """The arrays of an npz file by name; refused where one of those needed is missing."""
     try:
@@ -253,18 +267,18 @@ def read_csv(source: Any, name: str) -> tuple[list[str] | None, np.ndarray]:
                 f"{name}, line {line}: must have {n} cells as the first line has, got {len(row)}"
             )
     names = None
-    if np.isnan([_number(cell) for cell in table[0][1]]).all():
+    if np.isnan([as_number(cell) for cell in table[0][1]]).all():
         names, table = [cell.strip() for cell in table[0][1]], table[1:]
     if not table:
         raise InputError(f"{name} holds no numbers")
-    numbers = np.array([[_number(cell) for cell in row] for _, row in table])
+    numbers = np.array([[as_number(cell) for cell in row] for _, row in table])
     for k, j in np.argwhere(~np.isfinite(numbers))[:1]:
         line, row = table[k]
         raise InputError(f"{name}, line {line}: column {j + 1} must be a number, got {row[j]!r}")
     return names, numbers
 
 
-def _number(text: str) -> float:
+def as_number(text: str) -> float:
     """The number that a cell holds; nan where it holds none. To Python 1_0 is a number too."""
     try:
         return np.nan if "_" in text else float(text)

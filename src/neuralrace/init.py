@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, number, short
+from neuralrace.errors import InputError, array, number, sequence, short
 from neuralrace.graph import Graph, check_graph
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _seeds(seed: Any) -> np.ndarray:
     except (TypeError, ValueError):
         given = np.empty(0, object)
     if given.ndim == 0 and isinstance(seed, Iterable) and not isinstance(seed, (str, bytes, np.ndarray)):
-        given = np.array(list(seed), dtype=object)  # a generator
+        given = np.array(sequence("seed", seed, "seeds"), dtype=object)  # a generator
     for s in given.ravel():
         if isinstance(s, (bool, np.bool_)) or not isinstance(s, (int, np.integer)):
             raise InputError(f"seed must be a whole number, or several; got {short(seed)}")

@@ -23,7 +23,7 @@ from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled_descent import Descended, descend_in_numpy
-from neuralrace.errors import InputError, flag, integer, number, short
+from neuralrace.errors import InputError, affordable, flag, integer, number, short
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
 
@@ -103,6 +103,7 @@ def descend(
     rates = (weight_decay, lr_scale, frozen)
     compress = rule[0] == "sgd" and batch_size is None
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress)
+    affordable("steps", steps, 3 * setup.count * room(steps))
     batches = _Batches.of(setup, batch_size)
     run = partial(
         _descended, setup, rule, batches, lr, steps, stop, seed, progress=flag("progress", progress)

@@ -131,7 +131,7 @@ class _Described:
         except Exception:
             raise InputError(
                 "function must use only what can be compared when the sweep is resumed; "
-                f"{self.path[0]} holds {short(value)}. Make it inside the function, or pass it as a number or a text"
+                f"{self.path[0]} holds {short(value)}. Make it inside, or pass a number or a text"
             ) from None
         yield from self._items(enumerate(parts))
 
