@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +208,7 @@ def folder_for(out: str | Path, kind: str, source: Path) -> Path:
     """A folder `out/kind/NAME` for the results of a file, of its own where another file has the same name."""
     source = source.resolve()
     stem = source.stem.strip(".") or "unnamed"
-    for name in (stem, *(f"{stem}-{k}" for k in count(2))):
+    for name in chain([stem], (f"{stem}-{k}" for k in count(2))):
         folder = Path(out) / kind / name
         note = folder / "source.txt"
         if not folder.exists() or (note.is_file() and note.read_text() == str(source)):
