@@ -28,7 +28,8 @@ CODES = {
     ),
     "sweep": (
         "from benchmarks.kills import one_run; print('begun', flush=True)\n"
-        "nr.sweep(one_run, {'std': [.01, .02, .04, .08]}, seeds=24, out=sys.argv[1] + '/sweep', batch=4, jobs=1)"
+        "over = {'std': [.01, .02, .04, .08]}\n"
+        "nr.sweep(one_run, over, seeds=24, out=sys.argv[1] + '/sweep', batch=4, jobs=1)"
     ),
     "experiment": (
         "print('begun', flush=True)\n"

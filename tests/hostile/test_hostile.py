@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables of cases
 """Hostile input for every public verb and command, from a seeded generator; each case has its oracle.
 
 A wrong value raises `InputError` that names the argument, in a message of bounded length; a command ends with
