@@ -208,6 +208,7 @@ def folder_for(out: str | Path, kind: str, source: Path) -> Path:
     """A folder `out/kind/NAME` for the results of a file, of its own where another file has the same name."""
     source = source.resolve()
     stem = source.stem.strip(".") or "unnamed"
+    folder = Path(out) / kind / stem
     for name in chain([stem], (f"{stem}-{k}" for k in count(2))):
         folder = Path(out) / kind / name
         note = folder / "source.txt"

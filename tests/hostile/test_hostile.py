@@ -110,7 +110,7 @@ VERBS = {
         "function": (("text", None, 3, [], {}, Broken()), lambda v: nr.sweep(v, {"std": [0.1]})),
         "over": (("text", None, 3, [], {"std": "text"}, {"std": []}, {"std": [1, 1]}, {"status": [1]}, {"a b": [1]},
                   {3: [1]}, {"std": [np.nan]}, {"std": [None]}), lambda v: nr.sweep(one_run, v)),
-        "seeds": (NOT_COUNTS[4:8] + (0.5, -1, True, 0, 10**40), lambda v: nr.sweep(one_run, {"std": [0.1]}, v)),
+        "seeds": ((*NOT_COUNTS[4:8], 0.5, -1, True, 0, 10 ** 40), lambda v: nr.sweep(one_run, {"std": [0.1]}, v)),
         "out": (NOT_PATHS[:3] + NOT_PATHS[4:], lambda v: nr.sweep(one_run, {"std": [0.1]}, 1, v)),
     },
     "expected_learning_time": {

@@ -98,7 +98,7 @@ def from_xarray(ds: Any) -> dict[str, Any]:
     notes = {n: json.loads(ds.attrs[n]) for n in (*_TEXTS, "axes")}
     ours = {n: [a for a in axes if a in ds[n].dims] for n, axes in notes["axes"].items() if n in ds}
     arrays = {n: np.asarray(ds[n].transpose(*axes).values) for n, axes in ours.items()}
-    if not {"loss", "end", "status", "outcome"} <= arrays.keys() or not np.ndim(ds.get("t")):
+    if not {"loss", "end", "status", "outcome"} <= arrays.keys() or "t" not in ds.dims:
         raise InputError("ds must have loss, end, status and outcome at some times t, as to_xarray makes it")
 
     def part(prefix: str) -> dict[str, np.ndarray]:
