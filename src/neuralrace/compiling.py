@@ -6,6 +6,7 @@ compiled: so no first result waits, and many results together take at most twice
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 import jax
 import jax.core
 
+_COMPILED = "/jax/core/compile/backend_compile_duration"  # what JAX says when it has compiled a program
 LEAST_ROOM = 4096
 EVALUATIONS = 10_000  # of a small system in NumPy take about as long as compiling it
 
@@ -95,6 +97,33 @@ def compiled(function: Callable[..., Any], static: tuple[int, ...], *options: tu
     except (RuntimeError, ValueError):
         options = ()
     return jax.jit(function, static_argnums=static, compiler_options=dict(options))
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until what the block compiles is compiled: in the midst of that Python would crash."""
+    held: list[Any] = []
+
+    def hold(*given: Any) -> None:
+        held.append(given)
+
+    def let_go(event: str = _COMPILED, *_: Any, **__: Any) -> None:
+        if event == _COMPILED and signal.getsignal(signal.SIGINT) is hold:
+            signal.signal(signal.SIGINT, before)
+            if held and callable(before):
+                before(*held[0])
+
+    try:
+        before = signal.signal(signal.SIGINT, hold)
+    except ValueError:  # in another thread, which is never interrupted
+        yield
+        return
+    jax.monitoring.register_event_duration_secs_listener(let_go)
+    try:
+        yield
+    finally:
+        jax.monitoring.unregister_event_duration_listener(let_go)
+        let_go()
 
 
 def traced(value: Any) -> bool:

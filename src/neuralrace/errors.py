@@ -19,17 +19,29 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import numpy as np
+
+MOST = 10_000_000  # entries of a list
+LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
 
 
 class InputError(ValueError):
     """An argument is wrong; the message names it, says what it was and what it should be."""
 
+    def __init__(self, message: str):
+        half = LONGEST // 2
+        super().__init__(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
+
 
 class GraphError(InputError):
     """The nodes and edges do not form a network."""
+
+
+class OutOfRange(InputError):
+    """Numbers are finite, but so large or small that what is computed from them is not."""
 
 
 class NothingToReduceError(InputError):
@@ -44,8 +56,8 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
     """`value` as a finite float64 array; `shape` with None where any length will do."""
     refuse_masked(name, value)
     try:
-        out = np.asarray(value)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        out = np.asarray(detached(value))
+    except (ValueError, TypeError, OverflowError, RecursionError, RuntimeError) as error:
         raise InputError(f"{name} must be an array of numbers, got {short(value)}") from error
     if out.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold real numbers, got {short(value)}")
@@ -65,6 +77,18 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
         if not np.isfinite(out.sum()) and not np.isfinite(out).all():
             raise InputError(f"{name} must be finite, but holds NaN or infinity")
     return out
+
+
+def detached(value: Any) -> Any:
+    """The numbers of a torch tensor that keeps track of its gradient; anything else as it is."""
+    return value.detach().cpu() if hasattr(value, "detach") else value
+
+
+def without_nan(name: str, value: Any) -> Any:
+    """`value`, computed from finite numbers; refused where these were too large or too small for float64."""
+    if any(np.isnan(part).any() for part in (value.values() if isinstance(value, dict) else value)):
+        raise OutOfRange(f"{name} must be of sizes whose products are finite numbers; the result holds NaN")
+    return value
 
 
 def refuse_masked(name: str, value: Any) -> None:
@@ -161,10 +185,13 @@ def distinct_names(name: str, given: Any, options: Any, what: str) -> tuple[str,
 
 
 def sequence(name: str, given: Any, what: str) -> list[Any]:
-    """`given` as a list, which must not be text, a dict, or a single thing."""
+    """`given` as a list, which must not be text, a dict, a single thing, or without end."""
     if not listable(given):
         raise InputError(f"{name} must be a list of {what}, got {short(given)}")
-    return list(given)
+    found = list(islice(given, MOST + 1))
+    if len(found) > MOST:
+        raise InputError(f"{name} must be a list of at most {MOST:,} {what}, got more")
+    return found
 
 
 def listable(given: Any) -> bool:

@@ -318,6 +318,8 @@ class Draws:
 
 
 def _even(t1: float) -> np.ndarray:
+    if not np.isfinite(t1):
+        raise InputError("scale must be of a size from which learning can be followed, got one too large")
     return t1 * np.arange(1, _STATES + 1) / _STATES
 
 

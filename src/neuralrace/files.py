@@ -3,30 +3,181 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
+import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
+
+FORMAT = 1  # of everything that is stored: it grows when older versions could no longer read what is written
+MARK = ".neuralrace.json"  # in a folder that was written here: what it is, its format, sums of its files
+ZARR_MARK = ".zattrs"  # in its place in a zarr folder, where other files are frowned upon
+
+
+def as_path(name: str, given: Any) -> Path:
+    """`given` as a path; refused where no file can have that name."""
+    if not isinstance(given, (str, Path)) or not str(given):
+        raise InputError(f"{name} must be the name of a folder, got {short(given)}")
+    try:
+        os.lstat(given)
+    except (FileNotFoundError, PermissionError, NotADirectoryError):
+        pass  # said where it is read or written
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"{name} must be a folder that can be written and read, got {short(str(given))}: {why}"
+        ) from None
+    return Path(given)
+
+
+def replace_folder(path: Path, kind: str, fill: Callable[[Path], Any]) -> None:
+    """Write a folder by `fill(folder)`, whole or not at all, in the place of an older one of that kind.
+
+    A folder with anything else in it is refused. The older one stays until the new one is in its place.
+    """
+    writable(as_path("path", path).parent).mkdir(parents=True, exist_ok=True)
+    new, old = (_beside(path, age) for age in ("new", "old"))
+    with alone_in(path.parent):
+        restore(path)
+        refuse_foreign(path, kind)
+        try:
+            for left in (new, old):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            fill(new)
+            sums = {name: _sum(new / name) for name in _contents(new)}
+            file, mark = _mark_file(new), {"kind": kind, "format": FORMAT, "files": sums}
+            before = json.loads(file.read_text()) if file.exists() else {}
+            file.write_text(json.dumps({**before, "neuralrace": mark}, indent=1))
+            if path.exists():
+                path.rename(old)
+            new.rename(path)
+        finally:
+            restore(path)
+            for left in (new, old):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _beside(path: Path, age: str) -> Path:
+    return path.with_name(f".{path.name}.neuralrace-{age}")
+
+
+def restore(path: Path) -> None:
+    """Put back an older folder that a killed process had moved aside to replace it."""
+    old = _beside(path, "old")
+    with suppress(OSError):
+        if old.is_dir() and not path.exists():
+            old.rename(path)
+
+
+def check_folder(name: str, path: Path, kind: str) -> None:
+    """Refuse a folder that is not one of that kind, that a later version wrote, or that is damaged."""
+    mark = _mark(path)
+    if mark is None or mark["kind"] != kind:
+        raise InputError(f"{name} must be a folder that holds a {kind}; there is none at {path}")
+    check_format(str(path), mark["format"])
+    for file, total in mark["files"].items():
+        try:
+            fault = "was changed after it was written" if _sum(path / file) != total else ""
+        except OSError:
+            fault = "is missing"
+        if fault:
+            raise InputError(f"{name} must hold a whole {kind}; in {path} the file {file} {fault}")
+
+
+def check_format(name: str, version: Any) -> None:
+    """Refuse what a later version of the package wrote."""
+    if not isinstance(version, int) or version > FORMAT:
+        raise InputError(
+            f"{name} has format {short(version)}, and this version of neuralrace reads those up to {FORMAT}"
+        )
+
+
+def _mark_file(folder: Path) -> Path:
+    return folder / (ZARR_MARK if (folder / ZARR_MARK).exists() else MARK)
+
+
+def _mark(path: Path) -> dict[str, Any] | None:
+    """What a folder says of itself; None where it was not written here."""
+    try:
+        found = json.loads(_mark_file(path).read_text())["neuralrace"]
+        return found if found.keys() >= {"kind", "format", "files"} else None
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return None
+
+
+def refuse_foreign(path: Path, kind: str) -> None:
+    """Refuse to replace what is not a folder of that kind, or holds something that was not written here."""
+    if not path.exists():
+        return
+    mark, names = _mark(path), _contents(path) if path.is_dir() else [path.name]
+    own = mark["files"] if mark is not None and mark["kind"] == kind else {}
+    for name in names:
+        if name not in own or _sum(path / name) != own[name]:
+            raise InputError(
+                f"path must be new, or a folder that holds a {kind} and nothing else; {path} holds other "
+                f"files, or changed ones: {name}"
+            )
+
+
+def _contents(folder: Path) -> list[str]:
+    """Names of the files in a folder and in those inside it, and of folders that are empty."""
+    within = [p for p in folder.rglob("*") if not p.is_dir() or p.is_symlink() or not any(p.iterdir())]
+    return sorted(p.relative_to(folder).as_posix() for p in within if p != _mark_file(folder))
+
+
+def _sum(file: Path) -> int:
+    """A number by which a change of a file is seen."""
+    total = 0
+    with file.open("rb") as opened:
+        while part := opened.read(2**22):
+            total = zlib.crc32(part, total)
+    return total
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """No other process replaces a folder inside that one until the end of the block."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # of file systems without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def clear_leftovers(folder: Path, *names: str) -> None:
+    """Remove what a killed process left half written; only where no other process writes these names."""
+    for left in (left for name in names for left in folder.glob(name)):
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def write(path: Path, fill: Callable[[Any], Any]) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=path.suffix)
     try:
         with os.fdopen(handle, "wb") as file:
             fill(file)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)  # missing: interrupted just after it took its place
         raise
 
 
@@ -53,6 +204,20 @@ def writable(folder: Path) -> Path:
     return folder
 
 
+def folder_for(out: str | Path, kind: str, source: Path) -> Path:
+    """A folder `out/kind/NAME` for the results of a file, of its own where another file has the same name."""
+    source = source.resolve()
+    stem = source.stem.strip(".") or "unnamed"
+    folder = Path(out) / kind / stem
+    for name in chain([stem], (f"{stem}-{k}" for k in count(2))):
+        folder = Path(out) / kind / name
+        note = folder / "source.txt"
+        if not folder.exists() or (note.is_file() and note.read_text() == str(source)):
+            break
+    write_text(writable(folder) / "source.txt", str(source))
+    return folder
+
+
 def read_npz(path: Path, *needed: str) -> dict[str, np.ndarray]:
     """The arrays of an npz file by name; refused where one of those needed is missing."""
     try:
@@ -60,7 +225,7 @@ def read_npz(path: Path, *needed: str) -> dict[str, np.ndarray]:
             found = {name: archive[name] for name in archive.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or 'not an npz file'}") from None
-    except (ValueError, EOFError, TypeError, AttributeError, KeyError, zipfile.BadZipFile):
+    except (ValueError, EOFError, TypeError, AttributeError, KeyError, MemoryError, zipfile.BadZipFile):
         raise InputError(f"{path} cannot be read: it must be an npz file with arrays of numbers") from None
     if not found.keys() >= set(needed):
         wanted, held = f"{', '.join(needed[:-1])} and {needed[-1]}", ", ".join(found) or "nothing"
@@ -103,20 +268,20 @@ def read_csv(source: Any, name: str) -> tuple[list[str] | None, np.ndarray]:
                 f"{name}, line {line}: must have {n} cells as the first line has, got {len(row)}"
             )
     names = None
-    if np.isnan([_number(cell) for cell in table[0][1]]).all():
+    if np.isnan([as_number(cell) for cell in table[0][1]]).all():
         names, table = [cell.strip() for cell in table[0][1]], table[1:]
     if not table:
         raise InputError(f"{name} holds no numbers")
-    numbers = np.array([[_number(cell) for cell in row] for _, row in table])
+    numbers = np.array([[as_number(cell) for cell in row] for _, row in table])
     for k, j in np.argwhere(~np.isfinite(numbers))[:1]:
         line, row = table[k]
         raise InputError(f"{name}, line {line}: column {j + 1} must be a number, got {row[j]!r}")
     return names, numbers
 
 
-def _number(text: str) -> float:
-    """The number that a cell holds; nan where it holds none."""
+def as_number(text: str) -> float:
+    """The number that a cell holds; nan where it holds none. To Python 1_0 is a number too."""
     try:
-        return float(text)
+        return np.nan if "_" in text else float(text)
     except ValueError:
         return np.nan

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, number, short
+from neuralrace.errors import InputError, array, number, sequence, short
 from neuralrace.graph import Graph, check_graph
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 
 def _sizes(name: str, value: Any) -> np.ndarray:
     sizes = array(name, value)
-    if sizes.size == 0 or (sizes <= 0).any():
+    if sizes.size == 0 or (sizes <= 0).any() or np.asarray(value).dtype.kind == "b":
         raise InputError(f"{name} must be greater than 0, got {short(value)}")
     return sizes
 
@@ -281,7 +281,7 @@ def _seeds(seed: Any) -> np.ndarray:
     except (TypeError, ValueError):
         given = np.empty(0, object)
     if given.ndim == 0 and isinstance(seed, Iterable) and not isinstance(seed, (str, bytes, np.ndarray)):
-        given = np.array(list(seed), dtype=object)  # a generator
+        given = np.array(sequence("seed", seed, "seeds"), dtype=object)  # a generator
     for s in given.ravel():
         if isinstance(s, (bool, np.bool_)) or not isinstance(s, (int, np.integer)):
             raise InputError(f"seed must be a whole number, or several; got {short(seed)}")

@@ -464,3 +464,13 @@ def test_folder_that_cannot_be_written(folder, capsys):
     status, _, err = command(capsys, path, "--out", path)
     assert status == 2
     assert "out must be a folder that can be written" in err
+
+
+def test_files_of_one_name_and_odd_names_have_folders_of_their_own(tmp_path):
+    from neuralrace.files import folder_for
+
+    first = folder_for(tmp_path / "out", "reduce", tmp_path / "a" / "n.yaml")
+    assert folder_for(tmp_path / "out", "reduce", tmp_path / "b" / "n.yaml") != first
+    assert folder_for(tmp_path / "out", "reduce", tmp_path / "a" / "n.yaml") == first
+    for name in ("...yaml", "..", ".yaml"):
+        assert folder_for(tmp_path / "out", "reduce", tmp_path / name).parent == tmp_path / "out" / "reduce"

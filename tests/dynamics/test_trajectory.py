@@ -1,10 +1,15 @@
+import contextlib
 import json
+import shutil
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import neuralrace as nr
 from neuralrace.dynamics.gram import singular_values
+from neuralrace.files import ZARR_MARK
 
 TASK = nr.tasks.xor(hidden=3)
 
@@ -198,3 +203,118 @@ def test_shown_as_a_figure_and_in_a_notebook():
         assert "finished" in page
     assert nr.flow(TASK, w, t1=1.0, save_weights=False).plot().axes
     assert figure.get_suptitle() == "Not drawn: p2h1->y, x->p3h1, p3h1->y (traj.weights has them)"
+
+
+def _odd(names, runs=None):
+    """A trajectory of two runs on a chain of three nodes with these names."""
+    graph = nr.Graph(dict.fromkeys(names, 2), [names[:2], names[1:]], biases=[names[1]])
+    task = nr.Task(graph, np.eye(2), np.eye(2))
+    return nr.flow(task, nr.init.gaussian(graph, 0.1, seed=range(2)), t1=1.0, save=3, runs=runs)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("\\frac", "h", "y"), ("a\\b", "loss", "end"), ("t", "t_node", "y"), ("x" * 250, "h" * 250, "y"),
+        ("step", "run", "status"), ("..", ".", "y"), ("x:y", "h ", "  "),
+        ("weights:", "history:t", "stats:steps"),
+        ("x\0", "a\nb", "ü"),
+    ],
+)  # fmt: skip
+def test_every_name_that_a_graph_can_have_is_saved(tmp_path, names):
+    for runs in (None, {"a/b": [1, 2], "..": ["p", "q"], "h": [3, 4]}):
+        traj = _odd(names, runs)
+        traj.save(tmp_path / "run")
+        back = nr.Trajectory.load(tmp_path / "run")
+        assert set(back.weights) == set(traj.weights)
+        assert all(np.array_equal(back.weights[n], w) for n, w in traj.weights.items())
+        assert {n: v.tolist() for n, v in back.runs.items()} == {n: v.tolist() for n, v in traj.runs.items()}
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
+
+
+def test_some_runs_of_a_dataset_keep_their_own_ends():
+    start = {n: w * np.array([1.0, 1e200, 1.0])[:, None, None] for n, w in nr.init.gaussian(
+        TASK.graph, 0.1, seed=range(3)).items()}  # fmt: skip
+    traj = nr.flow(TASK, start, t1=1.0, save=3, method=nr.Adaptive())
+    for places in ([0, 2], [1], [2, 1]):
+        some = nr.Trajectory.from_xarray(traj.to_xarray().isel(run=places))
+        assert some.statuses == tuple(traj.statuses[k] for k in places)
+        assert some.outcomes == tuple(traj.outcomes[k] for k in places)
+        assert np.array_equal(some.stats["steps"], traj.stats["steps"][places])
+    assert nr.Trajectory.from_xarray(traj.to_xarray().isel(run=1)).status is nr.Status.DIVERGED
+    turned = nr.Trajectory.from_xarray(traj.to_xarray().transpose())
+    assert np.array_equal(turned.loss, traj.loss, equal_nan=True)
+    assert turned.weights["x->p0h1"].shape == traj.weights["x->p0h1"].shape
+
+
+def test_damage_is_told_and_nothing_of_it_is_read(tmp_path):
+    traj = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=3)
+    whole = tmp_path / "whole"
+    traj.save(whole)
+    files = [p.relative_to(whole) for p in whole.rglob("*") if p.is_file()]
+    assert len(files) > 20
+    for k, name in enumerate(files):
+        for kind in ("gone", "cut"):
+            copy = tmp_path / f"{kind}{k}"
+            shutil.copytree(whole, copy)
+            content = (copy / name).read_bytes()
+            (copy / name).unlink() if kind == "gone" else (copy / name).write_bytes(
+                content[: len(content) // 2]
+            )
+            with pytest.raises(nr.errors.InputError, match="path must"):
+                nr.Trajectory.load(copy)
+
+
+def test_a_later_format_is_refused(tmp_path):
+    traj = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=3)
+    traj.save(tmp_path / "a")
+    mark = tmp_path / "a" / ZARR_MARK
+    mark.write_text(mark.read_text().replace('"format": 1,', '"format": 2,'))
+    with pytest.raises(nr.errors.InputError, match="format 2"):
+        nr.Trajectory.load(tmp_path / "a")
+    with pytest.raises(nr.errors.InputError, match="format 9"):
+        nr.Trajectory.from_xarray(traj.to_xarray().assign_attrs(format=9))
+
+
+def test_what_the_user_put_into_a_saved_folder_stays(tmp_path):
+    import xarray as xr
+
+    traj = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=3)
+    traj.save(tmp_path / "a")
+    xr.Dataset({"mine": ("q", [1.0, 2.0])}).to_zarr(tmp_path / "a", mode="a", zarr_format=2)
+    with pytest.raises(nr.errors.InputError, match="holds other files"):
+        traj.save(tmp_path / "a")
+    assert xr.open_zarr(tmp_path / "a", consolidated=False)["mine"].values.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_an_interrupt_of_saving_leaves_the_old_or_the_new(tmp_path, at, monkeypatch):
+    """At each move of a folder and each removal in turn, also of a process that can do nothing after it."""
+    old, new = (nr.flow(TASK, nr.init.gaussian(TASK.graph, s), t1=1.0, save=3) for s in (0.1, 0.2))
+    old.save(tmp_path / "a")
+    calls = iter(range(1000))
+    for owner, name in ((Path, "rename"), (shutil, "rmtree")):
+        real = getattr(owner, name)
+
+        def counted(*args, real=real, **keywords):
+            ours = threading.current_thread() is threading.main_thread()  # zarr writes in threads of its own
+            if ours and next(calls) >= at:
+                raise KeyboardInterrupt
+            return real(*args, **keywords)
+
+        monkeypatch.setattr(owner, name, counted)
+    with contextlib.suppress(KeyboardInterrupt):
+        new.save(tmp_path / "a")
+    monkeypatch.undo()
+    assert nr.Trajectory.load(tmp_path / "a").loss[0] in (old.loss[0], new.loss[0])
+    new.save(tmp_path / "a")
+    assert nr.Trajectory.load(tmp_path / "a").loss[0] == new.loss[0]
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 300, "", 3, None])
+def test_paths_that_no_folder_can_have(path):
+    traj = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=3)
+    for call in (traj.save, nr.Trajectory.load):
+        with pytest.raises(nr.errors.InputError, match="path must"):
+            call(path)

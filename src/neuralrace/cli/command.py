@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         0 when no claim fails (undecided ones do not count), 1 when one does, 2 for wrong usage,
-        3 when an experiment raised an error (the others are finished), 130 when interrupted.
+        3 when an experiment raised an error (the others are finished) or a file could not be written, 130
+        when interrupted.
     """
     given = _parser().parse_args(arguments)
     try:
@@ -36,8 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"neuralrace: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("neuralrace: interrupted; the same command goes on from what was finished", file=sys.stderr)
+        goes_on = "; the same command goes on from what was finished" if given.goes_on else ""
+        print(f"neuralrace: interrupted{goes_on}", file=sys.stderr)
         return 130
+    except OSError as error:  # a full disk, say
+        print(f"neuralrace: {error}", file=sys.stderr)
+        return 3
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, function: Callable[..., int], text: str, *parents: Any) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, parents=parents)
-        added.set_defaults(command=function)
+        added.set_defaults(command=function, goes_on=name in ("run", "sweep"))
         return added
 
     command("list", _in("run", "list_experiments"), "every experiment, what it reproduces, how long it takes")

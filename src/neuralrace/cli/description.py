@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from neuralrace.errors import InputError, array, choice, integer, listed, number
-from neuralrace.files import csv_columns, read_csv, read_npz
+from neuralrace.files import as_number, csv_columns, read_csv, read_npz
 from neuralrace.graph import Edge, Graph
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.task import Task
@@ -102,7 +102,7 @@ class _Reader:
             mark = error.problem_mark or error.context_mark
             line = f", line {mark.line + 1}" if mark else ""
             raise InputError(f"{self.path}{line}: malformed YAML: {error.problem}") from None
-        except (yaml.YAMLError, UnicodeDecodeError):
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
             raise InputError(f"{self.path} must be a text file in YAML") from None
         if document is None:
             raise InputError(f"{self.path} is empty; it needs {', '.join(NEEDED)}")
@@ -327,10 +327,8 @@ def _float(node: yaml.Node) -> float | None:
     """A plain scalar as a number; 1e-3 is one here, though not in YAML 1.1."""
     if not isinstance(node, yaml.ScalarNode) or node.style is not None:
         return None
-    try:
-        return float(node.value)
-    except ValueError:
-        return None
+    found = as_number(node.value)
+    return None if np.isnan(found) and "nan" not in node.value.lower() else found
 
 
 def _kind(node: yaml.Node) -> str:

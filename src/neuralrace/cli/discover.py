@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace import plot
-from neuralrace.files import read_npz, writable, write_text
+from neuralrace.files import folder_for, read_npz, write_text
 from neuralrace.relu.discovery import Discovery, discover
 from neuralrace.relu.given import checked_data
 
@@ -39,7 +39,7 @@ def discover_file(
     given = Path(path)
     arrays = read_npz(given, "X", "Y")
     x, y = checked_data(arrays["X"], arrays["Y"])
-    folder = writable(Path(out) / "discover" / given.stem)
+    folder = folder_for(out, "discover", given)
     keywords.setdefault("every", max(1, min(100, keywords.get("steps", 8000) // 20)))
     discovery = discover(x, y, **keywords)
     write_text(folder / "patterns.csv", _csv(discovery))

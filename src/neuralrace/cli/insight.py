@@ -33,9 +33,9 @@ def _model(name: str) -> Any:
         raise InputError(f"--model must be module:factory, a function that makes the model; got {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        made = getattr(importlib.import_module(module), factory)
-    except (ImportError, AttributeError) as fault:
-        raise InputError(f"--model {name} cannot be found: {fault}") from None
+        return getattr(importlib.import_module(module), factory)()
+    except Exception as fault:
+        what = "be found" if isinstance(fault, (ImportError, AttributeError)) else "be made"
+        raise InputError(f"--model {name} cannot {what}: {type(fault).__name__}: {fault}") from fault
     finally:
         sys.path.pop(0)
-    return made()

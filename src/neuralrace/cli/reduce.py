@@ -15,7 +15,7 @@ from neuralrace.cli.description import Description, read_description
 from neuralrace.dynamics import Adaptive, State, Status, Trajectory, flow
 from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError
-from neuralrace.files import writable, write_text
+from neuralrace.files import folder_for, write_text
 from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
@@ -166,7 +166,7 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
             r = reduce(given.task, given.basis)
         except InputError as error:
             raise InputError(f"{given.path}: {error}") from None
-        folder = writable(Path(out) / "reduce" / given.path.stem)
+        folder = folder_for(out, "reduce", given.path)
         bar.update()
         explanation = explain(given, r, bar)
         bar.set_description("drawing")

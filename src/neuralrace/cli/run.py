@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from multiprocessing import get_context
-from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -23,6 +22,7 @@ from neuralrace.experiments.claim import FAILS, HOLDS, UNDECIDED
 from neuralrace.experiments.papers import REFERENCES
 from neuralrace.experiments.report import write_report
 from neuralrace.experiments.report.counts import paper_of, summary
+from neuralrace.files import as_path
 
 MARKS = {HOLDS: "holds", FAILS: "FAILS", UNDECIDED: "undecided"}
 UNFINISHED = 3  # exit status where an experiment raised an error
@@ -117,7 +117,7 @@ def _tell(failures: Sequence[_Failure], total: int) -> int:
 
 def write_html_report(given: Namespace) -> int:
     """Gather finished experiments into one page."""
-    if not Path(given.out).is_dir():
+    if not as_path("--out", given.out).is_dir():
         raise InputError(
             f"--out must be a folder with results of `neuralrace run`; there is none at {given.out}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from neuralrace.compiling import compiled, room
+from neuralrace.compiling import compiled, room, uninterrupted
 from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.gradient_flow import each_run
 from neuralrace.dynamics.history import History
@@ -24,7 +25,7 @@ from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled_descent import Descended, descend_in_numpy
-from neuralrace.errors import InputError, flag, integer, number, short
+from neuralrace.errors import InputError, affordable, flag, integer, number, short
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
 
@@ -99,20 +100,21 @@ def descend(
         raise InputError(f"seed must be below 2^63, got {seed}")
     compress = rule[0] == "sgd" and batch_size is None
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress)
+    affordable("steps", steps, 3 * setup.count * room(steps))
     batches = _Batches.of(setup, batch_size)
     run = partial(
         _descended, setup, rule, batches, lr, steps, stop, seed, progress=flag("progress", progress)
     )
-    solved, losses = run(saves)
+    solved, losses, by_jax = run(saves)
     history = History(lr * np.arange(steps + 1), losses, None) if batches is None else None
     if save is None and history is not None and steps >= DEFAULT:
         better = _adapted_steps(history, steps, lr)
         if better is not None:
-            solved, losses = run(better)
+            solved, losses, by_jax = run(better)
     settings = {
         "process": "descend", "lr": lr, "steps": steps, "batch_size": batch_size, "momentum": momentum,
         "optimizer": optimizer if isinstance(optimizer, str) else "optax", "stop_loss": stop_loss,
-        "seed": seed,
+        "seed": seed, "compiled": by_jax,
     }  # fmt: skip
     step_loss, ends = losses, np.round(solved.end / lr).astype(int)
     if not setup.many:
@@ -175,11 +177,12 @@ def _sampled(task: Task, loss: str) -> tuple[Program, int]:
 def _descended(
     setup: Setup, rule: Any, batches: _Batches | None, lr: float, steps: int, stop: float | None, seed: int,
     saves: np.ndarray, progress: bool,
-) -> tuple[Solved, np.ndarray]:  # fmt: skip
+) -> tuple[Solved, np.ndarray, bool]:  # fmt: skip
+    """What is solved, the loss before every step, and whether it was compiled."""
     found = None
     if rule[0] == "sgd" and batches is None and not progress:
         found = descend_in_numpy(setup, rule[1], lr, steps, stop, saves)
-    if found is None:
+    if by_jax := found is None:
         found = _compiled(setup, rule, batches, lr, steps, stop, seed, saves, progress)
     end, values, kept, losses = found
     statuses, outcomes = [], []
@@ -198,7 +201,7 @@ def _descended(
         good = np.flatnonzero(np.isfinite(losses[k]))
         losses[k, good[-1] + 1 if len(good) else 0 :] = losses[k, good[-1]] if len(good) else np.nan
     last = np.searchsorted(saves, end).clip(max=len(saves) - 1)
-    return Solved(lr * saves, lr * end, last, values, kept, statuses, outcomes), losses
+    return Solved(lr * saves, lr * end, last, values, kept, statuses, outcomes), losses, by_jax
 
 
 def _compiled(
@@ -218,11 +221,10 @@ def _compiled(
         )  # fmt: skip
         large = batch is None and setup.start.shape[1] > _LARGE and jax.default_backend() == "cpu"
         loop = compiled(_loop, tuple(range(len(call))), *(_COMPILER.items() if large else ()))
-        if bar is None:
-            found = loop(*call, *given)
-        else:
-            with bar:
-                found = jax.block_until_ready(loop(*call, *given))
+        with bar or nullcontext():
+            with uninterrupted():
+                found = loop(*call, *given)
+            found = found if bar is None else jax.block_until_ready(found)
         end, values, kept, losses = jax.tree.map(lambda v: np.asarray(v)[: setup.count], found)
     values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
     return Descended(end, values, kept, np.array(losses[:, : steps + 1], float))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from neuralrace.compiling import allowance
+from neuralrace.compiling import allowance, uninterrupted
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.history import History, collect
@@ -25,7 +26,7 @@ from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
-from neuralrace.errors import InputError, flag, number
+from neuralrace.errors import InputError, OutOfRange, flag, number
 from neuralrace.network import backwards, cast, forwards, is_linear, runs_in_numpy
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
@@ -106,10 +107,16 @@ def flow(
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
     solve = partial(solve_by, setup, end, ts, stop, save is None, flag("progress", progress))
     first, *others = (chosen,) if chosen else fastest(setup)
-    found = solve(first)
+    try:
+        found = solve(first)
+    except OutOfRange:
+        if not others:
+            raise
+        found = None
     for other in others:
-        if {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED} & set(found.statuses):
+        if found is None or {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED} & set(found.statuses):
             found = solve(other)
+    assert found is not None
     return replace(found, task=task)
 
 
@@ -148,13 +155,14 @@ def _adaptive_flow(
         method = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
         error = method.stated_error
     problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
-    paths = None if progress else _in_numpy(setup, method, problem, len(ts))
-    paths = paths or partial(_compiled, setup, method, t1, stop, progress)
+    plain = None if progress else _in_numpy(setup, method, problem, len(ts))
+    paths = plain or partial(_compiled, setup, method, t1, stop, progress)
 
     def solve(ts: np.ndarray) -> tuple[Solved, History | None, dict[str, Any], dict[str, Any]]:
         path = paths(ts)
         solved = Solved.of(path, ts, t1, stop, method.max_steps)
         settings = {"rtol": method.rtol, "atol": method.atol, "max_steps": method.max_steps}
+        settings["compiled"] = plain is None
         stats = {"steps": path.steps}
         if error is not None:
             stats["error"] = np.full(len(path.t), error)
@@ -228,11 +236,10 @@ def _compiled(
         runs = over_devices(setup.start, method.absolute(setup.full), setup.lift, own)
         shared = (setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol, setup.vectors)
         call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, method.order, bar)
-        if bar is None:
-            path = integrated(*call, *shared, *runs)
-        else:
-            with bar:
-                path = jax.block_until_ready(integrated(*call, *shared, *runs))
+        with bar or nullcontext():
+            with uninterrupted():
+                path = integrated(*call, *shared, *runs)
+            path = path if bar is None else jax.block_until_ready(path)
     return jax.tree.map(lambda v: np.asarray(v)[: len(setup.start)], path)
 
 

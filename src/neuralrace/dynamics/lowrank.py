@@ -18,7 +18,7 @@ from neuralrace.dynamics.methods import LowRank
 from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.setup import Setup, Solved, ending, resized
 from neuralrace.dynamics.trajectory import Status
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, OutOfRange
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
 from neuralrace.lowrank.layout import Layout
 from neuralrace.lowrank.network import Saved
@@ -50,9 +50,15 @@ def low_rank_flow(
         typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
         first = {e: w.astype(float, copy=False) for e, w in typed.items()}
         goal = method.error, method.of, level, method.max_steps
-        weights = graph.with_fixed(first)
-        with one_thread():
-            solution, error = solve(setup.given, weights, setup.rates.scales(graph), ts, t1, *goal)
+        weights, scales = graph.with_fixed(first), setup.rates.scales(graph)
+        try:
+            with one_thread(), np.errstate(all="ignore"):
+                solution, error = solve(setup.given, weights, scales, ts, t1, *goal)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            raise OutOfRange(
+                "method=LowRank must be given data and weights of sizes whose squares are numbers; "
+                "scale them, or take nr.Adaptive()"
+            ) from None
         solutions.append(solution)
         stated.append(error)
         rows = []

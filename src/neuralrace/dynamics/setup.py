@@ -22,7 +22,16 @@ from neuralrace.subspace import Frames, closed_frames, expand, shrink
 from neuralrace.task import Task
 
 FLOW_TIME = "flow time: tau = 1 on the mean loss"
-RESERVED = ("t", "step", "loss", "end", "step_loss", "solver_step")  # other names in a saved trajectory
+RESERVED = (
+    "t",
+    "step",
+    "loss",
+    "end",
+    "step_loss",
+    "solver_step",
+    "status",
+    "outcome",
+)  # other names in a saved trajectory
 
 
 @dataclass(frozen=True)

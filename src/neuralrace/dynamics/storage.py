@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +13,19 @@ import numpy as np
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Status
-from neuralrace.errors import InputError, short
+from neuralrace.errors import InputError
+from neuralrace.files import FORMAT, as_path, check_folder, check_format, replace_folder, restore
 
 if TYPE_CHECKING:
     import xarray
 
     from neuralrace.dynamics.trajectory import Trajectory
 
-_TEXTS = ("outcomes", "statuses", "stats", "settings", "versions", "dims", "runs", "loss_scale")
-_TAKEN = ("run", "t", "step", "solver_step")  # names of axes that a node may have too
+KIND = "trajectory of Trajectory.save"
+_TEXTS = ("stats", "settings", "versions", "dims", "runs", "loss_scale")  # beside "axes" of the arrays
+_TAKEN = ("run", "t", "step", "solver_step", "loss", "end", "step_loss", "status", "outcome")  # not of nodes
+_PLAIN = re.compile(r"[\w:][\w:>.+-]{0,99}", re.ASCII)  # names of arrays that every file system can have
+_STORED = "stored_names"  # of the others
 
 
 def to_xarray(traj: Trajectory) -> xarray.Dataset:
@@ -31,12 +34,19 @@ def to_xarray(traj: Trajectory) -> xarray.Dataset:
 
     run = ("run",) if traj.many else ()
     data: dict[str, Any] = {"loss": ((*run, "t"), traj.loss), "end": (run, np.asarray(traj.end, float))}
+    ended = {"status": [s.name for s in traj.statuses], "outcome": traj.outcomes}
+    data |= {name: (run, np.array(texts if run else texts[0])) for name, texts in ended.items()}
+    shared, each = {}, {}
+    for name, value in traj.stats.items():
+        own = run and np.shape(value) == (len(traj.loss),) and np.asarray(value).dtype.kind in "biufU"
+        (each if own else shared)[name] = value
+    data |= {f"stats:{name}": (run, np.asarray(value)) for name, value in each.items()}
     sizes = Counter({"t": len(traj.t), **({"run": len(traj.loss)} if traj.many else {})})
     for prefix, values in (("weights", traj.weights), ("recorded", traj.recorded)):
         for name, value in values.items():
             value = np.asarray(value)
             own = value.shape[len(run) + 1 :]
-            axes = _axes(traj.dims.get(f"{prefix}:{name}"), own, name, sizes)
+            axes = _axes(traj.dims.get(f"{prefix}:{name}"), own, name, sizes, traj.runs)
             sizes.update(dict(zip(axes, own, strict=True)) if not set(axes) & set(sizes) else {})
             data[f"{prefix}:{name}"] = ((*run, "t", *axes), value)
     if traj.step_loss is not None:
@@ -52,15 +62,24 @@ def to_xarray(traj: Trajectory) -> xarray.Dataset:
         coords["run"] = np.arange(len(traj.loss))
     coords |= {name: (run, values) for name, values in traj.runs.items()}
     notes = {name: getattr(traj, name) for name in _TEXTS if name != "runs"}
-    notes |= {"statuses": [s.name for s in traj.statuses], "runs": list(traj.runs)}
-    return xr.Dataset(data, coords, {k: json.dumps(v, default=_plain) for k, v in notes.items()})
+    notes |= {
+        "stats": shared,
+        "runs": list(traj.runs),
+        "axes": {name: axes for name, (axes, _) in data.items()},
+    }
+    texts = {k: json.dumps(v, default=_plain) for k, v in notes.items()}
+    return xr.Dataset(data, coords, {**texts, "format": FORMAT})
 
 
-def _axes(named: tuple[str, ...] | None, shape: tuple[int, ...], name: str, sizes: Mapping[str, int]) -> Any:
+def _axes(
+    named: tuple[str, ...] | None, shape: tuple[int, ...], name: str, sizes: Mapping[str, int], runs: Any
+) -> Any:
     """Names of the axes, those given where they fit the sizes of axes with these names."""
-    if named is not None and len(named) == len(shape) == len(set(named)):
-        safe = tuple(f"{n}_node" if n in _TAKEN else n for n in named)
-        if all(sizes.get(n, s) == s for n, s in zip(safe, shape, strict=True)):
+    if named is not None and len(named) == len(shape):
+        safe = tuple(f"{n}_node" if n in _TAKEN or n in runs or ":" in n else n for n in named)
+        if len(set(safe)) == len(safe) and all(
+            sizes.get(n, s) == s for n, s in zip(safe, shape, strict=True)
+        ):
             return safe
     return tuple(f"{name}_{k}" for k in range(len(shape)))
 
@@ -70,13 +89,17 @@ def _plain(value: Any) -> Any:
 
 
 def from_xarray(ds: Any) -> dict[str, Any]:
-    """The fields of the trajectory that `to_xarray` wrote."""
+    """The fields of the trajectory that `to_xarray` wrote, also of some of its runs or times."""
     import xarray as xr
 
-    if not isinstance(ds, xr.Dataset) or any(n not in ds.attrs for n in _TEXTS):
+    if not isinstance(ds, xr.Dataset) or any(n not in ds.attrs for n in (*_TEXTS, "axes", "format")):
         raise InputError(f"ds must be a Dataset that Trajectory.to_xarray made, got {type(ds).__name__}")
-    notes = {n: json.loads(ds.attrs[n]) for n in _TEXTS}
-    arrays = {str(k): np.asarray(v.values) for k, v in ds.data_vars.items()}
+    check_format("ds", ds.attrs["format"])
+    notes = {n: json.loads(ds.attrs[n]) for n in (*_TEXTS, "axes")}
+    ours = {n: [a for a in axes if a in ds[n].dims] for n, axes in notes["axes"].items() if n in ds}
+    arrays = {n: np.asarray(ds[n].transpose(*axes).values) for n, axes in ours.items()}
+    if not {"loss", "end", "status", "outcome"} <= arrays.keys() or "t" not in ds.dims:
+        raise InputError("ds must have loss, end, status and outcome at some times t, as to_xarray makes it")
 
     def part(prefix: str) -> dict[str, np.ndarray]:
         return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -87,13 +110,13 @@ def from_xarray(ds: Any) -> dict[str, Any]:
         "t": np.asarray(ds["t"].values),
         "loss": arrays["loss"],
         "weights": part("weights:"),
-        "statuses": tuple(Status[s] for s in notes["statuses"]),
-        "outcomes": tuple(notes["outcomes"]),
+        "statuses": tuple(Status[s] for s in np.atleast_1d(arrays["status"]).tolist()),
+        "outcomes": tuple(np.atleast_1d(arrays["outcome"]).tolist()),
         "end": arrays["end"] if arrays["end"].ndim else arrays["end"][()],
         "recorded": part("recorded:"),
         "step_loss": arrays.get("step_loss"),
         "history": History(history["t"], history["loss"], history.get("slope")) if history else None,
-        "stats": notes["stats"],
+        "stats": notes["stats"] | {n: v if v.ndim else v[()] for n, v in part("stats:").items()},
         "settings": notes["settings"],
         "versions": notes["versions"],
         "runs": {n: np.asarray(ds.coords[n].values) for n in names},
@@ -103,47 +126,20 @@ def from_xarray(ds: Any) -> dict[str, Any]:
 
 
 def save(ds: xarray.Dataset, path: str | Path) -> None:
-    """See `Trajectory.save`. Written beside `path` first, so that an interrupt loses nothing."""
-    path = _path(path)
-    if path.exists() and not _replaceable(path):
-        raise InputError(
-            f"path must be new, or a folder that Trajectory.save wrote; {path} holds other files"
-        )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        new = Path(folder) / path.name
-        ds.to_zarr(new, mode="w", zarr_format=2, consolidated=True)
-        if path.exists():
-            shutil.rmtree(path)
-        new.rename(path)
-
-
-def _path(path: Any) -> Path:
-    if not isinstance(path, (str, Path)) or not str(path):
-        raise InputError(f"path must be the name of a folder, got {short(path)}")
-    return Path(path).resolve()
-
-
-def _replaceable(path: Path) -> bool:
-    """Whether a folder is empty, or holds a saved trajectory and nothing else."""
-    if not path.is_dir():
-        return False
-    entries = list(path.iterdir())
-    if not entries:
-        return True
-    try:
-        ours = "outcomes" in json.loads((path / ".zattrs").read_text())
-    except (OSError, ValueError):
-        return False
-    return ours and all(e.name.startswith(".z") or (e / ".zarray").is_file() for e in entries)
+    """See `Trajectory.save`."""
+    odd = [str(name) for name in ds.variables if not _PLAIN.fullmatch(str(name))]
+    stored = {name: f"stored:{k}" for k, name in enumerate(odd)}
+    ds = ds.rename(stored).assign_attrs({_STORED: json.dumps({v: k for k, v in stored.items()})})
+    write = lambda folder: ds.to_zarr(folder, mode="w", zarr_format=2, consolidated=True)  # noqa: E731
+    replace_folder(as_path("path", path).resolve(), KIND, write)
 
 
 def load(path: str | Path) -> dict[str, Any]:
     """The fields of a saved trajectory."""
     import xarray as xr
 
-    path = _path(path)
-    if not (path / ".zattrs").is_file():
-        raise InputError(f"path must be a folder written by Trajectory.save; there is none at {path}")
+    path = as_path("path", path).resolve()
+    restore(path)
+    check_folder("path", path, KIND)
     with xr.open_zarr(path, chunks=None) as ds:
-        return from_xarray(ds)
+        return from_xarray(ds.rename(json.loads(ds.attrs.get(_STORED, "{}"))))

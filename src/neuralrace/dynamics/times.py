@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from neuralrace.dynamics.history import History, curve
-from neuralrace.errors import InputError, array, integer, number, short
+from neuralrace.errors import InputError, array, integer, listable, number, short
 
 DEFAULT = 200  # times, where they are not given
 _RESOLVED = 0.1  # fraction of the fall of the loss between two even times, at most
@@ -20,11 +21,11 @@ _MOST = 10_000_000
 def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
     """The end, and the times to save: `save` of them, or those given; evenly spaced by default."""
     if save is not None and not isinstance(save, (str, bytes, int, np.integer)):
-        try:
-            given = save if np.ndim(save) else list(save)
-        except (TypeError, ValueError):
-            raise InputError(f"save must be a number of times, or the times; got {short(save)}") from None
-        ts = array("save", given, (None,))
+        if not listable(save):
+            raise InputError(f"save must be a number of times, or the times; got {short(save)}")
+        ts = array("save", save if hasattr(save, "__len__") else list(islice(save, _MOST + 1)), (None,))
+        if len(ts) > _MOST:
+            raise InputError(f"save must be at most {_MOST:,} times, got more")
         end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
         increasing = len(ts) and (np.diff(ts) > 0).all()
         if not increasing or ts[0] < 0 or ts[-1] > end * (1 + _ROUNDING):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.compiling import traced
-from neuralrace.errors import InputError, array
+from neuralrace.errors import InputError, array, without_nan
 from neuralrace.network import precision
 
 P = ParamSpec("P")
@@ -43,6 +43,7 @@ def closed_form(
             fit({n: v for n, v in given.items() if n not in (*static, *apart)})
             with precision(np.float64):
                 out = compiled(**given)
+            without_nan(", ".join(given), jax.tree.leaves(out))
             return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.array(v), out)
 
         return function

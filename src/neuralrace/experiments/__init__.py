@@ -22,7 +22,7 @@ from neuralrace.experiments.claim import Claim
 from neuralrace.experiments.code import Package
 from neuralrace.experiments.experiment import Experiment, Parameters
 from neuralrace.experiments.store import Store, key_of
-from neuralrace.files import writable, write_text
+from neuralrace.files import FORMAT, check_format, writable, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +125,7 @@ class Report:
     def load(cls, folder: Path) -> Report:
         """The report that a run left in its folder; what else is written there is left out."""
         read = json.loads((folder / "result.json").read_text())
+        check_format(str(folder), read.get("format", FORMAT))
         read.setdefault("command", "")  # results of older versions have none
         found = {f.name: read[f.name] for f in dataclasses.fields(cls) if f.name != "folder"}
         claims = tuple(Claim.from_dict(c) for c in found.pop("claims"))
@@ -203,7 +204,7 @@ def _opened(
     chosen = experiment(name)
     p = chosen.chosen(quick, changes)
     folder = writable(Path(out) / _folder_name(chosen, p, quick))
-    return chosen, p, Store(folder / "parts", key_of(_settings(p), _code(chosen)))
+    return chosen, p, Store(folder / "parts", key_of(_settings(p), code_key(chosen)))
 
 
 def _write(report: Report, figures: dict[str, tuple[Any, str]]) -> None:
@@ -213,7 +214,7 @@ def _write(report: Report, figures: dict[str, tuple[Any, str]]) -> None:
         plot.save(figure, report.folder, name)
         write_figure_data(figure, report.folder, name)
     write_text(report.folder / "claims.csv", report.table().to_csv(index=False))
-    write_text(report.folder / "result.json", json.dumps(report.to_dict(), indent=1))
+    write_text(report.folder / "result.json", json.dumps(report.to_dict() | {"format": FORMAT}, indent=1))
 
 
 def _settings(p: Parameters) -> dict[str, Any]:
@@ -249,7 +250,7 @@ def _told(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _code(chosen: Experiment) -> str:
+def code_key(chosen: Experiment) -> str:
     """The code on which the stored parts of an experiment depend."""
     starts = chosen.code
     files = {module: Path(str(sys.modules[module].__file__)) for module, _ in starts}

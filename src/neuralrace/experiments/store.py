@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.errors import InputError
-from neuralrace.files import read_npz, write
+from neuralrace.files import clear_leftovers, read_npz, write
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,6 +45,7 @@ class Store:
         plain = re.sub(r"[^\w.+-]+", "-", name)
         path = self.folder / f"{plain}-{self.key}.npz"
         with _turn(path, wait):
+            clear_leftovers(self.folder, f".{path.name[:100]}.*")  # of a process that was killed
             stored = _load(path)
             if stored is not None:
                 self.reused += 1

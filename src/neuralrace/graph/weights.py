@@ -137,6 +137,8 @@ class WeightLayout:
                     f"weights[{name!r}] must have shape {shape}, or that with a leading axis of "
                     f"seeds, got {value.shape}"
                 )
+            if 0 in lead:
+                raise InputError(f"weights[{name!r}] must have at least one run, got shape {value.shape}")
             if leading is not None and lead != leading:
                 raise InputError(
                     f"weights must all have the same leading axis: {name!r} has {lead}, "

@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, array
 from neuralrace.files import csv_columns
 from neuralrace.laboratory.protocol import MAX_NUMBERS, MAX_SAMPLES, MAX_SIZE, Table
 
@@ -42,7 +42,7 @@ def _npz(content: bytes) -> dict[str, np.ndarray]:
             if sum(part.file_size for part in archive.infolist()) > MAX_UNPACKED:
                 raise InputError(f"the npz file unpacks to more than {MAX_UNPACKED:,} bytes")
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name], float) for name in archive.files}
+            arrays = {name: array(name, archive[name]) for name in archive.files}
     except InputError:
         raise
     except Exception as error:  # whatever a broken archive raises
@@ -63,4 +63,6 @@ def _csv(content: bytes) -> dict[str, np.ndarray]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("the file must be csv text in UTF-8, or npz") from None
+    if "," in text and ";" in text:
+        raise InputError("the file must separate columns by commas or by semicolons, with decimals as in 1.5")
     return csv_columns(io.StringIO(text.replace(";", ",").replace("\t", ",")), "the file", unnamed=True)

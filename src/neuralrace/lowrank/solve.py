@@ -50,6 +50,8 @@ class _Solver:
         self.s = net.state(y)
         self.point = bases.assess(net, y, self.s, 0.0)
         self.initial, self.first = net.loss(self.s.error), norm(self.s.error)  # loss and errors at the start
+        if not np.isfinite(self.initial):
+            raise OverflowError
         step = constants.FIRST_STEP * (constants.EARLY * tolerances[0]) ** 0.5
         self.stepper = Stepper(net, min(t1, step / max(self.point.speed, 1e-300)), self.s.error)
         self.truncated_size = net.coordinates.shape[1]

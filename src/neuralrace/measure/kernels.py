@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, without_nan
 from neuralrace.graph import Graph
 from neuralrace.measure.arrays import Floats, floats
 from neuralrace.measure.representations import cosine
@@ -93,7 +93,7 @@ def _kernel_and_residual(task: Task, weights: Mapping[str, ArrayLike]) -> list[n
     flat, made = task.graph.flatten(checked), program(task, "squared")
     with precision(np.float64):
         found = _kernel(made.stack, flat.ndim == 2, jnp.asarray(flat), made.on_device)
-        return [np.asarray(part) for part in found]
+        return without_nan("weights", [np.asarray(part) for part in found])
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.rates import Rates
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, without_nan
 from neuralrace.measure.arrays import Floats, as_matrix, floats, plain
 from neuralrace.task import Task
 
@@ -70,7 +70,7 @@ def conserved(task: Task, weights: Mapping[str, ArrayLike], rates: Rates | None 
             bias = weights[node]
             into = into + bias[..., :, None] * bias[..., None, :] / rate[node]
         law[node] = np.where(holds, out - into, 0.0)
-    return law
+    return without_nan("weights", law)
 
 
 def power_law_exponent(x: ArrayLike, y: ArrayLike) -> Floats:

@@ -248,6 +248,10 @@ def error_rate(task: Task, weights: WeightsLike) -> np.ndarray:
     wrong = run(_wrong, task, weights, "squared", lambda: with_middle)
     places = [c for here in made.outputs for c, _ in here]
     rates = np.concatenate([np.asarray(w) for w in wrong], axis=-1) if wrong else _nothing(task, weights)
+    if (rates < 0).any():
+        raise InputError(
+            "sample_weight must not be zero for all samples of a context: none of it can be wrong"
+        )
     total = np.zeros((*rates.shape[:-1], task.n_contexts))
     for k, c in enumerate(places):
         total[..., c] += rates[..., k]
@@ -298,4 +302,4 @@ def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:
         sums = [b.sum(axis=0) for b in blocks]
     else:
         sums = weighted(data)
-    return [wrong / total for wrong, total in sums]
+    return [jnp.where(total > 0, wrong / total, -1.0) for wrong, total in sums]  # -1: no weight

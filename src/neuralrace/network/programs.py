@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.compiling import allowance
-from neuralrace.errors import InputError, array, choice
+from neuralrace.errors import InputError, array, choice, without_nan
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.maps import shared_maps
 from neuralrace.network.plan import Program, Stack
@@ -110,10 +110,15 @@ def run(
         left = allowance((function, program.stack.digest, kind, flat.shape))
         if left.spend(program.stack.cost * (len(flat) if many else 1)):
             with np.errstate(all="ignore"):  # as in compiled code
-                return _each(lambda w: plain(program.stack, w, program.data, kind), flat)
+                return _told(_each(lambda w: plain(program.stack, w, program.data, kind), flat))
     with precision(np.float64):
         values = _compiled(function, program.stack, kind, many, jnp.asarray(flat), program.on_device)
-    return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), values)
+    return _told(jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), values))
+
+
+def _told(values: Any) -> Any:
+    without_nan("weights and data", jax.tree.leaves(values))
+    return values
 
 
 def _each(one: Callable[[np.ndarray], Any], flat: np.ndarray) -> Any:

@@ -256,12 +256,12 @@ class Patterns:
 
 
 class _Equation(NamedTuple):
-    """`sum_k value_k gate_k x_k M_k = y` for the rows of a context that the task has `count` times."""
+    """`sum_k value_k gate_k x_k M_k = y` for the rows of a context that the task has so many times."""
 
     terms: tuple[Any, ...]  # (name of the map, block, gate of the input, value of the pattern)
     target: Block
     gate: Any  # of the output
-    count: int
+    times: int
 
 
 def _hashable(c: Context, name: str) -> Any:
@@ -313,7 +313,7 @@ def _fit(equations: tuple[_Equation, ...], gate: np.ndarray, neurons: np.ndarray
     start = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
     features, targets = [], []
     for eq, g in zip(equations, gate, strict=True):
-        weight = np.sqrt(eq.count)
+        weight = np.sqrt(eq.times)
         rows = np.zeros((eq.target.shape[0], sum(sizes.values())))
         for name, block, gate_in, value in eq.terms:
             rows[:, start[name] : start[name] + sizes[name]] += (

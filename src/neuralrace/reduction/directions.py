@@ -35,7 +35,7 @@ class Split:
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Node -> its parts; a node that is no hidden one is its own."""
         g = self.whole
-        found = {n: (n,) for n in g.nodes}
+        found: dict[str, tuple[str, ...]] = {n: (n,) for n in g.nodes}
         for n in g.hidden:
             found[n] = tuple(f"{n}[{k + 1}]" for k in range(min(self.directions, g.nodes[n])))
         taken = {p for n in g.hidden for p in found[n]} & set(g.names)

@@ -153,7 +153,4 @@ def _check_start(task: Task, start: Any) -> dict[str, Hashable]:
     missing = [e for e in g.shapes if e not in start]
     if missing:
         raise InputError(f"start must name every edge; {missing[0]!r} is missing")
-    for e, v in start.items():
-        if not isinstance(v, Hashable):
-            raise InputError(f"start[{e!r}] must be a number, got {short(v)}")
-    return dict(start)
+    return {e: number(f"start[{e!r}]", v) for e, v in start.items()}

@@ -124,7 +124,7 @@ def _held(run: Trajectory, nudged: Trajectory) -> tuple[Trajectory, np.ndarray]:
     index = np.minimum(np.arange(len(run.t)), last[:, None])  # a run repeats its state at the saddle
     rows = np.arange(len(loss))[:, None]
     pick = lambda v: v[rows, index] if run.many else v[index[0]]  # noqa: E731
-    t, losses, slopes = (np.atleast_2d(v) for v in run.history)
+    t, losses, slopes = (np.atleast_2d(np.asarray(v)) for v in run.history)
     late = (t > run.t[last][:, None]) & held[:, None]
     rest = loss[rows, last[:, None]]
     history = History(t, np.where(late, rest, losses), np.where(late, 0.0, slopes))
@@ -149,8 +149,8 @@ def solve_tied(
     many = start.ndim == 3
     start = start if many else start[None]
     problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
-    paths = _in_numpy(r.tied, start, method, problem, len(ts))
-    paths = paths or partial(_compiled, r.tied, start, t1, stop, method)
+    plain = _in_numpy(r.tied, start, method, problem, len(ts))
+    paths = plain or partial(_compiled, r.tied, start, t1, stop, method)
     path = paths(ts)
     history = collect(path.history)
     if choose:
@@ -162,7 +162,7 @@ def solve_tied(
     found = TiedStrengths(r.classes, solved.pick(solved.kept, many))
     settings = {
         "process": "reduction", "method": "Adaptive", "t1": t1, "rtol": method.rtol, "atol": method.atol,
-        "max_steps": method.max_steps, "stop_loss": stop,
+        "max_steps": method.max_steps, "stop_loss": stop, "compiled": plain is None,
         "time": FLOW_TIME, **r.rates.settings(r.family.graph),
     }  # fmt: skip
     return Solution(

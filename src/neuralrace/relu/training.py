@@ -45,7 +45,7 @@ class ReluNetwork(Trajectory):
     ((3, 5), (5,), 2.0)
     """
 
-    task: Task
+    task: Task  # pyright: ignore[reportGeneralTypeIssues] (always there)
     objective: str
     lr: float
 

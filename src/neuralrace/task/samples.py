@@ -13,6 +13,8 @@ from neuralrace.errors import InputError, array, known
 from neuralrace.graph import Graph
 from neuralrace.task.context import Gate, tidy_gates
 
+LARGEST = 1e150  # of data
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -99,6 +101,8 @@ def check_rows(
 def _columns(name: str, value: Any, size: int) -> np.ndarray:
     """An array `(n, size)`; a list of numbers is one column."""
     values = array(name, value)
+    if np.abs(values).max(initial=0.0) > LARGEST:
+        raise InputError(f"{name} must be at most {LARGEST:g} in size, so that squares of it are numbers")
     if values.ndim == 1 and size == 1:
         values = values[:, None]
     return array(name, values, (None, size))

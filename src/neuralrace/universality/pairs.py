@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, array, integer, short
+from neuralrace.errors import InputError, array, short
 from neuralrace.universality.recording import pair_distances, pair_series, samples
 from neuralrace.universality.training import Training
 
@@ -52,7 +52,9 @@ def follow_pair(trajectory: Trajectory, x: Any, y: Any, pair: tuple[int, int] = 
         shape = (n, output.shape[-1])
         raise InputError(f"x must have the {n} samples that were watched and y the shape {shape}, "
                          f"got {len(x)} and {y.shape}")  # fmt: skip
-    a, b = (integer("pair", k, 0, n - 1) for k in array("pair", pair, (2,)).astype(int).tolist())
+    if not np.isin(array("pair", pair, (2,)), np.arange(n)).all():
+        raise InputError(f"pair must be two sample numbers from 0 to {n - 1}, got {short(pair)}")
+    a, b = map(int, pair)
     dx, dy = (np.repeat(v, len(hidden)) for v in pair_distances(x, y, np.array([[a, b]])))
     dh2, dy2, w, loss = pair_series(hidden, output, y, a, b)
     return Training(

@@ -5,7 +5,10 @@ import importlib
 import itertools
 import json
 import os
+import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +19,11 @@ import xarray as xr
 import neuralrace as nr
 from neuralrace.apps.sweep import folder as folder_module
 from neuralrace.apps.sweep.axes import Grid, read_axis
+from neuralrace.apps.sweep.identity import identity
 from neuralrace.apps.sweep.run import FAILED, compute
 from neuralrace.errors import InputError
 
+XOR = nr.tasks.xor()
 TASKS = {k: nr.tasks.routing(3, k, items=2, hidden=(5, 5)) for k in (1, 2)}
 
 
@@ -32,6 +37,15 @@ def own_data(delta, seed):
     task = nr.tasks.separability(delta)
     start = nr.init.gaussian(task.graph, 0.1, seed=seed)
     return nr.Run(task, start, measure=lambda run: {"loss": run.loss}, t1=20.0, save=5)
+
+
+class Calls(list):
+    """A list that decides nothing: copies of it are empty."""
+
+    stop = None  # the call that is interrupted
+
+    def __reduce_ex__(self, protocol):
+        return Calls, ()
 
 
 def counted(calls):
@@ -71,7 +85,7 @@ def test_equals_calls_in_a_loop(tmp_path):
 def test_different_data_in_one_call(monkeypatch):
     from neuralrace.apps.sweep import run as module
 
-    calls = []
+    calls = Calls()
     real = module.flow_together
     monkeypatch.setattr(module, "flow_together", lambda *a, **k: calls.append(len(a[0])) or real(*a, **k))
     ds = nr.sweep(own_data, {"delta": [0.5, 1.0]}, seeds=2)
@@ -113,7 +127,7 @@ def test_zipped_axes_and_padding():
 
 
 def test_failures_are_recorded_and_retried(tmp_path):
-    calls = []
+    calls = Calls()
     ds = nr.sweep(counted(calls), OVER, seeds=2, out=tmp_path / "a")
     assert ds.status.values.tolist() == [["FINISHED", "FINISHED"], ["FINISHED", FAILED]]
     assert np.isnan(ds.final_loss[1, 1])
@@ -128,7 +142,7 @@ def test_failures_are_recorded_and_retried(tmp_path):
 
 @pytest.mark.parametrize("batch", [4, None])
 def test_scattered_failures_are_retried_and_nothing_is_lost(tmp_path, batch):
-    healthy = []
+    healthy = Calls()
 
     def described(k):
         if k % 10 == 0 and not healthy:
@@ -183,12 +197,12 @@ def test_one_bad_run_of_a_batch(monkeypatch):
     assert "ZeroDivisionError" in records[1].message
 
 
-def interrupted_at(n, calls):
-    """A function that is interrupted in its n-th call."""
+def interrupted(calls):
+    """A function that is interrupted in one of its calls."""
 
     def function(std, seed):
         calls.append((std, seed))
-        if len(calls) == n:
+        if len(calls) == calls.stop:
             raise KeyboardInterrupt
         task = nr.tasks.xor()
         return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=5.0, save=3)
@@ -197,22 +211,24 @@ def interrupted_at(n, calls):
 
 
 def test_interrupt_and_resume(tmp_path):
-    calls = []
+    calls = Calls()
+    calls.stop = 3
     with pytest.raises(KeyboardInterrupt):
-        nr.sweep(interrupted_at(3, calls), OVER, seeds=2, out=tmp_path / "a", batch=1)
+        nr.sweep(interrupted(calls), OVER, seeds=2, out=tmp_path / "a", batch=1)
     assert len(list((tmp_path / "a" / "pieces").iterdir())) == 2
     calls.clear()
-    ds = nr.sweep(interrupted_at(99, calls), OVER, seeds=2, out=tmp_path / "a", batch=1)
+    calls.stop = None
+    ds = nr.sweep(interrupted(calls), OVER, seeds=2, out=tmp_path / "a", batch=1)
     assert calls == [(0.3, 0), (0.3, 1)]
     assert (ds.status == "FINISHED").all()
-    whole = nr.sweep(interrupted_at(99, []), OVER, seeds=2, out=tmp_path / "b", batch=1)
+    whole = nr.sweep(interrupted(Calls()), OVER, seeds=2, out=tmp_path / "b", batch=1)
     np.testing.assert_array_equal(ds.half_time, whole.half_time)
 
 
 def test_changed_definition_is_refused(tmp_path):
-    nr.sweep(counted([]), {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+    nr.sweep(counted(Calls()), {"std": [0.1]}, seeds=1, out=tmp_path / "a")
     with pytest.raises(InputError, match=r"(?s)defined otherwise.*\+.*0\.2"):
-        nr.sweep(counted([]), {"std": [0.1, 0.2]}, seeds=1, out=tmp_path / "a")
+        nr.sweep(counted(Calls()), {"std": [0.1, 0.2]}, seeds=1, out=tmp_path / "a")
     with pytest.raises(InputError, match=r"(?s)defined otherwise.*-.*calls.append"):
         nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
 
@@ -471,7 +487,7 @@ def test_runs_in_one_call(hidden, total, sizes, monkeypatch):
     one: few programs to compile."""
     from neuralrace.apps.sweep import run as module
 
-    calls = []
+    calls = Calls()
     monkeypatch.setattr(module, "_records", lambda runs: calls.append(len(runs)) or runs)
     task = nr.tasks.routing(7, 1, hidden=hidden)
     weights = nr.init.orthogonal(task.graph, 0.1)
@@ -501,3 +517,165 @@ def test_sweep_of_an_experiment(tmp_path, capsys):
         assert "nothing" in capsys.readouterr().err
     assert cli.main(["sweep", "linear-background", "--over", "hidden=8", "--out", ""]) == 2
     assert "out must be the name of a folder" in capsys.readouterr().err
+
+
+def scaled(seed, lr=1.0):
+    task = nr.tasks.xor()
+    return nr.Run(task, nr.init.gaussian(task.graph, 0.1, seed=seed), t1=lr, save=3)
+
+
+def made_by_exec(t1):
+    names = {"nr": nr}
+    exec(f"def function(seed):\n    return nr.Run(nr.tasks.xor(), {{}}, t1={t1})", names)
+    return names["function"]
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, seed):
+        return scaled(seed, self.value)
+
+
+def around(value):
+    return lambda seed: scaled(seed, value)
+
+
+LATE = 1.0
+
+
+def with_global(seed):
+    return scaled(seed, LATE)
+
+
+ONE, TWO = (lambda seed: scaled(seed, 1.0)), (lambda seed: scaled(seed, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (partial(scaled, lr=1.0), partial(scaled, lr=0.1)),
+        (made_by_exec(5), made_by_exec(50)),
+        (Holder(1.0), Holder(2.0)),
+        (Holder(1.0).__call__, Holder(2.0).__call__),
+        (around(1.0), around(2.0)),
+        (around(np.ones(3)), around(np.zeros(3))),
+        (around(nr.tasks.separability(0.5)), around(nr.tasks.separability(0.6))),
+        (around({"a", "b"}), around({"a", "c"})),
+        (ONE, TWO),
+        (scaled, with_global),
+    ],
+)
+def test_what_decides_a_result_is_part_of_its_key(tmp_path, first, second):
+    assert identity(first) == identity(first)
+    assert identity(first) != identity(second)
+
+
+def test_a_changed_global_or_argument_is_refused_and_told(tmp_path, monkeypatch):
+    nr.sweep(with_global, {}, seeds=1, out=tmp_path / "a")
+    nr.sweep(with_global, {}, seeds=1, out=tmp_path / "a")
+    monkeypatch.setitem(globals(), "LATE", 2.0)
+    with pytest.raises(InputError, match=r'(?s)- *"LATE": "1.0",\n.*\+ *"LATE": "2.0"'):
+        nr.sweep(with_global, {}, seeds=1, out=tmp_path / "a")
+    nr.sweep(partial(scaled, lr=1.0), {}, seeds=1, out=tmp_path / "b")
+    with pytest.raises(InputError, match="lr"):
+        nr.sweep(partial(scaled, lr=0.1), {}, seeds=1, out=tmp_path / "b")
+
+
+def test_a_key_is_the_same_in_every_process():
+    used = "t.around({'a', 'b', 'c'})"
+    code = f"from tests.apps.sweep import test_sweep as t; print(sorted(t.identity({used}).items()))"
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True,
+            text=True, check=True, cwd=Path(__file__).parents[3],
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(texts) == 1
+
+
+def test_what_tasks_have_computed_does_not_count():
+    task = nr.tasks.separability(0.5)
+    before = identity(around(task))
+    nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0)
+    nr.reduce(task)
+    assert identity(around(task)) == before
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), (k for k in range(3))])
+def test_what_cannot_be_compared_is_refused(tmp_path, value):
+    with pytest.raises(InputError, match=r"function must use only what can be compared.*value holds"):
+        nr.sweep(around(value), {}, seeds=1, out=tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", ["a/b", "/abs", ".", "..", "x" * 300, "a\\b", "a\0b"])
+def test_measures_that_no_folder_can_hold_are_refused(tmp_path, name):
+    def function(seed):
+        return nr.Run(XOR, nr.init.gaussian(XOR.graph, 0.1, seed=seed), lambda run: {name: 1.0}, t1=1.0)
+
+    with pytest.raises(InputError, match="measure must name"):
+        nr.sweep(function, {}, seeds=1, out=tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "value", [2**53 + 1, np.array([1, -(2**60) + 1]), np.ma.masked_array([1.0, 2.0], [0, 1])]
+)
+def test_measures_that_floats_cannot_hold_are_told(value):
+    def function(seed):
+        return nr.Run(XOR, nr.init.gaussian(XOR.graph, 0.1, seed=seed), lambda run: {"q": value}, t1=1.0)
+
+    assert nr.sweep(function, {}, seeds=1).status.item() == FAILED
+
+
+def _damaged(kind, folder):
+    folder.mkdir(exist_ok=True)
+    if kind == "definition":
+        (folder / "definition.json").write_bytes(b"\xff\xfe")
+    elif kind == "definition folder":
+        (folder / "definition.json").mkdir()
+    elif kind == "pieces":
+        (folder / "pieces").write_text("mine")
+    elif kind == "table":
+        (folder / "runs.parquet").mkdir()
+    elif kind == "data":
+        (folder / "data.zarr").write_text("mine")
+    else:
+        (folder / "data.zarr").mkdir()
+        (folder / "data.zarr" / "mine").write_text("mine")
+
+
+@pytest.mark.parametrize(
+    "kind", ["definition", "definition folder", "pieces", "table", "data", "data folder"]
+)
+def test_folders_with_odd_files_are_refused_and_kept(tmp_path, kind):
+    _damaged(kind, tmp_path / "a")
+    before = sorted(p for p in tmp_path.rglob("*") if p.name != ".lock")
+    with pytest.raises(InputError, match=r"out must|path must"):
+        nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+    assert sorted(p for p in tmp_path.rglob("*") if p.name != ".lock") == before
+
+
+@pytest.mark.parametrize("places", [[7], [-1], [0.5], [[0]], [0, 1]])
+def test_pieces_of_other_places_are_computed_again(tmp_path, places):
+    first = nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a").load()
+    piece = next((tmp_path / "a" / "pieces").iterdir())
+    with np.load(piece) as found:
+        arrays = dict(found)
+    np.savez(piece, **(arrays | {"places": np.array(places)}))
+    with pytest.warns(UserWarning, match="computed again"):
+        again = nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a").load()
+    xr.testing.assert_equal(first.drop_vars("seconds"), again.drop_vars("seconds"))
+
+
+def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
+    nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+    left = [tmp_path / "a" / ".gatheringxyz", tmp_path / "a" / ".runs.parquet.abc.parquet"]
+    left[0].mkdir()
+    (left[0] / "0.npy").write_text("half")
+    left[1].write_text("half")
+    (tmp_path / "a" / ".git").mkdir()
+    nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
+    assert not any(p.exists() for p in left)
+    assert (tmp_path / "a" / ".git").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-import shutil
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,7 @@ import numpy as np
 from neuralrace import plot
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.regime import LAZY, RICH
-from neuralrace.errors import InputError
-from neuralrace.files import writable, write_text
+from neuralrace.files import as_path, replace_folder, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,10 +48,13 @@ WORDS = {
 
 def write_page(watch: Watch | Recordings, folder: Path) -> Path:
     """Write the page, its figures and its data."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / "index.html").exists():
-        raise InputError(f"folder must be new, empty, or that of a report; {folder} holds other files")
-    writable(folder).mkdir(parents=True, exist_ok=True)
     answers = watch.answers()
+    replace_folder(as_path("folder", folder).resolve(), "report of a watch", partial(_fill, watch, answers))
+    return folder / "index.html"
+
+
+def _fill(watch: Watch | Recordings, answers: dict[str, Answer], folder: Path) -> None:
+    folder.mkdir()
     parts = []
     for name, answer in answers.items():
         figure = FIGURES[name](answer)
@@ -63,9 +65,7 @@ def write_page(watch: Watch | Recordings, folder: Path) -> Path:
             image = _image(figure, answer.title)
         parts.append(f'<section id="{name}">{answer.to_html("h2")}{image}</section>')
     _store({name: answer.data for name, answer in answers.items()}, folder / "data.zarr")
-    path = folder / "index.html"
-    write_text(path, _page(watch, answers, parts, _manual(folder / "manual")))
-    return path
+    write_text(folder / "index.html", _page(watch, answers, parts, _manual(folder / "manual")))
 
 
 def _manual(folder: Path) -> str:
@@ -111,7 +111,6 @@ def _image(figure: Figure, text: str) -> str:
 
 def _store(answers: dict[str, Any], path: Path) -> None:
     """Each answer as a group of one zarr folder."""
-    shutil.rmtree(path, ignore_errors=True)
     for name, data in answers.items():
         data.to_zarr(path, group=name, mode="a", zarr_format=2, consolidated=False)
 

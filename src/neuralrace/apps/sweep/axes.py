@@ -154,6 +154,8 @@ def read_axis(text: str) -> tuple[str, list[Any]]:
             return name, [float(f"{v:.12g}") for v in log(float(first), float(last), int(n))]
         if ":" in values:
             first, last = (int(v) for v in values.split(":"))
+            if last - first >= MAX_RUNS:
+                raise InputError(f"--over must give at most {MAX_RUNS:,} values, got {short(text)}")
             return name, list(range(first, last + 1))
     except ValueError as fault:
         raise InputError(
@@ -167,6 +169,8 @@ def read_axis(text: str) -> tuple[str, list[Any]]:
 
 def _read(text: str) -> Any:
     for kind in (int, float):
+        if "_" in text:  # to Python 1_0 is a number
+            break
         try:
             return kind(text)
         except ValueError:

@@ -55,7 +55,7 @@ def sweep_experiment(
     xarray.Dataset
         A variable for each claim, the mean over seeds; `spread:ID` has their standard deviation.
     """
-    from neuralrace.experiments import experiment
+    from neuralrace.experiments import code_key, experiment
 
     grid, chosen, folder = Grid.of(over, zipped), experiment(name), folder_path(out)
     jobs = check_workers(jobs, cluster)
@@ -65,7 +65,7 @@ def sweep_experiment(
     for point in grid.points:  # everything wrong is said before anything runs
         chosen.chosen(quick, {**fixed, **point})
     work = partial(_measured, name, quick, fixed, str(folder / "points"))
-    definition = {"experiment": name, "quick": quick, "fixed": fixed}
+    definition = {"experiment": name, "quick": quick, "fixed": fixed, "code": code_key(chosen)}
     return swept(work, definition, grid, folder, 1, jobs, cluster, retry_failed, progress)
 
 

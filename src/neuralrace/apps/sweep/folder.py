@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import io
 import json
-import shutil
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,20 +23,30 @@ from neuralrace.apps.sweep.axes import RESERVED, Grid
 from neuralrace.apps.sweep.run import FAILED, Record
 from neuralrace.dynamics.trajectory import versions
 from neuralrace.errors import InputError, short
-from neuralrace.files import read_npz, writable, write, write_text
+from neuralrace.files import (
+    FORMAT,
+    as_path,
+    clear_leftovers,
+    read_npz,
+    refuse_foreign,
+    replace_folder,
+    writable,
+    write,
+    write_text,
+)
 
 if TYPE_CHECKING:
     import xarray
 
 _NUMBERS, _TEXTS = ("seconds", "steps", "error"), ("status", "outcome", "message")  # of a record
 _CHUNK = 2**22  # numbers in a chunk of the stored data
+_KIND = "result of a sweep"  # in data.zarr
+_NAME = re.compile(r"\w[^/\\\x00-\x1f]{0,99}")  # of a measure: that of a folder in data.zarr too
 
 
 def folder_path(out: Any) -> Path:
     """The argument `out` as a path, checked."""
-    if not isinstance(out, (str, Path)) or not str(out):
-        raise InputError(f"out must be the name of a folder, got {short(out)}")
-    return writable(Path(out))
+    return writable(as_path("out", out))
 
 
 class Folder:
@@ -46,7 +56,9 @@ class Folder:
         from neuralrace import __version__
 
         self.path, self.grid = path, grid
-        self.definition = {**definition, "axes": grid.to_dict(), "neuralrace": __version__}
+        self.definition = {
+            **definition, "axes": grid.to_dict(), "neuralrace": __version__, "format": FORMAT,
+        }  # fmt: skip
         self._next = 1 + max((int(file.stem) for file in self._files()), default=0)  # number of a new piece
 
     @contextmanager
@@ -64,12 +76,18 @@ class Folder:
             ) from None
         try:
             self._check_definition()
+            clear_leftovers(self.path, ".gathering*", ".runs.parquet.*", ".definition.json.*")
+            clear_leftovers(self.path / "pieces", ".????????.npz.*")
             yield self
         finally:
             lock.release()
 
     def _check_definition(self) -> None:
         file, own = self.path / "definition.json", _text(self.definition)
+        refuse_foreign(self.path / "data.zarr", _KIND)
+        for name, there in (("pieces", Path.is_dir), ("runs.parquet", Path.is_file)):
+            if (self.path / name).exists() and not there(self.path / name):
+                raise InputError(f"out must be a folder of a sweep; {self.path / name} is none of its files")
         if not file.exists():
             others = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
             if others:
@@ -78,7 +96,10 @@ class Folder:
                 )
             write_text(file, own)
             return
-        stored = file.read_text()
+        try:
+            stored = file.read_text()
+        except (OSError, ValueError) as fault:
+            raise InputError(f"out must be a folder of a sweep; {file} cannot be read: {fault}") from None
         if stored != own:
             lines = difflib.unified_diff(
                 stored.splitlines(), own.splitlines(), "stored", "asked for", "", "", 1
@@ -110,6 +131,11 @@ class Folder:
         values = {k.removeprefix("value:"): v for k, v in arrays.items() if k.startswith("value:")}
         taken = {*RESERVED, *self.grid.coordinates()}
         for name, array in values.items():
+            if not _NAME.fullmatch(name):
+                raise InputError(
+                    f"measure must name what it returns by at most 100 letters without '/', and first a "
+                    f"letter or digit; got {short(name)}"
+                )
             own = [f"{name}_{k}" for k in range(array.ndim - 1)]
             clash = next((n for n in (name, *own) if n in taken or (n in own and n in values)), None)
             if clash is not None:
@@ -127,10 +153,19 @@ class Folder:
         needed = ("places", *(f"number:{n}" for n in _NUMBERS), *(f"text:{n}" for n in _TEXTS))
         for file in self._files():
             try:
-                yield read_npz(file, *needed)
+                piece = read_npz(file, *needed)
+                places = piece["places"]
+                if places.dtype.kind != "i" or places.ndim != 1 or not self._holds(places):
+                    raise InputError(f"{file} holds other places than those of this sweep")
+                if any(len(np.atleast_1d(column)) != len(places) for column in piece.values()):
+                    raise InputError(f"{file} must hold a value for each of its places")
+                yield piece
             except InputError as fault:
                 warnings.warn(f"{fault}; its runs are computed again", stacklevel=2)
                 file.unlink()
+
+    def _holds(self, places: np.ndarray) -> bool:
+        return places.min(initial=0) >= 0 and places.max(initial=-1) < len(self.grid)
 
     def missing(self, retry_failed: bool) -> list[int]:
         """Places of the points that are to be computed."""
@@ -199,11 +234,11 @@ class Folder:
         return shapes
 
     def _write_zarr(self, ds: xarray.Dataset) -> None:
-        path, new = self.path / "data.zarr", self.path / ".data.zarr.partial"
-        shutil.rmtree(new, ignore_errors=True)
-        ds.to_zarr(new, mode="w", zarr_format=2, consolidated=True, encoding=_chunks(ds))
-        shutil.rmtree(path, ignore_errors=True)
-        new.rename(path)
+        chunks = _chunks(ds)
+        replace_folder(
+            self.path / "data.zarr", _KIND,
+            lambda new: ds.to_zarr(new, mode="w", zarr_format=2, consolidated=True, encoding=chunks),
+        )  # fmt: skip
 
 
 def padded(values: Sequence[np.ndarray | None]) -> np.ndarray:

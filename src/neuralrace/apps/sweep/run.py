@@ -21,12 +21,13 @@ from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.together import flow_together
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.dynamics.uncompiled import usual_cost
-from neuralrace.errors import InputError, short
+from neuralrace.errors import InputError, refuse_masked, short
 from neuralrace.measure import learning_time
 from neuralrace.network import is_linear, program, runs_in_numpy
 from neuralrace.task import Task
 
 Measure = Callable[[Trajectory], Mapping[str, Any]]
+_EXACT = 2**53 - 1  # whole numbers beyond it are not all floats
 FAILED = "FAILED"  # status of a run that raised an error
 _AT_ONCE = 64  # small runs in one compiled call on a CPU: more gain nothing
 _SHARED_OPTIONS = ("record", "runs", "progress")  # options with which runs are not put together
@@ -96,6 +97,8 @@ class Run:
         found = self.process(self.task, self.weights, **self.options)
         if not isinstance(found, Trajectory):
             raise InputError(f"process must return a Trajectory, got {short(found)}")
+        if found.many:
+            raise InputError(f"process must return the trajectory of one run, got one of {len(found)}")
         return found
 
     @property
@@ -238,11 +241,16 @@ def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
         found = run.measure(trajectory)
         if not isinstance(found, Mapping):
             raise InputError(f"measure must return a dict of numbers or arrays, got {type(found)}")
+        for name, value in found.items():
+            refuse_masked(f"measure {str(name)!r}", value)
         values = {str(name): np.asarray(value) for name, value in found.items()}
         odd = [name for name, value in values.items() if not name or value.dtype.kind not in "biuf"]
         if odd:
             value = short(values[odd[0]])
             raise InputError(f"measure must return numbers or arrays by name; {odd[0]!r} is {value}")
+        for name, value in values.items():
+            if value.dtype.kind in "iu" and (np.abs(value.astype(float)) > _EXACT).any():
+                raise InputError(f"measure must return numbers up to 2**53; {name!r} is {short(value)}")
     except Exception as fault:
         return failure(fault, seconds)
     stats = trajectory.stats

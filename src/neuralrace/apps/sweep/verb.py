@@ -20,6 +20,7 @@ import jax
 
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder, folder_path
+from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import Record, Run, compute, failure
 from neuralrace.errors import InputError, flag, integer, need_extra, short
 from neuralrace_command import cache_folder
@@ -107,7 +108,8 @@ def sweep(
     jobs = check_workers(jobs, cluster)
     folder = None if out is None else folder_path(out)
     again, shown = flag("retry_failed", retry_failed), flag("progress", progress)
-    work, definition = partial(compute, function, total=len(grid)), {"function": source_of(function)}
+    work = partial(compute, function, total=len(grid))
+    definition = {} if folder is None else {"function": source_of(function), "uses": identity(function)}
     size = size or piece_size(function, grid.points[0], len(grid))
     if folder is None:
         with tempfile.TemporaryDirectory() as made:
@@ -266,7 +268,7 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
 
     try:
         client = Client(cluster, timeout="10s") if isinstance(cluster, str) else cluster
-    except ValueError as fault:
+    except (ValueError, OSError) as fault:  # OSError: none answers there
         raise InputError(f"cluster must be the address of a Dask scheduler: {fault}") from None
     try:
         yield client.get_executor(pure=False, retries=3)
@@ -292,9 +294,8 @@ def _environment() -> dict[str, str]:
 
 def _own_modules() -> str:
     """Names and times of change of the user's own modules: those that are not installed."""
-    places = tuple({sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])})
     files = {str(getattr(module, "__file__", None) or sys.prefix) for module in list(sys.modules.values())}
-    own = sorted(file for file in files if not file.startswith(places) and Path(file).is_file())
+    own = sorted(file for file in files if not file.startswith(INSTALLED) and Path(file).is_file())
     text = "\n".join(f"{file} {Path(file).stat().st_mtime_ns}" for file in own)
     return hashlib.sha256(text.encode()).hexdigest()
 
