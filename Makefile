@@ -44,6 +44,7 @@ pictures: .venv/ready-test
 	$(BIN)/python docs/pictures/tour.py
 	$(BIN)/python docs/pictures/ideas.py
 	$(BIN)/python docs/pictures/walk.py
+	$(BIN)/python examples/unimodal_phase.py docs/pictures/unimodal.svg
 	$(BIN)/python tools/imports.py --svg docs/pictures/imports.svg
 	$(BIN)/python tools/notebooks.py
 

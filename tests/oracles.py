@@ -177,3 +177,20 @@ def sum_of_terms(graph, weights, inputs, targets, gates, sample_weights=None):
     absolute = [{k: np.abs(v) for k, v in table.items()} for table in (weights, inputs, gates)]
     opposite = {k: -np.abs(v) for k, v in targets.items()}
     return path_loss(graph, *absolute[:2], opposite, absolute[2], sample_weights)
+
+
+def attainable(task):
+    """The least loss of any weights: least squares over one map for each listed path."""
+    g, s = task.graph, task.samples
+    share, total = np.sqrt(s.share)[:, None], 0.0
+    for o in g.outputs:
+        features = [np.zeros((s.n, 1))]
+        for path in g.paths_into(o):
+            source = g.edges[path[0]][0]
+            h = column(s.gates.get(source, 1.0), s.n) * s.inputs[source]
+            for edge in path:
+                h = column(s.gates.get(edge, 1.0), s.n) * column(s.gates.get(g.edges[edge][1], 1.0), s.n) * h
+            features.append(h)
+        a, y = share * np.concatenate(features, axis=1), share * s.targets[o]
+        total += 0.5 * ((y - a @ np.linalg.lstsq(a, y, rcond=None)[0]) ** 2).sum()
+    return total

@@ -4,12 +4,12 @@ import { Asker, type Transport } from "./connection.ts";
 import { emptyDrawn, inputs, links, missing, outputs } from "./drawn.ts";
 import { Editor } from "./editor.ts";
 import { listenToKeys, type Acts } from "./keys.ts";
-import { decode, encode, LONGEST_LINK, type State, type View } from "./link.ts";
+import { decode, encode, linkIn, LONGEST_LINK, type State, type View } from "./link.ts";
 import { takeAwayMenu } from "./menu.ts";
 import type { DrawnLane } from "./network.ts";
 import { Player } from "./player.ts";
 import { listenToPointer } from "./pointers.ts";
-import type { Answer, Details, Drawn, Entry, Exported, Picture, Scene } from "./protocol.ts";
+import type { Answer, Details, Drawn, Entry, Exported, Finished, Picture, Scene } from "./protocol.ts";
 import { Runs } from "./race.ts";
 import { sliderRow } from "./sliders.ts";
 import { Stage } from "./stage.ts";
@@ -36,6 +36,7 @@ export class Lab {
   private asker: Asker;
   private picture: Picture | null = null;
   private details: Details | null = null;
+  private finished: Finished | null = null; // the training
   private runs = new Runs();
   private editor: Editor | null = null;
   private stage = new Stage();
@@ -92,13 +93,27 @@ export class Lab {
   }
 
   private async readAddress(): Promise<void> {
-    const text = new URLSearchParams(location.hash.slice(1)).get("s");
-    if (!text) return;
+    const text = linkIn(location.hash);
+    if (text) await this.readLink(text);
+  }
+
+  private async readLink(text: string): Promise<boolean> {
     try {
       this.state = await decode(text);
+      return true;
     } catch {
-      this.say("The link could not be read; this is the start page.", true);
+      this.say("The link could not be read.", true);
+      return false;
     }
+  }
+
+  /** What "Copy link" copied is opened where it is pasted on the page. */
+  private async pasted(event: ClipboardEvent): Promise<void> {
+    const text = linkIn(event.clipboardData?.getData("text") ?? "");
+    if (!text || (event.target as Element).closest?.("input, textarea") || !(await this.readLink(text))) return;
+    this.player.at = this.state.view.at;
+    this.look();
+    this.open(this.state.scene.entry, false);
   }
 
   private build(): void {
@@ -123,6 +138,7 @@ export class Lab {
       this.player.set(place);
     };
     this.holding = listenToPointer(this.stage, () => this.editor, moveTo, () => this.late && this.redraw());
+    (this.options.wholePage ? document : this.root).addEventListener("paste", (event) => void this.pasted(event as ClipboardEvent));
     this.root.addEventListener("dragover", (event) => event.preventDefault());
     this.root.addEventListener("drop", (event) => {
       event.preventDefault();
@@ -136,13 +152,15 @@ export class Lab {
 
   private hear(answer: Answer): void {
     if (answer.kind === "welcome") {
+      const again = this.entries.length > 0; // the connection was lost; the drawing and its history are still here
       this.entries = answer.entries;
       this.header();
-      this.open(this.state.scene.entry, false);
+      if (again) this.ask();
+      else this.open(this.state.scene.entry, false);
     } else if (answer.kind === "picture") {
       if (!this.asker.answered(answer.id)) return;
       this.picture = answer;
-      this.details = null;
+      this.details = this.finished = null;
       this.runs.clear();
       this.theory.trained.textContent = "";
       this.say("");
@@ -151,27 +169,45 @@ export class Lab {
     } else if (answer.kind === "details") {
       if (answer.id !== this.picture?.id) return;
       this.details = answer;
-      this.theory.show(this.picture, answer, this.themeNow(), this.state.scene.start === "random");
+      this.theory.show(this.picture, answer, this.themeNow());
       this.theory.at(this.index());
+      this.compare();
+      if (this.picture.networks) this.redraw(); // with the lines of all starts
     } else if (answer.kind === "simulated") {
       if (answer.id !== this.asker.training) return;
       this.runs.add(answer);
       cancelAnimationFrame(this.frame);
       this.frame = requestAnimationFrame(() => this.stage.stream(this.runs.all(), this.themeNow()));
     } else if (answer.kind === "predicted") {
-      this.runs.predict(answer);
-      this.stage.stream(this.runs.all(), this.themeNow());
+      if (this.picture && answer.id === this.picture.id) this.runs.predict(answer, this.picture);
     } else if (answer.kind === "finished") {
       if (answer.id !== this.asker.training) return;
-      this.theory.trained.textContent = answer.words;
+      this.finished = answer;
+      this.compare();
       this.redraw(); // the legend names the dots
     } else if (answer.kind === "exported") {
       this.exports.get(answer.id)?.((answer as Exported).text);
       this.exports.delete(answer.id);
     } else if (answer.kind === "problem") {
-      this.asker.answered(answer.id, false);
+      const solving = this.asker.answered(answer.id, false) && (answer.id === -1 || answer.id === this.asker.latest);
+      if (solving) this.nothing(); // what was shown before is no answer to this
       this.say(answer.text, true);
     } else if (answer.kind === "notice") this.say(answer.text);
+  }
+
+  /** How far theory and networks are apart, once both are there. */
+  private compare(): void {
+    if (!this.picture || !this.details || !this.finished) return;
+    const share = this.picture.networks ? this.runs.difference(this.picture) : 0;
+    this.theory.trained.textContent = share ? `Each network and the theory of its own start differ by at most ${shown(100 * share, 2)}% of the initial loss.` : this.finished.words;
+  }
+
+  /** Nothing is known of the scene. */
+  private nothing(): void {
+    this.picture = this.details = null;
+    this.runs.clear();
+    this.theory.clear();
+    this.redraw();
   }
 
   private say(text: string, wrong = false): void {
@@ -212,9 +248,7 @@ export class Lab {
   private ask(): void {
     this.remember();
     if (this.editor && missing(this.editor.drawn)) {
-      this.picture = this.details = null;
-      this.theory.clear();
-      this.redraw();
+      this.nothing();
       return;
     }
     this.asker.solve(this.state.scene);
@@ -235,12 +269,16 @@ export class Lab {
     this.saving = setTimeout(() => void this.writeAddress(), 250);
   }
 
-  private async writeAddress(): Promise<boolean> {
+  private async writeAddress(): Promise<void> {
+    const text = await this.link();
+    if (text) history.replaceState(null, "", `#s=${text}`);
+  }
+
+  /** The state as text; null where it is too long for an address. */
+  private async link(): Promise<string | null> {
     this.state.view.at = this.player.at;
     const text = await encode(this.state);
-    if (text.length > LONGEST_LINK) return false;
-    history.replaceState(null, "", `#s=${text}`);
-    return true;
+    return text.length > LONGEST_LINK ? null : text;
   }
 
   // -- drawing ----------------------------------------------------------------------------------
@@ -276,7 +314,7 @@ export class Lab {
     this.stage.root.setAttribute("width", String(box.width));
     this.stage.root.setAttribute("height", String(box.height));
     if (this.editor) this.marks(this.editor);
-    if (this.picture && !this.details) this.theory.show(this.picture, null, theme, false);
+    if (this.picture && !this.details) this.theory.show(this.picture, null, theme);
     this.moved(this.player.at, this.player.playing);
   }
 
@@ -311,7 +349,7 @@ export class Lab {
     this.root.dataset.theme = theme;
     this.root.classList.toggle("plain", plain);
     this.root.classList.toggle("large", large);
-    if (this.picture) this.theory.show(this.picture, this.details, this.themeNow(), this.state.scene.start === "random");
+    if (this.picture) this.theory.show(this.picture, this.details, this.themeNow());
     this.redraw();
     this.remember();
   }
@@ -360,14 +398,18 @@ export class Lab {
 
   private trainingChoice(entry: Entry): HTMLElement {
     const scene = this.state.scene;
-    const seeds = html("select", { "aria-label": "networks trained beside theory" }, ...[0, 1, 3, 5, 10].map((n) => html("option", { value: String(n) }, n ? String(n) : "none")));
-    seeds.value = String(scene.seeds);
+    const several = entry.several || scene.start === "random"; // aligned starts of one strength all learn alike
+    const seeds = html("select", { "aria-label": "networks trained beside theory" }, ...(several ? [0, 1, 3, 5, 10] : [0, 1]).map((n) => html("option", { value: String(n) }, n ? String(n) : "none")));
+    seeds.value = String(several ? scene.seeds : Math.min(scene.seeds, 1));
     seeds.addEventListener("change", () => this.change({ seeds: Number(seeds.value) }));
     const box = html("fieldset", { class: "training" }, html("legend", {}, "trained networks (dots)"));
     if (entry.random) {
       for (const [value, label] of [["aligned", "aligned start, where theory is exact"], ["random", "random starts"]] as const) {
         const radio = html("input", { type: "radio", name: "start", value, ...(scene.start === value ? { checked: "" } : {}) });
-        radio.addEventListener("change", () => this.change({ start: value }));
+        radio.addEventListener("change", () => {
+          this.change({ start: value });
+          this.showControls();
+        });
         box.append(html("label", { class: "check" }, radio, label));
       }
     }
@@ -418,10 +460,13 @@ export class Lab {
   }
 
   private async copyLink(): Promise<void> {
-    if (!this.options.address) throw new Error("links are for the page: neuralrace lab");
-    if (!(await this.writeAddress())) throw new Error("The data are too large for a link; take the YAML instead.");
-    await navigator.clipboard?.writeText(location.href).catch(() => {});
-    this.say("The address of this page holds its exact state; it is copied.");
+    const text = await this.link();
+    if (!text) throw new Error("The data are too large for a link; take the YAML instead.");
+    const open = "opens it: neuralrace lab LINK, or paste it on the page";
+    await navigator.clipboard.writeText(`lab:${text}`).then(
+      () => this.say(`The exact state is copied as a link. This ${open}.`),
+      () => this.say(`The browser did not let the page copy the link. It is lab:${text} and this ${open}.`),
+    );
   }
 
   exported(format: "yaml" | "python"): Promise<string> {

@@ -13,13 +13,13 @@ export interface Dots {
   colour: string;
   t: number[];
   values: number[];
-  line?: number[]; // a thin line with them, at all times of the chart
 }
 
 export interface ChartSpec {
   title: string;
   t: number[];
   curves: Curve[];
+  thin: Curve[]; // of other starts
   dots: Dots[];
   level?: { value: number; label: string };
   dotsLabel?: string; // in the legend
@@ -36,6 +36,10 @@ export class ChartView {
   private spec: ChartSpec | null = null;
   private x = (_: number) => 0;
   private y = (_: number) => 0;
+  private range = { low: 0, high: 0 };
+  private height = 0;
+  private theme: Theme | null = null;
+  private index = 0; // of the cursor
   width = 0;
 
   draw(spec: ChartSpec, width: number, height: number, theme: Theme): void {
@@ -43,9 +47,12 @@ export class ChartView {
     this.spec = spec;
     this.width = width;
     const end = spec.t[spec.t.length - 1] || 1;
-    const all = spec.curves.flatMap((c) => c.values);
-    const high = Math.max(...all, spec.level?.value ?? 0, 1e-12) * 1.06;
-    const low = Math.min(0, ...all);
+    this.height = height;
+    this.theme = theme;
+    const ends = extent([...spec.curves, ...spec.thin, ...spec.dots]);
+    const high = Math.max(ends.high, spec.level?.value ?? 0, 1e-12) * 1.06;
+    const low = ends.low < 0 ? ends.low * 1.06 : 0;
+    this.range = { low, high };
     const box = { w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
     this.x = (t) => MARGIN.left + (t / end) * box.w;
     this.y = (v) => MARGIN.top + (1 - (v - low) / (high - low)) * box.h;
@@ -67,6 +74,8 @@ export class ChartView {
       );
     }
     this.legend(spec, width, theme);
+    for (const c of spec.thin)
+      this.root.append(svg("path", { d: this.path(spec.t, c.values), fill: "none", stroke: c.colour, "stroke-width": 1, "stroke-opacity": 0.7, class: "predicted" }));
     for (const c of spec.curves)
       this.root.append(svg("path", { d: this.path(spec.t, c.values), fill: "none", stroke: c.colour, "stroke-width": 2.4, "stroke-linejoin": "round", class: "curve" }));
     this.dots = svg("g", { class: "dots" });
@@ -92,18 +101,20 @@ export class ChartView {
     }
   }
 
-  /** Only the dots: networks that stream in. */
+  /** Only the dots: networks that stream in. The axes grow where they would leave them. */
   stream(dots: Dots[]): void {
+    const { low, high } = extent(dots);
+    if (this.spec && this.theme && (low < this.range.low || high > this.range.high)) {
+      this.draw({ ...this.spec, dots }, this.width, this.height, this.theme);
+      this.at(this.index);
+      return;
+    }
     const total = dots.reduce((n, d) => n + d.t.length, 0);
     const every = Math.ceil(total / MOST_DOTS);
     this.dots.replaceChildren(
       ...dots.map((d) => {
         let path = "";
         for (let i = 0; i < d.t.length; i += every) path += `M${this.x(d.t[i]).toFixed(1)},${this.y(d.values[i]).toFixed(1)}h0`;
-        if (d.line && this.spec) {
-          const thin = svg("path", { d: this.path(this.spec.t, d.line), fill: "none", stroke: d.colour, "stroke-width": 1, "stroke-opacity": 0.8, class: "predicted" });
-          return svg("g", {}, thin, svg("path", { d: path, stroke: d.colour, "stroke-width": 4, "stroke-linecap": "round", "stroke-opacity": 0.4, fill: "none" }));
-        }
         return svg("path", { d: path, stroke: d.colour, "stroke-width": 5.5, "stroke-linecap": "round", "stroke-opacity": 0.5, fill: "none", "data-points": d.t.length });
       }),
     );
@@ -117,6 +128,7 @@ export class ChartView {
 
   at(index: number): void {
     if (!this.spec) return;
+    this.index = index;
     const x = this.x(this.spec.t[index] ?? 0);
     set(this.cursor, { x1: x, x2: x });
     this.marks.forEach((m, k) => set(m, { cx: x, cy: this.y(this.spec!.curves[k].values[index] ?? 0) }));
@@ -126,4 +138,15 @@ export class ChartView {
   placeOf(x: number): number {
     return Math.max(0, Math.min(1, (x - MARGIN.left) / (this.width - MARGIN.left - MARGIN.right)));
   }
+}
+
+/** The least and the largest of some values. */
+function extent(of: { values: number[] }[]): { low: number; high: number } {
+  let [low, high] = [Infinity, -Infinity];
+  for (const { values } of of)
+    for (const v of values) {
+      if (v < low) low = v;
+      if (v > high) high = v;
+    }
+  return { low, high };
 }

@@ -1,5 +1,5 @@
 // Talks to the computing side. A change is sent when the last one is answered, so that nothing piles up.
-import type { Answer, Request, Scene } from "./protocol.ts";
+import { MAX_UPLOAD, type Answer, type Request, type Scene } from "./protocol.ts";
 
 export interface Transport {
   send(request: Request): void;
@@ -42,9 +42,11 @@ export class SocketTransport implements Transport {
   }
 
   async upload(content: Blob): Promise<Answer> {
-    const answer = await fetch("upload", { method: "POST", body: content });
-    const text = await answer.text();
+    let text = `the file is larger than ${MAX_UPLOAD.toLocaleString("en")} bytes`;
+    if (content.size > MAX_UPLOAD) return { kind: "problem", id: -1, text };
     try {
+      text = "the file did not reach the server";
+      text = await (await fetch("upload", { method: "POST", body: content })).text();
       return JSON.parse(text);
     } catch {
       return { kind: "problem", id: -1, text };

@@ -1,6 +1,6 @@
 // A network of one's own, changed step by step: every change gives a new network, or the reason why not.
 import { pathBetween, type Link } from "./layout.ts";
-import { MAX_CONTEXTS, MAX_EDGES, MAX_NODES, MAX_SIZE, type Drawn } from "./protocol.ts";
+import { MAX_CONTEXTS, MAX_EDGES, MAX_NODES, MAX_NUMBERS, MAX_SIZE, type Drawn } from "./protocol.ts";
 
 export class Refusal extends Error {}
 
@@ -24,6 +24,16 @@ export function inputs(drawn: Drawn): string[] {
 export function outputs(drawn: Drawn): string[] {
   const sources = new Set(drawn.edges.map((e) => e.source));
   return drawn.nodes.map((n) => n.name).filter((n) => !sources.has(n));
+}
+
+/** Data that are too large for a message are refused before they are sent. */
+export function checkSize(drawn: Drawn): Drawn {
+  if (drawn.data.kind !== "samples") return drawn;
+  const tables = [...Object.values(drawn.data.inputs), ...Object.values(drawn.data.targets)];
+  const numbers = tables.reduce((n, rows) => n + rows.length * (rows[0]?.length ?? 0), 0);
+  if (numbers > MAX_NUMBERS)
+    throw new Refusal(`inputs and outputs get ${numbers.toLocaleString("en")} numbers in all; the page takes ${MAX_NUMBERS.toLocaleString("en")}: use neuralrace reduce`);
+  return drawn;
 }
 
 /** The first layers are x and y, then h1, h2, ... */

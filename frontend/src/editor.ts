@@ -1,5 +1,5 @@
 // The editor: its tools, the table of gates, and the choice of data. The drawing itself is on the stage.
-import { addNode, edgeName, emptyDrawn, History, inputs, missing, outputs, Refusal, removeEdge, removeNode, rename, resize, setContexts, toggleEdge, toggleGate } from "./drawn.ts";
+import { addNode, checkSize, edgeName, emptyDrawn, History, inputs, missing, outputs, Refusal, removeEdge, removeNode, rename, resize, setContexts, toggleEdge, toggleGate } from "./drawn.ts";
 import type { Drawn, Table, World } from "./protocol.ts";
 import { button, html } from "./svg.ts";
 import { guessRoles, samplesOf, type Role } from "./tables.ts";
@@ -33,7 +33,7 @@ export class Editor {
   /** Try a change; a refusal is said where it happened, and nothing changes. */
   act(change: (drawn: Drawn) => Drawn): void {
     try {
-      const next = change(this.drawn);
+      const next = checkSize(change(this.drawn));
       if (next !== this.drawn) this.history.change(next);
       this.say("");
     } catch (error) {

@@ -14,9 +14,15 @@ export interface State {
 }
 
 export const LONGEST_LINK = 60_000;
+const VERSION = 1; // of the format; a link is to open for ever
+
+/** The state in what was copied, or in an address of the page; null where there is none. */
+export function linkIn(text: string): string | null {
+  return /(?:lab:|#s=)([A-Za-z0-9_-]+)\s*$/.exec(text)?.[1] ?? null;
+}
 
 export async function encode(state: State): Promise<string> {
-  const packed = await through(new TextEncoder().encode(JSON.stringify(state)), new CompressionStream("deflate-raw"));
+  const packed = await through(new TextEncoder().encode(JSON.stringify({ version: VERSION, ...state })), new CompressionStream("deflate-raw"));
   let text = "";
   for (const byte of packed) text += String.fromCharCode(byte);
   return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
@@ -25,8 +31,9 @@ export async function encode(state: State): Promise<string> {
 export async function decode(text: string): Promise<State> {
   const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
   const state = JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw"))));
+  if (state?.version > VERSION) throw new Error("a newer lab made this link");
   if (typeof state?.scene?.entry !== "string" || typeof state?.view?.at !== "number") throw new Error("no state");
-  return state as State;
+  return { scene: state.scene, view: state.view };
 }
 
 async function through(bytes: Uint8Array, stream: CompressionStream | DecompressionStream): Promise<Uint8Array> {

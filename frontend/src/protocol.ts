@@ -1,8 +1,9 @@
 // Made from src/neuralrace/laboratory/protocol.py; do not edit.
 
-/** The certificate in words: how far the equations can be trusted. */
+/** How far the lines can be trusted, in words; `title` is short. */
 export interface Badge {
   verdict: "exact" | "inexact";
+  title: string;
   residual: number;
   words: string;
 }
@@ -15,6 +16,7 @@ export interface Details {
   similarity_at: number[];
   similarity: Similarity[];
   race: ([string, number | null])[];
+  wins: [string, number][];
 }
 
 /** A network of one's own: layers, weights, gates by context, and data. */
@@ -49,6 +51,7 @@ export interface Entry {
   figure: string;
   sliders: Slider[];
   random: boolean;
+  several: boolean;
 }
 
 /** Ask for a file that makes the same figure: answered by `exported`. */
@@ -128,17 +131,18 @@ export interface Picture {
   loss_is: string;
   winner: string | null;
   theory: string;
+  networks: number;
   seconds: number;
 }
 
-/** Theory for one random start, with nothing of it left out: the loss at all times of the picture. */
+/** Theory of a random start, at all times of the picture; the first start is the picture itself. */
 export interface Predicted {
   kind: "predicted";
   id: number;
   lane: number;
   run: number;
   loss: number[];
-  error: number;
+  carries: number[][];
 }
 
 /** Why a request has no answer; `id` is -1 where it has none. */
@@ -256,5 +260,5 @@ export const MAX_SIZE = 256;
 export const MAX_SAMPLES = 2000;
 export const MAX_NUMBERS = 100000;
 export const MAX_SEEDS = 10;
-export const MAX_MESSAGE = 2000000;
+export const MAX_MESSAGE = 3000000;
 export const MAX_UPLOAD = 4000000;

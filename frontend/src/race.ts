@@ -11,10 +11,11 @@ export interface Track {
 
 export interface Run {
   lane: number;
+  run: number; // of the random start
   t: number[];
   loss: number[];
   carries: number[][];
-  predicted?: number[]; // loss at all times of the picture
+  theory?: boolean; // of another random start than the one that is drawn
 }
 
 /** All racers; in a race of gatings one for each lane, as its pathways are alike. */
@@ -52,9 +53,10 @@ export function lossColour(picture: Picture, lane: number, theme: Theme): string
   return picture.lanes.length > 1 ? groupColour(picture, lane, 0, theme) : theme.ink;
 }
 
-/** Networks that are trained beside a picture. */
+/** Networks that are trained beside a picture, and theory of the random starts that the picture does not draw. */
 export class Runs {
   private found = new Map<string, Run>();
+  private lines: Run[] = [];
   id = -1;
 
   add(message: Simulated): void {
@@ -64,7 +66,7 @@ export class Runs {
     }
     const key = `${message.lane}/${message.run}`;
     if (message.t[0] === 0) this.found.delete(key); // a process that ended begins again
-    const run = this.found.get(key) ?? { lane: message.lane, t: [], loss: [], carries: message.carries.map(() => []) };
+    const run = this.found.get(key) ?? { lane: message.lane, run: message.run, t: [], loss: [], carries: message.carries.map(() => []) };
     const from = run.t.length && message.t[0] <= run.t[run.t.length - 1] ? 1 : 0; // stretches may share their ends
     run.t.push(...message.t.slice(from));
     run.loss.push(...message.loss.slice(from));
@@ -72,18 +74,29 @@ export class Runs {
     this.found.set(key, run);
   }
 
-  predict(message: Predicted): void {
-    const run = this.found.get(`${message.lane}/${message.run}`);
-    if (run && message.id === this.id) run.predicted = message.loss;
+  predict({ lane, run, loss, carries }: Predicted, picture: Picture): void {
+    this.lines.push({ lane, run, t: picture.t, loss, carries, theory: true });
   }
 
   clear(): void {
     this.found.clear();
+    this.lines = [];
     this.id = -1;
   }
 
+  /** The largest difference of losses of networks from theory of their own start, as a share of the first loss. */
+  difference(picture: Picture): number {
+    let most = 0;
+    for (const found of this.found.values()) {
+      const line = found.run ? this.lines.find((l) => l.lane === found.lane && l.run === found.run) : picture.lanes[found.lane];
+      const at = new Map(picture.t.map((t, i) => [t, line?.loss[i] ?? NaN]));
+      found.t.forEach((t, i) => (most = Math.max(most, Math.abs(found.loss[i] - at.get(t)!) / found.loss[0])));
+    }
+    return most;
+  }
+
   all(): Run[] {
-    return [...this.found.values()];
+    return [...this.lines, ...this.found.values()];
   }
 }
 
@@ -96,11 +109,12 @@ export function toCsv(picture: Picture, runs: Run[]): string {
     names.push(`${prefix}loss`, ...lane.racers.map((r) => `${prefix}${r.name}`));
     columns.push(lane.loss, ...lane.racers.map((r) => r.carries));
   }
-  runs.forEach((run, k) => {
+  const counts = { theory: 0, trained: 0 };
+  for (const run of runs) {
     const at = new Map(run.t.map((t, i) => [t, run.loss[i]]));
-    names.push(`trained ${k + 1} loss`);
+    names.push(run.theory ? `other start ${++counts.theory} loss` : `trained ${++counts.trained} loss`);
     columns.push(picture.t.map((t) => at.get(t) ?? ""));
-  });
+  }
   const quoted = names.map((n) => (/[",]/.test(n) ? `"${n.replaceAll('"', '""')}"` : n));
   return [quoted.join(","), ...picture.t.map((_, i) => columns.map((c) => c[i]).join(","))].join("\n") + "\n";
 }

@@ -79,18 +79,21 @@ function lossSpec(picture: Picture, runs: Run[], theme: Theme): ChartSpec {
   return {
     title: "loss", t: picture.t,
     curves: picture.lanes.map((lane, k) => ({ label: many ? lane.name : "theory", colour: lossColour(picture, k, theme), values: lane.loss })),
-    dots: runs.map((r) => ({ colour: r.lane < 0 ? theme.ink : lossColour(picture, r.lane, theme), t: r.t, values: r.loss, line: r.predicted })),
+    thin: runs.filter((r) => r.theory).map((r) => ({ label: "", colour: lossColour(picture, r.lane, theme), values: r.loss })),
+    dots: runs.filter((r) => !r.theory).map((r) => ({ colour: r.lane < 0 ? theme.ink : lossColour(picture, r.lane, theme), t: r.t, values: r.loss })),
     level: many ? { value: picture.level, label: "finishing line" } : undefined,
-    dotsLabel: runs.some((r) => r.lane < 0) ? "ReLU networks" : runs.length ? "trained" : undefined,
+    dotsLabel: runs.some((r) => r.lane < 0) ? "ReLU networks" : runs.some((r) => !r.theory) ? "trained" : undefined,
   };
 }
 
 function strengthSpec(picture: Picture, runs: Run[], theme: Theme): ChartSpec {
   const racing = tracks(picture);
+  const carried = (r: Run) => racing.filter((x) => x.lane === r.lane).map((x) => ({ label: "", colour: trackColour(picture, x, theme), t: r.t, values: r.carries[x.index] ?? [] }));
   return {
     title: picture.theory === "closed form" && picture.lanes[0].racers[0]?.name.startsWith("|") ? "squared distances" : "strength carried",
     t: picture.t,
     curves: racing.map((x) => ({ label: x.label, colour: trackColour(picture, x, theme), values: x.racer.carries })),
-    dots: runs.flatMap((r) => racing.filter((x) => x.lane === r.lane).map((x) => ({ colour: trackColour(picture, x, theme), t: r.t, values: r.carries[x.index] ?? [] }))),
+    thin: runs.filter((r) => r.theory).flatMap(carried),
+    dots: runs.filter((r) => !r.theory).flatMap(carried),
   };
 }

@@ -42,12 +42,13 @@ export class TheoryPanel {
   /** Nothing to say yet. */
   clear(): void {
     this.details = null;
+    this.trained.textContent = "";
     this.head.replaceChildren();
     this.body.replaceChildren();
   }
 
   /** Without details (they follow the picture) the former ones stay, faint, so that nothing jumps while a slider is dragged. */
-  show(picture: Picture, details: Details | null, theme: Theme, random: boolean): void {
+  show(picture: Picture, details: Details | null, theme: Theme): void {
     this.theme = theme;
     this.verdict(picture, details);
     this.body.classList.toggle("former", !details);
@@ -57,7 +58,7 @@ export class TheoryPanel {
     details.lanes.forEach((lane, k) => {
       if (details.lanes.length > 1) this.body.append(html("h3", {}, `${lane.name} gating`));
       const badge = html("details", { class: `badge ${lane.badge.verdict}` });
-      badge.append(html("summary", {}, lane.badge.verdict === "inexact" ? "≈ not exact" : random ? "✓ exact equations, random start" : "✓ exact"), html("p", {}, lane.badge.words));
+      badge.append(html("summary", {}, lane.badge.title), html("p", {}, lane.badge.words));
       this.body.append(badge);
       const groups = picture.lanes[k]?.groups.length ?? 0;
       lane.equations.forEach((latex, i) => {
@@ -87,8 +88,12 @@ export class TheoryPanel {
   private verdict(picture: Picture, details: Details | null): void {
     const many = picture.lanes.length > 1;
     const pathways = !many && picture.racers_are === "pathways";
-    const head = picture.winner ? `${picture.winner}${many ? " gating wins" : pathways ? " wins" : " is learned first"}` : pathways ? "a tie" : "";
+    const verb = (name: string) => (name === "a tie" ? name : `${name}${many ? " gating wins" : pathways ? " wins" : " is learned first"}`);
+    const [first, ...rest] = details?.wins ?? [];
+    const counted = first ? `${verb(first[0])} in ${first[1]} of ${picture.networks}` : "…";
+    const head = picture.networks > 1 ? counted : picture.winner ? verb(picture.winner) : pathways ? "a tie" : "";
     this.head.replaceChildren(html("p", { class: "winner", role: "status" }, head));
+    if (rest.length) this.head.append(html("p", { class: "caption" }, rest.map(([name, n]) => `${verb(name)} in ${n}`).join(", ")));
     const time = (t: number | null) => (t === null ? "–" : shown(t));
     const rows = many
       ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], key: lane.learning_time ?? Infinity }))
@@ -97,7 +102,8 @@ export class TheoryPanel {
           return { name: r.name, cells: [time(r.half_time), `${Math.round(end * 100)}%`], key: pathways ? -end : (r.half_time ?? Infinity) };
         });
     rows.sort((a, b) => a.key - b.key);
-    const titles = many ? ["", "finishing line at"] : ["", "half at", "at the end"];
+    const start = picture.networks > 1 ? `start 1 of ${picture.networks}` : "";
+    const titles = many ? [start, "finishing line at"] : [start, "half at", "at the end"];
     const table = html("table", { class: "times" }, html("tr", {}, ...titles.map((t) => html("th", { scope: "col" }, t))));
     for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
     this.head.append(table, this.trained);

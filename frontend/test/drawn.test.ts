@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addNode, emptyDrawn, History, inputs, missing, outputs, Refusal, removeEdge, removeNode, rename, resize, setContexts, toggleEdge, toggleGate } from "../src/drawn.ts";
+import { MAX_MESSAGE } from "../src/protocol.ts";
+import { addNode, checkSize, emptyDrawn, History, inputs, missing, outputs, Refusal, removeEdge, removeNode, rename, resize, setContexts, toggleEdge, toggleGate } from "../src/drawn.ts";
 
 /** x to h1, h2, h3 to y. */
 function threePathways() {
@@ -60,6 +61,14 @@ test("gates by context: toggled, kept when contexts are added, dropped where all
 test("sizes are whole numbers within limits", () => {
   assert.equal(resize(threePathways(), "h1", 7).nodes[2].size, 7);
   for (const bad of [0, 1.5, 1e6]) assert.throws(() => resize(threePathways(), "h1", bad), Refusal);
+});
+
+test("data that no message can hold are refused before they are sent", () => {
+  const rows = (n: number) => Array.from({ length: 2000 }, () => Array(n).fill(0.1));
+  const data = (n: number) => ({ kind: "samples" as const, inputs: { x: rows(n) }, targets: { y: rows(n) }, context: [], weight: [] });
+  assert.ok(checkSize({ ...threePathways(), data: data(25) }));
+  assert.throws(() => checkSize({ ...threePathways(), data: data(26) }), /104,000 numbers/);
+  assert.ok(JSON.stringify(data(25)).replaceAll("0.1", "-1.2345678901234567e-308").length < MAX_MESSAGE - 400_000);
 });
 
 test("undo and redo", () => {

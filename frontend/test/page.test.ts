@@ -4,7 +4,7 @@ import { finish } from "../src/bars.ts";
 import { mix, rampColour, LIGHT } from "../src/colours.ts";
 import { Asker } from "../src/connection.ts";
 import { compress, palette, quantize } from "../src/gif.ts";
-import { decode, encode, type State } from "../src/link.ts";
+import { decode, encode, linkIn, type State } from "../src/link.ts";
 import type { Picture, Request, Scene } from "../src/protocol.ts";
 import { Runs, toCsv, tracks } from "../src/race.ts";
 import { toPlace, toValue } from "../src/sliders.ts";
@@ -23,6 +23,20 @@ test("a link holds the exact state, in characters of addresses", async () => {
 
 test("a broken link is refused", async () => {
   for (const bad of ["", "x", "AAAA", await encode({} as State)]) await assert.rejects(decode(bad));
+});
+
+const STORED = "HcxBCsJADEbhu_zrIBZ3uU1w4nRwTCVJW6XM3aVuH7zvwKYebTHwRIi7moIPqKV_wfgsDsImfdU4e6Sr1ZzB18s0CJHiCYb0Vk0LCKFa4o8Vl93AtvY-CFvT_RQkz_dGyFlfCkYRf4Lw7tIMnL4qoYtXBT-kh47xAw";
+
+test("a link of version 1 opens for ever; one of a newer lab is refused", async () => {
+  assert.deepEqual(await decode(STORED), state);
+  const newer = await encode({ version: 2, ...state } as unknown as State);
+  await assert.rejects(decode(newer), /newer/);
+});
+
+test("a link is found in what was copied and in an address, and holds no token", async () => {
+  const text = await encode(state);
+  for (const copied of [`lab:${text}`, ` lab:${text}\n`, `http://127.0.0.1:1/token/#s=${text}`]) assert.equal(linkIn(copied), text);
+  for (const other of ["", "hello", "x1,x2\n1,2", "lab:<b>"]) assert.equal(linkIn(other), null);
 });
 
 test("only the latest scene is sent, and only when the last is answered", () => {
@@ -96,7 +110,7 @@ test("columns are guessed, and make samples with contexts", () => {
 
 const racer = (name: string, half: number) => ({ name, carries: [0, 1], share: [0, 1], half_time: half, edges: ["a"] });
 const lane = (name: string) => ({ name, nodes: [], edges: [], groups: [], racers: [racer("p", 1), racer("q", 2)], loss: [2, 0], learning_time: 1 });
-const picture = (lanes: string[]): Picture => ({ kind: "picture", id: 1, t: [0, 1], level: 1, lanes: lanes.map(lane), racers_are: "pathways", loss_is: "loss", winner: null, theory: "reduction", seconds: 0 });
+const picture = (lanes: string[]): Picture => ({ kind: "picture", id: 1, t: [0, 1], level: 1, lanes: lanes.map(lane), racers_are: "pathways", loss_is: "loss", winner: null, theory: "reduction", networks: 0, seconds: 0 });
 
 test("one track for each gating, else one for each racer", () => {
   assert.deepEqual(tracks(picture(["n"])).map((x) => x.label), ["p", "q"]);
@@ -108,6 +122,19 @@ test("racers that are level share a place", () => {
   const racing = [27.9, 4.2, 27.91, 40].map((half_time) => ({ ...tracks(one)[0], racer: { ...tracks(one)[0].racer, half_time } }));
   assert.deepEqual(finish(racing, one), ["2nd", "1st", "2nd", "3rd"]);
   assert.deepEqual(finish(racing.slice(0, 1), one), [""]);
+});
+
+test("theory of other starts is kept beside the networks, until there is another picture", () => {
+  const runs = new Runs();
+  runs.predict({ kind: "predicted", id: 1, lane: 0, run: 1, loss: [2, 1], carries: [[0, 1]] }, picture(["n"]));
+  runs.add({ kind: "simulated", id: 2, lane: 0, run: 0, t: [0, 1], loss: [2, 0], carries: [[0, 1]] });
+  assert.deepEqual(runs.all().map((r) => r.theory ?? false), [true, false]);
+  assert.equal(runs.difference(picture(["n"])), 0);
+  runs.add({ kind: "simulated", id: 2, lane: 0, run: 1, t: [0, 1], loss: [2, 0.8], carries: [[0, 1]] });
+  assert.ok(Math.abs(runs.difference(picture(["n"])) - 0.1) < 1e-12);
+  assert.match(toCsv(picture(["n"]), runs.all()), /^t,loss,p,q,other start 1 loss,trained 1 loss,trained 2 loss\n/);
+  runs.clear();
+  assert.deepEqual(runs.all(), []);
 });
 
 test("stretches of training are put together, a new training starts anew", () => {

@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Any
 from neuralrace import errors, init, measure
 from neuralrace.dynamics import Adaptive, Chebyshev, LowRank, Rates, State, Status, Trajectory, descend, flow
 from neuralrace.graph import Edge, Graph
-from neuralrace.measure import (
-    conserved,
-    end_to_end,
-    half_time,
-    learning_time,
-    pathway_maps,
-    tangent_kernel,
-    unit_sizes,
-)
+from neuralrace.learned import events, learning_time
+from neuralrace.measure import conserved, end_to_end, half_time, pathway_maps, tangent_kernel, unit_sizes
 from neuralrace.network import activity, error_rate, gradient, loss, predict
 from neuralrace.task import Task
 
@@ -76,6 +69,7 @@ __all__ = [
     "end_to_end",
     "error_rate",
     "errors",
+    "events",
     "exact",
     "expected_learning_time",
     "experiments",

@@ -491,3 +491,54 @@ def test_descent_is_that_of_optax(momentum):
             np.abs(v).max() for v in same.weights.values()
         )
         assert all(np.isfinite(v).all() for v in ours.weights.values())
+
+
+def test_losses_of_a_flow_are_never_negative_and_never_rise():
+    rng = np.random.default_rng(2)
+    graph, x = nr.Graph.chain([4, 8, 8, 3]), rng.normal(size=(20, 4))
+    task = nr.Task(graph, x, x @ rng.normal(size=(4, 3)))
+    start = nr.init.gaussian(graph, 0.3)
+    assert nr.flow(task, start, t1=100.0).loss.min() >= 0
+    assert nr.reduce(task).solve(0.1, 100.0).loss.min() >= 0
+    loose = nr.flow(task, start, t1=200.0, method=nr.Adaptive(rtol=1e-2, atol=1e-3))
+    assert (np.diff(loose.loss) <= 0).all()
+
+
+def test_a_long_flow_stops_at_rest_and_says_since_when():
+    graph = nr.Graph.chain([1, 1, 1])
+    task, start = nr.Task(graph, [1.0], [1.0]), {"x->h1": [[0.1]], "h1->y": [[0.3]]}
+    for t1 in (1e6, 1e300):
+        run = nr.flow(task, start, t1=t1, save=9, record=lambda s: {"t": s.t})
+        assert run.status is nr.Status.FINISHED
+        assert run.outcome.startswith(f"finished at t = {t1:g}, at rest since t = ")
+        assert run.stats["steps"] < 2000
+        assert run.end == run.t[-1] == t1
+        assert len(run.t) == 9
+        assert np.allclose(run.recorded["t"], run.t)
+        assert 0 <= run.loss[-1] < 1e-18
+        assert np.ptp(run.weights["h1->y"][1:]) == 0
+    short = nr.flow(task, start, t1=40.0)
+    assert short.outcome == "finished at t = 40"
+    assert np.isclose(nr.learning_time(run, 0.01), nr.learning_time(short, 0.01), rtol=1e-6)
+
+
+def test_slow_modes_and_tiny_weights_are_no_rest():
+    graph = nr.Graph.chain([2, 2, 2])
+    task = nr.Task(graph, np.diag([1.0, 1e-3]), np.eye(2))
+    start = {e: np.diag([0.1, 1e-6]) for e in graph.edges}
+    run = nr.flow(task, start, t1=3e7)
+    assert np.allclose(nr.end_to_end(graph, run)[-1], np.diag([1.0, 1e3]), rtol=1e-3)
+
+
+def test_weights_near_the_smallest_numbers_rest_or_grow_but_do_not_diverge():
+    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 6, 7]))
+    times = [
+        nr.learning_time(nr.flow(task, nr.init.gaussian(task.graph, s), t1=1.5e3, save=3), 0.1)
+        for s in (1e-290, 1e-300)
+    ]
+    assert 30 < times[1] - times[0] < 40  # ten powers of ten at the rate of the first mode
+    solved = nr.reduce(task).solve(1e-300, 3e3)
+    assert solved.status is nr.Status.FINISHED
+    rests = nr.reduce(nr.tasks.xor()).solve(0.1, 1e300)
+    assert rests.outcome.startswith("finished at t = 1e+300, at rest since t = ")
+    assert rests.loss[-1] < 1e-15

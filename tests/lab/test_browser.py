@@ -7,6 +7,7 @@ import pytest
 
 from neuralrace.cli.description import read_description
 from neuralrace.laboratory.gallery import GALLERY
+from neuralrace.laboratory.opening import state_of
 from tests.lab.chromium import Browser, Page
 from tests.lab.conftest import Server
 
@@ -114,18 +115,24 @@ def test_a_link_restores_the_exact_state(page: Page, chrome: Browser, server: Se
         page.press("ArrowRight")
     page.wait(f"lab.shownNow.state.scene.values.domains > 6 && {READY} && lab.asker.solving < 0")
     page.run("[...document.querySelectorAll('.item')].find(i => i.textContent === 'Copy link').click()")
-    page.wait("document.querySelector('.message').textContent.includes('exact state')")
-    address, state, loss = (
-        page.run("location.href"),
-        shown(page, "state"),
-        shown(page, "picture.lanes[0].loss"),
-    )
+    page.wait("/exact state is copied|did not let/.test(document.querySelector('.message').textContent)")
+    link = "lab:" + page.run("lab.link()")
+    assert server.token not in link
+    state, loss = shown(page, "state"), shown(page, "picture.lanes[0].loss")
     again = chrome.page()
     again.size(1280, 800)
-    again.open(address)
+    again.open(f"{server.address}#s={state_of(link)}")  # as `neuralrace lab LINK` does
     again.wait(READY)
     assert shown(again, "state") == state
     assert shown(again, "picture.lanes[0].loss") == loss
+    again.open(server.address)
+    again.wait(f"{READY} && lab.shownNow.state.scene.entry === 'separability'")
+    again.run(
+        "(() => { const data = new DataTransfer(); data.setData('text', '" + link + "'); "
+        "document.body.dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true})) })()"
+    )
+    again.wait(f"{READY} && lab.shownNow.state.scene.entry === 'routing'")
+    assert shown(again, "state") == state
     assert again.run("document.querySelector('.nr-lab').dataset.theme") == "dark"
     again.open(f"{server.address}#s=broken")
     again.wait(READY)
@@ -195,16 +202,63 @@ def test_controls_have_labels(page: Page):
     assert nameless == 0
 
 
-def test_a_table_is_pasted(page: Page):
+def draw(page: Page) -> None:
+    """Draw x to h1 to y."""
     page.run("lab.open('own', true)")
     for _ in range(3):
         page.click("button.add-layer")
     for a, b in (("x", "h1"), ("h1", "y")):
         page.drag(page.middle(f"g.node[data-node={a}] rect"), page.middle(f"g.node[data-node={b}] rect"))
     page.wait(READY)
+
+
+def test_a_table_is_pasted(page: Page):
+    draw(page)
     page.run("lab.editor.receive(new Blob(['x1,x2,y\\n1,0,2\\n0,1,1\\n']))")
     page.wait("lab.shownNow.state.scene.drawn.data.kind === 'samples'")
     page.wait(f"{READY} && lab.shownNow.picture.lanes[0].nodes[0].size === 2")
     page.run("lab.editor.receive(new Blob(['x1,y\\n1,no\\n']))")
     page.wait("document.querySelector('.refusal').textContent.includes('line 2')")
     page.errors[:] = [e for e in page.errors if "422" not in e]  # the browser logs the refused upload
+
+
+def test_a_large_table_is_refused_and_undo_is_kept(page: Page):
+    """Two inputs doubled it, the message was too large, and the page reconnected for ever."""
+    draw(page)
+    page.click("button.add-layer")
+    page.drag(page.middle("g.node[data-node=h2] rect"), page.middle("g.node[data-node=y] rect"))
+    page.wait(READY)
+    page.run("window.row = Array(45).fill(0.1234567890123456).join()")
+    page.run("lab.editor.receive(new Blob([Array(2000).fill(row).join('\\n')]))")
+    page.wait("document.querySelector('.refusal').textContent.includes('numbers in all')")
+    assert page.run("lab.shownNow.state.scene.drawn.data.kind") == "world"
+    page.run("lab.transport.socket.close()")
+    page.wait("document.querySelector('.message').textContent.includes('trying again')")
+    page.wait("!document.querySelector('.message').textContent", 20)
+    page.click("button[title^=undo]")
+    page.wait("lab.shownNow.state.scene.drawn.edges.length === 2")
+
+
+def test_an_error_takes_the_former_curves_away(page: Page):
+    page.wait("lab.shownNow.picture && document.querySelector('.winner').textContent")
+    page.run("lab.change({ values: { delta: 99 } })")
+    page.wait("document.querySelector('.message.wrong').textContent.includes('delta must be')")
+    assert page.run("document.querySelectorAll('.stage path.curve').length") == 0
+    assert page.run("document.querySelector('.verdict').textContent") == ""
+
+
+def test_random_starts_are_counted_and_stay_on_the_axes(page: Page):
+    page.run("lab.open('pathways', true)")
+    page.wait(f"{READY} && lab.shownNow.state.scene.entry === 'pathways'")
+    choices = "[...document.querySelectorAll('[aria-label^=networks] option')].map(o => o.value)"
+    assert page.run(choices) == ["0", "1"]  # aligned starts all learn alike
+    page.click("input[value=random]")
+    assert page.run(choices) == ["0", "1", "3", "5", "10"]
+    page.wait("/ in \\d of 3$/.test(document.querySelector('.winner').textContent)")
+    page.wait("document.querySelector('.trained').textContent.includes('its own start')", 90)
+    assert page.run("document.querySelectorAll('.stage path.predicted').length") == 2 + 2 * 2
+    inside = page.run(
+        "[...document.querySelectorAll('.stage .dots path')].every(p => "
+        "[...p.getAttribute('d').matchAll(/,(-?[\\d.]+)h0/g)].every(m => +m[1] >= 27.9))"
+    )
+    assert inside

@@ -1,5 +1,6 @@
 """Attempts to misuse the server, each refused with a clear word; what is allowed still works afterwards."""
 
+import asyncio
 import io
 import json
 import pickle
@@ -14,7 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from neuralrace.laboratory.protocol import MAX_MESSAGE, MAX_UPLOAD
-from tests.lab.conftest import Server
+from neuralrace.laboratory.server import make_app
+from tests.lab.conftest import Server, needs_page
 
 
 def opened(server: Server, address: str | None = None, **headers: str) -> ClientConnection:
@@ -46,6 +48,7 @@ REQUESTS = {
     "an origin elsewhere": ("GET", "/{token}/", {"Origin": "http://evil.example"}),
     "a null origin": ("GET", "/{token}/", {"Origin": "null"}),
     "a request of another site": ("GET", "/{token}/page.js", {"Sec-Fetch-Site": "cross-site"}),
+    "a frame elsewhere": ("GET", "/{token}/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}),
     "an upload without origin": ("POST", "/{token}/upload", {}),
     "an upload from elsewhere": ("POST", "/{token}/upload", {"Origin": "http://evil.example"}),
     "a path out of the folder": ("GET", "/{token}/../protocol.py", {}),
@@ -115,6 +118,12 @@ def test_the_page_forbids_everything_from_outside(server: Server):
     assert "http:" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
+
+
+def test_the_page_can_be_opened_from_a_file(server: Server):
+    """The browser is given a file that leads to the page; for the page it is another site."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate"}
+    assert httpx.get(server.address, headers=headers, trust_env=False).status_code == 200
 
 
 def test_tokens_are_long_and_random(server: Server):
@@ -196,14 +205,15 @@ def test_bytes_are_refused(tab: ClientConnection):
 
 def test_oversized_messages_are_refused(server: Server):
     def flood(one: ClientConnection) -> None:
-        one.send(json.dumps({"kind": "solve", "padding": "x" * (MAX_MESSAGE + 10)}))
+        one.send(json.dumps({"kind": "solve", "padding": "x" * (2 * MAX_MESSAGE + 10)}))
         for _ in range(5):
             one.recv(timeout=20)
 
     with opened(server) as one, pytest.raises(ConnectionClosed):
         flood(one)
-    with opened(server) as another:  # the server lives
-        assert said(another, "welcome")
+    with opened(server) as another:  # the server lives, and says why where it can
+        another.send(json.dumps({"kind": "solve", "padding": "x" * (MAX_MESSAGE + 10)}))
+        assert "too large" in said(another, "problem")["text"]
 
 
 def test_what_is_allowed_still_works(tab: ClientConnection):
@@ -251,6 +261,25 @@ def test_files_are_refused(server: Server, attempt: str):
     )
     assert answer.status_code == 422
     assert reason in answer.json()["text"]
+
+
+@needs_page
+def test_an_upload_that_is_broken_off_is_no_error():
+    """Each of them printed a traceback of the server."""
+    sent = []
+    scope = {
+        "type": "http", "method": "POST", "path": "/token/upload", "raw_path": b"/token/upload",
+        "root_path": "", "query_string": b"", "headers": [(b"host", b"here"), (b"origin", b"http://here")],
+    }  # fmt: skip
+
+    async def receive() -> dict:
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    asyncio.run(make_app("token", frozenset({"here"}))(scope, receive, send))
+    assert sent[0]["status"] == 400
 
 
 def test_large_files_are_refused(server: Server):

@@ -117,7 +117,6 @@ def test_off_diagonal_share():
         (lambda: end_to_end(nr.Graph.routing(2, 3), {}), "source must be one of x0, x1"),
         (lambda: end_to_end(PARALLEL, {}), "network names 'x->p0h1', which is no saved edge"),
         (lambda: end_to_end(nr.Graph.chain([1, 1, 1], biases=True), {}), "graph must have no biases"),
-        (lambda: pathway_maps(nr.Graph.routing(2, 3), {}), "hidden node for each path alone"),
         (lambda: contributions(PARALLEL, drawn(PARALLEL), np.eye(3), np.eye(3)), "must have 4 and 3 rows"),
         (lambda: concentration(np.ones((1, 2, 2))), "at least two pathways"),
         (lambda: concentration(np.ones((2, 2, 3))), "k must be square"),
@@ -157,3 +156,19 @@ def test_strengths_of_modes_do_not_depend_on_the_basis_within_groups():
     k[:, 1, 1:, 1:] = 2 * np.eye(3) - k[:, 0, 1:, 1:]
     found = group_strengths(k, groups)[..., 1:]
     assert np.allclose(found[:, 0] + found[:, 1, ::-1], 2)
+
+
+def test_paths_that_share_nodes_go_by_their_edges():
+    graph = nr.Graph.routing(2, 3, hidden=(4,), size_out=2)
+    w = nr.init.gaussian(graph, 1.0, seed=range(3))
+    maps = pathway_maps(graph, w)
+    assert list(maps) == ["x0->h1 h1->y0", "x1->h1 h1->y0", "x0->h1 h1->y1", "x1->h1 h1->y1"]
+    assert np.allclose(maps["x1->h1 h1->y0"], w["h1->y0"] @ w["x1->h1"])
+    skip = nr.Graph({"x": 2, "h": 3, "y": 2}, [("x", "h"), ("h", "y"), ("x", "y")])
+    w = nr.init.gaussian(skip, 1.0)
+    maps = pathway_maps(skip, w)
+    assert list(maps) == ["h", "x->y"]
+    assert np.allclose(sum(maps.values()), end_to_end(skip, w))
+    task = nr.Task(skip, np.eye(2), np.eye(2))
+    with pytest.raises(ValueError, match=r"x->y has none.*events"):
+        nr.flow(task, w, t1=0.1, record=partial(pathway_maps, skip))

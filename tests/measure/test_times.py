@@ -132,3 +132,17 @@ def test_plateau_share():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_half_time_of_a_trajectory_goes_up_or_down_in_each_run():
+    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 6, 7]))
+    decayed, start = (
+        {e: w[-1] for e, w in nr.flow(task, nr.init.gaussian(task.graph, 0.5), t1=t1).weights.items()}
+        for t1 in (60.0, 1.0)
+    )
+    both = {e: np.stack([decayed[e], start[e]]) for e in start}
+    runs = nr.flow(task, both, t1=20.0, save=2000, weight_decay=0.3)
+    assert (np.sign(runs.loss[:, -1] - runs.loss[:, 0]) == [1, -1]).all()
+    assert np.allclose(half_time(runs), half_time(runs.t, runs.loss), rtol=1e-3)
+    assert half_time(runs)[0] > 0.1
+    assert np.isclose(half_time(runs[0]), half_time(runs)[0])

@@ -12,7 +12,7 @@ from .test_start import three_contexts, true_error, wide_chain
 
 def prepared(task, w):
     rest = {"record": None, "save_weights": True, "compress": False}
-    return Setup.prepare(task, w, "squared", None, None, np.float64, **rest)
+    return Setup.prepare(task, w, "squared", nr.Rates(), None, np.float64, **rest)
 
 
 @pytest.mark.parametrize("task", [wide_chain(3, 60), three_contexts(60)], ids=["chain", "gated"])

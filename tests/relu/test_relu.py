@@ -385,14 +385,18 @@ def test_race_of_separability():
         }
         assert result.winner == min(exact, key=exact.__getitem__)
         for g, t in exact.items():
-            assert result[g] == pytest.approx(t, rel=1e-5)
+            assert result.times[g] == pytest.approx(t, rel=1e-5)
     assert result.names == ("linear", "xor")
     assert "linear" in repr(result)
     never = nr.race({g: nr.tasks.separability(0.0, g) for g in ("linear", "xor")}, t1=200.0)
     assert never.winner == "xor"
-    assert np.isnan(never["linear"])
+    assert never.times["linear"] == np.inf  # no weights get there
     assert never.names[-1] == "linear"
-    assert "not by 200" in repr(never)
+    assert "no weights go below 0.5" in repr(never)
+    late = nr.race({g: nr.tasks.separability(2.0, g) for g in ("linear", "xor")}, t1=8.0)
+    assert (late.winner, late.statuses["xor"]) == ("linear", nr.Status.UNSETTLED)
+    assert np.isnan(late.times["xor"])
+    assert "not by 8" in repr(late)
 
 
 def test_race_over_unions_of_contexts():
@@ -404,12 +408,12 @@ def test_race_over_unions_of_contexts():
     result = nr.race({k: candidates[k] for k in ("1", "2")}, level=0.3, t1=500.0)
     assert result.level == 0.3
     assert result.trajectories["2"].status is nr.Status.REACHED_LOSS
-    assert nr.learning_time(result.trajectories["2"], 0.3) == result["2"]
+    assert nr.learning_time(result.trajectories["2"], 0.3) == result.times["2"]
     assert result.winner == "2"
-    assert not result.reduced["2"]
+    assert result.how["2"] == "full flow"
     task = candidates["2"]
-    w = nr.init.decoupled(nr.reduce(task, basis="pathwise"), 1e-3)
-    assert nr.flow(task, w, 500.0, 2, stop_loss=0.3).end == pytest.approx(result["2"], rel=1e-5)
+    w = nr.init.decoupled(nr.reduce(task, basis="pathwise", directions=2), 1e-3)
+    assert nr.flow(task, w, 500.0, 2, stop_loss=0.3).end == pytest.approx(result.times["2"], rel=1e-5)
 
 
 def test_pattern_candidates():

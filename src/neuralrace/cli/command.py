@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     _insight_options(command("insight", _in("insight", "write_insight"), text))
 
     page = command("lab", _lab, "a web page: draw a network, move a slider, watch the race")
+    page.add_argument(
+        "link", nargs="?", metavar="LINK", help="a state to begin with: what 'Copy link' copied"
+    )
     page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     page.add_argument("--no-browser", action="store_true", help="only print the address")
 
@@ -147,7 +150,8 @@ def _reduce(given: argparse.Namespace) -> int:
 def _lab(given: argparse.Namespace) -> int:
     from neuralrace.laboratory import start
 
-    return start(integer("--port", given.port, least=0, most=65535), browser=not given.no_browser)
+    port = integer("--port", given.port, least=0, most=65535)
+    return start(port, browser=not given.no_browser, link=given.link)
 
 
 def _discover(given: argparse.Namespace) -> int:

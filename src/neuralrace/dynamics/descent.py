@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -119,7 +120,7 @@ def descend(
         history = (
             None if history is None else History(history.t[: ends[0] + 1], losses[:, : ends[0] + 1], None)
         )
-    return finish(setup, solved, settings, {"steps": ends}, history, step_loss)
+    return replace(finish(setup, solved, settings, {"steps": ends}, history, step_loss), task=task)
 
 
 def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:

@@ -57,7 +57,8 @@ def flow(
     weights : dict
         Edge name -> (out, in). With a leading axis on every weight, each of its entries is a run.
     t1 : float
-        The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times.
+        The end, in flow time (tau = 1 on the mean loss). The last of `save` if that lists times. A small
+        linear network that has learned all is solved only until it rests; the outcome says since when.
     save : int or times, optional
         Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
         spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved
@@ -109,7 +110,7 @@ def flow(
     for other in others:
         if {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED} & set(found.statuses):
             found = solve(other)
-    return found
+    return replace(found, task=task)
 
 
 def solve_by(
@@ -130,6 +131,8 @@ def solve_by(
         better = adapted_times([history.run(k) for k in range(len(history.loss))], t1)
         if better is not None:
             found, history, stats, settings = solve(better)
+    if not setup.rates.decays:  # then the loss never rises: where it does, the lower one is nearer
+        found = replace(found, losses=np.minimum.accumulate(found.losses, axis=1))
     named = {"process": "flow", "method": type(method).__name__, "t1": t1, "stop_loss": stop}
     return finish(setup, found, named | settings, stats, history)
 

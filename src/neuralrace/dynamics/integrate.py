@@ -28,7 +28,7 @@ _FEW = 1000  # numbers up to which sums are faster than products of matrices
 _BEGIN = 0.01  # relative change of y in the first step, about
 HALVINGS = 60  # to find where the observed value crosses the level
 
-GOING, FINISHED, STOPPED, LIMITED, FAILED = range(5)  # how an integration stands
+GOING, FINISHED, STOPPED, LIMITED, FAILED, RESTED = range(6)  # how an integration stands
 
 
 class Path(NamedTuple):

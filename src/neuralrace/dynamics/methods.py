@@ -30,7 +30,8 @@ class RungeKutta:
     def absolute(self, start: np.ndarray) -> np.ndarray:
         """The absolute error allowed in each run, from its initial weights (runs, ...)."""
         largest = np.abs(start).max(axis=tuple(range(1, start.ndim)), initial=0.0)
-        return self.atol * np.where(largest > 0, np.minimum(1.0, largest), 1.0)
+        least = 1e3 * np.finfo(np.asarray(start).dtype).tiny  # smaller ones round to 0
+        return np.maximum(self.atol * np.where(largest > 0, np.minimum(1.0, largest), 1.0), least)
 
 
 @dataclass(frozen=True)

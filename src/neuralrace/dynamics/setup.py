@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Path
+from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, RESTED, STOPPED, Path
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.trajectory import Status, Trajectory
@@ -186,6 +186,7 @@ class Solved:
     def of(cls, path: Path, ts: np.ndarray, t1: float, stop: float | None, max_steps: int) -> Solved:
         """From the result of `integrate` for all runs; `path.kept` has losses and other values."""
         losses, kept = path.kept
+        losses = np.maximum(losses, 0.0)  # rounding may leave less
         statuses = [_STATUS[code] for code in path.status.tolist()]
         if not np.isfinite(losses).all():
             finals = [losses[k, i] for k, i in enumerate(path.last)]
@@ -194,7 +195,8 @@ class Solved:
             ]
         ended = zip(statuses, path.t.tolist(), strict=True)
         outcomes = [ending(s, at, t1, stop, max_steps) for s, at in ended]
-        return cls(ts, np.asarray(path.t, float), path.last, losses, kept, statuses, outcomes)
+        reached = np.where(path.status == RESTED, t1, np.asarray(path.t, float))
+        return cls(ts, reached, path.last, losses, kept, statuses, outcomes)
 
     @cached_property
     def final(self) -> np.ndarray:
@@ -249,6 +251,7 @@ _STATUS = {
     STOPPED: Status.REACHED_LOSS,
     LIMITED: Status.STEP_LIMIT,
     FAILED: Status.DIVERGED,
+    RESTED: Status.FINISHED,
 }
 
 
@@ -260,7 +263,8 @@ def ending(status: Status, at: float, t1: float, stop: float | None, max_steps: 
         return f"step limit of {max_steps} at t = {at:g}: try increasing max_steps"
     if status is Status.DIVERGED:
         return f"diverged at t = {at:g}: the solver found no step with finite weights"
-    return f"finished at t = {t1:g}"
+    rest = f", at rest since t = {at:g}" if at < t1 else ""
+    return f"finished at t = {t1:g}{rest}"
 
 
 def finish(

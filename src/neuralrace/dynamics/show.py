@@ -9,6 +9,7 @@ import numpy as np
 
 from neuralrace import plot
 from neuralrace.drawing import table_html
+from neuralrace.errors import listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +23,8 @@ _MOST_VALUES = 8  # singular values per panel
 def trajectory_figure(traj: Trajectory) -> Figure:
     """The loss over time, then the singular values of each saved weight matrix, largest first.
 
-    Several runs are a band from least to most around their median.
+    Several runs are a band from least to most around their median. A title names the weights that are not
+    drawn: those of more than five matrices, diagonal edges and biases.
     """
     ndim = 4 if traj.many else 3
     matrices = [e for e, w in traj.weights.items() if np.ndim(w) == ndim][: _MOST_PANELS - 1]
@@ -40,6 +42,11 @@ def trajectory_figure(traj: Trajectory) -> Figure:
             ax.set_ylim(bottom=0)
     for ax in panels[1 + len(matrices) :]:
         ax.set_visible(False)
+    left = [e for e in traj.weights if e not in matrices]
+    if left:
+        fig.suptitle(
+            f"Not drawn: {listed(left)} (traj.weights has them)", fontsize=plot.sized("legend.fontsize")
+        )
     return fig
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+    from neuralrace.task import Task
+
 
 _WORST_FIRST = (
     Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.SADDLE, Status.UNDECIDED,
@@ -66,6 +68,8 @@ class Trajectory:
         Names of the axes of weights and recorded values, run and time aside.
     loss_scale : float
         1 for the mean loss, the number of samples for the summed loss.
+    task : Task, optional
+        What was learned; it is not saved with `save`.
 
     Examples
     --------
@@ -91,6 +95,12 @@ class Trajectory:
     runs: dict[str, np.ndarray] = field(default_factory=dict)
     dims: dict[str, tuple[str, ...]] = field(default_factory=dict)
     loss_scale: float = 1.0
+    task: Task | None = None
+
+    def __post_init__(self) -> None:
+        reduction = getattr(self, "reduction", None)  # what it solves is a smaller task
+        if reduction is not None:
+            object.__setattr__(self, "task", reduction.task)
 
     @property
     def many(self) -> bool:

@@ -23,6 +23,7 @@ from neuralrace.dynamics.integrate import (
     GOING,
     HALVINGS,
     LIMITED,
+    RESTED,
     STOPPED,
     Path,
     first_length,
@@ -39,6 +40,8 @@ _EDGE, _OFTEN, _CALM = 5.0, 15, 6  # of stability; steps at it that make a syste
 _BEGIN = 0.02  # of the loss: so much of it may go in the first step
 _FINER = 0.01  # part of the tolerances for LSODA, whose errors add up over its many steps
 _LEAST = 1e-13  # relative tolerance of LSODA
+_LEARNED, _REST = 1e-20, 1e-8  # of `_at_rest`: share of the loss, and relative change, that are none
+_MANY, _FAR = 1000, 1e4  # steps left, and time ahead in units of that which has passed
 
 
 class System(NamedTuple):
@@ -98,6 +101,8 @@ class Solution:
             rows[:n][step == k] = inside(ts[:n][step == k])
         rows[:n][ts[:n] == 0] = self.start
         rows[:n][ts[:n] == t] = self.final
+        if self.status == RESTED:
+            rows[n:], n = self.final, len(ts)
         if self.status != FINISHED and n < len(ts) and (n == 0 or ts[n - 1] < t):
             rows[n], n = self.final, n + 1
         return rows, n
@@ -224,6 +229,8 @@ class _SideBySide:
                 end = float(t[n]), float(loss[n]), float(slope[n])
                 between = middle[n], inside.get(n)
                 status[n] = self.accepted(n, solution, end, y[n], *between, int(status[n]))
+                if status[n] == GOING and _at_rest(solution, k[-1][n], h[n], p.t1):
+                    status[n] = RESTED
             if status[n] == GOING and solution.steps >= p.max_steps:
                 status[n] = LIMITED
         self.t[accept], self.v[accept] = t[accept], k[-1][accept]
@@ -336,6 +343,18 @@ def _crossing(
     return end, y
 
 
+def _at_rest(solution: Solution, v: np.ndarray, h: float, t1: float) -> bool:
+    """Whether all is learned, and no number would change by a part that counts in the many steps left.
+
+    Changes are looked for in the time left, up to 10^4 times that which has passed: rates below are rounding.
+    A loss that stays above 0 is no rest: a mode too small to be seen may still grow.
+    """
+    t, loss, _ = solution.history[-1]
+    if loss > _LEARNED * solution.history[0][1] or t1 - t <= _MANY * h:
+        return False
+    return bool((np.abs(v) * min(t1 - t, _FAR * t) <= _REST * np.abs(solution.final)).all())
+
+
 def _implicitly(system: System, solution: Solution, p: Problem, atol: float) -> int:
     """Go on with a run by LSODA, to its end. How it then stands."""
 
@@ -361,6 +380,8 @@ def _implicitly(system: System, solution: Solution, p: Problem, atol: float) -> 
             solution.add(*_crossing(system, inside, before, end, y, p.stop), inside)
             return STOPPED
         solution.add(end, y, inside)
+        if _at_rest(solution, velocity(end[0], y), end[0] - before, p.t1):
+            return RESTED
     return FINISHED
 
 
@@ -372,10 +393,11 @@ def path_at(solutions: list[Solution], ts: np.ndarray, keep: Callable[[np.ndarra
     found = [s.at(ts) for s in solutions]
     histories = [np.array(s.history) for s in solutions]
     ends = np.array([h[-1, 0] for h in histories])
+    status, steps = np.array([(s.status, s.steps) for s in solutions]).T
     with np.errstate(all="ignore"):  # as in compiled code
-        kept = keep(np.minimum(ts, ends[:, None]), np.stack([y for y, _ in found]))
+        reached = np.where(status == RESTED, np.inf, ends)[:, None]
+        kept = keep(np.minimum(ts, reached), np.stack([y for y, _ in found]))
     counts = np.array([len(h) for h in histories])
     rows = np.stack([np.pad(h, ((0, counts.max() - len(h)), (0, 0))) for h in histories])
     last = np.array([n for _, n in found]) - 1
-    status, steps = np.array([(s.status, s.steps) for s in solutions]).T
     return Path(kept, last, ends, status, steps, Buffer(rows, counts))

@@ -86,7 +86,11 @@ def levels(
             waiting[target] -= 1
             if waiting[target] == 0:
                 ready.append(target)
-    cyclic = [n for n, count in waiting.items() if count > 0]
-    if cyclic:
-        raise GraphError(f"edges must not form a cycle; one runs through {cyclic}")
+    left = {n for n, count in waiting.items() if count > 0}
+    if left:
+        walk = [next(n for n in incoming if n in left)]  # backwards, until a node comes again
+        while walk[-1] not in walk[:-1]:
+            walk.append(next(edges[e][0] for e in incoming[walk[-1]] if edges[e][0] in left))
+        cycle = walk[walk.index(walk[-1]) :][::-1]
+        raise GraphError(f"edges must not form a cycle; one runs {' -> '.join(cycle)}")
     return distance

@@ -38,9 +38,9 @@ def lab(task: Task | None = None) -> LabWidget:
     return show(task)
 
 
-def start(port: int, browser: bool) -> int:
-    """Serve the page until interrupted: the command `neuralrace lab`."""
+def start(port: int, browser: bool, link: str | None = None) -> int:
+    """Serve the page until interrupted: the command `neuralrace lab [LINK]`."""
     need_extra("lab", "fastapi", "uvicorn", "websockets")
     from neuralrace.laboratory.server import serve
 
-    return serve(port, browser)
+    return serve(port, browser, link)

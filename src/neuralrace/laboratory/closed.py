@@ -102,7 +102,7 @@ class ClosedForm:
 
     def details(self, number: int) -> Details:
         """Equations and conserved quantities."""
-        badge = Badge(verdict="exact", residual=0.0, words=self.words)
+        badge = Badge(verdict="exact", title="✓ exact", residual=0.0, words=self.words)
         lane = LaneDetails(
             name="network", badge=badge, equations=self.equations, equation_groups=[0, 1],
             no_equations=None, conserved=self.conserved, modes=len(self.names), basis="closed form",

@@ -1,23 +1,28 @@
-"""A desk hands the jobs of all tabs to one worker process: latest wins, nothing piles up, nothing hangs."""
+"""A desk hands the jobs of all tabs to a worker process: latest wins, nothing piles up, nothing hangs."""
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 from neuralrace.laboratory import worker
+from neuralrace.laboratory.line import Line
 from neuralrace.laboratory.protocol import Notice, Problem
 
 GRACE = 0.7  # seconds that a step may go on after its tab is closed
 MOST_TRIES = 2  # of a job whose process ended
+PATIENCE = 1 / 30  # share of its limit that a step may take before the tabs that wait go to the spare process
+SPARE_IDLE = 60.0  # seconds without a job after which the spare process ends
+MOST_DEATHS = 5  # of processes, one after the other, before any of them answered; then it is given up
+FIRST_PAUSE = 0.2  # seconds before a process is started again; twice as many after each further death
+LONG_LIFE = 60.0  # seconds; a process that lived so long did not die of its start
+AGAIN_AFTER = 10.0  # seconds after which one more is tried, when there is something to do
+NOT_STARTED = f"The computing process ended {MOST_DEATHS} times before it answered; the terminal may say why."
+TWICE = "The computing process ended twice on this; it is not tried again."
+LARGE = "This needed too much memory and was stopped. Try smaller layers, or fewer networks."
 
 
 @dataclass
@@ -27,12 +32,13 @@ class Job:
     request: str
     number: int  # that the page gave it
     serial: int
+    line: Line
     answered: bool = False
     tries: int = 0
 
 
 class Desk:
-    """One worker process and what it has to do.
+    """A worker process, a spare one for when it is held up, and what they have to do.
 
     Parameters
     ----------
@@ -52,24 +58,25 @@ class Desk:
     ) -> None:
         self.deliver: Callable[[int, str], None] = deliver
         self.limit: float = limit
-        self.dragged: bool = dragged
         self.jobs: dict[int, Job] = {}  # being worked on, by tab
         self.waiting: dict[int, Job] = {}  # the latest of each tab
-        self.step: tuple[int, float] | None = None  # tab and time of the step under way
         self.serials: Iterator[int] = count(1)
-        self.generation: int = 0
         self.closed: bool = False
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.process: Any = None
-        self.loop.call_later(delay, self._start_if_needed)
+        self.first: Line = Line(self._heard, self._died, (dragged, dragged, limit))
+        self.spare: Line = Line(self._heard, self._died, (dragged, False, limit))
+        self.loop.call_later(delay, self._start, self.first)
         self.watch: asyncio.Task[None] = self.loop.create_task(self._watch())
 
     # -- what tabs ask ----------------------------------------------------------------------------
 
     def ask(self, tab: int, request: str, number: int) -> None:
         """Take the latest request of a tab. It waits while an older one has no answer yet."""
-        self._start_if_needed()
-        self.waiting[tab] = Job(request, number, next(self.serials))
+        if self.first.deaths >= MOST_DEATHS and time.monotonic() < self.first.not_before:
+            self._refuse(tab, number, NOT_STARTED)
+            return
+        self._start(self.first)
+        self.waiting[tab] = Job(request, number, next(self.serials), self.first)
         self._hand_over(tab)
 
     def drop(self, tab: int) -> None:
@@ -77,61 +84,30 @@ class Desk:
         self.waiting.pop(tab, None)
         job = self.jobs.pop(tab, None)
         if job is not None:
-            self.outbox.put(worker.pack("d", tab, job.serial))
-            if self.step is not None and self.step[0] == tab:
-                self.loop.call_later(GRACE, self._end_if_still, self.step, self.generation)
+            job.line.send("d", tab, job.serial)
+            if job.line.step is not None and job.line.step[0] == tab:
+                self.loop.call_later(GRACE, self._end_if_still, job.line, job.line.step)
 
     def close(self) -> None:
-        """End the process."""
+        """End the processes."""
         self.closed = True
         self.watch.cancel()
-        if self.process is not None:
-            self._end()
+        self.first.end()
+        self.spare.end()
 
-    # -- the process ------------------------------------------------------------------------------
+    # -- what the processes say -------------------------------------------------------------------
 
-    def _start_if_needed(self) -> None:
-        if self.process is None and not self.closed:
-            self._start()
-
-    def _start(self) -> None:
-        self.generation += 1
-        self.step = None
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        self.process = context.Process(target=worker.run, args=(theirs, self.dragged), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.pipe: Any = ours
-        self.outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        threading.Thread(target=_write, args=(ours, self.outbox), daemon=True).start()
-        given = (ours, self.process, self.generation)
-        threading.Thread(target=self._read, args=given, daemon=True).start()
-
-    def _read(self, pipe: Any, process: Any, generation: int) -> None:
-        """Runs in a thread: hands what the worker says to the event loop, and its end."""
-        try:
-            while True:
-                message = pipe.recv_bytes()
-                self.loop.call_soon_threadsafe(self._heard, generation, message)
-        except (EOFError, OSError):
-            process.join(10)
-        with suppress(RuntimeError):  # the event loop is closed: the server ends
-            self.loop.call_soon_threadsafe(self._ended, generation)
-
-    def _heard(self, generation: int, message: bytes) -> None:
-        if generation != self.generation:
-            return
+    def _heard(self, line: Line, message: bytes) -> None:
         letter, tab, serial, content = worker.unpack(message)
         if letter == "s":
-            self.step = (tab, time.monotonic())
+            line.step = (tab, time.monotonic())
             return
-        self.step = None
+        line.step = None
         job = self.jobs.get(tab)
-        if job is None or job.serial != serial:
+        if job is None or job.serial != serial or job.line is not line:
             return
         if letter == "a":
-            job.answered = True
+            job.answered, line.deaths = True, 0
             self.deliver(tab, content)
         elif letter == "f":
             del self.jobs[tab]
@@ -142,59 +118,89 @@ class Desk:
         old = self.jobs.get(tab)
         if tab in self.waiting and (old is None or old.answered):
             job = self.waiting.pop(tab)
+            job.line = job.line if old is None else old.line  # which drops the older one
             self.jobs[tab] = job
-            self.outbox.put(worker.pack("j", tab, job.serial, job.request))
+            job.line.send("j", tab, job.serial, job.request)
+
+    def _start(self, line: Line) -> None:
+        """Start a process that does not run, with all jobs that are its own."""
+        if self.closed or line.process is not None or time.monotonic() < line.not_before:
+            return
+        line.start()
+        self._give(line, [tab for tab, job in self.jobs.items() if job.line is line])
+
+    def _give(self, line: Line, tabs: list[int]) -> None:
+        """Give a process the jobs of some tabs, from their beginning."""
+        for tab in tabs:
+            job = self.jobs[tab]
+            job.line, job.answered = line, False
+            line.send("j", tab, job.serial, job.request)
 
     # -- what goes wrong --------------------------------------------------------------------------
 
-    def _ended(self, generation: int) -> None:
-        """The process ended by itself, or was killed from outside: start anew and take its jobs up again."""
-        if self.closed or generation != self.generation:
-            return
+    def _refuse(self, tab: int, number: int, text: str) -> None:
+        self.jobs.pop(tab, None)
+        self.deliver(tab, Problem(id=number, text=text).model_dump_json())
+
+    def _died(self, line: Line, code: int | None) -> None:
+        """A process ended: start it anew, after a pause, and take its jobs up again; or give it up."""
+        guilty, now = line.step[0] if line.step else None, time.monotonic()
+        line.deaths = 1 if now - line.began > LONG_LIFE else line.deaths + 1
+        gave_up = line.deaths >= MOST_DEATHS
         told = Notice(text="The computing process ended and was started again.").model_dump_json()
-        for tab, job in self.jobs.items():
-            self.deliver(tab, told)
-            job.tries += 1
-        self._restart()
-
-    def _restart(self) -> None:
-        self._end()
-        self._start()
-        for tab, job in list(self.jobs.items()):
-            if job.tries >= MOST_TRIES:
-                del self.jobs[tab]
-                text = "The computing process ended twice on this; it is not tried again."
-                self.deliver(tab, Problem(id=job.number, text=text).model_dump_json())
+        for tab, job in [pair for pair in self.jobs.items() if pair[1].line is line]:
+            job.tries += tab == guilty
+            if gave_up:
+                self._refuse(tab, job.number, NOT_STARTED)
+            elif tab == guilty and code == worker.TOO_LARGE:
+                self._refuse(tab, job.number, LARGE)
+            elif job.tries >= MOST_TRIES:
+                self._refuse(tab, job.number, TWICE)
             else:
-                job.answered = False
-                self.outbox.put(worker.pack("j", tab, job.serial, job.request))
+                self.deliver(tab, told)
+        if gave_up:
+            line.not_before = now + AGAIN_AFTER
+            for tab in [t for t, job in self.waiting.items() if job.line is line]:
+                self._refuse(tab, self.waiting.pop(tab).number, NOT_STARTED)
+        else:
+            pause = FIRST_PAUSE * 2 ** (line.deaths - 1)
+            line.not_before = now + pause
+            self.loop.call_later(pause + 0.01, self._start, line)
+        line.step = None
 
-    def _end(self) -> None:
-        self.outbox.put(None)
-        self.process.kill()
-        self.pipe.close()
+    def _restart(self, line: Line) -> None:
+        line.end()
+        self._start(line)
 
-    def _end_if_still(self, step: tuple[int, float], generation: int) -> None:
-        if self.step == step and generation == self.generation and not self.closed:
-            self._restart()
+    def _end_if_still(self, line: Line, step: tuple[int, float]) -> None:
+        if line.step == step:
+            self._restart(line)
 
     async def _watch(self) -> None:
-        """End steps that take too long."""
+        """End steps that take too long; let those who wait for a slow one go to the other process."""
         while True:
             await asyncio.sleep(0.5)
-            if self.step is not None and time.monotonic() - self.step[1] > self.limit:
-                tab = self.step[0]
-                job = self.jobs.pop(tab, None)
-                if job is not None:
-                    text = f"This took longer than {self.limit:g} s and was stopped. Try a smaller network."
-                    self.deliver(tab, Problem(id=job.number, text=text).model_dump_json())
-                self._restart()
+            for line, other in ((self.first, self.spare), (self.spare, self.first)):
+                if line.step is not None and line.busy() > self.limit:
+                    tab = line.step[0]
+                    if tab in self.jobs:
+                        text = (
+                            f"This took longer than {self.limit:g} s and was stopped. Try a smaller network."
+                        )
+                        self._refuse(tab, self.jobs[tab].number, text)
+                    self._restart(line)
+                elif line.busy() > PATIENCE * self.limit > other.busy():
+                    self._share(line, other)
+            idle = all(job.line is not self.spare for job in self.jobs.values())
+            if idle and time.monotonic() - self.spare.used > SPARE_IDLE:
+                self.spare.end()
 
-
-def _write(pipe: Any, outbox: queue.SimpleQueue[bytes | None]) -> None:
-    """Runs in a thread: a large message may have to wait until the worker reads."""
-    try:
-        while (message := outbox.get()) is not None:
-            pipe.send_bytes(message)
-    except (OSError, ValueError):
-        pass
+    def _share(self, slow: Line, other: Line) -> None:
+        """Take from a slow process the jobs without an answer, but not the one that it is at."""
+        waits = [t for t, job in self.jobs.items() if job.line is slow and not job.answered]
+        tabs = [t for t in waits if slow.step and t != slow.step[0]]
+        if tabs and other.deaths < MOST_DEATHS:
+            for tab in tabs:
+                slow.send("d", tab, self.jobs[tab].serial)
+            self._give(other, tabs)
+            self._start(other)

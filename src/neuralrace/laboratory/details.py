@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 
@@ -11,26 +12,29 @@ from neuralrace.laboratory.protocol import Badge, Details, LaneDetails, Similari
 from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.theory import Solved, SolvedLane, finite
 from neuralrace.measure import cosine_similarity
+from neuralrace.reduction import Solution
 from neuralrace.relu.gating_race import race
 
+_ALIGNED = "Equations of aligned starts; {:.0%} of the square of these random weights lies outside them."
 FRAMES = 25  # times at which similarities are shown
 MOST_SAMPLES, MOST_LAYERS, MOST_EQUATIONS = 28, 6, 12
 LEVELS = 36  # of similarity on either side of 0, as characters from "0" on
 
 
-def details(solved: Solved, number: int, random: bool) -> Details:
-    """Everything beside the curves."""
+def details(solved: Solved, number: int, winners: list[str | None]) -> Details:
+    """Everything beside the curves; `winners` are those of the starts."""
     at = np.unique(np.linspace(0, len(solved.t) - 1, FRAMES).round().astype(int))
     similar = [s for k, lane in enumerate(solved.lanes) for s in similarities(lane, k, at)]
     return Details(
-        id=number, lanes=[_lane(lane, random) for lane in solved.lanes],
+        id=number, lanes=[_lane(lane, solved.random) for lane in solved.lanes],
         similarity_at=at.tolist(), similarity=similar, race=_race(solved),
+        wins=Counter(name or "a tie" for name in winners).most_common() if solved.random else [],
     )  # fmt: skip
 
 
 def _race(solved: Solved) -> list[tuple[str, float | None]]:
     """The winner among gatings, as `nr.race` finds it; all start with the same strength."""
-    if len(solved.lanes) < 2:
+    if len(solved.lanes) < 2 or solved.random:
         return []
     model = solved.model
     found = race(model.lanes, level=solved.level, strength=model.strength, t1=float(solved.t[-1]) * 4)
@@ -40,34 +44,43 @@ def _race(solved: Solved) -> list[tuple[str, float | None]]:
 def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
     r = lane.reduction
     lines, owners, why = _equations(lane)
+    badge, ended = _random_badge(lane) if random else _badge(lane), lane.solution.outcome
+    if not ended.startswith("finished"):
+        badge.verdict, badge.title, badge.words = "inexact", f"≈ {ended}", f"{ended}. {badge.words}"
     return LaneDetails(
-        name=lane.name, badge=_badge(lane, random), equations=lines, equation_groups=owners,
-        no_equations=why, conserved=_conserved(lane), modes=r.n_modes, basis=r.basis,
+        name=lane.name, badge=badge,
+        equations=lines, equation_groups=owners,
+        no_equations=_ALIGNED.format(r.distance(lane.weights) ** 2) if random else why,
+        conserved=[] if random else _conserved(lane), modes=r.n_modes, basis=r.basis,
     )  # fmt: skip
 
 
-def _badge(lane: SolvedLane, random: bool) -> Badge:
+def _badge(lane: SolvedLane) -> Badge:
     r = lane.reduction
     if r.exact:
+        title = "✓ exact"
         words = (
             "Exact: from a start in this family the gradient of the full network never leaves it "
-            f"(at most {r.residual:.0e} of it does, rounding)."
+            f"(at most {r.residual:.0e} of it does, rounding). The lines are the network's own curves."
         )
-        words += "" if random else " The lines are the network's own curves."
     else:
+        title = "≈ not exact"
         words = (
             f"Not exact: {r.residual:.0%} of the gradient leaves the family, through "
             f"{', '.join(r.inexact_paths[:3])}. Trust the trained networks, not the lines."
         )
     if r.omitted_modes:
         words += f" Hidden layers are too narrow for {r.omitted_modes} modes, which are left out."
-    if random:
-        words += (
-            f" But random weights lie outside it: {r.distance(lane.weights) ** 2:.0%} of their square. "
-            "Thick lines keep what grows of them, averaged over edges and networks: close for two layers and "
-            "small weights, a rough guide for more. Thin lines predict each network from its whole start."
-        )
-    return Badge(verdict="exact" if r.exact else "inexact", residual=r.residual, words=words)
+    return Badge(verdict="exact" if r.exact else "inexact", title=title, residual=r.residual, words=words)
+
+
+def _random_badge(lane: SolvedLane) -> Badge:
+    error = float(np.max(lane.solution.stats["error"]))
+    words = (
+        "Each line is nr.reduce(task, weights=...) around one random start, of which nothing is left out. "
+        f"The first start is drawn; its stated error of the loss is {error:.0e} of the initial loss."
+    )
+    return Badge(verdict="exact", title="✓ theory of these very starts", residual=error, words=words)
 
 
 def _equations(lane: SolvedLane) -> tuple[list[str], list[int], str | None]:
@@ -98,9 +111,12 @@ def _conserved(lane: SolvedLane) -> list[str]:
 
 def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similarity]:
     """Cosine similarity of samples in some layers at some times; first the layers that most samples reach."""
-    task, b = lane.reduction.task, lane.solution.b
+    task, sol = lane.reduction.task, lane.solution
     rows = TaskRows.of(task)
-    weights = lane.reduction.family.lift({e: np.asarray(v)[at] for e, v in b.items()})
+    if isinstance(sol, Solution):  # lifted at those times alone
+        weights = lane.reduction.family.lift({e: np.asarray(v)[at] for e, v in sol.b.items()})
+    else:
+        weights = {e: np.asarray(v)[at] for e, v in sol.weights.items()}
     activity = rows.activity(task, task.graph.with_fixed(weights))
     chosen = _distinct(rows)
     found: list[tuple[int, Similarity]] = []

@@ -46,12 +46,14 @@ def scenery(
     sentence: str,
     *sliders: Slider,
     random: bool = True,
+    several: bool = False,
     large: str | None = None,
 ) -> Callable[[Make], Make]:
     """Add an entry to the gallery; the function that it decorates makes the model."""
     entry = Entry(
-        name=name, title=title, sentence=sentence, figure=figure, sliders=list(sliders), random=random
-    )
+        name=name, title=title, sentence=sentence, figure=figure, sliders=list(sliders), random=random,
+        several=several,
+    )  # fmt: skip
     GALLERY[name] = Scenery(entry)
 
     def add(make: Make) -> Make:
@@ -276,6 +278,7 @@ scenery(
     whole("hidden", "ReLU neurons", 16, 128, 64),
     slider("std", "std of its weights", 1e-4, 0.05, 1e-3, 0.05, log=True),
     random=False,
+    several=True,
 )
 def relu(v: Values) -> Model:
     """Both gatings from the growing part that their share of the ReLU network's units has at the start."""

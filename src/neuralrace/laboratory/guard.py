@@ -65,7 +65,8 @@ class Guard:
         must = scope["type"] == "websocket" or scope.get("method") not in ("GET", "HEAD")
         if (must and not origins) or any(o != f"http://{host[0]}" for o in origins):
             return 403, "refused: Origin must be the page itself"
-        if given.get("sec-fetch-site", ["none"])[0] == "cross-site":
+        opened = scope.get("method") == "GET" and given.get("sec-fetch-dest") == ["document"]
+        if given.get("sec-fetch-site", ["none"])[0] == "cross-site" and not opened:
             return 403, "refused: the request comes from another site"
         first = scope["path"].split("/")[1] if scope["path"].startswith("/") else ""
         if not secrets.compare_digest(first.encode(), self.token.encode()):

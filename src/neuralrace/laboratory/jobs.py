@@ -60,7 +60,6 @@ def answers(request: Solve | Simulate | Export) -> Answers:
 
 def _answers(request: Solve | Simulate | Export) -> Answers:
     scene, number, began = request.scene, request.id, time.perf_counter()
-    random = scene.start == "random"
     if scene.entry in CLOSED:
         closed = CLOSED[scene.entry](values_of(scene.entry, scene.values))
         if isinstance(request, Solve):
@@ -77,10 +76,17 @@ def _answers(request: Solve | Simulate | Export) -> Answers:
         return
     solved = _solve(scene.model_dump_json())
     if isinstance(request, Solve):
-        yield theory.picture(solved, number, began)
-        yield say.details(solved, number, random)
+        picture = theory.picture(solved, number, began)
+        yield picture
+        winners = [picture.winner]
+        for run, lanes in enumerate(theory.others(solved), 1):
+            winners.append(theory.winner(lanes))
+            for k, lane in enumerate(lanes):
+                carries = [racer.carries for racer in lane.racers]
+                yield Predicted(id=number, lane=k, run=run, loss=lane.loss, carries=carries)
+        yield say.details(solved, number, winners)
     elif isinstance(request, Simulate):
-        yield from simulate.simulate(solved, number, scene.seeds, random)
+        yield from simulate.simulate(solved, number, scene.seeds)
     else:
         text = (python if request.format == "python" else yaml_text)(solved, scene)
         yield Exported(id=number, format=request.format, text=text)

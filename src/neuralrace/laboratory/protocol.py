@@ -16,8 +16,9 @@ MAX_SIZE = 256  # neurons of a layer
 MAX_SAMPLES = 2000
 MAX_NUMBERS = 100_000  # in the samples of a scene
 MAX_SEEDS = 10
-MAX_MESSAGE = 2_000_000  # bytes of a message from the page
+MAX_MESSAGE = 3_000_000  # bytes of a message from the page; MAX_NUMBERS take at most 2,500,000
 MAX_UPLOAD = 4_000_000  # bytes of a file
+MOST_MEMORY = 2 * 2**30  # bytes that a computing process may take
 
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[^\s\"'<>&\\{}\[\],:#]+$")]
 Row = Annotated[list[FiniteFloat], Field(max_length=MAX_SIZE)]
@@ -161,6 +162,7 @@ class Entry(Message):
     figure: str
     sliders: list[Slider]
     random: bool = True  # whether random starts make sense here
+    several: bool = False  # whether the networks start at random whatever the scene says
 
 
 class Welcome(Message):
@@ -222,13 +224,15 @@ class Picture(Message):
     loss_is: str = "loss"
     winner: str | None = None
     theory: str = "reduction"
+    networks: int = 0  # random starts, of which the first is drawn; 0 where the start is aligned
     seconds: float
 
 
 class Badge(Message):
-    """The certificate in words: how far the equations can be trusted."""
+    """How far the lines can be trusted, in words; `title` is short."""
 
     verdict: Literal["exact", "inexact"]
+    title: str
     residual: float
     words: str
 
@@ -267,6 +271,7 @@ class Details(Message):
     similarity_at: list[int]
     similarity: list[Similarity]
     race: list[tuple[str, float | None]]  # of the gatings, winner first; empty where there is one
+    wins: list[tuple[str, int]] = []  # who is first in how many random starts, "a tie" where nobody is
 
 
 class Simulated(Message):
@@ -282,17 +287,14 @@ class Simulated(Message):
 
 
 class Predicted(Message):
-    """Theory for one random start, with nothing of it left out: the loss at all times of the picture.
-
-    `error` bounds the difference from the network's own loss, relative to the initial loss.
-    """
+    """Theory of a random start, at all times of the picture; the first start is the picture itself."""
 
     kind: Literal["predicted"] = "predicted"
     id: int
     lane: int
     run: int
     loss: list[float]
-    error: float
+    carries: list[list[float]]  # racer by time
 
 
 class Finished(Message):

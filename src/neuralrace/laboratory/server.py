@@ -7,7 +7,6 @@ import contextlib
 import os
 import secrets
 import socket
-import webbrowser
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
@@ -16,11 +15,13 @@ from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from neuralrace import __version__
 from neuralrace.errors import InputError
 from neuralrace.laboratory.desk import Desk
 from neuralrace.laboratory.guard import Guard
+from neuralrace.laboratory.opening import browser, state_of
 from neuralrace.laboratory.page import FILES, page_files
 from neuralrace.laboratory.protocol import (
     MAX_MESSAGE,
@@ -129,13 +130,15 @@ def make_app(token: str, hosts: frozenset[str]) -> FastAPI:
     @app.post(f"/{token}/upload")
     async def upload(request: Request) -> Response:
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_UPLOAD:
-                text = f"the file is larger than {MAX_UPLOAD:,} bytes"
-                return JSONResponse(Problem(id=-1, text=text).model_dump(), 413)
         try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_UPLOAD:
+                    text = f"the file is larger than {MAX_UPLOAD:,} bytes"
+                    return JSONResponse(Problem(id=-1, text=text).model_dump(), 413)
             table = await run_in_threadpool(read_table, body)
+        except ClientDisconnect:  # nobody is there to be answered
+            return Response(status_code=400)
         except InputError as error:
             return JSONResponse(Problem(id=-1, text=str(error)).model_dump(), 422)
         return Response(table.model_dump_json(), media_type="application/json")
@@ -187,10 +190,13 @@ async def _talk(tab: WebSocket, hub: Hub) -> None:
         sender.cancel()
 
 
-def serve(port: int = 0, browser: bool = True) -> int:
-    """Serve the page until interrupted; prints its address, which holds the token."""
+def serve(port: int, show: bool, link: str | None = None) -> int:
+    """Serve the page until interrupted, from the state of `link`; its address, with the token, is printed."""
     import uvicorn
 
+    from neuralrace.laboratory.connections import TimedConnection
+
+    state = "" if link is None else f"#s={state_of(link)}"
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -204,19 +210,18 @@ def serve(port: int = 0, browser: bool = True) -> int:
     for library in ("OPENBLAS", "OMP", "MKL"):  # of the workers: matrices are small here
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     app = make_app(token, hosts)
-    address = f"http://127.0.0.1:{own}/{token}/"
+    address = f"http://127.0.0.1:{own}/{token}/{state}"
     print(f"The lab is at {address}", flush=True)
     print("Stop it with Ctrl-C.", flush=True)
-    if browser:
-        webbrowser.open(address)
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
-        ws_max_size=MAX_MESSAGE,
+        ws_max_size=2 * MAX_MESSAGE,  # so that one that is too large is answered with words
+        http=TimedConnection,
         ws="websockets-sansio",
         timeout_graceful_shutdown=2,
     )
-    with contextlib.suppress(KeyboardInterrupt):
+    with browser(address) if show else contextlib.nullcontext(), contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
     return 0

@@ -9,13 +9,13 @@ import numpy as np
 
 from neuralrace import init
 from neuralrace.dynamics import Adaptive, descend, flow
-from neuralrace.laboratory.protocol import Finished, Predicted, Simulated
-from neuralrace.laboratory.theory import Solved, SolvedLane, numbers
-from neuralrace.reduction import reduce
+from neuralrace.laboratory.protocol import Finished, Simulated
+from neuralrace.laboratory.theory import Solved, SolvedLane, numbers, refuse_large
 from neuralrace.task import Task
 
 EVERY = 4  # times of the theory between two points of a network
 PER_STRETCH = 5  # points in a stretch
+TRAINING_COPIES = 60  # of the weights of a network, that its training holds at most (measured)
 LARGEST_STEP = 0.05  # of descent, in flow time
 METHOD = Adaptive(rtol=1e-9, atol=1e-11)
 
@@ -43,28 +43,18 @@ def stretches(
         weights = {e: w[:, -1] for e, w in kept.items()}
 
 
-def simulate(
-    solved: Solved, number: int, seeds: int, random: bool
-) -> Iterator[Simulated | Predicted | Finished]:
-    """Train the networks of every lane, and the network beside them; predict random starts one by one."""
+def simulate(solved: Solved, number: int, seeds: int) -> Iterator[Simulated | Finished]:
+    """Train the networks of every lane, and the network beside them."""
     differences: list[float | None] = [None] * len(solved.lanes)
     if seeds:
-        streams = [_lane(lane, k, solved.t, number, differences) for k, lane in enumerate(solved.lanes)]
+        refuse_large("training", solved.model, TRAINING_COPIES * solved.lanes[0].n_runs)
+        streams = [_lane(lane, k, solved, number, differences) for k, lane in enumerate(solved.lanes)]
         if solved.model.beside is not None:
             streams = [_beside(solved, number, seeds, differences)]
         while streams:  # a stretch of each in turn
             for stream in list(streams):
                 yield from next(stream, None) or streams.remove(stream) or ()
-    stated = 0.0
-    if random and seeds:
-        for k, lane in enumerate(solved.lanes):
-            for one in _predicted(lane, k, solved.t, number):
-                stated = max(stated, one.error)
-                yield one
-    words = _words(solved, differences)
-    if stated:
-        words += f" Thin lines: nr.reduce(task, weights=...) for each start, stated error {stated:.0e}."
-    yield Finished(id=number, difference=differences, words=words)
+    yield Finished(id=number, difference=differences, words=_words(solved, differences))
 
 
 def _words(solved: Solved, differences: list[float | None]) -> str:
@@ -86,12 +76,13 @@ def agreement(worst: float, first: float) -> str:
 
 
 def _lane(
-    lane: SolvedLane, k: int, t: np.ndarray, number: int, differences: list[float | None]
+    lane: SolvedLane, k: int, solved: Solved, number: int, differences: list[float | None]
 ) -> Iterator[list[Simulated]]:
-    r, theory = lane.reduction, lane.solution.loss
+    r, t = lane.reduction, solved.t
     for at, loss, weights in stretches(r.task, lane.weights, t):
         carries = np.array([p.carried(r, weights) for p in lane.racers])  # (racers, runs, n)
-        differences[k] = max(differences[k] or 0.0, float(np.abs(loss - theory[at]).max()))
+        if not solved.random:  # the page has the theory of every random start
+            differences[k] = max(differences[k] or 0.0, float(np.abs(loss - lane.solution.loss[at]).max()))
         yield [
             Simulated(
                 id=number, lane=k, run=run, t=numbers(t[at]), loss=numbers(loss[run]),
@@ -99,15 +90,6 @@ def _lane(
             )
             for run in range(len(loss))
         ]  # fmt: skip
-
-
-def _predicted(lane: SolvedLane, k: int, t: np.ndarray, number: int) -> list[Predicted]:
-    """The reduction around each start, which leaves nothing of it out."""
-    run = reduce(lane.reduction.task, weights=lane.weights).solve(t1=float(t[-1]), save=t)
-    return [
-        Predicted(id=number, lane=k, run=n, loss=numbers(loss), error=float(error))
-        for n, (loss, error) in enumerate(zip(run.loss, np.atleast_1d(run.stats["error"]), strict=True))
-    ]
 
 
 def _beside(

@@ -72,27 +72,24 @@ def python(solved: Solved, scene: Scene) -> str:
         task = lane.reduction.task
         lines += ["", *_task_lines(model.code[lane.name], solved, k)]
         start = model.start(lane.name)
-        lines += _start_lines(
-            start, k, std_of(task, model.strength) if scene.start == "random" else None, scene
-        )
+        std = {e: std_of(task, b) for e, b in start.items()} if solved.random else None
+        lines += _start_lines(start, k, std, lane.n_runs)
         curves += [
-            f'ax.plot(t, theory_{k}.loss, label="{lane.name}: theory")',
+            f'ax.plot(t, theory_{k}.loss.T, label="{lane.name}: theory")',
             f'ax.plot(t[::8], networks_{k}.loss.T[::8], ".", label="{lane.name}: trained")',
         ]
     return "\n".join(lines) + "\n" + FIGURE.format(curves="\n".join(curves))
 
 
-def _start_lines(start: dict[str, float], k: int, std: float | None, scene: Scene) -> list[str]:
+def _start_lines(start: dict[str, float], k: int, std: dict[str, float] | None, runs: int) -> list[str]:
     """Lines that reduce and solve `task`, and train networks from the same start."""
     flow = f"networks_{k} = nr.flow(task, w, save=t, save_weights=False)"
     if std is not None:
         return [
-            "r = nr.reduce(task)",
-            f"w = nr.init.gaussian(task.graph, {std!r}, seed=range({max(scene.seeds, 1)}))",
-            "grown = r.strengths(w)",
-            "mean = [np.mean([grown[e].mean(axis=0) for e in members], axis=0) for members in r.classes]",
-            "b0 = {e: b for b, members in zip(mean, r.classes) for e in members}",
-            f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
+            f"std = {_json(std)}",
+            f"w = nr.init.gaussian(task.graph, 1.0, seed=range({runs}))",
+            "w = {e: std[e] * x for e, x in w.items()}",
+            f"theory_{k} = nr.reduce(task, weights=w).solve(t1=t[-1], save=t)",
             flow,
         ]
     if len(set(start.values())) == 1:

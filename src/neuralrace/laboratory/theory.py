@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,16 +17,19 @@ from neuralrace.dynamics import Adaptive, Status
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, std_of
-from neuralrace.laboratory.protocol import DrawnEdge, Group, Lane, Node, Picture, Racer
+from neuralrace.laboratory.protocol import MOST_MEMORY, DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
 from neuralrace.measure import half_time, learning_time
-from neuralrace.reduction import Reduction, Solution, reduce
+from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
 from neuralrace.task import Task
 
 TIMES = 241  # on the time axis
+LONGER = 4  # times as late as strengths say, random starts are looked for their end
 FOREVER = 1e15  # in units of the fastest learning
 LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
+ALIGNED_COPIES, RANDOM_COPIES = 35, 480  # of its weights, that theory of a network holds at most (measured)
+MEMORY_SHARE = 0.8  # of the memory of a process that may be needed for this
 DIGITS = 6
 METHOD = Adaptive(rtol=1e-7, atol=1e-9)
 ROUGH = Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
@@ -66,11 +69,35 @@ class SolvedLane:
 
     name: str
     reduction: Reduction
-    start: dict[str, np.ndarray]  # strengths
     weights: dict[str, np.ndarray]  # of the networks that are trained beside it, with an axis of runs
-    solution: Solution
+    solution: Solution | StartSolution  # from an aligned start; or from the first of random ones
     racers: list[RacerPath]
     pathways: bool
+
+    @property
+    def n_runs(self) -> int:
+        """How many networks start."""
+        return len(next(iter(self.weights.values())))
+
+    def sizes(self) -> list[np.ndarray]:
+        """Strength of each class of edges over time; of random weights the mean size."""
+        sol, found = self.solution, []
+        for members in self.reduction.classes:
+            drawn = [sol.b[members[0]]] if isinstance(sol, Solution) else [sol.weights[e] for e in members]
+            squares = [(np.asarray(x).reshape(len(x), -1) ** 2).sum(axis=1) for x in drawn]
+            found.append(np.sqrt(np.mean(squares, axis=0)))
+        return found
+
+    def carries(self) -> list[np.ndarray]:
+        """What each racer carries over time."""
+        r, sol = self.reduction, self.solution
+        if isinstance(sol, Solution):
+            return [p.carries(r, sol.b) for p in self.racers]
+        return [p.carried(r, sol.weights) for p in self.racers]
+
+    def of_run(self, run: int, t: np.ndarray) -> SolvedLane:
+        """Theory of one of the random starts, which leaves nothing of it out."""
+        return replace(self, solution=_around(self.reduction.task, self.weights, run, t))
 
 
 @dataclass(frozen=True)
@@ -81,27 +108,59 @@ class Solved:
     t: np.ndarray
     lanes: list[SolvedLane]
     level: float
+    random: bool
 
 
 def solve(model: Model, random: bool, seeds: int) -> Solved:
-    """Reduce and solve every lane from its start."""
+    """Reduce and solve every lane: from its start, or from the first of some random ones."""
+    refuse_large("theory", model, RANDOM_COPIES if random else ALIGNED_COPIES)
     begun = []
     for name, task in model.lanes.items():
         start = model.start(name)
         known = _structure(model.code[name], task, start, model.names)
-        begun.append((name, known, *_start(model, known.reduction, start, random, seeds)))
+        weights = random_weights(task, start, seeds) if random else None
+        begun.append((name, known, *_start(known.reduction, start, weights)))
     end = model.time or max(known.end(b) for _, known, b, _ in begun)
-    t = np.linspace(0.0, end, TIMES)
-    lanes = []
+    if random and not model.time:  # strengths only tell about when
+        longer = [0.0, LONGER * end]
+        runs = [_around(known.reduction.task, weights, 0, longer) for _, known, _, weights in begun]
+        end = float(f"{1.15 * max(map(settled_time, runs)):.2g}") or end
+    lanes, t = [], np.linspace(0.0, end, TIMES)
     for name, known, b, weights in begun:
         r = known.reduction
-        solution = r.solve(t1=end, save=t, b0=b, method=METHOD)
-        if solution.status is not Status.FINISHED:
-            raise InputError(f"theory did not come to its end: {solution.outcome}; try a larger strength")
-        lanes.append(SolvedLane(name, r, b, weights, solution, known.racers, known.pathways))
+        if random:
+            solution = _around(r.task, weights, 0, t)
+        else:
+            solution = r.solve(t1=end, save=t, b0=b, method=METHOD)
+            _refuse_unfinished(solution)
+        lanes.append(SolvedLane(name, r, weights, solution, known.racers, known.pathways))
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
-    return Solved(model, t, lanes, final + model.level * (first - final))
+    return Solved(model, t, lanes, final + model.level * (first - final), random)
+
+
+def _around(task: Task, weights: dict[str, np.ndarray], run: int, t: Any) -> StartSolution:
+    """Theory of one of some starts, which leaves nothing of it out."""
+    solution = reduce(task, weights={e: w[run] for e, w in weights.items()}).solve(t1=float(t[-1]), save=t)
+    _refuse_unfinished(solution)
+    return solution
+
+
+def _refuse_unfinished(solution: Solution | StartSolution) -> None:
+    """Refuse a solution that does not go to its end; other outcomes are said beside the curves."""
+    if solution.status in (Status.DIVERGED, Status.STEP_LIMIT):
+        raise InputError(f"theory did not come to its end: {solution.outcome}; try a larger strength")
+
+
+def refuse_large(what: str, model: Model, copies: int) -> None:
+    """Refuse what would hold so many copies of the weights that the process would be ended for its memory."""
+    weights = sum(task.graph.n_weights for task in model.lanes.values())
+    needed, most = 8 * weights * copies, MEMORY_SHARE * MOST_MEMORY
+    if needed > most:
+        raise InputError(
+            f"{what}: {weights:,} weights need about {needed / 2**30:.2g} GiB here, and the page takes "
+            f"{most / 2**30:.2g}. Try smaller layers or fewer networks, or nr.flow"
+        )
 
 
 def compile_solution(model: Model) -> None:
@@ -111,7 +170,7 @@ def compile_solution(model: Model) -> None:
     for name, task in model.lanes.items():
         start = model.start(name)
         r = _structure(model.code[name], task, start, model.names).reduction
-        b, _ = _start(model, r, start, False, 1)
+        b, _ = _start(r, start, None)
         with compile_here():
             r.solve(t1=model.time, save=t, b0=b, method=METHOD)
 
@@ -128,16 +187,21 @@ def _structure(code: str, task: Task, start: dict[str, float], names: Mapping[st
     return _structures[key]
 
 
-def _start(model: Model, r: Reduction, start: dict[str, float], random: bool, seeds: int):
-    """Strengths to start from, and weights of networks: in the family, or gaussian.
+def random_weights(task: Task, start: Mapping[str, float], seeds: int) -> dict[str, np.ndarray]:
+    """Gaussian weights of some networks, those of each edge as large as its strength asks for."""
+    drawn = init.gaussian(task.graph, 1.0, seed=range(max(seeds, 1)))
+    return {e: std_of(task, start[e]) * w for e, w in drawn.items()}
 
-    From gaussian weights theory starts with what grows of them in each mode, averaged over the edges of a
-    class and over the networks.
+
+def _start(r: Reduction, start: dict[str, float], weights: dict[str, np.ndarray] | None):
+    """Strengths to start from, and weights of networks: in the family, or given ones.
+
+    The strengths of given weights are what grows of them in each mode, averaged over the edges of a class and
+    over the networks; they only choose the time axis.
     """
-    if not random:
+    if weights is None:
         b = {e: start[e] * (np.eye(*s) if len(s) == 2 else np.ones(s)) for e, s in r.family.shape.items()}
         return b, {e: w[None] for e, w in r.lift(b).items()}
-    weights = init.gaussian(r.task.graph, std_of(r.task, model.strength), seed=range(max(seeds, 1)))
     grown = r.strengths(weights)
     b = {}
     for members in r.classes:
@@ -160,19 +224,24 @@ def picture(solved: Solved, number: int, began: float) -> Picture:
     return Picture(
         id=number, t=numbers(solved.t), level=solved.level, lanes=lanes,
         racers_are="pathways" if pathways else "modes",
-        winner=_winner(lanes), seconds=time.perf_counter() - began,
+        winner=winner(lanes), seconds=time.perf_counter() - began,
+        networks=solved.lanes[0].n_runs if solved.random else 0,
     )  # fmt: skip
+
+
+def others(solved: Solved) -> Iterator[list[Lane]]:
+    """What theory says of all random starts but the first, one after the other."""
+    for run in range(1, solved.lanes[0].n_runs if solved.random else 0):
+        yield [_lane(lane.of_run(run, solved.t), solved) for lane in solved.lanes]
 
 
 def _lane(lane: SolvedLane, solved: Solved) -> Lane:
     r, sol, graph = lane.reduction, lane.solution, lane.reduction.task.graph
     of_class = {e: k for k, members in enumerate(r.classes) for e in members}
     groups = []
-    for k, members in enumerate(r.classes):
-        b = np.asarray(sol.b[members[0]])
-        norm = np.sqrt((b.reshape(len(b), -1) ** 2).sum(axis=1))
-        groups.append(Group(symbol=f"B_{{{k + 1}}}", edges=list(members), strength=norm.tolist()))
-    carries = [p.carries(r, sol.b) for p in lane.racers]
+    for k, (members, size) in enumerate(zip(r.classes, lane.sizes(), strict=True)):
+        groups.append(Group(symbol=f"B_{{{k + 1}}}", edges=list(members), strength=size.tolist()))
+    carries = lane.carries()
     most = max((float(c.max()) for c in carries), default=1.0)
     goals = [p.alone if r.tied is not None else most for p in lane.racers]
     return Lane(
@@ -203,12 +272,12 @@ def drawn_edges(graph: Graph, group: Mapping[str, int]) -> list[DrawnEdge]:
 
 def drawn_racer(name: str, carries: np.ndarray, goal: float, t: np.ndarray, edges: list[str]) -> Racer:
     """What a racer carries over time, and as a share of its goal."""
-    share = numbers(carries / goal if goal > 1e-9 else carries)
-    half = finite(half_time(t, carries))
-    return Racer(name=name, carries=numbers(carries), share=share, half_time=half, edges=edges)
+    share = carries / goal if goal > 1e-9 else carries
+    half = finite(half_time(t, carries)) if share[-1] - share[0] > LEVEL else None  # what decays has none
+    return Racer(name=name, carries=numbers(carries), share=numbers(share), half_time=half, edges=edges)
 
 
-def _winner(lanes: list[Lane]) -> str | None:
+def winner(lanes: list[Lane]) -> str | None:
     """The lane that reaches the level first; in one lane the racer that is ahead; None for a tie."""
     if len(lanes) > 1:
         done = [lane for lane in lanes if lane.learning_time is not None]
@@ -221,7 +290,7 @@ def first_of(racers: list[Racer]) -> str | None:
     done = [x for x in racers if x.half_time is not None]
     most = max((x.share[-1] for x in done), default=0.0)
     best = sorted((x for x in done if x.share[-1] > most - LEVEL), key=lambda x: x.half_time or 0.0)
-    if len(done) < 2 or not best:
+    if len(racers) < 2 or not best:
         return None
     level = len(best) > 1 and (best[1].half_time or 0.0) < (1 + SAME_TIME) * (best[0].half_time or 0.0)
     return None if level else best[0].name

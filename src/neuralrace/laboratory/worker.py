@@ -7,6 +7,9 @@ begins, `a` an answer, `f` the job is finished.
 
 from __future__ import annotations
 
+import faulthandler
+import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -16,8 +19,12 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from neuralrace.laboratory.protocol import MOST_MEMORY
+
 IDLE = 0.3  # seconds without work after which a step of warming up is made
 NEVER = 10**12  # evaluations in NumPy before a small system is compiled
+TOO_LARGE = 77  # exit code of a process that took more
+SPARE_TIME = 5.0  # seconds beyond its limit after which a step ends its process by itself
 PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
 
 
@@ -33,9 +40,14 @@ def unpack(message: bytes) -> tuple[str, int, int, str]:
     return letter, int(tab), int(serial), content
 
 
-def run(pipe: Connection, dragged: bool) -> None:
-    """The life of a worker; ends when the pipe is closed. `dragged`: it answers while sliders are dragged."""
+def run(pipe: Connection, dragged: bool, warm: bool, limit: float) -> None:
+    """The life of a worker; ends when the pipe is closed, or with the server.
+
+    `dragged`: it answers while sliders are dragged; `warm`: it solves the gallery while it is idle; `limit`:
+    seconds that a step may take.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted, and ends its workers
+    threading.Thread(target=_guard, daemon=True).start()
     import jax
 
     from neuralrace import compiling
@@ -51,41 +63,75 @@ def run(pipe: Connection, dragged: bool) -> None:
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     with suppress(EOFError, OSError):  # the server has ended
         pipe.send_bytes(pack("r", 0, 0))
-        _work(pipe, _warm_up() if dragged else iter(()))
+        _work(pipe, _warm_up() if warm else iter(()), limit + SPARE_TIME)
 
 
-def _work(pipe: Connection, idle: Iterator[bool]) -> None:
-    """Step the jobs of all tabs in turn; where there are none, warm up."""
+def _guard() -> None:
+    """Runs in a thread, whatever the worker is at: ends it with the server, or for its memory."""
+    server = multiprocessing.parent_process()
+    while server is not None:
+        server.join(0.25)
+        if not server.is_alive():
+            os._exit(1)
+        if _memory() > MOST_MEMORY:
+            os._exit(TOO_LARGE)
+
+
+def _memory() -> int:
+    """Most bytes that this process has held; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _next(steps: Iterator[Any], seconds: float) -> Any:
+    """The next of some steps; the process ends if it takes longer, even where Python gets no turn."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        return next(steps, None)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _work(pipe: Connection, idle: Iterator[bool], limit: float) -> None:
+    """Step the jobs of all tabs in turn, those without any answer first; where there are none, warm up."""
     from neuralrace.laboratory.jobs import answers
     from neuralrace.laboratory.protocol import REQUEST, Problem, Stop
 
-    jobs: OrderedDict[int, tuple[int, Iterator[Any]]] = OrderedDict()  # tab -> serial number and answers
+    jobs: OrderedDict[int, tuple[int, int, Iterator[Any]]] = OrderedDict()  # tab -> numbers, answers
+    answered: set[int] = set()  # tabs
     more_idle = True
     while True:
         while pipe.poll(0 if jobs else IDLE if more_idle else None):
             letter, tab, serial, content = unpack(pipe.recv_bytes())
             jobs.pop(tab, None)
+            answered.discard(tab)
             if letter == "j":
                 request = REQUEST.validate_json(content)
                 if not isinstance(request, Stop):
-                    jobs[tab] = serial, answers(request)
+                    jobs[tab] = serial, request.id, answers(request)
         if not jobs:
-            more_idle = next(idle, None) is not None
+            more_idle = _next(idle, limit) is not None
             continue
-        tab, (serial, job) = jobs.popitem(last=False)
+        tab = next((t for t in jobs if t not in answered), next(iter(jobs)))
+        serial, number, job = jobs.pop(tab)
         pipe.send_bytes(pack("s", tab, serial))
         try:
-            answer = next(job, None)
+            answer = _next(job, limit)
         except Exception as error:  # a bug or a solver that gives up: said to the user, the process lives
             print(f"neuralrace lab: {type(error).__name__}: {error}", file=sys.stderr)
-            answer, job = Problem(id=-1, text=f"This could not be computed: {error}"[:500]), iter(())
+            answer, job = Problem(id=number, text=f"This could not be computed: {error}"[:500]), iter(())
         if answer is None:
             pipe.send_bytes(pack("f", tab, serial))
         else:
             pipe.send_bytes(pack("a", tab, serial, answer.model_dump_json()))
             if answer.kind == "picture" and not jobs:
                 pipe.poll(PAUSE)  # while a slider is dragged its next picture comes before these details
-            jobs[tab] = serial, job
+            jobs[tab] = serial, number, job
+            answered.add(tab)
 
 
 def _warm_up() -> Iterator[bool]:

@@ -66,19 +66,21 @@ def end_to_end(
 
 
 def pathway_maps(graph: Graph, network: Network) -> dict[str, Floats]:
-    """The map of each pathway from its input to its output, all others being closed.
+    """The map of each path from its input to its output, all others being closed.
 
     Parameters
     ----------
     graph : Graph
-        Without biases; every path has a hidden node that no other path has.
+        Without biases.
     network : State, Trajectory or dict of str to array_like
-        As in `end_to_end`: products of weights, or outputs for the unit vectors.
+        As in `end_to_end`: products of weights, or outputs for the unit vectors. For a state every path must
+        have a hidden node that no other path has.
 
     Returns
     -------
     dict of str to ndarray, shape (..., out, in)
-        By the first hidden node that belongs to the pathway alone, in the order of `Graph.paths`.
+        By the first hidden node that belongs to the path alone, in the order of `Graph.paths`; where there is
+        none, by the edges of the path, such as "a->h h->y". `events` says what all paths through a node do.
 
     Examples
     --------
@@ -90,7 +92,7 @@ def pathway_maps(graph: Graph, network: Network) -> dict[str, Floats]:
     """
     _check_linear_map(graph, network)
     found = {}
-    for name, path in _pathways(graph):
+    for name, path in _pathways(graph, alone=isinstance(network, State)):
         if isinstance(network, State):
             ends = graph.edges[path[0]][0], graph.edges[path[-1]][1]
             passed = {graph.edges[e][1] for e in path}
@@ -182,7 +184,7 @@ def pathway_coordinates(
     left, right, sigma = floats("u", u, 2), floats("v", v, 2), number("sigma", sigma, above=0)
     _check_linear_map(graph, weights, initial)
     found = {}
-    for _, path in _pathways(graph):
+    for _, path in _pathways(graph, alone=True):
         before = right
         for edge in path:
             after = left if edge == path[-1] else _matrix(graph, edge, initial) @ before / sigma
@@ -289,8 +291,8 @@ def _blocks(k: Floats, groups: Groups | None) -> Iterator[Floats]:
         yield k[..., group, :][..., group]
 
 
-def _pathways(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
-    """Each path with the first hidden node that no other path passes."""
+def _pathways(graph: Graph, alone: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Each path with the first hidden node that no other passes; with its edges, if not `alone`."""
     paths = graph.paths()
     passed = [[graph.edges[e][1] for e in path[:-1]] for path in paths]
     counts: dict[str, int] = {}
@@ -299,9 +301,13 @@ def _pathways(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
     named = []
     for path, nodes in zip(paths, passed, strict=True):
         own = [n for n in nodes if counts[n] == 1]
-        if not own:
-            raise InputError(f"graph must have a hidden node for each path alone; {' '.join(path)} has none")
-        named.append((own[0], path))
+        name = " ".join(path)
+        if not own and alone:
+            raise InputError(
+                f"graph must have a hidden node for each path alone; {name} has none. nr.pathway_maps(graph, "
+                "weights) and nr.events work where paths share nodes"
+            )
+        named.append((own[0] if own else name, path))
     return named
 
 

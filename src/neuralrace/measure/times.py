@@ -25,7 +25,7 @@ class LossCurve(Protocol):
 
 
 def learning_time(trajectory: LossCurve, level: ArrayLike) -> Floats:
-    """First time at which the loss falls to `level`.
+    """First time at which the loss falls to `level`; `nr.learning_time` also knows parts of the network.
 
     Interpolates with the loss and its slope at the solver's own steps, so the result does not depend on
     which times were saved. For descent it is linear between steps; with mini-batches between saved steps.
@@ -52,14 +52,24 @@ def learning_time(trajectory: LossCurve, level: ArrayLike) -> Floats:
     True
     """
     history = _history(trajectory)
-    if history.loss.ndim == 1:
-        return cast(Floats, first_below(history, number("level", level)))
-    runs = len(history.loss)
+    return _first_below(history, check_levels(level, history.loss.shape[:-1]))
+
+
+def check_levels(level: ArrayLike, runs: tuple[int, ...]) -> Floats:
+    """`level` as an array: a number, or one for each of the runs."""
     levels = floats("level", level if listable(level) else number("level", level))
-    if levels.shape not in ((), (runs,)):
-        raise InputError(f"level must be a number or have shape ({runs},), got {levels.shape}")
-    levels = np.broadcast_to(levels, runs)
-    return np.array([first_below(history.run(k), float(levels[k])) for k in range(runs)])
+    if levels.shape not in ((), runs):
+        raise InputError(f"level must be a number or have shape {runs}, got {levels.shape}")
+    return levels
+
+
+def _first_below(history: History, levels: ArrayLike, sign: ArrayLike = 1.0) -> Floats:
+    """The first time at which `sign` times the loss of each run is at or below `sign` times its level."""
+    if history.loss.ndim == 1:
+        level = float(np.multiply(sign, levels))
+        return cast(Floats, first_below(history.scaled(float(np.asarray(sign))), level))
+    each = zip(*(np.broadcast_to(v, len(history.loss)) for v in (levels, sign)), strict=True)
+    return np.array([_first_below(history.run(k), *one) for k, one in enumerate(each)])
 
 
 def _history(trajectory: LossCurve) -> History:
@@ -110,10 +120,10 @@ def half_time(
     """
     share = number("share", share)
     if y is None:
-        trajectory = cast(LossCurve, t)
-        loss = _history(trajectory).loss
-        first, last = _ends(loss, start, end)
-        return learning_time(trajectory, first + share * (last - first))
+        history = _history(cast(LossCurve, t))
+        first, last = _ends(history.loss, start, end)
+        upwards = np.where(last > first, -1.0, 1.0)
+        return _first_below(history, first + share * (last - first), upwards)
     curves = _along(floats("y", y, 1), axis)
     if not curves.shape[-1]:
         raise InputError(f"y must have at least one time, got shape {curves.shape}")

@@ -4,7 +4,7 @@ Programs run in JAX; those of small linear networks in NumPy too (`backward`), w
 
 from neuralrace.network.backward import backwards, forwards, loss_and_gradient
 from neuralrace.network.evaluate import activity, error_rate, gradient, loss, predict
-from neuralrace.network.plan import Program, Stack, row_blocks, some_rows, take
+from neuralrace.network.plan import Program, Stack, read, row_blocks, some_rows, take
 from neuralrace.network.programs import LOSSES, cast, check, is_linear, precision, program, runs_in_numpy
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "precision",
     "predict",
     "program",
+    "read",
     "row_blocks",
     "runs_in_numpy",
     "some_rows",

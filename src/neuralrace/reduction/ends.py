@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,44 +59,65 @@ def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False)
     )
 
 
-def _movement(r: Reduction, b: Mapping[str, np.ndarray], loss: float, t: float, little: float) -> str | None:
+def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float) -> str | None:
     """What still moves, in words; None where the strengths are at rest."""
-    if r.basis == "block":
-        return _movement_of_blocks(r, b, t, little)
-    growth = _growth(r, b)
-    decaying = {e: (g < 0) & (t * np.abs(g) >= _MOVES) for e, g in growth.items()}
-    if any(d.any() for d in decaying.values()):
-        smaller = {e: np.where(decaying[e], _DECAYED * v, v) for e, v in b.items()}
-        if abs(float(r.loss(smaller)) - loss) > little:
+    state = _State.of(r, b)
+    moves = state.moves(state.sizes, t)
+    smaller = {
+        e: np.where(m < 0, _DECAYED * s, s) for (e, s), m in zip(state.sizes.items(), moves, strict=True)
+    }
+    if any((m < 0).any() for m in moves):
+        if abs(r.loss(state.strengths(smaller)) - loss) > little:
             return "strengths still decay"
-        growth = _growth(r, smaller)
-        growth = {e: np.where(decaying[e], np.maximum(g, 0.0), g) for e, g in growth.items()}
-    fastest = max(float(np.abs(g).max()) for g in growth.values())
-    if t * fastest < _MOVES:
-        return None
-    return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
+        # What decays to nothing moves no more; without it, nothing else may.
+        moves = [np.where(m < 0, 0, now) for m, now in zip(moves, state.moves(smaller, t), strict=True)]
+    if any(m.any() for m in moves):
+        growth = state.growth(smaller)
+        fastest = max(np.abs(np.where(m, g, 0.0)).max() for m, g in zip(moves, growth, strict=True))
+        return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
+    slope, v = r.slope(b), r.velocity(b)
+    falls = -sum(float(np.vdot(slope[e], v[e])) for e in b)
+    return "the loss still falls" if r.basis == "block" and t * falls > little else None
 
 
-def _growth(r: Reduction, b: Mapping[str, np.ndarray]) -> Strengths:
-    """Logarithmic derivative of each strength in time."""
-    v = r.velocity(b)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {e: np.where(v[e] == 0, 0.0, v[e] / b[e]) for e in v}
+@dataclass(frozen=True)
+class _State:
+    """Strengths as sizes along fixed directions: themselves, or the singular values of blocks."""
 
+    r: Reduction
+    frames: dict[str, tuple[np.ndarray, np.ndarray]]  # of blocks: singular vectors
+    sizes: Strengths
 
-def _movement_of_blocks(r: Reduction, b: Mapping[str, np.ndarray], t: float, little: float) -> str | None:
-    """Blocks rest where no singular value grows, and the loss falls no longer."""
-    v = r.velocity(b)
-    fastest = 0.0
-    for e, block in b.items():
-        left, s, right = np.linalg.svd(block, full_matrices=False)
-        some = s > _NOTHING * s.max(initial=0.0)
-        growth = ((left.T @ v[e]) * right).sum(axis=1)[some] / s[some]
-        fastest = max(fastest, float(growth.max(initial=0.0)))
-    if t * fastest >= _MOVES:
-        return f"blocks still grow, by their own size in a time of about {1 / fastest:.3g}"
-    falls = -sum(float(np.vdot(r.slope(b)[e], x)) for e, x in v.items())
-    return "the loss still falls" if t * falls > little else None
+    @classmethod
+    def of(cls, r: Reduction, b: Strengths) -> _State:
+        if r.basis != "block":
+            return cls(r, {}, b)
+        found = {e: np.linalg.svd(v, full_matrices=False) for e, v in b.items()}
+        return cls(
+            r, {e: (u, vt) for e, (u, _, vt) in found.items()}, {e: s for e, (_, s, _) in found.items()}
+        )
+
+    def strengths(self, sizes: Strengths) -> Strengths:
+        return {e: (u * sizes[e]) @ vt for e, (u, vt) in self.frames.items()} if self.frames else sizes
+
+    def growth(self, sizes: Strengths) -> list[np.ndarray]:
+        """Logarithmic derivative of each size in time."""
+        v = self.r.velocity(self.strengths(sizes))
+        if self.frames:
+            v = {e: ((u.T @ v[e]) * vt).sum(axis=1) for e, (u, vt) in self.frames.items()}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return [np.where(np.abs(s) > _NOTHING * np.abs(s).max(), v[e] / s, 0.0) for e, s in sizes.items()]
+
+    def moves(self, sizes: Strengths, t: float) -> list[np.ndarray]:
+        """1 where a size grows by more than `_MOVES` in a time as long as t, -1 where it decays, else 0.
+
+        A fast one that is near its rest does not: a little further it would come back.
+        """
+        signs = [np.sign(g) * (t * np.abs(g) >= _MOVES) for g in self.growth(sizes)]
+        if not any(m.any() for m in signs):
+            return signs
+        further = {e: s * (1 + _MOVES * m) for (e, s), m in zip(sizes.items(), signs, strict=True)}
+        return [np.where(np.sign(g) == m, m, 0) for m, g in zip(signs, self.growth(further), strict=True)]
 
 
 def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:

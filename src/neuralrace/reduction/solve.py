@@ -28,7 +28,7 @@ from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
 
-_REST = 1e-10  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
+_REST = 1e-3  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
 _NUDGE = 1e-11  # of the largest strength: a change of the start that is larger than rounding
 _SAME = 1e-2  # of the fall of the loss: curves that differ more are not the same
 _COMPILER = {"xla_cpu_use_fusion_emitters": False}  # half the time to compile; few numbers take as long

@@ -95,7 +95,7 @@ def race(
 
     All start decoupled: every mode of every pathway with the same strength in each layer, in the basis of all
     paths where that is exact, else in that of each pathway, or in blocks where edges are fixed. Where this
-    family rests above the attainable loss, the race goes on as networks do: in a wider family
+    family does not come to the attainable loss, the race goes on as networks do: in a wider family
     (`Reduction.widened`), else from random weights of the same strength (of that standard deviation where
     edges are fixed). Where neither basis is exact, the network is followed from decoupled weights of both
     signs.
@@ -158,13 +158,13 @@ def _learned(task: Task, level: float, strength: float, end: float) -> tuple[Tra
         both = reduce(task, basis="pathwise", directions=2)
         return flow(task, decoupled(both, strength), end, stop_loss=level), "full flow"
     run = r.solve(strength, end)
-    if run.status in (Status.FINISHED, Status.UNSETTLED):
+    if run.status is Status.FINISHED:
         return run, "reduced"
     return _followed(r, strength, end)
 
 
 def _followed(r: Reduction, strength: float, end: float) -> tuple[Trajectory, str]:
-    """The trajectory of a candidate whose first family rests above the attainable loss."""
+    """The trajectory of a candidate whose first family does not come to the attainable loss."""
     try:
         wider = r.widened()
     except InputError:

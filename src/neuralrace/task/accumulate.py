@@ -147,7 +147,7 @@ class Accumulator:
             assert state.xy is not None
             factor = made.factor(state.xx.key, state.xx.value, scale, in_sizes)
             targets, squares = made.solve(factor, state.xy.key, state.xy.value, scale, out_sizes)
-            rows, irreducible = factor.rows, 0.5 * (state.yy * scale**2 - squares)
+            rows, irreducible = factor.rows, 0.5 * max(state.yy * scale**2 - squares, 0.0)
         return Context(
             state.gates,
             dict(zip(state.inputs, made.split_inputs(rows, in_sizes), strict=True)),

@@ -18,7 +18,10 @@ def is_module(model: Any) -> bool:
 
 def as_array(value: Any) -> Any:
     """A torch tensor as a NumPy array; anything else as it is."""
-    return value.detach().cpu().numpy() if type(value).__module__.split(".")[0] == "torch" else value
+    if type(value).__module__.split(".")[0] != "torch":
+        return value
+    value = value.detach().cpu()
+    return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
 def need_torch() -> Any:
@@ -30,37 +33,48 @@ def need_torch() -> Any:
 
 
 def as_inputs(model: Any, x: Any) -> Any:
-    """Samples as a tensor where the module is, and of the type of its weights."""
+    """Samples as a tensor where the module is, and of the type of its weights; whole numbers stay whole."""
     torch = need_torch()
-    inputs = x if isinstance(x, torch.Tensor) else torch.as_tensor(np.asarray(x))
+    if isinstance(x, torch.Tensor):
+        inputs = x.detach()
+    else:
+        values = np.asarray(x)
+        inputs = torch.as_tensor(np.ascontiguousarray(values, int if values.dtype.kind in "iu" else float))
     weight = next(model.parameters(), None)
     if weight is None:
         return inputs
-    # integers, such as tokens, keep their type
-    return inputs.to(weight.device, weight.dtype if inputs.is_floating_point() else None)
+    real = inputs.is_floating_point() or inputs.dtype == torch.bool
+    return inputs.to(weight.device, weight.dtype if real else torch.long)
 
 
 @contextmanager
-def hooked(model: Any, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False) -> Iterator[None]:
-    """The module in evaluation mode with some hooks; as it was before, afterwards."""
+def hooked(
+    model: Any, hooks: Mapping[Any, Callable[..., Any]], gradients: bool = False, running: bool = False
+) -> Iterator[None]:
+    """The module in evaluation mode with some hooks; as it was before, afterwards.
+
+    `running`: normalisations take their running means and variances from the next call alone.
+    """
     torch = need_torch()
-    modes = [(m, m.training, getattr(m, "inplace", None)) for m in model.modules()]
+    names = "training", "inplace", "momentum"
+    kept = [(m, {n: getattr(m, n) for n in names if hasattr(m, n)}) for m in model.modules()]
     handles = [m.register_forward_hook(hook) for m, hook in hooks.items()]
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     model.eval()
-    for m, _, inplace in modes:
-        if inplace is True:  # would change what a hook has kept
+    for m, own in kept:
+        if own.get("inplace") is True:  # would change what a hook has kept
             m.inplace = False
+        if running and getattr(m, "running_mean", None) is not None:
+            m.training, m.momentum = True, 1.0
     try:
         with torch.random.fork_rng(list(devices)), torch.set_grad_enabled(gradients):
             yield
     finally:
         for handle in handles:
             handle.remove()
-        for m, training, inplace in modes:
-            m.training = training
-            if inplace is True:
-                m.inplace = True
+        for m, own in kept:
+            for name, value in own.items():
+                setattr(m, name, value)
 
 
 def modules_in_order(model: Any, inputs: Any) -> list[str]:

@@ -1,34 +1,51 @@
-"""Checkpoints of a torch module, loaded one after the other; weights only, no code is executed."""
+"""Checkpoints of a torch module, in the order of training; weights only, no code is executed."""
 
 from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, listed, sequence, short
 from neuralrace.universality.torch_module import is_module
 
+STEPS = "global_step", "step", "iteration", "epoch"  # keys under which trainers store them
 
-def load_in_turn(model: Any, files: Sequence[str | Path], allow_pickle: bool = False) -> Iterator[float]:
-    """Load each file into the model, and yield its step: the last number in its name, else its place."""
+
+def in_order(model: Any, files: Any, allow_pickle: bool = False) -> tuple[list[tuple[float, Path]], str]:
+    """Files with their steps, and in words where the order and the steps are from.
+
+    Steps stored in the files give the order; without them it is that in which the files are given.
+    """
     if not is_module(model):
         raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    if len(files) < 2:
-        raise InputError(f"files must list at least two checkpoints, got {len(files)}")
+    files = sequence("files", files, "paths")
+    if len(files) < 2 or not all(isinstance(f, (str, Path)) for f in files):
+        raise InputError(f"files must list at least two checkpoints, got {short(files)}")
     paths = [Path(f) for f in files]
-    numbers = [re.findall(r"\d+", path.stem) for path in paths]
-    steps = [float(n[-1]) for n in numbers if n]
-    if len(steps) < len(paths) or len(set(steps)) < len(steps):
-        steps = [float(k) for k in range(len(paths))]
-    for step, path in sorted(zip(steps, paths, strict=True)):
-        model.load_state_dict(_state(path, allow_pickle, model))
-        yield step
+    stored = [weights_in(path, allow_pickle, model)[1] for path in paths]
+    for key in STEPS:
+        steps: list[Any] = [steps.get(key) for steps in stored]
+        if all(isinstance(k, (int, float)) for k in steps) and len(set(steps)) == len(steps):
+            told = f"Steps are those stored in the checkpoints ({key!r})."
+            return sorted(zip(map(float, steps), paths, strict=True)), told
+    steps, told = [float(k) for k in range(len(paths))], "counted from 0"
+    parts = [re.split(r"(\d+)", path.stem) for path in paths]
+    if len({len(p) for p in parts}) == 1:
+        differ = [k for k in range(len(parts[0])) if len({p[k] for p in parts}) > 1]
+        if len(differ) == 1 and differ[0] % 2:  # names that differ in one whole number
+            steps, told = [float(p[differ[0]]) for p in parts], "those in the names"
+    if steps != sorted(set(steps)):
+        raise InputError(
+            "files must be in the order of training, as no step is stored in them; the numbers in the names "
+            f"do not increase: {listed(path.name for path in paths)}"
+        )
+    return list(zip(steps, paths, strict=True)), f"Checkpoints are in the order given; steps are {told}."
 
 
-def _state(path: Path, allow_pickle: bool, model: Any) -> Any:
+def weights_in(path: Path, allow_pickle: bool, model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Weights of the model in a file, and the steps stored beside them."""
     import torch  # pyright: ignore[reportMissingImports]
 
     try:
@@ -42,11 +59,12 @@ def _state(path: Path, allow_pickle: bool, model: Any) -> Any:
         ) from fault
     if isinstance(found, torch.nn.Module):
         found = found.state_dict()
+    steps = {key: found[key] for key in STEPS if key in found} if isinstance(found, dict) else {}
     for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
     own = model.state_dict()
     fits = isinstance(found, dict) and found.keys() == own.keys()
-    if not fits or any(found[k].shape != own[k].shape for k in own):
+    if not fits or any(getattr(found[k], "shape", None) != own[k].shape for k in own):
         raise InputError(f"{path} is a checkpoint of another model: its weights have other names or shapes")
-    return found
+    return found, steps

@@ -8,12 +8,14 @@ parameters of the moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from neuralrace.apps.insight.modules import as_function
+from neuralrace.apps.insight.reading import Reading
 from neuralrace.errors import InputError, listed
 from neuralrace.universality.torch_module import (
     as_array,
@@ -29,6 +31,7 @@ from neuralrace.universality.torch_module import (
 MOST_UNITS = 512  # of a layer that are kept; of more, a random choice stands for all
 ALL_UNITS = 4096  # of all layers together
 MOST_LAYERS = 24  # of a module that are watched by default; of more, some evenly spaced
+MOST_SLOPES = 2**28  # numbers of the gradients that are kept at once
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Network(Protocol):
     """What the analyses need of a network."""
 
     layers: tuple[str, ...]
+    unread: tuple[str, ...]  # layers that are not watched, as they have no row per probe
 
     def observe(self, *state: Any) -> Observation: ...
 
@@ -57,14 +61,49 @@ class Network(Protocol):
     def without(self, weights: Sequence[str], *state: Any) -> np.ndarray: ...
 
 
-def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any) -> Network:
-    """The network of a torch module or of a function."""
-    if is_module(model):
-        return TorchNetwork(model, x, layers, pick)
-    if not callable(model):
-        kind = type(model).__name__
-        raise InputError(f"model must be a torch.nn.Module or a function (params, x) -> outputs, got {kind}")
-    return FunctionNetwork(as_function(model), x, layers)
+def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any, reading: Reading) -> Network:
+    """The network of a torch module, with inputs as of `torch_inputs`, or of a function."""
+    if not is_module(model):
+        return FunctionNetwork(as_function(model), x, layers, reading)
+    check_runs(model, x)
+    return TorchNetwork(model, x, layers, pick, reading)
+
+
+def torch_inputs(model: Any, x: Any) -> Any:
+    """Samples as a tensor with which the module runs: whole numbers are tokens, or else numbers."""
+    torch, parameters = need_torch(), list(model.parameters())
+    wrong = {
+        "parameters to learn; this module has none": not parameters,
+        "layers of known sizes: call a lazy module on data first": any(
+            torch.nn.parameter.is_lazy(p) for p in (*parameters, *model.buffers())
+        ),
+        "weights; those of this module are on the meta device": any(p.is_meta for p in parameters),
+        "layers that can be seen: watch the module inside": isinstance(
+            model, (torch.jit.ScriptModule, torch.nn.DataParallel)
+        ),
+    }
+    for what, found in wrong.items():
+        if found:
+            raise InputError(f"model must have {what}")
+    whole = as_inputs(model, x)
+    for inputs in (whole, whole.to(parameters[0].dtype)):
+        with suppress(InputError):
+            check_runs(model, inputs[:2])
+            return inputs
+    return check_runs(model, whole[:2])
+
+
+def check_runs(model: Any, inputs: Any) -> None:
+    """Refuse inputs on which a module does not run."""
+    try:
+        with hooked(model, {}):
+            model(inputs)
+    except Exception as fault:  # whatever a module of the user's raises
+        whole = not inputs.is_floating_point()
+        tokens = f", whole numbers up to {int(inputs.max())}, which are taken for tokens" if whole else ""
+        told = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        given = f"x of shape {tuple(inputs.shape[1:])} per sample, {inputs.dtype}{tokens}"
+        raise InputError(f"model does not run on {given}. {told}") from fault
 
 
 def belong(names: Sequence[str], prefixes: Sequence[str]) -> set[str]:
@@ -81,17 +120,6 @@ def matrices(weights: Mapping[str, Any]) -> list[str]:
     return [name for name, value in weights.items() if value.ndim > 1] or list(weights)
 
 
-def rows(name: str, value: Any, n: int) -> np.ndarray:
-    """One row per probe."""
-    out = np.asarray(as_array(value))
-    if out.ndim == 0 or len(out) != n:
-        raise InputError(
-            f"{name} must have one row per probe, {n}; its shape is {out.shape}. `pick` takes the right part "
-            "of what a layer returns"
-        )
-    return out.reshape(n, -1)
-
-
 def some_units(activity: np.ndarray, layers: int = 1) -> np.ndarray:
     """At most `MOST_UNITS` columns, scaled so that squared distances are those of all on average.
 
@@ -105,34 +133,64 @@ def some_units(activity: np.ndarray, layers: int = 1) -> np.ndarray:
 
 
 def observed(
-    outputs: Any, activity: Mapping[str, Any], n: int, norms: dict[str, float], moved: float, size: float
+    outputs: np.ndarray, activity: Mapping[str, Any], norms: dict[str, float], moved: float, size: float
 ) -> Observation:
-    """What is kept of outputs and activity of n probes; `moved` and `size` are squared norms of weights."""
-    whole = {name: rows(f"layer {name}", value, n) for name, value in activity.items()}
-    kept = {name: some_units(v, len(whole)) for name, v in whole.items()}
-    share = (moved / max(size, 1e-300)) ** 0.5
-    return Observation(rows("outputs", outputs, n).astype(float), kept, norms, share)
+    """What is kept of rows of outputs and activity; `moved` and `size` are squared norms of weights."""
+    kept = {name: some_units(np.asarray(as_array(v)), len(activity)) for name, v in activity.items()}
+    return Observation(outputs, kept, norms, (moved / max(size, 1e-300)) ** 0.5)
+
+
+def inner_products(row: Callable[[int], np.ndarray], n: int, size: int) -> np.ndarray:
+    """Inner products of n rows of a size, of which few are in memory at once; those are computed again."""
+    found, most = np.zeros((n, n)), max(1, MOST_SLOPES // max(size, 1))
+    for begin in range(0, n, most):
+        end = min(begin + most, n)
+        own = np.empty((end - begin, size), np.float64 if size * n < MOST_SLOPES // 2 else np.float32)
+        for k in range(begin, end):
+            own[k - begin] = row(k)
+        found[begin:end, begin:end] = own @ own.T
+        for k in range(end, n):
+            found[k, begin:end] = found[begin:end, k] = own @ row(k)
+    return found
+
+
+def same_weights(now: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+    """Refuse weights that came, went or changed their shape since the start."""
+    shapes = [{name: tuple(v.shape) for name, v in weights.items()} for weights in (now, start)]
+    other = [k for k in {**shapes[0], **shapes[1]} if shapes[0].get(k) != shapes[1].get(k)]
+    if other:
+        raise InputError(
+            "the weights must have the names and shapes of the first look: watch a model that has all its "
+            f"layers. Others now: {listed(other)}"
+        )
 
 
 class TorchNetwork:
     """A torch module on its probes."""
 
-    def __init__(self, model: Any, x: Any, layers: Sequence[str] | None, pick: Callable[..., Any] | None):
+    def __init__(
+        self, model: Any, x: Any, layers: Sequence[str] | None, pick: Callable[..., Any] | None,
+        reading: Reading,
+    ):  # fmt: skip
         self.torch: Any = need_torch()
-        self.model, self.pick = model, pick
-        if next(model.parameters(), None) is None:
-            raise InputError("model must have parameters to learn; this module has none")
-        self._inputs = as_inputs(model, x)
+        self.model, self.pick, self.reading, self._inputs = model, pick, reading, x
         self.begin()
-        self.layers = self._layers(layers)
+        self.unread: tuple[str, ...] = ()
         self.rectified: dict[str, bool] = {}
+        self.layers = self._layers(layers)
         self.observe()
 
     def begin(self, *state: Any) -> None:
         """Take the weights of now as those at the start."""
-        learned = self.model.named_parameters()
-        self.start = {n: p.detach().clone() for n, p in (*learned, *self.model.named_buffers())}
-        self.size: float = sum(float(self.start[n].norm()) ** 2 for n, _ in self.model.named_parameters())
+        self.start = {n: v.detach().clone() for n, v in self.model.named_parameters()}
+        self.size: float = sum(self._norm(v) ** 2 for v in self.start.values())
+
+    def _wide(self, value: Any) -> Any:
+        """In at least single precision, as squares overflow in half precision."""
+        return value.to(self.torch.promote_types(value.dtype, self.torch.float32))
+
+    def _norm(self, value: Any) -> float:
+        return float(self._wide(value).norm())
 
     @property
     def inputs(self) -> Any:
@@ -146,14 +204,18 @@ class TorchNetwork:
     def _layers(self, layers: Sequence[str] | None) -> tuple[str, ...]:
         if layers is not None:
             return tuple(check_layer("layers", self.model, name) for name in layers)
-        order = modules_in_order(self.model, self.inputs)
-        some = np.linspace(0, len(order) - 2, min(len(order) - 1, MOST_LAYERS)).round().astype(int)
-        return tuple(order[k] for k in some)
+        order = modules_in_order(self.model, self.inputs)[:-1]
+        some = np.linspace(0, len(order) - 1, min(len(order), MOST_LAYERS)).round().astype(int)
+        self.layers = tuple(order[k] for k in some)
+        seen, _ = self._run()
+        read = tuple(n for n in self.layers if self.reading.fits(seen.get(n)))
+        self.unread = tuple(n for n in self.layers if n not in read)
+        if not read:
+            raise InputError(f"no layer has a row for each probe ({listed(self.layers)}); name some: layers=")
+        return read
 
-    def observe(self, *state: Any) -> Observation:
-        """Outputs, activity and weights now."""
-        if state:
-            raise InputError("a torch module is watched as it is: call watch(step) without parameters")
+    def _run(self) -> tuple[dict[str, Any], np.ndarray]:
+        """What each watched layer returned last, and outputs."""
         seen: dict[str, Any] = {}
         modules = {self.model.get_submodule(name): name for name in self.layers}
 
@@ -164,17 +226,28 @@ class TorchNetwork:
             seen[name] = self.pick(name, out) if self.pick else first_tensor(out)
 
         out = self._outputs(dict.fromkeys(modules, keep))
-        activity = {name: seen[name] for name in self.layers if seen.get(name) is not None}
+        return seen, out
+
+    def observe(self, *state: Any) -> Observation:
+        """Outputs, activity and weights now."""
+        if state:
+            raise InputError("a torch module is watched as it is: call watch(step) without parameters")
+        seen, out = self._run()
+        activity = {name: self.reading.rows(f"layer {name}", seen.get(name)) for name in self.layers}
         learned = {name: p.detach() for name, p in self.model.named_parameters()}
-        norms = {name: float(learned[name].norm()) for name in matrices(learned)}
-        moved = sum(float((value - self.start[name]).norm()) ** 2 for name, value in learned.items())
-        return observed(out, activity, len(out), norms, moved, self.size)
+        same_weights(learned, self.start)
+        norms = {name: self._norm(learned[name]) for name in matrices(learned)}
+        moved = sum(self._norm(self._wide(v) - self._wide(self.start[n])) ** 2 for n, v in learned.items())
+        return observed(out, activity, norms, moved, self.size)
 
     def _outputs(self, hooks: Mapping[Any, Callable[..., Any]], weights: Any = None) -> np.ndarray:
         """Outputs (probes, outputs) with some hooks, and some weights replaced."""
         with hooked(self.model, hooks):
-            out = self.torch.func.functional_call(self.model, weights or {}, (self.inputs,))
-            return rows("outputs", first_tensor(out), len(self.inputs)).astype(float)
+            out = self._read(self.torch.func.functional_call(self.model, weights or {}, (self.inputs,)))
+            return np.asarray(as_array(out), float)
+
+    def _read(self, returned: Any, reading: Reading | None = None) -> Any:
+        return (reading or self.reading).outputs(returned, self.torch.logsumexp, self.torch.cat)
 
     def _rectifies(self, given: Any, out: Any) -> bool:
         """Whether a module sets what is negative to zero."""
@@ -188,21 +261,36 @@ class TorchNetwork:
         """Tangent kernel of outputs along directions, `(probes x directions)` squared; now or at start."""
         torch = self.torch
         own = dict(self.model.named_parameters())
-        inputs = self.inputs[list(probes)]  # also moves what is kept to the device of the module
-        weights = {n: self.start[n] if start else p.detach() for n, p in own.items()}
-        weights = {n: w.clone().requires_grad_(own[n].requires_grad) for n, w in weights.items()}
-        buffers = {n: self.start[n] for n, _ in self.model.named_buffers()} if start else {}
-        learned, slopes = [w for w in weights.values() if w.requires_grad], []
+        samples, reading = self.reading.part(probes)
+        inputs = self.inputs[samples]  # also moves what is kept to the device of the module
+        weights = {n: (self.start[n] if start else p.detach()).clone() for n, p in own.items()}
+        buffers = self._statistics(weights)
+        weights = {n: w.requires_grad_(own[n].requires_grad) for n, w in weights.items()}
+        learned = [w for w in weights.values() if w.requires_grad]
+        if not learned:
+            raise InputError("model must have parameters to learn; all of this one are held (requires_grad)")
         with hooked(self.model, {}, gradients=True):
             called = torch.func.functional_call(self.model, {**weights, **buffers}, (inputs,))
-            out = first_tensor(called).reshape(len(probes), -1)
-            seen = out @ torch.as_tensor(directions, dtype=out.dtype, device=out.device).T
-            for value in seen.reshape(-1):
-                grads = torch.autograd.grad(value, learned, retain_graph=True, allow_unused=True)
-                parts = [g.reshape(-1) for g in grads if g is not None]
-                slopes.append(torch.cat(parts).double().cpu())
-        j = torch.stack(slopes)
-        return (j @ j.T).numpy()
+            out = self._read(called, reading)
+            seen = (out @ torch.as_tensor(directions, dtype=out.dtype, device=out.device).T).reshape(-1)
+            if not seen.requires_grad:
+                raise InputError("model must be differentiable: its outputs do not depend on its parameters")
+
+            def slopes(k: int) -> np.ndarray:
+                grads = torch.autograd.grad(seen[k], learned, retain_graph=True, materialize_grads=True)
+                return torch.cat([self._wide(g).reshape(-1) for g in grads]).cpu().numpy()
+
+            return inner_products(slopes, len(seen), sum(w.numel() for w in learned))
+
+    def _statistics(self, weights: Mapping[str, Any]) -> dict[str, Any]:
+        """Buffers with these weights: running means and variances are those of all probes.
+
+        What training has kept lags behind the weights, and at the start is nothing but zeros and ones.
+        """
+        buffers = {n: b.clone() for n, b in self.model.named_buffers()}
+        with hooked(self.model, {}, running=True):
+            self.torch.func.functional_call(self.model, {**weights, **buffers}, (self.inputs,))
+        return buffers
 
     def without(self, weights: Sequence[str], *state: Any) -> np.ndarray:
         """Outputs where the named weights are zero."""
@@ -215,14 +303,20 @@ class TorchNetwork:
         seen: list[Any] = []
         self._outputs({self.model.get_submodule(layer): lambda *call: seen.append(call[2])})
         value = self.pick(layer, seen[-1]) if self.pick else first_tensor(seen[-1])
-        return rows(f"layer {layer}", value, len(self.inputs))
+        return np.asarray(as_array(self.reading.rows(f"layer {layer}", value)))
 
     def with_gates(self, layer: str, gates: np.ndarray) -> np.ndarray:
-        """Outputs where the units of a rectifying layer have constant gates `(probes, units)` instead."""
-        held = self.torch.as_tensor(gates, dtype=self.inputs.dtype, device=self.inputs.device)
+        """Outputs where the units of a rectifying layer have constant gates `(probes, units)` instead.
+
+        In a sequence, places that are no probes keep their gates.
+        """
+        held = self.torch.as_tensor(gates, device=self.inputs.device)
 
         def gated(_: Any, given: Any, out: Any) -> Any:
-            return given[0] * held.reshape(given[0].shape).to(given[0].dtype)
+            opened = (out != 0).to(out.dtype)
+            flat, at = opened.reshape(-1, held.shape[1]), self.reading.places
+            flat[slice(None) if at is None else at] = held.to(out.dtype)
+            return given[0] * flat.reshape(out.shape)
 
         return self._outputs({self.model.get_submodule(layer): gated})
 
@@ -230,8 +324,8 @@ class TorchNetwork:
         """Outputs where only some units `(units,)` of a layer are kept."""
 
         def masked(_: Any, __: Any, out: Any) -> Any:
-            mask = self.torch.as_tensor(kept.reshape(out.shape[1:]), dtype=out.dtype, device=out.device)
-            return out * mask
+            mask = self.torch.as_tensor(kept, dtype=out.dtype, device=out.device)
+            return (out.reshape(-1, len(kept)) * mask).reshape(out.shape)
 
         return self._outputs({self.model.get_submodule(layer): masked})
 
@@ -252,12 +346,22 @@ def named_leaves(params: Any) -> list[tuple[str, np.ndarray]]:
     return [(name(path), np.asarray(v, float)) for path, v in leaves if is_learned(v)]
 
 
+def trained(state: Any) -> Any:
+    """What is learned: of the variables of flax all but running means."""
+    if not isinstance(state, Mapping) or "batch_stats" not in state:
+        return state
+    return {name: value for name, value in state.items() if name != "batch_stats"}
+
+
 class FunctionNetwork:
     """A function of parameters and inputs, written with JAX."""
 
-    def __init__(self, function: Callable[..., Any], x: Any, layers: Sequence[str] | None):
-        self.function, self.x = function, x
+    def __init__(
+        self, function: Callable[..., Any], x: Any, layers: Sequence[str] | None, reading: Reading
+    ):  # fmt: skip
+        self.function, self.x, self.reading = function, x, reading
         self.layers: tuple[str, ...] = tuple(layers or ())
+        self.unread: tuple[str, ...] = ()
         self.start: Any = None
 
     def begin(self, *state: Any) -> None:
@@ -267,30 +371,37 @@ class FunctionNetwork:
         if len(state) != 1:
             raise InputError("a function is watched with its parameters: call watch(step, params)")
         copied = lambda v: np.array(v) if is_learned(v) else v  # noqa: E731
-        self.start = jax.tree_util.tree_map(copied, state[0])
+        self.start = jax.tree_util.tree_map(copied, trained(state[0]))
 
-    def _called(self, params: Any, x: Any) -> tuple[Any, Mapping[str, Any]]:
+    def _called(self, params: Any, x: Any, reading: Reading) -> tuple[Any, Mapping[str, Any]]:
+        """Outputs (probes, outputs), and what each layer gives."""
+        import jax
+        import jax.numpy as jnp
+
         found = self.function(params, x)
-        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
-            return found
-        return found, {}
+        both = isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)
+        out, activity = found if both else (found, {})
+        return reading.outputs(out, jax.nn.logsumexp, jnp.concatenate), activity
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights at these parameters."""
-        outputs, activity = self._called(state[0], self.x)
+        outputs, activity = self._called(state[0], self.x, self.reading)
+        chosen = self.layers or tuple(activity) or ("outputs",)
+        activity = {name: self.reading.rows(f"layer {name}", v) for name, v in activity.items()}
         activity = activity or {"outputs": outputs}
-        chosen = self.layers or tuple(activity)
         missing = [name for name in chosen if name not in activity]
         if missing:
             raise InputError(
                 f"layers must be among those the function returns, {list(activity)}; got {missing[0]!r}"
             )
         self.layers = chosen
-        learned, first = dict(named_leaves(state[0])), dict(named_leaves(self.start))
+        learned, first = dict(named_leaves(trained(state[0]))), dict(named_leaves(self.start))
+        same_weights(learned, first)
         moved = sum(float(((v - first[name]) ** 2).sum()) for name, v in learned.items())
         size = sum(float((v**2).sum()) for v in first.values())
         norms = {name: float(np.linalg.norm(learned[name])) for name in matrices(learned)}
-        return observed(outputs, {name: activity[name] for name in chosen}, len(self.x), norms, moved, size)
+        seen = {name: activity[name] for name in chosen}
+        return observed(np.asarray(as_array(outputs), float), seen, norms, moved, size)
 
     def kernel(
         self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False
@@ -299,25 +410,33 @@ class FunctionNetwork:
         import jax
         import jax.numpy as jnp
 
-        x = jnp.asarray(self.x)[np.asarray(probes)]
-        leaves, form = jax.tree_util.tree_flatten(self.start if start else state[0])
+        samples, reading = self.reading.part(probes)
+        x = jnp.asarray(self.x)[samples]
+        now = trained(state[0])
+        leaves, form = jax.tree_util.tree_flatten(self.start if start else now)
         places = [k for k, v in enumerate(leaves) if is_learned(v)]
 
         def seen(learned: list[Any]) -> Any:
             filled = list(leaves)
             for place, value in zip(places, learned, strict=True):
                 filled[place] = value
-            out, _ = self._called(jax.tree_util.tree_unflatten(form, filled), x)
-            return (jnp.reshape(out, (len(x), -1)) @ jnp.asarray(directions, out.dtype).T).ravel()
+            whole = jax.tree_util.tree_unflatten(form, filled)
+            whole = whole if now is state[0] else {**state[0], **whole}
+            out, _ = self._called(whole, x, reading)
+            return (out @ jnp.asarray(directions, out.dtype).T).ravel()
 
         try:
-            slopes = jax.jacrev(seen)([leaves[k] for k in places])
+            out, pulled = jax.vjp(seen, [jnp.asarray(leaves[k]) for k in places])
         except jax.errors.TracerArrayConversionError:
             raise InputError(
                 "model must be written with jax.numpy instead of numpy, as its tangent kernel is computed"
             ) from None
-        each = [np.asarray(v, float).reshape(len(x) * len(directions), -1) for v in slopes]
-        return np.asarray(sum(j @ j.T for j in each))
+
+        def slopes(k: int) -> np.ndarray:
+            (found,) = pulled(jnp.zeros_like(out).at[k].set(1))
+            return np.concatenate([np.asarray(v, float).ravel() for v in found])
+
+        return inner_products(slopes, len(out), sum(np.size(leaves[k]) for k in places))
 
     def without(self, weights: Sequence[str], *state: Any) -> np.ndarray:
         """Outputs where the named arrays of the parameters are zero."""
@@ -329,4 +448,4 @@ class FunctionNetwork:
             return value * 0 if jax.tree_util.keystr(path, simple=True, separator=".") in chosen else value
 
         changed = jax.tree_util.tree_map_with_path(kept, state[0])
-        return rows("outputs", self._called(changed, self.x)[0], len(self.x)).astype(float)
+        return np.asarray(as_array(self._called(changed, self.x, self.reading)[0]), float)

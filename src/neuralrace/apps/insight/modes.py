@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import quad
-from scipy.optimize import least_squares
 
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.measure import half_time
@@ -21,6 +19,12 @@ LEAST = 1e-2  # strength of the weakest mode that is followed, relative to the s
 ROUNDING = 1e-7  # strength, relative to the size of inputs and targets, that is none
 LINEAR = 0.1  # share of the targets that is linear in the inputs, below which modes say little
 BEGUN = 0.25  # share of a mode at the start above which theory's start from little does not describe it
+STARTS = 1000  # initial strengths that are tried
+NODES = 100  # of the integral over a mode's growth
+HELD_OUT = (  # python -m benchmarks.own_networks
+    "In random networks that were held out they were off by 15% (mean: 63%) with squared error and descent, "
+    "21% (58%) with cross-entropy, 28% (55%) with Adam."
+)
 LEARNED = 0.5  # share of a mode above which it counts as learned
 
 
@@ -89,7 +93,7 @@ def modes_of(
     learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
     told_by_theory = (np.abs(share[0]) < BEGUN) & (not modes.explained < LINEAR)
-    theory = predicted_times(np.where(told_by_theory, times, np.nan), modes.strength, modes.variance, depth)
+    theory = predicted(np.where(told_by_theory, times, np.nan), modes, depth)
     seen = "probabilities" if probabilities else "outputs"
     measured, told = told_modes(times, theory, modes, depth, seen)
     return Answer(
@@ -98,14 +102,14 @@ def modes_of(
         told,
         "Modes are numbered in the order of their strength. Theory is that of a deep linear chain with "
         "one initial strength for all modes; one time unit and that strength are fitted, so only the ratios "
-        "of times are predicted, of modes that begin with little. Adaptive optimisers, normalisation, skip "
-        "connections and weight decay change them.",
+        "of times are predicted, of modes that begin with little. Adaptive optimisers, cross-entropy, "
+        "normalisation, skip connections and weight decay change them.",
         modes_data(steps, share, times, theory, modes),
     )
 
 
 def modes_data(
-    steps: np.ndarray, share: np.ndarray, times: np.ndarray, theory: np.ndarray, modes: Modes
+    steps: np.ndarray, share: np.ndarray, times: np.ndarray, theory: Prediction, modes: Modes
 ) -> xarray.Dataset:
     """Shares of modes (times, modes), measured and predicted half times, and the modes themselves."""
     import xarray as xr
@@ -114,14 +118,15 @@ def modes_data(
         {
             "share": (("step", "mode"), share), "strength": ("mode", modes.strength),
             "variance": ("mode", modes.variance), "half_time": ("mode", times),
-            "predicted_half_time": ("mode", theory), "left": (("mode", "output"), modes.left),
+            "predicted_half_time": ("mode", theory.times), "predicted_error": theory.error,
+            "constant_error": theory.constant, "left": (("mode", "output"), modes.left),
             "right": (("mode", "input"), modes.right), "linear_share": modes.explained,
         },
         {"step": steps, "mode": np.arange(1, len(times) + 1)},
     )  # fmt: skip
 
 
-def told_modes(times: np.ndarray, theory: np.ndarray, modes: Modes, depth: int, seen: str) -> tuple[str, str]:
+def told_modes(times: np.ndarray, theory: Prediction, modes: Modes, depth: int, seen: str) -> tuple[str, str]:
     """What was measured, and what theory says; `seen` is where modes are measured."""
     s, explained = modes.strength, modes.explained
     known = np.isfinite(times)
@@ -141,65 +146,97 @@ def told_modes(times: np.ndarray, theory: np.ndarray, modes: Modes, depth: int, 
         )
     if np.isfinite(explained):
         told += f" A linear map of the inputs explains {explained:.0%} of the variance of the targets."
-    return told, _theory(np.abs(theory / times - 1), s, times, depth, explained)
+    return told, _theory(theory, s, times, depth, explained)
 
 
-def _theory(off: np.ndarray, s: np.ndarray, times: np.ndarray, depth: int, explained: float) -> str:
-    known = np.isfinite(off)
+def _theory(theory: Prediction, s: np.ndarray, times: np.ndarray, depth: int, explained: float) -> str:
     if explained < LINEAR:
         return (
             "Linear theory has little to say here: nearly all that is to be learned is not linear in the "
             "inputs, so the modes miss it."
         )
-    if known.sum() < 3:
+    if not np.isfinite(theory.error):
         return (
-            "Stronger modes are learned first. Fewer than three are learned from little here, too few to "
-            "compare times."
+            "Stronger modes are learned first. Half times are not predicted, as fewer than three modes are "
+            "learned from little here."
         )
     from scipy.stats import spearmanr  # half a second to import
 
+    known = np.isfinite(times)
     correlation: Any = spearmanr(-s[known], times[known])
     rank = correlation.statistic
     agree = "as they are here" if rank > 0.9 else f"here their rank correlation is {rank:.2f}"
+    told = f"A deep linear network of depth {depth} learns modes in the order of their strength, {agree}. "
+    if not theory.error < theory.constant:
+        return (
+            f"{told}Half times are not predicted: from those of the other modes theory is off by "
+            f"{theory.error:.0%} (median), their mean by {theory.constant:.0%}."
+        )
     return (
-        f"A deep linear network of depth {depth} learns modes in the order of their strength, {agree}. "
-        f"Its half times are off by {np.nanmedian(off):.0%} (median), {np.nanmax(off):.0%} (largest)."
+        f"{told}Half times as predicted from those of the other modes are off by {theory.error:.0%} "
+        f"(median), their mean by {theory.constant:.0%}. {HELD_OUT}"
     )
+
+
+class Prediction(NamedTuple):
+    """Half times of a fitted chain; all nan where the mean of the others predicts each better."""
+
+    times: np.ndarray  # (modes,)
+    error: float = np.nan  # median relative error of a half time, predicted from the others
+    constant: float = np.nan  # that of the mean of the others
+
+
+def predicted(times: np.ndarray, modes: Modes, depth: int) -> Prediction:
+    """What theory says of half times, where it says more than a constant does."""
+    known, nothing = _known(times), np.full(len(times), np.nan)
+    if known.sum() < 3:
+        return Prediction(nothing)
+    logs, chains = np.log(times[known]), _chains(modes.strength[known], modes.variance[known], depth)
+    off = []
+    for k in range(len(logs)):
+        others = np.delete(np.arange(len(logs)), k)
+        off.append([_fitted(chains, logs, others)[k] - logs[k], logs[others].mean() - logs[k]])
+    error, constant = (float(e) for e in np.median(np.abs(np.expm1(off)), axis=0))
+    better = error < constant
+    fitted = predicted_times(times, modes.strength, modes.variance, depth) if better else nothing
+    return Prediction(fitted, error, constant)
 
 
 def predicted_times(times: np.ndarray, s: np.ndarray, variance: np.ndarray, depth: int) -> np.ndarray:
     """Half times of a deep linear chain whose time unit and initial strength fit the given ones best."""
-    known = np.isfinite(times) & (times > 0)
-    out = np.full(len(s), np.nan)
-    if known.sum() < 3:
-        return out
-
-    def chain(a0: float) -> np.ndarray:
-        return np.array(
-            [chain_half_time(a0, *mode, depth) for mode in zip(s[known], variance[known], strict=True)]
-        )
-
-    top = np.log(0.4 * (s / variance)[known].min())
-
-    def residual(theta: np.ndarray) -> np.ndarray:
-        logs = np.log(chain(float(np.exp(theta[0]))))
-        return logs - logs.mean() - np.log(times[known]) + np.log(times[known]).mean()
-
-    starts = top - np.array([0.5, 3.0, 8.0, 15.0])
-    searches = (least_squares(residual, [a], bounds=(top - 40, top)) for a in starts)
-    best = min(searches, key=lambda f: f.cost)
-    found = chain(float(np.exp(best.x[0])))
-    out[known] = found * np.exp(np.mean(np.log(times[known]) - np.log(found)))
+    known, out = _known(times), np.full(len(s), np.nan)
+    if known.sum() >= 3:
+        chains = _chains(s[known], variance[known], depth)
+        out[known] = np.exp(_fitted(chains, np.log(times[known]), np.arange(known.sum())))
     return out
 
 
-def chain_half_time(a0: float, s: float, d: float, depth: int) -> float:
-    """When a mode of a balanced chain reaches half of `s/d` from `a0`.
+def _known(times: np.ndarray) -> np.ndarray:
+    return np.isfinite(times) & (times > 0)
 
-    The integral of `da / (D a^(2-2/D) (s - d a))`, theory section 7.
+
+def _chains(s: np.ndarray, variance: np.ndarray, depth: int) -> np.ndarray:
+    """Logarithms of half times (starts, modes) from initial strengths, the largest first."""
+    starts = np.log(0.4 * (s / variance).min()) - np.geomspace(0.01, 40.0, STARTS)
+    return np.log(chain_half_time(np.exp(starts)[:, None], s, variance, depth))
+
+
+def _fitted(chains: np.ndarray, logs: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Logarithms of half times of all modes, by the start that gives the ratios of some of them best."""
+    best = chains[np.var((chains - logs)[:, some], axis=1).argmin()]
+    return best + (logs - best)[some].mean()
+
+
+def chain_half_time(a0: Any, s: Any, d: Any, depth: int) -> Any:
+    """When modes of a balanced chain reach half of `s/d` from `a0`.
+
+    The integral of `da / (D a^(2-2/D) (s - d a))`, theory section 7, over the logarithm of `a`.
     """
     end = 0.5 * s / d
     if depth == 1:
-        return float(np.log((s - d * a0) / (s - d * end)) / d)
-    speed: Any = lambda z: np.exp(z * (2 / depth - 1)) / (depth * (s - d * np.exp(z)))  # noqa: E731
-    return float(quad(speed, np.log(a0), np.log(end))[0])
+        return np.log((s - d * a0) / (s - d * end)) / d
+    z, weights = np.polynomial.legendre.leggauss(NODES)
+    first, s, d = np.log(a0)[..., None], np.asarray(s)[..., None], np.asarray(d)[..., None]
+    half = (np.log(end)[..., None] - first) / 2
+    a = first + half * (z + 1)
+    return (half * weights / (depth * np.exp(a * (1 - 2 / depth)) * (s - d * np.exp(a)))).sum(axis=-1)

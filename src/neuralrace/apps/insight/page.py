@@ -85,7 +85,8 @@ def _manual(folder: Path) -> str:
 
 def _page(watch: Watch | Recordings, answers: dict[str, Answer], parts: list[str], links: str) -> str:
     regime: Any = answers.get("regime")
-    verdict = f'<p class="verdict">Learning was <strong>{regime.verdict}</strong>.</p>' if regime else ""
+    told = f"Learning: <strong>{regime.verdict}</strong>. {escape(regime.why)}" if regime else ""
+    verdict = f'<p class="verdict">{told}</p>' if regime else ""
     words = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}.</dd>" for k, v in WORDS.items())
     problem = f"<p><strong>{escape(watch.problem)}.</strong></p>" if watch.problem else ""
     return f"""<!doctype html>
@@ -120,7 +121,7 @@ def _store(answers: dict[str, Any], path: Path) -> None:
 
 def _modes(answer: Answer) -> Figure | None:
     ds = answer.data
-    if not ds.sizes["mode"]:
+    if not np.isfinite(ds.share).any():
         return None
     with plot.style():
         fig, (left, right) = plot.figure(1, 2, height=2.4)
@@ -148,8 +149,10 @@ def _modes(answer: Answer) -> Figure | None:
     return fig
 
 
-def _representations(answer: Answer) -> Figure:
+def _representations(answer: Answer) -> Figure | None:
     ds = answer.data
+    if not np.isfinite(ds.correlation).any():
+        return None
     with plot.style():
         fig, (left, middle, right) = plot.figure(1, 3, height=2.3, width_ratios=[1.2, 1, 1])
         layers = np.arange(ds.sizes["layer"])
@@ -160,7 +163,7 @@ def _representations(answer: Answer) -> Figure:
         left.set_xticks(layers, [str(v) for v in ds.layer.values], rotation=60)
         left.set(ylabel="correlation of distances", xlabel="layer", ylim=(-1.05, 1.05))
         left.legend()
-        best = int(np.nanargmax(c)) if np.isfinite(c).any() else 0
+        best = int(np.nanargmax(c))
         for ax, values, title in (
             (middle, ds.measured[best], f"measured, {ds.layer.values[best]}"),
             (right, ds.predicted, "theory"),
@@ -187,18 +190,19 @@ def _pathways(answer: Answer) -> Figure | None:
     return fig
 
 
-def _regime(answer: Answer) -> Figure:
+def _regime(answer: Answer) -> Figure | None:
     ds: Any = answer.data
     answer_: Any = answer
+    if not np.isfinite(answer_.change):
+        return None
     with plot.style():
         fig, (left, right) = plot.figure(1, 2, height=2.2)
-        low, high = answer_.interval
+        change = answer_.change
+        low, high = np.where(np.isfinite(answer_.interval), answer_.interval, change)
         ends = min(0.01, 0.5 * max(low, 1e-6)), max(10.0, 2 * high)
         left.axvspan(ends[0], LAZY, color=plot.SKY, alpha=0.3, label="lazy")
         left.axvspan(RICH, ends[1], color=plot.ORANGE, alpha=0.3, label="rich")
-        left.errorbar(
-            [answer_.change], [0], xerr=[[answer_.change - low], [high - answer_.change]], fmt="o", color="k"
-        )
+        left.errorbar([change], [0], xerr=[[change - low], [high - change]], fmt="o", color="k")
         left.set(xlabel="relative change of the tangent kernel", yticks=[], xlim=ends, xscale="log")
         left.legend(loc="upper center")
         if "norm" in ds:

@@ -16,6 +16,7 @@ MIXED = (
     0.25  # share of probes on which a unit differs from the pattern it belongs to, above which it is mixed
 )
 EARNED = 0.02  # gain of the silhouette score by which a further pattern earns its place
+DRAWS = 5  # of units of one pattern, to whose best score two patterns are compared
 SILENT = 1e-3  # size of a unit, relative to the largest, below which it is left out
 CLUSTERED = 512  # units on which clusters are found; further ones go to the nearest
 GATED = 0.02, 0.999  # share of closed gates in a layer of a function that counts as gated
@@ -132,10 +133,16 @@ def _clustered(gates: np.ndarray, size: np.ndarray) -> np.ndarray:
     some = np.arange(len(gates))
     if len(gates) > CLUSTERED:
         some = np.random.default_rng(0).choice(len(gates), CLUSTERED, replace=False)
-    labels, best = np.zeros(len(gates), int), -np.inf
+
+    def clusters(gates: np.ndarray, k: int) -> tuple[Any, float]:
+        found = means(k, n_init=4, random_state=0).fit(gates, sample_weight=size[some])
+        return found, float(silhouette_score(gates, found.labels_))
+
+    # One pattern, unless two are told apart better than in units whose gates are drawn one by one.
+    drawn = np.random.default_rng(0).random((DRAWS, *gates[some].shape)) < gates[some].mean(axis=0)
+    labels, best = np.zeros(len(gates), int), max(clusters(each, 2)[1] for each in drawn.astype(float))
     for k in range(2, min(MOST_PATTERNS, len(np.unique(own[some])) - 1) + 1):
-        found = means(k, n_init=4, random_state=0).fit(gates[some], sample_weight=size[some])
-        score = silhouette_score(gates[some], found.labels_)
+        found, score = clusters(gates[some], k)
         if score > best + EARNED:
             labels, best = found.predict(gates), score
     return np.unique(labels, return_inverse=True)[1].ravel()

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from neuralrace.apps.insight.reading import MOST_CLASSES, Reading
 from neuralrace.errors import InputError, array, short
 from neuralrace.universality.torch_module import as_array
 
 MOST_ONE_HOT = 100_000  # tokens times places, that are shown one-hot
+IGNORED = -100  # label of a place of a sequence that asks for nothing, as of PyTorch
+
+
+def is_labels(y: np.ndarray) -> bool:
+    """Whether targets are labels, one per sample; otherwise an error where they are no numbers."""
+    if y.dtype.kind not in "iub" or y.ndim != 1:
+        return False
+    if y.min(initial=0) < 0:
+        raise InputError("y must hold class labels from 0 on, or targets as floating-point numbers")
+    return True
 
 
 def targets_of(y: Any) -> tuple[np.ndarray, str]:
     """Targets, one row per sample, and the loss that they suggest; labels as one-hot rows."""
     values = as_numbers("y", y)
-    if values.dtype.kind in "iub" and values.ndim == 1:
-        if values.min(initial=0) < 0:
-            raise InputError("y must hold class labels from 0 on, or targets as floating-point numbers")
-        return np.eye(int(values.max(initial=0)) + 1)[values.astype(int)], "cross_entropy"
+    if is_labels(values):
+        return one_hot(values, np.arange(int(values.max(initial=0)) + 1)), "cross_entropy"
     found = array("y", values)
     if not found.size:
         raise InputError(f"y must not be empty, got shape {found.shape}")
@@ -30,7 +40,7 @@ def as_numbers(name: str, value: Any) -> np.ndarray:
     """An array or tensor as an array of its own type, which must be real."""
     try:
         found = np.asarray(as_array(value))
-    except ValueError:  # rows of different lengths
+    except (ValueError, TypeError, RuntimeError):  # rows of different lengths, or a sparse tensor
         found = np.empty(0, object)
     return found if found.dtype.kind in "iub" else array(name, value if found.dtype == object else found)
 
@@ -46,37 +56,119 @@ def as_labels(name: str, value: Any) -> np.ndarray:
     return found
 
 
-def one_hot(x: np.ndarray, tokens: int) -> np.ndarray:
-    """Tokens (samples, ...) as one-hot rows."""
-    if x.min(initial=0) < 0 or x.max(initial=0) >= tokens:
-        raise InputError(f"x must hold tokens from 0 to {tokens - 1}, got {x.min()} to {x.max()}")
-    if tokens * x[:1].size > MOST_ONE_HOT:
+def one_hot(values: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Rows with a one where each of the values (samples, ...) is among some names."""
+    found = values.reshape(*values.shape, 1) == names
+    return found.reshape(len(values), -1).astype(float)
+
+
+def vocabulary(x: np.ndarray, places: int) -> np.ndarray:
+    """Tokens that are shown one-hot: all up to the largest, or of a large vocabulary those that occur."""
+    top = int(x.max(initial=0)) + 1
+    names = np.arange(top) if top * places <= MOST_ONE_HOT else np.unique(x)
+    if len(names) * places > MOST_ONE_HOT:
         raise InputError(
-            f"x holds whole numbers up to {tokens - 1}, which are taken for tokens; give fewer of them, or "
-            "floating-point numbers"
+            f"x holds whole numbers up to {top - 1}, which are taken for tokens, {len(names)} of them at "
+            f"{places} places; give fewer, or floating-point numbers"
         )
-    return np.eye(tokens, dtype=np.float32)[x.reshape(len(x), -1)].reshape(len(x), -1)
+    return names
+
+
+@dataclass
+class Probes:
+    """Samples, or places of sequences, on which a network is looked at."""
+
+    samples: np.ndarray  # that the network is given
+    reading: Reading
+    of: np.ndarray  # the sample of each probe
+    tokens: np.ndarray | None  # that inputs show one-hot
+    total: int  # samples there were
+
+
+def choose_probes(
+    x: np.ndarray, y: np.ndarray, tokens: bool, loss: str | None, most: int
+) -> tuple[np.ndarray, np.ndarray, str, Probes]:
+    """Inputs and targets of at most so many probes by a random choice, equal targets side by side; the loss.
+
+    Labels of the shape of tokens `x` are those of each place of a sequence.
+    """
+    sequences = y.dtype.kind in "iu" and y.ndim == 2 and x.shape[:2] == y.shape
+    sequences = sequences and (tokens or loss == "cross_entropy")
+    length = y.shape[1] if sequences else 0
+    samples = some(len(x), max(8, -(-2 * most // length)) if length else most)
+    of, inputs, labels, places = samples, x[samples], y[samples], None
+    if sequences:
+        asked = np.flatnonzero(labels.ravel() != IGNORED)
+        if len(asked) < 2:
+            raise InputError(f"y must hold at least two labels that are not {IGNORED}, got {len(asked)}")
+        places = asked[some(len(asked), most)]
+        of, labels = samples[places // length], labels.ravel()[places]
+        inputs = inputs.reshape(len(samples) * length, -1)[places]
+    reading = Reading(len(samples), length=length)
+    if is_labels(labels if sequences else y):
+        loss, top = loss or "cross_entropy", int(y.max()) + 1
+        classes = np.arange(top) if top <= MOST_CLASSES or loss == "squared" else np.unique(labels)
+        reading.classes, targets = classes if loss == "cross_entropy" else None, one_hot(labels, classes)
+    else:
+        loss, targets = loss or "squared", targets_of(labels)[0]
+    order, reading.width = np.lexsort(targets.T), targets.shape[1]
+    names = vocabulary(x, inputs[0].size) if tokens else None
+    rows = array("x", inputs) if names is None else one_hot(inputs, names)
+    if (rows == rows[0]).all():
+        raise InputError(f"x must hold different samples; all {len(rows)} probes are the same")
+    if places is None:
+        samples = samples[order]
+    else:
+        reading.places = places[order]
+    rows = rows.reshape(len(rows), -1)[order]
+    return rows, targets[order], loss, Probes(samples, reading, of[order], names, len(x))
+
+
+def some(n: int, most: int) -> np.ndarray:
+    """A random choice of n things, in order; all where they are few."""
+    return np.sort(np.random.default_rng(0).choice(n, most, replace=False)) if n > most else np.arange(n)
 
 
 class Batches:
     """Batches of inputs and targets as arrays of rows, as often as they are asked for."""
 
-    def __init__(self, data: Iterable[tuple[Any, Any]], inputs: int, outputs: int, tokens: int):
+    def __init__(
+        self, data: Iterable[tuple[Any, Any]], inputs: int, outputs: int, tokens: np.ndarray | None,
+        reading: Reading,
+    ):  # fmt: skip
         if iter(data) is data:
             raise InputError(
                 "data is gone through more than once: give a list or a data loader, no generator"
             )
         self.data, self.inputs, self.outputs, self.tokens = data, inputs, outputs, tokens
+        self.reading = reading
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for x, y in self.data:
-            given, targets = np.asarray(as_array(x)), targets_of(y)[0]
-            rows = one_hot(given, self.tokens) if self.tokens else np.asarray(given, float)
-            rows = rows.reshape(len(rows), -1)
-            targets = np.pad(targets, ((0, 0), (0, max(0, self.outputs - targets.shape[1]))))
+            given, labels = np.asarray(as_array(x)), as_numbers("y", y)
+            if self.reading.length and given.shape[:2] == labels.shape:
+                asked = labels.ravel() != IGNORED
+                given, labels = given.reshape(labels.size, -1)[asked], labels.ravel()[asked]
+            if self.tokens is None:
+                rows = given.astype(float)
+            elif np.isin(given, self.tokens).all():
+                rows = one_hot(given, self.tokens)
+            else:
+                raise InputError("data must hold no tokens but those up to the largest in x")
+            rows, targets = rows.reshape(len(rows), -1), self._targets(labels)
             if (rows.shape[1], targets.shape[1]) != (self.inputs, self.outputs) or len(rows) != len(targets):
                 raise InputError(
                     f"data must have {self.inputs} inputs and {self.outputs} outputs in each batch, as the "
                     f"probes have; got shapes {rows.shape} and {targets.shape}"
                 )
             yield rows, targets
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        """Targets as those of the probes."""
+        if not is_labels(y):
+            return targets_of(y)[0]
+        classes = self.reading.classes if self.reading.merged else None
+        if classes is None:
+            return one_hot(y, np.arange(max(self.outputs, y.max(initial=0) + 1)))
+        found = one_hot(y, classes)
+        return np.hstack([found, 1 - found.sum(axis=1, keepdims=True)])

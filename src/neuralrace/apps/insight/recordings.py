@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from neuralrace.apps.insight.answer import Answer
-from neuralrace.apps.insight.modes import data_modes, modes_data, predicted_times, told_modes
+from neuralrace.apps.insight.modes import data_modes, modes_data, predicted, told_modes
 from neuralrace.apps.insight.pathways import pathways_of
-from neuralrace.apps.insight.regime import LAZY, RICH, Regime, change_interval, verdict_of
+from neuralrace.apps.insight.regime import Regime, change_of, judged
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
 from neuralrace.errors import InputError, array, flag
-from neuralrace.measure import cosine, half_time, kernel_change, squared_distances
+from neuralrace.measure import cosine, half_time, squared_distances
 
 FEWEST = 3  # conditions
+LARGEST = 1e70  # activity, of whose distances squares are taken
 
 
 @dataclass(eq=False, repr=False)
@@ -62,7 +63,8 @@ class Recordings:
         share = strength / np.where(strength[-1] > 0, strength[-1], np.nan)
         grown = (share[-1] - share[0]) > 0.5
         times = np.where(grown, half_time(self.steps, share.T, axis=-1), np.nan)
-        theory = predicted_times(times - self.steps[0], modes.strength, modes.variance, 2) + self.steps[0]
+        theory = predicted(times - self.steps[0], modes, 2)
+        theory = theory._replace(times=theory.times + self.steps[0])
         measured, said = told_modes(times, theory, modes, 2, f"squared activity of {region}")
         return Answer(
             "What was represented first?",
@@ -101,18 +103,16 @@ class Recordings:
 
         region = self._region(region)
         grams = self._grams(region)[[0, -1]]
-        change = float(kernel_change(grams)[-1])
-        interval = change_interval(grams, len(self.x), change)
+        change, interval = change_of(grams, len(self.x))
         goal = self.y - self.y.mean(axis=0)
-        aligned = np.asarray(cosine(grams, goal @ goal.T))
-        verdict = verdict_of(change)
+        aligned = np.asarray([cosine(g, goal @ goal.T) if g.any() else np.nan for g in grams])
+        verdict, why = judged(change, interval, f"inner products in {region}")
         return Regime(
             "Rich or lazy?",
             f"Inner products in {region} changed by {change:.3g} of their norm ({interval[0]:.2g} to "
             f"{interval[1]:.2g} over conditions). Their alignment with those of the targets went from "
             f"{aligned[0]:.2f} to {aligned[1]:.2f}.",
-            f"Learning looks {verdict if verdict != 'between' else 'between rich and lazy'}. Above a change "
-            f"of {RICH:g} features are learned; below {LAZY:g} representations stay as they are.",
+            f"Learning: {verdict}. {why}",
             "Inner products are the part of the tangent kernel that belongs to the readout; weights before "
             "the region are not seen. Noise and drift between sessions count as change.",
             xr.Dataset(
@@ -125,6 +125,7 @@ class Recordings:
             verdict,
             change,
             interval,
+            why,
         )  # fmt: skip
 
     def to_rsatoolbox(self) -> Any:
@@ -199,6 +200,9 @@ def from_recordings(
         own = {k: np.stack([_squared(mean, s) for s in v]) for k, v in sessions.items()}
         return Recordings(None, own, mean @ stimuli, mean @ targets, times)
     activity = {k: [mean @ s for s in v] for k, v in sessions.items()}
+    largest = max(np.abs(a).max() for v in activity.values() for a in v)
+    if largest > LARGEST:
+        raise InputError(f"recorded must be below {LARGEST:g}, as distances are squared; got {largest:.3g}")
     own = {k: np.stack([squared_distances(a) for a in v]) for k, v in activity.items()}
     return Recordings(activity, own, mean @ stimuli, mean @ targets, times)
 

@@ -11,24 +11,57 @@ from neuralrace.measure import kernel_change, kernel_turn
 
 RICH, LAZY = 1.0, 0.2  # change of the kernel above which learning is rich, and below which it is lazy
 TURNED = 0.1  # turn of the kernel below which its change is growth alone
+FEWEST = 3  # probes from which an interval is known
 GROWN = (
-    "The kernel grew but hardly turned, as it does where cross-entropy makes outputs grow: features changed "
-    "less than the verdict says. "
+    " Most of the change is growth: the kernel turned by {:.2g} only, as it does where cross-entropy makes "
+    "outputs grow."
 )
 
 
 @dataclass(frozen=True)
 class Regime(Answer):
-    """An answer with a verdict: "rich", "lazy" or "between"; `interval` holds the change of the kernel."""
+    """An answer with a verdict: "rich", "lazy", "between" or "not decided".
+
+    Attributes
+    ----------
+    verdict : str
+        The regime in which the whole interval lies; "not decided" where it holds a bound, or is not known.
+    change : float
+        Change of the kernel, relative to its norm at the start.
+    interval : tuple of float
+        Of the change: two standard errors either way.
+    why : str
+        The reason of the verdict, in a sentence.
+    """
 
     verdict: str
     change: float
     interval: tuple[float, float]
+    why: str
 
 
-def verdict_of(change: float) -> str:
-    """The regime at a relative change of the tangent kernel."""
-    return "rich" if change > RICH else "lazy" if change < LAZY else "between"
+def verdict_of(*changes: float) -> str:
+    """The regime of relative changes of the tangent kernel, such as the ends of an interval."""
+    found = {"rich" if c > RICH else "lazy" if c < LAZY else "between" for c in changes}
+    return found.pop() if len(found) == 1 and np.isfinite(changes).all() else "not decided"
+
+
+def judged(change: float, interval: tuple[float, float], what: str) -> tuple[str, str]:
+    """The verdict, and why; `what` changed."""
+    verdict, (low, high) = verdict_of(*interval), interval
+    if not np.isfinite(change):
+        return verdict, f"The change of the {what} is not known, as at the start they are zero."
+    if not np.isfinite(interval).all():
+        return verdict, f"The change of the {what} is {change:.2g}, from too few probes to say how certain."
+    bounds = f"below {LAZY:g} learning is lazy, above {RICH:g} rich"
+    held = " and ".join(f"{bound:g}" for bound in (LAZY, RICH) if low <= bound <= high)
+    reasons = {
+        "rich": f"lies above {RICH:g}: the network left the linearisation around its start",
+        "lazy": f"lies below {LAZY:g}: what is learned is near the linearisation around the start",
+        "between": f"lies between the bounds: {bounds}",
+        "not decided": f"may lie on either side of {held}: {bounds}",
+    }
+    return verdict, f"The change of the {what}, {low:.2g} to {high:.2g}, {reasons[verdict]}."
 
 
 def regime_of(
@@ -40,14 +73,18 @@ def regime_of(
     """
     import xarray as xr
 
-    change, turn = float(kernel_change(kernels)[-1]), float(kernel_turn(kernels)[-1])
-    low, high = change_interval(kernels, probes, change)
-    verdict = verdict_of(change)
-    grown = GROWN if verdict == "rich" and turn < TURNED else ""
-    firm = verdict_of(low) == verdict_of(high)
+    change, interval = change_of(kernels, probes)
+    turn = float(kernel_turn(kernels)[-1]) if np.isfinite(change) else np.nan
+    verdict, why = judged(change, interval, "tangent kernel")
+    if moved == 0:
+        verdict, why = "not decided", "The weights did not change: nothing was learned."
+    elif verdict == "rich" and turn < TURNED:
+        why += GROWN.format(turn)
     matrices = list(weights[0])  # at least one
     norms = np.array([[w[name] for name in matrices] for w in weights])
-    growth = np.divide(norms[-1], norms[0], out=np.full(len(matrices), np.nan), where=norms[0] > 0)
+    some = norms[0] > 0
+    growth = norms[-1, some] / norms[0, some]
+    grew = f", each grew by {growth.min():.2g} to {growth.max():.2g}" if len(growth) else ""
     data = xr.Dataset(
         {
             "kernel": (("when", "row", "column"), kernels), "kernel_change": change, "kernel_turn": turn,
@@ -58,20 +95,18 @@ def regime_of(
     )  # fmt: skip
     return Regime(
         "Rich or lazy?",
-        f"The tangent kernel changed by {change:.3g} of its norm ({low:.2g} to {high:.2g} over probes) and "
-        f"turned by {turn:.2g}; weights moved by {moved:.2g} of their norm, each grew by "
-        f"{np.nanmin(growth):.2g} to {np.nanmax(growth):.2g}. Initial outputs had {scale:.2g} of the size of "
-        f"the targets. {_balance(norms)}",
-        f"Learning was {verdict if verdict != 'between' else 'between rich and lazy'}. Above a change of "
-        f"{RICH:g} it is called rich: features are learned. Below {LAZY:g} it is lazy: the network stays "
-        f"near its linearisation.{'' if firm else ' The interval reaches into another regime.'}",
-        f"{grown}The kernel is taken on a few probes. In wide networks of random weights the change levels "
-        "off near .1 however large they are. A network that was not trained to the end, or was watched late, "
-        "looks lazier than it is.",
+        f"The tangent kernel changed by {change:.3g} of its norm ({interval[0]:.2g} to {interval[1]:.2g} "
+        f"over probes) and turned by {turn:.2g}; weights moved by {moved:.2g} of their norm{grew}. Initial "
+        f"outputs had {scale:.2g} of the size of the targets. {_balance(norms)}",
+        f"Learning: {verdict}. {why}",
+        "The kernel is taken on a few probes, with the statistics of normalisations taken on all of them. In "
+        "wide networks of random weights the change levels off near 0.1 however large they are. A network "
+        "that was not trained to the end, or was watched late, looks lazier than it is.",
         data,
         verdict,
         change,
-        (low, high),
+        interval,
+        why,
     )
 
 
@@ -85,14 +120,20 @@ def _balance(norms: np.ndarray) -> str:
     )
 
 
-def change_interval(kernels: np.ndarray, probes: int, change: float) -> tuple[float, float]:
-    """Two standard errors of a kernel's change either way, by leaving out one probe at a time."""
-    if probes < 3:
-        return change, change
+def change_of(kernels: np.ndarray, probes: int) -> tuple[float, tuple[float, float]]:
+    """Change of kernels (2, n, n) of some probes, and two standard errors either way.
+
+    By leaving out one probe at a time. nan where the first kernel is zero, or there are too few probes.
+    """
     each = kernels.shape[1] // probes
-    found = []
-    for k in range(probes):
-        keep = np.delete(np.arange(kernels.shape[1]), slice(k * each, (k + 1) * each))
-        found.append(float(kernel_change(kernels[:, keep][:, :, keep])[-1]))
-    error = np.sqrt(probes - 1) * np.std(found)
-    return max(0.0, change - 2 * error), change + 2 * error
+
+    def without(*left_out: int) -> float:
+        keep = np.delete(np.arange(kernels.shape[1]), [k * each + i for k in left_out for i in range(each)])
+        part = kernels[:, keep][:, :, keep]
+        return float(kernel_change(part)[-1]) if part[0].any() else np.nan
+
+    change = without()
+    if probes < FEWEST:
+        return change, (np.nan, np.nan)
+    error = np.sqrt(probes - 1) * np.std([without(k) for k in range(probes)])
+    return change, (float(max(0.0, change - 2 * error)), float(change + 2 * error))

@@ -129,20 +129,31 @@ def _measured(ds: Any, names: list[str]) -> str:
     best = int(np.nanargmax(c))
     low, high = ds.interval.values[best]
     inputs = ds.correlation_with_inputs.values[best]
+    alone = f"with squared input distances there by {inputs:.2f}"
+    alone = alone if np.isfinite(inputs) else "input distances are all alike"
     return (
         "Squared distances between probes correlate with the theory's, input distance times target distance, "
-        f"by up to {c[best]:.2f} ({low:.2f} to {high:.2f}), at layer {names[best]}; with squared input "
-        f"distances there by {inputs:.2f}."
+        f"by up to {c[best]:.2f} ({low:.2f} to {high:.2f}), at layer {names[best]}; {alone}."
     )
 
 
+def _compared_with_inputs(gain: np.ndarray, names: list[str]) -> str:
+    """Where theory describes distances better than the inputs alone do, from intervals (layers, ends)."""
+    kinds = ("better", "worse", "")
+    found: dict[str, list[str]] = {kind: [] for kind in kinds}
+    for name, (low, high) in zip(names, gain, strict=True):
+        found["better" if low > 0 else "worse" if high < 0 else ""].append(name)
+    if not np.isfinite(gain).any():
+        return "Whether this holds here is not decided, as there is nothing to compare with."
+    said = [f"{kind} at {', '.join(found[kind])}" for kind in kinds[:2] if found[kind]]
+    said += [f"at {', '.join(found[''])} this is not decided"] if found[""] else []
+    return f"Compared with input distances alone, theory describes distances {'; '.join(said)}."
+
+
 def _theory(ds: Any, names: list[str], reason: str) -> str:
-    better = [n for n, low in zip(names, ds.gain_interval.values[:, 0], strict=True) if low > 0]
-    where = f"at {', '.join(better)}" if better else "at no layer: it fails here"
     told = (
         "In a rich network the final squared distance of two samples is proportional to the distance of "
-        "their inputs times that of their targets. That describes it better than input distances alone do "
-        f"{where}. "
+        f"their inputs times that of their targets. {_compared_with_inputs(ds.gain_interval.values, names)} "
     )
     if reason:
         return f"{told}Rates are not fitted: {reason}."

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neuralrace.apps.insight.branches import as_branches, as_domains
-from neuralrace.apps.insight.models import as_network
-from neuralrace.apps.insight.probes import as_labels, as_numbers, one_hot, targets_of
+from neuralrace.apps.insight.models import as_network, torch_inputs
+from neuralrace.apps.insight.probes import as_labels, as_numbers, choose_probes, targets_of
 from neuralrace.apps.insight.recordings import Recordings, from_recordings
 from neuralrace.apps.insight.watching import Watch
-from neuralrace.errors import InputError, array, choice, integer, sequence
+from neuralrace.errors import InputError, choice, integer, sequence
 from neuralrace.universality.torch_module import is_module
 
 LOSSES = ("squared", "cross_entropy")
@@ -36,6 +37,7 @@ class _Watching:
         branches: Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
         domains: Any = None,
         items: Any = None,
+        output: int | str | None = None,
     ) -> Watch:
         """Watch a network of your own while it learns.
 
@@ -49,7 +51,8 @@ class _Watching:
             The network; or a function `(params, x) -> outputs`, or `-> (outputs, {layer: activity})`, as of
             JAX, flax or equinox.
         x, y : array_like or torch.Tensor, shape (samples, ...)
-            Probes: inputs, and targets or class labels (whole numbers).
+            Probes: inputs, and targets or class labels (whole numbers). Labels of sequences of tokens may
+            have the shape of `x`: each place is then a probe, but those with label -100.
         layers : list of str, optional
             Submodules of a torch module, or names of the activities; by default all that run, but the last.
         loss : {"squared", "cross_entropy"}, optional
@@ -67,6 +70,9 @@ class _Watching:
         items : array_like, shape (samples,), optional
             What each sample shows, such that samples of different domains correspond; by default samples with
             equal targets do.
+        output : int or str, optional
+            Which of several things that the model returns is its output, by index or key; by default
+            `"logits"`, or the only one that has the size of the targets.
 
         Returns
         -------
@@ -88,36 +94,35 @@ class _Watching:
         >>> see.regime().verdict, see.modes().data.half_time.values.argsort().tolist()
         ('rich', [0, 1, 2, 3])
         """
-        targets, inferred = targets_of(y)
-        kind = inferred if loss is None else choice("loss", loss, LOSSES)
-        given = as_numbers("x", x)
-        tokens = int(given.max(initial=0)) + 1 if is_module(model) and given.dtype.kind in "iu" else 0
-        flat = one_hot(given, tokens) if tokens else array("x", given)
-        if flat.ndim < 1 or len(flat) < 2:
-            raise InputError(f"x must hold at least two samples, got shape {flat.shape}")
-        if len(flat) != len(targets):
-            raise InputError(f"y must have {len(flat)} rows, as many as x, got {len(targets)}")
-        most = integer("probes", probes, least=2)
-        chosen = np.arange(len(flat))
-        if len(flat) > most:
-            chosen = np.sort(np.random.default_rng(0).choice(len(flat), most, replace=False))
-        chosen = chosen[np.lexsort(targets[chosen].T)]  # probes with equal targets side by side
-        n = len(chosen)
-        if layers is not None:
-            layers = sequence("layers", layers, "names")
-        labels, named = as_domains(domains, len(flat)), as_branches(branches)
-        shown = (
-            targets
-            if items is None
-            else targets_of(np.unique(as_labels("items", items), return_inverse=True)[1].ravel())[0]
-        )
-        if len(shown) != len(flat):
-            raise InputError(f"items must have one label per sample, {len(flat)}, got {len(shown)}")
-        labels = None if labels is None else as_domains(labels[chosen], n)
-        network = as_network(model, x[chosen] if hasattr(x, "shape") else np.asarray(x)[chosen], layers, pick)
+        given, wanted = as_numbers("x", x), as_numbers("y", y)
+        if given.ndim < 1 or len(given) < 2:
+            raise InputError(f"x must hold at least two samples, got shape {given.shape}")
+        if wanted.ndim < 1 or len(wanted) != len(given):
+            raise InputError(f"y must have {len(given)} rows, as many as x, got shape {wanted.shape}")
+        if not is_module(model) and not callable(model):
+            raise InputError(
+                "model must be a torch.nn.Module or a function (params, x) -> outputs, got "
+                f"{type(model).__name__}"
+            )
+        model = getattr(model, "_orig_mod", model) if is_module(model) else model  # of torch.compile
+        most, named = integer("probes", probes, least=2), as_branches(branches)
+        kind = None if loss is None else choice("loss", loss, LOSSES)
+        layers = None if layers is None else sequence("layers", layers, "names")
+        if output is not None and not isinstance(output, str):
+            output = integer("output", output, -(2**31))
+        domain = as_domains(domains, len(given))
+        item = None if items is None else np.unique(as_labels("items", items), return_inverse=True)[1].ravel()
+        if item is not None and len(item) != len(given):
+            raise InputError(f"items must have one label per sample, {len(given)}, got {len(item)}")
+        inputs: Any = torch_inputs(model, x) if is_module(model) else given
+        tokens = is_module(model) and not inputs.is_floating_point()
+        rows, targets, kind, chosen = choose_probes(given, wanted, tokens, kind, most)
+        chosen.reading.output = output
+        network = as_network(model, inputs[chosen.samples], layers, pick, chosen.reading)
         return Watch(
-            network, flat[chosen].reshape(n, -1), targets[chosen], kind, len(flat) - n, tokens, named, labels,
-            shown[chosen],
+            network, rows, targets, kind, chosen, named,
+            None if domain is None else as_domains(domain[chosen.of], len(rows)),
+            targets if item is None else targets_of(item[chosen.of])[0],
         )  # fmt: skip
 
     def from_checkpoints(
@@ -135,9 +140,11 @@ class _Watching:
         Parameters
         ----------
         model : torch.nn.Module
-            A module of the same architecture.
+            A module of the same architecture; a copy of it is used.
         files : paths
-            Checkpoints in the order of training, each a state dict; a number in the name is the step.
+            Checkpoints in the order of training, each a state dict. Steps that are stored in the files beside
+            the weights give the order and the steps; without, a number by which alone the names differ is
+            the step.
         x, y
             As in `watch`.
         allow_pickle : bool
@@ -149,13 +156,15 @@ class _Watching:
         -------
         Watch
         """
-        from neuralrace.apps.insight.checkpoints import load_in_turn
+        from neuralrace.apps.insight.checkpoints import in_order, weights_in
 
-        seen: Watch | None = None
-        for step in load_in_turn(model, list(files), allow_pickle):
-            seen = self(model, x, y, **options) if seen is None else seen
+        found, told = in_order(model, files, allow_pickle)
+        own = deepcopy(model)
+        seen = self(own, x, y, **options)
+        seen.notes = f" {told}"
+        for step, path in found:
+            own.load_state_dict(weights_in(path, allow_pickle, own)[0])
             seen.look(step)
-        assert seen is not None
         return seen
 
     def from_recordings(

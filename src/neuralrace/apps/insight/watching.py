@@ -17,7 +17,7 @@ from neuralrace.apps.insight.branches import branches_of
 from neuralrace.apps.insight.models import Network, Observation
 from neuralrace.apps.insight.modes import Modes, data_modes, modes_of
 from neuralrace.apps.insight.pathways import pathways_of
-from neuralrace.apps.insight.probes import Batches
+from neuralrace.apps.insight.probes import Batches, Probes
 from neuralrace.apps.insight.regime import Regime, regime_of
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import to_rdms
@@ -43,13 +43,13 @@ class Watch:
     x: np.ndarray
     y: np.ndarray
     loss: str
-    left_out: int
-    tokens: int  # size of the vocabulary, where inputs are whole numbers
+    probes: Probes
     named: dict[str, tuple[str, ...]]  # branches, and the names of their weights
     domains: np.ndarray | None  # of each probe
     items: np.ndarray  # (probes, features), equal for probes that correspond
     snapshots: Snapshots = field(default_factory=Snapshots)
     problem: str = ""
+    notes: str = ""  # how it was watched, in sentences
     _last: tuple[float, tuple[Any, ...]] | None = None
 
     def __repr__(self) -> str:
@@ -156,7 +156,8 @@ class Watch:
     def _modes(self, data: Iterable[tuple[Any, Any]] | None = None) -> Modes:
         if data is None:
             return data_modes([(self.x, self.y)])
-        return data_modes(Batches(data, self.x.shape[1], self.y.shape[1], self.tokens))
+        of, inputs, outputs = self.probes, self.x.shape[1], self.y.shape[1]
+        return data_modes(Batches(data, inputs, outputs, of.tokens, of.reading))
 
     def modes(self, data: Iterable[tuple[Any, Any]] | None = None) -> Answer:
         """What it learned first: strengths of the data's modes over training, their order and times.
@@ -234,10 +235,19 @@ class Watch:
         steps, crossed = self.snapshots.steps, self.loss == "cross_entropy"
         trained = "cross-entropy (outputs are shown as probabilities)" if crossed else "squared error"
         layers = f"{len(self.network.layers)} layer{'s' * (len(self.network.layers) != 1)}"
-        chosen = f", chosen from {len(self.x) + self.left_out}" if self.left_out else ""
+        p, unread = self.probes, ", ".join(self.network.unread)
+        kind = (
+            f"places of {len(p.samples)} sequences, each shown without its context"
+            if p.reading.length
+            else "probes"
+        )
+        chosen = f", chosen from {p.total}" if p.total > len(p.samples) else ""
+        left = f"; left out, as they have no row per probe: {unread}" if unread else ""
+        merged = " Classes that no probe has are taken together." if p.reading.merged else ""
         return (
-            f"{len(self.x)} probes{chosen}; {layers}; {len(steps)} snapshots from "
+            f"{len(self.x)} {kind}{chosen}; {layers}{left}; {len(steps)} snapshots from "
             f"step {steps[0]:g} to {steps[-1]:g}, {self.bytes / 1e6:.0f} MB; trained by {trained}."
+            f"{merged}{self.notes}"
         )
 
     def answers(self) -> dict[str, Answer]:

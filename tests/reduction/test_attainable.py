@@ -1,0 +1,87 @@
+"""The least loss of any weights, against a list of all paths and against what networks reach."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import neuralrace as nr
+from tests.oracles import attainable
+
+
+def random_task(seed: int) -> nr.Task:
+    """A small random graph with gates on nodes and edges, some of them no 0 or 1."""
+    rng = np.random.default_rng(seed)
+    layers = [[f"x{k}" for k in range(rng.integers(1, 3))]]
+    layers += [[f"h{d}{k}" for k in range(rng.integers(1, 4))] for d in range(rng.integers(1, 3))]
+    layers += [[f"y{k}" for k in range(rng.integers(1, 3))]]
+    nodes = {n: int(rng.integers(1, 4)) for layer in layers for n in layer}
+    edges = []
+    for d, layer in enumerate(layers[1:], 1):
+        for n in layer:
+            before = [m for earlier in layers[:d] for m in earlier]
+            near = layers[d - 1]
+            chosen = {str(rng.choice(near)), *(m for m in before if rng.random() < 0.4)}
+            edges += [(m, n) for m in before if m in chosen]
+    fed = {s for s, _ in edges}
+    edges += [(n, layers[d + 1][0]) for d, layer in enumerate(layers[:-1]) for n in layer if n not in fed]
+    samples = int(rng.integers(2, 9))
+    gates = {}
+    for name in [*nodes, *(f"{s}->{t}" for s, t in edges)]:
+        if rng.random() < 0.4:
+            gates[name] = rng.choice([0.0, 1.0, 1.0, -0.5], samples)
+    graph = nr.Graph(nodes, edges)
+    x = {n: rng.standard_normal((samples, graph.nodes[n])) for n in graph.inputs}
+    y = {n: rng.standard_normal((samples, graph.nodes[n])) for n in graph.outputs}
+    return nr.Task(graph, x, y, gates)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000))
+def test_least_squares_over_listed_paths(seed):
+    task = random_task(seed)
+    assert nr.attainable_loss(task).loss == pytest.approx(attainable(task), abs=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_networks_as_wide_as_needed_reach_it(seed):
+    task = random_task(seed)
+    needed = nr.attainable_loss(task).needed
+    task = task.on(task.graph.resized({n: max(size, 1) for n, size in needed.items()}))
+    least = nr.attainable_loss(task)
+    assert least.tight
+    runs = nr.flow(task, nr.init.gaussian(task.graph, 0.5, seed=range(3)), t1=3e4, save=2)
+    start = nr.loss(task, {e: np.zeros(s) for e, s in task.graph.shapes.items()})
+    assert runs.loss[:, -1].min() - least.loss < 1e-3 * (start - least.loss) + 1e-12
+
+
+def test_a_bottleneck_is_only_a_bound():
+    task = nr.Task(nr.Graph.chain([3, 1, 3]), np.eye(3), np.eye(3))
+    least = nr.attainable_loss(task)
+    assert (least.loss, least.tight, least.needed) == (pytest.approx(0.0, abs=1e-15), None, {"h1": 3})
+    diagonal = nr.Graph({"x": 2, "y": 2}, [("x", "y")], diagonal=["x->y"])
+    assert nr.attainable_loss(nr.Task(diagonal, np.eye(2), [[0, 1], [1, 0]])).tight is None
+
+
+def test_many_domains_and_contexts_without_lists():
+    task = nr.tasks.routing(domains=30, trained=30)
+    assert nr.attainable_loss(task).loss == pytest.approx(0.0, abs=1e-12)
+    rng = np.random.default_rng(0)
+    graph = nr.Graph.pathways(2, 1, [[4]] * 8)
+    gates = {f"p{k}h1": rng.integers(0, 2, 400) for k in range(8)}
+    x = rng.standard_normal((400, 2))
+    y = sum(g[:, None] * x @ rng.standard_normal((2, 1)) for g in gates.values())
+    assert nr.attainable_loss(nr.Task(graph, x, y, gates)).loss == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (3, "task must be a Task"),
+        (nr.Task(nr.Graph.chain([1, 2, 1], activations="relu"), [[1.0]], [[1.0]]), "linear graph"),
+        (nr.Task(nr.Graph.chain([1, 2, 1], biases=True), [[1.0]], [[1.0]]), "without biases"),
+    ],
+)
+def test_wrong_tasks(task, message):
+    with pytest.raises(nr.errors.InputError, match=message):
+        nr.attainable_loss(task)
