@@ -225,6 +225,10 @@ class Parts:
         self.weights = {n: np.reshape(trajectory.weights[n], (-1, *s)) for n, s in shapes}
         if not all(np.isfinite(w).all() for w in self.weights.values()):
             raise InputError("trajectory must be finite: this one diverged")
+        g, times = task.graph, len(next(iter(self.weights.values())))
+        self.weights |= {e: np.repeat(w[None], times, axis=0) for e, w in g.fixed.items()}
+        whole = Graph(g.nodes, g.given_edges({}), g.activations, g.biases, g.diagonal)
+        self.whole: Task = task.on(whole) if g.fixed else task  # in which fixed edges can be cut too
         self.full = self.outputs({})
 
     @cached_property
@@ -259,7 +263,7 @@ class Parts:
         """Those between two saved times: the flow is solved again there."""
         if (run, k) not in self.inside:
             t, settings = self.trajectory.t, self.trajectory.settings
-            start = {n: w[run * len(t) + k] for n, w in self.weights.items()}
+            start = {n: self.weights[n][run * len(t) + k] for n in self.task.graph.shapes}
             rates = Rates(settings["weight_decay"], settings["lr_scale"])
             kind = settings.get("loss", "squared")
             fine = Parts(flow(self.task, start, t[k + 1] - t[k], _FINE, loss=kind, rates=rates), self.task)
@@ -273,8 +277,8 @@ class Parts:
         times = len(next(iter(weights.values())))
         for at in range(0, times, _AT_ONCE):  # as many every time, so that it is compiled once
             some = {n: w[np.minimum(np.arange(at, at + _AT_ONCE), times - 1)] for n, w in weights.items()}
-            made = lambda: program(self.task, "squared")  # noqa: E731
-            found.append(run(_weighted, self.task, some, "squared", made, _weighted))
+            made = lambda: program(self.whole, "squared")  # noqa: E731
+            found.append(run(_weighted, self.whole, some, "squared", made, _weighted))
         return [np.concatenate(each)[:times] for each in zip(*found, strict=True)]
 
     def size(self, of: Any) -> np.ndarray:
@@ -322,7 +326,7 @@ def _ties(parts: Parts) -> tuple[tuple[str, ...], ...]:
     groups: dict[Any, list[str]] = {}
     for n in pathways(graph):
         edges = (n,) if n in graph.edges else (*graph.incoming[n], *graph.outgoing[n])
-        groups.setdefault(tuple(sorted(class_of[e] for e in edges)), []).append(n)
+        groups.setdefault(tuple(sorted(class_of.get(e, -1) for e in edges)), []).append(n)
     return tuple(tuple(names) for names in groups.values() if len(names) > 1)
 
 

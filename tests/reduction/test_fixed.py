@@ -216,3 +216,13 @@ def test_races_and_landscapes():
     w = nr.flow(wide, nr.init.gaussian(wide.graph, 0.1), 1e3, 2).weights
     end = nr.landscape.fixed_points(wide, {e: v[-1:] for e, v in w.items()})
     assert set(end.weights) == set(wide.graph.shapes)
+
+
+def test_events():
+    task, _ = TASKS["adapter"]
+    run = nr.flow(task, nr.init.gaussian(task.graph, 0.05), 20.0, 60)
+    assert nr.events(run, task)
+    x, w = task.arrays[0], run.weights["h->y"] @ run.weights["x->h"]
+    size = np.sqrt(np.square(x @ np.swapaxes(w, 1, 2)).sum(axis=(1, 2)) / len(x))
+    found = nr.learning_time(run, 0.5, of="h", task=task)
+    assert found == pytest.approx(np.interp(0.5 * size[-1], size, run.t), rel=0.02)

@@ -24,7 +24,7 @@ class Edge:
 
     Examples
     --------
-    >>> import neuralrace as nr
+    >>> import numpy as np, neuralrace as nr
     >>> skip = nr.Edge("x", "h2", fixed=np.eye(3))
     >>> nr.Graph({"x": 3, "h1": 5, "h2": 3, "y": 1}, [("x", "h1"), ("h1", "h2"), skip, ("h2", "y")])
     Graph(4 nodes, 4 edges, 1 of them fixed, 2 paths, inputs x, outputs y)

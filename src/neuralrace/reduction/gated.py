@@ -169,7 +169,7 @@ class GatedNetwork(NamedTuple):
     def check(self, strengths: Any, statistics: Any, gates: Any) -> tuple[Any, Statistics, Any]:
         """The arguments as arrays that fit the graph and each other, with all gates."""
         g = self.graph
-        blocks = _named("strengths", strengths, g.shapes, "edge that learns")
+        blocks = _named("strengths", strengths, g.shapes, "edge")
         for e, shape in g.shapes.items():
             _fit(f"strengths[{e!r}]", blocks[e], shape)
         if not isinstance(statistics, Statistics):
