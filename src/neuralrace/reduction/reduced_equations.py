@@ -124,8 +124,10 @@ class ReducedEquations:
         return float(loss(self.family.small, b)), gradient(self.family.small, b)
 
     def is_tied(self, b: Mapping[str, np.ndarray]) -> bool:
-        """Whether the edges of each class have equal strengths."""
-        return all(b[e] is b[c[0]] or np.array_equal(b[e], b[c[0]]) for c in self.classes for e in c)
+        """Whether the edges of each class have equal strengths, up to rounding."""
+        rounding = 1e-12 * max((float(np.abs(v).max(initial=0.0)) for v in b.values()), default=0.0)
+        near = lambda v, first: v is first or np.abs(v - first).max(initial=0.0) <= rounding  # noqa: E731
+        return all(near(b[e], b[c[0]]) for c in self.classes for e in c)
 
     # -- equations ---------------------------------------------------------------------------
 

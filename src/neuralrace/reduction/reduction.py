@@ -29,6 +29,7 @@ from neuralrace.reduction.system import System
 from neuralrace.reduction.ties import refine
 
 LEARNED = 1e-14  # share of what can be learned that is left where a solution stops
+_MOST_LOAD = 20.0  # of the equations of classes; beyond, the small network has fewer products
 _SMALL = 0.1  # strength of the start from which a family is tried
 
 
@@ -261,7 +262,7 @@ class Reduction(ReducedEquations):
         r = self if self.is_tied(b) or self.tied is None else self._retied(b)
         rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
         first = rest if stop is None else max(stop, rest)  # nothing changes any more at the attainable loss
-        if r.tied is not None:
+        if r.tied is not None and r.tied.load <= _MOST_LOAD:
             sol = solve_tied(r, b, end, ts, save is None, method, first, given)
         else:
             sol = solve_small(r, b, end, save, method, first, given)
