@@ -50,6 +50,11 @@ def strength(r: Any, task: nr.Task, std: float) -> Any:
     return std * np.sqrt(max(task.graph.nodes[h] for h in task.graph.hidden) / 2)
 
 
+def largest(strength: Any) -> float:
+    """The largest strength, where edges have their own."""
+    return float(max(strength.values()) if isinstance(strength, dict) else strength)
+
+
 def solved(r: Any, task: nr.Task, net: Record) -> Record:
     """Where a reduction ends, what it says of it, and its learning times."""
     least, learn, slowest = net["attainable"], net["learnable"], float(np.nanmax(net["end"]))
@@ -60,7 +65,7 @@ def solved(r: Any, task: nr.Task, net: Record) -> Record:
     levels = {f"{s:g}": float(nr.learning_time(sol, least + s * learn)) for s in networks.SHARES}
     found = {
         "basis": r.basis, "exact": bool(r.exact), "residual": float(r.residual),
-        "strength": float(np.max(start)), "left": left,
+        "strength": largest(start), "left": left,
         "status": sol.status.name, "outcome": sol.outcome, "times": levels,
         "seconds": time.perf_counter() - began,
     }  # fmt: skip
@@ -117,7 +122,7 @@ def judge_race(seed: int, record: Record) -> Record:
     finite = [t for t in networks_times.values() if np.isfinite(t)]
 
     def theory() -> Record:
-        size = float(np.max(strength(nr.reduce(task), task, tasks.std(task))))
+        size = largest(strength(nr.reduce(task), task, tasks.std(task)))
         found = nr.race(race.candidates, level=race.level, strength=size, t1=100 * max(finite))
         times = (
             found.times if isinstance(found.times, dict) else dict(zip(found.names, found.times, strict=True))
