@@ -24,6 +24,12 @@ def make_system(r: Reduction, strength: Any, weights: Any) -> System:
     """The system of `Reduction.to_jax`."""
     if strength is not None and weights is not None:
         raise InputError("strength and weights must not both be given: weights are a start of their own")
+    size = 1.0 if strength is None else number("strength", strength, least=0)
+    rates = r.rates
+    if r.family.split is not None:
+        rates = r.family.split.rates_of_whole(rates)
+        if weights is None:
+            weights = r.lift({e: size * v for e, v in r.family.start.items()})
     task = with_all_inputs(r.task)
     own = r.basis == "block" and task is r.task
     family = r.family if own else block(task, np.random.default_rng(0))
@@ -34,12 +40,11 @@ def make_system(r: Reduction, strength: Any, weights: Any) -> System:
         family = around_weights(family, w)
         strengths = family.project(w)
     else:
-        size = 1.0 if strength is None else number("strength", strength, least=0)
         strengths = {
             e: size * np.eye(family.left[e].shape[1], family.right[e].shape[1]) for e in family.shape
         }
     contexts = family.small.moment_contexts
-    network = GatedNetwork.of(family.small.graph, r.rates)
+    network = GatedNetwork.of(family.small.graph, rates)
     return System(network, family, strengths, statistics_of(family.small.graph, contexts), gates_of(task))
 
 

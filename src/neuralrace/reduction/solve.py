@@ -58,7 +58,9 @@ def solve_small(
         "dims": weight_dims(r.family.network),
         "weights": lifted(r.family, run.weights),
     }
-    return Solution(**{**parts, "runs": runs}, reduction=r, b=run.weights, held=held)
+    return Solution(
+        **{**parts, "runs": runs}, reduction=r, b=run.weights, held=held if run.many else bool(held[0])
+    )
 
 
 def at_rest(sol: Solution, t1: float, ts: np.ndarray, choose: bool, stopped: bool) -> Solution:
