@@ -30,7 +30,7 @@ def judged(sol: Solution) -> Solution:
     ends, losses = np.atleast_1d(sol.end), np.atleast_2d(sol.loss)[:, -1]
     for k, status in enumerate(statuses):
         if status is Status.FINISHED:
-            last = {e: np.asarray(v)[k, -1] if sol.many else np.asarray(v)[-1] for e, v in sol.b.items()}
+            last = sol.last(k)
             rests = bool(np.broadcast_to(sol.held, len(statuses))[k])
             statuses[k], text = judge(sol.reduction, last, float(losses[k]), float(ends[k]), rests)
             outcomes[k] = f"{statuses[k].value} at t = {ends[k]:g}" + (f": {text}" if text else "")
@@ -90,15 +90,17 @@ class _State:
 
     @classmethod
     def of(cls, r: Reduction, b: Strengths) -> _State:
-        if r.basis != "block":
-            return cls(r, {}, b)
+        if r.basis != "block":  # the edges of a class are alike
+            return cls(r, {}, {c[0]: b[c[0]] for c in r.classes} if r.is_tied(b) else b)
         found = {e: np.linalg.svd(v, full_matrices=False) for e, v in b.items()}
         return cls(
             r, {e: (u, vt) for e, (u, _, vt) in found.items()}, {e: s for e, (_, s, _) in found.items()}
         )
 
     def strengths(self, sizes: Strengths) -> Strengths:
-        return {e: (u * sizes[e]) @ vt for e, (u, vt) in self.frames.items()} if self.frames else sizes
+        if self.frames:
+            return {e: (u * sizes[e]) @ vt for e, (u, vt) in self.frames.items()}
+        return sizes | {e: sizes[c[0]] for c in self.r.classes if c[0] in sizes for e in c if e not in sizes}
 
     def growth(self, sizes: Strengths) -> list[np.ndarray]:
         """Logarithmic derivative of each size in time."""

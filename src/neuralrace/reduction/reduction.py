@@ -278,20 +278,21 @@ class Reduction(ReducedEquations):
         if not isinstance(strength, Mapping):
             strength = dict.fromkeys(self.task.graph.shapes, strength)
         known("strength", strength, self.task.graph.shapes, "edge that learns")
-        sizes = {}
-        for e in self.task.graph.shapes:
-            if e not in strength:
-                raise InputError(f"strength must name every edge; {e!r} is missing")
-            sizes[e] = array("strength", strength[e])
-            if sizes[e].ndim > 1 or not sizes[e].size or (sizes[e] < 0).any():
-                raise InputError(
-                    f"strength must be at least 0, a number or one for each run; got {short(strength[e])}"
-                )
-        split = self.family.split
-        found = {}
+        split, made, found = self.family.split, {}, {}
         for e, v in self.family.start.items():
-            size = sizes[e if split is None else split.edge_of[e][0]]
-            found[e] = size[(...,) + (None,) * v.ndim] * v
+            name = e if split is None else split.edge_of[e][0]
+            if name not in strength:
+                raise InputError(f"strength must name every edge; {name!r} is missing")
+            key = (id(strength[name]), id(v))  # many edges start alike
+            if key not in made:
+                size = array("strength", strength[name])
+                if size.ndim > 1 or not size.size or (size < 0).any():
+                    raise InputError(
+                        "strength must be at least 0, a number or one for each run; "
+                        f"got {short(strength[name])}"
+                    )
+                made[key] = size[(...,) + (None,) * v.ndim] * v
+            found[e] = made[key]
         return found
 
     # -- other families ----------------------------------------------------------------------

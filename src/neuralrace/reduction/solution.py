@@ -61,6 +61,14 @@ class Solution(Trajectory):
             first = [np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, n - v.shape[-1])]) for v in values]
         return np.stack(first, axis=-1)
 
+    def last(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Strengths at the end of a run; edges of a class share an array where they are stored once."""
+        at = (run, -1) if self.many else (-1,)
+        if isinstance(self.b, TiedStrengths):
+            each = [(c, self.b[c[0]][at]) for c in self.b.classes]
+            return {e: v for c, v in each for e in c}
+        return {e: np.asarray(v)[at] for e, v in self.b.items()}
+
     def predict(self) -> dict[str, np.ndarray]:
         """Outputs for every sample along the solution.
 
