@@ -294,6 +294,17 @@ def test_draws_that_do_not_reach_the_level_are_counted():
     assert "0 of 10 draws" in repr(none)
 
 
+def test_levels_below_the_best_map_of_all_contexts_are_refused():
+    """One map serves all contexts: the best ones of each context alone leave less."""
+    x = [[1.0], [1.0]]
+    task = nr.Task(nr.Graph.chain([1, 4, 2]), x, [[1.0, 0.0], [0.0, 1.0]], {"y": [[1.0, 1.0], [1.0, 0.0]]})
+    best = nr.loss(task, {"x->h1": np.eye(4, 1), "h1->y": np.array([[0.5], [0.0]]) @ np.eye(1, 4)})
+    given = {"init": "gaussian", "scale": 0.1, "draws": 2}
+    with pytest.raises(ValueError, match=f"level must be above {best:g}, which no weights can reach"):
+        nr.expected_learning_time(task, level=0.99 * best, **given)
+    assert nr.expected_learning_time(task, level=1.05 * best, **given).reached == 1
+
+
 def test_more_inputs_than_there_is_room_for_are_told(monkeypatch):
     monkeypatch.setattr("neuralrace.expected._LARGEST", 12)
     rng = np.random.default_rng(0)

@@ -24,6 +24,7 @@ from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, affordable, choice, integer, known, number
 from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.measure import stopping_time
+from neuralrace.reduction.attainable import attainable_loss
 from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed
 from neuralrace.revealed_network import RevealedNetwork
 from neuralrace.subspace import split_by_gates
@@ -149,7 +150,7 @@ def expected_learning_time(
     draws, seed = integer("draws", draws, 2, 1_000_000), integer("seed", seed, least=0)
     tolerance = number("tolerance", tolerance, least=1e-5)
     end = None if t1 is None else number("t1", t1, above=0)
-    least = _least_loss(task)
+    least = attainable_loss(task).loss
     if level <= least:
         raise InputError(f"level must be above {least:.6g}, which no weights can reach; got {level:g}")
     rng = np.random.default_rng(seed)
@@ -181,18 +182,6 @@ def _checked_sizes(task: Any, width: Any) -> dict[str, int]:
         return g.nodes | dict.fromkeys(free, integer("width", width, most=LARGEST_NODE))
     known("width", width, free, "hidden node without fixed edges")
     return g.nodes | {n: integer(f"width[{n!r}]", size, most=LARGEST_NODE) for n, size in width.items()}
-
-
-def _least_loss(task: Task) -> float:
-    """The loss of the best linear map in every context by itself: no weights do better."""
-    total = 0.0
-    for c in task.moment_contexts:
-        total += c.irreducible_loss
-        x = np.concatenate([c.gate(n) * v for n, v in c.inputs.items()] or [np.zeros((c.rows, 1))], axis=1)
-        for o, y in c.targets.items():
-            seen = np.where(np.asarray(c.gate(o)) == 0, 0.0, x @ np.linalg.lstsq(x, y, rcond=None)[0])
-            total += 0.5 * float(((y - seen) ** 2).sum())
-    return total
 
 
 def random_matrix(

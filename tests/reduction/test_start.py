@@ -118,6 +118,51 @@ def test_several_starts_at_once():
     assert sol[1].runs["seed"] == 1
 
 
+def test_several_wide_starts_that_stop_at_a_level():
+    task = three_contexts(130)
+    w = nr.init.xavier(task.graph, 0.5, seed=range(2))
+    level = 0.6 * nr.loss(task, w).min()
+    full = nr.flow(task, w, 3.0, 20, method=nr.Adaptive(), stop_loss=level)
+    sol = nr.reduce(task, weights=w).solve(t1=3.0, save=20, stop_loss=level, runs={"seed": range(2)})
+    assert sol.settings["method"] == "LowRank"
+    assert sol.statuses == full.statuses == (nr.Status.REACHED_LOSS,) * 2
+    assert sol.end == pytest.approx(full.end, rel=1e-3)
+    assert (sol.t == full.t).all()
+    assert (true_error(full, sol) < sol.stats["error"]).all()
+    assert sol[1].runs["seed"] == 1
+    assert sol[1].weights["h1->h2"] == pytest.approx(full.weights["h1->h2"][1], abs=1e-3)
+
+
+def test_the_same_call_gives_the_same_numbers():
+    task = wide_chain(3, 150)
+    w = nr.init.xavier(task.graph, 0.5, seed=1)
+    first, second = (nr.reduce(task, weights=w).solve(t1=8.0, save=[0.5, 3.0]) for _ in range(2))
+    assert first.settings == second.settings
+    assert np.array_equal(first.loss, second.loss)
+
+
+@pytest.mark.parametrize("sizes", [(1, 150, 250, 3), (2, 200, 200, 1)])
+def test_orthogonal_starts_whose_bases_close(sizes):
+    """What the initial weights bring to closed bases is rounding, which must not be taken for directions."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((30, sizes[0]))
+    task = nr.Task(nr.Graph.chain(sizes), x, x @ rng.standard_normal((sizes[0], sizes[-1])))
+    w = nr.init.orthogonal(task.graph, 0.3, seed=1)
+    full, sol = both(task, w, 15.0)
+    assert sol.settings["method"] == "LowRank"
+    assert max(sol.dimensions.values()) <= 2 * (sizes[0] + sizes[-1])
+    assert true_error(full, sol) < sol.stats["error"] < 1e-3
+
+
+@pytest.mark.parametrize("zero", [("x->h1", "h2->y"), ("x->h1", "h1->h2", "h2->y")])
+def test_layers_of_zeros(zero):
+    """No signal reaches the hidden nodes: there are no bases."""
+    task = nr.tasks.hierarchy(4, graph=nr.Graph.chain([8, 200, 200, 15]))
+    w = {e: v * (e not in zero) for e, v in nr.init.xavier(task.graph, 0.7, seed=1).items()}
+    sol = nr.reduce(task, weights=w).solve(t1=2.0)
+    assert np.allclose(sol.loss, nr.loss(task, w), rtol=1e-12)
+
+
 def test_default_times_and_a_level_to_stop_at():
     task = wide_chain(3, 450)
     w = nr.init.xavier(task.graph, 0.5, seed=1)

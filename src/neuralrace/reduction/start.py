@@ -2,9 +2,9 @@
 
 A weight matrix learns only along the signals that pass it: forwards from the inputs, backwards from the
 errors. They span few directions of a hidden layer, whatever its width, so the change of the weights is
-followed in small bases of these signals. Those of three layers are fixed at first (see `fixed_bases`). Where
-their estimated error of the loss curve is above what is allowed, and in deeper networks, they are enriched
-until it is below (see `lowrank`). A network that is about as small as such bases is solved as it is.
+followed in small bases of these signals. They are enriched along the way until the estimated error of the
+loss curve is below what is allowed (see `lowrank`). A network that is about as small as such bases is solved
+as it is.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from neuralrace.dynamics.choice import is_wide
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.rates import Rates
-from neuralrace.dynamics.setup import Setup
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
-from neuralrace.reduction.fixed_bases import flow_in_fixed_bases
 from neuralrace.reduction.strengths import mode_strengths
 from neuralrace.task import Task
 
@@ -95,7 +93,6 @@ class StartReduction:
         -------
         StartSolution
             A `Trajectory`; `stats["error"]` states its error, `dimensions` and `residual` are of its bases.
-            `settings["bases"]` is "fixed" where the bases of wide layers stayed as they were.
         """
         if weights is not None:
             given = self.task.graph.check_weights(weights)
@@ -104,17 +101,12 @@ class StartReduction:
                     "weights must be those around which the task was reduced; for others call "
                     "nr.reduce(task, weights=...) again"
                 )
-        small, run = Adaptive.for_error(self.error, max_steps), None
-        if self.is_wide:
-            given = (self.task, self.weights, "squared", self.rates, runs, np.float64)
-            setup = Setup.prepare(*given, record=None, save_weights=True, compress=False)
-            run = flow_in_fixed_bases(setup, t1, save, self.error, stop_loss, max_steps)
-        if run is None:
-            method = LowRank(self.error, max_steps, of="loss") if self.is_wide else small
-            run = flow(
-                self.task, self.weights, t1, save,
-                method=method, stop_loss=stop_loss, rates=self.rates, runs=runs,
-            )  # fmt: skip
+        small = Adaptive.for_error(self.error, max_steps)
+        method = LowRank(self.error, max_steps, of="loss") if self.is_wide else small
+        run = flow(
+            self.task, self.weights, t1, save,
+            method=method, stop_loss=stop_loss, rates=self.rates, runs=runs,
+        )  # fmt: skip
         stated = run.stats["error"] if self.is_wide else np.full(run.loss.shape[:-1], small.stated_error)
         parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
         missed = run.stats.get("residual", np.zeros_like(stated))
