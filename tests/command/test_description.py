@@ -319,7 +319,7 @@ def test_command_tells_what_python_finds(folder, capsys):
     names = ("equations.tex", "curves.csv", "curves.svg", "curves.pdf", "curves.png")
     assert [Path(f) for f in found["files"]] == [out / "reduce" / "network" / n for n in names]
     assert all(Path(f).stat().st_size for f in found["files"])
-    assert {p.name for p in (out / "reduce" / "network").iterdir()} == set(names)
+    assert {p.name for p in (out / "reduce" / "network").iterdir()} == {*names, "source.txt"}
 
 
 def test_xor_example(capsys, tmp_path):

@@ -7,17 +7,16 @@ it is compiled once. What the bases miss is measured in larger ones, of a third 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuralrace.compiling import compile_here
+from neuralrace import compiling
+from neuralrace.compiling import allowance, compile_here
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.lowrank import LowRankWeights, one_thread
 from neuralrace.dynamics.methods import Adaptive
@@ -103,7 +102,8 @@ def flow_in_fixed_bases(
     times = None if save is None else np.union1d(ts, np.linspace(0, end, _LOOKS + 1))
     method = Adaptive.for_error(_SOLVER * error, min(_STEPS, max_steps))
     structure = program(small, "squared").stack.digest, setup.count, times is not None and len(times)
-    with compile_here() if next(_calls(structure)) else nullcontext():
+    first = allowance(("fixed bases", structure)).spend(compiling.EVALUATIONS)  # nobody waits who asks once
+    with nullcontext() if first else compile_here():
         run = flow(small, start, end, times, method=method, stop_loss=stop_loss, rates=setup.rates)
     if not {Status.FINISHED, Status.REACHED_LOSS}.issuperset(run.statuses) or run.history is None:
         return None
@@ -117,12 +117,6 @@ def flow_in_fixed_bases(
         return None
     run.stats.update(error=stated, residual=np.sqrt(missed))
     return _lifted(setup, run, nets, None if save is None else ts)
-
-
-@lru_cache(maxsize=4096)
-def _calls(structure: Hashable) -> Iterator[int]:
-    """Counts the flows of a structure. The first is solved in NumPy, so that nobody waits who asks once."""
-    return count()
 
 
 def _missed(bases: FixedBases, weights: Arrays) -> float:
