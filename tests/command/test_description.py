@@ -404,6 +404,7 @@ def test_time_that_is_chosen_waits_for_late_modes(folder):
     assert late < found.theory.t[-1] < 2 * late
 
 
+@pytest.mark.whole
 def test_time_that_is_chosen_where_the_reduced_system_stays_behind(folder):
     """Three contexts and a skip connection: the blocks rest at a saddle that the network leaves.
 

@@ -521,7 +521,7 @@ def test_runs_in_one_call(hidden, total, sizes, monkeypatch):
     from neuralrace.apps.sweep import run as module
 
     calls = Calls()
-    monkeypatch.setattr(module, "_records", lambda runs: calls.append(len(runs)) or runs)
+    monkeypatch.setattr(module, "_records", lambda runs, _: calls.append(len(runs)) or runs)
     task = nr.tasks.routing(7, 1, hidden=hidden)
     weights = nr.init.orthogonal(task.graph, 0.1)
     compute(lambda k: nr.Run(task, weights, t1=1.0), [{"k": k} for k in range(7)], total)
