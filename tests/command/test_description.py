@@ -319,7 +319,7 @@ def test_command_tells_what_python_finds(folder, capsys):
     names = ("equations.tex", "curves.csv", "curves.svg", "curves.pdf", "curves.png")
     assert [Path(f) for f in found["files"]] == [out / "reduce" / "network" / n for n in names]
     assert all(Path(f).stat().st_size for f in found["files"])
-    assert {p.name for p in (out / "reduce" / "network").iterdir()} == set(names)
+    assert {p.name for p in (out / "reduce" / "network").iterdir()} == {*names, "source.txt"}
 
 
 def test_xor_example(capsys, tmp_path):
@@ -404,6 +404,7 @@ def test_time_that_is_chosen_waits_for_late_modes(folder):
     assert late < found.theory.t[-1] < 2 * late
 
 
+@pytest.mark.whole
 def test_time_that_is_chosen_where_the_reduced_system_stays_behind(folder):
     """Three contexts and a skip connection: the blocks rest at a saddle that the network leaves.
 

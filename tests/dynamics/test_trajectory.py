@@ -2,6 +2,7 @@ import contextlib
 import json
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -248,21 +249,18 @@ def test_some_runs_of_a_dataset_keep_their_own_ends():
 
 
 def test_damage_is_told_and_nothing_of_it_is_read(tmp_path):
-    traj = nr.flow(TASK, nr.init.gaussian(TASK.graph, 0.1), t1=1.0, save=3)
-    whole = tmp_path / "whole"
-    traj.save(whole)
-    files = [p.relative_to(whole) for p in whole.rglob("*") if p.is_file()]
-    assert len(files) > 20
-    for k, name in enumerate(files):
-        for kind in ("gone", "cut"):
-            copy = tmp_path / f"{kind}{k}"
-            shutil.copytree(whole, copy)
-            content = (copy / name).read_bytes()
-            (copy / name).unlink() if kind == "gone" else (copy / name).write_bytes(
-                content[: len(content) // 2]
-            )
+    task = nr.Task(nr.Graph.chain([1, 1]), [[1.0]], [[1.0]])
+    nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=1.0, save=3).save(tmp_path / "run")
+    files = [p for p in (tmp_path / "run").rglob("*") if p.is_file()]
+    assert len(files) > 10
+    for file in files:
+        content = file.read_bytes()
+        for damage in (file.unlink, partial(file.write_bytes, content[: len(content) // 2])):
+            damage()
             with pytest.raises(nr.errors.InputError, match="path must"):
-                nr.Trajectory.load(copy)
+                nr.Trajectory.load(tmp_path / "run")
+        file.write_bytes(content)
+    nr.Trajectory.load(tmp_path / "run")
 
 
 def test_a_later_format_is_refused(tmp_path):

@@ -66,9 +66,10 @@ def test_absent_and_malformed_images_are_refused(tmp_path, monkeypatch):
     np.savez(tmp_path / "mnist.npz", x_train=np.zeros((2, 4, 4)))
     with pytest.raises(ValueError, match=r"must hold the arrays x_train, .*; it holds x_train"):
         nr.tasks.mnist(tmp_path)
-    image_file(tmp_path / "mnist.npz", y_train=np.full(6, 10))
-    with pytest.raises(ValueError, match=r"one label in 0\.\.9"):
-        nr.tasks.mnist(tmp_path)
+    for labels in (np.full(6, 10), np.full(6, 0.5), np.full(6, np.nan), np.full(6, "a"), np.zeros((6, 1))):
+        image_file(tmp_path / "mnist.npz", y_train=labels)
+        with pytest.raises(ValueError, match=r"one label in 0\.\.9"):
+            nr.tasks.mnist(tmp_path)
     with pytest.raises(ValueError, match="part must be one of train, test"):
         nr.tasks.digits("all")
 
@@ -269,6 +270,7 @@ def test_features_of_each_domain_are_read_from_a_file(tmp_path):
         ({"x_train": arrays["x_train"][0]}, "x_train must be numbers of shape"),
         ({"y_train": np.arange(5)}, "y_train must hold one label"),
         ({"y_test": np.arange(4) + 7}, "y_test must hold one label"),
+        ({"y_test": np.arange(4) + 0.5}, "y_test must hold one label"),
         ({"x_test": arrays["x_test"][:2]}, "equally many domains"),
     ):
         np.savez(file, **{k: v for k, v in {**arrays, **change}.items() if v is not None})

@@ -19,7 +19,6 @@ from neuralrace.files import folder_for, write_text
 from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
-from neuralrace.reduction.family import Strengths
 
 LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
 MAX_STEPS = {True: 100_000, False: 2_000}  # to choose an end: of equations, and of small networks
@@ -85,6 +84,14 @@ class Explanation:
         """How many of the times both theory and flow have reached."""
         end = min(np.min(self.theory.end), np.min(self.flow.end))
         return int((self.theory.t <= end * (1 + 1e-12)).sum())
+
+    @cached_property
+    def strengths(self) -> np.ndarray:
+        """Strengths in theory of the first edge of each class, (seeds, times, modes, classes)."""
+        own = self.theory.reduction.classes  # smaller ones where the start is not the same for all edges
+        first = [next(k for k, c in enumerate(own) if members[0] in c) for members in self.reduction.classes]
+        found = self.theory.strengths[..., first]
+        return found if self.theory.many else found[None]
 
     @cached_property
     def difference(self) -> float:
@@ -189,13 +196,13 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     else:
         assert given.std is not None
         weights = init.gaussian(r.task.graph, given.std, seed=range(given.seeds))
-    start = r.strengths(weights)
+    start = {"b0": r.strengths(weights)} if given.strength is None else {"strength": given.strength}
     t1, converged = given.time, True
     if t1 is None:
         say("choosing the time")
         t1, converged = _long_enough(r, start, weights)
     say("solving the reduced system")
-    theory = r.solve(t1=t1, save=given.save, b0=start)
+    theory = r.solve(t1=t1, save=given.save, **start)
     say("running the flow of the network")
     record = _coordinates(r) if given.strength is not None and r.basis != "block" else None
     true = flow(r.task, weights, t1, theory.t, save_weights=False, record=record)
@@ -218,7 +225,7 @@ def _coordinates(r: Reduction) -> Record:
     return record
 
 
-def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, bool]:
+def _long_enough(r: Reduction, start: dict[str, Any], weights: Any) -> tuple[float, bool]:
     """A time by which learning is complete, and whether there is one.
 
     From a small start the loss rests near saddles before it falls: a small slope does not mean the end. The
@@ -230,7 +237,7 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     forever = LONGEST / strongest
     method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
     level = complete_loss(r)
-    theory = r.solve(t1=forever, save=2, b0=start, method=method, stop_loss=level)
+    theory = r.solve(t1=forever, save=2, method=method, stop_loss=level, **start)
     if _reached(theory):
         return _rounded(1.25 * settled_time(theory) or 1 / strongest), True
     true = flow(r.task, weights, forever, 2, method=method, stop_loss=level, save_weights=False)

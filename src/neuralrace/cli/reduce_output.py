@@ -186,8 +186,7 @@ def table(x: Explanation) -> str:
     for name, rows in losses.items():
         for k, values in enumerate(np.atleast_2d(rows)):
             columns[f"loss {name}{f' seed {k}' if many else ''}"] = values
-    runs = x.theory.strengths if many else x.theory.strengths[None]
-    for k, run in enumerate(runs):
+    for k, run in enumerate(x.strengths):
         for c in range(run.shape[-1]):
             for m in range(run.shape[-2]):
                 columns[f"B{c + 1} mode {m + 1}{f' seed {k}' if many else ''}"] = run[:, m, c]
@@ -223,13 +222,13 @@ def figure(x: Explanation) -> Any:
         left.set_ylim(bottom=0)
 
     r = x.reduction
-    runs = x.theory.strengths.reshape(seeds, len(t), r.n_modes, r.n_classes)
+    equal = x.theory.reduction.classes == r.classes
     for c, members in enumerate(r.classes[:MAX_SHOWN]):
         # Classes often move together: later ones are thinner, so that those below can be seen.
         colour, style, width = plot.COLOURS[c], ("-", "--", ":", "-.")[c % 4], wide * (1.8 - 0.2 * c)
         for k, mode in np.ndindex(seeds, r.n_modes):
-            label = None if k or mode else _label(c, members)
-            plot.theory(right, t, runs[k, :, mode, c], colour, label, ls=style, lw=width)
+            label = None if k or mode else _label(c, members if equal else members[:1])
+            plot.theory(right, t, x.strengths[k, :, mode, c], colour, label, ls=style, lw=width)
             if x.flow.recorded:
                 plot.points(right, x.flow.t[at], x.flow.recorded[members[0]][at, mode], colour, ms=2.5)
     what = "singular values" if r.basis == "block" else "strengths"

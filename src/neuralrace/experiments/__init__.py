@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuralrace import plot
+from neuralrace.compiling import counted_anew
 from neuralrace.dynamics.trajectory import versions
 from neuralrace.errors import InputError, short
 from neuralrace.experiments.claim import Claim
@@ -170,8 +171,8 @@ def run(
     chosen, p, store = _opened(name, quick, out, changes or {})
     settings, folder = _settings(p), store.folder.parent
     data = chosen.compute(p, store, progress)
-    claims = chosen.judged(p, data, quick)
-    with plot.style():
+    with counted_anew(), plot.style():
+        claims = chosen.judged(p, data, quick)
         figures = chosen.figures(p, data)
     report = Report(
         chosen.name,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuralrace.compiling import counted_anew
 from neuralrace.errors import InputError
 from neuralrace.files import clear_leftovers, read_npz, write
 
@@ -52,7 +53,8 @@ class Store:
                 self.seconds += stored.attrs.pop("seconds")
                 return stored
             start = time.perf_counter()
-            result = dataset(name, compute())
+            with counted_anew():  # the same, whether parts before it were stored or computed
+                result = dataset(name, compute())
             _save(path, result.assign_attrs(seconds=time.perf_counter() - start))
             return result
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, overload
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, choice, integer, known, number, short
-from neuralrace.reduction.certificate import EXACT, gradient_residual, random_points
-from neuralrace.reduction.family import FAMILIES, with_directions
+from neuralrace.reduction.choice import choose
+from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.start import StartReduction
-from neuralrace.reduction.ties import refine
 from neuralrace.task import Task
 
 
@@ -121,26 +119,9 @@ def reduce(
         raise InputError(f"directions must be 1 for blocks, got {directions}: only modes can have several")
     if directions > 1 and g.fixed:
         raise InputError(f"directions must be 1 where edges are fixed, got {directions}")
-    apart: dict[str, Hashable] = {e: (v, rates.of(e)) for e, v in _check_start(task, start).items()}
-    found = None
     every = [name for name in FAMILIES if name != "pathwise" or not g.fixed]
-    for name in every if basis == "auto" else (basis,):
-        if name == "block" and directions > 1:
-            break
-        rng = np.random.default_rng(seed)
-        family = FAMILIES[name](task, rng)
-        family = family if directions == 1 else with_directions(family, directions)
-        left = gradient_residual(task, family, random_points(family, rng))
-        if found is None or max(left.values()) < EXACT:
-            found = (family, left)
-        if max(left.values()) < EXACT:
-            break
-    assert found is not None
-    if (split := found[0].split) is not None:
-        rates = split.rates(rates)
-        apart = {n: (apart[e], found[0].start[n].tobytes()) for n, (e, _, _) in split.edge_of.items()}
-    classes = refine(found[0], apart, np.random.default_rng(seed))
-    return Reduction(task, found[0], classes, found[1], rates)
+    bases = every if basis == "auto" else [basis]
+    return Reduction(task, *choose(task, bases, _check_start(task, start), rates, directions, seed))
 
 
 def _check_start(task: Task, start: Any) -> dict[str, Hashable]:

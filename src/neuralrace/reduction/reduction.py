@@ -16,6 +16,7 @@ from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import save_times
 from neuralrace.errors import InputError, array, known, number, short
 from neuralrace.reduction.certificate import share_outside
+from neuralrace.reduction.choice import choose
 from neuralrace.reduction.completion import strongest_correlation
 from neuralrace.reduction.ends import judged
 from neuralrace.reduction.family import FAMILIES
@@ -359,15 +360,14 @@ class Reduction(ReducedEquations):
         >>> r.solve(0.05, t1=100.0).status, r.widened().solve(0.05, t1=100.0).status
         (<Status.SADDLE: 'saddle'>, <Status.FINISHED: 'finished'>)
         """
-        from neuralrace.reduction.make import reduce
-
         split, most = self.family.split, 2 * max(self.attainable.needed.values(), default=1)
         rates = self.rates if split is None else split.rates_of_whole(self.rates)
         directions = 2 * self.family.directions
         if self.task.graph.fixed:
             raise InputError("widened needs a task without fixed edges: take nr.reduce(task, weights=...)")
         while self.basis != "block" and directions <= max(most, 2):
-            wider = reduce(self.task, self.basis, directions=directions, rates=rates)
+            start = dict.fromkeys(self.task.graph.shapes, 1.0)
+            wider = Reduction(self.task, *choose(self.task, [self.basis], start, rates, directions))
             if not wider.omitted_modes and wider.reaches_attainable:
                 return wider
             directions *= 2

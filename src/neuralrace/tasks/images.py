@@ -15,6 +15,7 @@ from neuralrace.task import Task
 from neuralrace.tasks.structured import chain_or
 
 CLASSES = 10
+_KINDS = ("train", "test")
 PARTS = ("x_train", "y_train", "x_test", "y_test")  # arrays of an image file
 FOLDER = "NEURALRACE_DATA"  # environment variable: where image files lie
 
@@ -163,21 +164,28 @@ def domain_features(path: str | Path, part: str = "train") -> tuple[list[np.ndar
     >>> len(features), features[0].shape, labels.shape
     (3, (5, 512), (5, 10))
     """
-    choice("part", part, ("train", "test"))
+    choice("part", part, _KINDS)
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"path must be the name of a file, got {short(path)}")
     data, shape = read_npz(Path(path), *PARTS), "(domains, images, size)"
-    for kind in ("train", "test"):
+    for kind in _KINDS:
         x, y = data[f"x_{kind}"], data[f"y_{kind}"]
         if x.ndim != 3 or not x.size or not np.isfinite(x).all():
             raise InputError(f"path: x_{kind} must be numbers of shape {shape}, got shape {x.shape}")
-        if y.shape != x.shape[1:2] or y.min() < 0 or y.max() >= CLASSES:
-            raise InputError(
-                f"path: y_{kind} must hold one label in 0..{CLASSES - 1} per image, got {y.shape}"
-            )
+        data[f"y_{kind}"] = _checked(f"path: y_{kind}", y, x.shape[1])
     if data["x_train"].shape[::2] != data["x_test"].shape[::2]:
         raise InputError("path: x_train and x_test must have equally many domains and features")
-    return list(np.asarray(data[f"x_{part}"], float)), np.eye(CLASSES)[data[f"y_{part}"].astype(int)]
+    return list(np.asarray(data[f"x_{part}"], float)), np.eye(CLASSES)[data[f"y_{part}"]]
+
+
+def _checked(name: str, labels: np.ndarray, images: int) -> np.ndarray:
+    """Labels as whole numbers, one per image."""
+    if labels.shape != (images,) or not np.isin(labels, np.arange(CLASSES)).all():
+        raise InputError(
+            f"{name} must hold one label in 0..{CLASSES - 1} per image, got {short(labels)} of shape "
+            f"{labels.shape} for {images}"
+        )
+    return labels.astype(int)
 
 
 Labelled = tuple[np.ndarray, np.ndarray]
@@ -186,7 +194,7 @@ Labelled = tuple[np.ndarray, np.ndarray]
 def _chosen(
     part: str, centred: bool, train: Labelled, test: Labelled, hidden: int, graph: Graph | None
 ) -> Task:
-    choice("part", part, ("train", "test"))
+    choice("part", part, _KINDS)
     flag("centred", centred)
     x, labels = train if part == "train" else test
     if centred:
@@ -198,7 +206,7 @@ def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, La
     file = _find(name, path)
     if file is not None:
         data = read_npz(file, *PARTS)
-        x, y = ([data[f"{k}_{part}"] for part in ("train", "test")] for k in "xy")
+        x, y = ([data[f"{k}_{part}"] for part in _KINDS] for k in "xy")
     else:
         from sklearn.datasets import fetch_openml
 
@@ -212,11 +220,11 @@ def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, La
         if name == "cifar10":  # channels come first there
             images = images.reshape(-1, 3, 1024).swapaxes(1, 2)
         x, y = np.split(np.asarray(images), [first]), np.split(np.asarray(labels).astype(int), [first])
-    for images, labels in zip(x, y, strict=True):
-        if len(images) != len(labels) or labels.min() < 0 or labels.max() >= CLASSES:
-            raise InputError(f"path must hold one label in 0..{CLASSES - 1} per image, got {file}")
+    y = [
+        _checked(f"path: {part} labels in {file}", v, len(u)) for part, u, v in zip(_KINDS, x, y, strict=True)
+    ]
     scaled = [images.reshape(len(images), -1) / 255.0 for images in x]
-    return (scaled[0], y[0].astype(int)), (scaled[1], y[1].astype(int))
+    return (scaled[0], y[0]), (scaled[1], y[1])
 
 
 def _find(name: str, path: Any) -> Path | None:

@@ -5,6 +5,7 @@ import importlib
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 import xarray as xr
 
 import neuralrace as nr
+from neuralrace import compiling
 from neuralrace.apps.sweep import folder as folder_module
 from neuralrace.apps.sweep.axes import Grid, read_axis
 from neuralrace.apps.sweep.identity import identity
@@ -30,6 +32,11 @@ TASKS = {k: nr.tasks.routing(3, k, items=2, hidden=(5, 5)) for k in (1, 2)}
 def one_run(scale, trained, seed):
     task = TASKS[trained]
     return nr.Run(task, nr.init.orthogonal(task.graph, scale, seed=seed), t1=20.0, save=5)
+
+
+def small_run(std, seed):
+    task = nr.tasks.xor(hidden=3)
+    return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=60.0, save=50)
 
 
 def own_data(delta, seed):
@@ -223,6 +230,32 @@ def test_interrupt_and_resume(tmp_path):
     assert (ds.status == "FINISHED").all()
     whole = nr.sweep(interrupted(Calls()), OVER, seeds=2, out=tmp_path / "b", batch=1)
     np.testing.assert_array_equal(ds.half_time, whole.half_time)
+
+
+def measured_anew(std, seed):
+    """A run whose measure solves others, which count as evaluations too."""
+    task = nr.tasks.xor(hidden=3)
+
+    def measure(run):
+        last = {e: w[-1] for e, w in run.weights.items()}
+        again = nr.flow(task, last, t1=3.0, save=3)
+        return {"loss": run.loss, "again": again.loss, "slope": nr.gradient(task, last)["x->p0h1"]}
+
+    return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), measure, t1=20.0, save=5)
+
+
+@pytest.mark.parametrize(("function", "jobs"), [(small_run, 1), (small_run, 2), (measured_anew, 1)])
+def test_a_sweep_in_two_processes_equals_that_in_one(function, jobs, tmp_path):
+    """What a process has computed before decides when it compiles, and so the last digits."""
+    over = {"std": [0.05, 0.1, 0.2, 0.4]}
+    compiling.allow(compiling.EVALUATIONS)  # as in a new process
+    whole = nr.sweep(function, over, seeds=24, out=tmp_path / "whole", batch=2, jobs=1)
+    shutil.copytree(tmp_path / "whole", tmp_path / "half")
+    for piece in sorted((tmp_path / "half" / "pieces").iterdir())[::2]:
+        piece.unlink()  # as if never computed
+    compiling.allow(compiling.EVALUATIONS)
+    again = nr.sweep(function, over, seeds=24, out=tmp_path / "half", batch=2, jobs=jobs)
+    xr.testing.assert_equal(whole.drop_vars("seconds"), again.drop_vars("seconds"))
 
 
 def test_changed_definition_is_refused(tmp_path):
@@ -488,7 +521,7 @@ def test_runs_in_one_call(hidden, total, sizes, monkeypatch):
     from neuralrace.apps.sweep import run as module
 
     calls = Calls()
-    monkeypatch.setattr(module, "_records", lambda runs: calls.append(len(runs)) or runs)
+    monkeypatch.setattr(module, "_records", lambda runs, _: calls.append(len(runs)) or runs)
     task = nr.tasks.routing(7, 1, hidden=hidden)
     weights = nr.init.orthogonal(task.graph, 0.1)
     compute(lambda k: nr.Run(task, weights, t1=1.0), [{"k": k} for k in range(7)], total)

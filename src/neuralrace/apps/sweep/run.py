@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace import compiling
-from neuralrace.compiling import compile_here
+from neuralrace.compiling import compile_here, counted_anew
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.status import Status
@@ -151,13 +151,16 @@ def compute(
     """Describe and compute the runs at some points; a run that fails does not stop the others.
 
     Of `total` runs in the sweep each key has about the share that it has here: where those are many, they are
-    compiled at once, and not computed in NumPy at first.
+    compiled at once, and not computed in NumPy at first. The records depend on the points and on `total`
+    alone, not on what this process computed before.
     """
+    total = max(total, len(points))
     records: dict[int, Record] = {}
     groups: dict[Any, list[tuple[int, Run]]] = {}
     for k, point in enumerate(points):
         try:
-            run = function(**point)
+            with counted_anew(1 / total):
+                run = function(**point)
             if not isinstance(run, Run):
                 raise InputError(f"the function must return nr.Run(...), got {type(run)}")
         except Exception as fault:
@@ -166,10 +169,10 @@ def compute(
         groups.setdefault(run.key, []).append((k, run))
     for members in groups.values():
         compiled = _worth_compiling(members[0][1], total // len(groups))
-        with compile_here() if compiled else nullcontext():
+        with counted_anew(len(points) / total), compile_here() if compiled else nullcontext():
             for some in _calls(members) if compiled else [members]:
                 places, runs = zip(*some, strict=True)
-                records |= dict(zip(places, _records(list(runs)), strict=True))
+                records |= dict(zip(places, _records(list(runs), 1 / total), strict=True))
     return [records[k] for k in range(len(points))]
 
 
@@ -204,7 +207,8 @@ def failure(fault: Exception, seconds: float = 0.0) -> Record:
     return Record(FAILED, message=f"{type(fault).__name__}: {fault}", seconds=seconds)
 
 
-def _records(runs: list[Run]) -> Iterator[Record]:
+def _records(runs: list[Run], share: float) -> Iterator[Record]:
+    """Records of runs with the same key; each is measured with that share of the evaluations in NumPy."""
     start = time.perf_counter()
     try:
         found = _together(runs)
@@ -213,11 +217,13 @@ def _records(runs: list[Run]) -> Iterator[Record]:
             yield failure(fault, time.perf_counter() - start)
         else:  # find out which of them it was
             for run in runs:
-                yield from _records([run])
+                yield from _records([run], share)
         return
     seconds = (time.perf_counter() - start) / len(runs)
     for run, trajectory in zip(runs, found, strict=True):
-        yield _measured(run, trajectory, seconds)
+        with counted_anew(share):
+            record = _measured(run, trajectory, seconds)
+        yield record
 
 
 def _together(runs: list[Run]) -> list[Trajectory]:

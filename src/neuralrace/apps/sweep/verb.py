@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _MEMORY = 2**31  # bytes that the runs of a piece may take together
 _FEW, _MOST = 32, 256  # runs in a piece: how much an interrupt can lose
-_PIECES = 8  # for each core, so that all processes end at about the same time
+_PIECES = 512  # of a large sweep, so that many cores end at about the same time
 _MOST_JOBS = 1024  # processes of a sweep: more would have no core of their own
 _AHEAD = 2  # pieces that each process has begun or been handed
 _LINE = "{desc}: {n_fmt} of {total_fmt} runs, {rate_fmt}, {remaining} left\n"
@@ -55,8 +56,9 @@ def sweep(
 ) -> xarray.Dataset:
     """Run a function over a grid of parameters; runs of equal shape are computed together.
 
-    A sweep that was interrupted goes on where it stopped, when it is called again with the same `out`. A run
-    that fails is recorded with its message, and does not stop the others.
+    A sweep that was interrupted goes on where it stopped, when it is called again with the same `out`, and
+    ends with the same numbers, bit for bit; with another `batch`, the last digits may differ. A run that
+    fails is recorded with its message, and does not stop the others.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ def sweep(
     zipped : list of tuples, optional
         Parameters that change together, as in ``[("depth", "width")]``: one axis, named after the first.
     batch : int, optional
-        Runs in a piece of work. By default as many as fit into 2 GiB, 32 to 256: several pieces a core.
+        Runs in a piece of work. By default as many as fit into 2 GiB, 32 to 256.
     jobs : int, optional
         Processes on this machine. By default as many as there are cores, if the work takes more than about
         15 seconds. They stay for a minute, so that another sweep starts sooner.
@@ -163,7 +165,7 @@ def _results(
 
     Without a wish for processes the first pieces are computed here; others are started if much is left.
     """
-    pieces = [missing[k : k + size] for k in range(0, len(missing), size)]
+    pieces = [list(piece) for _, piece in groupby(missing, lambda k: k // size)]  # alike after an interrupt
     if cluster is None and (cores() == 1 or jax.default_backend() != "cpu"):
         jobs = jobs or 1
     if cluster is None and jobs in (None, 1):
@@ -237,12 +239,12 @@ def _alone(
 
 
 def piece_size(function: Callable[..., Run], point: Mapping[str, Any], n: int) -> int:
-    """Runs in a piece, from the memory of one of them."""
+    """Runs in a piece, from the memory of one of them; the same wherever the sweep goes on."""
     try:
         each = function(**point).bytes
     except Exception:  # recorded when it is computed
         each = _MEMORY
-    most = n if jax.default_backend() != "cpu" else max(_FEW, n // (_PIECES * cores()))
+    most = n if jax.default_backend() != "cpu" else max(_FEW, n // _PIECES)
     return max(1, min(n, most, _MOST, _MEMORY // each))
 
 
