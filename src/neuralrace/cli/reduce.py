@@ -223,8 +223,8 @@ def _long_enough(r: Reduction, start: Strengths, weights: Any) -> tuple[float, b
     """A time by which learning is complete, and whether there is one.
 
     From a small start the loss rests near saddles before it falls: a small slope does not mean the end. The
-    goal is a loss near the least that any weights reach. Where the reduced system does not come to it, because
-    it rests at a saddle that networks leave, the time is that of the network itself.
+    goal is a loss near the least that any weights reach. Where the reduced system does not come to it, as it
+    rests at a saddle that networks leave, the time is that of the network itself.
     Steps are limited; a goal that is not reached within them counts as never reached.
     """
     strongest = strongest_correlation(r.task)
