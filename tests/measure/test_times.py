@@ -141,7 +141,7 @@ def test_half_time_of_a_trajectory_goes_up_or_down_in_each_run():
         for t1 in (60.0, 1.0)
     )
     both = {e: np.stack([decayed[e], start[e]]) for e in start}
-    runs = nr.flow(task, both, t1=20.0, save=2000, weight_decay=0.3)
+    runs = nr.flow(task, both, t1=20.0, save=2000, rates=nr.Rates(decay=0.3))
     assert (np.sign(runs.loss[:, -1] - runs.loss[:, 0]) == [1, -1]).all()
     assert np.allclose(half_time(runs), half_time(runs.t, runs.loss), rtol=1e-3)
     assert half_time(runs)[0] > 0.1

@@ -210,6 +210,7 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     if given.strength is None:
         say("predicting from the start itself")
         prediction = reduce(r.task, weights=weights).solve(t1=t1, save=theory.t)
+    r = theory.reduction  # with the classes of this start: random strengths are not tied
     return Explanation(given, r, theory, true, converged, r.distance(weights), prediction)
 
 
@@ -229,8 +230,8 @@ def _long_enough(r: Reduction, start: dict[str, Any], weights: Any) -> tuple[flo
     """A time by which learning is complete, and whether there is one.
 
     From a small start the loss rests near saddles before it falls: a small slope does not mean the end. The
-    goal is the loss at which a large start ends, which rests near none of them. Where the reduced system does
-    not reach it, because part of the start lies outside its family, the time is that of the network itself.
+    goal is a loss near the least that any weights reach. Where the reduced system does not come to it, as it
+    rests at a saddle that networks leave, the time is that of the network itself.
     Steps are limited; a goal that is not reached within them counts as never reached.
     """
     strongest = strongest_correlation(r.task)

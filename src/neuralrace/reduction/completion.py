@@ -1,4 +1,4 @@
-"""When learning is complete: the loss that a reduction ends at, and the time by which runs have settled."""
+"""When learning is complete: a loss near the least that any weights reach, and when runs have settled."""
 
 from __future__ import annotations
 

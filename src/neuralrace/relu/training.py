@@ -370,12 +370,11 @@ def _in_units_of_objective(
     values |= {
         "outcomes": tuple(outcomes),
         "settings": settings | {"objective": objective, "stop_loss": stop},
+        "task": task,
     }
     if span is not None:
         values["weights"] = _readout(task.graph, path.weights, span)
-    return ReluNetwork(**values, task=task, objective=objective, lr=lr).rescaled(
-        _speed(objective, task.arrays[0])
-    )
+    return ReluNetwork(**values, objective=objective, lr=lr).rescaled(_speed(objective, task.arrays[0]))
 
 
 def _at(values: np.ndarray, i: int, many: bool) -> np.ndarray:
