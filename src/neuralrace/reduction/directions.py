@@ -158,18 +158,14 @@ class Split:
     def divide(self, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The weights of the copies: the inverse of `merge`."""
         found = {}
-        for e, (source, target) in self.whole.edges.items():
-            rows, columns = (np.cumsum([0, *self.sizes(n)]) for n in (target, source))
-            w = np.asarray(weights[e])
-            for i, row in enumerate(self.copies[e]):
-                for j, name in enumerate(row):
-                    found[name] = w[..., rows[i] : rows[i + 1], columns[j] : columns[j + 1]]
+        for name in self.edge_of:
+            edge, rows, columns = self.place(name)
+            found[name] = np.asarray(weights[edge])[..., rows, columns]
         return found
 
-
-def _renamed(rates: Rates, names: Mapping[str, str]) -> Rates:
-    """The rates of edges that are called otherwise: new name -> old name."""
-    of = {new: rates.of(old) for new, old in names.items()}
-    frozen = [new for new, old in names.items() if old in rates.frozen]
-    scale = {new: s for new, (s, _) in of.items() if new not in frozen}
-    return Rates({new: d for new, (_, d) in of.items()}, scale, frozen)
+    def place(self, copy: str) -> tuple[str, slice, slice]:
+        """The edge of a copy, and its rows and columns there."""
+        edge, *parts = self.edge_of[copy]
+        first = [np.cumsum([0, *self.sizes(n)]).tolist() for n in reversed(self.whole.edges[edge])]
+        rows, columns = (slice(at[k], at[k + 1]) for at, k in zip(first, parts, strict=True))
+        return edge, rows, columns

@@ -62,6 +62,10 @@ class Family:
         """Hidden directions of each mode."""
         return 1 if self.split is None else self.split.directions
 
+    def edge_of(self, name: str) -> str:
+        """The edge of the network that a strength is of."""
+        return name if self.split is None else self.split.edge_of[name][0]
+
     @cached_property
     def start(self) -> Strengths:
         """Strengths of size 1, in the directions in which the family starts."""

@@ -286,10 +286,9 @@ class Reduction(ReducedEquations):
                 raise InputError(
                     f"strength must be at least 0, a number or one for each run; got {short(strength[e])}"
                 )
-        split = self.family.split
         found = {}
         for e, v in self.family.start.items():
-            size = sizes[e if split is None else split.edge_of[e][0]]
+            size = sizes[self.family.edge_of(e)]
             found[e] = size[(...,) + (None,) * v.ndim] * v
         return found
 
