@@ -193,7 +193,7 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     say("choosing the family and the time")
     found, left, t1, converged = None, "", given.time, True
     if given.strength is not None:
-        r, found, left = _family(r, given.strength, t1)
+        r, found, left = _family(r, given.strength)
         weights = init.decoupled(r, given.strength)
         start: dict[str, Any] = {"strength": given.strength}
     else:
@@ -214,14 +214,14 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     return Explanation(given, r, theory, true, converged, r.distance(weights), left, prediction)
 
 
-def _family(r: Reduction, strength: float, t1: float | None) -> tuple[Reduction, Solution, str]:
+def _family(r: Reduction, strength: float) -> tuple[Reduction, Solution, str]:
     """The family whose theory is shown, its rough solution, and why it is not the one of the papers.
 
     A wider one is taken where that one rests at a saddle, or never settles; else the words say that there is
     none.
     """
-    found = _until_learned(r, strength, t1)
-    if found.status not in (Status.SADDLE, *([Status.UNSETTLED] if t1 is None else [])):
+    found = _until_learned(r, strength)
+    if found.status not in (Status.SADDLE, Status.UNSETTLED):
         return r, found, ""
     ended = found.outcome.partition("; ")[0]
     said = f"the papers' family, with one direction per mode, does not learn all that networks do ({ended})"
@@ -230,17 +230,17 @@ def _family(r: Reduction, strength: float, t1: float | None) -> tuple[Reduction,
     except InputError as error:
         return r, found, f"{said}; {error}"
     said += f"; shown is r.widened(), with {wider.directions} directions per mode"
-    return wider, _until_learned(wider, strength, t1), said
+    return wider, _until_learned(wider, strength), said
 
 
-def _until_learned(r: Reduction, strength: float, t1: float | None) -> Solution:
-    """A rough solution, until what can be learned is learned or t1; or for ever.
+def _until_learned(r: Reduction, strength: float) -> Solution:
+    """A rough solution, until what can be learned is learned, or for ever.
 
     From a small start the loss rests near saddles before it falls: a small slope does not mean the end.
     """
     method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
     forever = LONGEST / strongest_correlation(r.task)
-    return r.solve(strength, t1 or forever, method=method, stop_loss=complete_loss(r))
+    return r.solve(strength, forever, method=method, stop_loss=complete_loss(r))
 
 
 def _coordinates(r: Reduction) -> Record:

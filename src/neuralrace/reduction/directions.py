@@ -150,6 +150,14 @@ class Split:
             {e: d for e, (_, d) in of.items()}, {e: s for e, (s, _) in of.items() if e not in frozen}, frozen
         )
 
+    def signed(self, edge: str, b: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Strengths of the copies with their signs, (..., modes, parts of target, parts of source)."""
+        rows = [
+            [self.sign(edge, i, j) * np.asarray(b[name]) for j, name in enumerate(row)]
+            for i, row in enumerate(self.copies[edge])
+        ]
+        return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
+
     def merge(self, edge: str, w: Mapping[str, np.ndarray]) -> np.ndarray:
         """The weights of an edge from those of its copies."""
         rows = [np.concatenate([w[name] for name in row], axis=-1) for row in self.copies[edge]]
