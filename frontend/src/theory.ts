@@ -58,12 +58,12 @@ export class TheoryPanel {
     details.lanes.forEach((lane, k) => {
       if (details.lanes.length > 1) this.body.append(html("h3", {}, `${lane.name} gating`));
       const badge = html("details", { class: `badge ${lane.badge.verdict}` });
-      badge.append(html("summary", {}, lane.badge.title), html("p", {}, lane.badge.words));
+      badge.append(html("summary", { title: lane.badge.words }, lane.badge.title), html("p", {}, lane.badge.words));
       this.body.append(badge);
-      const groups = picture.lanes[k]?.groups.length ?? 0;
+      const groups = lane.equation_groups.length ? (picture.lanes[k]?.groups.length ?? 0) : 0;
       lane.equations.forEach((latex, i) => {
         const line = formula(coloured(latex, (g) => groupColour(picture, k, g, theme), groups));
-        line.style.setProperty("--class-colour", groupColour(picture, k, lane.equation_groups[i] ?? 0, theme));
+        if (groups) line.style.setProperty("--class-colour", groupColour(picture, k, lane.equation_groups[i] ?? 0, theme));
         this.body.append(line);
       });
       if (lane.no_equations) this.body.append(html("p", { class: "caption" }, lane.no_equations));

@@ -6,6 +6,7 @@ import io
 import itertools
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,27 @@ RESIDUAL = Scene.model_validate(
                 "inputs": {"x": np.eye(3).tolist()},
                 "targets": {"y": np.diag([3.0, 2.0, 1.0]).tolist()},
                 "context": [0, 0, 0],
+            },
+        },
+    }
+)
+
+
+SADDLE = Scene.model_validate(
+    {
+        "entry": "own",
+        "values": {"strength": 0.05},
+        "seeds": 1,
+        "drawn": {
+            "nodes": [{"name": n, "size": s} for n, s in (("x", 1), ("p0h1", 20), ("p1h1", 20), ("y", 1))],
+            "edges": [{"source": s, "target": t} for h in ("p0h1", "p1h1") for s, t in (("x", h), (h, "y"))],
+            "contexts": 2,
+            "gates": {"p0h1": [1, 0], "p1h1": [0, 1]},
+            "data": {
+                "kind": "samples",
+                "inputs": {"x": [[1], [1]]},
+                "targets": {"y": [[1], [-1]]},
+                "context": [0, 1],
             },
         },
     }
@@ -144,7 +166,7 @@ def test_level_racers_are_a_tie():
     assert solved(scene("two-points"))[0].winner is None
 
 
-@pytest.mark.parametrize("given", [OWN, RESIDUAL], ids=["pathways", "residual"])
+@pytest.mark.parametrize("given", [OWN, RESIDUAL, SADDLE], ids=["pathways", "residual", "saddle"])
 def test_a_drawn_network_learns_as_theory_says(given: Scene):
     picture, _ = solved(given)
     parts, last = trained(given)
@@ -211,8 +233,8 @@ def test_what_needs_too_much_memory_is_refused_before(start: str, request_of: ty
         with pytest.raises(nr.errors.InputError, match="GiB"):
             theory.solve(wide, True, 3)
         return
-    lane = theory.SolvedLane("network", *[None] * 4, True)  # type: ignore[list-item]
-    lane = dataclasses.replace(lane, weights={"x": np.zeros((1, 1))})
+    nothing: Any = None
+    lane = theory.SolvedLane("network", nothing, {"x": np.zeros((1, 1))}, nothing)
     steps = simulate.simulate(theory.Solved(wide, np.zeros(2), [lane], 0.0, False), 1, 3)
     with pytest.raises(nr.errors.InputError, match="training: 3,"):
         next(steps)
@@ -226,6 +248,58 @@ def test_what_decays_has_no_half_time():
     winner, loser = theory.drawn_racer("a", t, 1.0, t, []), theory.drawn_racer("b", 0 * t, 1.0, t, [])
     assert theory.first_of([winner, loser]) == "a"
     assert theory.first_of([winner]) is None
+
+
+def test_at_a_saddle_a_wider_family_is_drawn_and_this_is_said():
+    """The page said: exact, the network's own curves; the loss stayed at 0.25, which all networks leave."""
+    picture, details = solved(SADDLE)
+    (lane,), (said,) = picture.lanes, details.lanes
+    assert lane.loss[-1] < 1e-4 * lane.loss[0]
+    assert [r.carries[-1] for r in lane.racers] == pytest.approx([1.0, -1.0], abs=0.01)
+    assert [r.share[-1] for r in lane.racers] == pytest.approx([1.0, 1.0], abs=0.01)
+    assert len(said.equations) == 2
+    assert "B_{1}^{2} D_{11} - B_{2}^{2} D_{12}" in said.equations[0]
+    assert said.equation_groups == []
+    assert said.badge.title == (
+        "The papers' family rests at a saddle here; shown is a family with 2 directions per mode"
+    )
+    assert said.badge.words.startswith("saddle at t = ")
+    parts, _ = trained(SADDLE)
+    carried = np.array([p.carries for p in parts[-1:]])[0]
+    np.testing.assert_allclose(carried[:, -1], [1.0, -1.0], atol=0.01)
+
+
+def test_strengths_of_a_wider_family_are_sizes_of_weights():
+    """Of a group the mean size of its weights, and along a path u^T W v, from two directions each."""
+    (lane,) = theory.solve(model(SADDLE), False, 1).lanes
+    weights = {e: np.asarray(w) for e, w in lane.solution.weights.items()}
+    for members, size in zip(lane.known.reduction.classes, lane.sizes(), strict=True):
+        squares = [(weights[e] ** 2).sum(axis=(1, 2)) for e in members]
+        np.testing.assert_allclose(size, np.sqrt(np.mean(squares, axis=0)), rtol=1e-9)
+    for racer, carries in zip(lane.known.racers, lane.carries(), strict=True):
+        np.testing.assert_allclose(carries, racer.carried(lane.known.reduction, weights), atol=1e-9)
+
+
+def test_where_no_wider_family_helps_nothing_is_green(monkeypatch: pytest.MonkeyPatch):
+    def none(self: nr.Reduction) -> None:
+        raise nr.errors.InputError("no wider family")
+
+    monkeypatch.setattr(nr.Reduction, "widened", none)
+    monkeypatch.setattr(theory, "_structures", theory.OrderedDict())
+    picture, details = solved(SADDLE.model_copy(update={"values": {"strength": 0.07}}))
+    assert picture.lanes[0].loss[-1] == pytest.approx(0.25, abs=1e-3)
+    badge = details.lanes[0].badge
+    assert badge.verdict == "inexact"
+    assert badge.title.startswith("≈ saddle at t = ")
+    assert "nr.reduce(task, weights=...) follows a network" in badge.words
+
+
+def test_theory_that_is_cut_off_is_exact_all_the_same():
+    """A plateau at the end of the axis is the network's own; words say that it is not the end."""
+    _, details = solved(scene("contexts", time=20.0, strength=0.005))
+    badge = details.lanes[0].badge
+    assert badge.verdict == "exact"
+    assert "At the end of the axis: not settled at t = 20:" in badge.words
 
 
 def test_an_outcome_that_is_not_finished_is_on_the_page(monkeypatch: pytest.MonkeyPatch):
@@ -256,7 +330,7 @@ def test_similarity_is_that_of_the_network():
     np.testing.assert_allclose(last.reshape(4, 4), cosine, atol=1 / 36)
 
 
-YAML = [OWN, RESIDUAL, scene("routing", domains=3, trained=2), scene("xor", hidden=4)]
+YAML = [OWN, RESIDUAL, SADDLE, scene("routing", domains=3, trained=2), scene("xor", hidden=4)]
 
 
 @pytest.mark.parametrize("given", YAML, ids=lambda s: s.entry)
@@ -276,6 +350,7 @@ PYTHON = [
     scene("two-points"),
     OWN,
     RESIDUAL,
+    SADDLE,
     RANDOM,
 ]
 

@@ -39,6 +39,8 @@ class Explanation:
         The network itself, likewise.
     converged : bool
         Whether learning is complete at the chosen time; True where the time was given.
+    left : str
+        What the family of the papers does, in words, where it does not learn what networks do.
     distance : float
         Distance of the start from the weights that the reduction describes, relative to its size.
     prediction : StartSolution or None
@@ -53,6 +55,7 @@ class Explanation:
     flow: Trajectory
     converged: bool
     distance: float
+    left: str = ""
     prediction: StartSolution | None = None
     files: tuple[Path, ...] = ()
 
@@ -117,6 +120,7 @@ class Explanation:
             "graph": show.graph_line(r.task.graph),
             "basis": r.basis,
             "n_modes": r.n_modes,
+            "directions": r.directions,
             "n_classes": r.n_classes,
             "classes": [list(c) for c in r.classes],
             "residual": r.residual,
@@ -129,6 +133,9 @@ class Explanation:
             "time_chosen": self.description.time is None,
             "converged": self.converged,
             "distance": self.distance,
+            "left": self.left,
+            "attainable": r.attainable.loss,
+            "status": {n: show.statuses(run) for n, run in (("theory", self.theory), ("flow", self.flow))},
             "outcome": {"theory": self.theory.outcome, "flow": self.flow.outcome},
             "loss": {
                 "start": self.flow.loss[..., 0].tolist(),
@@ -191,18 +198,20 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
             bar.set_description(text)
             bar.update(bar.n > 1 or text != "choosing the time")
 
+    say("choosing the family and the time")
+    found, left, t1, converged = None, "", given.time, True
     if given.strength is not None:
+        r, found, left = _family(r, given.strength)
         weights = init.decoupled(r, given.strength)
+        start: dict[str, Any] = {"strength": given.strength}
     else:
         assert given.std is not None
         weights = init.gaussian(r.task.graph, given.std, seed=range(given.seeds))
-    start = {"b0": r.strengths(weights)} if given.strength is None else {"strength": given.strength}
-    t1, converged = given.time, True
+        start = {"b0": r.strengths(weights)}
     if t1 is None:
-        say("choosing the time")
-        t1, converged = _long_enough(r, start, weights)
+        t1, converged = _long_enough(r, found, weights)
     say("solving the reduced system")
-    theory = r.solve(t1=t1, save=given.save, **start)
+    theory = replace(r.solve(t1=t1, save=given.save, **start), reduction=r)  # edges of a class side by side
     say("running the flow of the network")
     record = _coordinates(r) if given.strength is not None and r.basis != "block" else None
     true = flow(r.task, weights, t1, theory.t, save_weights=False, record=record)
@@ -210,40 +219,68 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     if given.strength is None:
         say("predicting from the start itself")
         prediction = reduce(r.task, weights=weights).solve(t1=t1, save=theory.t)
-    r = theory.reduction  # with the classes of this start: random strengths are not tied
-    return Explanation(given, r, theory, true, converged, r.distance(weights), prediction)
+    return Explanation(given, r, theory, true, converged, r.distance(weights), left, prediction)
+
+
+def _family(r: Reduction, strength: float) -> tuple[Reduction, Solution, str]:
+    """The family whose theory is shown, its rough solution, and why it is not the one of the papers.
+
+    A wider one is taken where that one rests at a saddle, or never settles; else the words say that there is
+    none.
+    """
+    found = _until_learned(r, strength)
+    if found.status not in (Status.SADDLE, Status.UNSETTLED):
+        return r, found, ""
+    ended = found.outcome.partition("; ")[0]
+    said = f"the papers' family, with one direction per mode, does not learn all that networks do ({ended})"
+    try:
+        wider = r.widened()
+    except InputError as error:
+        return r, found, f"{said}; {error}"
+    said += f"; shown is r.widened(), with {wider.directions} directions per mode"
+    return wider, _until_learned(wider, strength), said
+
+
+def _until_learned(r: Reduction, strength: float) -> Solution:
+    """A rough solution, until what can be learned is learned, or for ever.
+
+    From a small start the loss rests near saddles before it falls: a small slope does not mean the end.
+    """
+    method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
+    forever = LONGEST / strongest_correlation(r.task)
+    return r.solve(strength, forever, method=method, stop_loss=complete_loss(r))
 
 
 def _coordinates(r: Reduction) -> Record:
     """A function that gives the strengths of the first edge of each class."""
     import jax.numpy as jnp
 
-    frames = {c[0]: (r.family.left[c[0]], r.family.right[c[0]]) for c in r.classes[: show.MAX_SHOWN]}
+    names, split = [c[0] for c in r.classes[: show.MAX_SHOWN]], r.family.split
+    frames = {n: (r.family.left[n], r.family.right[n]) for n in names}
+    every = slice(None)
+    places = {n: (n, every, every) if split is None else split.place(n) for n in names}
 
     def record(state: State) -> dict[str, Any]:
-        return {e: jnp.einsum("om,oi,im->m", u, state.weights[e], v) for e, (u, v) in frames.items()}
+        parts = {n: state.weights[e][rows, columns] for n, (e, rows, columns) in places.items()}
+        return {n: jnp.einsum("om,oi,im->m", u, parts[n], v) for n, (u, v) in frames.items()}
 
     return record
 
 
-def _long_enough(r: Reduction, start: dict[str, Any], weights: Any) -> tuple[float, bool]:
+def _long_enough(r: Reduction, theory: Solution | None, weights: Any) -> tuple[float, bool]:
     """A time by which learning is complete, and whether there is one.
 
-    From a small start the loss rests near saddles before it falls: a small slope does not mean the end. The
-    goal is a loss near the least that any weights reach. Where the reduced system does not come to it, as it
-    rests at a saddle that networks leave, the time is that of the network itself.
-    Steps are limited; a goal that is not reached within them counts as never reached.
+    It is that of the network itself from random weights, without `theory`, and where the network leaves the
+    family of theory. Its steps are limited; a goal that is not reached within them counts as never reached.
     """
+    runs: list[Trajectory] = [] if theory is None else [theory]
     strongest = strongest_correlation(r.task)
-    forever = LONGEST / strongest
-    method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
-    level = complete_loss(r)
-    theory = r.solve(t1=forever, save=2, method=method, stop_loss=level, **start)
-    if _reached(theory):
-        return _rounded(1.25 * settled_time(theory) or 1 / strongest), True
-    true = flow(r.task, weights, forever, 2, method=method, stop_loss=level, save_weights=False)
-    settled = max(settled_time(theory), settled_time(true))
-    return _rounded(1.25 * settled or 1 / strongest), _reached(true)
+    if theory is None or not (r.exact or _reached(theory)):
+        method, level = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[False]), complete_loss(r)
+        forever = LONGEST / strongest
+        runs.append(flow(r.task, weights, forever, 2, method=method, stop_loss=level, save_weights=False))
+    settled, complete = max(map(settled_time, runs)), _reached(runs[-1])
+    return _rounded((1.25 if complete else 2.0) * settled or 1 / strongest), complete
 
 
 def _reached(run: Trajectory) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuralrace import plot
 from neuralrace.cli.description import Description
-from neuralrace.dynamics import Status
+from neuralrace.dynamics import Status, Trajectory
 from neuralrace.graph import Graph
 from neuralrace.reduction.completion import LEARNED
 
@@ -33,9 +33,10 @@ def lines(x: Explanation) -> list[str]:
     lines.append(
         f"data: {n} samples in {r.task.n_contexts} context{'s' * (r.task.n_contexts > 1)} of equal gates"
     )
-    lines.append(
-        f"basis: {r.basis}, {_count(r.n_modes, 'mode')}, {_count(r.n_classes, 'class', 'es')} of equal edges"
-    )
+    if x.left:
+        lines.append(x.left)
+    modes = _count(r.n_modes, "mode") + (f" of {r.directions} directions" if r.directions > 1 else "")
+    lines.append(f"basis: {r.basis}, {modes}, {_count(r.n_classes, 'class', 'es')} of equal edges")
     for k, members in enumerate(r.classes[: 2 * MAX_SHOWN]):
         lines.append(f"  B{k + 1}: {_some(members)}")
     if r.n_classes > 2 * MAX_SHOWN:
@@ -87,9 +88,10 @@ def _half_times(x: Explanation) -> list[str]:
     half = x.half_times
     if not np.isfinite(half["flow"]).all():
         return []
-    missed = "" if np.isfinite(half["theory"]).all() else " (never, for some)"
-    theory, true = (_mean(half[name]) for name in ("theory", "flow"))
-    lines = [f"half learned: at t = {theory} in theory{missed}, at t = {true} in the flow"]
+    learned = half["theory"][np.isfinite(half["theory"])]
+    missed = "" if len(learned) == len(half["theory"]) else " (never, for some)"
+    theory = f"at t = {_mean(learned)} in theory{missed}" if len(learned) else "never in theory"
+    lines = [f"half learned: {theory}, at t = {_mean(half['flow'])} in the flow"]
     if x.prediction is not None:
         error = float(np.max(x.prediction.stats["error"]))
         lines.append(
@@ -117,8 +119,16 @@ def _time(x: Explanation) -> str:
     if x.description.time is not None:
         return t
     if x.converged:
-        return f"{t}, chosen: all but {LEARNED:.1%} of what can be learned has then been learned"
+        return f"{t}, chosen: all but {LEARNED:.2%} of what can be learned has then been learned"
+    if {*x.theory.statuses} <= {Status.SADDLE, Status.UNDECIDED}:
+        return f"{t}, chosen: theory is at rest then"
     return f"{t}, chosen; more may be learned later (set time for a longer run)"
+
+
+def statuses(run: Trajectory) -> str | list[str]:
+    """The status of a run, or those of several."""
+    found = [s.value for s in run.statuses]
+    return found if run.many else found[0]
 
 
 def _count(n: int, what: str, plural: str = "s") -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 
+from neuralrace.dynamics import Status
 from neuralrace.errors import InputError
 from neuralrace.laboratory.protocol import Badge, Details, LaneDetails, Similarity
 from neuralrace.laboratory.rows import TaskRows
@@ -45,8 +46,15 @@ def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
     r = lane.reduction
     lines, owners, why = _equations(lane)
     badge, ended = _random_badge(lane) if random else _badge(lane), lane.solution.outcome
-    if not ended.startswith("finished"):
+    stuck = lane.left if r.directions == 1 else ""
+    if stuck or not ended.startswith((Status.FINISHED.value, Status.UNSETTLED.value)):
+        ended = stuck or ended
         badge.verdict, badge.title, badge.words = "inexact", f"≈ {ended}", f"{ended}. {badge.words}"
+    elif lane.left:
+        first = f"The papers' family rests at a saddle here; shown is a family with {r.directions} directions"
+        badge.title, badge.words = f"{first} per mode", f"{lane.left}. {badge.words}"
+    elif ended.startswith(Status.UNSETTLED.value):
+        badge.words += f" At the end of the axis: {ended}."
     return LaneDetails(
         name=lane.name, badge=badge,
         equations=lines, equation_groups=owners,
@@ -84,7 +92,7 @@ def _random_badge(lane: SolvedLane) -> Badge:
 
 
 def _equations(lane: SolvedLane) -> tuple[list[str], list[int], str | None]:
-    """A LaTeX line for each equation, and the class of edges that it is about."""
+    """A LaTeX line for each equation, and the class of edges that it is about if it is about one."""
     try:
         text = lane.reduction.latex()
     except InputError as error:
@@ -95,6 +103,7 @@ def _equations(lane: SolvedLane) -> tuple[list[str], list[int], str | None]:
     for line in lines:
         found = re.search(r"\\frac\{d\}\{dt\} B_\{(\d+)", line)
         owners.append(int(found.group(1)) - 1 if found else 0)
+    owners = owners if lane.reduction.directions == 1 else []  # edges are in several classes
     if len(lines) > MOST_EQUATIONS:
         return lines[:MOST_EQUATIONS], owners[:MOST_EQUATIONS], f"and {len(lines) - MOST_EQUATIONS} more"
     return lines, owners, None

@@ -250,7 +250,10 @@ class Similarity(Message):
 
 
 class LaneDetails(Message):
-    """What theory says of one lane; `equations` has a LaTeX line for each group."""
+    """What theory says of one lane; `equations` has a LaTeX line for each group.
+
+    `equation_groups` has the group that each line is about; it is empty where edges are in several classes.
+    """
 
     name: str
     badge: Badge

@@ -30,6 +30,9 @@ class RacerPath:
 
     def carries(self, r: Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """What the racer carries, from strengths `(..., modes)` or blocks with leading axes."""
+        if r.family.split is not None:
+            learned = _product([r.family.split.signed(e, b) for e in self.path])[..., 0, 0]
+            return _together(learned[..., list(self.modes)])
         fixed = r.family.small.graph.fixed
         along = [fixed[e] if e in fixed else b[e] for e in self.path]
         if r.basis == "block":
@@ -106,7 +109,7 @@ def racers(r: Reduction, names: Mapping[str, str]) -> tuple[list[RacerPath], boo
     for k, group in enumerate(kinds[:MOST]):
         modes = tuple(np.flatnonzero(used[k]).tolist())
         if modes:
-            size = float(np.sqrt((alone[k][list(modes)] ** 2).mean()))
+            size = float(_together(alone[k][list(modes)]))
             name = _group_name(r.task.graph, group, paths, names)
             found.append(RacerPath(name, group[0], modes, size, tuple(group)))
     return found, True

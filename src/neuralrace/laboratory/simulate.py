@@ -78,9 +78,9 @@ def agreement(worst: float, first: float) -> str:
 def _lane(
     lane: SolvedLane, k: int, solved: Solved, number: int, differences: list[float | None]
 ) -> Iterator[list[Simulated]]:
-    r, t = lane.reduction, solved.t
+    r, racing, t = lane.known.reduction, lane.known.racers, solved.t
     for at, loss, weights in stretches(r.task, lane.weights, t):
-        carries = np.array([p.carried(r, weights) for p in lane.racers])  # (racers, runs, n)
+        carries = np.array([p.carried(r, weights) for p in racing])  # (racers, runs, n)
         if not solved.random:  # the page has the theory of every random start
             differences[k] = max(differences[k] or 0.0, float(np.abs(loss - lane.solution.loss[at]).max()))
         yield [

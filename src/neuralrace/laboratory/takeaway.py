@@ -73,7 +73,7 @@ def python(solved: Solved, scene: Scene) -> str:
         lines += ["", *_task_lines(model.code[lane.name], solved, k)]
         start = model.start(lane.name)
         std = {e: std_of(task, b) for e, b in start.items()} if solved.random else None
-        lines += _start_lines(start, k, std, lane.n_runs)
+        lines += _start_lines(start, k, std, lane.n_runs, lane.reduction.directions > 1)
         curves += [
             f'ax.plot(t, theory_{k}.loss.T, label="{lane.name}: theory")',
             f'ax.plot(t[::8], networks_{k}.loss.T[::8], ".", label="{lane.name}: trained")',
@@ -81,7 +81,9 @@ def python(solved: Solved, scene: Scene) -> str:
     return "\n".join(lines) + "\n" + FIGURE.format(curves="\n".join(curves))
 
 
-def _start_lines(start: dict[str, float], k: int, std: dict[str, float] | None, runs: int) -> list[str]:
+def _start_lines(
+    start: dict[str, float], k: int, std: dict[str, float] | None, runs: int, wide: bool
+) -> list[str]:
     """Lines that reduce and solve `task`, and train networks from the same start."""
     flow = f"networks_{k} = nr.flow(task, w, save=t, save_weights=False)"
     if std is not None:
@@ -92,20 +94,12 @@ def _start_lines(start: dict[str, float], k: int, std: dict[str, float] | None, 
             f"theory_{k} = nr.reduce(task, weights=w).solve(t1=t[-1], save=t)",
             flow,
         ]
-    if len(set(start.values())) == 1:
-        strength = next(iter(start.values()))
-        return [
-            "r = nr.reduce(task)",
-            f"theory_{k} = r.solve(strength={strength!r}, t1=t[-1], save=t)",
-            f"w = nr.init.decoupled(r, {strength!r})",
-            flow,
-        ]
+    alike = len(set(start.values())) == 1
     return [
-        f"strength = {_json(start)}",
-        "r = nr.reduce(task, start=strength)",
-        "b0 = {e: strength[e] * np.ones(r.n_modes) for e in task.graph.shapes}",
-        f"theory_{k} = r.solve(t1=t[-1], save=t, b0=b0)",
-        "w = r.lift(b0)",
+        f"strength = {_json(next(iter(start.values())) if alike else start)}",
+        f"r = nr.reduce(task{'' if alike else ', start=strength'}){'.widened()' * wide}",
+        f"theory_{k} = r.solve(strength, t1=t[-1], save=t)",
+        f"w = {{e: x[0] for e, x in theory_{k}.weights.items()}}",
         flow,
     ]
 

@@ -22,6 +22,7 @@ from neuralrace.laboratory.racers import RacerPath, racers
 from neuralrace.measure import half_time, learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
+from neuralrace.reduction.family import Strengths
 from neuralrace.task import Task
 
 TIMES = 241  # on the time axis
@@ -38,7 +39,9 @@ _structures: OrderedDict[Any, Structure] = OrderedDict()
 
 
 class Structure:
-    """What does not change with the strengths of a start: the reduction, who races in it, and how far."""
+    """What does not change with the strengths of a start: the reduction of the papers, who races in it, and
+    how far; and the wider reduction where that one rests at a saddle.
+    """
 
     def __init__(self, task: Task, alike: dict[str, float], names: Mapping[str, str]):
         self.reduction: Reduction = reduce(task, start=alike)
@@ -56,23 +59,52 @@ class Structure:
         """The loss at which all but a small share of what can be learned is learned."""
         return max(complete_loss(self.reduction), 1e-12)
 
-    def end(self, b: dict[str, np.ndarray]) -> float:
-        """A time by which the goal is reached from a start, or all that is learned from it."""
-        found = self.reduction.solve(t1=FOREVER / self.rate, save=2, b0=b, method=ROUGH, stop_loss=self.goal)
+    @cached_property
+    def wider(self) -> Reduction | None:
+        """The family with more directions per mode that learns what networks do; None if there is none."""
+        try:
+            return self.reduction.widened()
+        except InputError:
+            return None
+
+    def followed(self, start: dict[str, float], b: Strengths, time: float | None) -> tuple[Solution, str]:
+        """The solution from strengths b to a time, or roughly to the goal or for ever.
+
+        Where it stays at a saddle, it is that of the wider family if there is one. Then how the first one
+        ended is said too.
+        """
+        found = self._solved(self.reduction, b, time)
+        if found.status not in (Status.SADDLE, *([] if time else [Status.UNSETTLED])):
+            return found, ""
+        if self.wider is None:
+            return found, found.outcome
+        return self._solved(self.wider, aligned(self.wider, start), time), found.outcome
+
+    def _solved(self, r: Reduction, b: Strengths, time: float | None) -> Solution:
+        if time is not None:
+            return r.solve(t1=time, save=np.linspace(0.0, time, TIMES), b0=b, method=METHOD)
+        return r.solve(t1=FOREVER / self.rate, b0=b, method=ROUGH, stop_loss=self.goal)
+
+    def end(self, found: Solution) -> float:
+        """A time by which a solution has reached the goal, or learned all that it does."""
         settled = settled_time(found)
         return float(f"{1.15 * settled:.2g}") if settled > 0 else 10.0 / self.rate
 
 
 @dataclass(frozen=True)
 class SolvedLane:
-    """One network of a model: its reduction, the start, the solution and who races in it."""
+    """One network of a model: the start and the solution."""
 
     name: str
-    reduction: Reduction
+    known: Structure
     weights: dict[str, np.ndarray]  # of the networks that are trained beside it, with an axis of runs
     solution: Solution | StartSolution  # from an aligned start; or from the first of random ones
-    racers: list[RacerPath]
-    pathways: bool
+    left: str = ""  # how the family of the papers ended, where it stays at a saddle
+
+    @property
+    def reduction(self) -> Reduction:
+        """The reduction that is drawn; that of the papers beside random starts."""
+        return self.solution.reduction if isinstance(self.solution, Solution) else self.known.reduction
 
     @property
     def n_runs(self) -> int:
@@ -80,20 +112,23 @@ class SolvedLane:
         return len(next(iter(self.weights.values())))
 
     def sizes(self) -> list[np.ndarray]:
-        """Strength of each class of edges over time; of random weights the mean size."""
-        sol, found = self.solution, []
-        for members in self.reduction.classes:
-            drawn = [sol.b[members[0]]] if isinstance(sol, Solution) else [sol.weights[e] for e in members]
-            squares = [(np.asarray(x).reshape(len(x), -1) ** 2).sum(axis=1) for x in drawn]
-            found.append(np.sqrt(np.mean(squares, axis=0)))
-        return found
+        """Strength of each class of edges over time: the mean size of their weights."""
+        sol = self.solution
+
+        def square(edge: str) -> Any:
+            names = self.reduction.family.strengths_of(edge)
+            parts = [sol.b[n] for n in names] if isinstance(sol, Solution) else [sol.weights[edge]]
+            return sum((np.asarray(x).reshape(len(x), -1) ** 2).sum(axis=1) for x in parts)
+
+        classes = self.known.reduction.classes
+        return [np.sqrt(np.mean([square(e) for e in members], axis=0)) for members in classes]
 
     def carries(self) -> list[np.ndarray]:
         """What each racer carries over time."""
-        r, sol = self.reduction, self.solution
+        sol, racing = self.solution, self.known.racers
         if isinstance(sol, Solution):
-            return [p.carries(r, sol.b) for p in self.racers]
-        return [p.carried(r, sol.weights) for p in self.racers]
+            return [p.carries(sol.reduction, sol.b) for p in racing]
+        return [p.carried(self.known.reduction, sol.weights) for p in racing]
 
     def of_run(self, run: int, t: np.ndarray) -> SolvedLane:
         """Theory of one of the random starts, which leaves nothing of it out."""
@@ -119,21 +154,25 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
         start = model.start(name)
         known = _structure(model.code[name], task, start, model.names)
         weights = random_weights(task, start, seeds) if random else None
-        begun.append((name, known, *_start(known.reduction, start, weights)))
-    end = model.time or max(known.end(b) for _, known, b, _ in begun)
+        b = aligned(known.reduction, start) if weights is None else _grown(known.reduction, weights)
+        found, left = known.followed(start, b, model.time)
+        b = aligned(found.reduction, start)
+        weights = weights or {e: w[None] for e, w in found.reduction.lift(b).items()}
+        begun.append((SolvedLane(name, known, weights, found, left), found.reduction, b))
+    end = model.time or max(lane.known.end(lane.solution) for lane, _, _ in begun)
     if random and not model.time:  # strengths only tell about when
         longer = [0.0, LONGER * end]
-        runs = [_around(known.reduction.task, weights, 0, longer) for _, known, _, weights in begun]
+        runs = [_around(r.task, lane.weights, 0, longer) for lane, r, _ in begun]
         end = float(f"{1.15 * max(map(settled_time, runs)):.2g}") or end
     lanes, t = [], np.linspace(0.0, end, TIMES)
-    for name, known, b, weights in begun:
-        r = known.reduction
+    for lane, r, b in begun:
+        solution = lane.solution
         if random:
-            solution = _around(r.task, weights, 0, t)
-        else:
+            solution = _around(r.task, lane.weights, 0, t)
+        elif not model.time:
             solution = r.solve(t1=end, save=t, b0=b, method=METHOD)
-            _refuse_unfinished(solution)
-        lanes.append(SolvedLane(name, r, weights, solution, known.racers, known.pathways))
+        _refuse_unfinished(solution)
+        lanes.append(replace(lane, solution=solution, left="" if random else lane.left))
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
     return Solved(model, t, lanes, final + model.level * (first - final), random)
@@ -170,9 +209,8 @@ def compile_solution(model: Model) -> None:
     for name, task in model.lanes.items():
         start = model.start(name)
         r = _structure(model.code[name], task, start, model.names).reduction
-        b, _ = _start(r, start, None)
         with compile_here():
-            r.solve(t1=model.time, save=t, b0=b, method=METHOD)
+            r.solve(t1=model.time, save=t, b0=aligned(r, start), method=METHOD)
 
 
 def _structure(code: str, task: Task, start: dict[str, float], names: Mapping[str, str]) -> Structure:
@@ -193,21 +231,22 @@ def random_weights(task: Task, start: Mapping[str, float], seeds: int) -> dict[s
     return {e: std_of(task, start[e]) * w for e, w in drawn.items()}
 
 
-def _start(r: Reduction, start: dict[str, float], weights: dict[str, np.ndarray] | None):
-    """Strengths to start from, and weights of networks: in the family, or given ones.
+def aligned(r: Reduction, start: Mapping[str, float]) -> Strengths:
+    """Strengths in the family of a reduction, of these sizes."""
+    return {e: start[r.family.edge_of(e)] * v for e, v in r.family.start.items()}
 
-    The strengths of given weights are what grows of them in each mode, averaged over the edges of a class and
-    over the networks; they only choose the time axis.
+
+def _grown(r: Reduction, weights: dict[str, np.ndarray]) -> Strengths:
+    """What grows of given weights in each mode, averaged over the edges of a class and over the networks.
+
+    It only chooses the time axis.
     """
-    if weights is None:
-        b = {e: start[e] * (np.eye(*s) if len(s) == 2 else np.ones(s)) for e, s in r.family.shape.items()}
-        return b, {e: w[None] for e, w in r.lift(b).items()}
     grown = r.strengths(weights)
     b = {}
     for members in r.classes:
         mean = np.mean([grown[e].mean(axis=0) for e in members], axis=0)
         b |= dict.fromkeys(members, mean)
-    return b, weights
+    return b
 
 
 # -- the picture ------------------------------------------------------------------------------------
@@ -220,7 +259,7 @@ def picture(solved: Solved, number: int, began: float) -> Picture:
     for lane in lanes:
         for g in lane.groups:
             g.strength = numbers(np.array(g.strength) / largest)
-    pathways = any(lane.pathways for lane in solved.lanes)
+    pathways = any(lane.known.pathways for lane in solved.lanes)
     return Picture(
         id=number, t=numbers(solved.t), level=solved.level, lanes=lanes,
         racers_are="pathways" if pathways else "modes",
@@ -236,14 +275,16 @@ def others(solved: Solved) -> Iterator[list[Lane]]:
 
 
 def _lane(lane: SolvedLane, solved: Solved) -> Lane:
-    r, sol, graph = lane.reduction, lane.solution, lane.reduction.task.graph
-    of_class = {e: k for k, members in enumerate(r.classes) for e in members}
+    sol, graph, racing = lane.solution, lane.reduction.task.graph, lane.known.racers
+    classes = lane.known.reduction.classes
+    of_class = {e: k for k, members in enumerate(classes) for e in members}
     groups = []
-    for k, (members, size) in enumerate(zip(r.classes, lane.sizes(), strict=True)):
+    for k, (members, size) in enumerate(zip(classes, lane.sizes(), strict=True)):
         groups.append(Group(symbol=f"B_{{{k + 1}}}", edges=list(members), strength=size.tolist()))
     carries = lane.carries()
-    most = max((float(c.max()) for c in carries), default=1.0)
-    goals = [p.alone if r.tied is not None else most for p in lane.racers]
+    most = max((float(np.abs(c).max()) for c in carries), default=1.0)
+    tied = lane.known.reduction.tied is not None
+    goals = [p.alone if tied else np.copysign(most, c[-1]) for p, c in zip(racing, carries, strict=True)]
     return Lane(
         name=lane.name,
         nodes=drawn_nodes(graph),
@@ -251,7 +292,7 @@ def _lane(lane: SolvedLane, solved: Solved) -> Lane:
         groups=groups,
         racers=[
             drawn_racer(p.name, c, goal, solved.t, sorted({e for path in p.members for e in path}))
-            for p, c, goal in zip(lane.racers, carries, goals, strict=True)
+            for p, c, goal in zip(racing, carries, goals, strict=True)
         ],
         loss=numbers(sol.loss),
         learning_time=finite(learning_time(sol, solved.level)),
@@ -272,7 +313,7 @@ def drawn_edges(graph: Graph, group: Mapping[str, int]) -> list[DrawnEdge]:
 
 def drawn_racer(name: str, carries: np.ndarray, goal: float, t: np.ndarray, edges: list[str]) -> Racer:
     """What a racer carries over time, and as a share of its goal."""
-    share = carries / goal if goal > 1e-9 else carries
+    share = carries / goal if abs(goal) > 1e-9 else carries
     half = finite(half_time(t, carries)) if share[-1] - share[0] > LEVEL else None  # what decays has none
     return Racer(name=name, carries=numbers(carries), share=numbers(share), half_time=half, edges=edges)
 

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.measure import learning_time
+from neuralrace.reduction.ends import LEFT
 from neuralrace.task import Task
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
 
-LEARNED = 1e-3  # share of what can be learned that may be left at the end
+LEARNED = LEFT  # share of what can be learned that may be left at the end
 
 
 def complete_loss(r: Reduction) -> float:
@@ -23,7 +25,12 @@ def complete_loss(r: Reduction) -> float:
 
 
 def settled_time(run: Trajectory) -> float:
-    """Time at which all runs have learned all but a share `LEARNED` of what they learn by their end."""
+    """Time at which all runs have learned all but a share `LEARNED` of what they learn by their end.
+
+    Runs that stopped at the loss that was their goal have learned all at their end.
+    """
+    if set(run.statuses) == {Status.REACHED_LOSS}:
+        return float(np.max(run.end))
     assert run.history is not None
     first, last = run.history.loss[..., 0], run.history.loss.min(axis=-1)
     return float(np.max(learning_time(run, last + LEARNED * (first - last))))

@@ -150,6 +150,14 @@ class Split:
             {e: d for e, (_, d) in of.items()}, {e: s for e, (s, _) in of.items() if e not in frozen}, frozen
         )
 
+    def signed(self, edge: str, b: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Strengths of the copies with their signs, (..., modes, parts of target, parts of source)."""
+        rows = [
+            [self.sign(edge, i, j) * np.asarray(b[name]) for j, name in enumerate(row)]
+            for i, row in enumerate(self.copies[edge])
+        ]
+        return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
+
     def merge(self, edge: str, w: Mapping[str, np.ndarray]) -> np.ndarray:
         """The weights of an edge from those of its copies."""
         rows = [np.concatenate([w[name] for name in row], axis=-1) for row in self.copies[edge]]
@@ -158,18 +166,14 @@ class Split:
     def divide(self, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The weights of the copies: the inverse of `merge`."""
         found = {}
-        for e, (source, target) in self.whole.edges.items():
-            rows, columns = (np.cumsum([0, *self.sizes(n)]) for n in (target, source))
-            w = np.asarray(weights[e])
-            for i, row in enumerate(self.copies[e]):
-                for j, name in enumerate(row):
-                    found[name] = w[..., rows[i] : rows[i + 1], columns[j] : columns[j + 1]]
+        for name in self.edge_of:
+            edge, rows, columns = self.place(name)
+            found[name] = np.asarray(weights[edge])[..., rows, columns]
         return found
 
-
-def _renamed(rates: Rates, names: Mapping[str, str]) -> Rates:
-    """The rates of edges that are called otherwise: new name -> old name."""
-    of = {new: rates.of(old) for new, old in names.items()}
-    frozen = [new for new, old in names.items() if old in rates.frozen]
-    scale = {new: s for new, (s, _) in of.items() if new not in frozen}
-    return Rates({new: d for new, (_, d) in of.items()}, scale, frozen)
+    def place(self, copy: str) -> tuple[str, slice, slice]:
+        """The edge of a copy, and its rows and columns there."""
+        edge, *parts = self.edge_of[copy]
+        first = [np.cumsum([0, *self.sizes(n)]).tolist() for n in reversed(self.whole.edges[edge])]
+        rows, columns = (slice(at[k], at[k + 1]) for at, k in zip(first, parts, strict=True))
+        return edge, rows, columns

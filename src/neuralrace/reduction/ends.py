@@ -77,7 +77,7 @@ def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float) 
         return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
     slope, v = r.slope(b), r.velocity(b)
     falls = -sum(float(np.vdot(slope[e], v[e])) for e in b)
-    return "the loss still falls" if r.basis == "block" and t * falls > little else None
+    return "the loss still falls" if t * falls > little else None
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,14 @@ class Family:
         """Hidden directions of each mode."""
         return 1 if self.split is None else self.split.directions
 
+    def edge_of(self, name: str) -> str:
+        """The edge of the network that a strength is of."""
+        return name if self.split is None else self.split.edge_of[name][0]
+
+    def strengths_of(self, edge: str) -> list[str]:
+        """The names of the strengths of an edge of the network: several with several directions."""
+        return [edge] if self.split is None else [name for row in self.split.copies[edge] for name in row]
+
     @cached_property
     def start(self) -> Strengths:
         """Strengths of size 1, in the directions in which the family starts."""
@@ -77,8 +85,7 @@ class Family:
     def lift_edge(self, edge: str, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """The weights of one edge."""
         if self.split is not None:
-            copies = [name for row in self.split.copies[edge] for name in row]
-            return self.split.merge(edge, {name: self._lifted(name, b[name]) for name in copies})
+            return self.split.merge(edge, {n: self._lifted(n, b[n]) for n in self.strengths_of(edge)})
         moving = self._lifted(edge, b[edge])
         return moving + self.offset[edge] if edge in self.offset else moving
 

@@ -279,9 +279,9 @@ class Reduction(ReducedEquations):
         if not isinstance(strength, Mapping):
             strength = dict.fromkeys(self.task.graph.shapes, strength)
         known("strength", strength, self.task.graph.shapes, "edge that learns")
-        split, made, found = self.family.split, {}, {}
+        made, found = {}, {}
         for e, v in self.family.start.items():
-            name = e if split is None else split.edge_of[e][0]
+            name = self.family.edge_of(e)
             if name not in strength:
                 raise InputError(f"strength must name every edge; {name!r} is missing")
             key = (id(strength[name]), id(v))  # many edges start alike
