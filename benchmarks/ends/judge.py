@@ -402,9 +402,8 @@ def report(folder: Path, records: dict[str, Record]) -> str:
     widths = {k.split()[1]: v for k, v in by.items() if k.startswith("width ")}
     text += ["WIDTHS", widths_table(widths)] if widths else []
     seconds = [f["seconds"] for r in by.get("ends", {}).values() for f in r.values() if "seconds" in f]
-    text += [f"\nseconds of a solution: median {np.median(seconds):.3f}, largest {max(seconds):.1f}"] * bool(
-        seconds
-    )
+    if seconds:
+        text += [f"\nseconds of a solution: median {np.median(seconds):.3f}, largest {max(seconds):.1f}"]
     return "\n".join(text)
 
 

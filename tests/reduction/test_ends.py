@@ -141,3 +141,12 @@ def test_a_solution_is_complete_though_the_solver_stops_at_rest():
     given = r.solve(0.1, t1=1e6, save=[0.0, 5.0, 1e5, 1e6])
     assert given.t.tolist() == [0.0, 5.0, 1e5, 1e6]
     assert given.loss[1] == pytest.approx(r.solve(0.1, t1=5.0).loss[-1], rel=1e-7)
+
+
+@pytest.mark.parametrize("condition", [1e3, 1e7, 1e10, 1e14])
+def test_an_exact_basis_is_found_for_inputs_of_any_condition(condition):
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    x = np.diag([1.0, 0.5, 0.2, 1 / condition]) @ turn.T
+    r = nr.reduce(nr.Task(nr.Graph.chain([4, 16, 3]), x, rng.standard_normal((4, 3))))
+    assert (r.basis, r.exact) == ("block", True)

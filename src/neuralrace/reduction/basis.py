@@ -331,7 +331,12 @@ def spans(graph: Graph, task: Task) -> Frames:
             blocks.setdefault(n, {})[rows] = None
     found = {}
     for n in (*graph.inputs, *graph.outputs):
-        total = sum((r.array.T @ r.array for r in blocks.get(n, {})), np.zeros((graph.nodes[n],) * 2))
-        values, vectors = np.linalg.eigh(total)
-        found[n] = vectors[:, values > 1e-13 * max(values.max(), 1e-300)][:, ::-1]
+        rows = [r.array for r in blocks.get(n, {})]
+        values, vectors = np.linalg.eigh(sum((r.T @ r for r in rows), np.zeros((graph.nodes[n],) * 2)))
+        sizes, vectors = np.sqrt(values[::-1].clip(0)), vectors[:, ::-1]
+        if rows and sizes[-1] <= 1e-5 * sizes[0]:  # squares of small ones are rounding
+            triangle = np.linalg.qr(np.concatenate(rows), mode="r")
+            sizes, vectors = (v.T for v in np.linalg.svd(triangle)[1:])
+            sizes = np.pad(sizes, (0, len(vectors) - len(sizes)))
+        found[n] = vectors[:, sizes > 1e-13 * max(sizes.max(initial=0.0), 1e-300)]
     return found
