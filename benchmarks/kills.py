@@ -1,9 +1,9 @@
 """Kill saves, sweeps and experiments at random moments, go on, and compare with what was never killed.
 
-    python -m benchmarks.kills [--kills 50] [--seed 0]
+    python -m benchmarks.kills [--kills 50] [--seed 0] [--only KIND]
 
 Nothing may be lost: what is there after a kill loads, and what is gone on with equals, bit for bit, what one
-process made without a kill. No process and no leftover may stay.
+process made without a kill. No leftover may stay, and no process for more than five seconds.
 """
 
 import argparse
@@ -17,20 +17,23 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import xarray as xr
 
 import neuralrace as nr
 
+SWEEP = (
+    "from benchmarks.kills import one_run; print('begun', flush=True)\n"
+    "over = {'std': [.01, .02, .04, .08]}\n"
+    "nr.sweep(one_run, over, seeds=24, out=sys.argv[1] + '/sweep', batch=4, jobs=%d)"
+)
 CODES = {
     "save": (
         "t = nr.Trajectory.load(sys.argv[2]); print('begun', flush=True)\n"
         "while True: t.save(sys.argv[1] + '/run'); print('saved', flush=True)"
     ),
-    "sweep": (
-        "from benchmarks.kills import one_run; print('begun', flush=True)\n"
-        "over = {'std': [.01, .02, .04, .08]}\n"
-        "nr.sweep(one_run, over, seeds=24, out=sys.argv[1] + '/sweep', batch=4, jobs=1)"
-    ),
+    "sweep": SWEEP % 1,
+    "sweep by two processes": SWEEP % 2,
     "experiment": (
         "print('begun', flush=True)\n"
         "nr.experiments.run('linear-background', True, sys.argv[1], {'hidden': 8})"
@@ -49,7 +52,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=CODES)
     given = parser.parse_args()
+    kinds = list(CODES) if given.only is None else [given.only]
     rng, failed = random.Random(given.seed), 0
     with tempfile.TemporaryDirectory() as top:
         base = Path(top) / "base"
@@ -58,17 +63,19 @@ def main() -> None:
         start = nr.init.gaussian(task.graph, 0.1, seed=range(20))
         nr.flow(task, start, t1=20.0, save=50).save(base / "first")
         longest = {kind: _finished(kind, base, base / "first") for kind in ("sweep", "experiment")}
+        longest["sweep by two processes"] = longest["sweep"]
         for k in range(given.kills):
-            kind = list(CODES)[k % len(CODES)]
+            kind = kinds[k % len(kinds)]
             folder = Path(top) / str(k)
             folder.mkdir()
             wait = rng.uniform(0, longest.get(kind, 1.0))
             killer = rng.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
             process = _begun(kind, folder, base / "first")
             time.sleep(wait)
+            begun = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(killer)
             process.wait(timeout=60)
-            fault = _compared(kind, folder, base)
+            fault = _stayed(begun) or _compared(kind, folder, base)
             failed += bool(fault)
             print(f"{kind}, {killer.name} after {wait:.2f} s: {fault or 'nothing lost'}", flush=True)
     print(f"{given.kills} kills, {failed} lost something")
@@ -85,6 +92,13 @@ def _begun(kind: str, folder: Path, first: Path) -> subprocess.Popen:
     assert process.stdout is not None
     process.stdout.readline()
     return process
+
+
+def _stayed(begun: list[psutil.Process]) -> str:
+    """Processes that are still there five seconds after the one that began them."""
+    _, there = psutil.wait_procs(begun, timeout=5)
+    alive = [p for p in there if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    return f"{len(alive)} processes stay" if alive else ""
 
 
 def _finished(kind: str, folder: Path, first: Path) -> float:
@@ -109,7 +123,7 @@ def _compared(kind: str, folder: Path, base: Path) -> str:
         left = [p.name for p in folder.iterdir() if p.name != "run"]
         return f"left over: {left}" if left and found else ""
     _finished(kind, folder, first)
-    if kind == "sweep":
+    if kind.startswith("sweep"):
         pair = [xr.open_zarr(f / "sweep" / "data.zarr", chunks=None).load() for f in (folder, base)]
         unlike = [n for n in pair[1].variables if n != "seconds" and not pair[0][n].identical(pair[1][n])]
         if unlike:

@@ -323,7 +323,8 @@ def test_more_inputs_than_there_is_room_for_are_told(monkeypatch):
     [
         ({"task": 3}, "task must be a Task"),
         ({"init": "uniform"}, "init must be one of gaussian, xavier, orthogonal"),
-        ({"scale": 0.0}, "scale must be greater than 0"),
+        ({"scale": 0.0}, "scale must be at least 1e-150"),
+        ({"scale": 1e-300}, "scale must be at least 1e-150"),  # ran for a minute, to an end that was none
         ({"scale": [0.1, 0.2]}, "scale must be a number"),
         ({"level": 100.0}, "level must be below the initial loss"),
         ({"level": 1e-9}, "level must be above"),

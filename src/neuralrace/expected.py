@@ -34,6 +34,7 @@ Weights = dict[str, np.ndarray]
 
 INITS = ("gaussian", "xavier", "orthogonal")
 
+_LEAST_SCALE = 1e-150  # products of two weights below it, and of their signals, are lost as floats
 _STATES = 8  # times at which signals are computed
 _EXAMPLES = 50  # draws by which these times are chosen
 _FIRST_SHARE = 0.03  # fraction of a velocity that the first round may leave out; a third of it in the next
@@ -115,7 +116,7 @@ def expected_learning_time(
     init : {"gaussian", "xavier", "orthogonal"}
         Law of the initial weights, that of `nr.init.gaussian` and so on.
     scale : float
-        Its size: `std`, `gain` or `scale`.
+        Its size: `std`, `gain` or `scale`; at least 1e-150.
     level : float
         Loss to reach, below the initial one.
     width : int or dict, optional
@@ -145,7 +146,7 @@ def expected_learning_time(
     """
     sizes = _checked_sizes(task, width)
     choice("init", init, INITS)
-    scale = number("scale", scale, above=0)
+    scale = number("scale", scale, least=_LEAST_SCALE)
     level = number("level", level, above=0)
     draws, seed = integer("draws", draws, 2, 1_000_000), integer("seed", seed, least=0)
     tolerance = number("tolerance", tolerance, least=1e-5)
