@@ -108,7 +108,7 @@ export class TheoryPanel {
     for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
     this.head.append(table, this.trained);
     if (details?.race.length) {
-      const text = details.race.map(([n, t]) => `${n} ${t === null ? "never" : shown(t)}`).join(", ");
+      const text = details.race.map(([n, t]) => `${n} ${t === null ? "not reached" : shown(t)}`).join(", ");
       this.head.append(html("p", { class: "caption" }, `nr.race, all from the same strength: ${text}`));
     }
   }

@@ -263,7 +263,7 @@ def test_at_a_saddle_a_wider_family_is_drawn_and_this_is_said():
     assert said.badge.title == (
         "The papers' family rests at a saddle here; shown is a family with 2 directions per mode"
     )
-    assert said.badge.words.startswith("saddle at t = ")
+    assert said.badge.words.startswith("The papers' family: saddle at t = ")
     parts, _ = trained(SADDLE)
     carried = np.array([p.carries for p in parts[-1:]])[0]
     np.testing.assert_allclose(carried[:, -1], [1.0, -1.0], atol=0.01)

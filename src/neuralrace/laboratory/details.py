@@ -51,8 +51,11 @@ def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
         ended = stuck or ended
         badge.verdict, badge.title, badge.words = "inexact", f"≈ {ended}", f"{ended}. {badge.words}"
     elif lane.left:
-        first = f"The papers' family rests at a saddle here; shown is a family with {r.directions} directions"
-        badge.title, badge.words = f"{first} per mode", f"{lane.left}. {badge.words}"
+        does = "rests at a saddle" if lane.left.startswith(Status.SADDLE.value) else "does not learn all"
+        badge.title = (
+            f"The papers' family {does} here; shown is a family with {r.directions} directions per mode"
+        )
+        badge.words = f"The papers' family: {lane.left}. Shown: {badge.words}"
     elif ended.startswith(Status.UNSETTLED.value):
         badge.words += f" At the end of the axis: {ended}."
     return LaneDetails(
