@@ -263,9 +263,10 @@ class Reduction(ReducedEquations):
         r = self if self.is_tied(b) or self.tied is None else self._retied(b)
         rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
         first = rest if stop is None else max(stop, rest)  # nothing changes any more at the attainable loss
+        sol = None
         if r.tied is not None and r.tied.load <= _MOST_LOAD:
             sol = solve_tied(r, b, end, ts, save is None, method, first, given)
-        else:
+        if sol is None:
             sol = solve_small(r, b, end, save, method, first, given)
         return judged(at_rest(sol, end, ts, save is None, first != stop))
 
