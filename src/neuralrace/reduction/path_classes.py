@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.graph import Graph
-from neuralrace.network import precision
 from neuralrace.reduction.family import Family
 from neuralrace.reduction.ties import Classes
 from neuralrace.task import Context
@@ -85,12 +83,6 @@ class TiedLoss:
         """S and D of the classes of paths that are not zero."""
         pairs = np.ndindex(self.d.shape[:2])
         return live_statistics(self.powers, list(self.s), {pair: self.d[pair] for pair in pairs})
-
-    @cached_property
-    def on_device(self) -> tuple[Any, Any]:
-        """Statistics and rates as `tied_flow` takes them, in the memory of JAX."""
-        with precision(np.float64), jax.ensure_compile_time_eval():
-            return jax.device_put(((self.s, self.d, self.sizes, self.constant), (self.rates, self.decays)))
 
 
 class PathStatistics(NamedTuple):

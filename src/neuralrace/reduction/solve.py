@@ -7,21 +7,18 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import allowance, compiled
-from neuralrace.dynamics.gradient_flow import each_run, flow
+from neuralrace.compiling import allowance
+from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.history import History, collect
-from neuralrace.dynamics.integrate import Observed, Path, integrate
+from neuralrace.dynamics.integrate import Path
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
-from neuralrace.network import precision
 from neuralrace.reduction.path_classes import TiedLoss
 from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
 
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
 _REST = 1e-3  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
 _NUDGE = 1e-11  # of the largest strength: a change of the start that is larger than rounding
 _SAME = 1e-2  # of the fall of the loss: curves that differ more are not the same
-_COMPILER = {"xla_cpu_use_fusion_emitters": False}  # half the time to compile; few numbers take as long
-_UNROLLED = 8  # path classes up to which the sums over them are written out
 
 
 def solve_small(
@@ -144,15 +139,19 @@ def _held(run: Trajectory, nudged: Trajectory) -> tuple[Trajectory, np.ndarray]:
 def solve_tied(
     r: Reduction, b: Mapping[str, np.ndarray], t1: float, ts: np.ndarray, choose: bool, method: Adaptive,
     stop: float | None, runs: dict[str, np.ndarray],
-) -> Solution:  # fmt: skip
-    """By the equations of the classes; with `choose`, at better times if `ts` skip the fall of the loss."""
+) -> Solution | None:  # fmt: skip
+    """By the equations of the classes, in NumPy; None where the small network is to be compiled instead.
+
+    With `choose`, at better times if `ts` skip the fall of the loss.
+    """
     assert r.tied is not None
     start = np.stack([b[members[0]] for members in r.classes], axis=-2)
     many = start.ndim == 3
     start = start if many else start[None]
     problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
-    plain = _in_numpy(r.tied, start, method, problem, len(ts))
-    paths = plain or partial(_compiled, r.tied, start, t1, stop, method)
+    paths = _in_numpy(r.tied, start, method, problem, len(ts))
+    if paths is None:
+        return None
     path = paths(ts)
     history = collect(path.history)
     if choose:
@@ -164,7 +163,7 @@ def solve_tied(
     found = TiedStrengths(r.classes, solved.pick(solved.kept, many))
     settings = {
         "process": "reduction", "method": "Adaptive", "t1": t1, "rtol": method.rtol, "atol": method.atol,
-        "max_steps": method.max_steps, "stop_loss": stop, "compiled": plain is None,
+        "max_steps": method.max_steps, "stop_loss": stop, "compiled": False,
         "time": FLOW_TIME, **r.rates.settings(r.family.graph),
     }  # fmt: skip
     return Solution(
@@ -208,56 +207,3 @@ def _in_numpy(
     flat, atols = start.reshape(len(start), -1), method.absolute(start)
     solutions = solve_runs(lambda runs: System(velocity, slope), flat, atols, problem, left, tied.load)
     return None if solutions is None else lambda ts: path_at(solutions, ts, keep)
-
-
-def _compiled(
-    tied: TiedLoss, start: np.ndarray, t1: float, stop: float | None, method: Adaptive, ts: np.ndarray
-) -> Path:
-    with precision(np.float64):
-        given = (start, method.absolute(start), *tied.on_device, ts, t1, stop, method.rtol)
-        solve = compiled(tied_flow, (0, 1), *_COMPILER.items())
-        return jax.tree.map(np.asarray, solve(tied.powers, method.max_steps, *given))
-
-
-def tied_flow(
-    powers: tuple[tuple[int, ...], ...], max_steps: int, start: Any, atol: Any,
-    statistics: Any, rates: Any, ts: Any, t1: Any, stop: Any, rtol: Any,
-) -> Path:  # fmt: skip
-    """Integrate from each of `start` (runs, classes, modes); `kept` are losses and strengths at `ts`.
-
-    `statistics` are S, D, the sizes of the classes and the constant of a `TiedLoss`; `rates` the learning
-    rate and the weight decay of each class.
-    """
-    s, d, sizes, constant = statistics
-    sizes, scale, decay = (v[:, None] for v in (sizes, *rates))
-
-    def loss(b: Any) -> Any:
-        m = [_product(b, p) for p in powers]
-        if len(m) > _UNROLLED:
-            products = jnp.einsum("klm,lm->km", d, jnp.stack(m))
-        else:
-            products = [sum(d[k, j] * m[j] for j in range(len(m))) for k in range(len(m))]
-        return constant + sum(jnp.sum((0.5 * products[k] - s[k]) * m[k]) for k in range(len(m)))
-
-    def velocity(_: Any, b: Any) -> Any:
-        return -scale * (jax.grad(loss)(b) / sizes + decay * b)
-
-    def slope(b: Any, v: Any) -> Any:
-        g = v / jnp.where(scale > 0, scale, 1) + decay * b  # where a rate is 0, so is v
-        return -jnp.sum(sizes * g * v)
-
-    def one(b0: Any, atol: Any) -> Path:
-        observed = Observed(loss, slope)
-        path = integrate(
-            velocity, b0, ts, t1, rtol, atol, observed=observed, stop=stop, max_steps=max_steps, order=5
-        )
-        return path._replace(kept=(jax.vmap(loss)(path.kept), path.kept))
-
-    return each_run(one, start, atol)
-
-
-def _product(b: Any, powers: tuple[int, ...]) -> Any:
-    out = jnp.ones(b.shape[1], b.dtype)
-    for k, p in enumerate(powers):
-        out = out * b[k] ** p if p else out
-    return out
