@@ -73,6 +73,22 @@ def test_modes_of_a_network_are_those_of_its_map():
     assert np.allclose(total[-1], found.curves["output", "y"][-1] ** 2, rtol=1e-3)
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_data_without_common_modes_have_those_of_mode_strengths(gated):
+    rng = np.random.default_rng(1)
+    gates = {"p0h1": [1, 0] * 10, "p1h1": [0.5, 2.0] * 10} if gated else {}
+    task = nr.Task(
+        nr.Graph.pathways(4, 2, [[9], [9]]), rng.normal(size=(20, 4)), rng.normal(size=(20, 2)), gates
+    )
+    assert nr.reduce(task).basis == "block"
+    run = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=30.0, save=20)
+    found = nr.events(run, task)
+    modes = [name for kind, name in found.curves if kind == "mode"]
+    assert len(modes) == nr.mode_strengths(run, task)["x->p0h1"].shape[-1] > 0
+    assert found.ties == (() if gated else (("p0h1", "p1h1"),))
+    assert learning_time(run, 0.5, of=("mode", 0)) > 0
+
+
 def test_gates_and_activations_are_as_in_the_network():
     rng = np.random.default_rng(0)
     graph = nr.Graph({"x": 3, "h": 8, "s": 4, "y": 2}, [("x", "h"), ("h", "s"), ("x", "s"), ("s", "y")],

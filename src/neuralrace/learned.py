@@ -108,7 +108,7 @@ def events(trajectory: Trajectory, task: Task, least: float = 0.05) -> Events:
     Events
         A pathway is all paths through a hidden node, by whose name it goes; hidden nodes in a row are one
         pathway, by the name of the first. So pathways may share nodes, and add up to the outputs only where
-        they do not. Direct edges go by their own names. Modes are those of `reduce(task)`, the strongest
+        they do not. Direct edges go by their own names. Modes are those of `mode_strengths`, the strongest
         is 0. Rises and falls are seen at the saved times; their own times are found as in
         `learning_time`.
 
@@ -163,7 +163,7 @@ def learning_time(
         Loss to reach, in the units of ``trajectory.loss``; the same for all runs, or one for each. Of a part:
         a share, above 0 and at most 1, of what it adds to the outputs at the end (see `events`).
     of : str or ("mode", int), optional
-        The part: a pathway, node, input, output or edge by its name, or a mode of ``reduce(task)``.
+        The part: a pathway, node, input, output or edge by its name, or a mode, as in `mode_strengths`.
     task : Task, optional
         What was learned, where the trajectory does not know it: one from a file does not.
 
@@ -232,20 +232,20 @@ class Parts:
         self.full = self.outputs({})
 
     @cached_property
-    def reduction(self) -> Any:
-        """The reduction whose modes and ties are meant; None where there is none."""
-        from neuralrace.reduction import reduce  # it measures too
+    def family(self) -> Any:
+        """The family whose modes are meant, as in `mode_strengths`; None where the task has no modes."""
+        from neuralrace.reduction.strengths import modes_of  # the reduction measures too
 
         g = self.task.graph
         try:
-            return reduce(self.task) if g.is_linear and not g.biases and not g.diagonal else None
+            return modes_of(self.task)[0] if g.is_linear and not g.biases and not g.diagonal else None
         except InputError:  # gates of single neurons, or nothing to learn
             return None
 
     @property
     def n_modes(self) -> int:
         """Number of modes."""
-        return 0 if self.reduction is None else self.reduction.n_modes
+        return 0 if self.family is None else self.family.modes
 
     def time(self, of: Any, curve: np.ndarray, level: float, run: int = 0, first: int = 0) -> float:
         """When the size of a part first crosses a level after the saved time `first`; nan if never."""
@@ -267,7 +267,7 @@ class Parts:
             rates = Rates(settings["weight_decay"], settings["lr_scale"])
             kind = settings.get("loss", "squared")
             fine = Parts(flow(self.task, start, t[k + 1] - t[k], _FINE, loss=kind, rates=rates), self.task)
-            fine.zoom, fine.reduction = self.zoom + 1, self.reduction
+            fine.zoom, fine.family = self.zoom + 1, self.family
             self.inside[run, k] = fine
         return self.inside[run, k]
 
@@ -299,11 +299,12 @@ class Parts:
         """Outputs along the output direction of a mode; each pathway may have its own."""
         if len(of) != 2 or of[0] != "mode" or of[1] not in range(self.n_modes):
             raise InputError(
-                f"of must be ('mode', k) with k below {self.n_modes}, as many as there are; got {of!r}"
+                f"of must be ('mode', k) with k below {self.n_modes}, the number of modes of the task; "
+                f"got {of!r}"
             )
         graph, along = self.task.graph, {}
         for e in (e for o in graph.outputs for e in graph.incoming[o]):
-            u = self.reduction.family.left[e][:, [of[1]]]
+            u = self.family.left[e][:, [of[1]]]
             along[e] = u @ (u.T @ self.weights[e])
         return self.outputs(along)
 
@@ -319,10 +320,12 @@ def _weighted(stack: Any, flat: Any, data: Any, kind: str) -> list[Any]:
 
 def _ties(parts: Parts) -> tuple[tuple[str, ...], ...]:
     """Pathways whose edges are in the same classes."""
-    graph, r = parts.task.graph, parts.reduction
-    if r is None:
+    from neuralrace.reduction import reduce  # it measures too
+
+    graph = parts.task.graph
+    if parts.family is None:
         return ()
-    class_of = {e: k for k, members in enumerate(r.classes) for e in members}
+    class_of = {e: k for k, members in enumerate(reduce(parts.task).classes) for e in members}
     groups: dict[Any, list[str]] = {}
     for n in pathways(graph):
         edges = (n,) if n in graph.edges else (*graph.incoming[n], *graph.outgoing[n])

@@ -44,7 +44,7 @@ def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False)
     if loss <= least + LEFT * max(untrained - least, 0.0):
         return (Status.FINISHED, "")
     bound = f"no weights go below {least:.4g}"
-    moving = None if held else _movement(r, b, loss, t, LEFT * (untrained - least))
+    moving = None if held else _movement(r, b, loss, t, LEFT * (untrained - least), loss - least)
     if moving is not None:
         return (Status.UNSETTLED, f"loss {loss:.4g}, {bound}; {moving}")
     if r.rates.decays(r.family.graph):
@@ -59,8 +59,11 @@ def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False)
     )
 
 
-def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float) -> str | None:
-    """What still moves, in words; None where the strengths are at rest."""
+def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float, left: float) -> str | None:
+    """What still moves, in words; None where the strengths are at rest.
+
+    `little` is a change of the loss that does not count, `left` what could still be learned.
+    """
     state = _State.of(r, b)
     moves = state.moves(state.sizes, t)
     smaller = {
@@ -77,7 +80,9 @@ def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float) 
         return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
     slope, v = r.slope(b), r.velocity(b)
     falls = -sum(float(np.vdot(slope[e], v[e])) for e in b)
-    return "the loss still falls" if t * falls > little else None
+    if t * falls <= little:
+        return None
+    return f"the loss still falls: at this speed, what is left takes a time of about {left / falls:.3g}"
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,10 @@ from neuralrace.reduction.system import System
 from neuralrace.reduction.ties import refine
 
 LEARNED = 1e-14  # share of what can be learned that is left where a solution stops
-_MOST_LOAD = 20.0  # of the equations of classes; beyond, the small network has fewer products
+_MOST_LOAD = 2.0  # of the equations of classes; beyond, the small network has fewer products
 _SMALL = 0.1  # strength of the start from which a family is tried
+_LONG = 1e6  # how long it is tried, in units of the fastest time of the data
+_COARSE = Adaptive(rtol=1e-6, atol=1e-8, max_steps=20_000)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -380,11 +382,7 @@ class Reduction(ReducedEquations):
     @cached_property
     def reaches_attainable(self) -> bool:
         """Whether the family comes to the attainable loss from a small start."""
-        speed = strongest_correlation(self.task)
-        for t1 in (1e3, 1e6):
-            sol = self.solve(_SMALL, t1 / speed, 2)
-            if sol.status is not Status.UNSETTLED:
-                break
+        sol = self.solve(_SMALL, _LONG / strongest_correlation(self.task), 2, method=_COARSE)
         return sol.status is Status.FINISHED
 
     def to_jax(

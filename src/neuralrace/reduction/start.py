@@ -40,7 +40,7 @@ class StartReduction:
     error : float
         Error allowed of the loss curve, relative to the initial loss.
     rates : Rates
-        Learning rate of each edge.
+        Learning rate and weight decay of each edge.
     """
 
     task: Task
@@ -51,14 +51,12 @@ class StartReduction:
     @classmethod
     def of(cls, task: Task, weights: Any, error: float, rates: Rates) -> StartReduction:
         """From the arguments of `reduce`; weights and rates are checked here."""
-        if rates.decays(task.graph):
-            raise InputError("weight decay must be 0 for a reduction around a start: solve it by nr.flow")
         return cls(task, task.graph.check_weights(weights), error, rates)
 
     @property
     def is_wide(self) -> bool:
-        """Whether the network is wide, so that small bases are used."""
-        return is_wide(self.task, _LARGE)
+        """Whether the network is wide, so that small bases are used: they cannot hold weights that decay."""
+        return is_wide(self.task, _LARGE) and not self.rates.decays(self.task.graph)
 
     def __repr__(self) -> str:
         hidden = sum(self.task.graph.nodes[n] for n in self.task.graph.hidden)

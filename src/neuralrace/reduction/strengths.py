@@ -53,7 +53,7 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
         raise InputError("task must be on a linear graph, without biases and diagonal edges, to have modes")
     if not set(g.shapes) <= set(trajectory.weights):
         raise InputError("trajectory must have the weights of the task's graph: was it saved without them?")
-    family, common = _modes(task)
+    family, common = modes_of(task)
     every = lambda k: {e: w[..., k, :, :] for e, w in trajectory.weights.items()}  # noqa: E731
     at = getattr(trajectory.weights, "at", every)  # lifted at that time alone
     strengths: dict[str, list[np.ndarray]] = {e: [] for e in g.shapes}
@@ -66,7 +66,7 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     return {e: np.stack(b, axis=-2) for e, b in strengths.items()}
 
 
-def _modes(task: Task) -> tuple[Family, bool]:
+def modes_of(task: Task) -> tuple[Family, bool]:
     """The modes of all paths together if they have common ones, else of each pathway; and which it is."""
     rng = np.random.default_rng(0)
     family = shared(task, rng)

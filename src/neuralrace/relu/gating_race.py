@@ -15,6 +15,8 @@ from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, attainable_loss, reduce
 from neuralrace.task import Task
 
+_SAME = 1e-6  # relative difference of times that is none
+
 
 @dataclass(frozen=True, eq=False)
 class Race:
@@ -59,22 +61,32 @@ class Race:
         return tuple(self.times)
 
     @property
+    def first(self) -> tuple[str, ...]:
+        """Who arrives first: several where they arrive at the same time, up to the error of solving."""
+        least = self.times[self.names[0]]
+        return tuple(name for name, t in self.times.items() if np.isfinite(t) and t <= (1 + _SAME) * least)
+
+    @property
     def winner(self) -> str | None:
-        """The first to arrive, None if nobody did."""
-        name = self.names[0]
-        return name if np.isfinite(self.times[name]) else None
+        """The first to arrive; None if nobody did, or if several arrive first."""
+        return self.first[0] if len(self.first) == 1 else None
 
     @property
     def why(self) -> str:
         """What decided, in words."""
         arrived = [name for name, t in self.times.items() if np.isfinite(t)]
+        goal = f"loss {self.level:g}"
         if not arrived:
-            return f"nobody reaches loss {self.level:g} by t = {self.t1:g}"
-        if len(arrived) > 1:
-            ratio = self.times[arrived[1]] / max(self.times[arrived[0]], 1e-300)
-            first, second = arrived[:2]
-            return f"{first} reaches loss {self.level:g} first, {second} takes {ratio:.3g} times as long"
-        return f"{arrived[0]} alone reaches loss {self.level:g}"
+            return f"nobody reaches {goal} by t = {self.t1:g}"
+        if len(self.first) > 1:
+            return f"{' and '.join(map(str, self.first))} reach {goal} at the same time"
+        if len(arrived) == 1:
+            return f"{arrived[0]} alone reaches {goal}"
+        first, second = arrived[:2]
+        if self.times[first] == 0:
+            return f"{first} starts below {goal}"
+        ratio = self.times[second] / self.times[first]
+        return f"{first} reaches {goal} first, {second} takes {ratio:.3g} times as long"
 
     def __repr__(self) -> str:
         width = max(len(str(name)) for name in self.times)
