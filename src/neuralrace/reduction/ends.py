@@ -10,13 +10,13 @@ import numpy as np
 
 from neuralrace.dynamics.status import Status
 from neuralrace.network import gradient
+from neuralrace.reduction.attainable import LEFT
 from neuralrace.reduction.family import Strengths
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
     from neuralrace.reduction.solution import Solution
 
-LEFT = 1e-4  # share of what can be learned that may be left of a finished solution
 _MOVES = 0.03  # logarithm of the change of a strength, over as long as the solution took, that counts as rest
 _DECAYED = 1e-3  # factor by which a decaying strength is made smaller to see that nothing depends on it
 _NOTHING = 1e-10  # of the largest singular value of a block: smaller ones are rounding

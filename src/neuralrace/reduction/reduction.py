@@ -322,7 +322,8 @@ class Reduction(ReducedEquations):
         Examples
         --------
         >>> import neuralrace as nr
-        >>> nr.reduce(nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 50, 7]))).strength(0.01)
+        >>> r = nr.reduce(nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 50, 7])))
+        >>> round(r.strength(0.01), 12)
         0.05
         """
         if self.task.graph.fixed:
