@@ -12,7 +12,6 @@ from neuralrace.agent import Agent, learn
 from neuralrace.dynamics import chebyshev
 from neuralrace.dynamics.chebyshev import Mode, _polynomial, follow, step, unknown
 from neuralrace.dynamics.integrate import FINISHED, integrate
-from neuralrace.dynamics.together import flow_together
 
 RATES = np.geomspace(1.0, 3e3, 12)
 STABLE = 0.653  # largest stable rate of s stages, divided by s^2 - 1: 2/3 (1 - 2/15 damping)
@@ -169,14 +168,8 @@ def test_it_is_refused_where_only_the_usual_method_is_there():
             call()
 
 
-def test_flows_of_several_tasks_and_of_relu_networks_take_it():
-    tasks = [nr.tasks.hierarchy(2, hidden=3), nr.tasks.hierarchy(2, hidden=3)]
-    starts = [nr.init.gaussian(t.graph, 0.3, seed=k) for k, t in enumerate(tasks)]
+def test_flows_of_relu_networks_take_it():
     method = nr.Chebyshev(1e-5, 1e-6)
-    both = flow_together(tasks, starts, 5.0, 3, method=method)
-    assert both.settings["method"] == "Chebyshev"
-    for task, start, loss in zip(tasks, starts, both.loss, strict=True):
-        assert loss == pytest.approx(nr.flow(task, start, 5.0, 3).loss, abs=1e-3)
     x, y = np.eye(2), np.array([[1.0], [2.0]])
     net = nr.relu.train(x, y, [4], 0.3, 0.05, 100, 3, method=method)
     usual = nr.relu.train(x, y, [4], 0.3, 0.05, 100, 3, method=nr.Adaptive())

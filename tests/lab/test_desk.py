@@ -26,7 +26,7 @@ def with_desk(act: Callable[[Desk, Answers], Awaitable[None]], limit: float = 45
     answers: Answers = []
 
     async def live() -> None:
-        one = Desk(lambda tab, text: answers.append((tab, json.loads(text))), limit, dragged=True)
+        one = Desk(lambda tab, text: answers.append((tab, json.loads(text))), limit, warm=True)
         try:
             await act(one, answers)
         finally:

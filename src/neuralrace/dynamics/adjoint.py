@@ -270,7 +270,7 @@ def _pull_back(velocity: Velocity, args: Any, path: _Recorded, change: Any) -> t
 
 def _step(velocity: Velocity, y: Any, args: Any, t: Any, end: Any) -> Any:
     """One step of order 8 from t to `end`. The last stage of the method is that end."""
-    table, h = tableau(8), end - t
+    table, h = tableau(), end - t
     a, c = (jnp.asarray(v, y.dtype) for v in (table.a, table.c))
 
     def one(i: Any, k: Any) -> Any:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from neuralrace.compiling import allowance, uninterrupted
+from neuralrace.compiling import EVALUATIONS, uninterrupted
 from neuralrace.dynamics.choice import fastest
 from neuralrace.dynamics.devices import over_devices
 from neuralrace.dynamics.history import History, collect
@@ -27,7 +27,7 @@ from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
 from neuralrace.errors import InputError, OutOfRange, flag, number
-from neuralrace.network import backwards, cast, forwards, is_linear, runs_in_numpy
+from neuralrace.network import backwards, forwards, is_linear, runs_in_numpy
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
@@ -138,7 +138,9 @@ def solve_by(
         better = adapted_times([history.run(k) for k in range(len(history.loss))], t1)
         if better is not None:
             found, history, stats, settings = solve(better)
-    if not setup.rates.decays:  # then the loss never rises: where it does, the lower one is nearer
+    if not setup.rates.decays(
+        setup.given.graph
+    ):  # then the loss never rises: where it does, the lower one is nearer
         found = replace(found, losses=np.minimum.accumulate(found.losses, axis=1))
     named = {"process": "flow", "method": type(method).__name__, "t1": t1, "stop_loss": stop}
     return finish(setup, found, named | settings, stats, history)
@@ -155,7 +157,7 @@ def _adaptive_flow(
         method = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
         error = method.stated_error
     problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
-    plain = None if progress else _in_numpy(setup, method, problem, len(ts))
+    plain = None if progress else _in_numpy(setup, method, problem)
     paths = plain or partial(_compiled, setup, method, t1, stop, progress)
 
     def solve(ts: np.ndarray) -> tuple[Solved, History | None, dict[str, Any], dict[str, Any]]:
@@ -171,23 +173,15 @@ def _adaptive_flow(
     return solve
 
 
-def _in_numpy(
-    setup: Setup, method: RungeKutta, problem: Problem, n: int
-) -> Callable[[np.ndarray], Path] | None:
-    """A function of the times to save, of which there are about n; None where the flow is to be compiled."""
+def _in_numpy(setup: Setup, method: RungeKutta, problem: Problem) -> Callable[[np.ndarray], Path] | None:
+    """A function of the times to save; None where the flow is to be compiled."""
     stack, data, recorder = setup.program.stack, setup.program.data, setup.recorder
     double = np.dtype(setup.dtype) == np.float64
     if not double or not isinstance(method, Adaptive) or not runs_in_numpy(stack, setup.kind):
         return None
     scale, decay = setup.vectors
 
-    def numbers(runs: Any) -> Any:
-        return data if setup.own_numbers is None else jax.tree.map(lambda v: v[runs], setup.own_numbers)
-
-    def systems(runs: np.ndarray) -> System:
-        return System(partial(velocity, numbers(runs)), slope)
-
-    def velocity(data: Any, w: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def velocity(w: np.ndarray, v: np.ndarray) -> np.ndarray:
         loss, passed = forwards(stack, w, data)
         v[...] = 0.0 if decay is None else -decay * w
         backwards(stack, w, data, passed, v, -1.0)
@@ -201,23 +195,15 @@ def _in_numpy(
         return -np.einsum("rn,rn->r", g, v)
 
     def keep(ts: np.ndarray, weights: np.ndarray) -> Any:
-        losses = np.stack(
-            [
-                np.concatenate([stack.loss(w, numbers(run)) for w in _some(rows)])
-                for run, rows in enumerate(weights)
-            ]
-        )
+        losses = np.stack([np.concatenate([stack.loss(w, data) for w in _some(run)]) for run in weights])
         kept = weights if recorder.save_weights else weights[..., :0]
         if recorder.record is None:
             return losses, (kept, {})
         with setup.precision():
             return losses, (kept, jax.tree.map(np.asarray, recorded(recorder, ts, weights, setup.lift)))
 
-    graphs = (setup.task.graph, setup.given.graph)
-    shapes = (setup.start.shape, n, problem.stop is None, recorder.save_weights)
-    left = allowance((stack.digest, graphs, recorder.record, method.max_steps, shapes))
-    atols = method.absolute(setup.full)
-    solutions = solve_runs(systems, setup.start, atols, problem, left, stack.load)
+    system, atols = System(velocity, slope), method.absolute(setup.full)
+    solutions = solve_runs(system, setup.start, atols, problem, stack.load, EVALUATIONS)
     return None if solutions is None else lambda ts: path_at(solutions, ts, keep)
 
 
@@ -232,8 +218,7 @@ def _compiled(
 ) -> Path:
     bar = Bar(100 * len(setup.start), "flow") if progress else None
     with setup.precision():
-        own = None if setup.own_numbers is None else cast(setup.own_numbers, setup.dtype)
-        runs = over_devices(setup.start, method.absolute(setup.full), setup.lift, own)
+        runs = over_devices(setup.start, method.absolute(setup.full), setup.lift)
         shared = (setup.data, jnp.asarray(ts, setup.start.dtype), t1, stop, method.rtol, setup.vectors)
         call = (setup.program.stack, setup.kind, setup.recorder, method.max_steps, method.order, bar)
         with bar or nullcontext():
@@ -247,9 +232,9 @@ def _compiled(
 def integrated(
     stack: Any, kind: str, recorder: Recorder, max_steps: int, order: int, bar: Bar | None,
     data: Any, ts: Any, t1: Any, stop: Any, rtol: Any, vectors: Any,
-    start: Any, atols: Any, lifts: Any, own: Any,
+    start: Any, atols: Any, lifts: Any,
 ) -> Path:  # fmt: skip
-    """Every run; `own` are numbers of its own task, None where all have `data`."""
+    """Every run."""
     scale, decay = vectors
 
     def slope(w: Any, v: Any) -> Any:
@@ -258,14 +243,12 @@ def integrated(
         g = -v if decay is None else -v - decay * w
         return jnp.vdot(g, v if scale is None else v * scale)
 
-    def one(w0: Any, atol: Any, lift: Any, own: Any) -> Path:
-        numbers = data if own is None else own
-
+    def one(w0: Any, atol: Any, lift: Any) -> Path:
         def loss(w: Any) -> Any:
-            return stack.loss(w, numbers, kind)
+            return stack.loss(w, data, kind)
 
         def velocity(t: Any, w: Any) -> Any:
-            g = -stack.loss_and_gradient(w, numbers, kind)[1]
+            g = -stack.loss_and_gradient(w, data, kind)[1]
             g = g if decay is None else g - decay * w
             return g if scale is None else g * scale
 
@@ -279,7 +262,7 @@ def integrated(
             order=order,
         )  # fmt: skip
 
-    return each_run(one, start, atols, lifts, own)
+    return each_run(one, start, atols, lifts)
 
 
 @partial(jax.jit, static_argnums=0)

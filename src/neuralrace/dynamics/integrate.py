@@ -1,11 +1,10 @@
 """Ordinary differential equations, integrated in one place.
 
-`integrate` is an adaptive Runge-Kutta method with the coefficients of Dormand and Prince: order 8 (with the
-interpolant of diffrax), or order 5 (from SciPy) for a handful of numbers, where compiling takes longer than
-solving; or the method of `chebyshev`, of order 2, for stiff problems. All interpolate between steps without
-further stages, with errors of up to some tens of tolerances. The loop is our own: it records an observed
-value at every step, stops where that value falls to a level, and compiles in less than half the time of a
-general solver. It has derivatives in forward mode only; `adjoint` has reverse mode.
+`integrate` is an adaptive Runge-Kutta method of order 8 with the coefficients of Dormand and Prince and the
+interpolant of diffrax; or the method of `chebyshev`, of order 2, for stiff problems. Both interpolate between
+steps without further stages, with errors of up to some tens of tolerances. The loop is our own: it records an
+observed value at every step, stops where that value falls to a level, and compiles in less than half the time
+of a general solver. It has derivatives in forward mode only; `adjoint` has reverse mode.
 """
 
 from __future__ import annotations
@@ -56,20 +55,16 @@ class Tableau(NamedTuple):
     c: np.ndarray  # (stages,) times, as fractions of the step
     error: np.ndarray  # (stages,)
     curve: np.ndarray  # (stages, powers) coefficients of the interpolant in x, the fraction of the step
-    order: int
+
+
+ORDER = 8
 
 
 @cache
-def tableau(order: int) -> Tableau:
+def tableau() -> Tableau:
     """The coefficients of Dormand and Prince."""
-    if order == 5:
-        from scipy.integrate import RK45 as five
-
-        a = np.zeros((7, 7))
-        a[:6, :5], a[6, :6] = five.A, five.B
-        return Tableau(a, np.append(five.C, 1.0), five.E, five.P, 5)
     stored = json.loads((files("neuralrace.dynamics") / "dormand_prince_8.json").read_text())
-    return Tableau(**{name: np.array(values) for name, values in stored.items()}, order=8)
+    return Tableau(**{name: np.array(values) for name, values in stored.items()})
 
 
 class Step(NamedTuple):
@@ -132,7 +127,7 @@ def integrate(
     max_steps : int
     progress : callable, optional
         Called with the times before and after each accepted step.
-    order : {8, 5, 2}
+    order : {8, 2}
         2 is for stiff problems whose velocity does not depend on the time.
 
     Returns
@@ -163,7 +158,7 @@ def begin(
     zero = jnp.zeros((), y0.dtype)
     followed = observed or Observed(lambda y: zero, lambda y, v: zero)
     ts, t1 = jnp.asarray(ts, y0.dtype), jnp.asarray(t1, y0.dtype)
-    table = tableau(order) if order > 2 else None
+    table = tableau() if order == ORDER else None
     problem = Problem(velocity, keep, followed, stop, ts, t1, rtol, atol, max_steps, progress, table)
     row = jax.eval_shape(keep, zero, y0)
     rows = jax.tree.map(lambda v: jnp.zeros((len(ts), *v.shape), v.dtype), row)
@@ -208,7 +203,7 @@ class Problem(NamedTuple):
         error = jnp.sqrt(jnp.mean(size**2))  # at the start: the speed, in tolerances
         fine = jnp.isfinite(error)
         accept = fine & (first | (error <= 1))
-        order = chebyshev.LOCAL_ORDER if self.table is None else self.table.order
+        order = chebyshev.LOCAL_ORDER if self.table is None else ORDER
         begin = first_length(error, self.rtol, self.t1)
         length = jnp.where(first, begin, h * step_factor(error, accept, order))
         t = jnp.where(h >= self.t1 - s.t, self.t1, s.t + h)
@@ -249,18 +244,11 @@ class Problem(NamedTuple):
             return k.at[i].set(self.velocity(s.t + c[i] * h, s.y + h * _sum(a[i], k)))
 
         k = jnp.zeros((len(c), *s.y.shape), s.y.dtype).at[0].set(s.v)
-        if table.order == 5:  # a loop costs more than the few numbers in it
-            for i in range(1, len(c)):
-                k = one(i, k)
-            return k
         return jax.lax.fori_loop(1, len(c), one, k)
 
     def inside(self, table: Tableau, s: Step, k: Any, h: Any) -> Callable[[Any], Any]:
         """y as a function of the fraction x of a step."""
         powers = [jnp.asarray(column, k.dtype) for column in table.curve.T]
-        if table.order == 5:
-            changes = [_sum(column, k) for column in powers]
-            return lambda x: s.y + h * _polynomial(changes, x)
         return lambda x: s.y + h * _sum(_polynomial(powers, x), k)
 
     def save(self, s: Step, tried: Attempt, h: Any, t: Any, y: Any, status: Any) -> tuple[Any, Any]:

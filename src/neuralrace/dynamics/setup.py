@@ -49,7 +49,6 @@ class Setup:
     runs: dict[str, np.ndarray]
     recorder: Recorder
     dtype: Any
-    tasks: tuple[Task, ...] = ()  # of each run where they differ; all are compiled to one program
 
     @classmethod
     def prepare(
@@ -107,12 +106,6 @@ class Setup:
     def numbers(self) -> Any:
         """The numbers of the program as float64 NumPy arrays."""
         return jax.tree.map(np.asarray, self.program.data)
-
-    @cached_property
-    def own_numbers(self) -> Any:
-        """Those of the task of each run, with a leading axis of runs; None where all have the same task."""
-        each = [jax.tree.map(np.asarray, program(task, self.kind).data) for task in self.tasks]
-        return jax.tree.map(lambda *parts: np.stack(parts), *each) if each else None
 
     @property
     def data(self) -> Any:

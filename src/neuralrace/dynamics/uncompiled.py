@@ -2,8 +2,7 @@
 
 The method, its tolerances and its results are those of `integrate` with order 8. Runs go side by side: each
 has steps of its own length, and the velocities of all runs in a stage are computed at once. Where a small
-system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA goes on. A system
-is compiled instead once NumPy has taken as long on it as compiling would (see `compiling`).
+system becomes stiff (what has been learned forces small steps on what grows slowly), LSODA goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.integrate import LSODA
 
-from neuralrace.compiling import Allowance
 from neuralrace.dynamics.history import Buffer
 from neuralrace.dynamics.integrate import (
     FAILED,
@@ -23,6 +21,7 @@ from neuralrace.dynamics.integrate import (
     GOING,
     HALVINGS,
     LIMITED,
+    ORDER,
     RESTED,
     STOPPED,
     Path,
@@ -35,7 +34,7 @@ _USUAL = 40  # steps of a solution
 _CACHED = 60_000  # numbers of all runs side by side: more leave the cache of a processor
 _KEPT = 50_000_000  # numbers of all polynomials inside steps
 _LONG = 5000  # numbers whose sums over stages take as long as one evaluation
-_FEW = 100  # numbers of a system that may go on by LSODA, which differentiates by each
+FEW = 100  # numbers of a system that may go on by LSODA, which differentiates by each
 _EDGE, _OFTEN, _CALM = 5.0, 15, 6  # of stability; steps at it that make a system stiff, and other ones not
 _BEGIN = 0.02  # of the loss: so much of it may go in the first step
 _FINER = 0.01  # part of the tolerances for LSODA, whose errors add up over its many steps
@@ -45,13 +44,12 @@ _MANY, _FAR = 1000, 1e4  # steps left, and time ahead in units of that which has
 
 
 class System(NamedTuple):
-    """Some runs, from y (runs, numbers) of each."""
+    """The same equations for any number of runs, from y (runs, numbers)."""
 
     velocity: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (y, v): writes dy/dt into v; losses (runs,)
     slope: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (y, v): slopes of the losses in time, (runs,)
 
 
-Systems = Callable[[np.ndarray], System]  # of some of the runs, by their numbers
 Inside = Callable[[Any], np.ndarray]  # y (times, numbers) at times inside a step
 End = tuple[float, float, float]  # time, loss, and slope of the loss
 
@@ -109,33 +107,33 @@ class Solution:
 
 
 def solve_runs(
-    systems: Systems, starts: np.ndarray, atols: np.ndarray, problem: Problem, left: Allowance, load: float
+    system: System, starts: np.ndarray, atols: np.ndarray, problem: Problem, load: float, most: float
 ) -> list[Solution] | None:
-    """Every run from `starts` (runs, numbers); None where it should be compiled instead.
+    """Every run from `starts` (runs, numbers); None where that takes more than `most` evaluations.
 
-    `load` is what evaluating one run costs, in units of what a call does whatever its size.
+    `load` is what evaluating one run costs, in units of what a call does whatever its size. What becomes
+    stiff may take longer: explicit steps would take longer still.
     """
     runs, numbers = starts.shape
-    if problem.ts is None and _USUAL * starts.size * tableau(8).curve.shape[1] > _KEPT:
+    if problem.ts is None and _USUAL * starts.size * tableau().curve.shape[1] > _KEPT:
         return None
     solutions: list[Solution] = []
     for at in range(0, runs, _at_once(numbers)):
-        which = np.arange(at, min(at + _at_once(numbers), runs))
-        cost = _cost(numbers, load, len(which))
-        if not left.covers(_USUAL * cost):
+        which = slice(at, at + _at_once(numbers))
+        cost = _cost(numbers, load, len(starts[which]))
+        if _USUAL * cost > most:
             return None
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
-            found = _SideBySide(systems, which, starts[which], atols[which], problem).solve(left, cost)
-        if found is None:
-            return None
-        solutions += found
+            some = _SideBySide(system, starts[which], atols[which], problem)
+            some.begin()
+            while len(some.run):
+                if most < cost or some.kept > _KEPT:
+                    return None
+                most -= 0 if some.stiff else cost
+                some.advance()
+        solutions += some.solutions
     return solutions
-
-
-def usual_cost(numbers: int, load: float, runs: int) -> int:
-    """What so many runs of so many numbers usually cost, in evaluations of an `Allowance`."""
-    return _USUAL * _cost(numbers, load, _at_once(numbers)) * -(-runs // _at_once(numbers))
 
 
 def _at_once(numbers: int) -> int:
@@ -145,16 +143,14 @@ def _at_once(numbers: int) -> int:
 
 def _cost(numbers: int, load: float, runs: int) -> int:
     """What a step of all runs that go side by side costs, in evaluations of a small system."""
-    return round(len(tableau(8).c) * (1 + runs * (load + numbers / _LONG)))
+    return round(len(tableau().c) * (1 + runs * (load + numbers / _LONG)))
 
 
 class _SideBySide:
     """Some runs on their way. Arrays have a row for each run that is still going."""
 
-    def __init__(
-        self, systems: Systems, which: np.ndarray, starts: np.ndarray, atols: np.ndarray, problem: Problem
-    ) -> None:
-        self.systems, self.which, self.problem = systems, which, problem
+    def __init__(self, system: System, starts: np.ndarray, atols: np.ndarray, problem: Problem) -> None:
+        self.system, self.problem = system, problem
         self.solutions: list[Solution] = [Solution(y) for y in starts]
         self.run: np.ndarray = np.arange(len(starts))  # places in `solutions`
         self.y, self.atol, self.t = starts, atols, np.zeros(len(starts))
@@ -162,19 +158,6 @@ class _SideBySide:
         self.at_edge, self.calm = np.zeros((2, len(starts)), int)  # steps
         self.kept: int = 0  # numbers of all polynomials
         self.stiff: bool = False  # whether any run was
-
-    def solve(self, left: Allowance, cost: int) -> list[Solution] | None:
-        """Go to the end, if what is left allows as many steps; each costs the same."""
-        self.begin()
-        spent = 0
-        while len(self.run):
-            if not left.spend(cost) or self.kept > _KEPT:
-                return None
-            spent += cost
-            self.advance()
-        if self.stiff:
-            left.left += spent  # compiled code would take longer
-        return self.solutions
 
     def begin(self) -> None:
         """Compute velocities, and choose the lengths of the first steps."""
@@ -194,9 +177,8 @@ class _SideBySide:
         self.leave(status)
 
     def gather(self) -> None:
-        """Take what belongs to the runs that are going."""
-        self.system: System = self.systems(self.which[self.run])
-        self.k: np.ndarray = np.empty((len(tableau(8).c), *self.y.shape))  # velocities at all stages
+        """Make room for the velocities of the runs that are going."""
+        self.k: np.ndarray = np.empty((len(tableau().c), *self.y.shape))  # velocities at all stages
         self.flat: np.ndarray = self.k.reshape(len(self.k), -1)
 
     def sum(self, coefficients: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -205,7 +187,7 @@ class _SideBySide:
 
     def advance(self) -> None:
         """One step of each run, accepted or refused."""
-        p, table, k, y = self.problem, tableau(8), self.k, self.y
+        p, table, k, y = self.problem, tableau(), self.k, self.y
         last = self.h >= p.t1 - self.t
         h = np.where(last, p.t1 - self.t, self.h)
         k[0], loss = self.v, np.empty(0)
@@ -216,7 +198,7 @@ class _SideBySide:
         largest = np.maximum(np.abs(self.y), np.abs(y))
         error = _size(self.sum(table.error, h) / (self.atol[:, None] + p.rtol * largest))
         accept, t = error <= 1, np.where(last, p.t1, self.t + h)
-        self.h = h * step_factor(error, accept, table.order, np)
+        self.h = h * step_factor(error, accept, ORDER, np)
         status = np.where(accept & last, FINISHED, GOING)
         status[~accept & (self.t + 0.1 * self.h <= self.t)] = FAILED
         self.watch_stability(h, accept)
@@ -239,7 +221,7 @@ class _SideBySide:
 
     def middle(self, h: np.ndarray) -> list[End]:
         """Time, loss and slope in the middle of each step: steps are long for a cubic."""
-        curve = tableau(8).curve
+        curve = tableau().curve
         y, v = self.y + self.sum(curve @ 0.5 ** np.arange(1, curve.shape[1] + 1), h), np.empty_like(self.y)
         loss = self.system.velocity(y, v)
         return [*zip((self.t + h / 2).tolist(), loss.tolist(), self.system.slope(y, v).tolist(), strict=True)]
@@ -248,7 +230,7 @@ class _SideBySide:
         self, h: np.ndarray, t: np.ndarray, accept: np.ndarray, reached: np.ndarray
     ) -> dict[int, Inside]:
         """Accepted runs as functions of time inside this step: those that may be asked for, or that stop."""
-        ts, wanted, curve = self.problem.ts, accept, tableau(8).curve
+        ts, wanted, curve = self.problem.ts, accept, tableau().curve
         if ts is not None:
             first, last = (np.searchsorted(ts, at, side="right") for at in (self.t, t))
             wanted = reached | (accept & (last > first))
@@ -271,26 +253,22 @@ class _SideBySide:
         """Add a step to a solution. How its run stands."""
         stop = self.problem.stop
         if stop is not None and end[1] <= stop:
-            solution.add(*_crossing(self.alone(n), inside, self.t[n], end, y, stop), inside, middle)
+            solution.add(*_crossing(self.system, inside, self.t[n], end, y, stop), inside, middle)
             return STOPPED
         solution.add(end, y, inside, middle)
         if status != GOING or self.at_edge[n] < _OFTEN:
             return status
         self.stiff = True
-        return _implicitly(self.alone(n), solution, self.problem, self.atol[n])
-
-    def alone(self, n: int) -> System:
-        """One of the runs that are going."""
-        return self.systems(self.which[self.run[n : n + 1]])
+        return _implicitly(self.system, solution, self.problem, self.atol[n])
 
     def watch_stability(self, h: np.ndarray, accept: np.ndarray) -> None:
         """Count steps whose length is limited by stability, as the program of Hairer and Wanner does.
 
         The two stages before the last, both at the end of the step, tell how fast velocities change.
         """
-        if self.y.shape[1] > _FEW:
+        if self.y.shape[1] > FEW:
             return
-        a = tableau(8).a
+        a = tableau().a
         rate = _size(self.k[-2] - self.k[-3]) / _size(self.sum(a[-2] - a[-3], h))
         edge = accept & ~(h * rate <= _EDGE)
         self.calm = np.where(edge, 0, self.calm + accept)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuralrace import plot
-from neuralrace.compiling import counted_anew
 from neuralrace.dynamics.trajectory import versions
 from neuralrace.errors import InputError, short
 from neuralrace.experiments.claim import Claim
@@ -171,7 +170,7 @@ def run(
     chosen, p, store = _opened(name, quick, out, changes or {})
     settings, folder = _settings(p), store.folder.parent
     data = chosen.compute(p, store, progress)
-    with counted_anew(), plot.style():
+    with plot.style():
         claims = chosen.judged(p, data, quick)
         figures = chosen.figures(p, data)
     report = Report(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuralrace.compiling import counted_anew
 from neuralrace.errors import InputError
 from neuralrace.files import clear_leftovers, read_npz, write
 
@@ -53,8 +52,7 @@ class Store:
                 self.seconds += stored.attrs.pop("seconds")
                 return stored
             start = time.perf_counter()
-            with counted_anew():  # the same, whether parts before it were stored or computed
-                result = dataset(name, compute())
+            result = dataset(name, compute())
             _save(path, result.assign_attrs(seconds=time.perf_counter() - start))
             return result
 

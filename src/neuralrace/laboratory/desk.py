@@ -46,15 +46,14 @@ class Desk:
         `deliver(tab, text)` sends an answer to a tab.
     limit : float
         Seconds that a step may take.
-    dragged : bool
-        Whether the worker answers while sliders are dragged: it then never compiles small systems, and solves
-        the gallery while it is idle.
+    warm : bool
+        Whether the worker solves the gallery while it is idle, so that the first slider does not wait.
     delay : float
         Seconds until the process is started, unless it is needed before.
     """
 
     def __init__(
-        self, deliver: Callable[[int, str], None], limit: float, dragged: bool, delay: float = 0.0
+        self, deliver: Callable[[int, str], None], limit: float, warm: bool, delay: float = 0.0
     ) -> None:
         self.deliver: Callable[[int, str], None] = deliver
         self.limit: float = limit
@@ -63,8 +62,8 @@ class Desk:
         self.serials: Iterator[int] = count(1)
         self.closed: bool = False
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.first: Line = Line(self._heard, self._died, (dragged, dragged, limit))
-        self.spare: Line = Line(self._heard, self._died, (dragged, False, limit))
+        self.first: Line = Line(self._heard, self._died, (warm, limit))
+        self.spare: Line = Line(self._heard, self._died, (False, limit))
         self.loop.call_later(delay, self._start, self.first)
         self.watch: asyncio.Task[None] = self.loop.create_task(self._watch())
 

@@ -25,15 +25,6 @@ class Scenery:
 
     entry: Entry
     make: Make | None = None
-    large: str | None = None  # slider for whole numbers that makes large reductions
-
-    def large_models(self) -> list[Model]:
-        """The model at each place of that slider."""
-        if self.make is None or self.large is None:
-            return []
-        usual = {s.name: s.value for s in self.entry.sliders}
-        (own,) = (s for s in self.entry.sliders if s.name == self.large)
-        return [self.make(usual | {own.name: n}) for n in range(int(own.low), int(own.high) + 1)]
 
 
 GALLERY: dict[str, Scenery] = {}
@@ -47,7 +38,6 @@ def scenery(
     *sliders: Slider,
     random: bool = True,
     several: bool = False,
-    large: str | None = None,
 ) -> Callable[[Make], Make]:
     """Add an entry to the gallery; the function that it decorates makes the model."""
     entry = Entry(
@@ -57,7 +47,7 @@ def scenery(
     GALLERY[name] = Scenery(entry)
 
     def add(make: Make) -> Make:
-        GALLERY[name] = Scenery(entry, make, large)
+        GALLERY[name] = Scenery(entry, make)
         return make
 
     return add
@@ -186,7 +176,6 @@ def sharing(v: Values) -> Model:
     whole("contexts", "contexts C", 2, 5, 3),
     initial(0.05, 0.005),
     slider("time", "time shown", 20, 160, 80, 5),
-    large="contexts",
 )
 def contexts(v: Values) -> Model:
     n = int(v["contexts"])

@@ -46,8 +46,8 @@ class Hub:
     def __init__(self) -> None:
         self.tabs: dict[int, asyncio.Queue[str | None]] = {}
         self.numbers: Any = count(1)
-        self.theory: Desk = Desk(self.deliver, THEORY_LIMIT, dragged=True)
-        self.training: Desk = Desk(self.deliver, TRAINING_LIMIT, dragged=False, delay=4.0)
+        self.theory: Desk = Desk(self.deliver, THEORY_LIMIT, warm=True)
+        self.training: Desk = Desk(self.deliver, TRAINING_LIMIT, warm=False, delay=4.0)
 
     def deliver(self, tab: int, text: str) -> None:
         """Send an answer to a tab; one that does not listen any more is given up."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from neuralrace import init
-from neuralrace.compiling import compile_here
 from neuralrace.dynamics import Adaptive, Status
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
@@ -200,17 +199,6 @@ def refuse_large(what: str, model: Model, copies: int) -> None:
             f"{what}: {weights:,} weights need about {needed / 2**30:.2g} GiB here, and the page takes "
             f"{most / 2**30:.2g}. Try smaller layers or fewer networks, or nr.flow"
         )
-
-
-def compile_solution(model: Model) -> None:
-    """Compile what `solve` integrates for a model of given time; it goes on in NumPy until that is done."""
-    assert model.time is not None
-    t = np.linspace(0.0, model.time, TIMES)
-    for name, task in model.lanes.items():
-        start = model.start(name)
-        r = _structure(model.code[name], task, start, model.names).reduction
-        with compile_here():
-            r.solve(t1=model.time, save=t, b0=aligned(r, start), method=METHOD)
 
 
 def _structure(code: str, task: Task, start: dict[str, float], names: Mapping[str, str]) -> Structure:

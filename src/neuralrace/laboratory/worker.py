@@ -22,7 +22,6 @@ from typing import Any
 from neuralrace.laboratory.protocol import MOST_MEMORY
 
 IDLE = 0.3  # seconds without work after which a step of warming up is made
-NEVER = 10**12  # evaluations in NumPy before a small system is compiled
 TOO_LARGE = 77  # exit code of a process that took more
 SPARE_TIME = 5.0  # seconds beyond its limit after which a step ends its process by itself
 PAUSE = 0.06  # seconds after a picture in which a newer request goes before its details
@@ -40,21 +39,17 @@ def unpack(message: bytes) -> tuple[str, int, int, str]:
     return letter, int(tab), int(serial), content
 
 
-def run(pipe: Connection, dragged: bool, warm: bool, limit: float) -> None:
+def run(pipe: Connection, warm: bool, limit: float) -> None:
     """The life of a worker; ends when the pipe is closed, or with the server.
 
-    `dragged`: it answers while sliders are dragged; `warm`: it solves the gallery while it is idle; `limit`:
-    seconds that a step may take.
+    `warm`: it solves the gallery while it is idle; `limit`: seconds that a step may take.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted, and ends its workers
     threading.Thread(target=_guard, daemon=True).start()
     import jax
 
-    from neuralrace import compiling
     from neuralrace_command import cache_folder
 
-    if dragged:
-        compiling.allow(NEVER)
     folder = cache_folder()
     with suppress(OSError):  # without a cache programs are compiled anew
         if folder is not None:
@@ -143,14 +138,3 @@ def _warm_up() -> Iterator[bool]:
     for name in GALLERY:
         for _ in answers(Solve(id=0, scene=Scene(entry=name))):
             yield True
-    threading.Thread(target=_compile_large, daemon=True).start()
-
-
-def _compile_large() -> None:
-    """Compile the large reductions of the gallery, beside the answers; they then take a third of the time."""
-    from neuralrace.laboratory.gallery import GALLERY
-    from neuralrace.laboratory.theory import compile_solution
-
-    for scenery in GALLERY.values():
-        for model in scenery.large_models():
-            compile_solution(model)

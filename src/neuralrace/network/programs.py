@@ -12,7 +12,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import allowance
+from neuralrace.compiling import EVALUATIONS
 from neuralrace.errors import InputError, array, choice, without_nan
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.maps import shared_maps
@@ -96,7 +96,7 @@ def run(
     """`function(stack, flat weights, numbers, kind)` on the program that `made` gives.
 
     NumPy float64 comes back; under a JAX transformation of the weights, JAX arrays in their precision. Small
-    networks are computed by `plain`, the same in NumPy, as long as compiling would take longer.
+    networks are computed by `plain`, the same in NumPy, where compiling would take longer.
     """
     if _traced(weights):
         flat = task.graph.flatten(_check_traced(task, weights), jnp)
@@ -106,11 +106,10 @@ def run(
         return jax.vmap(one)(flat) if flat.ndim == 2 else one(flat)
     flat = task.graph.flatten(task.graph.check_weights(weights))
     program, many = made(), flat.ndim == 2
-    if plain is not None and runs_in_numpy(program.stack, kind):
-        left = allowance((function, program.stack.digest, kind, flat.shape))
-        if left.spend(program.stack.cost * (len(flat) if many else 1)):
-            with np.errstate(all="ignore"):  # as in compiled code
-                return _told(_each(lambda w: plain(program.stack, w, program.data, kind), flat))
+    cost = program.stack.cost * (len(flat) if many else 1)
+    if plain is not None and runs_in_numpy(program.stack, kind) and cost <= EVALUATIONS:
+        with np.errstate(all="ignore"):  # as in compiled code
+            return _told(_each(lambda w: plain(program.stack, w, program.data, kind), flat))
     with precision(np.float64):
         values = _compiled(function, program.stack, kind, many, jnp.asarray(flat), program.on_device)
     return _told(jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), values))

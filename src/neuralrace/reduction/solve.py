@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuralrace.compiling import allowance
+from neuralrace.compiling import EVALUATIONS
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Path
@@ -18,7 +18,7 @@ from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
+from neuralrace.dynamics.uncompiled import FEW, Problem, System, path_at, solve_runs
 from neuralrace.reduction.path_classes import TiedLoss
 from neuralrace.reduction.solution import Solution, TiedStrengths, lifted
 
@@ -140,16 +140,16 @@ def solve_tied(
     r: Reduction, b: Mapping[str, np.ndarray], t1: float, ts: np.ndarray, choose: bool, method: Adaptive,
     stop: float | None, runs: dict[str, np.ndarray],
 ) -> Solution | None:  # fmt: skip
-    """By the equations of the classes, in NumPy; None where the small network is to be compiled instead.
+    """By the equations of the classes; with `choose`, at better times if `ts` skip the fall of the loss.
 
-    With `choose`, at better times if `ts` skip the fall of the loss.
+    None where that takes longer than the small network, which is compiled.
     """
     assert r.tied is not None
     start = np.stack([b[members[0]] for members in r.classes], axis=-2)
     many = start.ndim == 3
     start = start if many else start[None]
     problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
-    paths = _in_numpy(r.tied, start, method, problem, len(ts))
+    paths = _paths(r.tied, start, method, problem)
     if paths is None:
         return None
     path = paths(ts)
@@ -177,13 +177,10 @@ def solve_tied(
     )
 
 
-def _in_numpy(
-    tied: TiedLoss, start: np.ndarray, method: Adaptive, problem: Problem, n: int
+def _paths(
+    tied: TiedLoss, start: np.ndarray, method: Adaptive, problem: Problem
 ) -> Callable[[np.ndarray], Path] | None:
-    """A function of the times to save, of which there are about n; None where it is to be compiled."""
-    left = allowance((tied.powers, method.max_steps, start.shape, n, problem.stop is None))
-    if not left.left:
-        return None
+    """A function of the times to save; None where that takes too long."""
     shape = start.shape[1:]
     by_gradient = -(tied.rates / tied.sizes)[:, None]
     by_strength = -(tied.rates * tied.decays)[:, None] if tied.decays.any() else None
@@ -205,5 +202,6 @@ def _in_numpy(
         return tied.loss(b), b
 
     flat, atols = start.reshape(len(start), -1), method.absolute(start)
-    solutions = solve_runs(lambda runs: System(velocity, slope), flat, atols, problem, left, tied.load)
+    most = np.inf if flat.shape[1] <= FEW else EVALUATIONS  # the steps of few numbers are few
+    solutions = solve_runs(System(velocity, slope), flat, atols, problem, tied.load, most)
     return None if solutions is None else lambda ts: path_at(solutions, ts, keep)

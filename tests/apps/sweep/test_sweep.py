@@ -18,7 +18,6 @@ import pytest
 import xarray as xr
 
 import neuralrace as nr
-from neuralrace import compiling
 from neuralrace.apps.sweep import folder as folder_module
 from neuralrace.apps.sweep.axes import Grid, read_axis
 from neuralrace.apps.sweep.identity import identity
@@ -87,21 +86,6 @@ def test_equals_calls_in_a_loop(tmp_path):
     assert {"scale", "trained", "seed", "status", "seconds", "error", "version_jax"} <= set(table)
     again = xr.open_zarr(tmp_path / "a" / "data.zarr", chunks=None)
     xr.testing.assert_equal(again.load(), ds.load())
-
-
-def test_different_data_in_one_call(monkeypatch):
-    from neuralrace.apps.sweep import run as module
-
-    calls = Calls()
-    real = module.flow_together
-    monkeypatch.setattr(module, "flow_together", lambda *a, **k: calls.append(len(a[0])) or real(*a, **k))
-    ds = nr.sweep(own_data, {"delta": [0.5, 1.0]}, seeds=2)
-    assert calls == [4]  # all runs, of two tasks, in one call
-    for delta in (0.5, 1.0):
-        run = own_data(delta, 1)
-        alone = nr.flow(run.task, run.weights, t1=20.0, save=5)
-        np.testing.assert_allclose(ds.loss.sel(delta=delta, seed=1), alone.loss, rtol=1e-9)
-    assert abs(ds.loss[0] - ds.loss[1]).max() > 1e-3  # the data do differ
 
 
 def test_descent_and_own_process():
@@ -246,14 +230,11 @@ def measured_anew(std, seed):
 
 @pytest.mark.parametrize(("function", "jobs"), [(small_run, 1), (small_run, 2), (measured_anew, 1)])
 def test_a_sweep_in_two_processes_equals_that_in_one(function, jobs, tmp_path):
-    """What a process has computed before decides when it compiles, and so the last digits."""
     over = {"std": [0.05, 0.1, 0.2, 0.4]}
-    compiling.allow(compiling.EVALUATIONS)  # as in a new process
     whole = nr.sweep(function, over, seeds=24, out=tmp_path / "whole", batch=2, jobs=1)
     shutil.copytree(tmp_path / "whole", tmp_path / "half")
     for piece in sorted((tmp_path / "half" / "pieces").iterdir())[::2]:
         piece.unlink()  # as if never computed
-    compiling.allow(compiling.EVALUATIONS)
     again = nr.sweep(function, over, seeds=24, out=tmp_path / "half", batch=2, jobs=jobs)
     xr.testing.assert_equal(whole.drop_vars("seconds"), again.drop_vars("seconds"))
 

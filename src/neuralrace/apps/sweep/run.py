@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +12,13 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace import compiling
-from neuralrace.compiling import compile_here, counted_anew
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.status import Status
-from neuralrace.dynamics.together import flow_together
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.dynamics.uncompiled import usual_cost
 from neuralrace.errors import InputError, refuse_masked, short
 from neuralrace.measure import learning_time
-from neuralrace.network import is_linear, program, runs_in_numpy
+from neuralrace.network import is_linear, program
 from neuralrace.task import Task
 
 Measure = Callable[[Trajectory], Mapping[str, Any]]
@@ -145,22 +140,13 @@ class Record:
     values: Mapping[str, np.ndarray] | None = None
 
 
-def compute(
-    function: Callable[..., Run], points: Sequence[Mapping[str, Any]], total: int = 0
-) -> list[Record]:
-    """Describe and compute the runs at some points; a run that fails does not stop the others.
-
-    Of `total` runs in the sweep each key has about the share that it has here: where those are many, they are
-    compiled at once, and not computed in NumPy at first. The records depend on the points and on `total`
-    alone, not on what this process computed before.
-    """
-    total = max(total, len(points))
+def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """Describe and compute the runs at some points; a run that fails does not stop the others."""
     records: dict[int, Record] = {}
     groups: dict[Any, list[tuple[int, Run]]] = {}
     for k, point in enumerate(points):
         try:
-            with counted_anew(1 / total):
-                run = function(**point)
+            run = function(**point)
             if not isinstance(run, Run):
                 raise InputError(f"the function must return nr.Run(...), got {type(run)}")
         except Exception as fault:
@@ -168,22 +154,10 @@ def compute(
             continue
         groups.setdefault(run.key, []).append((k, run))
     for members in groups.values():
-        compiled = _worth_compiling(members[0][1], total // len(groups))
-        with counted_anew(len(points) / total), compile_here() if compiled else nullcontext():
-            for some in _calls(members) if compiled else [members]:
-                places, runs = zip(*some, strict=True)
-                records |= dict(zip(places, _records(list(runs), 1 / total), strict=True))
+        for some in _calls(members):
+            places, runs = zip(*some, strict=True)
+            records |= dict(zip(places, _records(list(runs)), strict=True))
     return [records[k] for k in range(len(points))]
-
-
-def _worth_compiling(run: Run, count: int) -> bool:
-    """Whether so many runs like this one cannot be computed in NumPy, or take longer there than compiling."""
-    stack, steps = program(run.task, run._loss).stack, run.options.get("steps")
-    if not runs_in_numpy(stack, run._loss):
-        return True
-    if run.process is descend and isinstance(steps, int):
-        return steps * count * stack.cost > compiling.EVALUATIONS
-    return usual_cost(run.task.graph.n_weights, stack.load, count) > compiling.EVALUATIONS
 
 
 def _calls(members: list[tuple[int, Run]]) -> Iterator[list[tuple[int, Run]]]:
@@ -207,8 +181,8 @@ def failure(fault: Exception, seconds: float = 0.0) -> Record:
     return Record(FAILED, message=f"{type(fault).__name__}: {fault}", seconds=seconds)
 
 
-def _records(runs: list[Run], share: float) -> Iterator[Record]:
-    """Records of runs with the same key; each is measured with that share of the evaluations in NumPy."""
+def _records(runs: list[Run]) -> Iterator[Record]:
+    """Records of runs with the same key."""
     start = time.perf_counter()
     try:
         found = _together(runs)
@@ -217,13 +191,11 @@ def _records(runs: list[Run], share: float) -> Iterator[Record]:
             yield failure(fault, time.perf_counter() - start)
         else:  # find out which of them it was
             for run in runs:
-                yield from _records([run], share)
+                yield from _records([run])
         return
     seconds = (time.perf_counter() - start) / len(runs)
     for run, trajectory in zip(runs, found, strict=True):
-        with counted_anew(share):
-            record = _measured(run, trajectory, seconds)
-        yield record
+        yield _measured(run, trajectory, seconds)
 
 
 def _together(runs: list[Run]) -> list[Trajectory]:
@@ -234,10 +206,6 @@ def _together(runs: list[Run]) -> list[Trajectory]:
     if all(first.same_data(run) for run in runs[1:]):
         stacked = {e: np.stack([run.weights[e] for run in runs]) for e in first.weights}
         return list(first.process(first.task, stacked, **first.options))
-    if first.process is flow:
-        found = flow_together([r.task for r in runs], [r.weights for r in runs], **first.options)
-        if found is not None:
-            return list(found)
     return [run.solve() for run in runs]
 
 

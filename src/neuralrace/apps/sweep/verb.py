@@ -110,7 +110,7 @@ def sweep(
     jobs = check_workers(jobs, cluster)
     folder = None if out is None else folder_path(out)
     again, shown = flag("retry_failed", retry_failed), flag("progress", progress)
-    work = partial(compute, function, total=len(grid))
+    work = partial(compute, function)
     definition = {} if folder is None else {"function": source_of(function), "uses": identity(function)}
     size = size or piece_size(function, grid.points[0], len(grid))
     if folder is None:
