@@ -33,7 +33,8 @@ def judged(sol: Solution) -> Solution:
             last = sol.last(k)
             rests = bool(np.broadcast_to(sol.held, len(statuses))[k])
             statuses[k], text = judge(sol.reduction, last, float(losses[k]), float(ends[k]), rests)
-            outcomes[k] = f"{statuses[k].value} at t = {ends[k]:g}" + (f": {text}" if text else "")
+            if text:
+                outcomes[k] = f"{statuses[k].value} at t = {ends[k]:g}: {text}"
     stats = {**sol.stats, "attainable": sol.reduction.attainable.loss}
     return replace(sol, statuses=tuple(statuses), outcomes=tuple(outcomes), stats=stats)
 

@@ -245,8 +245,8 @@ class Reduction(ReducedEquations):
         --------
         >>> import neuralrace as nr
         >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=[0.01, 0.1], t1=40.0)
-        >>> sol.loss.shape, sol[1].outcome
-        ((2, 200), 'finished at t = 40')
+        >>> sol.loss.shape, sol[1].status.value
+        ((2, 200), 'finished')
         """
         if not isinstance(method, Adaptive):
             raise InputError(f"method must be nr.Adaptive(...), got {short(method)}")

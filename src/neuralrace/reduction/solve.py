@@ -14,7 +14,7 @@ from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.history import History, collect
 from neuralrace.dynamics.integrate import Path
 from neuralrace.dynamics.methods import Adaptive
-from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
+from neuralrace.dynamics.setup import FLOW_TIME, Solved, ending, weight_dims
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
@@ -79,6 +79,12 @@ def at_rest(sol: Solution, t1: float, ts: np.ndarray, choose: bool, stopped: boo
     else:
         b = {e: np.take(v, index, axis=int(sol.many)) for e, v in sol.b.items()}
     end = np.where(rests, t1, sol.end)
+    since = [
+        ending(Status.FINISHED, at, t1, None, 0) if status is Status.REACHED_LOSS and rest else said
+        for status, rest, at, said in zip(
+            sol.statuses, rests, np.atleast_1d(sol.end), sol.outcomes, strict=True
+        )
+    ]
     return replace(
         sol,
         t=t,
@@ -86,6 +92,7 @@ def at_rest(sol: Solution, t1: float, ts: np.ndarray, choose: bool, stopped: boo
         b=b,
         weights=lifted(sol.reduction.family, b),
         statuses=tuple(Status.FINISHED if r else s for r, s in zip(rests, sol.statuses, strict=True)),
+        outcomes=tuple(since),
         end=end if sol.many else float(end[0]),
     )
 
