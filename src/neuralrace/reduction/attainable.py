@@ -257,7 +257,7 @@ class Patterns:
         for k, c in enumerate(contexts):
             for x in c.input_blocks:
                 found[x][k] = g.nodes[x]
-        is_open = {n: rows.any(axis=0)[self.gating_of] for n, rows in self.gates.items()}
+        is_open = {n: np.any(rows, axis=0)[self.gating_of] for n, rows in self.gates.items()}
         for n in g.order:
             if g.incoming[n]:
                 arriving = sum(found[g.edges[e][0]] * is_open.get(e, 1) for e in g.incoming[n])
