@@ -53,10 +53,11 @@ def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False)
     if not r.rates.frozen and _networks_leave(r, b):
         known = f"they can reach {least:.4g}" if r.attainable.tight else bound
         return (Status.SADDLE, f"at loss {loss:.4g}, which networks leave: {known}; {r.way_on}")
+    narrow = " that networks of these widths do not reach" if r.attainable.tight is False else ""
     return (
         Status.UNDECIDED,
-        f"at rest at loss {loss:.4g}, above the bound {least:.4g}: whether networks leave is not known; "
-        "nr.reduce(task, weights=...) follows a network",
+        f"at rest at loss {loss:.4g}, above the bound {least:.4g}{narrow}: whether networks leave is not "
+        "known; nr.reduce(task, weights=...) follows a network",
     )
 
 
