@@ -62,7 +62,7 @@ def test_a_bottleneck_is_only_a_bound():
     task = nr.Task(nr.Graph.chain([3, 1, 3]), np.eye(3), np.eye(3))
     least = nr.attainable_loss(task)
     assert (least.loss, least.tight, least.needed) == (pytest.approx(0.0, abs=1e-15), False, {"h1": 3})
-    beside = nr.Graph.pathways(3, 3, [[1], [2]])  # as wide together as they need be, each by itself too narrow
+    beside = nr.Graph.pathways(3, 3, [[1], [2]])  # together as wide as they need be
     assert nr.attainable_loss(nr.Task(beside, np.eye(3), np.eye(3))).tight is None
     gates = {"p0h1": [1, 1, 1], "p1h1": [0, 0, 1]}
     assert nr.attainable_loss(nr.Task(beside, np.eye(3), np.ones((3, 3)), gates)).tight is True
