@@ -44,7 +44,7 @@ def test_least_squares_over_listed_paths(seed):
     assert nr.attainable_loss(task).loss == pytest.approx(attainable(task), abs=1e-10)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_networks_as_wide_as_needed_reach_it(seed):
     task = random_task(seed)
     needed = nr.attainable_loss(task).needed
