@@ -176,7 +176,7 @@ def jobs(folder: Path, parts: Iterable[str], count: int) -> Iterable[tuple[str, 
 
 def plain(outcome: str) -> bool:
     """Whether an outcome says no more than that it finished."""
-    return re.fullmatch(r"finished( at t = [^ ;:,]+)?\.?", outcome) is not None
+    return re.fullmatch(r"finished( at t = [^ ;:,]+)?(, at rest since t = [^ ;:,]+)?\.?", outcome) is not None
 
 
 def half_ratio(found: Record, net: Record) -> float:

@@ -133,6 +133,16 @@ def test_blocks_never_leave_a_saddle_by_rounding():
     assert sol.t[-1] == 2000.0
 
 
+@pytest.mark.parametrize("save", [2, None])
+def test_blocks_stay_at_a_saddle_just_above_the_least_loss(save):
+    r = nr.reduce(opposite_targets(0.9, {"p0h1": [1, 1], "p1h1": [0, 1]}), "block")
+    sol = r.solve([0.05, 0.3], 3000.0, save)
+    assert set(sol.statuses) == {Status.SADDLE}
+    assert sol.held.all()
+    assert sol.loss[:, -1] == pytest.approx(0.00125, rel=0.01)
+    assert sol.history.loss.min() > 0.00124
+
+
 def test_a_solution_is_complete_though_the_solver_stops_at_rest():
     r = nr.reduce(nr.tasks.xor())
     sol = r.solve([0.1, 0.3], t1=1e9)

@@ -21,6 +21,7 @@ from neuralrace.task import Block, Context, Task
 from neuralrace.task.context import is_open
 
 _INDEPENDENT = 1e-9  # of its length: what is left of a pattern that others span is rounding
+LEFT = 1e-4  # share of what can be learned that may be left where a loss counts as reached
 _MOST = 4_000_000  # numbers in the patterns of a node; beyond, gatings count as free, which lowers the bound
 
 
@@ -37,7 +38,7 @@ class AttainableLoss:
     --------
     >>> import neuralrace as nr
     >>> task = nr.Task(nr.Graph.chain([1, 4, 1]), [[1.0], [1.0]], [[1.0], [0.0]])
-    >>> nr.attainable_loss(task).loss  # one input cannot have two targets
+    >>> round(nr.attainable_loss(task).loss, 12)  # one input cannot have two targets
     0.125
     """
 
@@ -56,13 +57,17 @@ class AttainableLoss:
     def tight(self) -> bool | None:
         """Whether networks of these widths reach the loss; None where that is not known.
 
-        Networks reach it where every hidden node has at least the units `needed`. For fewer units, and for
-        fixed and diagonal edges or gates of single neurons, nothing is proven.
+        They do where every hidden node has at least the units `needed`. They do not where the outputs that
+        have this loss, which are unique, are of a higher rank in some context than the hidden nodes let
+        through, so that more than 1e-4 of what can be learned is left. For fixed and diagonal edges or gates
+        of single neurons nothing is proven.
         """
-        g = self._patterns.task.graph
-        if g.diagonal or g.fixed or not self._patterns.complete or self._patterns.of_neurons:
+        patterns, g = self._patterns, self._patterns.task.graph
+        if g.diagonal or g.fixed or not patterns.complete or patterns.of_neurons:
             return None
-        return True if all(g.nodes[n] >= size for n, size in self.needed.items()) else None
+        if all(g.nodes[n] >= size for n, size in self.needed.items()):
+            return True
+        return False if patterns.blocked > LEFT * patterns.learned else None
 
 
 def attainable_loss(task: Task) -> AttainableLoss:
@@ -140,6 +145,7 @@ class Patterns:
             self.gates[n] = np.unique(columns.reshape(self.count, -1).T, axis=0)
         self.spans: list[_Span] = []
         self.known: dict[Any, int] = {}  # what a span was made of -> its number
+        self.learned = self.blocked = 0.0  # by `least_loss`: what can be learned; a part that has no room
 
     @property
     def of_neurons(self) -> bool:
@@ -227,31 +233,46 @@ class Patterns:
 
     def least_loss(self) -> float:
         """The least loss over all maps of paths."""
-        contexts = self.task.moment_contexts
+        contexts, most = self.task.moment_contexts, self._ranks()
         reached = {x: self.carried(x, range(self.count)) for x in self.task.graph.inputs}
         equal: dict[str, Counter[Any]] = {}
-        for c, gating in zip(contexts, self.gating_of, strict=True):
+        for k, (c, gating) in enumerate(zip(contexts, self.gating_of, strict=True)):
             inputs = tuple([(x, b, _hashable(c, x)) for x, b in c.input_blocks.items() if is_open(c.gate(x))])
             for o, y in c.target_blocks.items():
-                equal.setdefault(o, Counter())[gating, inputs, y, _hashable(c, o)] += 1
-        solved: dict[Any, float] = {}
-        total = sum(c.irreducible_loss for c in contexts)
+                equal.setdefault(o, Counter())[gating, inputs, y, _hashable(c, o), int(most[o][k])] += 1
+        solved: dict[Any, np.ndarray] = {}
+        squares = np.zeros(3)
         for o, counts in equal.items():
             for part in _separate(self._equations(o, counts, reached)):
                 if part not in solved:
-                    solved[part] = _squares_left(part)
-                total += 0.5 * solved[part]
-        return float(total)
+                    solved[part] = _squares(part)
+                squares += solved[part]
+        left, self.learned, self.blocked = (0.5 * squares).tolist()
+        return float(left + sum(c.irreducible_loss for c in contexts))
+
+    def _ranks(self) -> dict[str, np.ndarray]:
+        """The highest rank of the maps from all inputs to each node, in each context."""
+        g, contexts = self.task.graph, self.task.moment_contexts
+        found = {n: np.zeros(len(contexts), int) for n in g.nodes}
+        for k, c in enumerate(contexts):
+            for x in c.input_blocks:
+                found[x][k] = g.nodes[x]
+        is_open = {n: np.any(rows, axis=0)[self.gating_of] for n, rows in self.gates.items()}
+        for n in g.order:
+            if g.incoming[n]:
+                arriving = sum(found[g.edges[e][0]] * is_open.get(e, 1) for e in g.incoming[n])
+                found[n] = np.minimum(arriving, g.nodes[n]) * is_open.get(n, 1)
+        return found
 
     def _equations(self, o: str, counts: Counter[Any], reached: dict[str, dict[str, int]]) -> list[_Equation]:
         """What the maps of the paths into an output must do, in each distinct context."""
         found, features = [], cache(lambda number, gating: self.spans[number].features(gating))
-        for (gating, inputs, y, gate), count in counts.items():
+        for (gating, inputs, y, gate, rank), count in counts.items():
             terms = []
             for x, block, g in inputs:
                 if o in reached[x] and gate != 0:
                     terms += [((x, k), block, g, value) for k, value in features(reached[x][o], gating)]
-            found.append(_Equation(tuple(terms), y, gate, count))
+            found.append(_Equation(tuple(terms), y, gate, count, rank))
         return found
 
 
@@ -262,6 +283,7 @@ class _Equation(NamedTuple):
     target: Block
     gate: Any  # of the output
     times: int
+    rank: int  # that the outputs of a network have at most
 
 
 def _hashable(c: Context, name: str) -> Any:
@@ -298,17 +320,22 @@ def _separate(equations: list[_Equation]) -> Iterator[tuple[_Equation, ...]]:
         )
 
 
-def _squares_left(equations: tuple[_Equation, ...]) -> float:
-    """Sum of squares that the best maps leave; neurons with the same gates are fitted together."""
+def _squares(equations: tuple[_Equation, ...]) -> np.ndarray:
+    """Sums of squares: what the best maps leave, what they explain, and what of that is of too high a rank.
+
+    Neurons with the same gates are fitted together.
+    """
     gates = np.stack([np.broadcast_to(_array(eq.gate), eq.target.shape[1]) for eq in equations])
-    left = 0.0
+    found = np.zeros(3)
     for gate in np.unique(gates, axis=1).T:
         alike = (gates == gate[:, None]).all(axis=0)
-        left += _fit(equations, gate, alike)
-    return left
+        found += _fit(equations, gate, alike)
+    return found
 
 
-def _fit(equations: tuple[_Equation, ...], gate: np.ndarray, neurons: np.ndarray) -> float:
+def _fit(
+    equations: tuple[_Equation, ...], gate: np.ndarray, neurons: np.ndarray
+) -> tuple[float, float, float]:
     sizes = {name: block.shape[1] for eq in equations for name, block, _, _ in eq.terms}
     start = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
     features, targets = [], []
@@ -325,11 +352,16 @@ def _fit(equations: tuple[_Equation, ...], gate: np.ndarray, neurons: np.ndarray
     a = np.concatenate(features)
     size = np.linalg.norm(a, axis=0)
     a = a[:, size > 0] / size[size > 0]
+    best, blocked, first = np.zeros_like(y), 0.0, 0
     if a.shape[1]:
         u, s, _ = np.linalg.svd(a, full_matrices=False)
         u = u[:, s > max(a.shape) * np.finfo(float).eps * s[0]]
-        y = y - u @ (u.T @ y)
-    return float((y**2).sum())
+        best = u @ (u.T @ y)
+    for eq in equations:
+        part, first = best[first : first + len(eq.target.array)], first + len(eq.target.array)
+        if eq.rank < min(part.shape):  # no matrix of this rank is nearer
+            blocked += float((np.linalg.svd(part, compute_uv=False)[eq.rank :] ** 2).sum())
+    return float(((y - best) ** 2).sum()), float((best**2).sum()), blocked
 
 
 def _independent(rows: np.ndarray) -> np.ndarray:

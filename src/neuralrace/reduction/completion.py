@@ -9,7 +9,7 @@ import numpy as np
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.measure import learning_time
-from neuralrace.reduction.ends import LEFT
+from neuralrace.reduction.attainable import LEFT
 from neuralrace.task import Task
 
 if TYPE_CHECKING:

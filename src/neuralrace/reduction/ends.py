@@ -10,13 +10,13 @@ import numpy as np
 
 from neuralrace.dynamics.status import Status
 from neuralrace.network import gradient
+from neuralrace.reduction.attainable import LEFT
 from neuralrace.reduction.family import Strengths
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
     from neuralrace.reduction.solution import Solution
 
-LEFT = 1e-4  # share of what can be learned that may be left of a finished solution
 _MOVES = 0.03  # logarithm of the change of a strength, over as long as the solution took, that counts as rest
 _DECAYED = 1e-3  # factor by which a decaying strength is made smaller to see that nothing depends on it
 _NOTHING = 1e-10  # of the largest singular value of a block: smaller ones are rounding
@@ -33,7 +33,8 @@ def judged(sol: Solution) -> Solution:
             last = sol.last(k)
             rests = bool(np.broadcast_to(sol.held, len(statuses))[k])
             statuses[k], text = judge(sol.reduction, last, float(losses[k]), float(ends[k]), rests)
-            outcomes[k] = f"{statuses[k].value} at t = {ends[k]:g}" + (f": {text}" if text else "")
+            if text:
+                outcomes[k] = f"{statuses[k].value} at t = {ends[k]:g}: {text}"
     stats = {**sol.stats, "attainable": sol.reduction.attainable.loss}
     return replace(sol, statuses=tuple(statuses), outcomes=tuple(outcomes), stats=stats)
 
@@ -52,10 +53,11 @@ def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False)
     if not r.rates.frozen and _networks_leave(r, b):
         known = f"they can reach {least:.4g}" if r.attainable.tight else bound
         return (Status.SADDLE, f"at loss {loss:.4g}, which networks leave: {known}; {r.way_on}")
+    narrow = " that networks of these widths do not reach" if r.attainable.tight is False else ""
     return (
         Status.UNDECIDED,
-        f"at rest at loss {loss:.4g}, above the bound {least:.4g}: whether networks leave is not known; "
-        "nr.reduce(task, weights=...) follows a network",
+        f"at rest at loss {loss:.4g}, above the bound {least:.4g}{narrow}: whether networks leave is not "
+        "known; nr.reduce(task, weights=...) follows a network",
     )
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from scipy.integrate import solve_ivp
 
 from neuralrace.graph import Graph
 from neuralrace.reduction.basis import components
 
-_STEPS, _LENGTH = 160, 16.0  # of an integral that converges exponentially
+_LENGTH = 16.0  # of an integral that converges exponentially
 
 
 def gaussian_strength(graph: Graph, directions: int) -> dict[str, float]:
@@ -69,7 +70,7 @@ def _blow_up(depth: int, inner: float) -> float:
             after.append(after[-1] @ p)
         return np.concatenate([(a.T @ b.T).ravel() for a, b in zip(after[::-1], before, strict=True)])
 
-    def velocity(state: np.ndarray) -> np.ndarray:
+    def velocity(_: float, state: np.ndarray) -> np.ndarray:
         u, r = state[:-2], state[-2]
         f = force(u)
         growth = u @ f / depth
@@ -77,11 +78,5 @@ def _blow_up(depth: int, inner: float) -> float:
 
     start = np.concatenate([v.ravel() for v in w])
     size = np.linalg.norm(start) / np.sqrt(depth)
-    state, h = np.concatenate([start / size, [np.log(size), 0.0]]), _LENGTH / _STEPS
-    for _ in range(_STEPS):  # Runge and Kutta's method of order 4
-        a = velocity(state)
-        b = velocity(state + 0.5 * h * a)
-        c = velocity(state + 0.5 * h * b)
-        d = velocity(state + h * c)
-        state = state + h / 6 * (a + 2 * b + 2 * c + d)
-    return float(state[-1])
+    begin = np.concatenate([start / size, [np.log(size), 0.0]])
+    return float(solve_ivp(velocity, (0.0, _LENGTH), begin, method="DOP853", rtol=1e-10).y[-1, -1])

@@ -11,10 +11,10 @@ import numpy as np
 
 from neuralrace.compiling import EVALUATIONS
 from neuralrace.dynamics.gradient_flow import flow
-from neuralrace.dynamics.history import History, collect
+from neuralrace.dynamics.history import History, collect, curve
 from neuralrace.dynamics.integrate import Path
 from neuralrace.dynamics.methods import Adaptive
-from neuralrace.dynamics.setup import FLOW_TIME, Solved, weight_dims
+from neuralrace.dynamics.setup import FLOW_TIME, Solved, ending, weight_dims
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import Trajectory
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _REST = 1e-3  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
 _NUDGE = 1e-11  # of the largest strength: a change of the start that is larger than rounding
-_SAME = 1e-2  # of the fall of the loss: curves that differ more are not the same
+_SAME, _LITTLE = 0.1, 1e-6  # of what is still to fall, and of the whole fall: curves that differ more part
 
 
 def solve_small(
@@ -44,7 +44,7 @@ def solve_small(
     if _rested(run):
         rng = np.random.default_rng(0)
         near = {e: v + _NUDGE * np.abs(v).max() * rng.standard_normal(v.shape) for e, v in b.items()}
-        run, held = _held(run, solved(near, save=run.t))
+        run, held = _held(run, solved(near, save=2), partial(solved, b))
     settings = {**run.settings, "process": "reduction"}
     del settings["dimensions"]
     parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
@@ -79,6 +79,12 @@ def at_rest(sol: Solution, t1: float, ts: np.ndarray, choose: bool, stopped: boo
     else:
         b = {e: np.take(v, index, axis=int(sol.many)) for e, v in sol.b.items()}
     end = np.where(rests, t1, sol.end)
+    since = [
+        ending(Status.FINISHED, at, t1, None, 0) if status is Status.REACHED_LOSS and rest else said
+        for status, rest, at, said in zip(
+            sol.statuses, rests, np.atleast_1d(sol.end), sol.outcomes, strict=True
+        )
+    ]
     return replace(
         sol,
         t=t,
@@ -86,6 +92,7 @@ def at_rest(sol: Solution, t1: float, ts: np.ndarray, choose: bool, stopped: boo
         b=b,
         weights=lifted(sol.reduction.family, b),
         statuses=tuple(Status.FINISHED if r else s for r, s in zip(rests, sol.statuses, strict=True)),
+        outcomes=tuple(since),
         end=end if sol.many else float(end[0]),
     )
 
@@ -105,35 +112,53 @@ def _speed(run: Trajectory) -> np.ndarray:
     return np.abs(np.atleast_2d(run.history.slope))
 
 
-def _held(run: Trajectory, nudged: Trajectory) -> tuple[Trajectory, np.ndarray]:
+def _held(
+    run: Trajectory, nudged: Trajectory, solved: Callable[..., Trajectory]
+) -> tuple[Trajectory, np.ndarray]:
     """Runs stay at a saddle that they leave at another time from a start that differs by rounding."""
     assert run.history is not None
-    n = min(len(run.t), len(nudged.t))
-    loss = np.atleast_2d(run.loss)
-    apart = np.abs(loss[:, :n] - np.atleast_2d(nudged.loss)[:, :n])
-    differs = apart > _SAME * (loss[:, :1] - loss.min(axis=1, keepdims=True))
-    left = differs.any(axis=1)
+    assert nudged.history is not None
+    one, other = run.history, nudged.history
+    if run.many:
+        parting = np.array([_parting(one.run(k), other.run(k)) for k in range(len(run.statuses))])
+    else:
+        parting = np.array([_parting(one, other)])
     ends = np.stack([_speed(r)[:, -1] for r in (run, nudged)])
-    held = left | (ends.max(axis=0) > 2 * ends.min(axis=0))  # what moves at the end came from rounding
+    held = (parting < np.inf) | (
+        ends.max(axis=0) > 2 * ends.min(axis=0)
+    )  # what moves then came from rounding
     if not held.any():
         return run, held
-    last = np.where(left, np.maximum(differs.argmax(axis=1) - 1, 0), len(run.t) - 1)
-    index = np.minimum(np.arange(len(run.t)), last[:, None])  # a run repeats its state at the saddle
-    rows = np.arange(len(loss))[:, None]
+    until = np.minimum(parting, run.t[-1])
+    fine = solved(save=np.union1d(run.t, until))
+    index = np.searchsorted(
+        fine.t, np.minimum(run.t, until[:, None])
+    )  # a run repeats its state at the saddle
+    rows = np.arange(len(until))[:, None]
     pick = lambda v: v[rows, index] if run.many else v[index[0]]  # noqa: E731
     t, losses, slopes = (np.atleast_2d(np.asarray(v)) for v in run.history)
-    late = (t > run.t[last][:, None]) & held[:, None]
-    rest = loss[rows, last[:, None]]
+    late = (t > until[:, None]) & held[:, None]
+    rest = np.atleast_2d(fine.loss)[rows, index[:, -1:]]
     history = History(t, np.where(late, rest, losses), np.where(late, 0.0, slopes))
     end = np.where(held, run.settings["t1"], run.end)
     return replace(
         run,
-        loss=pick(run.loss),
-        weights={e: pick(np.asarray(w)) for e, w in run.weights.items()},
+        loss=pick(fine.loss),
+        weights={e: pick(np.asarray(w)) for e, w in fine.weights.items()},
         history=history if run.many else history.run(0),
         statuses=tuple(Status.FINISHED if h else s for h, s in zip(held, run.statuses, strict=True)),
         end=end if run.many else end[0],
     ), held
+
+
+def _parting(one: History, other: History) -> float:
+    """The time until which two losses are the same, up to a part of what is still to fall; else infinite."""
+    t = np.union1d(one.t, other.t)
+    t = t[t <= min(one.t[-1], other.t[-1])]
+    a, b = curve(one, t), curve(other, t)
+    least = min(one.loss[-1], other.loss[-1])
+    differ = np.abs(a - b) > _SAME * (np.maximum(a, b) - least) + _LITTLE * (a[0] - least)
+    return float(t[max(int(differ.argmax()) - 1, 0)]) if differ.any() else np.inf
 
 
 def solve_tied(

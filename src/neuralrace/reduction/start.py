@@ -74,7 +74,7 @@ class StartReduction:
         weights: Mapping[str, Any] | None = None,
         stop_loss: float | None = None,
         runs: Mapping[str, Any] | None = None,
-        max_steps: int = 100_000,
+        max_steps: int = 20_000,
     ) -> StartSolution:
         """Predict learning from the start.
 
