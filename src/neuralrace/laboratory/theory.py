@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -76,9 +77,10 @@ class Structure:
         found = self._solved(self.reduction, b, time)
         if found.status not in (Status.SADDLE, *([] if time else [Status.UNSETTLED])):
             return found, ""
+        ended = found.outcome if time else re.sub(" at t = [^:]*", "", found.outcome, count=1)  # for ever
         if self.wider is None:
-            return found, found.outcome
-        return self._solved(self.wider, aligned(self.wider, start), time), found.outcome
+            return found, ended
+        return self._solved(self.wider, aligned(self.wider, start), time), ended
 
     def _solved(self, r: Reduction, b: Strengths, time: float | None) -> Solution:
         if time is not None:
