@@ -281,8 +281,8 @@ def _lane(lane: SolvedLane, solved: Solved) -> Lane:
     classes = lane.known.reduction.classes
     of_class = {e: k for k, members in enumerate(classes) for e in members}
     groups = []
-    for k, (members, size) in enumerate(zip(classes, lane.sizes(), strict=True)):
-        groups.append(Group(symbol=f"B_{{{k + 1}}}", edges=list(members), strength=size.tolist()))
+    for members, size in zip(classes, lane.sizes(), strict=True):
+        groups.append(Group(edges=list(members), strength=size.tolist()))
     carries = lane.carries()
     most = max((float(np.abs(c).max()) for c in carries), default=1.0)
     tied = lane.known.reduction.tied is not None
