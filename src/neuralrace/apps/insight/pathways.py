@@ -94,7 +94,8 @@ def _told(
     )
     kept = settled(history)
     return (
-        f"{layer}: {len(patterns)} patterns, {mixed.mean():.0%} of units mixed; carried {shown}; {gates}; "
+        f"Layer {layer}: {len(patterns)} pattern{'s' * (len(patterns) > 1)}, {mixed.mean():.0%} of units mixed; "
+        f"carried {shown}; {gates}; "
         f"gates are as at the end on {kept[0]:.0%} at the start, {kept[len(kept) // 2]:.0%} half way"
     )
 

@@ -93,7 +93,10 @@ def regime_of(
     norms = np.array([[w[name] for name in matrices] for w in weights])
     some = norms[0] > 0
     growth = norms[-1, some] / norms[0, some]
-    grew = f", that of each by a factor of {growth.min():.2g} to {growth.max():.2g}" if len(growth) else ""
+    grew = ""
+    if len(growth):
+        low, high = growth.min(), growth.max()
+        grew = f", and the norm of each changed by a factor of {low:.2g} to {high:.2g}"
     turned = f" and turned by {turn:.2g}" if np.isfinite(turn) else ""
     data = xr.Dataset(
         {
