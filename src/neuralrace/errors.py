@@ -59,6 +59,8 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
         out = np.asarray(detached(value))
     except (ValueError, TypeError, OverflowError, RecursionError, RuntimeError) as error:
         raise InputError(f"{name} must be an array of numbers, got {short(value)}") from error
+    if out.dtype.kind == "V" and "float" in out.dtype.name:  # such as bfloat16 of JAX
+        out = out.astype(np.float64)
     if out.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold real numbers, got {short(value)}")
     if out.dtype != np.float64:
@@ -80,8 +82,11 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
 
 
 def detached(value: Any) -> Any:
-    """The numbers of a torch tensor that keeps track of its gradient; anything else as it is."""
-    return value.detach().cpu() if hasattr(value, "detach") else value
+    """A torch tensor without its gradient, of a type that NumPy has; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return value.float() if value.is_floating_point() and value.dtype.itemsize < 4 else value
 
 
 def without_nan(name: str, value: Any) -> Any:

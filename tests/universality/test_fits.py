@@ -122,7 +122,7 @@ def test_a_pair_among_many_samples():
     for wrong, message in (
         (lambda: follow_pair(run[0], x, y), "trajectory must hold several runs"),
         (lambda: follow_pair(run, x[:4], y[:4]), "x must have the 5 samples that were watched"),
-        (lambda: follow_pair(run, x, y, (0, 5)), "pair must be two sample numbers from 0 to 4"),
+        (lambda: follow_pair(run, x, y, (0, 5)), "pair must be two sample numbers from 0 to 4, got"),
         (lambda: follow_pair(run, same, y, (1, 3)), "samples 1 and 3 have identical inputs"),
     ):
         with pytest.raises(InputError, match=message):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neuralrace.apps.insight import watch
+from neuralrace.apps.insight.page import write_page
 from neuralrace.errors import InputError
 from neuralrace.files import read_npz
 
@@ -20,9 +21,10 @@ def write_insight(given: Namespace) -> int:
     seen = watch.from_checkpoints(
         model, given.files, arrays["x"], arrays["y"], allow_pickle=given.allow_pickle
     )
-    for answer in seen.answers().values():
+    page, answers = write_page(seen, given.out)
+    for answer in answers.values():
         print(f"{answer}\n")
-    print(f"report: {seen.report(given.out)}")
+    print(f"report: {page}")
     return 0
 
 
