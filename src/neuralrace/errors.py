@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -24,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-MOST = 10_000_000  # entries of a list
+MOST = 1_000_000  # entries of a list
+_MOST_NUMBERS = 10_000_000
 LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
 
 
@@ -33,6 +35,7 @@ class InputError(ValueError):
 
     def __init__(self, message: str):
         half = LONGEST // 2
+        message = re.sub(r"\S{300,}", lambda word: f"{word[0][:57]}...{word[0][-20:]}", message)
         super().__init__(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
 
 
@@ -55,6 +58,8 @@ class MissingPackageError(InputError, ImportError):
 def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
     """`value` as a finite float64 array; `shape` with None where any length will do."""
     refuse_masked(name, value)
+    if isinstance(value, range):  # of any length, without memory of its own
+        value = sequence(name, value, "numbers", _MOST_NUMBERS)
     try:
         out = np.asarray(detached(value))
     except (ValueError, TypeError, OverflowError, RecursionError, RuntimeError) as error:
@@ -184,13 +189,13 @@ def distinct_names(name: str, given: Any, options: Any, what: str) -> tuple[str,
     return tuple(dict.fromkeys(given))
 
 
-def sequence(name: str, given: Any, what: str) -> list[Any]:
+def sequence(name: str, given: Any, what: str, most: int = MOST) -> list[Any]:
     """`given` as a list, which must not be text, a dict, a single thing, or without end."""
     if not listable(given):
         raise InputError(f"{name} must be a list of {what}, got {short(given)}")
-    found = list(islice(given, MOST + 1))
-    if len(found) > MOST:
-        raise InputError(f"{name} must be a list of at most {MOST:,} {what}, got more")
+    found = list(islice(given, most + 1))
+    if len(found) > most:
+        raise InputError(f"{name} must be a list of at most {most:,} {what}, got more")
     return found
 
 

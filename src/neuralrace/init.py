@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, number, sequence, short
+from neuralrace.errors import InputError, affordable, array, detached, number, sequence, short
 from neuralrace.graph import Graph, check_graph
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def balanced(graph: Graph, lam: float, scale: ArrayLike = 1.0, seed: Seed = 0, k
         w1, w2 = (free, other) if first else (other.T, free.T)
         return {graph.incoming[graph.hidden[0]][0]: w1, graph.outgoing[graph.hidden[0]][0]: w2}
 
-    return _seeded(chain, "scale", _sizes("scale", scale), seed, key)
+    return _seeded(graph, chain, "scale", _sizes("scale", scale), seed, key)
 
 
 def decoupled(reduction: Reduction, strength: ArrayLike) -> Weights:
@@ -224,7 +224,7 @@ Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 
 def _sizes(name: str, value: Any) -> np.ndarray:
     sizes = array(name, value)
-    if sizes.size == 0 or (sizes <= 0).any() or np.asarray(value).dtype.kind == "b":
+    if sizes.size == 0 or (sizes <= 0).any() or np.asarray(detached(value)).dtype.kind == "b":
         raise InputError(f"{name} must be greater than 0, got {short(value)}")
     return sizes
 
@@ -240,10 +240,11 @@ def _draw(graph: Graph, layer: Layer, name: str, size: Any, seed: Any, key: Any)
             for n, shape in graph.shapes.items()
         }
 
-    return _seeded(network, name, _sizes(name, size), seed, key)
+    return _seeded(graph, network, name, _sizes(name, size), seed, key)
 
 
 def _seeded(
+    graph: Graph,
     network: Callable[[np.random.Generator, float], Weights],
     name: str,
     sizes: np.ndarray,
@@ -270,6 +271,7 @@ def _seeded(
             f"seed of shape {seeds.shape} and {name} of shape {sizes.shape} do not broadcast; give one of "
             "either, or as many"
         ) from None
+    affordable("graph", graph, 2 * graph.n_weights * both.size)
     drawn = [network(np.random.default_rng(s), float(x)) for s, x in both]
     return {n: np.stack([d[n] for d in drawn]).reshape(*both.shape, *v.shape) for n, v in drawn[0].items()}
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import InputError, affordable, array, integer, number, without_nan
 from neuralrace.graph import WeightsLike
 from neuralrace.network import Stack, check, gradient, program
 from neuralrace.root_search import jacobian, roots
@@ -279,8 +279,10 @@ def hessian(task: Task, weights: Any) -> np.ndarray:
     """
     checked = check(task, weights, "squared")
     w, made = task.graph.flatten(checked), program(task, "squared")
+    affordable("task", task, 4.0 * w.size * task.graph.n_weights)
     matrix = jacobian(_Gradient(made.stack), np.atleast_2d(w), made.on_device)
     symmetric = (matrix + matrix.swapaxes(-1, -2)) / 2
+    without_nan("weights and data", [symmetric - symmetric])  # neither NaN nor infinite
     return symmetric if w.ndim == 2 else symmetric[0]
 
 

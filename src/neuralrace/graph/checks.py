@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neuralrace.activations import ACTIVATIONS
-from neuralrace.errors import GraphError, choice, known, listable, short
+from neuralrace.errors import GraphError, choice, known, listable, sequence, short
 from neuralrace.graph.edge import Edge
 
 
@@ -22,7 +22,7 @@ def named_edges(edges: Any) -> dict[str, Edge]:
     if isinstance(edges, Mapping):
         pairs = [(check_name("edges", name), ends) for name, ends in edges.items()]
     elif listable(edges):
-        pairs = [(None, ends) for ends in edges]
+        pairs = [(None, ends) for ends in sequence("edges", edges, "pairs")]
     else:
         raise GraphError(f"edges must be a list of pairs or a dict from names to pairs, got {short(edges)}")
     named: dict[str, Edge] = {}

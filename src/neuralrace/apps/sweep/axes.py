@@ -43,7 +43,7 @@ class Grid:
         if not isinstance(over, Mapping) or (not over and seeds is None):
             raise InputError(f"over must be a dict from parameters to their values, got {short(over)}")
         for name in over:
-            if not isinstance(name, str) or not name.isidentifier():
+            if not isinstance(name, str) or not name.isidentifier() or len(name.encode()) > 200:
                 raise InputError(f"over must name parameters of the function, got {short(name)}")
             if name in RESERVED:
                 raise InputError(f"over must not use {name!r}, which the result has for each run; rename it")
@@ -113,8 +113,10 @@ def _values(name: str, given: Any) -> np.ndarray:
         found = np.empty(0)
     texts = found.dtype.kind == "U" and all(np.asarray(v).dtype.kind == "U" for v in several)
     numbers = found.dtype.kind in "biuf" and not np.isnan(found).any()
-    if found.ndim != 1 or not len(found) or not (texts or numbers):
-        raise InputError(f"{name} must list numbers, texts or flags; got {short(given)}")
+    if found.ndim != 1 or not len(found) or not (texts or numbers) or found.tolist() != several:
+        raise InputError(
+            f"{name} must list numbers, texts or flags that one array can hold exactly; got {short(given)}"
+        )
     if len(set(found.tolist())) < len(found):
         raise InputError(f"{name} must list different values, got {short(found.tolist())}")
     return found
