@@ -55,8 +55,10 @@ class MissingPackageError(InputError, ImportError):
     """A package that is needed for this is not installed; the message says how to install it."""
 
 
-def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
-    """`value` as a finite float64 array; `shape` with None where any length will do."""
+def array(
+    name: str, value: Any, shape: tuple[int | None, ...] | None = None, finite: bool = True
+) -> np.ndarray:
+    """`value` as a float64 array, finite unless that is not asked for; `shape` has None for any length."""
     refuse_masked(name, value)
     if isinstance(value, range):  # of any length, without memory of its own
         value = sequence(name, value, "numbers", _MOST_NUMBERS)
@@ -79,7 +81,7 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
         raise InputError(f"{name} must have shape {wanted}, got {out.shape}")
     # A finite sum proves all entries finite without a mask as large as the data.
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(out.sum()) and not np.isfinite(out).all():
+        if finite and not np.isfinite(out.sum()) and not np.isfinite(out).all():
             raise InputError(f"{name} must be finite, but holds NaN or infinity")
     return out
 
@@ -117,7 +119,8 @@ def number(
     """A finite float: greater than `above`, at least `least`, less than `below`, at most `most`."""
     if type(value) not in (int, float):
         refuse_masked(name, value)
-        if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
+        single = getattr(value, "ndim", 1 if isinstance(value, Iterable) else 0) == 0
+        if isinstance(value, bool) or not single or getattr(getattr(value, "dtype", 0), "kind", "") == "b":
             raise InputError(f"{name} must be a number, got {short(value)}")
     try:
         out = float(value)
@@ -191,9 +194,12 @@ def distinct_names(name: str, given: Any, options: Any, what: str) -> tuple[str,
 
 def sequence(name: str, given: Any, what: str, most: int = MOST) -> list[Any]:
     """`given` as a list, which must not be text, a dict, a single thing, or without end."""
-    if not listable(given):
+    try:
+        found = list(islice(given, most + 1)) if listable(given) else None
+    except Exception:  # what a user made may do anything
+        found = None
+    if found is None:
         raise InputError(f"{name} must be a list of {what}, got {short(given)}")
-    found = list(islice(given, most + 1))
     if len(found) > most:
         raise InputError(f"{name} must be a list of at most {most:,} {what}, got more")
     return found

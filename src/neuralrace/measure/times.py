@@ -118,7 +118,7 @@ def half_time(
     >>> half_time([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], start=0.0, end=4.0)
     1.0
     """
-    share = number("share", share)
+    share = number("share", share, above=0, most=1)
     if y is None:
         history = _history(cast(LossCurve, t))
         first, last = _ends(history.loss, start, end)
