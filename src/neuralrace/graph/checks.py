@@ -28,8 +28,8 @@ def named_edges(edges: Any) -> dict[str, Edge]:
     named: dict[str, Edge] = {}
     for name, ends in pairs:
         ends = tuple(ends) if isinstance(edge := ends, Edge) else ends
-        if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-            raise GraphError(f"edges must be (source, target) pairs, got {short(ends)}")
+        if not isinstance(ends, (tuple, list)) or len(ends) != 2 or not all(isinstance(n, str) for n in ends):
+            raise GraphError(f"edges must be (source, target) pairs of names, got {short(ends)}")
         name = name if name is not None else f"{ends[0]}->{ends[1]}"
         if name in named:
             raise GraphError(

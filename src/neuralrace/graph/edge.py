@@ -36,7 +36,9 @@ class Edge:
 
     def __post_init__(self) -> None:
         if self.fixed is not None:
-            fixed = array(f"fixed of {short(self.source)} -> {short(self.target)}", self.fixed, (None, None)).copy()
+            fixed = array(
+                f"fixed of {short(self.source)} -> {short(self.target)}", self.fixed, (None, None)
+            ).copy()
             fixed.flags.writeable = False
             object.__setattr__(self, "fixed", fixed)
 

@@ -333,7 +333,7 @@ def test_disk_full_loses_nothing(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         ({"function": 3}, "function must describe"),
-        ({"over": {"std": 0.1}}, "must list values"),
+        ({"over": {"std": 0.1}}, "must be a list of values"),
         ({"over": {"std": []}}, "must list numbers"),
         ({"over": {"std": [0.1, 0.1]}}, "different values"),
         ({"over": {"status": [1]}}, "must not use 'status'"),
@@ -359,7 +359,7 @@ def test_disk_full_loses_nothing(tmp_path, monkeypatch):
         ({"over": {"std": [[0.1], [0.1, 0.2]]}}, r"over\['std'\] must list numbers"),
         ({"over": {"std": np.ma.array([0.1, 0.2], mask=[0, 1])}}, "no masked entries"),
         ({"over": {"std": [0.1, np.ma.masked]}}, "no masked entries"),
-        ({"over": {"std": np.array(0.1)}}, "must list values"),
+        ({"over": {"std": np.array(0.1)}}, "must be a list of values"),
         ({"over": {"std": [0.1, np.nan]}}, "must list numbers"),
         ({"over": {"std": [0.1, "a"]}}, "must list numbers"),
         ({"over": {"std": itertools.count()}}, "at most 1,000,000 values"),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -100,13 +100,9 @@ class Grid:
 
 def _values(name: str, given: Any) -> np.ndarray:
     """The values of an axis: different numbers, texts or flags."""
-    if not listable(given):
-        raise InputError(f"{name} must list values, got {short(given)}")
     refuse_masked(name, given)
-    several = list(islice(given, MAX_RUNS + 1))
+    several = sequence(name, given, "values", MAX_RUNS)
     refuse_masked(name, several)
-    if len(several) > MAX_RUNS:
-        raise InputError(f"{name} must list at most {MAX_RUNS:,} values, got more")
     try:
         found = np.asarray(several)
     except (ValueError, TypeError, OverflowError, RecursionError):  # of unequal lengths, or no values at all
