@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 MOST = 1_000_000  # entries of a list
-_MOST_NUMBERS = 10_000_000
 LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
 
 
@@ -61,7 +60,7 @@ def array(
     """`value` as a float64 array, finite unless that is not asked for; `shape` has None for any length."""
     refuse_masked(name, value)
     if isinstance(value, range):  # of any length, without memory of its own
-        value = sequence(name, value, "numbers", _MOST_NUMBERS)
+        value = sequence(name, value, "numbers")
     try:
         out = np.asarray(detached(value))
     except (ValueError, TypeError, OverflowError, RecursionError, RuntimeError) as error:

@@ -13,7 +13,17 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, affordable, array, detached, number, sequence, short
+from neuralrace.errors import (
+    InputError,
+    affordable,
+    array,
+    detached,
+    listable,
+    number,
+    sequence,
+    short,
+    without_nan,
+)
 from neuralrace.graph import Graph, check_graph
 
 if TYPE_CHECKING:
@@ -273,17 +283,18 @@ def _seeded(
         ) from None
     affordable("graph", graph, 2 * graph.n_weights * both.size)
     drawn = [network(np.random.default_rng(s), float(x)) for s, x in both]
+    without_nan(name, [np.float64(0.0) * w.sum() for one in drawn for w in one.values()])  # nor infinite
     return {n: np.stack([d[n] for d in drawn]).reshape(*both.shape, *v.shape) for n, v in drawn[0].items()}
 
 
 def _seeds(seed: Any) -> np.ndarray:
     """Seeds as an array of Python ints, which may be of any size."""
     try:
-        given = np.array(list(seed) if isinstance(seed, (range, set, map, filter)) else seed, dtype=object)
+        given = np.array(sequence("seed", seed, "seeds") if listable(seed) else seed, dtype=object)
+    except InputError:
+        raise
     except (TypeError, ValueError):
         given = np.empty(0, object)
-    if given.ndim == 0 and isinstance(seed, Iterable) and not isinstance(seed, (str, bytes, np.ndarray)):
-        given = np.array(sequence("seed", seed, "seeds"), dtype=object)  # a generator
     for s in given.ravel():
         if isinstance(s, (bool, np.bool_)) or not isinstance(s, (int, np.integer)):
             raise InputError(f"seed must be a whole number, or several; got {short(seed)}")

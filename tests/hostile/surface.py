@@ -49,7 +49,7 @@ def at(function, /, **keywords):
     return function, keywords
 
 
-E, M, U, R, T, L, I = nr.exact, nr.measure, nr.universality, nr.relu, nr.tasks, nr.landscape, nr.init
+E, M, U, R, T, L = nr.exact, nr.measure, nr.universality, nr.relu, nr.tasks, nr.landscape
 W1, W2 = np.eye(2) * 0.1, np.eye(2) * 0.1
 
 CALLS = {
@@ -114,11 +114,11 @@ CALLS = {
     "separability_loss": at(E.separability_loss, t=TIMES, delta=0.5, gating="xor", a0=0.1, tau=1.0),
     "separability_time": at(E.separability_time, level=0.2, delta=0.5, gating="xor", a0=0.1, tau=1.0),
     "xor_loss": at(E.xor_loss, t=TIMES, a0=0.1, tau=1.0),
-    "init.balanced": at(I.balanced, graph=CHAIN.graph, lam=0.0, scale=0.1, seed=0, key=None),
-    "init.gaussian": at(I.gaussian, graph=CHAIN.graph, std=0.1, seed=0, key=None),
-    "init.orthogonal": at(I.orthogonal, graph=CHAIN.graph, scale=0.1, seed=0, key=None),
-    "init.xavier": at(I.xavier, graph=CHAIN.graph, gain=0.1, seed=0, key=None),
-    "init.decoupled": at(I.decoupled, reduction=REDUCTION, strength=0.1),
+    "init.balanced": at(nr.init.balanced, graph=CHAIN.graph, lam=0.0, scale=0.1, seed=0, key=None),
+    "init.gaussian": at(nr.init.gaussian, graph=CHAIN.graph, std=0.1, seed=0, key=None),
+    "init.orthogonal": at(nr.init.orthogonal, graph=CHAIN.graph, scale=0.1, seed=0, key=None),
+    "init.xavier": at(nr.init.xavier, graph=CHAIN.graph, gain=0.1, seed=0, key=None),
+    "init.decoupled": at(nr.init.decoupled, reduction=REDUCTION, strength=0.1),
     "fixed_points": at(L.fixed_points, task=CHAIN, starts=nr.init.gaussian(CHAIN.graph, 0.5, seed=range(2)), tol=1e-9, max_steps=50),
     "hessian": at(L.hessian, task=CHAIN, weights=CHAIN_START),
     "hessian_eigenvalues": at(L.hessian_eigenvalues, task=CHAIN, weights=CHAIN_START),

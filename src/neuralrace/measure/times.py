@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, listable, number, short
+from neuralrace.errors import InputError, flag, listable, number, short
 from neuralrace.measure.arrays import Floats, floats, plain
 
 
@@ -240,7 +240,7 @@ def _curves(
         ) from fault
     xs, ys = (np.broadcast_to(v, (*lead, v.shape[-1])) for v in (xs, ys))
     levels = np.broadcast_to(levels, lead)
-    return (xs, -ys, -levels) if rising else (xs, ys, levels)
+    return (xs, -ys, -levels) if flag("rising", rising) else (xs, ys, levels)
 
 
 def _along(curves: Floats, axis: int) -> Floats:
