@@ -283,6 +283,8 @@ def stopping_time(trajectory: Trajectory) -> Floats:
     >>> round(stopping_time(run), 4)
     0.6931
     """
+    if not isinstance(trajectory, Trajectory):
+        raise InputError(f"trajectory must be a Trajectory, got {short(trajectory)}")
     reached = np.array([s is Status.REACHED_LOSS for s in trajectory.statuses])
     return plain(np.where(reached if trajectory.many else reached[0], trajectory.end, np.nan))
 
