@@ -238,12 +238,13 @@ def test_a_reader_that_leaves_early_is_no_error(stored):
 
 def test_workers_that_are_ended_leave_no_semaphores_of_progress_bars(tmp_path):
     code = """
+import os
 from multiprocessing import get_context
 
 from neuralrace.cli.run import begin_worker
 
 if __name__ == "__main__":
-    pool = get_context("spawn").Pool(1, begin_worker)
+    pool = get_context("spawn").Pool(1, begin_worker, (os.getpid(),))
     pool.apply(exec, ("from tqdm import tqdm; list(tqdm([1], disable=True))",))
     pool.terminate()
     pool.join()

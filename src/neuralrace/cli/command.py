@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         goes_on = "; the same command goes on from what was finished" if given.goes_on else ""
         print(f"neuralrace: interrupted{goes_on}", file=sys.stderr)
         return 130
+    except MemoryError as error:
+        print(f"neuralrace: this needs more memory than there is: {error}", file=sys.stderr)
+        return 3
     except OSError as error:  # a full disk, say
         print(f"neuralrace: {error}", file=sys.stderr)
         return 3

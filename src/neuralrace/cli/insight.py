@@ -36,7 +36,7 @@ def _model(name: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return getattr(importlib.import_module(module), factory)()
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         what = "be found" if isinstance(fault, (ImportError, AttributeError)) else "be made"
         raise InputError(f"--model {name} cannot {what}: {type(fault).__name__}: {fault}") from fault
     finally:

@@ -23,6 +23,7 @@ from neuralrace.experiments.papers import REFERENCES
 from neuralrace.experiments.report import write_report
 from neuralrace.experiments.report.counts import paper_of, summary
 from neuralrace.files import as_path
+from neuralrace_command.processes import end_with
 
 MARKS = {HOLDS: "holds", FAILS: "FAILS", UNDECIDED: "undecided"}
 UNFINISHED = 3  # exit status where an experiment raised an error
@@ -161,7 +162,7 @@ def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[e
         yield from map(one, changes.items())
         return
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # processes may share a GPU
-    pool = get_context("spawn").Pool(jobs, begin_worker)
+    pool = get_context("spawn").Pool(jobs, begin_worker, (os.getpid(),))
     try:
         reports = pool.imap(one, changes.items())
         for _, (name, changed) in zip(range(len(changes), jobs), cycle(changes.items()), strict=False):
@@ -172,10 +173,11 @@ def _reports(given: Namespace, changes: dict[str, dict[str, str]]) -> Iterator[e
         pool.join()
 
 
-def begin_worker() -> None:
+def begin_worker(parent: int) -> None:
     """Settings of a process that runs experiments beside others."""
     from tqdm import tqdm
 
+    end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends the others
     tqdm.set_lock(RLock())  # its own is a semaphore of the system, which a worker that is ended leaves behind
 

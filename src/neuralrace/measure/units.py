@@ -126,10 +126,10 @@ def xor_strengths(w1: ArrayLike, w2: ArrayLike) -> Floats:
     >>> xor_strengths([[2.0, 0.0]], [[1.0]]).round(3)
     array([0.   , 0.832, 0.   , 0.   ])
     """
-    w = array("w1", w1)
-    v = array("w2", w2)[..., 0, :]
-    if w.shape[-1] != 2 or v.shape != w.shape[:-1]:
-        raise InputError(f"w1 must be (..., n, 2) and w2 (..., 1, n), got {np.shape(w1)} and {np.shape(w2)}")
+    w, rows = array("w1", w1), array("w2", w2)
+    if w.ndim < 2 or w.shape[-1] != 2 or rows.shape != (*w.shape[:-2], 1, w.shape[-2]):
+        raise InputError(f"w1 must be (..., n, 2) and w2 (..., 1, n), got {w.shape} and {rows.shape}")
+    v = rows[..., 0, :]
     first = np.abs(w[..., 0]) >= np.abs(w[..., 1])
     p, other = np.where(first, w[..., 0], w[..., 1]), np.where(first, w[..., 1], w[..., 0])
     q = -np.sign(p) * other
