@@ -40,7 +40,7 @@ def test_experiments_use_public_names_only(file):
 
 
 def test_private_names_are_seen():
-    source = "from neuralrace.subspace import shrink\nfrom neuralrace import flow, lowrank\nimport neuralrace.files"
+    source = "from neuralrace.subspace import shrink\nfrom neuralrace import flow, lowrank\nimport neuralrace.files\n"
     found = ["neuralrace.subspace.shrink", "neuralrace.lowrank", "neuralrace.files"]
     assert sorted(private(source)) == sorted(found)
     assert private("import neuralrace as nr\nfrom neuralrace.measure import crossing") == []
