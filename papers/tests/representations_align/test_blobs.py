@@ -6,7 +6,7 @@ import neuralrace as nr
 
 
 def test_equal_outputs_are_predicted_to_end_together():
-    """By Eq. 10 from small weights: in a context along the position that does not matter, and across contexts."""
+    """By Eq. 10 from small weights, along the position that does not matter and across contexts."""
     side = 6
     x, y = nr.tasks.blobs(side).arrays
     square = nr.universality.structure(x, y).reshape(2, side, side, 2, side, side)

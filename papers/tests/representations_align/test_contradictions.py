@@ -1,4 +1,4 @@
-"""Counterexamples to the sentences of the paper that are contradicted. Eq. 7 is integrated as it is printed."""
+"""Counterexamples to the sentences of the paper that are contradicted; Eq. 7 is integrated as printed."""
 
 import numpy as np
 from scipy.integrate import solve_ivp

@@ -6,7 +6,7 @@ import pytest
 import neuralrace_papers
 from neuralrace.errors import InputError
 from neuralrace.measure import squared_distances
-from neuralrace_papers.representations_align import collapse, structure, structure_rows
+from neuralrace_papers.representations_align import collapse, structure
 
 
 def test_collapse_index():
@@ -35,8 +35,8 @@ def test_samples_shown():
     some = structure.first_by_digit(p, y)
     assert (np.diff(y[some].argmax(axis=1)) >= 0).all()
     assert sorted(some) == list(range(100))
-    assert structure_rows.NAMES[2] == "00\n11"
-    assert np.array_equal(structure_rows.SAME, [False, False, True, True, False, False])
+    assert structure.NAMES[2] == "00\n11"
+    assert np.array_equal(structure.SAME, [False, False, True, True, False, False])
 
 
 @pytest.mark.parametrize(
