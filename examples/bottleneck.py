@@ -5,9 +5,9 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, finding
-from neuralrace.experiments.declaration import claims, figure, part
-from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace_papers.framework.claim import check, finding
+from neuralrace_papers.framework.declaration import claims, figure, part
+from neuralrace_papers.framework.experiment import Experiment, Parameters, option
 
 S = np.array([3.0, 2.0, 1.0])  # strengths of the modes; inputs are white
 

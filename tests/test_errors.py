@@ -136,7 +136,6 @@ CALLS |= {
     "mode_strengths task": lambda o: nr.mode_strengths(TRAJ, o),
     "follow_pair": lambda o: nr.universality.follow_pair(o, X, Y),
     "chain_time": lambda o: nr.exact.chain_time(0.5, o, 0.1),
-    "experiment": lambda o: nr.experiments.experiment(o),
     "two_stage_loss": lambda o: nr.relu.two_stage_loss(o, [0, 1]),
     "reduction_conditions": lambda o: nr.relu.reduction_conditions(o, np.ones((1, 2))),
     "growth_rates": lambda o: nr.relu.growth_rates(np.ones((1, 2)), X, o),

@@ -97,7 +97,7 @@ def test_only_runs_of_that_form_without_changed_parameters_are_read(tmp_path):
 
 
 def test_the_stored_claims_are_those_of_all_experiments():
-    from neuralrace.experiments import names
+    from neuralrace_papers import names
 
     stored = json.loads(guard.STORE.read_text())
     assert set(stored["quick"]["experiments"]) == set(names())
@@ -105,7 +105,7 @@ def test_the_stored_claims_are_those_of_all_experiments():
 
 
 def test_stored_claims_have_ids_and_names_of_their_own():
-    from neuralrace.experiments.claim import kebab
+    from neuralrace_papers.framework.claim import kebab
 
     for form in json.loads(guard.STORE.read_text()).values():
         for claims in form["experiments"].values():
@@ -119,7 +119,7 @@ def test_stored_claims_have_ids_and_names_of_their_own():
 def test_claims_that_need_the_full_form_are_undecided_in_the_quick_one():
     from fnmatch import fnmatch
 
-    from neuralrace.experiments import experiment, names
+    from neuralrace_papers import experiment, names
 
     stored = json.loads(guard.STORE.read_text())["quick"]["experiments"]
     for name in names():

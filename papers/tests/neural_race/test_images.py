@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-import neuralrace as nr
+import neuralrace_papers
 from neuralrace.cli import main
-from neuralrace.experiments.declaration import Data
-from neuralrace.experiments.neural_race import images
-from neuralrace.experiments.store import dataset
+from neuralrace_papers.framework.declaration import Data
+from neuralrace_papers.framework.store import dataset
+from neuralrace_papers.neural_race import images
 
 
 @pytest.mark.whole
@@ -13,11 +13,11 @@ def test_experiment_runs_on_digits(tmp_path):
     small = {"seeds": 2, "domains": 3, "trained": (2,), "hidden": 12, "partners": 2, "epochs": 1}
     more = {"gain_epochs": 1, "gains": (1.0,), "gain": 1.0, "descent_gains": (1.0,)}
     more["panels"] = ("rotation-3",)
-    report = nr.experiments.run("images", quick=True, out=tmp_path, changes={**small, **more})
+    report = neuralrace_papers.run("images", quick=True, out=tmp_path, changes={**small, **more})
     assert {"trained-error-gain-1", "trained-error-gain-1-rotation-3"} < {c.id for c in report.claims}
     assert all("digits" in c.name for c in report.claims if c.kind == "paper")
     assert {n for n, _ in report.figures} == {"share", "gain"}
-    again = nr.experiments.run("images", quick=True, out=tmp_path, changes={**small, **more})
+    again = neuralrace_papers.run("images", quick=True, out=tmp_path, changes={**small, **more})
     assert str(again.claims) == str(report.claims)
 
 

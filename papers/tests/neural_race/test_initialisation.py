@@ -1,14 +1,14 @@
 import pytest
 
-import neuralrace as nr
-from neuralrace.experiments.neural_race import initialisation
+import neuralrace_papers
+from neuralrace_papers.neural_race import initialisation
 
 
 @pytest.mark.whole
 def test_initialisation(tmp_path):
     small = {"domains": 3, "trained": 2, "hidden": 24, "looks": (0.5,), "scales": (0.1, 2.0, 8.0)}
     small = {**small, "shown": small["scales"], "published": (0.1, 2.0), "t1": 300.0}
-    report = nr.experiments.run("initialisation", quick=True, out=tmp_path, changes=small)
+    report = neuralrace_papers.run("initialisation", quick=True, out=tmp_path, changes=small)
     assert len(report.figures) == 3
     claims = {c.id: c.measured for c in report.claims}
     for key in ("plateaus", "shared-items", "kernel-turn"):

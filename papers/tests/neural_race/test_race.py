@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.experiments.neural_race import race
+from neuralrace_papers.neural_race import race
 
 
 def test_layers_have_the_edges_of_each_route():

@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.experiments.neural_race import domains_data, routing
+import neuralrace_papers
+from neuralrace_papers.neural_race import domains_data, routing
 
 
 def test_routing(tmp_path):
-    report = nr.experiments.run("routing", quick=True, out=tmp_path)
+    report = neuralrace_papers.run("routing", quick=True, out=tmp_path)
     failing = {c.id for c in report.claims if not c.holds}
     weak = {f"half-time-mode-{k}" for k in (3, 4)}
     weak |= {f"layer-ratio-mode-{k}-published-start" for k in (2, 3, 4)}
@@ -15,7 +16,7 @@ def test_routing(tmp_path):
     assert failing <= weak | rough | {"time-loss-1-xavier-start"}, failing
     assert all((report.folder / f"{n}.png").is_file() for n, _ in report.figures)
     with pytest.raises(ValueError, match="below domains"):
-        nr.experiments.run("routing", out=tmp_path, changes={"trained": 7})
+        neuralrace_papers.run("routing", out=tmp_path, changes={"trained": 7})
 
 
 def test_eq_15_is_the_reduction_from_equal_strengths():

@@ -1,14 +1,14 @@
 import pytest
 
-import neuralrace as nr
-from neuralrace.experiments.neural_race import sharing
+import neuralrace_papers
+from neuralrace_papers.neural_race import sharing
 
 
 @pytest.mark.whole
 def test_sharing(tmp_path):
     small = {"domains": 4, "groups": (1, 2), "hidden": 8, "trained": (2,), "depths": (1, 2)}
     small = {**small, "t1": 240.0, "long": 20.0, "starts": (1e-6, 1e-2), "values": (1.0, 4.0)}
-    report = nr.experiments.run("sharing", quick=True, out=tmp_path, changes=small)
+    report = neuralrace_papers.run("sharing", quick=True, out=tmp_path, changes=small)
     assert {name for name, _ in report.figures} == {"sharing-dynamics", "sharing-routes", "sharing-factors"}
     claims = {c.id: c for c in report.claims}
     for key in (

@@ -1,0 +1,1 @@
+"""What experiments are made of: parameters, stored parts, figures and claims."""

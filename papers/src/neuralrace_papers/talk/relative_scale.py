@@ -1,0 +1,290 @@
+"""The relative scale of first and later layers in practice, at small size: modular addition, which a network
+of one hidden layer first memorises and much later understands (grokking), and the filters of a convolutional
+network on digits of 8 x 8 pixels.
+
+Initial layers are scaled by a ratio r: `relative` multiplies the later layer by its root and divides the
+first one by it, so that their product stays; `first` and `later` do one of both. Networks of modular addition
+descend the squared error with weight decay, in full batches and with momentum; `without decay` they start
+from small weights and see more of the sums, or they would never understand. The convolutional network has a
+layer of filters, ReLU and a readout. At every r it is trained to the same error, by steps small enough for
+the steepest start. Three numbers describe its filters: what share of them is new, not along the filters at
+the start; what share lies in the five leading principal components of the patches they see; and their
+roughness, the mean squared difference of neighbouring weights over the mean square, 2 for noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import neuralrace as nr
+from neuralrace import plot
+from neuralrace.measure import cosine, crossing, share_within
+from neuralrace_papers.framework.claim import check, finding, paper
+from neuralrace_papers.framework.declaration import Data, claims, figure, part
+from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
+
+TALK = "talk: impact of relative scale in practice"
+WAYS = {"relative": plot.RED, "first": plot.BLUE, "later": plot.ORANGE}
+COMPONENTS = 5
+TRAINED, UNDERSTOOD = 0.99, 0.9
+
+
+class RelativeScale(Parameters):
+    seeds: int = option(5, "random starts of each network")
+    ratios: tuple[float, ...] = option(
+        (1 / 16, 1 / 4, 1.0, 4.0, 16.0), "ratios r of the later layer to the first", increasing=True, count=3
+    )
+    modulus: int = option(13, "numbers are added modulo this", least=5)
+    share: float = option(0.8, "share of the sums that is shown", least=0.1, most=0.95)
+    hidden: int = option(128, "hidden units of the network that adds")
+    gain: float = option(1.0, "gain of the initial Xavier weights of the network that adds")
+    lr: float = option(0.1, "learning rate of the network that adds, on the mean loss")
+    decay: float = option(1e-3, "weight decay of the network that adds", least=0)
+    steps: int = option(8000, "steps of training of the network that adds", least=100)
+    small: float = option(0.1, "gain of the initial weights without decay")
+    more: float = option(0.9, "share of the sums that is shown without decay", least=0.1, most=0.95)
+    filters: int = option(8, "filters of the convolutional network")
+    size: int = option(5, "pixels of a filter, along one side; images have 8", least=2, most=7)
+    images: int = option(500, "digits that the convolutional network is trained on", most=1437)
+    rate: float = option(0.3, "learning rate of the convolutional network at ratio 1")
+    level: float = option(0.15, "loss at which filters are compared; 0.45 without learning", below=0.45)
+    most: int = option(4000, "most steps of the convolutional network, at ratio 1")
+
+    def check(self) -> None:
+        require(1.0 in self.ratios, f"ratios must have 1 among them, got {self.ratios}")
+
+
+def scaled(first: Any, later: Any, ratio: float, way: str) -> tuple[Any, Any]:
+    """Both layers, the later one `ratio` times the first; `way` tells which of them changes."""
+    root = ratio**0.5
+    return first / (1 if way == "later" else root), later * (1 if way == "first" else root)
+
+
+@cache
+def addition(p: RelativeScale) -> tuple[nr.Task, Any]:
+    """The sums that are shown, and a record of the shares of these and of the others that are correct."""
+    parts = {k: nr.tasks.modular_addition(p.modulus, p.share, k, p.hidden) for k in ("train", "test")}
+
+    def correct(state: nr.State) -> dict[str, Any]:
+        shares = {}
+        for name, task in parts.items():
+            x, y = task.arrays
+            shares[name] = (state.activity("y", x).argmax(axis=1) == y.argmax(axis=1)).mean()
+        return shares
+
+    return parts["train"], correct
+
+
+@part(each=(*WAYS, "without decay"))
+def grokking(p: RelativeScale, way: str):
+    """Share of correct sums over steps, and when sums are memorised and understood."""
+    if way == "without decay":
+        p, way = replace(p, decay=0.0, gain=p.small, share=p.more), "relative"
+    task, correct = addition(p)
+    runs = []
+    for ratio in p.ratios:
+        w = nr.init.xavier(task.graph, p.gain, seed=range(p.seeds))
+        w["x->h1"], w["h1->y"] = scaled(w["x->h1"], w["h1->y"], ratio, way)
+        run = nr.descend(
+            task, w, p.lr, p.steps, min(p.steps, 400) + 1,
+            momentum=0.9, rates=nr.Rates(p.decay), record=correct, save_weights=False, dtype=np.float32,
+        )  # fmt: skip
+        runs.append(run)
+    step = runs[0].t / p.lr
+    train, test = (np.stack([run.recorded[k] for run in runs]) for k in ("train", "test"))
+    return {
+        "ratio": ("ratio", list(p.ratios)),
+        "step": ("step", step),
+        "train": ("ratio run step", train),
+        "test": ("ratio run step", test),
+        "memorised": ("ratio run", crossing(step, train, TRAINED, rising=True)),
+        "understood": ("ratio run", crossing(step, test, UNDERSTOOD, rising=True)),
+    }
+
+
+@part(each=("first", "relative"))
+def convolution(p: RelativeScale, way: str):
+    """Filters when the loss reaches the level, and three numbers that describe them."""
+    x, y = (v[: p.images] for v in nr.tasks.digits(centred=True).arrays)
+    runs = [[train(p, x, y, ratio, way, seed) for seed in range(p.seeds)] for ratio in p.ratios]
+    start, filters, loss, accuracy = (np.array([[run[k] for run in row] for row in runs]) for k in range(4))
+    patches = np.lib.stride_tricks.sliding_window_view(x.reshape(-1, 8, 8), (p.size, p.size), axis=(1, 2))
+    flat = patches.reshape(-1, p.size**2)
+    leading = np.linalg.eigh(flat.T @ flat)[1][:, -COMPONENTS:]
+    return {
+        "ratio": ("ratio", list(p.ratios)),
+        "filters": ("ratio run filter row column", filters),
+        "loss": ("ratio run", loss),
+        "accuracy": ("ratio run", accuracy),
+        "new": ("ratio run", 1 - cosine(filters, start, axes=3) ** 2),
+        "structured": ("ratio run", share_within(filters.reshape(*filters.shape[:3], -1), leading)),
+        "roughness": ("ratio run", roughness(filters)),
+    }
+
+
+def roughness(filters: np.ndarray) -> np.ndarray:
+    """Mean squared difference of neighbouring weights over their mean square, (...); 2 for noise."""
+    steps = [np.diff(filters, axis=axis) ** 2 for axis in (-1, -2)]
+    size = (filters**2).mean(axis=(-1, -2, -3))
+    return sum(s.mean(axis=(-1, -2, -3)) for s in steps) / (2 * size)
+
+
+def train(p: RelativeScale, x: Any, y: Any, ratio: float, way: str, seed: int) -> tuple[Any, ...]:
+    """Filters before and after training, final loss, and test accuracy."""
+    rng, side = np.random.default_rng(seed), (9 - p.size) ** 2 * p.filters
+    first = rng.standard_normal((p.filters, p.size, p.size)) / p.size
+    later = rng.standard_normal((side, 10)) / np.sqrt(side)
+    start = scaled(first, later, ratio, way)
+    # The gradient of a layer grows with the other one: the larger sets the step.
+    steep = max(1.0, *(s**2 for s in scaled(1.0, 1.0, ratio, way)))
+    w, loss = _descend(start, x, y, p.rate / steep, p.level, int(p.most * steep))
+    images, labels = nr.tasks.digits("test", centred=True).arrays
+    guess = np.asarray(_outputs(w, jnp.asarray(images, jnp.float32))).argmax(axis=1)
+    return start[0], np.asarray(w[0], float), float(loss), (guess == labels.argmax(axis=1)).mean()
+
+
+def _outputs(w: Any, x: Any) -> Any:
+    # A convolution is no edge of a graph, so this network has a forward pass and a descent of its own.
+    images = x.reshape(-1, 1, 8, 8)
+    h = jax.nn.relu(jax.lax.conv_general_dilated(images, w[0][:, None], (1, 1), "VALID"))
+    return h.reshape(len(x), -1) @ w[1]
+
+
+@jax.jit
+def _descend(w: Any, x: Any, y: Any, rate: Any, level: Any, most: Any) -> Any:
+    """Weights and loss when the loss is at the level, or after the most steps."""
+    w, x, y = jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), (w, x, y))
+    slope = jax.value_and_grad(lambda w: ((_outputs(w, x) - y) ** 2).sum(axis=1).mean() / 2)
+
+    def step(state: Any) -> Any:
+        w, _, k = state
+        value, g = slope(w)
+        return jax.tree.map(lambda a, b: a - rate * b, w, g), value, k + 1
+
+    def unfinished(state: Any) -> Any:
+        return (state[1] > level) & (state[2] < most)
+
+    return jax.lax.while_loop(unfinished, step, (w, jnp.inf, 0))[:2]
+
+
+@figure("relative-scale")
+def curves(p: RelativeScale, data: Data):
+    fig, (a, b, c) = plot.figure(1, 3, height=2.9)
+    one = data.grokking["relative"].sel(ratio=1.0)
+    plot.runs(a, one.step + 1, one.train, plot.BLACK, "shown sums")
+    plot.runs(a, one.step + 1, one.test, plot.RED, "other sums")
+    above = {"loc": "lower left", "bbox_to_anchor": (-0.05, 1), "ncols": 2}
+    a.set(xscale="log", ylim=(-0.02, 1.05))
+    plot.label(a, "steps", "share of sums that are correct", legend=above)
+    for way, colour in WAYS.items():
+        plot.points(b, p.ratios, data.grokking[way].understood.T, colour, way)
+        plot.points(b, p.ratios, data.grokking[way].memorised.T, colour, mfc="white")
+    plot.key(b, {"understood": "points", "memorised": "hollow"}, "0.4")
+    within = {"loc": "center", "ncols": 2, "columnspacing": 0.8}
+    plot.label(b, y="steps until sums are ...", legend=within, yscale="log")
+    for way, runs in data.convolution.items():
+        for values, colour, name in (
+            (runs.new, plot.ORANGE, "new"),
+            (runs.structured, plot.GREEN, "in leading components"),
+            (runs.roughness / 2, plot.BLUE, "roughness / that of noise"),
+        ):
+            style = {"label": name, "mfc": colour} if way == "first" else {"mfc": "white"}
+            plot.points(c, p.ratios, values.T, colour, **style)
+    c.axhline(COMPONENTS / p.size**2, color=plot.GREEN, lw=0.8, ls=":", label="chance")
+    plot.key(c, {"first layer alone": "points", "relative": "hollow"}, "0.4")
+    c.set(ylim=(-0.03, 2.0), yticks=(0, 0.5, 1))
+    plot.label(c, y="share of the filters, or roughness", legend="upper left")
+    for ax in (b, c):
+        plot.logarithmic(ax.xaxis, p.ratios)
+        ax.set_xlabel("ratio r, later / first layer")
+    return fig, (
+        f"Left: modular addition (mod {p.modulus}), share of correct sums at r = 1, {p.seeds} seeds. Middle: "
+        f"steps until {TRAINED:.0%} of the shown and {UNDERSTOOD:.0%} of the other sums are correct. Right: "
+        "filters of a convolutional network on digits at the same loss: how much is new, and how much lies "
+        f"in the {COMPONENTS} leading components of patches (dotted: chance)."
+    )
+
+
+@figure("relative-scale-filters")
+def drawn_filters(p: RelativeScale, data: Data):
+    many = min(p.filters, 8)
+    fig, axes = plot.figure(len(p.ratios), many, plot.PAGE, 0.75 * len(p.ratios) + 0.2, squeeze=False)
+    for row, ratio, filters in zip(axes, p.ratios, data.convolution["first"].filters[:, 0], strict=True):
+        for ax, one in zip(row, filters, strict=False):
+            plot.matrix(ax, one / np.abs(one).max(), limit=1.0)
+            ax.set_aspect("equal")
+        row[0].set_ylabel(f"r = {ratio:.3g}")
+    for k, ax in enumerate(axes[0]):
+        ax.set_title(f"filter {k + 1}")
+    fig.colorbar(axes[0, 0].images[0], ax=axes, label="weight / largest of the filter", shrink=0.6)
+    return fig, "Filters of one seed after learning, first layer alone scaled by the ratio r (rows)."
+
+
+def by_ratio(values: Any) -> str:
+    """Means over runs, for a note."""
+    return "; ".join(f"{float(v.ratio):.3g}: {float(v):.3g}" for v in values.mean("run", skipna=False))
+
+
+@claims
+def sums(p: RelativeScale, data: Data):
+    grokking = paper(TALK, "Decreases the time to grokking in modular arithmetic")
+    one = data.grokking["relative"].sel(ratio=1.0)
+    name = "grokking: steps to understand / to memorise, r = 1"
+    yield finding(TALK).above("grokking-delay", name, 5, one.understood / one.memorised)
+    share = np.mean([np.isfinite(data.grokking[way].understood).mean() for way in WAYS])
+    yield finding(TALK).near("grokking-share", "share of networks that understand", 1, share, 0)
+    text = f"log of steps to understand, r = {p.ratios[-1]:g} - r = 1"
+    size = "With weight decay the size of the weights decides: what is large takes long to decay. "
+    steps = {way: runs.understood for way, runs in data.grokking.items()}
+    change = {way: np.log(v.isel(ratio=-1) / v.sel(ratio=1.0)) for way, v in steps.items()}
+    note = {way: f"Steps by r: {by_ratio(v)}." for way, v in steps.items()}
+    name = f"{text}, relative"
+    sign = "The talk: less time."
+    yield grokking.below("grokking-relative", name, 0, change["relative"], size + note["relative"], sign)
+    name = f"{text}, first layer alone"
+    yield finding(TALK).below("grokking-first", name, 0, change["first"], note["first"])
+    name = f"{text}, later layer alone"
+    yield finding(TALK).above("grokking-later", name, 0, change["later"], note["later"])
+    end = data.grokking["without decay"].test[..., -1]
+    name = f"without decay: other sums correct at the end, r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
+    gain = (end[-1] - end[0]).mean()
+    yield finding(TALK).above("without-decay-correct", name, 0, gain, f"By r: {by_ratio(end)}.")
+    mean, name = change["without decay"].mean(skipna=False), f"without decay: {text}"
+    yield finding(TALK).below("without-decay-steps", name, 0, mean, note["without decay"])
+
+
+@claims
+def filters(p: RelativeScale, data: Data):
+    interpretable = paper(TALK, "Promotes interpretability of early layers in CNNs")
+    ends = f"r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
+    for way, runs in data.convolution.items():
+        text, change = f"filters, {way}", runs.isel(ratio=-1) - runs.isel(ratio=0)
+        name, note = f"{text}: loss at which they are compared", by_ratio(runs.accuracy)
+        loss = f"filters-loss-{way}"
+        reached = check(TALK, "the loss at which training stops, and rounding; else it did not get there")
+        yield reached.below(loss, name, p.level + 1e-6, runs.loss, f"Test accuracy by r: {note}.")
+        name, note = f"{text}: share that is new, {ends}", f"By r: {by_ratio(runs.new)}."
+        yield finding(TALK).above(f"filters-new-{way}", name, 0, change.new, note)
+        why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
+        why = why if way == "relative" else ""
+        note = f"{why}By r: {by_ratio(runs.structured)}; chance {COMPONENTS / p.size**2:.2g}."
+        name = f"{text}: share in leading components of patches, {ends}"
+        more, less = "The talk: more structure.", "The talk: smoother, as structure is."
+        yield interpretable.above(f"filters-structured-{way}", name, 0, change.structured, note, more)
+        name, note = f"{text}: roughness, {ends}", f"{why}By r: {by_ratio(runs.roughness)}."
+        yield interpretable.below(f"filters-smooth-{way}", name, 0, change.roughness, note, less)
+
+
+EXPERIMENT = Experiment(
+    "relative-scale",
+    "Relative scale of layers in practice: grokking and filters",
+    "talk: impact of relative scale initializations in practice",
+    RelativeScale(),
+    RelativeScale(seeds=2, ratios=(1 / 8, 1.0, 8.0), steps=5000, images=200),
+    minutes=(0.4, 3.0),
+)
