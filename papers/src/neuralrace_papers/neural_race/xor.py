@@ -135,6 +135,7 @@ def draw_units(ax: Any, w1: np.ndarray) -> None:
 def losses(p: Xor, data: Data):
     off = data.relu.theory_half / data.relu.half - 1
     yield "gated-loss", np.abs(data.gated.loss - data.gated.theory).max()
+    yield "gated-end", data.gated.loss[-1]
     yield "half-time-units-followed", off.sel(start="turned")
     yield "half-time-first-gates", off.sel(start="gates")
     yield "half-time-weight-size", off.sel(start="size")
