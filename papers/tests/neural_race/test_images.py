@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from neuralrace_papers.framework.parameters import changed
 from neuralrace_papers.neural_race import images
 
 
@@ -55,7 +56,7 @@ def test_features_of_a_file_stand_in_for_the_encoder(tmp_path):
     [
         ({"data": "imagenet"}, "data must be one of"),
         ({"inputs": "mirror"}, "inputs must be one of"),
-        ({"networks": ("deep",)}, "networks must be among"),
+        ({"networks": "deep"}, "networks must be one of"),
         ({"partners": 41}, "trained must be at most domains = 40"),
         ({"panels": ("rotation",)}, "panels must be permutation-M or rotation-M"),
         ({"hidden": 5}, "hidden must be 0 or at least 10"),
@@ -64,4 +65,4 @@ def test_features_of_a_file_stand_in_for_the_encoder(tmp_path):
 )
 def test_parameters_are_checked(change, message):
     with pytest.raises(ValueError, match=message):
-        images.Images(**change)
+        changed(images.Images(), change)

@@ -22,5 +22,3 @@ def test_parameters_are_checked():
         sharing.Sharing(groups=(3,))
     with pytest.raises(ValueError, match="trained must increase"):
         sharing.Sharing(trained=(2, 1))
-    with pytest.raises(ValueError, match="pairs must be band or spread"):
-        sharing.Sharing(pairs="ring")

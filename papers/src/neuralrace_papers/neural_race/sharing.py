@@ -8,7 +8,7 @@ all K."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Sharing:
     groups: Annotated[tuple[int, ...], "domains of a pathway, which group^2 = P routes share"] = (1, 2, 5, 10)
     t1: Annotated[float, "end of training for one domain per group; it falls as 1 / group"] = 1500.0
     trained: Annotated[tuple[int, ...], "outputs trained with each input, K"] = tuple(range(1, 11))
-    pairs: Annotated[str, "trained pairs: neighbours (band), or any distances (spread)"] = "band"
+    pairs: Annotated[Literal["band", "spread"], "trained pairs: neighbours, or any distances"] = "band"
     long: Annotated[float, "end of training of the routing networks, flow time"] = 400.0
     stop: Annotated[float, "loss at which training stops, as a share of a silent network's"] = 1e-6
     values: Annotated[tuple[float, ...], "strengths s of the data, for chains"] = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -52,7 +52,6 @@ class Sharing:
         require(divide, f"groups must divide domains = {self.domains}, got {self.groups}")
         rising = list(self.trained) == sorted(set(self.trained)) and self.trained[-1] <= self.domains
         require(rising, f"trained must increase, to at most {self.domains}, got {self.trained}")
-        require(self.pairs in ("band", "spread"), f"pairs must be band or spread, got {self.pairs!r}")
 
     @property
     def factors(self) -> dict[str, list[tuple[float, float, list[float]]]]:

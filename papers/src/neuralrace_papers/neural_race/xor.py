@@ -19,7 +19,7 @@ from neuralrace_papers.framework import Data, Experiment, figure, part, require,
 HALF = 0.25  # of the initial loss of 1/2
 X, Y = nr.tasks.xor().arrays
 STARTS = {
-    "turned": (plot.BLACK, "o", "each unit followed"),
+    "turned": (plot.BLACK, "o", "units followed"),
     "gates": (plot.ORANGE, "^", "first gates"),
     "size": (plot.BLUE, "s", "number and size of weights"),
 }
@@ -95,9 +95,9 @@ def dynamics(p: Xor, data: Data):
     net, order = data.relu, np.argsort(data.relu.half.values)
     for k in order[[-1, p.seeds // 2, 0]]:
         plot.points(curve, net.t[::20], net.loss[k, ::20], plot.RED, "ReLU networks")
-        plot.theory(curve, net.t, net.theory.sel(start="turned")[k], label="theory, each unit followed")
+        plot.theory(curve, net.t, net.theory.sel(start="turned")[k], label="theory, units followed")
     from_size = net.theory.sel(start="size")[0]
-    plot.theory(curve, net.t, from_size, plot.BLUE, "theory, number and size of weights", ls="--")
+    plot.theory(curve, net.t, from_size, plot.BLUE, "theory, number and size", ls="--")
     curve.set(xlim=(0.3 * p.t1, 0.9 * p.t1), ylim=(-0.01, 0.72), yticks=[0, 0.25, 0.5])
     plot.label(curve, f"time (τ = {p.tau:g})", "loss", legend="upper right")
 
@@ -125,7 +125,7 @@ def draw_units(ax: Any, w1: np.ndarray) -> None:
     w1 = w1 / np.linalg.norm(w1, axis=-1).max()
     ax.plot(*np.stack([0 * w1, w1, w1 + np.nan], axis=1).reshape(-1, 2).T, color=plot.PINK, lw=0.8)
     ax.plot(*w1.T, "o", color=plot.PINK, ms=2.5, label="hidden units")
-    for sign, colour, marker in ((1, plot.RED, "o"), (-1, plot.BLUE, "s")):
+    for sign, colour, marker in ((1, plot.SKY, "o"), (-1, plot.GREEN, "s")):
         ax.plot(*X[Y[:, 0] == sign].T, marker, color=colour, ms=9, label=f"target ${sign:+d}$")
     ax.set(aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 2.6), xticks=[-1, 0, 1], yticks=[-1, 0, 1])
     plot.label(ax, "input 1", "input 2", legend={"loc": "upper center", "borderpad": 0})
