@@ -176,7 +176,7 @@ def figure_5(p: ContextCount, data: Data):
     far, every = nr.measure.drawn_distance, modes.by_case(data.networks)
     found: dict[str, list[np.ndarray]] = {}
     for c, d in every.items():
-        start, weights = data.closed[c]
+        start, weights = (data.closed[c].isel(start=k) for k in (0, 1))
         apart = {
             "closed-form-relu": far(d.epoch, start.loss, d.relu),
             "closed-form-published": far(d.epoch, start.loss, d.published),
@@ -204,7 +204,7 @@ def reuse(p: ContextCount, data: Data):
         )
         yield f"relu-error-{c}", np.abs(d.predicted - d.relu).max("epoch") / d.relu[:, 0]
         yield f"units-open-{c}", d.share[:, c - 1]
-        mean_open.append(d.share @ np.arange(c + 1))
+        mean_open.append(d.share.values @ np.arange(c + 1))
         yield f"contexts-open-{c}", mean_open[-1]
     yield "reuse-grows", np.diff(mean_open, axis=0).min(axis=0)
 

@@ -78,8 +78,8 @@ def networks(p: Contexts, seed: int):
         "similar": ("later", [np.corrcoef(pdist(a), pdist(b))[0, 1] for a, b in zip(*hidden, strict=True)]),
         "six_sizes": ("pathway6", [np.linalg.norm(m[-1]) for m in maps]),
         "values": ("pathway epoch mode", modes.singular_values(task.graph, run.weights, context_figures.VALUES)),
-        "blocks": ("pathway context block", [by_block(y) for y in alone[1:]]),
-        "without": ("pathway", without[1:] / np.asarray(nr.loss(task, {e: 0 * w for e, w in end.items()}))),
+        "blocks": ("by_context context block", [by_block(y) for y in alone[1:]]),
+        "without": ("by_context", without[1:] / np.asarray(nr.loss(task, {e: 0 * w for e, w in end.items()}))),
         "layers": ("layer_mode", np.abs(ins / outs - 1)),
         "by_contexts": ("contexts_open", modes.by_contexts_open(net, 3)),
         "one_context": sizes[(modes.open_in_contexts(net, 3) > 0).sum(axis=0) == 1].sum(),
@@ -188,7 +188,7 @@ def curves(p: Contexts, data: Data):
     yield "seeds-apart", far(d.epoch, d.relu[0], d.relu[1:]) if p.seeds > 1 else np.nan
     yield "two-contexts-faster", d.one[:, -1] / d.two[:, -1]
     yield "less-than-one-context", (mean.two < mean.one)[1:].mean()
-    yield "published-outputs", d.apart.sel(epoch=d.shown[0].values).max("epoch")
+    yield "published-outputs", d.apart.sel(epoch=d.shown.values).max("epoch")
     yield "published-outputs-largest", d.apart.max("epoch")
     yield "table-1-init-scale", data.table_1.loss.sel(epoch=READ[0], method="nearest")
     yield "four-pathways-error", np.abs(mean.imitation - mean.relu).max() / mean.relu[0]
@@ -212,9 +212,9 @@ def pathways_and_units(p: Contexts, data: Data):
     yield "hidden-distances-mean", d.similar.mean("later")
     one, two = d.six_sizes[:, 4:], d.six_sizes[:, 1:4]
     yield "single-inactive", one.max("pathway6") / two.mean("pathway6")
-    least = d.blocks.where(d.blocks > 1e-12).min(("pathway", "context", "block"))
-    yield "all-blocks", least / d.blocks.max(("pathway", "context", "block"))
-    yield "balance", d.without.min("pathway")
+    least = d.blocks.where(d.blocks > 1e-12).min(("by_context", "context", "block"))
+    yield "all-blocks", least / d.blocks.max(("by_context", "context", "block"))
+    yield "balance", d.without.min("by_context")
     yield "equal-layers", d.layers.max("layer_mode")
     yield "mixed-units", d.mixed
     yield "one-context-units", d.one_context

@@ -270,8 +270,9 @@ def agreement(p: Depth, data: Data):
     yield "spread-with-depth", deep / flat
     learned = [(runs.loss[:, -1] < 0.01 * START).mean() for runs in (relu, gated)]
     yield from zip(("not-all-learn-relu", "not-all-learn-gated"), learned, strict=True)
-    off = [[np.asarray(d.distance.sel(epoch=e)[k]) for e, k in SAMPLED.items()] for d in (one, two)]
-    yield "plateau-outputs", np.ravel(off)
+    near = {"epoch": list(SAMPLED), "method": "nearest"}
+    off = [d.distance.sel(**near).values[range(2), [*SAMPLED.values()]] for d in (one, two)]
+    yield "plateau-outputs", off
     yield "table-1-section-6", data.table_1.loss[-1] / START
     rises = lambda values, level: crossing(gated.epoch, values, level, rising=True, axis=1)  # noqa: E731
     yield "common-aligned", rises(gated.cosine, 0.9)
@@ -288,7 +289,7 @@ def gates_of_layers(p: Depth, data: Data):
     yield "first-layer-linear-end", end.nonlinear
     yield "second-layer-open-plateau", common.by_contexts[:, 3]
     yield "second-layer-contexts", end.by_contexts[:, 2:].sum("contexts_open")
-    yield "contexts-open", end.by_contexts @ np.arange(CONTEXTS + 1)
+    yield "contexts-open", end.by_contexts.values @ np.arange(CONTEXTS + 1)
 
 
 EXPERIMENT = Experiment(
