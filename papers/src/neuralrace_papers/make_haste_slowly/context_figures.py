@@ -22,6 +22,7 @@ PUBLISHED = {
 }
 WHOLE = {
     "imitation": ("four pathways", plot.PINK, "-"),
+    "staged": ("predicted from initial weights in two stages", "grey", "--"),
     "own": ("the last gates of the ReLU network, constant", plot.RED, ":"),
 }
 

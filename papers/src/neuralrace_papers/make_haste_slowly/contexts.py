@@ -15,6 +15,7 @@ from scipy.spatial.distance import pdist
 import neuralrace as nr
 from neuralrace_papers.framework import Data, Experiment, along, figure, part, rows
 from neuralrace_papers.make_haste_slowly import context_figures, modes
+from neuralrace_papers.make_haste_slowly.stages import two_stage_loss
 
 STRUCTURES = modes.STRUCTURES["different"]
 GATINGS = {"two": "shared", "one": "single", "six": "both"}  # pathways beside the always open one
@@ -53,6 +54,7 @@ def networks(p: Contexts, seed: int):
         "relu": net.loss,
         **{name: run.loss for name, run in runs.items()},
         "imitation": nr.relu.imitate(net, nr.tasks.contexts(3, STRUCTURES, "shared", p.pathway)).loss,
+        "staged": two_stage_loss(net, modes.CONTEXT),
         "own": nr.relu.train_like(net, own, net.at(0)).loss,
         "narrow": p.train(max(1, p.hidden // 7), seed, p.std).loss,
     }
@@ -191,7 +193,8 @@ def curves(p: Contexts, data: Data):
     yield "published-outputs", d.apart.sel(epoch=d.shown.values).max("epoch")
     yield "published-outputs-largest", d.apart.max("epoch")
     yield "table-1-init-scale", data.table_1.loss.sel(epoch=READ[0], method="nearest")
-    yield "four-pathways-error", np.abs(mean.imitation - mean.relu).max() / mean.relu[0]
+    for id, name in {"four-pathways": "imitation", "two-stages": "staged"}.items():
+        yield f"{id}-error", np.abs(mean[name] - mean.relu).max() / mean.relu[0]
     yield "less-than-own-gates", (mean.two < mean.own)[1:].mean()
     yield "narrow-network", d.narrow[:, -1] / d.relu[:, -1].mean()
 

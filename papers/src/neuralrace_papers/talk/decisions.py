@@ -17,8 +17,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
-from neuralrace.agent import Agent, learn, live
 from neuralrace.measure import half_time, power_law_exponent
+from neuralrace_papers.agent import Agent, learn, live
 from neuralrace_papers.framework.claim import finding, kebab, paper
 from neuralrace_papers.framework.declaration import Data, claims, figure, part
 from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
