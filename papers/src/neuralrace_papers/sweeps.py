@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from neuralrace_papers import code_key, experiment, run
+from neuralrace_papers import experiment
+from neuralrace_papers.running import code_key, run
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Measured:
     def __call__(self, changes: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """What was measured, by name, and in words how it ended."""
         report = run(self.name, self.quick, self.out, {**self.fixed, **changes})
-        values = {c.id: c.measured for c in report.claims}
-        values |= {f"spread:{c.id}": c.spread for c in report.claims if c.spread is not None}
-        held = sum(c.holds is True for c in report.claims)
-        return values, f"{held} of {sum(c.holds is not None for c in report.claims)} claims hold"
+        values = {id: row.value for id, row in report.rows.items()}
+        several = {id: row for id, row in report.rows.items() if row.error is not None}
+        values |= {f"spread:{id}": (row.error or 0.0) * row.runs**0.5 for id, row in several.items()}
+        return values, f"{len(report.rows)} rows"
 
 
 def measured(name: str, quick: bool, out: str, fixed: Mapping[str, Any]) -> Measured:

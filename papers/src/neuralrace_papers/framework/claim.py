@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, known
+from neuralrace_papers.framework.ledger import Row
 
 HOLDS, FAILS, UNDECIDED = VERDICTS = ("holds", "fails", "undecided")
 EXACT = "exact: errors of rounding and of integration"
@@ -98,6 +99,12 @@ class Claim:
         if self.tolerance:
             return f"{subject}within {shown(self.tolerance)} of {shown(self.expected)}"
         return f"{subject}exactly {shown(self.expected)}"
+
+    @property
+    def row(self) -> Row:
+        """The number alone."""
+        error = None if self.spread is None or self.count is None else self.spread / np.sqrt(self.count)
+        return Row(self.id, float(self.measured), error, self.count or 1)
 
     @property
     def holds(self) -> bool | None:

@@ -1,4 +1,4 @@
-"""What an experiment declares: parts that are computed and stored, figures, and claims.
+"""What an experiment declares: parts that are computed and stored, figures, and rows.
 
     @part
     def networks(p): ...                       # -> xarray.Dataset, or a dict of ("run t", array)
@@ -9,9 +9,9 @@
     @figure("losses")
     def losses(p, data): ...                   # -> figure, caption
 
-    @claims
+    @rows
     def times(p, data):
-        yield paper("Eq. 3", "a quoted sentence").near("half-time", ..., data.networks.half, ...)
+        yield "half-time", data.networks.half      # a number, or one number for each run
 
 Results are found by the name of their part: `data.networks` is a dataset, `data.deeper[3]` that for depth 3.
 """
@@ -19,16 +19,22 @@ Results are found by the name of their part: `data.networks` is a dataset, `data
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from neuralrace_papers.framework.claim import Claim
+from neuralrace.errors import InputError
+from neuralrace_papers.framework.ledger import Row
+from neuralrace_papers.framework.parameters import changed
 from neuralrace_papers.framework.store import Store, Taken
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from neuralrace_papers.framework.claim import Claim
 
 Each = str | Sequence[Any] | Callable[[Any], Iterable[Any]]
 
@@ -133,12 +139,96 @@ def figure(name: str) -> Callable[[Callable[[Any, Data], tuple[Figure, str]]], D
 
 
 @dataclass(frozen=True)
-class Statements:
-    """A function that yields claims."""
+class Rows:
+    """A function that yields what was measured."""
 
-    function: Callable[[Any, Data], Iterable[Claim]]
+    function: Callable[[Any, Data], Iterable[tuple[str, Any] | Claim]]
 
 
-def claims(function: Callable[[Any, Data], Iterable[Claim]]) -> Statements:
-    """Declare claims: a function of parameters and results that yields them."""
-    return Statements(function)
+def rows(function: Callable[[Any, Data], Iterable[tuple[str, Any] | Claim]]) -> Rows:
+    """Declare rows: a function of parameters and results that yields ids, each with a number.
+
+    In place of a number there may be an array with one number for each run. An id is words joined by hyphens;
+    what it means, and what it should be, stands in the ledger of the document.
+    """
+    return Rows(function)
+
+
+claims = rows  # yields claims, of which the numbers are kept
+
+T = TypeVar("T", Part, Drawing, Rows)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: its parameters, and what the module of these declares.
+
+    Parameters
+    ----------
+    name, title : str
+        How it is called; what it shows.
+    source : str
+        Document and figure.
+    parameters : dataclass
+        Of the full form, with published settings.
+    quick : dict
+        Parameters that differ in the small form.
+    minutes : tuple of float
+        How long the quick and the full form take on two cores.
+    """
+
+    name: str
+    title: str
+    source: str
+    parameters: Any
+    quick: Any
+    minutes: tuple[float, float]
+    needs_full: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> ModuleType:
+        """The module that declares parts, figures and rows."""
+        return sys.modules[type(self.parameters).__module__]
+
+    def declared(self, kind: type[T]) -> list[T]:
+        """Parts, drawings or rows in the order in which the module defines them."""
+        own = self.module.__name__
+        return [v for v in vars(self.module).values() if isinstance(v, kind) and v.function.__module__ == own]
+
+    def chosen(self, quick: bool, changes: dict[str, Any]) -> Any:
+        """The parameters of a run; refused where one is wrong."""
+        try:
+            if not isinstance(self.quick, dict):
+                return (self.quick if quick else self.parameters).changed(changes)
+            return changed(self.parameters, {**(self.quick if quick else {}), **changes})
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
+
+    def compute(self, p: Any, store: Store, progress: bool = False) -> Data:
+        """Results of all parts; those that are stored are not computed again."""
+
+        def bar(results: Iterable[Any], part: str, total: int) -> Iterable[Any]:
+            if not progress:
+                return results
+            from tqdm import tqdm
+
+            return tqdm(results, f"{self.name} {part}", total, delay=2, disable=None, leave=False)
+
+        data = Data()
+        for part in self.declared(Part):
+            setattr(data, part.name, part.compute(p, data, store, bar))
+        return data
+
+    def figures(self, p: Any, data: Data) -> dict[str, tuple[Figure, str]]:
+        """Figures with their captions, by name."""
+        return {drawing.name: drawing.function(p, data) for drawing in self.declared(Drawing)}
+
+    def rows(self, p: Any, data: Data) -> dict[str, Row]:
+        """What was measured, by id."""
+        found: dict[str, Row] = {}
+        for item in (i for declared in self.declared(Rows) for i in declared.function(p, data)):
+            row = Row.of(*item) if isinstance(item, tuple) else item.row
+            if row.id in found:
+                raise InputError(f"{self.name}: two rows have the id {row.id!r}")
+            found[row.id] = row
+        return found

@@ -1,34 +1,16 @@
-"""What an experiment is: parameters, and what its module declares (`declaration`)."""
+"""Parameters of experiments that are not plain dataclasses yet."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from types import ModuleType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Self,
-    TypeVar,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Self, dataclass_transform, get_args, get_origin, get_type_hints
 
 from neuralrace.errors import InputError, choice, integer, known, number
-from neuralrace_papers.framework.claim import FAILS, UNDECIDED, Claim
-from neuralrace_papers.framework.declaration import Data, Drawing, Part, Statements
+from neuralrace_papers.framework.declaration import Experiment
+from neuralrace_papers.framework.parameters import require
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from neuralrace_papers.framework.store import Store
-
-T = TypeVar("T", Part, Drawing, Statements)
+__all__ = ["Experiment", "Parameters", "option", "require"]
 
 
 def option(default: Any, meaning: str = "", **limits: Any) -> Any:
@@ -130,85 +112,3 @@ def _read(name: str, kind: Any, text: str) -> Any:
     except ValueError:
         what = "a whole number" if kind is int else "a number"
         raise InputError(f"{name} must be {what}, got {text!r}") from None
-
-
-def require(condition: Any, message: str) -> None:
-    """Refuse parameters that do not fit together, with a message that names them."""
-    if not condition:
-        raise InputError(message)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """An experiment: its parameters, and what the module of these declares (`declaration`).
-
-    Parameters
-    ----------
-    name, title : str
-        How it is called; what it shows.
-    source : str
-        Paper and figure.
-    parameters, quick : Parameters
-        Of the full form, with published settings, and of the small one.
-    minutes : tuple of float
-        How long the quick and the full form take on two cores.
-    needs_full : tuple of str
-        Claims that the quick form is too small to decide: ids, or patterns such as ``trend-*``.
-    """
-
-    name: str
-    title: str
-    source: str
-    parameters: Parameters
-    quick: Parameters
-    minutes: tuple[float, float]
-    needs_full: tuple[str, ...] = ()
-
-    @property
-    def module(self) -> ModuleType:
-        """The module that declares parts, figures and claims."""
-        return sys.modules[type(self.parameters).__module__]
-
-    def declared(self, kind: type[T]) -> list[T]:
-        """Parts, drawings or statements in the order in which the module defines them."""
-        own = self.module.__name__
-        return [v for v in vars(self.module).values() if isinstance(v, kind) and v.function.__module__ == own]
-
-    def chosen(self, quick: bool, changes: dict[str, Any]) -> Parameters:
-        """The parameters of a run."""
-        try:
-            return (self.quick if quick else self.parameters).changed(changes)
-        except InputError as error:
-            raise InputError(f"{self.name}: {error}") from None
-
-    def compute(self, p: Parameters, store: Store, progress: bool = False) -> Data:
-        """Results of all parts; those that are stored are not computed again."""
-
-        def bar(results: Iterable[Any], part: str, total: int) -> Iterable[Any]:
-            if not progress:
-                return results
-            from tqdm import tqdm
-
-            return tqdm(results, f"{self.name} {part}", total, delay=2, disable=None, leave=False)
-
-        data = Data()
-        for part in self.declared(Part):
-            setattr(data, part.name, part.compute(p, data, store, bar))
-        return data
-
-    def figures(self, p: Parameters, data: Data) -> dict[str, tuple[Figure, str]]:
-        """Figures with their captions, by name."""
-        return {drawing.name: drawing.function(p, data) for drawing in self.declared(Drawing)}
-
-    def judged(self, p: Parameters, data: Data, quick: bool) -> tuple[Claim, ...]:
-        """The claims; those that need the full form are undecided in the quick one."""
-        judged: dict[str, Claim] = {}
-        for claim in (c for s in self.declared(Statements) for c in s.function(p, data)):
-            if claim.id in judged:
-                raise InputError(f"{self.name}: two claims have the id {claim.id!r}")
-            if quick and any(fnmatch(claim.id, pattern) for pattern in self.needs_full):
-                claim = dataclasses.replace(claim, verdict=UNDECIDED)
-            elif claim.verdict == FAILS and not claim.note:
-                claim = dataclasses.replace(claim, note="No reason is known.")
-            judged[claim.id] = claim
-        return tuple(judged.values())

@@ -7,6 +7,8 @@ import hashlib
 import json
 import re
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -16,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import neuralrace
-from neuralrace.compiling import counted_anew
 from neuralrace.errors import InputError
-from neuralrace.files import clear_leftovers, read_npz, write
+from neuralrace_papers.framework.files import write
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+HEADER = "dimensions"  # entry of a file that says what the axes of its arrays are
 
 
 class Taken(Exception):
@@ -30,6 +34,8 @@ class Taken(Exception):
 
 class Store:
     """A folder with the results of parts, under one key of settings and code.
+
+    A part is an archive of NumPy, which `np.load` opens: an array for each name that the part returned.
 
     `seconds` is how long the parts that were reused took when they were computed, `reused` their number.
     Several processes may fill one folder: each part is computed by one of them.
@@ -49,15 +55,13 @@ class Store:
         plain = re.sub(r"[^\w.+-]+", "-", name)
         path = self.folder / f"{plain}-{self.key}.npz"
         with _turn(path, wait):
-            clear_leftovers(self.folder, f".{path.name[:100]}.*")  # of a process that was killed
             stored = _load(path)
             if stored is not None:
                 self.reused += 1
                 self.seconds += stored.attrs.pop("seconds")
                 return stored
             start = time.perf_counter()
-            with counted_anew():  # the same, whether parts before it were stored or computed
-                result = dataset(name, compute())
+            result = dataset(name, compute())
             _save(path, result.assign_attrs(seconds=time.perf_counter() - start))
             return result
 
@@ -132,9 +136,9 @@ def _turn(path: Path, wait: bool) -> Iterator[None]:
 
 
 def _save(path: Path, result: xr.Dataset) -> None:
-    arrays: dict[str, Any] = {f"array:{n}": v.values for n, v in result.variables.items()}
-    arrays["header"] = np.asarray(json.dumps(result.to_dict(data=False)))
-    write(path, lambda file: np.savez(file, **arrays))
+    arrays: dict[str, Any] = {str(n): v.values for n, v in result.variables.items()}
+    header = np.asarray(json.dumps(result.to_dict(data=False)))
+    write(path, lambda file: np.savez(file, **{HEADER: header}, **arrays))
 
 
 def _load(path: Path) -> xr.Dataset | None:
@@ -142,12 +146,13 @@ def _load(path: Path) -> xr.Dataset | None:
     import xarray as xr
 
     try:
-        arrays = read_npz(path)
-        header = json.loads(str(arrays.pop("header")))
-    except (InputError, KeyError, ValueError):
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        header = json.loads(str(arrays.pop(HEADER)))
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
     parts = {
-        kind: {n: (v["dims"], arrays[f"array:{n}"], v["attrs"]) for n, v in header[kind].items()}
+        kind: {n: (v["dims"], arrays[n], v["attrs"]) for n, v in header[kind].items()}
         for kind in ("data_vars", "coords")
     }
     return xr.Dataset(parts["data_vars"], parts["coords"], header["attrs"])
@@ -164,7 +169,7 @@ def key_of(settings: dict[str, Any], code: str) -> str:
     return digest.hexdigest()[:12]
 
 
-PAPERS = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[1]
 SHOWN = {"figure", "claims", "rows"}  # decorators of what is made from parts, and changes none
 
 
@@ -175,7 +180,7 @@ def digest(file: Path) -> str:
     file of the user's own. Figures and rows are left out of these modules, with all comments: a caption can
     be mended without computing anything anew.
     """
-    own = sorted(file.parent.glob("*.py")) if PAPERS in file.parents else [file]
+    own = sorted(file.parent.glob("*.py")) if PACKAGE in file.parents else [file]
     sums = hashlib.sha256(_shared().encode())
     for module in own:
         sums.update(_computing(module.read_bytes()))
@@ -186,7 +191,7 @@ def digest(file: Path) -> str:
 def _shared() -> str:
     """Digest of the sources of the library, and of what all experiments share."""
     library = Path(str(neuralrace.__file__)).parent
-    shared = [*PAPERS.glob("*.py"), *(PAPERS / "framework").glob("*.py")]
+    shared = [*PACKAGE.glob("*.py"), *(PACKAGE / "framework").glob("*.py")]
     sums = hashlib.sha256()
     for file in sorted([*library.rglob("*.py"), *shared]):
         sums.update(file.read_bytes())
