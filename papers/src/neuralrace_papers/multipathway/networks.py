@@ -111,8 +111,8 @@ def signals(task: nr.Task, w: nr.init.Weights) -> tuple[nr.Task, dict[str, np.nd
 
 
 def predict(task: nr.Task, w: nr.init.Weights, std: float, ts: np.ndarray) -> dict[str, Any]:
-    """K of modes 1 and 2 as the initial weights predict it: by Eq. 17, at the end; and by the flow of the weights
-    between the initial signals, over time. And the initial growth of K over that of Eq. 17."""
+    """K of modes 1 and 2 as the initial weights predict it: by Eq. 17, at the end; and by the flow of the
+    weights between the initial signals, over time. And the initial growth of K over that of Eq. 17."""
     g = task.graph
     small, b = signals(task, w)
     k = leading(nr.measure.contributions(small.graph, nr.flow(small, b, save=ts, method=METHOD), U, V))

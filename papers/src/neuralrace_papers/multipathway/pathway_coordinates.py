@@ -182,7 +182,7 @@ def stability(p: PathwayCoordinates, depth: int):
     one, rng, n = np.eye(len(S)), np.random.default_rng(depth), len(S)
     graph = nr.Graph.pathways(n, n, [[n] * (depth - 1)] * 2)
     task = nr.Task(graph, one, np.diag(S))
-    start = {e: p.sizes["published"] * one for e in graph.edges}
+    start = dict.fromkeys(graph.edges, p.sizes["published"] * one)
     for path in graph.paths():  # last layers: what a random one has along the others
         start[path[-1]] = np.diag(p.std * np.abs(rng.standard_normal(n)))
     run = nr.flow(task, start, p.t1, networks.times(p.t1))

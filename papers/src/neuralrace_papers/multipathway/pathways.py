@@ -92,8 +92,8 @@ def first_steps(p: Pathways):
 def learning(p: Pathways, data: Data):
     runs = {f"depth {d}": run for d, run in data.linear.items()}
     return pathway_figures.learning(runs, p.epoch), (
-        f"Learning in one linear network of each depth (Fig. 5), {p.width} wide, weights of standard deviation "
-        f"{p.std:g}, gradient flow for the time of {', '.join(map(str, p.epochs))} epochs. {READ}"
+        f"Learning in one linear network of each depth (Fig. 5), {p.width} wide, weights of standard "
+        f"deviation {p.std:g}, gradient flow for the time of {', '.join(map(str, p.epochs))} epochs. {READ}"
     )
 
 

@@ -59,8 +59,8 @@ def learning(p: PathwaysNonlinear, data: Data, activation: str) -> tuple[Figure,
     runs = {f"{name}, depth {d}": data.trained[activation, "every", d] for d in p.depths}
     steps = ", ".join(str(n) for n in p.steps(activation).values())
     return pathway_figures.learning(runs, p.epoch), (
-        f"Learning in one network of each depth with {name} {AFTER['every']} ({number}), {p.width} wide, weights "
-        f"of standard deviation {p.std:g}, descent for {steps} epochs. {pathway_figures.READ}"
+        f"Learning in one network of each depth with {name} {AFTER['every']} ({number}), {p.width} wide, "
+        f"weights of standard deviation {p.std:g}, descent for {steps} epochs. {pathway_figures.READ}"
     )
 
 

@@ -79,7 +79,7 @@ def portrait(p: PhasePortraits, depth: int):
 
 @part(each=lambda p: range(p.cases))
 def mixed(p: PhasePortraits, case: int):
-    """Pathways of unequal depths: how much the constants of Eq. 22 change, with powers of sigma and without."""
+    """Pathways of unequal depths: change of the constants of Eq. 22, with powers of sigma and without."""
     depths, drift = MIXED[case], []
     start = 0.2 * np.random.default_rng(case).standard_normal((len(depths), 4))
     for sigma in p.layers:
@@ -92,8 +92,8 @@ def mixed(p: PhasePortraits, case: int):
 
 @part(each="far")
 def asymptotic(p: PhasePortraits, depth: int):
-    """Share of the weaker pathway at the end: the flow, Eq. 26 and Eq. 30. Starts are such that Eq. 26 gives it
-    the same share at any strength: C' S^(1 - 2/D) = -2. And the error of the power of Eq. 25 over p."""
+    """Share of the weaker pathway at the end: the flow, Eq. 26 and Eq. 30. Starts are such that Eq. 26 gives
+    it the same share at any strength: C' S^(1 - 2/D) = -2. And the error of the power of Eq. 25 over p."""
     share, lead = [], nr.exact.pathway_invariant(LEAD, depth)
     for s in p.strengths:
         c = -2 * s ** (2 / depth - 1)

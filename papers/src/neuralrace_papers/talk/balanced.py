@@ -59,8 +59,8 @@ class Balanced:
 
 @part(each=((2, 3, 5, 0.6), (5, 3, 2, -0.6)))
 def partitioned(p: Balanced, case: tuple[int, int, int, float]):
-    """Largest error of `Q Q^T` by Eq. 13-15, over the largest entry: as printed, and with the last term of Eq. 15
-    mended. Against the integrated flow, to a time at which all modes are half way."""
+    """Largest error of `Q Q^T` by Eq. 13-15, over its largest entry, as printed and with the last term of
+    Eq. 15 mended; against the integrated flow."""
     n_in, hidden, n_out, lam = case
     graph, t = nr.Graph.chain([n_in, hidden, n_out]), 1.5
     start = nr.init.balanced(graph, lam, 0.3, seed=1)

@@ -1,8 +1,8 @@
-"""Deep linear chains. Depth puts a saddle into the error surface, so that learning waits near it and then comes
-in a stage, mode by mode. Epochs are steps of gradient descent with a learning rate of `rate / depth`, about as
-large as it can be without diverging. How long learning takes depends on the initial weights: from small random
-ones the time grows exponentially with depth; greedy pretraining costs the same for every layer; from
-orthogonal ones the time hardly depends on depth.
+"""Deep linear chains. Depth puts a saddle into the error surface, so that learning waits near it and then
+comes in a stage, mode by mode. Epochs are steps of gradient descent with a learning rate of `rate / depth`,
+about as large as it can be without diverging. How long learning takes depends on the initial weights: from
+small random ones the time grows exponentially with depth; greedy pretraining costs the same for every layer;
+from orthogonal ones the time hardly depends on depth.
 
 Pretraining is greedy: each layer below the readout first learns to encode its inputs. The encoders and the
 small random readout are then fine-tuned together on the task, and all epochs count. Inputs are white, targets
@@ -79,8 +79,8 @@ class Chains:
 
 @part
 def formulas(p: Chains):
-    """Largest relative error of the talk's closed forms, as printed and mended, against the integrated equation of
-    a chain with s = 2, lambda = 0.5, a0 = 0.1; the very deep one in time over depth."""
+    """Largest relative error of the talk's closed forms, as printed and mended, against the integrated equation
+    of a chain with s = 2, lambda = 0.5, a0 = 0.1; the very deep one in time over depth."""
     s, lam, a0, t = 2.0, 0.5, 0.1, np.linspace(0, 5, 51)
     z = s / (lam * a0) - 1
 

@@ -36,7 +36,7 @@ class Continual:
     lams: Annotated[tuple[float, ...], "relative scales of the layers: 0 and two others"] = (0.0, 1.0, 4.0)
     duration: Annotated[float, "time for which each task is learned"] = 12.0
     trained: Annotated[tuple[float, ...], "times before the opposite task"] = (6.0, 8.0, 10.0, 12.0, 14.0)
-    imbalances: Annotated[tuple[float, ...], "relative scales at which an opposite task is learned, beside 0"] = (
+    imbalances: Annotated[tuple[float, ...], "relative scales for the opposite task, beside 0"] = (
         1e-3, 0.1, 1.0,
     )  # fmt: skip
 

@@ -229,10 +229,9 @@ def sums(p: RelativeScale, data: Data):
     one = data.grokking["relative"].sel(ratio=1.0)
     yield "grokking-delay", one.understood / one.memorised
     yield "grokking-share", np.mean([np.isfinite(data.grokking[way].understood).mean() for way in WAYS])
-    for way, key in (("relative", "grokking-relative"), ("first", "grokking-first"), ("later", "grokking-later"),
-                     ("without decay", "without-decay-steps")):  # fmt: skip
-        steps = data.grokking[way].understood
-        yield key, np.log(steps.isel(ratio=-1) / steps.sel(ratio=1.0))
+    for way, runs in data.grokking.items():
+        steps = runs.understood
+        yield f"grokking-{way.replace(' ', '-')}", np.log(steps.isel(ratio=-1) / steps.sel(ratio=1.0))
     end = data.grokking["without decay"].test[..., -1]
     yield "without-decay-correct", end[-1] - end[0]
 
