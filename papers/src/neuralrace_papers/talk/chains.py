@@ -79,8 +79,8 @@ class Chains:
 
 @part
 def formulas(p: Chains):
-    """Largest relative error of the talk's closed forms, as printed and mended, against the integrated equation
-    of a chain with s = 2, lambda = 0.5, a0 = 0.1; the very deep one in time over depth."""
+    """Largest relative error of the talk's closed forms, as printed and mended, against the integrated
+    equation of a chain with s = 2, lambda = 0.5, a0 = 0.1; the very deep one in time over depth."""
     s, lam, a0, t = 2.0, 0.5, 0.1, np.linspace(0, 5, 51)
     z = s / (lam * a0) - 1
 
