@@ -10,10 +10,10 @@ from neuralrace_papers.multipathway.networks import S, U, V
 
 @pytest.mark.parametrize("depth", [2, 3, 5])
 def test_random_layers_grow_depth_times_as_fast_as_eq_17(depth):
-    """Main result 1. Every layer of a random network learns from the start, and Eq. 17 lets only the last one.
+    """Main result 1. All layers of a random network learn from the start; by Eq. 17 only the last one does.
 
-    With the last layer cut down to what the others span, K is the same and grows as Eq. 17 says: so no equation
-    in K alone describes both.
+    With the last layer cut down to what the others span, K is the same and grows as Eq. 17 says, so that no
+    equation in K alone describes both.
     """
     width, sigma = 400, 0.3
     task = networks.task([depth] * 2, width)
@@ -32,8 +32,8 @@ def test_random_layers_grow_depth_times_as_fast_as_eq_17(depth):
 
 
 def test_off_diagonal_parts_that_pathways_undo_for_each_other_stay():
-    """Section 3.2, "will decay to zero": a fixed point whose pathways are not diagonal, of any size; and of all
-    off-diagonal perturbations of a diagonal solution one in M D decays, the others are neutral."""
+    """Section 3.2, "will decay to zero": a fixed point whose pathways are not diagonal, of any size; and of
+    all off-diagonal perturbations of a diagonal solution one in M D decays, the others are neutral."""
     n, depth = 3, 3
     graph = nr.Graph.pathways(n, n, [[n] * (depth - 1)] * 2)
     task = nr.Task(graph, np.eye(n), np.diag([3.0, 2.0, 1.0]))
@@ -54,13 +54,11 @@ def test_off_diagonal_parts_that_pathways_undo_for_each_other_stay():
 
 
 def test_larger_weights_share_more_evenly():
-    """After Eq. 31, "such larger fluctuations would only enhance the effect": by the paper's own reduction, with
-    its power of sigma, layers of size 0.316 amplify the same relative fluctuations less than layers of 0.01."""
+    """After Eq. 31, "such larger fluctuations would only enhance the effect": by the paper's own reduction,
+    with its power of sigma, layers of size 0.316 amplify the same fluctuations less than those of 0.01."""
     for lead, behind in np.abs(np.random.default_rng(0).standard_normal((20, 2))) / np.sqrt(1000):
-        large, small = (
-            nr.exact.pathways(1e9, S[0], [3, 3], (lead, behind), sigma)
-            for sigma in (0.01 * np.sqrt(1000), 0.01)
-        )
+        sizes = 0.01 * np.sqrt(1000), 0.01
+        large, small = (nr.exact.pathways(1e9, S[0], [3, 3], (lead, behind), size) for size in sizes)
         assert np.isclose(large.sum(), S[0])
         assert np.isclose(small.sum(), S[0])
         assert abs(large[0] - large[1]) < 0.5 * abs(small[0] - small[1])

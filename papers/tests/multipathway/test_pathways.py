@@ -99,7 +99,7 @@ def test_eq_17_predicts_orthogonal_layers(aligned):
 
 
 def test_signals_follow_the_whole_network_for_a_while():
-    """The small network has the loss, gradient and K of the whole one at the start, and follows it a while."""
+    """The small network has the loss of the whole one at the start, and follows it for a while."""
     task = networks.task([2, 4], 40)
     w = dict(networks.draw(task, 0.05, 3, 1))
     small, b = networks.signals(task, w)
