@@ -24,6 +24,7 @@ from neuralrace_papers.framework.quotes import quoted
 from neuralrace_papers.framework.store import along
 from neuralrace_papers.make_haste_slowly import context_figures, modes
 from neuralrace_papers.make_haste_slowly.context_figures import VALUES
+from neuralrace_papers.make_haste_slowly.stages import two_stage_loss
 
 STRUCTURES = modes.STRUCTURES["different"]
 PUBLISHED = {2000: (22.6, 0.5), 4000: (4.4, 0.3), 6000: (0.58, 0.08), 8000: (0.03, 0.015)}  # loss, tolerance
@@ -69,7 +70,7 @@ def losses(p: Contexts, seed: int):
     net = p.train(p.hidden, seed, p.std)
     imitation = nr.relu.imitate(net, p.pathways("shared"))
     own, _ = nr.relu.as_gdln(net, -1)
-    staged = nr.relu.two_stage_loss(net, modes.CONTEXT)
+    staged = two_stage_loss(net, modes.CONTEXT)
     loss = {"relu": net.loss, "imitation": imitation.loss, "staged": staged}
     for kind in ("shared", "single", "both"):
         task = p.pathways(kind)

@@ -11,6 +11,7 @@ import xarray as xr
 
 import neuralrace as nr
 from neuralrace_papers.framework.store import along
+from neuralrace_papers.make_haste_slowly.in_order import train_in_order
 
 ITEMS = 8  # in each context
 STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}  # of three contexts
@@ -27,7 +28,7 @@ def as_published(
     """
     start = nr.init.gaussian(task.graph, std, seed)
     scale = {e: 1.0 if "p0h1" in ends else larger for e, ends in task.graph.edges.items()}
-    return nr.relu.train_in_order(net, task, {e: scale[e] * w for e, w in start.items()}, ["p0h1"])
+    return train_in_order(net, task, {e: scale[e] * w for e, w in start.items()}, ["p0h1"])
 
 
 def on_the_residual(x: np.ndarray, y: np.ndarray, contexts: int) -> nr.Task:

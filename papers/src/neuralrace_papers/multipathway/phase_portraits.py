@@ -208,9 +208,9 @@ def competition(p: PhasePortraits, data: Data):
     end = panels.k[..., -1]
     apart = np.abs(end[:, 0] - end[:, 1]) / end.sum("pathway")  # (depth, sigma, run)
     rise = apart.diff("depth").stack(step=("depth", "sigma"))
-    yield "deeper-more-extreme", rise[:, int(rise.mean("run").argmin())]
+    yield "deeper-more-extreme", rise[:, rise.mean("run").values.argmin()]
     larger = apart[:, 0] - apart[:, -1].mean("run")
-    yield "larger-more-extreme", larger[int(larger.mean("run").argmin())]
+    yield "larger-more-extreme", larger[larger.mean("run").values.argmin()]
     extreme = (apart[:, 0] > 0.8).mean("run")  # nine tenths on one pathway
     yield "more-extreme-trajectories", extreme[-1] - extreme[0]
     yield "winner-share", 0.5 + 0.5 * apart[-1, 0]

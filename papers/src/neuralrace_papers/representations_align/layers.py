@@ -13,12 +13,12 @@ from scipy.stats import spearmanr
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.universality import ZOO, Network, train
 from neuralrace_papers.framework.claim import CHOSEN, check, finding, paper
 from neuralrace_papers.framework.declaration import claims, figure, part
 from neuralrace_papers.framework.experiment import Experiment, Parameters, option
 from neuralrace_papers.framework.quotes import quoted
 from neuralrace_papers.representations_align.fits import both_ways
+from neuralrace_papers.zoo import ZOO, Network, train
 
 PAPER, SOURCE = "representations_align", "representations_align Fig. 10"
 BOUND = 0.05  # share of a series' largest value

@@ -20,13 +20,14 @@ from matplotlib.ticker import MaxNLocator
 import neuralrace as nr
 from neuralrace import plot, universality
 from neuralrace.measure import squared_distances
-from neuralrace.universality import Network, fit_runs, follow_pair, structure, train
+from neuralrace.universality import follow_pair, structure
 from neuralrace_papers.framework.claim import CHOSEN, check, finding, paper
 from neuralrace_papers.framework.declaration import claims, figure, part
 from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
 from neuralrace_papers.framework.quotes import quoted
 from neuralrace_papers.representations_align import structure_rows as rows
 from neuralrace_papers.representations_align.fits import SERIES, both_ways, draw_series, key
+from neuralrace_papers.zoo import Network, fit_runs, train
 
 if TYPE_CHECKING:
     pass

@@ -17,13 +17,14 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.universality import ZOO, Network, Training, final_distance, train
+from neuralrace.universality import Training, final_distance
 from neuralrace_papers.framework.claim import CHOSEN, Claim, Statement, check, finding, paper
 from neuralrace_papers.framework.declaration import Data, claims, figure, part
 from neuralrace_papers.framework.experiment import Experiment, Parameters, option
 from neuralrace_papers.framework.quotes import quoted
 from neuralrace_papers.representations_align import fits as fit
 from neuralrace_papers.representations_align.fits import COLOURS, SERIES, key
+from neuralrace_papers.zoo import ZOO, Network, train
 
 PAPER = "representations_align"
 WEIGHTS = ("low", "default", "intermediate", "high", "very-high")

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
-from neuralrace.agent import Agent, learn, live
 from neuralrace.measure import half_time, power_law_exponent
+from neuralrace_papers.agent import Agent, learn, live
 from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 
 COLOURS = {"deep": plot.RED, "deep, total error": plot.ORANGE, "shallow": plot.BLUE}
