@@ -3,9 +3,9 @@
 
     python papers/tools/store.py FOLDER [NAME ...]
 
-FOLDER holds results of `neuralrace run`. Only runs with the parameters of the full or the quick form are kept,
-and of these the experiments NAME alone where some are given. A picture of a quick form never replaces that of a
-full one.
+FOLDER holds results of `neuralrace run`. Only runs with the parameters of the full or the quick form are
+kept, and of these the experiments NAME alone where some are given. A picture of a quick form never replaces
+that of a full one.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ class ContextCount:
         700, 500, 600,
     )  # fmt: skip
     pathway: Annotated[int, "units of each pathway of the gated networks"] = 100
-    scale: Annotated[float, "standard deviation of initial weights, times the units of the ReLU network"] = 0.005
+    scale: Annotated[float, "standard deviation of initial weights, times the units of the ReLU network"] = (
+        0.005
+    )
     lr: Annotated[float, "learning rate, on the loss summed over samples"] = 0.001
     epochs: Annotated[int, "steps of training"] = 8000
     strength: Annotated[float, "initial strength of each mode and layer from a decoupled start"] = 0.01
@@ -199,8 +201,9 @@ def reuse(p: ContextCount, data: Data):
     mean_open = []
     for c, d in modes.by_case(data.networks).items():
         together = data.together[c]
-        yield f"closed-form-together-{c}", nr.measure.drawn_distance(
-            together.t, together.closed_loss, together.flow_loss
+        yield (
+            f"closed-form-together-{c}",
+            nr.measure.drawn_distance(together.t, together.closed_loss, together.flow_loss),
         )
         yield f"relu-error-{c}", np.abs(d.predicted - d.relu).max("epoch") / d.relu[:, 0]
         yield f"units-open-{c}", d.share[:, c - 1]

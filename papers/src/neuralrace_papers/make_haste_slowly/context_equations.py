@@ -83,7 +83,10 @@ def as_printed_and_right(p: ContextEquations, data: Data):
 def of_the_data(p: ContextEquations, data: Data):
     x, y = nr.tasks.contexts(3, STRUCTURES["different"]).arrays
     largest = lambda a, b: np.linalg.norm(b.T @ a, 2)  # noqa: E731
-    yield "interlacing-features", max(largest(np.delete(x, k, 1), y) for k in range(x.shape[1])) / largest(x, y)
+    yield (
+        "interlacing-features",
+        max(largest(np.delete(x, k, 1), y) for k in range(x.shape[1])) / largest(x, y),
+    )
     yield "interlacing-labels", max(largest(x, np.delete(y, k, 1)) for k in range(y.shape[1])) / largest(x, y)
     for kind, structures in STRUCTURES.items():
         x, y = nr.tasks.contexts(3, structures).arrays

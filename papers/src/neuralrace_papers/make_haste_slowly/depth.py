@@ -41,7 +41,10 @@ class Depth:
     gated_std: Annotated[
         tuple[float, ...], "that of the gated networks: first layer, second, readout, readout of the others"
     ] = (5.75e-4, 5.5e-4, 5.5e-4, 4e-3)
-    switches: Annotated[tuple[int, int], "epochs at which the common pathway and the others start"] = (500, 12_000)
+    switches: Annotated[tuple[int, int], "epochs at which the common pathway and the others start"] = (
+        500,
+        12_000,
+    )
     lr: Annotated[float, "learning rate, on the loss summed over samples"] = 1e-3
     epochs: Annotated[int, "steps of training"] = 30_000
     save: Annotated[int, "times that are saved"] = 301
@@ -53,7 +56,9 @@ class Depth:
         require(self.hidden % 7 == 0, f"hidden must be a multiple of 7, got {self.hidden}")
         require(self.epochs % (self.save - 1) == 0, f"save - 1 must divide {self.epochs}, got {self.save}")
 
-    def descend(self, task: nr.Task, std: float, epochs: int, seeds: Any, record: Any = None) -> nr.Trajectory:
+    def descend(
+        self, task: nr.Task, std: float, epochs: int, seeds: Any, record: Any = None
+    ) -> nr.Trajectory:
         """ReLU networks from small random weights."""
         start, lr = nr.init.gaussian(task.graph, std, seeds), self.lr * len(X)
         more: dict[str, Any] = {"save_weights": False, "record": record, "dtype": "float32"}

@@ -41,7 +41,10 @@ class LinearBackground:
     t1: Annotated[float, "end of training, flow time"] = 45.0
     save: Annotated[int, "times that are saved"] = 451
     strength: Annotated[float, "initial strength of each mode and layer, for aligned weights"] = 1e-3
-    rates: Annotated[tuple[float, ...], "learning rates of stochastic descent, one sample a step"] = (0.1, 0.01)
+    rates: Annotated[tuple[float, ...], "learning rates of stochastic descent, one sample a step"] = (
+        0.1,
+        0.01,
+    )
     narrow: Annotated[tuple[int, ...], "hidden units of networks with fewer units than modes"] = (1, 2, 3)
     long: Annotated[float, "end of their training, flow time"] = 400.0
 

@@ -83,9 +83,8 @@ def _name(paper: str) -> str:
 
 def _summary(papers: Iterable[str]) -> str:
     """How many claims of each document have each verdict."""
-    found = {
-        paper: counts(v for v in verdicts()[paper].values() if v) for paper in papers if paper in ledgers()
-    }
+    given = verdicts()
+    found = {paper: counts(given[paper].values()) for paper in papers if paper in given}
     used = [word for word in VERDICTS if any(word in own for own in found.values())]
     head = "".join(f"<th>{word}</th>" for word in used)
     rows = "".join(
@@ -94,8 +93,8 @@ def _summary(papers: Iterable[str]) -> str:
         + "</tr>"
         for paper, own in found.items()
     )
-    return f"""<div class="scroll"><table class="counts"><thead><tr><th>document</th>{head}</tr></thead>
-<tbody>{rows}</tbody></table></div>"""
+    table = f"<thead><tr><th>document</th>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="scroll"><table class="counts">{table}</table></div>'
 
 
 # -- a document ------------------------------------------------------------------------------

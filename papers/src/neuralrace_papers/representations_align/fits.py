@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 
 from neuralrace import plot
 from neuralrace.measure import crossing, half_time
-from neuralrace.universality import Training, fit_runs
+from neuralrace.universality import Training
 from neuralrace_papers.framework import along
+from neuralrace_papers.zoo import fit_runs
 
 SERIES = {
     "dh2": ("|dh|² over its largest value", plot.BLUE),

@@ -14,9 +14,9 @@ from scipy.stats import spearmanr
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.universality import ZOO, Network, train
 from neuralrace_papers.framework import Data, Experiment, figure, part, rows
 from neuralrace_papers.representations_align.fits import both_ways
+from neuralrace_papers.zoo import ZOO, Network, train
 
 LEAK = 0.01  # slope of a leaky rectifier below 0
 

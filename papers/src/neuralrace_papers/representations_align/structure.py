@@ -22,9 +22,10 @@ from matplotlib.ticker import MaxNLocator
 import neuralrace as nr
 from neuralrace import plot, universality
 from neuralrace.measure import squared_distances
-from neuralrace.universality import Comparison, Network, fit_runs, follow_pair, train
+from neuralrace.universality import Comparison, follow_pair
 from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 from neuralrace_papers.representations_align.fits import SERIES, both_ways, draw_series, key
+from neuralrace_papers.zoo import Network, fit_runs, train
 
 PRINTED_EPOCHS, SAVED = 1000, 151
 LEARNED, CONVERGED = 1e-6, 1e-2  # loss at which training stops; loss that counts as learned

@@ -17,10 +17,11 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.universality import ZOO, Network, Training, final_distance, train
+from neuralrace.universality import Training, final_distance
 from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 from neuralrace_papers.representations_align import fits as fit
 from neuralrace_papers.representations_align.fits import COLOURS, SERIES, key
+from neuralrace_papers.zoo import ZOO, Network, train
 
 WEIGHTS = ("low", "default", "intermediate", "high", "very-high")
 ARCHITECTURES = tuple(name for name in ZOO if name not in WEIGHTS[:1] + WEIGHTS[2:])
