@@ -241,7 +241,7 @@ def _claim(r: Report, c: Judged) -> str:
         _number(c.row),
         f'{escape(claim.required)}<br><span class="small">{escape(claim.source)}</span>',
     )
-    return f'<tr id="{escape(r.folder.name)}/{claim.id}"><td>{"</td><td>".join(cells)}</td></tr>'
+    return f'<tr id="{escape(r.folder.name)}/{claim.id}"><td>{"</td><td>".join(cells)}</td></tr>\n'
 
 
 def _findings(found: Sequence[Judged]) -> str:
