@@ -103,7 +103,9 @@ class Claim:
     @property
     def row(self) -> Row:
         """The number alone."""
-        error = None if self.spread is None or self.count is None else self.spread / np.sqrt(self.count)
+        error = (
+            None if self.spread is None or self.count is None else float(self.spread / np.sqrt(self.count))
+        )
         return Row(self.id, float(self.measured), error, self.count or 1)
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace.measure import end_to_end, half_time, stopping_time
-from neuralrace.pretraining import pretrain
+from neuralrace_papers.pretraining import pretrain
 
 if TYPE_CHECKING:
     from neuralrace_papers.talk.chains import Chains

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.pretraining import pretrain
+from neuralrace_papers.pretraining import pretrain
 
 
 def test_layers_carry_the_data_and_nothing_else():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError
-from neuralrace.universality import ZOO, Network, descent, train
+from neuralrace_papers.zoo import ZOO, Network, descent, train
+from neuralrace_papers.zoo.network import ACTIVATIONS
 
 SMALL = Network(depth=3, width=12, gain=0.9)
 ACTIVATE = {
@@ -364,10 +364,10 @@ def test_training_is_a_trajectory(tmp_path):
     one = run[1]
     assert one.recorded["dh2"].shape == (41, 3)
     assert (one.runs["seed"], one.runs["dx"]) == (1, 1.0)
-    assert one.network == run.network == replace(SMALL, gain=3.0)
+    assert Network(**one.settings["network"]) == replace(SMALL, gain=3.0)
     run.save(tmp_path / "run")
     again = nr.universality.Training.load(tmp_path / "run")
-    assert again.network == run.network
+    assert again.settings == run.settings
     assert np.array_equal(again.recorded["dh2"], run.recorded["dh2"], equal_nan=True)
     assert run.to_xarray()["recorded:dh2"].dims == ("run", "t", "layer")
     with pytest.raises(InputError, match=r"must be one of universality\.train or record"):
@@ -394,7 +394,7 @@ def test_wrong_networks(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"network": "default"}, "network must be a universality.Network"),
+        ({"network": "default"}, "network must be a zoo.Network"),
         (
             {"x": [[1.0], [2.0], [3.0]]},
             r"x must be two samples, \(2, size\) or \(runs, 2, size\); got \(3, 1\)",

@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.dynamics.trajectory import Status
+from neuralrace import Status
 from neuralrace.errors import InputError, array, choice, integer, listable, number, short
-from neuralrace.network import precision
-from neuralrace.universality.descent import run_descent
-from neuralrace.universality.trajectory import Training
-from neuralrace.universality.zoo import Network
+from neuralrace.universality import Training
+from neuralrace_papers.zoo.descent import run_descent
+from neuralrace_papers.zoo.network import Network
 
 OPTIMIZERS = ("sgd", "adam")
 
@@ -56,7 +55,7 @@ def train(
     Examples
     --------
     >>> import neuralrace as nr
-    >>> from neuralrace.universality import Network, train
+    >>> from neuralrace_papers.zoo import Network, train
     >>> x, y = nr.tasks.two_points().arrays
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
     >>> run.recorded["dh2"].shape, run.converged().tolist()
@@ -64,7 +63,7 @@ def train(
     """
     given = _checked(network, x, y, lr, steps, seeds, optimizer, dtype)
     # GPUs would multiply single-precision matrices with ten bits.
-    with precision(given.dtype), jax.default_matmul_precision("highest"):
+    with jax.enable_x64(given.dtype == np.float64), jax.default_matmul_precision("highest"):
         runs = jnp.asarray(given.seeds, jnp.uint32), *(jnp.asarray(v, given.dtype) for v in given.data)
         # Networks that differ in their gain share a compiled function.
         series = run_descent(
@@ -92,8 +91,8 @@ def _training(
         end=t[last],
         recorded={"dh2": dh2, "dy2": dy2, "w": w},
         settings={
-            "network": dataclasses.asdict(network), "lr": given.lr, "steps": steps, "optimizer": optimizer,
-            "seeds": given.seeds.tolist(), "dtype": given.dtype.name,
+            "network": dataclasses.asdict(network), "half": network.half, "lr": given.lr, "steps": steps,
+            "optimizer": optimizer, "seeds": given.seeds.tolist(), "dtype": given.dtype.name,
         },
         runs={"seed": given.seeds, "dx": dx, "dy": dy},
         dims={"recorded:dh2": ("layer",)},
@@ -120,7 +119,7 @@ def _checked(
     network: Any, x: Any, y: Any, lr: Any, steps: Any, seeds: Any, optimizer: Any, dtype: Any
 ) -> _Given:
     if not isinstance(network, Network):
-        raise InputError(f"network must be a universality.Network, got {short(network)}")
+        raise InputError(f"network must be a zoo.Network, got {short(network)}")
     lr = number("lr", lr, above=0)
     integer("steps", steps, most=2**31 - 2)
     choice("optimizer", optimizer, OPTIMIZERS)

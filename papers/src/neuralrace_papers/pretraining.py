@@ -8,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace import init
-from neuralrace.dynamics import descend
+from neuralrace import Graph, Task, descend, init
 from neuralrace.errors import array, integer, number
-from neuralrace.graph import Graph
-from neuralrace.task import Task
 
 
 class Pretrained(NamedTuple):

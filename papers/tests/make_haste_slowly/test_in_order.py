@@ -3,6 +3,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
+from neuralrace_papers.make_haste_slowly.in_order import train_in_order
 
 X, Y = nr.tasks.contexts(2).arrays
 NET = nr.relu.train(X, Y, [4], std=0.1, lr=1e-2, steps=60, save=4)
@@ -11,7 +12,7 @@ TASK = nr.tasks.contexts(2, gating="shared", hidden=3)
 
 def test_others_learn_on_what_the_first_leaves():
     start = nr.init.gaussian(TASK.graph, 0.3, seed=0)
-    run = nr.relu.train_in_order(NET, TASK, start, ["p0h1"])
+    run = train_in_order(NET, TASK, start, ["p0h1"])
     w = {e: v.copy() for e, v in start.items()}
     gates = TASK.samples.gates
     for _ in range(60):
@@ -34,7 +35,7 @@ def test_others_learn_on_what_the_first_leaves():
 def test_what_cannot_be_trained_in_order_is_refused():
     start = nr.init.gaussian(TASK.graph, 0.3, seed=0)
     with pytest.raises(InputError, match=r"first names .*, which is no hidden node; there are p0h1"):
-        nr.relu.train_in_order(NET, TASK, start, ["h1"])
+        train_in_order(NET, TASK, start, ["h1"])
     by_adam = nr.relu.train(X, Y, [4], std=0.1, lr=1e-2, steps=5, save=2, optimizer="adam")
     with pytest.raises(InputError, match="plain descent"):
-        nr.relu.train_in_order(by_adam, TASK, start, ["p0h1"])
+        train_in_order(by_adam, TASK, start, ["p0h1"])

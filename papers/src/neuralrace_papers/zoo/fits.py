@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuralrace.errors import InputError, flag, integer
-from neuralrace.universality.fitting import fit, fit_rates
-from neuralrace.universality.training import Training
+from neuralrace.universality import Training, fit, fit_rates
 
 if TYPE_CHECKING:
     import xarray
@@ -56,7 +55,7 @@ def fit_runs(
     Examples
     --------
     >>> import neuralrace as nr
-    >>> from neuralrace.universality import Network, fit_runs, train
+    >>> from neuralrace_papers.zoo import Network, fit_runs, train
     >>> x, y = nr.tasks.two_points().arrays
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
     >>> fits = fit_runs(run, layers=(2, 3))
@@ -66,7 +65,7 @@ def fit_runs(
     import xarray as xr
 
     if not isinstance(training, Training) or not training.many:
-        raise InputError("training must be a Training of several runs, as of universality.train")
+        raise InputError("training must be a Training of several runs, as of zoo.train")
     n, depth = training.recorded["dh2"].shape[::2]
     layers = [training.half] if layers is None else [integer("layers", k, most=depth) for k in layers]
     keep = np.linspace(0, len(training.t) - 1, min(integer("times", times), len(training.t)))

@@ -12,8 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError, choice, flag, integer, number
+
+ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
+    "linear": lambda a: a,
+    "relu": jax.nn.relu,
+    "leaky_relu": jax.nn.leaky_relu,
+    "leaky_relu_torch": lambda a: jnp.where(a > 0, a, 0.01 * a),
+    "elu": jax.nn.elu,
+    "tanh": jnp.tanh,
+    "swish": jax.nn.swish,
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,9 +38,9 @@ class Network:
     width : int
         Units of each.
     activation : str, default "leaky_relu_torch"
-        Of the hidden layers: "linear", "relu", "leaky_relu", "elu", "tanh", ... (`Graph` takes the same). It
+        Of the hidden layers: "linear", "relu", "leaky_relu", "elu", "tanh" or "swish". It
         matters how steep a leaky ReLU is at exactly 0: an input 0 without biases puts all units there.
-        "leaky_relu_torch" has PyTorch's slope, .01, "leaky_relu" that of JAX, 1.
+        "leaky_relu_torch" has PyTorch's slope, 0.01, "leaky_relu" that of JAX, 1.
     gain : float
         Scale of the initial weights.
     skip : bool
@@ -47,7 +56,7 @@ class Network:
 
     Examples
     --------
-    >>> from neuralrace.universality import Network
+    >>> from neuralrace_papers.zoo import Network
     >>> net = Network(depth=3, width=4, activation="tanh")
     >>> net.half, net.shapes(inputs=2, outputs=1)
     (2, [(2, 4), (4, 4), (4, 4), (4, 1)])

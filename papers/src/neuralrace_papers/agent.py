@@ -15,16 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.ode import odeint
 
-from neuralrace.dynamics import Adaptive, Trajectory
-from neuralrace.dynamics.history import collect
-from neuralrace.dynamics.integrate import Observed, Path, integrate
-from neuralrace.dynamics.setup import Solved
+from neuralrace import Trajectory
 from neuralrace.errors import InputError, array, choice, integer, number
-from neuralrace.network import precision
 
 INPUTS = ("left", "right", "constant")
-_METHOD = Adaptive(rtol=1e-8, atol=1e-10, max_steps=200_000)
 
 
 @dataclass(frozen=True)
@@ -176,7 +172,7 @@ class Agent:
         return taught - self.forgetting * w
 
 
-def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> Trajectory:
+def learn(agent: Agent, starts: Any, t: Any) -> Trajectory:
     """Learning by the mean over trials.
 
     Parameters
@@ -187,8 +183,6 @@ def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> T
         Initial weights of each run.
     t : array, shape (times,)
         Rising times to save, in units of trials times learning rate.
-    method : Adaptive
-        Tolerances of the solver.
 
     Returns
     -------
@@ -197,40 +191,26 @@ def learn(agent: Agent, starts: Any, t: Any, *, method: Adaptive = _METHOD) -> T
 
     Examples
     --------
-    >>> traj = learn(Agent(), np.full((2, 9), 0.1), [0.0, 5.0])
-    >>> traj.weights["w"].shape, traj.outcome
-    ((2, 2, 9), 'finished in all 2 runs')
+    >>> learn(Agent(), np.full((2, 9), 0.1), [0.0, 5.0]).weights["w"].shape
+    (2, 2, 9)
     """
-    if not isinstance(agent, Agent):
-        raise InputError(f"agent must be an Agent, got {type(agent).__name__}")
-    if not isinstance(method, Adaptive):
-        raise InputError(f"method must be nr.Adaptive(...), got {method!r}")
     w, t = array("starts", starts, (None, agent.size)), array("t", t, (None,))
     if len(t) < 2 or t[0] < 0 or (np.diff(t) <= 0).any():
         raise InputError("t must hold at least two rising times, none negative")
-    with precision(np.float64):
-        path = jax.device_get(_learn(agent, method.max_steps, w, method.absolute(w), t, method.rtol))
-    solved = Solved.of(path, t, float(t[-1]), None, method.max_steps)
-    return Trajectory(
-        **solved.fields(True, collect(path.history), {"steps": path.steps}),
-        weights={"w": solved.pick(solved.kept, many=True)},
-        settings={"process": "agent", "t1": float(t[-1]), "rtol": method.rtol, "atol": method.atol},
-        runs={"run": np.arange(len(w))},
-        dims={"weights:w": ("weight",)},
-    )
+    with jax.enable_x64(True):
+        path, loss = map(np.asarray, _learn(agent, jnp.asarray(w), jnp.append(0.0, t)))
+    return Trajectory(t, loss[:, 1:], {"w": path[:, 1:]})
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _learn(agent: Agent, max_steps: int, starts: Any, atol: Any, t: Any, rtol: Any) -> Path:
-    observed = Observed(agent.loss, lambda w, v: jax.jvp(agent.loss, (w,), (v,))[1])
+@partial(jax.jit, static_argnums=0)
+def _learn(agent: Agent, starts: Any, t: Any) -> tuple[Any, Any]:
+    """Weights and loss at the times, of which the first is 0."""
 
-    def one(run: Any) -> Path:
-        return integrate(
-            lambda _, y: agent(y), run[0], t, t[-1], rtol, run[1],
-            keep=lambda _, y: (agent.loss(y), y), observed=observed, max_steps=max_steps,
-        )  # fmt: skip
+    def one(start: Any) -> tuple[Any, Any]:
+        path = odeint(lambda w, _: agent(w), start, t, rtol=1e-8, atol=1e-10)
+        return path, jax.vmap(agent.loss)(path)
 
-    return jax.lax.map(one, (starts, atol))
+    return jax.lax.map(one, starts)
 
 
 def live(agent: Agent, starts: Any, rate: float, trials: int, save: int = 200, seed: int = 0) -> np.ndarray:
@@ -268,7 +248,7 @@ def live(agent: Agent, starts: Any, rate: float, trials: int, save: int = 200, s
     if not every:
         raise InputError(f"save must be at most the number of trials, {trials}; got {save}")
     keys = jax.random.split(jax.random.key(integer("seed", seed, least=0)), len(w))
-    with precision(np.float64):
+    with jax.enable_x64(True):
         return np.asarray(_live(agent, every, save, jnp.asarray(w), rate, keys))
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.agent import Agent, learn, live
+from neuralrace_papers.agent import Agent, learn, live
 
 AGENTS = [Agent(), Agent(signals="total", forgetting=0.0), Agent(signals="total", layers=1)]
 

@@ -9,12 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.dynamics import Trajectory
+from neuralrace import Task, Trajectory, gradient, loss
 from neuralrace.errors import InputError, distinct_names
-from neuralrace.network import gradient, loss
-from neuralrace.network.programs import check_task, precision
-from neuralrace.relu.training import ReluNetwork
-from neuralrace.task import Task
+from neuralrace.relu import ReluNetwork
 
 
 def train_in_order(
@@ -55,7 +52,6 @@ def train_in_order(
     s = net.settings if isinstance(net, ReluNetwork) else {}
     if s.get("process") != "descend" or s["optimizer"] != "sgd" or s["momentum"] or s["batch_size"]:
         raise InputError("net must be trained by nr.relu.train, by plain descent on all samples")
-    check_task(task)
     nodes = distinct_names("first", first, task.graph.hidden, "hidden node")
     if not nodes:
         raise InputError(f"first must list hidden nodes of {', '.join(task.graph.hidden)}; got none")
@@ -74,7 +70,7 @@ def train_in_order(
         later = jax.lax.fori_loop(0, count, step, w)
         return later, later
 
-    with precision(np.float64):
+    with jax.enable_x64(True):
         given = jax.tree.map(jnp.asarray, start)
         _, path = jax.jit(lambda w, n: jax.lax.scan(until_next, w, n))(given, counts)
     saved = {e: np.concatenate([start[e][None], np.asarray(w)]) for e, w in path.items()}

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import compiled, room
-from neuralrace.universality.zoo import Network
+from neuralrace_papers.zoo.network import Network
 
 BLOCK = 16  # steps between two changes of the stored weights
 LARGE = 200  # units
@@ -19,6 +18,7 @@ LARGE = 200  # units
 HONOUR = ("nans", "infs", "division", "functions")
 COMPILER = {"xla_cpu_enable_fast_math": True, "xla_cpu_prefer_vector_width": 512}
 COMPILER |= {f"xla_cpu_fast_math_honor_{kind}": True for kind in HONOUR}
+LEAST_ROOM = 4096  # steps for which a program has room
 
 
 def run_descent(network: Network, optimizer: str, steps: int, runs: Any, gain: Any, lr: Any) -> Any:
@@ -28,12 +28,25 @@ def run_descent(network: Network, optimizer: str, steps: int, runs: Any, gain: A
     """
     if optimizer == "adam" or network.channels or jax.default_backend() != "cpu":
         return _compiled(network, optimizer, steps, runs, gain, lr)
-    series, descend = [], compiled(_quick, (0, 1), *COMPILER.items())
+    series, descend = [], _fast()
     for run in zip(*runs, strict=True):
         start = _start(network, gain, *run)
         # Fetched one by one, as weights of runs to come would else wait in memory.
-        series.append(jax.device_get(descend(network, room(steps), steps, gain, lr, *run, start)))
+        series.append(
+            jax.device_get(
+                descend(network, max(LEAST_ROOM, 1 << steps.bit_length()), steps, gain, lr, *run, start)
+            )
+        )
     return jax.tree.map(lambda *v: np.stack([one[: steps + 1] for one in v]), *series)
+
+
+def _fast() -> Any:
+    """`_quick`, compiled with `COMPILER` where the compiler knows these options."""
+    try:
+        jax.jit(lambda v: v, compiler_options=COMPILER)(0.0)
+    except (RuntimeError, ValueError):
+        return jax.jit(_quick, static_argnums=(0, 1))
+    return jax.jit(_quick, static_argnums=(0, 1), compiler_options=COMPILER)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

@@ -6,14 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.dynamics import Trajectory, descend
+from neuralrace import Graph, Task, Trajectory, activity, descend, unit_sizes
 from neuralrace.errors import InputError
-from neuralrace.graph import Graph
-from neuralrace.measure import silent_units, unit_sizes
-from neuralrace.network import activity
-from neuralrace.relu.patterns import context_labels
-from neuralrace.relu.training import ReluNetwork, check_network, train_like
-from neuralrace.task import Task
+from neuralrace.relu import ReluNetwork, train_like
 
 ALIGNED = 0.99  # share of the weight that units open everywhere must have
 
@@ -45,10 +40,10 @@ def two_stage_loss(net: ReluNetwork, context: Any) -> np.ndarray:
     >>> bool(np.abs(two_stage_loss(net, np.repeat([0, 1, 2], 8)) - net.loss).max() < 0.03 * net.loss[0])
     True
     """
-    if len(check_network(net, many=False).task.graph.hidden) != 1 or net.task.graph.biases:
+    if len(net.task.graph.hidden) != 1 or net.task.graph.biases:
         raise InputError("net must have one hidden layer and no biases")
     x, y, graph = net.X, net.Y, Graph.chain(list(net.task.graph.nodes.values()))
-    labels, plain = context_labels(context, len(x)), Task(graph, x, y)
+    labels, plain = np.asarray(context), Task(graph, x, y)
 
     linear = train_like(net, plain, net.at(0))
     always, never, size = _open_units(plain, linear)
@@ -79,6 +74,6 @@ def _open_units(task: Task, path: Trajectory) -> tuple[np.ndarray, np.ndarray, n
     excited = activity(task, path.weights, "h1") > 0
     return (
         excited.all(axis=1),
-        silent_units(excited),
+        ~excited.any(axis=1),
         unit_sizes(path.weights["x->h1"], path.weights["h1->y"]),
     )
