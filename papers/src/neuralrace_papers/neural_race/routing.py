@@ -189,7 +189,8 @@ def by_eq15(p: Routing, start: Mapping[str, np.ndarray], found: np.ndarray, t: n
         return np.abs(curve(np.exp(log_b0))[2][:, None] / found - 1).max(axis=0).mean()
 
     near = np.log([p.strength / 3, p.strength * 2])
-    fitted = float(np.exp(minimize_scalar(off, bounds=near, method="bounded", options={"xatol": 0.01}).x))
+    least: Any = minimize_scalar(off, bounds=near, method="bounded", options={"xatol": 0.01})
+    fitted = float(np.exp(least.x))
     curves = [curve(b0) for b0 in (strengths_of_size(start, p.domains), p.strength, fitted)]
     loss, strengths, levels = (list(values) for values in zip(*curves, strict=True))
     return {
