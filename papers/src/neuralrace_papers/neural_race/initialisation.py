@@ -140,7 +140,7 @@ def error(p: Initialisation, data: Data):
     runs, ends = along(data.networks, "scale"), []
     colours = shades(p)
     for scale, run in zip(p.scales, runs.loss.median("run"), strict=True):
-        colour = colours.to_rgba(scale)
+        colour = colours.to_rgba(np.array(scale))
         ends.append(nr.measure.crossing(run.t, run, LEARNED))
         a.plot(run.t[1:], run[1:], color=colour)
         b.plot(run.t / ends[-1], run / run[0].item(), color=colour)
@@ -150,7 +150,7 @@ def error(p: Initialisation, data: Data):
     clock, relative = "time / time to 99% learned", "loss / initial loss"
     plot.label(b, clock, relative, "the same, each on its own clock", xlim=(0, 1), ylim=(0, 1.03))
     for scale in p.shown:
-        run, colour = data.networks[scale].isel(run=0, kernel=0), colours.to_rgba(scale)
+        run, colour = data.networks[scale].isel(run=0, kernel=0), colours.to_rgba(np.array(scale))
         label, first = rf"$\sigma_0$ = {scale:g}", run.loss[0].item()
         c.plot(run.t[1:], run.loss[1:] / first, color=colour, label=label, lw=2.6, alpha=0.5)
         c.plot(run.t[1:], run.linear[1:] / first, "--", color=colour, lw=1)
@@ -204,7 +204,10 @@ def regime(p: Initialisation, data: Data):
     for (left, right), (sign, label) in zip(axes, SIGNS.items(), strict=True):
         for scale, marker in zip(p.shown, "osd", strict=True):
             first = 0 if sign == "turn" else 1  # before anything is learned there is nothing outside
-            run, colour = data.networks[scale].isel(look=slice(first, None)), shades(p).to_rgba(scale)
+            run, colour = (
+                data.networks[scale].isel(look=slice(first, None)),
+                shades(p).to_rgba(np.array(scale)),
+            )
             look = {"color": colour, "marker": marker, "lw": 0.9, "label": rf"$\sigma_0$ = {scale:g}"}
             left.plot(run.progress.T, run[sign].T, **look)
         plot.label(left, "time / time to 99% learned", label, xlim=(-0.03, 1.6), ylim=(-0.03, 1.35))
