@@ -24,7 +24,7 @@ def test_lemma_4_1():
 def test_two_contexts_are_not_the_fastest_gates():
     x, y = nr.tasks.contexts(3, STRUCTURES["different"]).arrays
     always = np.ones((1, len(x)))
-    two = np.array([CONTEXT != c for c in range(3)])
+    two = np.array([c != CONTEXT for c in range(3)])
     halves = np.array([ITEM < 4, ITEM >= 4])
     assert all(nr.relu.implementable(gate, x) for gate in (*two, *halves))
     see_items = dict.fromkeys(range(1, 4), range(ITEMS))
@@ -52,10 +52,10 @@ def test_modes_of_different_structures_are_not_shared():
         x, y = nr.tasks.contexts(3, STRUCTURES[kind]).arrays
         residual = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
         items = x[:, :ITEMS]
-        pathways, squares = [CONTEXT != c for c in range(3)], []
+        pathways, squares = [c != CONTEXT for c in range(3)], []
         for open_ in pathways:
             seen = items[open_]
-            assert np.array_equal(seen.T @ seen, 2 * np.eye(ITEMS))  # white: any direction is a mode of theirs
+            assert np.array_equal(seen.T @ seen, 2 * np.eye(ITEMS))  # white: any direction is a mode
             syx = residual[open_].T @ seen
             squares.append(syx.T @ syx)
         apart = [np.linalg.norm(a @ b - b @ a) / np.linalg.norm(a @ b) for a, b in combinations(squares, 2)]

@@ -1,7 +1,8 @@
-"""Items in three contexts, learned by ReLU networks with two hidden layers; beside them the gated linear network
-that imitates them: a linear first layer for all, then a pathway that is always open and three that are open in
-two contexts each. The gated networks are trained by the authors' schedule: frozen at first, then the common
-pathway as if alone, then the others on what it leaves. Both kinds rest on the same plateaus at the same times."""
+"""Items in three contexts, learned by ReLU networks with two hidden layers; beside them the gated linear
+network that imitates them: a linear first layer for all, then a pathway that is always open and three that
+are open in two contexts each. The gated networks are trained by the authors' schedule: frozen at first,
+then the common pathway as if alone, then the others on what it leaves. Both kinds rest on the same plateaus
+at the same times."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class Depth:
     gated_std: Annotated[
         tuple[float, ...], "that of the gated networks: first layer, second, readout, readout of the others"
     ] = (5.75e-4, 5.5e-4, 5.5e-4, 4e-3)
-    switches: Annotated[tuple[int, int], "epochs at which the common pathway and the others start"] = (500, 12_000)
+    switches: Annotated[tuple[int, int], "epochs at which the common pathway and the others start"] = (
+        500, 12_000,
+    )  # fmt: skip
     lr: Annotated[float, "learning rate, on the loss summed over samples"] = 1e-3
     epochs: Annotated[int, "steps of training"] = 30_000
     save: Annotated[int, "times that are saved"] = 301
@@ -53,7 +56,9 @@ class Depth:
         require(self.hidden % 7 == 0, f"hidden must be a multiple of 7, got {self.hidden}")
         require(self.epochs % (self.save - 1) == 0, f"save - 1 must divide {self.epochs}, got {self.save}")
 
-    def descend(self, task: nr.Task, std: float, epochs: int, seeds: Any, record: Any = None) -> nr.Trajectory:
+    def descend(
+        self, task: nr.Task, std: float, epochs: int, seeds: Any, record: Any = None
+    ) -> nr.Trajectory:
         """ReLU networks from small random weights."""
         start, lr = nr.init.gaussian(task.graph, std, seeds), self.lr * len(X)
         more: dict[str, Any] = {"save_weights": False, "record": record, "dtype": "float32"}
@@ -219,11 +224,12 @@ def losses(p: Depth, data: Data):
         c.axvline(epoch / 1000, color=colour, lw=0.8, ls="--", label=f"{name} switched on")
     plot.label(c, EPOCH, "size of output / targets", "pathways", legend=plot.BELOW, ylim=(0, None))
     return fig, (
-        f"Left: loss of {p.seeds} networks of each kind, in bold the run nearest to the mean; dotted lines are "
-        "the plateaus that the data have. Middle: epochs at which a quarter of each drop is done, one dot for "
-        "each run. Right: outputs of the pathways of the gated network nearest to the mean. The gated networks "
-        f"follow the authors' schedule: frozen until epoch {p.switches[0]}, the pathways of two contexts until "
-        f"epoch {p.switches[1]}, with readouts about eight times as large as those of the common pathway."
+        f"Left: loss of {p.seeds} networks of each kind, in bold the run nearest to the mean; dotted lines "
+        "are the plateaus that the data have. Middle: epochs at which a quarter of each drop is done, one "
+        "dot for each run. Right: outputs of the pathways of the gated network nearest to the mean. The "
+        f"gated networks follow the authors' schedule: frozen until epoch {p.switches[0]}, the pathways of "
+        f"two contexts until epoch {p.switches[1]}, with readouts about eight times as large as those of "
+        "the common pathway."
     )
 
 
@@ -243,10 +249,10 @@ def gates(p: Depth, data: Data):
     key = {**plot.BESIDE, "title": "open in contexts"}
     plot.label(second, EPOCH, share, "second layer", legend=key, xlim=(0, epoch[-1]), **whole)
     return fig, (
-        f"Gates of {p.seeds} ReLU networks; units count by the size of their weights. Left: first layer (median "
-        "and range). The black curve tells how far outputs would move, relative to the targets, if this layer "
-        "did not rectify. Right: number of contexts in which a unit of the second layer is open for more than "
-        "half of the items, mean over networks."
+        f"Gates of {p.seeds} ReLU networks; units count by the size of their weights. Left: first layer "
+        "(median and range). The black curve tells how far outputs would move, relative to the targets, if "
+        "this layer did not rectify. Right: number of contexts in which a unit of the second layer is open "
+        "for more than half of the items, mean over networks."
     )
 
 
@@ -298,9 +304,9 @@ EXPERIMENT = Experiment(
     "make_haste_slowly section 6, Fig. 6, Table 1",
     Depth(),
     # As long as the full form, from the same sqrt(hidden) std, which sets how long plateaus are.
-    quick=dict(
-        seeds=2, hidden=63, std=6e-4 * (420 / 63) ** 0.5, shallow=100, shallow_seeds=2,
-        gated_std=(1.48e-3, 1.42e-3, 1.42e-3, 1.03e-2),
-    ),
+    quick={
+        "seeds": 2, "hidden": 63, "std": 6e-4 * (420 / 63) ** 0.5, "shallow": 100, "shallow_seeds": 2,
+        "gated_std": (1.48e-3, 1.42e-3, 1.42e-3, 1.03e-2),
+    },
     minutes=(0.4, 20),
 )  # fmt: skip
