@@ -15,7 +15,7 @@ SMALL = {
     "race": {"domains": 3, "groups": (1, 3), "trained": (1, 3), "hidden": 4, "t1": 20.0},
     "initialisation": {
         "scales": (0.1, 1.0, 3.0), "shown": (0.1, 1.0, 3.0), "published": (0.1, 1.0),
-        "looks": (0.1, 1.0), "domains": 3, "trained": 2, "hidden": 8, "t1": 100.0,
+        "looks": (0.1, 1.0), "domains": 3, "trained": 2, "hidden": 8, "widths": (8, 16), "t1": 100.0,
     },
     "images": {
         "seeds": 1, "domains": 3, "trained": (1, 2), "hidden": 10, "gains": (0.1, 1.0), "partners": 2,

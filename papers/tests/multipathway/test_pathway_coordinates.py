@@ -33,6 +33,6 @@ def test_deviations_of_random_layers():
     narrow, wide = (dataset("d", coordinates.deviations(p, n)).mean() for n in (64, 256))
     assert wide["square"] > 2.5  # Marchenko and Pastur: eigenvalues of R^T R up to 4
     assert wide["first"] < 0.6
-    for name in ("frames", "last"):
+    for name in ("hidden", "last"):
         assert np.isclose(wide[name] / narrow[name], 0.5, atol=0.1)
-    assert np.isclose(wide["printed"], 1 / np.sqrt(15), rtol=0.1)
+    assert np.isclose(wide["last-printed"], 1 / np.sqrt(15), rtol=0.1)

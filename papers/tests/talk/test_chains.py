@@ -39,12 +39,15 @@ CHAINS = {"seeds": 2, "depths": (1, 2, 4, 6), "gains": (0.5, 0.7), "gain": 0.7, 
 @pytest.mark.whole
 def test_experiment(tmp_path):
     report = neuralrace_papers.run("chains", quick=True, out=tmp_path, changes=CHAINS)
-    claims = {c.id: c for c in report.claims}
-    for id in ("closed-form", "infinite-depth", "saddle-falls", "conserved", "saddle-time",
-               "no-saddle-shallow", "orthogonal-sign"):  # fmt: skip
-        assert claims[id].holds, claims[id]
-    assert claims["small-random-exponent"].measured == pytest.approx(-2, abs=0.7)
-    assert abs(claims["pretrained-exponent"].measured) < 0.3
+    value = {id: row.value for id, row in report.rows.items()}
+    for formula in ("eq-shallow-corrected", "eq-deep", "eq-very-deep-corrected"):
+        assert value[formula] < 1e-8, formula
+    assert min(value["eq-shallow-printed"], value["eq-very-deep-printed"]) > 0.5
+    assert value["saddle-falls"] == pytest.approx(-1)
+    assert value["orthogonal-sign"] == 1
+    assert value["small-random-exponent"] == pytest.approx(-2, abs=0.7)
+    assert abs(value["pretrained-exponent"]) < 0.3
+    assert value["stages-deep"] < value["stages-shallow"]
     assert {n for n, _ in report.figures} == {"chains-trajectories", "chains-surface", "chains-depth"}
 
 

@@ -12,7 +12,11 @@ from neuralrace_papers.talk import saddles
 def test_experiment(tmp_path):
     changes = {"seeds": 5, "starts": 120, "depths": (1, 2), "stds": (1e-3, 1e-5), "ratios": (0.5, 0.95)}
     report = neuralrace_papers.run("saddles", quick=True, out=tmp_path, changes=changes)
-    assert report.holds, [c for c in report.claims if not c.holds]
+    value = {id: row.value for id, row in report.rows.items()}
+    assert [value[f"points-depth-{d}"] for d in (1, 2)] == [1, 4]
+    assert value["points-extra"] == 0
+    assert value["path-in-order"] == 1
+    assert value["approach-exponent"] == pytest.approx(0.4, abs=0.05)
     assert [name for name, _ in report.figures] == ["saddles", "saddles-variability"]
 
 

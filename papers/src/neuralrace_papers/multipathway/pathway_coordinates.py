@@ -1,13 +1,14 @@
 """The change of coordinates of Eq. 4-13, in which the layers of parallel pathways are diagonal. As printed it
 holds for initial layers of size sigma = 1. With its powers of sigma it holds at any size, where initial
 layers are orthogonal and the last one lies within what the others span. The published layers are neither:
-they are random, of size .316, and much of what they learn lies outside these coordinates."""
+they are random, of size 0.316, and much of what they learn lies outside these coordinates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -15,43 +16,37 @@ import neuralrace as nr
 from neuralrace import plot
 from neuralrace.init import random_frame
 from neuralrace.measure import contributions, half_time, pathway_coordinates, power_law_exponent
-from neuralrace_papers.framework.claim import CHOSEN, check, paper
-from neuralrace_papers.framework.declaration import claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option
-from neuralrace_papers.framework.quotes import quoted
-from neuralrace_papers.framework.store import along
+from neuralrace_papers.framework import Data, Experiment, along, figure, part, require, rows
 from neuralrace_papers.multipathway import networks
 from neuralrace_papers.multipathway.networks import S, U, V
 
-RELATIONS = {  # what holds, and the power of sigma on its right-hand side, as printed and with Eq. 7 mended
-    "Eq. 8": "V^T (R^1)^T ... (R^(d-1))^T prod_(i<d) W^i V = prod_(i<d) Wbar^i",
-    "Eq. 9": "U^T (prod_(i>d) W^i) R^d ... R^1 V = prod_(i>d) Wbar^i",
-    "Eq. 10": "U^T Omega V = sum_a K_a = sum_a prod_i Wbar_a^i",
-    "Eq. 11, d < D": "tau d/dt Wbar^d = (prod_(i>d) Wbar^i)^T [S - Omegabar] (prod_(i<d) Wbar^i)^T",
-    "Eq. 11, d = D": "tau d/dt Wbar^d = (prod_(i>d) Wbar^i)^T [S - Omegabar] (prod_(i<d) Wbar^i)^T",
-}
-PERCENT = "an equation; 1% is a standard of ours"
+RELATIONS = ("eq-8", "eq-9", "eq-10", "eq-11-hidden", "eq-11-last")
 STILL = 1e-6  # off-diagonal entries, relative to the largest: up to here a solution counts as diagonal
 DEVIATIONS = {
-    "frames": ("hidden layers, published weights", plot.BLUE),
-    "last": ("last layer, published weights", plot.ORANGE),
-    "printed": (r"last layer, variance $\sigma^2/N^D$", plot.RED),
+    "hidden": ("hidden layers", plot.BLUE),
+    "last": ("last layer, variance by its inputs", plot.ORANGE),
+    "last-printed": ("last layer, variance by its outputs", plot.RED),
 }
 
 
-class PathwayCoordinates(Parameters):
-    seeds: int = option(5, "random starts", least=2)
-    width: int = option(1000, "units of each hidden layer of random networks", least=16)
-    std: float = option(0.01, "standard deviation of random weights")
-    depths: tuple[int, ...] = option((2, 3, 4, 7), "depths of both pathways", least=2, increasing=True)
-    orthogonal_width: int = option(16, "units of each hidden layer of orthogonal networks", least=16)
-    last: float = option(1e-4, "standard deviation of their last layers, in units of sigma")
-    widths: tuple[int, ...] = option(
-        (100, 300, 1000), "widths at which deviations are compared", count=2, increasing=True
-    )
-    draws: int = option(20, "random layers of each width", least=2)
-    random_depth: int = option(3, "depth of random networks", least=3)
-    t1: float = option(3200.0, "end of learning of random networks, and of the diagonal ones, flow time")
+@dataclass(frozen=True)
+class PathwayCoordinates:
+    seeds: Annotated[int, "random networks"] = 5
+    width: Annotated[int, "units of each hidden layer of random networks"] = 1000
+    std: Annotated[float, "standard deviation of random weights"] = 0.01
+    depths: Annotated[tuple[int, ...], "depths of both pathways"] = (2, 3, 4, 7)
+    orthogonal_width: Annotated[int, "units of each hidden layer of orthogonal networks"] = 16
+    last: Annotated[float, "standard deviation of their last layers, in units of sigma"] = 1e-4
+    widths: Annotated[tuple[int, ...], "widths at which deviations are compared"] = (100, 300, 1000)
+    draws: Annotated[int, "random layers of each width"] = 20
+    random_depth: Annotated[int, "depth of random networks"] = 3
+    t1: Annotated[float, "end of learning of random and of diagonal networks, flow time"] = 3200.0
+
+    def __post_init__(self) -> None:
+        require(min(self.depths) >= 2, f"depths must be at least 2, got {self.depths}")
+        require(self.random_depth >= 3, f"random_depth must be at least 3, got {self.random_depth}")
+        least = min(self.width, self.orthogonal_width)
+        require(least >= 16, f"width and orthogonal_width must be at least 16, got {least}")
 
     @property
     def sizes(self) -> dict[str, float]:
@@ -156,7 +151,7 @@ def deviations(p: PathwayCoordinates, width: int):
         off = frames, last / np.sqrt(width), last / np.sqrt(len(U))
         largest = [np.abs(np.linalg.svd(layer, compute_uv=False) ** 2 - 1).max() for layer in (first, square)]
         found.append([*largest, *(np.sqrt((m**2).mean()) for m in off)])
-    names = ("first", "square", "frames", "last", "printed")
+    names = ("first", "square", "hidden", "last", "last-printed")
     return {name: ("run", values) for name, values in zip(names, np.transpose(found), strict=True)}
 
 
@@ -180,12 +175,29 @@ def random(p: PathwayCoordinates):
 
 @part(each=lambda p: [d for d in p.depths if d > 2])
 def stability(p: PathwayCoordinates, depth: int):
-    """Growth rates of off-diagonal perturbations along a diagonal solution."""
-    return networks.off_diagonal_rates(depth, 2, p.width, p.std, p.t1)
+    """Growth rates of off-diagonal perturbations along a diagonal solution of Eq. 11.
+
+    The flow is minus a gradient, so its Jacobian is symmetric; diagonal and off-diagonal entries decouple.
+    """
+    one, rng, n = np.eye(len(S)), np.random.default_rng(depth), len(S)
+    graph = nr.Graph.pathways(n, n, [[n] * (depth - 1)] * 2)
+    task = nr.Task(graph, one, np.diag(S))
+    start = dict.fromkeys(graph.edges, p.sizes["published"] * one)
+    for path in graph.paths():  # last layers: what a random one has along the others
+        start[path[-1]] = np.diag(p.std * np.abs(rng.standard_normal(n)))
+    run = nr.flow(task, start, p.t1, networks.times(p.t1))
+    levels, last = run.loss[0] * np.array([1.0, 0.9, 0.5, 0.1, 1e-2, 1e-4]), len(run.t) - 1
+    at = np.unique(np.append(np.searchsorted(-run.loss, -levels), last).clip(max=last))
+    jacobian = -nr.landscape.hessian(task, {e: w[at] for e, w in run.weights.items()})
+    off = graph.flatten(dict.fromkeys(graph.edges, 1 - one)) > 0
+    return {
+        "loss": ("t", run.loss[at]),
+        "rates": ("t entry", np.linalg.eigvalsh(jacobian[:, off][..., off])),
+    }
 
 
 @figure("pathway-coordinates")
-def coordinates(p: PathwayCoordinates, data):
+def coordinates(p: PathwayCoordinates, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.2)
     below = {**plot.BELOW, "fontsize": 6}
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
@@ -206,7 +218,6 @@ def coordinates(p: PathwayCoordinates, data):
     plot.label(b, "width N", r"rms of $\delta$ (Eq. 13)", "random layers at the start", below)
     lines = c.plot(data.random.learned.T, data.random.missed.T, color=plot.BLUE, lw=1, alpha=0.7)
     lines[0].set_label(f"networks, depth {p.random_depth}")
-    c.axhline(allowed(p), color=plot.BLACK, lw=0.8, ls="--", label=r"$3/\sqrt{N}$")
     missed, title = "part of K outside the coordinates", f"random layers, N = {p.width}"
     plot.label(c, "share of the loss that is learned", missed, title, below, ylim=(0, 1.05))
     return fig, (
@@ -219,7 +230,7 @@ def coordinates(p: PathwayCoordinates, data):
 
 
 @figure("pathway-stability")
-def stable(p: PathwayCoordinates, data):
+def stable(p: PathwayCoordinates, data: Data):
     fig, (a, b) = plot.figure(1, 2, height=2.6)
     for depth, colour in zip(p.depths, plot.COLOURS, strict=False):
         run = data.orthogonal[depth, "published"].isel(t=slice(1, None))
@@ -241,99 +252,57 @@ def stable(p: PathwayCoordinates, data):
     )
 
 
-def allowed(p: PathwayCoordinates) -> float:
-    """Three times the deviation of a random frame."""
-    return 3 / np.sqrt(p.width)
+@rows
+def relations(p: PathwayCoordinates, data: Data):
+    depth = p.depths[-1]
+    for n, key in enumerate(RELATIONS):
+        for kind in p.sizes:
+            yield f"{key}-sigma-{kind}", data.orthogonal[depth, kind].factor[:, n]
+    worst = np.max([corrected_error(p, data, d) for d in p.depths], axis=0)
+    for key, error in zip(("eq-8", "eq-9", "eq-10", "eq-11"), [*worst[:3], worst[3:].max()], strict=True):
+        yield f"{key}-corrected", error
 
 
-@claims
-def relations(p: PathwayCoordinates, data):
-    deep, integrated = p.depths[-1], f"{PERCENT} for integrated weights"
-    for n, (source, quote) in enumerate(RELATIONS.items()):
-        stated, key = paper(f"multipathway {source}", quote), source.lower().replace("eq. ", "eq-")
-        key = key.replace(", d < d", "-hidden").replace(", d = d", "-last")
-        for kind, sigma in p.sizes.items():
-            note = f"Times sigma^{powers(deep)[n]}; sigma is missing on the right." if kind != "one" else ""
-            name = f"{source} as printed, left / right, sigma = {sigma:.3g}, depth {deep}"
-            found = data.orthogonal[deep, kind].factor[:, n]
-            yield stated.near(f"{key}-sigma-{kind}", name, 1, found, 0.01, note, integrated)
-    runs = data.orthogonal.items()
-    off = [np.abs(run.factor / p.sizes[kind] ** powers(d) - 1).max() for (d, kind), run in runs]
-    rest = [run.error.max() for _, run in runs]
-    right = check("multipathway Eq. 8-11, with powers of sigma")
-    yield right.below("powers-of-sigma", "left / right over its power of sigma - 1, most", 1e-6, off)
-    yield right.below("relations-rest", "relative error of Eq. 8-11 with these powers, most", 1e-6, rest)
+def corrected_error(p: PathwayCoordinates, data: Data, depth: int) -> np.ndarray:
+    """Relative error of each relation with its power of sigma, the largest of both pathways."""
+    run = data.orthogonal[depth, "published"]
+    off = np.abs(run.factor / p.sizes["published"] ** powers(depth) - 1)
+    return np.maximum(off, run.error).max("pathway").values
 
 
-@claims
-def reduced(p: PathwayCoordinates, data):
-    deep = p.depths[-1]
-    system = paper("multipathway Eq. 17, 20", "tau d/dt p = (sqrt(p^2 + 1))^(D-1) [S - Omegabar]")
-    curve = paper("multipathway Eq. 18-19", "these values are related by p^2 = q^2 - 1")
-    missing = "Missing: a factor sigma^(D-2), and sigma^D in K."
-    mended = "With sigma^-D in Eq. 7 instead of sigma^-2D it holds at any sigma."
-    for kind, sigma in p.sizes.items():
-        run, where = data.orthogonal[deep, kind], f"sigma = {sigma:.3g}, depth {deep}"
-        notes = ("", "") if kind == "one" else (missing, mended)
+@rows
+def reduced(p: PathwayCoordinates, data: Data):
+    depth = p.depths[-1]
+    for kind in p.sizes:
+        run = data.orthogonal[depth, kind]
         printed, k = (half_time(run.t, run[name].sum("pathway"), start=0.0) for name in ("printed", "k"))
-        name = f"half time of mode 1, Eq. 17 as printed / flow, {where}"
-        yield system.near(f"eq-17-sigma-{kind}", name, 1, printed / k, 0.01, notes[0], PERCENT)
-        name = f"(q^2 - 1) / p^2 at the end, coordinates as printed, {where}"
-        yield curve.near(f"eq-19-sigma-{kind}", name, 1, run.curve, 0.01, notes[1], PERCENT)
+        yield f"eq-17-sigma-{kind}", printed / k
+        yield f"eq-19-sigma-{kind}", run.curve
+    yield "eq-19-corrected", data.orthogonal[depth, "published"].curve / p.sizes["published"] ** (2 * depth)
     off = [np.abs(run.stated - run.k)[run.off < STILL].max() / S[0] for run in data.orthogonal.values()]
-    right = check("multipathway Eq. 17-20, with powers of sigma", CHOSEN)
-    name = "K of mode 1, reduced system - flow while diagonal, over S1, most"
-    yield right.below("eq-17-with-powers", name, 1e-3, off)
+    yield "eq-17-with-powers", max(map(float, off))
 
 
-@claims
-def stable_solutions(p: PathwayCoordinates, data):
-    stated = quoted("multipathway section 3.2", "stable-to-perturbations")
-    note = "A mode that is learned and one that is not drive what lies between them, faster than either grew."
+@rows
+def stable_solutions(p: PathwayCoordinates, data: Data):
     for depth in p.depths:
-        name = f"depth {depth}, off-diagonal entries at the end, from rounding errors, over the largest entry"
-        end, bound = data.orthogonal[depth, "published"].off[-1], "theory: what decays ends below its start"
-        yield stated.below(f"rounding-depth-{depth}", name, 1e-12, end, note, bound)
-    note = "Only the sum of pathways is driven to the diagonal; all else is neutral, and grows before."
-    for d, run in data.stability.items():
-        end, scale = run.rates[-1], np.abs(run.rates).max()
-        name = f"depth {d}, largest off-diagonal eigenvalue along a diagonal solution / fastest"
-        bound = "theory: what decays has no positive eigenvalue; 1e-3 for rounding"
-        yield stated.below(f"stable-along-depth-{d}", name, 1e-3, run.rates.max() / scale, note, bound)
-        name = f"depth {d}, share of off-diagonal perturbations that decay at the end"
-        decay = (end < -1e-3 * scale).mean()
-        yield stated.near(f"decay-depth-{d}", name, 1, decay, 1e-9, note, "the paper: all decay")
+        yield f"rounding-depth-{depth}", data.orthogonal[depth, "published"].off[-1]
+    for depth, run in data.stability.items():
+        scale = np.abs(run.rates).max()
+        yield f"stable-along-depth-{depth}", run.rates.max() / scale
+        yield f"decay-depth-{depth}", (run.rates[-1] < -1e-3 * scale).mean()
 
 
-@claims
-def random_layers(p: PathwayCoordinates, data):
-    widest, n = p.widths[-1], len(S)
-    edge = (1 + np.sqrt(n / widest)) ** 2 - 1
-    quote = "for large N we must have R^T R ≈ sigma^2 I which is exact as N -> infinity"
-    limit = paper("multipathway Eq. 4", quote)
-    found = data.deviations[widest]
-    bound = "theory: 1.5 times the edge of the spectrum of 8 columns, (1 + sqrt(8/N))^2 - 1"
-    filled = "Eigenvalues of a square one fill 0 to 4 sigma^2 at any width."
-    name = f"largest eigenvalue of R^T R/sigma^2 - 1, {widest} x {{}} layer".format
-    yield limit.below("eq-4-first", name(n), 1.5 * edge, found["first"], bound=bound)
-    yield limit.below("eq-4-square", name(widest), 1.5 * edge, found.square, filled, bound)
-    vanish = paper("multipathway Eq. 13", "where delta -> 0 in the large N limit")
-    note = "The variance sigma^2/N^D of section 2.1 has the 15 outputs for N^D: delta stays 1/sqrt(15)."
-    bound = "theory: -1/2 for independent entries; 0.1 for so many starts"
-    rms = along(data.deviations, "width").mean("run")
-    for key, (label, _) in DEVIATIONS.items():
-        slope, why = power_law_exponent(p.widths, rms[key]), note if key == "printed" else ""
-        name = f"exponent of the width in delta, {label.replace(chr(36), '').replace(chr(92), '')}"
-        yield vanish.near(f"eq-13-{key}", name, -0.5, slope, 0.1, why, bound)
-    quote = "These coordinate transformations imply the following relations"
-    together = paper("multipathway Eq. 8-10", quote)
+@rows
+def random_layers(p: PathwayCoordinates, data: Data):
+    widest = data.deviations[p.widths[-1]]
+    yield "eq-4-first", widest["first"]
+    yield "eq-4-square", widest.square
+    size = along(data.deviations, "width").mean("run")
+    for key in DEVIATIONS:
+        yield f"eq-13-{key}", power_law_exponent(p.widths, size[key])
     half = np.argmax(data.random.learned.values > 0.5, axis=1)
-    missed = np.take_along_axis(data.random.missed.values, half[:, None], axis=1)[:, 0]
-    note = "Random last layers drive all others out of the frames: K grows D times as fast as within them."
-    where = f"depth {p.random_depth}, N = {p.width}"
-    name = f"part of K outside the coordinates, half of the loss learned, {where}"
-    bound = "theory: 3 times the deviation 1/sqrt(N) of the frames (Eq. 13)"
-    yield together.below("eq-10-random", name, allowed(p), missed, note, bound)
+    yield "eq-10-random", np.take_along_axis(data.random.missed.values, half[:, None], axis=1)
 
 
 EXPERIMENT = Experiment(
@@ -341,6 +310,6 @@ EXPERIMENT = Experiment(
     "Coordinates in which pathways are diagonal, and their powers of sigma",
     "multipathway Eq. 4-13, 17-20",
     PathwayCoordinates(),
-    PathwayCoordinates(seeds=3, width=64, std=0.04, depths=(2, 3), widths=(64, 256), t1=160.0),
+    quick={"seeds": 3, "width": 64, "std": 0.04, "depths": (2, 3), "widths": (64, 256), "t1": 160.0},
     minutes=(0.2, 1.0),
 )

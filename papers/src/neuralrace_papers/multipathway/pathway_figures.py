@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace_papers.multipathway.networks import GROUPS, S, aligned_modes, leading
+from neuralrace_papers.multipathway.networks import GROUPS, S, leading
 
 COLOURS = dict(zip(GROUPS, (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK), strict=True))
 STYLES = ("-", "--", ":", "-.")
@@ -23,15 +23,7 @@ READ = (
 
 
 def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
-    """A column for each of `runs`, of which the first network is shown.
-
-    Parameters
-    ----------
-    runs : dict of str to Dataset
-        By title; with t, loss `(run, t)` and outputs `(run, t, pathway, mode, mode)`.
-    epoch : float
-        Flow time of an epoch.
-    """
+    """A column for each of `runs` (by title), of which the first network is shown; `epoch` is a flow time."""
     n = min(run.sizes["pathway"] for run in runs.values())
     fig, axes = plot.figure(1 + n, len(runs), height=1.9 + 1.45 * n, squeeze=False)
     for column, (title, run) in zip(axes.T, runs.items(), strict=True):
@@ -53,6 +45,16 @@ def learning(runs: Mapping[str, xr.Dataset], epoch: float) -> Figure:
     fig.colorbar(axes[1, 0].images[0], ax=axes[1:], label="entry of K", shrink=0.6, aspect=25)
     plot.legend_below(fig, axes[0, 0], len(GROUPS))
     return fig
+
+
+def aligned_modes(k: np.ndarray) -> np.ndarray:
+    """Contributions `(pathway, mode, mode)` in those modes of each group in which the first pathway's block
+    (its symmetric part) is diagonal: any other basis of a group would be as good."""
+    turn = np.zeros((len(S), len(S)))
+    for group in GROUPS.values():
+        block = k[0][np.ix_(group, group)]
+        turn[np.ix_(group, group)] = np.linalg.eigh(block + block.T)[1][:, ::-1]
+    return turn.T @ k @ turn
 
 
 def first_steps(k: np.ndarray) -> tuple[Figure, Any]:

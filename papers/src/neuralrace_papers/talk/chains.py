@@ -1,65 +1,59 @@
-"""Deep linear chains. Depth puts a saddle into the error surface, so learning waits near it and then comes in
-a stage, mode by mode. Epochs are steps of gradient descent with a learning rate of `rate / depth`, about as
-large as it can be without diverging; counted so, a very deep chain from a given product of weights learns in
-a finite time. How long depends on the initial weights: from small random ones the product falls with every
-layer and the time grows exponentially with depth; greedy pretraining costs the same for every layer; from
-orthogonal ones the time does not depend on depth.
+"""Deep linear chains. Depth puts a saddle into the error surface, so that learning waits near it and then
+comes in a stage, mode by mode. Epochs are steps of gradient descent with a learning rate of `rate / depth`,
+about as large as it can be without diverging. How long learning takes depends on the initial weights: from
+small random ones the time grows exponentially with depth; greedy pretraining costs the same for every layer;
+from orthogonal ones the time hardly depends on depth.
 
-Pretraining is greedy: each layer below the readout first learns to encode its inputs (`pretraining`). The
-encoders and the small random readout are then fine-tuned together on the task, and all epochs count. Inputs
-are white, targets have singular values `strengths`; random weights prefer no direction, so the targets are
-diagonal."""
+Pretraining is greedy: each layer below the readout first learns to encode its inputs. The encoders and the
+small random readout are then fine-tuned together on the task, and all epochs count. Inputs are white, targets
+diagonal with singular values `strengths`."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
+from scipy.special import lambertw
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.measure import end_to_end, growing_part, half_time, power_law_exponent
-from neuralrace_papers.framework.claim import check, finding, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
-from neuralrace_papers.framework.store import along
+from neuralrace.measure import crossing, end_to_end, growing_part, half_time, power_law_exponent
+from neuralrace_papers.framework import Data, Experiment, along, figure, part, require, rows
 from neuralrace_papers.talk.epochs import KINDS, aligned_half_times, epochs_to_learn, train
 
-SPEED, EFFECT = "talk: training speed", "talk: effect of initialization"
 STYLES = dict(zip(KINDS, ((plot.BLUE, "o"), (plot.ORANGE, "s"), (plot.GREEN, "d")), strict=True))
 PRECISE = nr.Adaptive(1e-11, 1e-13)
 
 
-class Chains(Parameters):
-    depths: tuple[int, ...] = option(
-        (1, 2, 3, 4, 5, 6, 8, 10), "depths whose learning time is measured", increasing=True, count=4
-    )
-    strengths: tuple[float, ...] = option((3.0, 2.0, 1.5, 1.0), "singular values of the targets")
-    width: int = option(16, "units of each hidden layer")
-    gain: float = option(0.6, "gain of the initial layers where depth varies", least=0.32, below=1)
-    before: float = option(0.1, "gain of the initial layers before pretraining", below=1)
-    gains: tuple[float, ...] = option(
-        (0.3, 0.4, 0.5, 0.6), "gains where they vary", increasing=True, count=2, least=0.1
-    )
-    deep: int = option(6, "depth of the networks where the gain varies", least=3, most=20)
-    rate: float = option(0.02, "learning rate times depth")
-    level: float = option(0.01, "share of the error at which a task is learned", below=1)
-    reconstructed: float = option(1e-4, "share of the error at which an autoencoder is learned", below=1)
-    epochs: int = option(200_000, "steps after which training is given up")
-    square: int = option(40, "orthogonal networks without neurons to spare")
-    patience: int = option(10_000, "steps after which orthogonal networks are taken to be stuck")
-    curves: tuple[int, ...] = option((1, 2, 3, 5, 10), "depths of the chains whose curves are drawn")
-    product: float = option(0.1, "initial product of the weights of the chains that are drawn", below=1)
-    aligned: float = option(0.1, "gain of the initial layers where the strength of modes varies", below=0.5)
-    small: float = option(0.02, "gain of the initial layers of the networks whose modes are drawn")
-    offsets: tuple[float, ...] = option(
-        (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), "initial weights near the saddle", below=0.5, count=2
-    )
+@dataclass(frozen=True)
+class Chains:
+    seeds: Annotated[int, "random starts of each network"] = 10
+    depths: Annotated[tuple[int, ...], "depths whose learning time is measured"] = (1, 2, 3, 4, 5, 6, 8, 10)
+    strengths: Annotated[tuple[float, ...], "singular values of the targets"] = (3.0, 2.0, 1.5, 1.0)
+    width: Annotated[int, "units of each hidden layer"] = 16
+    gain: Annotated[float, "gain of the initial layers where depth varies"] = 0.6
+    before: Annotated[float, "gain of the initial layers before pretraining"] = 0.1
+    gains: Annotated[tuple[float, ...], "gains where they vary"] = (0.3, 0.4, 0.5, 0.6)
+    deep: Annotated[int, "depth of the networks where the gain varies"] = 6
+    rate: Annotated[float, "learning rate times depth"] = 0.02
+    level: Annotated[float, "share of the error at which a task is learned"] = 0.01
+    reconstructed: Annotated[float, "share of the error at which an autoencoder is learned"] = 1e-4
+    epochs: Annotated[int, "steps after which training is given up"] = 200_000
+    square: Annotated[int, "orthogonal networks without neurons to spare"] = 40
+    patience: Annotated[int, "steps after which these are taken to be stuck"] = 10_000
+    curves: Annotated[tuple[int, ...], "depths of the chains whose curves are drawn"] = (1, 2, 3, 5, 10)
+    product: Annotated[float, "initial product of the weights of these chains"] = 0.1
+    aligned: Annotated[float, "gain of the initial layers where the strength of modes varies"] = 0.1
+    small: Annotated[float, "gain of the initial layers of the networks whose modes are drawn"] = 0.02
+    offsets: Annotated[tuple[float, ...], "initial weights near the saddle"] = (
+        1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6,
+    )  # fmt: skip
 
-    def check(self) -> None:
-        fit = self.depths[0] == 1 and self.depths[-2] >= 4
+    def __post_init__(self) -> None:
+        fit = self.depths[0] == 1 and len(self.depths) > 2 and self.depths[-2] >= 4
         require(fit, f"depths must start with 1, and two must be at least 4, got {self.depths}")
         n = len(self.strengths)
         require(self.width >= n, f"width must be at least {n}, one for each of strengths; got {self.width}")
@@ -84,6 +78,41 @@ class Chains(Parameters):
 
 
 @part
+def formulas(p: Chains):
+    """Largest relative error of the talk's closed forms, as printed and mended, against the integrated
+    equation of a chain with s = 2, lambda = 0.5, a0 = 0.1; the very deep one in time over depth."""
+    s, lam, a0, t = 2.0, 0.5, 0.1, np.linspace(0, 5, 51)
+    z = s / (lam * a0) - 1
+
+    def error(form: np.ndarray, power: float, rate: float) -> float:
+        """Of a form, where `a' = rate a^power (s - lambda a)`."""
+        flow = solve_ivp(
+            lambda _, a: rate * a**power * (s - lam * a),
+            (0, t[-1]),
+            [a0],
+            "DOP853",
+            t,
+            rtol=1e-12,
+            atol=1e-14,
+        )
+        return float(np.abs(form / flow.y[0] - 1).max())
+
+    def shallow(decay: np.ndarray) -> np.ndarray:
+        return s / lam * (1 - decay) + a0 * decay
+
+    def very_deep(time: np.ndarray) -> np.ndarray:
+        return s / lam / (1 + lambertw(z * np.exp(z - time)).real)
+
+    return {
+        "shallow_printed": error(shallow(np.exp(-t)), 0, 1),
+        "shallow_corrected": error(shallow(np.exp(-lam * t)), 0, 1),
+        "deep": error(s / lam / (1 + z * np.exp(-2 * s * t)), 1, 2),
+        "very_deep_printed": error(very_deep(t), 2, 1),
+        "very_deep_corrected": error(very_deep(s**2 * t / lam), 2, 1),
+    }
+
+
+@part
 def curves(p: Chains):
     """The product of weights over depth x time from the same start: closed form and integrated flow."""
     t, depths, flow = np.linspace(0, 2 + 2 / p.product, 201), (*p.curves, math.inf), []
@@ -92,26 +121,13 @@ def curves(p: Chains):
         start = {e: [[p.product ** (1 / depth)]] for e in task.graph.edges}
         run = nr.flow(task, start, save=t / depth, method=PRECISE)
         flow.append(end_to_end(task.graph, run)[:, 0, 0])
-
-    def integrated(depth: float) -> np.ndarray:
-        power = 2 - 2 / depth
-        solved = solve_ivp(
-            lambda _, a: a**power * (1 - a), (0, t[-1]), [p.product], "DOP853", t, rtol=1e-12, atol=1e-14
-        )
-        return solved.y[0]
-
-    def closed_form(depth: float) -> np.ndarray:
-        return nr.exact.chain(t if math.isinf(depth) else t / depth, 1.0, a0=p.product, depth=depth)
-
-    form, many = [closed_form(d) for d in depths], [100, 1000]
-    gap = [np.abs(integrated(d) - form[-1]).max() for d in many]
+    times = [t if math.isinf(d) else t / d for d in depths]
+    form = [nr.exact.chain(time, 1.0, a0=p.product, depth=d) for time, d in zip(times, depths, strict=True)]
     return {
         "t": ("t", t),
         "depth": ("depth", np.array(depths, float)),
         "closed_form": ("depth t", form),
-        "flow": ("depth t", [*flow, integrated(math.inf)]),
-        "many": ("many", many),
-        "gap": ("many", gap),
+        "flow": ("drawn t", flow),
     }
 
 
@@ -148,14 +164,12 @@ def surface(p: Chains):
     weights = {"x->h1": starts[:, :1, None], "h1->y": starts[:, 1:, None]}
     t = np.append(0, np.geomspace(1e-2, 5 - np.log(min(p.offsets)), 1500))
     run = nr.flow(task, weights, save=t, method=PRECISE)
-    kept = nr.conserved(task, run.weights)["h1"]
     origin = {e: np.zeros((1, 1)) for e in weights}
     drawn, one_layer = len(starts) - len(p.offsets), nr.tasks.linear([[1.0]], ())
     return {
         "t": ("t", t),
         "weights": ("path t layer", np.stack([w[:drawn, :, 0, 0] for w in run.weights.values()], axis=-1)),
         "loss": ("path t", run.loss[:drawn]),
-        "drift": np.abs(kept - kept[:, :1]).max(),
         "curvature": ("direction", nr.landscape.hessian_eigenvalues(task, origin)),
         "shallow": nr.landscape.hessian_eigenvalues(one_layer, {"x->y": np.zeros((1, 1))})[0],
         "offset": ("offset", list(p.offsets)),
@@ -194,7 +208,8 @@ def trajectories(p: Chains, data: Data):
     for depth, colour in zip(data.curves.depth.values, colours, strict=True):
         curve = data.curves.sel(depth=depth)
         plot.theory(a, curve.t, curve.closed_form, colour, "∞" if math.isinf(depth) else f"{depth:g}")
-        plot.points(a, curve.t[::10], curve.flow[::10], colour, ms=2.5)
+    for flow, colour in zip(data.curves.flow, colours, strict=False):
+        plot.points(a, data.curves.t[::10], flow[::10], colour, ms=2.5)
     plot.key(a, {"flow": "points"}, "0.5")
     above = {"loc": "upper center", "columnspacing": 0.8}
     a.set(xlim=(0, None), ylim=(0, 1.45))
@@ -278,102 +293,56 @@ def learning_time(p: Chains, data: Data):
     )
 
 
-@claims
+@rows
 def trajectories_and_surface(p: Chains, data: Data):
-    chain, saddle = check("talk: linear chain"), data.surface
-    gap = np.abs(data.curves.closed_form - data.curves.flow).max("t")
-    yield chain.below("closed-form", "closed form - flow, depths as drawn and infinite", 1e-8, gap)
-    near = power_law_exponent(data.curves.many, data.curves.gap)
-    name = "distance of integrated chains from the closed form of infinite depth, exponent in depth"
-    yield chain.near("infinite-depth", name, -1, near, 0.05, bound="theory: 1/depth, to a twentieth")
-    deep = data.modes[2].transpose("run", "mode", "t")
-    half = {k: half_time(deep.t, deep[k], start=0, end=p.s) for k in ("networks", "theory", "free")}
-    early, free = ((half[k] / half["networks"] - 1).mean(axis=1) for k in ("theory", "free"))
-    yield paper("talk: full networks", "Full networks act like several 1D chains").near(
-        "networks-as-chains", "two layers, time to half a mode: theory / random networks - 1", 0, early, 0.01,
-        "Random modes share hidden directions, and a later mode cannot have what an earlier one took: chains "
-        f"without that part are {free.mean():+.2%} off.",
-        "Standard: 1%. Chains are the exact solution for modes in hidden directions of their own.",
-    )  # fmt: skip
-    surface, exact = paper("talk: error surface", "Depth introduces a saddle point"), "Theory, to rounding."
-    least, largest = saddle.curvature.values
-    name = "curvature of the error at zero weights / s"
-    yield surface.near("saddle-falls", f"least {name}, depth 2", -1, least, 1e-5, bound=exact)
-    yield surface.near("saddle-rises", f"largest {name}, depth 2", 1, largest, 1e-5, bound=exact)
-    yield surface.near("no-saddle-shallow", f"least {name}, depth 1", 1, saddle.shallow, 1e-5, bound=exact)
-    yield check("theory").below("conserved", "drift of w2^2 - w1^2 along the flow", 1e-8, saddle.drift)
-    slope = -np.polyfit(np.log(saddle.offset), saddle.leave, 1)[0]
-    name = "time at the saddle, slope in log(1/distance)"
-    yield check("theory: 1/s", "theory, to 2%").near("saddle-time", name, 1, slope, 0.02)
+    yield "eq-shallow-printed", data.formulas.shallow_printed
+    yield "eq-shallow-corrected", data.formulas.shallow_corrected
+    yield "eq-deep", data.formulas.deep
+    yield "eq-very-deep-printed", data.formulas.very_deep_printed
+    yield "eq-very-deep-corrected", data.formulas.very_deep_corrected
+    curve = data.curves.closed_form
+    for depth in p.curves:
+        if depth > 2:
+            yield f"very-deep-form-depth-{depth}", np.abs(curve.sel(depth=depth) - curve[-1]).max()
+    half = {}
+    for key, depth in (("shallow", 1), ("deep", 2)):
+        modes = data.modes[depth].transpose("run", "mode", "t")
+        half = {k: half_time(modes.t, modes[k], start=0, end=p.s) for k in ("networks", "theory", "free")}
+        early, late = (crossing(modes.t, modes.networks / p.s[:, None], level, True) for level in (0.1, 0.9))
+        yield f"stages-{key}", ((late - early) / half["networks"]).mean(axis=1)
+    yield "networks-as-chains", (half["theory"] / half["networks"] - 1).mean(axis=1)
+    yield "networks-as-chains-free", (half["free"] / half["networks"] - 1).mean(axis=1)
+    yield "saddle-falls", data.surface.curvature[0]
+    yield "saddle-rises", data.surface.curvature[-1]
+    yield "no-saddle-shallow", data.surface.shallow
+    saddle = data.surface
+    yield "saddle-time", -np.polyfit(np.log(saddle.offset), saddle.leave, 1)[0]
 
 
-@claims
+@rows
 def small_random_weights(p: Chains, data: Data):
-    exponential = paper(EFFECT, "Small random weights scale exponentially t_inf - t_1 ≈ O(1/b_0^D)")
-    speed = paper(SPEED, "Time difference for deep net vs shallow net is t_inf - t_1 ≈ O(1/(s b_0^D))")
     runs = along(data.by_depth, "depth").sel(start="small random", depth=[d for d in p.depths if d >= 4])
-    per_layer, tenth = "growth of log epochs per layer / log(1/b0)", "Standard: a rate within 10%."
-
-    def growth(depths: Any, epochs: Any) -> Any:
-        return np.polyfit(depths, np.log(epochs), 1)[0] / np.log(1 / p.gain)
-
-    name = f"small random, aligned networks: {per_layer}"
-    aligned = growth(runs.depth, runs.aligned)
-    yield exponential.near("small-random-aligned", name, 1, aligned, 0.1, bound=tenth)
-    yield exponential.near(
-        "small-random-networks", f"small random, random networks: {per_layer}", 1,
-        growth(runs.depth, runs.epochs), 0.1,
-        "Random layers are not aligned: only part of their singular values lies in directions that grow, "
-        "and less so the more layers there are. Growth is exponential, faster than the formula's.", tenth,
-    )  # fmt: skip
+    for key, epochs in (("aligned", runs.aligned), ("networks", runs.epochs)):
+        yield f"small-random-{key}", np.polyfit(runs.depth, np.log(epochs), 1)[0] / np.log(1 / p.gain)
     by_gain = along(data.by_gain, "gain").sel(start="small random")
-    note = (
-        f"Chains of depth D take D/(D-2) / (s b0^(D-2)): the exponent is {2 - p.deep}, and the printed one "
-        "its limit for great depth."
-    )
-    for key, epochs in (("", by_gain.epochs.T), ("-aligned", by_gain.aligned)):
-        kind = "aligned networks" if key else "random networks"
-        name = f"small random, {kind}, depth {p.deep}: exponent of epochs in b0"
-        exponent, half = power_law_exponent(p.gains, epochs), "Standard: half a layer."
-        yield exponential.near(f"small-random-exponent{key}", name, -p.deep, exponent, 0.5, note, half)
-    sensitive = paper(SPEED, "Deep learning speed is highly sensitive to initial conditions")
-    name = f"random networks, depth {p.deep}: epochs from gain {p.gains[0]:g} / from gain {p.gains[-1]:g}"
-    slower, twice = (by_gain.epochs[0] / by_gain.epochs[-1]), "Standard: more than twice as long."
-    yield sensitive.above("speed-sensitive", name, 2, slower, bound=twice)
-    exponent = power_law_exponent(p.s, data.by_strength.half)
-    name = f"small weights, aligned networks, depth {p.deep}: exponent of the time in s"
-    yield speed.near("time-by-strength", name, -1, exponent, 0.05, bound="Standard: an exponent within 5%.")
+    yield "small-random-exponent", power_law_exponent(p.gains, by_gain.epochs.T)
+    yield "small-random-exponent-aligned", power_law_exponent(p.gains, by_gain.aligned)
+    yield "speed-sensitive", by_gain.epochs[0] / by_gain.epochs[-1]
+    yield "time-by-strength", power_law_exponent(p.s, data.by_strength.half)
 
 
-@claims
+@rows
 def other_weights(p: Chains, data: Data):
-    linear = paper(EFFECT, "Pretraining + fine-tuning scales linearly t_inf - t_1 ≈ O(D/b_0^2)")
-    constant = paper(EFFECT, "Orthogonal initialization: depth-independent t_inf - t_1 ≈ O(1)")
     runs = along(data.by_depth, "depth")
     epochs = runs.epochs.sel(start="pretrained")
-    beyond = power_law_exponent(np.array(p.depths[1:]) - 1, (epochs[1:] - epochs[0]).T)
-    name = "pretrained: exponent of the epochs beyond one layer in the layers beyond one"
-    standard = "Standard: an exponent within {}."
-    yield linear.near("pretrained-depth", name, 1, beyond, 0.1, bound=standard.format("0.1"))
-    epochs = along(data.by_gain, "gain").epochs.sel(start="pretrained")
-    yield linear.near(
-        "pretrained-exponent", f"pretrained, depth {p.deep}: exponent in b0", -2,
-        power_law_exponent(p.gains, epochs.T), 0.2,
-        "D/b0^2 bounds this from above. An autoencoder has two layers, whose time is log(1/b0^2): nearly no"
-        " dependence on b0.", standard.format("a tenth of it"),
-    )  # fmt: skip
-    exponent = power_law_exponent(p.depths[1:], runs.epochs.sel(start="orthogonal")[1:].T)
-    name = "orthogonal: exponent of epochs in depth"
-    yield constant.near("orthogonal-depth", name, 0, exponent, 0.15, bound=standard.format("0.15 of none"))
+    beyond = (epochs[1:] - epochs[0]).T  # one layer
+    yield "pretrained-depth", power_law_exponent(np.array(p.depths[1:]) - 1, beyond)
+    by_gain = along(data.by_gain, "gain").epochs.sel(start="pretrained")
+    yield "pretrained-exponent", power_law_exponent(p.gains, by_gain.T)
+    yield "orthogonal-depth", power_law_exponent(p.depths[1:], runs.epochs.sel(start="orthogonal")[1:].T)
     stuck = np.isnan(data.narrow.epochs)
-    yield constant.near(
-        "orthogonal-narrow", "orthogonal without spare neurons: share that never learns", 0, stuck.mean(),
-        0.05, "Learning keeps the sign of the determinant, and half of all orthogonal maps have the wrong "
-        "one. Hidden layers are as narrow as the input.", "Standard: at most one network in twenty.",
-    )  # fmt: skip
-    explained = (stuck == (data.narrow.determinant < 0)).mean()
-    name = "stuck exactly where the determinant's sign is wrong, share"
-    yield finding("theory", "theory: the sign is conserved").near("orthogonal-sign", name, 1, explained, 1e-9)
+    yield "orthogonal-narrow", stuck
+    yield "orthogonal-sign", stuck == (data.narrow.determinant < 0)
 
 
 EXPERIMENT = Experiment(
@@ -381,6 +350,13 @@ EXPERIMENT = Experiment(
     "Chains: what depth does to learning",
     "talk, part 1",
     Chains(),
-    Chains(seeds=2, depths=(1, 2, 4, 8), gains=(0.4, 0.6), deep=4, square=20, curves=(2,)),
+    quick={
+        "seeds": 2,
+        "depths": (1, 2, 4, 8),
+        "gains": (0.4, 0.6),
+        "deep": 4,
+        "square": 20,
+        "curves": (2, 10),
+    },
     minutes=(0.3, 1.0),
 )

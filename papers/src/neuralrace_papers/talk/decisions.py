@@ -11,7 +11,8 @@ in five easy choices are correct. The shallow agent starts with the associations
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -19,36 +20,31 @@ from scipy.stats import spearmanr
 from neuralrace import landscape, plot
 from neuralrace.measure import half_time, power_law_exponent
 from neuralrace_papers.agent import Agent, learn, live
-from neuralrace_papers.framework.claim import finding, kebab, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
+from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 
-TALK, MODEL = "talk: diverse but systematic trajectories", "talk: a deep RL network"
-SADDLES = "talk: saddle points arise through depth"
 COLOURS = {"deep": plot.RED, "deep, total error": plot.ORANGE, "shallow": plot.BLUE}
 INPUTS = ("left", "right", "bias")
 LATE = 0.8
 TIME = "time (trials x learning rate)"
 
 
-class Decisions(Parameters):
-    seeds: int = option(50, "agents, each with initial weights of its own", least=10)
-    contrasts: tuple[float, ...] = option(
-        (0.06, 0.12, 0.25, 0.5, 1.0), "contrasts of the stimuli, left and right"
-    )
-    beta: float = option(10.0, "how sharply choices follow values")
-    forgetting: float = option(0.005, "rate at which all weights decay")
-    std: float = option(0.05, "standard deviation of initial weights", most=0.2)
-    t1: float = option(600.0, "end of learning, in units of trials times learning rate")
-    starts: int = option(1500, "starts from which fixed points are sought")
-    spreads: tuple[float, ...] = option(
-        (0.1, 0.5, 1.5), "standard deviations of the starts from which fixed points are sought"
-    )
-    rate: float = option(0.05, "learning rate of the agents that draw trials", most=0.2)
-    trials: int = option(8000, "trials of the agents that draw them", least=200)
-    total: bool = option(True, "whether deep agents taught by the total error alone are added")
+@dataclass(frozen=True)
+class Decisions:
+    seeds: Annotated[int, "agents, each with initial weights of its own"] = 50
+    contrasts: Annotated[tuple[float, ...], "contrasts of the stimuli, left and right"] = (
+        0.06, 0.12, 0.25, 0.5, 1.0,
+    )  # fmt: skip
+    beta: Annotated[float, "how sharply choices follow values"] = 10.0
+    forgetting: Annotated[float, "rate at which all weights decay"] = 0.005
+    std: Annotated[float, "standard deviation of initial weights"] = 0.05
+    t1: Annotated[float, "end of learning, in units of trials times learning rate"] = 600.0
+    starts: Annotated[int, "starts from which fixed points are sought"] = 1500
+    spreads: Annotated[tuple[float, ...], "standard deviations of these starts"] = (0.1, 0.5, 1.5)
+    rate: Annotated[float, "learning rate of the agents that draw trials"] = 0.05
+    trials: Annotated[int, "trials of the agents that draw them"] = 8000
+    total: Annotated[bool, "whether deep agents taught by the total error alone are added"] = True
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         easy = max(self.contrasts) >= 0.5
         require(easy, f"contrasts must have an easy one, at least 0.5, got {self.contrasts}")
         for name in COLOURS:
@@ -259,101 +255,50 @@ def timeline(p: Decisions, data: Data):
     )
 
 
-def listed(counts: Counter[str]) -> str:
-    return "; ".join(f"{k}: {n}" for k, n in counts.most_common())
-
-
-@claims
+@rows
 def accuracy(p: Decisions, data: Data):
-    model, name = finding(MODEL), "accuracy on easy stimuli at the end"
     for agent, path in data.paths.items():
-        yield model.above(f"accuracy-{kebab(agent)}", f"{name}, {agent}", 0.95, path.accuracy[:, -1])
-    last = data.trials.accuracy[:, -20:].mean(("t", "side"))
-    note = f"Last tenth of {p.trials} trials; least {float(last.min()):.3f}."
-    name = f"{name}, agents that draw trials and choices, mean"
-    yield model.above("accuracy-trials", name, 0.95, last.mean(), note)
+        yield f"accuracy-{agent.replace(', ', '-').replace(' ', '-')}", path.accuracy[:, -1].mean("side")
+    yield "accuracy-trials", data.trials.accuracy[:, -20:].mean(("t", "side"))
     cortical = np.exp(np.log(data.drift.cortical).mean(("run", "input")))
-    yield model.near(
-        "without-forgetting", "without forgetting: exponent of cortical weights in time", -0.5,
-        power_law_exponent(data.drift.t, cortical), 0.05,
-        "Stimuli and constant each predict all of the reward, and the total error takes what is too much off "
-        "the cortex: no fixed point, while choices stay.", "theory: 1/sqrt(t), to a tenth",
-    )  # fmt: skip
+    yield "without-forgetting", power_law_exponent(data.drift.t, cortical)
 
 
-@claims
+@rows
 def fixed_points(p: Decisions, data: Data):
-    depth = paper(SADDLES, "Saddle points arise through depth")
-    near = paper(SADDLES, "Dynamics pass near a hierarchy of saddle points")
-    deep = data.points["deep"]
+    deep, shallow = data.points["deep"], data.points["shallow"]
     used, unstable = deep.used.values, deep.unstable.values
     sets = sorted({tuple(u) for u in used.tolist()})
-    table = "; ".join(f"{named(u)}: {k}" for u, k in zip(used, unstable, strict=True))
-    name = "sets of inputs used at fixed points, deep, of 8"
-    note = f"Unstable directions: {table}. {float(deep.converged):.0%} of starts end at a fixed point."
-    yield finding(SADDLES, "theory: one for each subset").near("points-deep", name, 8, len(sets), 0, note)
-    extra = [unstable[(used == u).all(axis=1)].min() - (3 - sum(u)) for u in sets]
-    more = (unstable != 3 - used.sum(axis=1)).sum()
-    name = "unstable directions - inputs not used, most stable of each set, deep"
-    unused = finding(SADDLES, "theory: one for each input not used")
-    yield unused.near("unstable-deep", name, 0, extra, 0, f"{more} further fixed points have more.")
-    shallow = data.points["shallow"]
-    name, one = "fixed points found, shallow", "The talk: one layer has one."
-    note = f"{float(shallow.converged):.1%} of starts end at a fixed point."
-    yield depth.near("points-shallow", name, 1, shallow.sizes["point"], 0, note, one)
-    rows = stops(data.paths["deep"], deep)
-    passed = [sum(unstable[k] > 0 for k in [*row][1:]) for row in rows]
-    name, note = "saddles passed after the start, deep", f"{listed(visited(data))}."
-    yield near.above("saddles-deep", name, 0, passed, note, "The talk: at least one.")
-    far = [distance for row in rows for k, distance in [*row.items()][1:] if unstable[k]]
+    yield "points-deep", len(sets)
+    yield "unstable-deep", [unstable[(used == u).all(axis=1)].min() - (3 - sum(u)) for u in sets]
+    yield "points-shallow", shallow.sizes["point"]
+    yield "points-shallow-starts", shallow.converged
+    visits = stops(data.paths["deep"], deep)
+    yield "saddles-deep", [sum(unstable[k] > 0 for k in [*row][1:]) for row in visits]
+    far = [distance for row in visits for k, distance in [*row.items()][1:] if unstable[k]]
     learned = np.linalg.norm(deep.associations[unstable == 0], axis=(-1, -2)).max()
-    name, tenth = "distance at saddles passed / norm of what is learned, deep", "Standard: a tenth."
-    yield near.near("saddles-near", name, 0, np.divide(far, learned), 0.1, bound=tenth)
-    slow, none = list(map(len, slowdowns(data.paths["shallow"]))), "The talk: no stages."
-    yield depth.near("stages-shallow", "times that learning slows down, shallow", 0, slow, 0, bound=none)
+    yield "saddles-near", np.divide(far, learned)
+    yield "stages-shallow", list(map(len, slowdowns(data.paths["shallow"])))
 
 
-@claims
+@rows
 def individuals(p: Decisions, data: Data):
-    diverse = paper(TALK, "Learning trajectories are individually diverse but systematic")
-    path = data.paths["deep"]
-    orders = Counter(", ".join(INPUTS[k] for k in row) for row in np.argsort(path.learned.values, axis=1))
-    bias = (path.learned.argmin("input") == INPUTS.index("bias")).mean()
-    name = "share of deep agents that learn the bias first"
-    yield finding(TALK).near("bias-first", name, 1, bias, 0.05, f"Orders: {listed(orders)}.")
-    left, right = path.learned.sel(input="left"), path.learned.sel(input="right")
-    name, level = "share of deep agents that learn left before right", "the 1% level of chance"
-    chance = 2.58 / (2 * np.sqrt(p.seeds))
-    even = f"Theory: both sides are alike; {level}."
-    yield diverse.near("side-first", name, 0.5, (left < right).mean(), chance, bound=even)
-    gap = np.abs(left - right)
-    name = "time between left and right / time of the first, deep"
-    yield finding(TALK).above("side-gap", name, 0.2, (gap / np.minimum(left, right)).mean())
-    other = data.paths["shallow"].learned
-    even = np.abs(other.sel(input="left") - other.sel(input="right"))
-    name = "time between left and right, deep / shallow"
-    yield finding(TALK).above("side-gap-over-shallow", name, 2, gap.mean() / even.mean())
-    (early, late), times, both = early_and_late(path)
-    (_, late_shallow), *_ = early_and_late(data.paths["shallow"])
-    name = "diversity: spread of left - right late over agents, deep / shallow"
-    ratio, twice = late.std() / late_shallow.std(), "Standard: twice as much."
-    yield diverse.above("diversity", name, 2, ratio, bound=twice)
-    bound = 2.58 / np.sqrt(max(both.sum() - 1, 1))
-    same = np.mean(np.sign(early) == np.sign(late))
-    note = (
-        f"t = {times[0].mean():.3g} and {times[1].mean():.3g}; same sign in {same:.0%}. Left out are agents "
-        f"that never answer {LATE:.0%} correctly: {(~both).sum()}."
+    path, other = data.paths["deep"], data.paths["shallow"]
+    yield "bias-first", path.learned.argmin("input") == INPUTS.index("bias")
+    (left, right), (left_shallow, right_shallow) = (
+        (run.learned.sel(input="left"), run.learned.sel(input="right")) for run in (path, other)
     )
-    name = "early strategy foretells late strategy: rank correlation of left - right"
-    level = f"Standard: {level}."
-    yield diverse.above("early-tells-late", name, bound, rank_correlation(early, late), note, level)
-    name = "rank correlation of left - right early with the side learned first"
-    foretold = rank_correlation(early, (right / left)[both])
-    yield diverse.above("early-tells-order", name, bound, foretold, bound=level)
+    yield "side-first", left < right
+    gap = np.abs(left - right)
+    yield "side-gap", gap / np.minimum(left, right)
+    yield "side-gap-over-shallow", gap / np.abs(left_shallow - right_shallow).mean()
+    (early, late), _, both = early_and_late(path)
+    (_, late_shallow), *_ = early_and_late(other)
+    yield "diversity", late.std() / late_shallow.std()
+    yield "early-tells-late", rank_correlation(early, late)
+    yield "early-tells-order", rank_correlation(early, (right / left)[both])
     drawn = data.trials.learned
-    same = (drawn.sel(input="left") < drawn.sel(input="right")) == (left < right)
-    name = "agents that draw trials: share that learn first the side that the mean learns first"
-    yield finding(TALK).above("trials-side-first", name, 0.5 + chance, same.mean(), bound=level)
+    yield "trials-side-first", (drawn.sel(input="left") < drawn.sel(input="right")) == (left < right)
 
 
 EXPERIMENT = Experiment(
@@ -361,6 +306,6 @@ EXPERIMENT = Experiment(
     "Decisions: an agent that learns in stages",
     "talk: learning to make perceptual decisions",
     Decisions(),
-    Decisions(starts=400, trials=5000, total=False),
+    quick={"starts": 400, "trials": 5000, "total": False},
     minutes=(0.3, 1.0),
 )

@@ -13,9 +13,9 @@ roughness, the mean squared difference of neighbouring weights over the mean squ
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,39 +24,38 @@ import numpy as np
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.measure import cosine, crossing, share_within
-from neuralrace_papers.framework.claim import check, finding, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
+from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 
-TALK = "talk: impact of relative scale in practice"
 WAYS = {"relative": plot.RED, "first": plot.BLUE, "later": plot.ORANGE}
 COMPONENTS = 5
 TRAINED, UNDERSTOOD = 0.99, 0.9
 
 
-class RelativeScale(Parameters):
-    seeds: int = option(5, "random starts of each network")
-    ratios: tuple[float, ...] = option(
-        (1 / 16, 1 / 4, 1.0, 4.0, 16.0), "ratios r of the later layer to the first", increasing=True, count=3
-    )
-    modulus: int = option(13, "numbers are added modulo this", least=5)
-    share: float = option(0.8, "share of the sums that is shown", least=0.1, most=0.95)
-    hidden: int = option(128, "hidden units of the network that adds")
-    gain: float = option(1.0, "gain of the initial Xavier weights of the network that adds")
-    lr: float = option(0.1, "learning rate of the network that adds, on the mean loss")
-    decay: float = option(1e-3, "weight decay of the network that adds", least=0)
-    steps: int = option(8000, "steps of training of the network that adds", least=100)
-    small: float = option(0.1, "gain of the initial weights without decay")
-    more: float = option(0.9, "share of the sums that is shown without decay", least=0.1, most=0.95)
-    filters: int = option(8, "filters of the convolutional network")
-    size: int = option(5, "pixels of a filter, along one side; images have 8", least=2, most=7)
-    images: int = option(500, "digits that the convolutional network is trained on", most=1437)
-    rate: float = option(0.3, "learning rate of the convolutional network at ratio 1")
-    level: float = option(0.15, "loss at which filters are compared; 0.45 without learning", below=0.45)
-    most: int = option(4000, "most steps of the convolutional network, at ratio 1")
+@dataclass(frozen=True)
+class RelativeScale:
+    seeds: Annotated[int, "random starts of each network"] = 5
+    ratios: Annotated[tuple[float, ...], "ratios r of the later layer to the first"] = (
+        1 / 16, 1 / 4, 1.0, 4.0, 16.0,
+    )  # fmt: skip
+    modulus: Annotated[int, "numbers are added modulo this"] = 13
+    share: Annotated[float, "share of the sums that is shown"] = 0.8
+    hidden: Annotated[int, "hidden units of the network that adds"] = 128
+    gain: Annotated[float, "gain of the initial Xavier weights of the network that adds"] = 1.0
+    lr: Annotated[float, "learning rate of the network that adds, on the mean loss"] = 0.1
+    decay: Annotated[float, "weight decay of the network that adds"] = 1e-3
+    steps: Annotated[int, "steps of training of the network that adds"] = 8000
+    small: Annotated[float, "gain of the initial weights without decay"] = 0.1
+    more: Annotated[float, "share of the sums that is shown without decay"] = 0.9
+    filters: Annotated[int, "filters of the convolutional network"] = 8
+    size: Annotated[int, "pixels of a filter, along one side; images have 8"] = 5
+    images: Annotated[int, "digits that the convolutional network is trained on"] = 500
+    rate: Annotated[float, "learning rate of the convolutional network at ratio 1"] = 0.3
+    level: Annotated[float, "loss at which filters are compared; 0.45 without learning"] = 0.15
+    most: Annotated[int, "most steps of the convolutional network, at ratio 1"] = 4000
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         require(1.0 in self.ratios, f"ratios must have 1 among them, got {self.ratios}")
+        require(2 <= self.size <= 7, f"size must be from 2 to 7, got {self.size}")
 
 
 def scaled(first: Any, later: Any, ratio: float, way: str) -> tuple[Any, Any]:
@@ -225,59 +224,26 @@ def drawn_filters(p: RelativeScale, data: Data):
     return fig, "Filters of one seed after learning, first layer alone scaled by the ratio r (rows)."
 
 
-def by_ratio(values: Any) -> str:
-    """Means over runs, for a note."""
-    return "; ".join(f"{float(v.ratio):.3g}: {float(v):.3g}" for v in values.mean("run", skipna=False))
-
-
-@claims
+@rows
 def sums(p: RelativeScale, data: Data):
-    grokking = paper(TALK, "Decreases the time to grokking in modular arithmetic")
     one = data.grokking["relative"].sel(ratio=1.0)
-    name = "grokking: steps to understand / to memorise, r = 1"
-    yield finding(TALK).above("grokking-delay", name, 5, one.understood / one.memorised)
-    share = np.mean([np.isfinite(data.grokking[way].understood).mean() for way in WAYS])
-    yield finding(TALK).near("grokking-share", "share of networks that understand", 1, share, 0)
-    text = f"log of steps to understand, r = {p.ratios[-1]:g} - r = 1"
-    size = "With weight decay the size of the weights decides: what is large takes long to decay. "
-    steps = {way: runs.understood for way, runs in data.grokking.items()}
-    change = {way: np.log(v.isel(ratio=-1) / v.sel(ratio=1.0)) for way, v in steps.items()}
-    note = {way: f"Steps by r: {by_ratio(v)}." for way, v in steps.items()}
-    name = f"{text}, relative"
-    sign = "The talk: less time."
-    yield grokking.below("grokking-relative", name, 0, change["relative"], size + note["relative"], sign)
-    name = f"{text}, first layer alone"
-    yield finding(TALK).below("grokking-first", name, 0, change["first"], note["first"])
-    name = f"{text}, later layer alone"
-    yield finding(TALK).above("grokking-later", name, 0, change["later"], note["later"])
+    yield "grokking-delay", one.understood / one.memorised
+    yield "grokking-share", np.mean([np.isfinite(data.grokking[way].understood).mean() for way in WAYS])
+    for way, runs in data.grokking.items():
+        steps = runs.understood
+        yield f"grokking-{way.replace(' ', '-')}", np.log(steps.isel(ratio=-1) / steps.sel(ratio=1.0))
     end = data.grokking["without decay"].test[..., -1]
-    name = f"without decay: other sums correct at the end, r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
-    gain = (end[-1] - end[0]).mean()
-    yield finding(TALK).above("without-decay-correct", name, 0, gain, f"By r: {by_ratio(end)}.")
-    mean, name = change["without decay"].mean(skipna=False), f"without decay: {text}"
-    yield finding(TALK).below("without-decay-steps", name, 0, mean, note["without decay"])
+    yield "without-decay-correct", end[-1] - end[0]
 
 
-@claims
+@rows
 def filters(p: RelativeScale, data: Data):
-    interpretable = paper(TALK, "Promotes interpretability of early layers in CNNs")
-    ends = f"r = {p.ratios[-1]:g} - r = {p.ratios[0]:.3g}"
     for way, runs in data.convolution.items():
-        text, change = f"filters, {way}", runs.isel(ratio=-1) - runs.isel(ratio=0)
-        name, note = f"{text}: loss at which they are compared", by_ratio(runs.accuracy)
-        loss = f"filters-loss-{way}"
-        reached = check(TALK, "the loss at which training stops, and rounding; else it did not get there")
-        yield reached.below(loss, name, p.level + 1e-6, runs.loss, f"Test accuracy by r: {note}.")
-        name, note = f"{text}: share that is new, {ends}", f"By r: {by_ratio(runs.new)}."
-        yield finding(TALK).above(f"filters-new-{way}", name, 0, change.new, note)
-        why = "A likely reason: large random readouts hardly learn, and filters serve what they ask for. "
-        why = why if way == "relative" else ""
-        note = f"{why}By r: {by_ratio(runs.structured)}; chance {COMPONENTS / p.size**2:.2g}."
-        name = f"{text}: share in leading components of patches, {ends}"
-        more, less = "The talk: more structure.", "The talk: smoother, as structure is."
-        yield interpretable.above(f"filters-structured-{way}", name, 0, change.structured, note, more)
-        name, note = f"{text}: roughness, {ends}", f"{why}By r: {by_ratio(runs.roughness)}."
-        yield interpretable.below(f"filters-smooth-{way}", name, 0, change.roughness, note, less)
+        change = runs.isel(ratio=-1) - runs.isel(ratio=0)
+        yield f"filters-new-{way}", change.new
+        yield f"filters-structured-{way}", change.structured
+        yield f"filters-smooth-{way}", change.roughness
+        yield f"filters-loss-{way}", runs.loss.max()
 
 
 EXPERIMENT = Experiment(
@@ -285,6 +251,6 @@ EXPERIMENT = Experiment(
     "Relative scale of layers in practice: grokking and filters",
     "talk: impact of relative scale initializations in practice",
     RelativeScale(),
-    RelativeScale(seeds=2, ratios=(1 / 8, 1.0, 8.0), steps=5000, images=200),
+    quick={"seeds": 2, "ratios": (1 / 8, 1.0, 8.0), "steps": 5000, "images": 200},
     minutes=(0.4, 3.0),
 )

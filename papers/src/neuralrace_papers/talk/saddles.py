@@ -11,45 +11,48 @@ nearest root of the gradient is sought and its distance taken."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
 import neuralrace as nr
 from neuralrace import landscape, plot
 from neuralrace.measure import end_to_end, growing_part, half_time, power_law_exponent
-from neuralrace_papers.framework.claim import CHOSEN, check, finding, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
-from neuralrace_papers.framework.store import along
+from neuralrace_papers.framework import Data, Experiment, along, figure, part, require, rows
 
-TALK, VARIED = "talk: hierarchy of saddle points", "talk: individual variability amidst structure"
 COLOURS = {1: plot.BLUE, 2: plot.RED, 3: plot.GREEN}
 NAMES = ("none", "mode 1", "mode 2", "both")  # modes that are learned, as `two_layer_saddles` lists them
 FIRST = 1
 PRECISE = nr.Adaptive(1e-10, 1e-12)
 
 
-class Saddles(Parameters):
-    seeds: int = option(50, "random starts of each network", least=3)
-    strengths: tuple[float, ...] = option((2.0, 1.0), "singular values of the targets, the larger one first")
-    hidden: int = option(3, "units of each hidden layer", least=2)
-    depths: tuple[int, ...] = option((1, 2, 3), "depths of the networks: 1, 2, and 3 where wished")
-    starts: int = option(600, "starts from which fixed points are sought")
-    spreads: tuple[float, ...] = option(
-        (0.3, 1.0, 2.0), "standard deviations of the starts from which fixed points are sought"
+@dataclass(frozen=True)
+class Saddles:
+    seeds: Annotated[int, "random starts of each network"] = 50
+    strengths: Annotated[tuple[float, ...], "singular values of the targets, the larger one first"] = (
+        2.0,
+        1.0,
     )
-    std: float = option(1e-3, "standard deviation of the initial weights that learn, depth 1 and 2", most=0.1)
-    deep_std: float = option(0.03, "standard deviation of the initial weights that learn, depth 3", most=0.1)
-    stds: tuple[float, ...] = option(
-        (1e-3, 1e-4, 1e-5, 1e-6, 1e-7), "as std, for the distance to a saddle", most=0.1, count=2
+    hidden: Annotated[int, "units of each hidden layer"] = 3
+    depths: Annotated[tuple[int, ...], "depths of the networks: 1, 2, and 3 where wished"] = (1, 2, 3)
+    starts: Annotated[int, "starts from which fixed points are sought"] = 600
+    spreads: Annotated[tuple[float, ...], "standard deviations of these starts"] = (0.3, 1.0, 2.0)
+    std: Annotated[float, "standard deviation of the initial weights that learn, depths 1 and 2"] = 1e-3
+    deep_std: Annotated[float, "standard deviation of the initial weights that learn, depth 3"] = 0.03
+    stds: Annotated[tuple[float, ...], "as std, for the distance to a saddle"] = (
+        1e-3,
+        1e-4,
+        1e-5,
+        1e-6,
+        1e-7,
     )
-    ratios: tuple[float, ...] = option(
-        (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99), "mode 2 / mode 1, for the order", below=1
-    )
-    t1: float = option(12.0, "flow time after the origin has been left")
+    ratios: Annotated[tuple[float, ...], "mode 2 / mode 1, for the order"] = (
+        0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99,
+    )  # fmt: skip
+    t1: Annotated[float, "flow time after the origin has been left"] = 12.0
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         falling = len(self.strengths) == 2 and self.strengths[0] > self.strengths[1]
         require(falling, f"strengths must be two numbers, the larger first, got {self.strengths}")
         fit = self.depths in ((1, 2), (1, 2, 3))
@@ -91,8 +94,6 @@ def points(p: Saddles, depth: int):
     distance = p.distances(end_to_end(task.graph, fixed.weights))
     return {
         "learned": ("point", distance.argmin(axis=-1)),
-        "off": ("point", distance.min(axis=-1)),
-        "norm": ("point", fixed.norm),
         "negative": ("point", negative),
         "flat": ("point", flat),
         "loss": ("point", nr.loss(task, fixed.weights)),
@@ -260,102 +261,40 @@ def kinds(points: Any) -> set[tuple[int, int, int]]:
     return set(zip(*(points[k].values.tolist() for k in ("learned", "negative", "flat")), strict=True))
 
 
-@claims
+@rows
 def fixed_points(p: Saddles, data: Data):
-    hierarchy = paper(TALK, "Depth introduces a hierarchy of saddle points")
     theory = {(k, s.index, s.flat) for k, s in enumerate(p.theory)}
-    found = [points.sizes["point"] / int(points.starts) for points in data.points.values()]
-    name = "share of starts whose search ends at a fixed point, by depth"
-    yield check(TALK).above("starts-converged", name, 0.9, found, bound="Standard: few starts are left out.")
-    off = max(float(points.off.max()) for points in data.points.values())
-    name = "distance of the maps of fixed points from those of a subset of modes"
-    yield check(TALK).below("maps", name, 1e-6, off)
-    shallow = paper("talk: saddle points arise through depth", "Saddle points arise through depth")
-    name, convex = "depth 1: kinds of fixed points found", "Theory: the error of one layer is convex."
-    yield shallow.near("points-depth-1", name, 1, len(kinds(data.points[1])), 0, bound=convex)
-    two = data.points[2]
-    counts = np.bincount(two.learned, minlength=len(NAMES))
-    note = "; ".join(
-        f"{n}: {s.index} negative, {s.flat} flat ({c} starts)"
-        for n, s, c in zip(NAMES, p.theory, counts, strict=True)
-    )
-    name = "depth 2: kinds of fixed points found, of the 4 subsets of modes"
-    every = "Theory: one for each subset of the modes."
-    yield hierarchy.near("points-depth-2", name, 4, len(kinds(two) & theory), 0, note, every)
-    name = "depth 2: kinds found that the theory does not have"
-    note = f"{counts.sum() / int(two.starts):.0%} of starts end at a fixed point."
-    yield check(TALK).near("points-extra", name, 0, len(kinds(two) - theory), 0, note)
-    if 3 in p.depths:
-        third = kinds(data.points[3])
-        maps = len({learned for learned, *_ in third})
-        note = (
-            f"{len(third)} kinds by map, negative and flat directions: layers may be idle while their map is "
-            "that of a subset."
-        )
-        subsets = finding(TALK, "theory: one for each subset of the modes")
-        yield subsets.near("points-depth-3", "depth 3: maps of fixed points, of 4", 4, maps, 0, note)
+    for depth, points in data.points.items():
+        found = kinds(points)
+        yield f"points-depth-{depth}", len(found & theory) if depth == 2 else len({k for k, *_ in found})
+        yield f"starts-depth-{depth}", points.sizes["point"] / int(points.starts)
+    yield "points-extra", len(kinds(data.points[2]) - theory)
 
 
-@claims
+@rows
 def passages(p: Saddles, data: Data):
-    near = paper("talk: hierarchy of saddle points", "Dynamics pass near a hierarchy of saddle points")
     deep, sequence = data.paths[2], ["none", "mode 1", "both"]
     when = deep.when.sel(learned=sequence)
     in_order = (when.diff("learned") > 0).all("learned") & np.isnan(deep.when.sel(learned="mode 2"))
-    name = "share of paths past the saddles in order: none, mode 1, both"
-    note, all_of_them = "Depth 2; the saddle of mode 2 alone is on no path.", "Standard: every network."
-    yield near.near("path-in-order", name, 1, in_order.mean(), 0, note, all_of_them)
-    size, text = np.sqrt(2 * sum(p.strengths)), "/ norm of the learned weights, depth 2"
-    distance, tenth = deep.distance / size, "Standard: a tenth of the learned weights."
-    name, less = f"distance to the saddle of mode 1 {text}", data.near[p.stds[1]].distance.max() / size
-    note = (
-        f"The distance goes as std^{scaling(p):.2g}: from std = {p.stds[1]:g} it is at most {float(less):.2g}"
-        f". At t = {when[:, 1].values.mean():.3g}."
-    )
-    yield near.below("near-mode-1", name, 0.1, distance.sel(learned="mode 1"), note, tenth)
-    name = f"distance to a minimum at the end {text}"
-    yield check(TALK, CHOSEN).below("near-both", name, 1e-3, distance.sel(learned="both"))
-    distance = along(data.near, "std").distance
-    name = "exponent of the distance to the first saddle in the initial weights"
-    note = "nan where a path has no plateau: initial weights are too large."
-    exponent = power_law_exponent(p.stds, distance.T)
-    linear = finding(TALK, "theory: rates at the first saddle; a twentieth")
-    yield linear.near("approach-exponent", name, scaling(p), exponent, 0.05, note)
-    name = "nearest the map comes to that of mode 1 alone / s2"
-    nearest = {d: p.distances(path.maps)[..., FIRST].min(axis=1) for d, path in data.paths.items()}
-    for depth in p.depths[1:]:
-        value, fifth = nearest[depth] / p.strengths[1], "Standard: a fifth of the mode that is missing."
-        yield near.below(f"passes-depth-{depth}", f"{name}, depth {depth}", 0.2, value, bound=fifth)
-    shallow = paper("talk: saddle points arise through depth", "Saddle points arise through depth")
-    straight, line = (
-        p.strengths[0] / float(np.linalg.norm(p.strengths)),
-        "Theory: the map goes in a straight line.",
-    )
-    value = nearest[1] / p.strengths[1]
-    yield shallow.near("passes-shallow", f"{name}, shallow", straight, value, 0.02, bound=line)
+    yield "path-in-order", in_order
+    yield "near-mode-1", deep.distance.sel(learned="mode 1") / np.sqrt(2 * sum(p.strengths))
+    yield "approach-exponent", power_law_exponent(p.stds, along(data.near, "std").distance.T)
+    for depth, path in data.paths.items():
+        nearest = p.distances(path.maps)[..., FIRST].min(axis=1)
+        yield f"passes-depth-{depth}", nearest / p.strengths[1]
 
 
-@claims
+@rows
 def individuals(p: Saddles, data: Data):
-    varied = paper(VARIED, "Individual variability amidst structure")
     order, one = along(data.order, "ratio"), data.paths[1]
     usual = order.sel(ratio=p.usual)
     half, expected = usual.half[:, 1], usual.expected[:, 1]
     alone = half_time(one.t, one.maps[..., 1, 1], start=0.0, end=p.strengths[1], axis=1)
-    name = f"time to half of mode 2, relative spread over networks, depth 2 / depth 1, s2/s1 = {p.usual:g}"
-    spread = float(half.std() / half.mean()) / (alone.std() / alone.mean())
-    note, tenfold = f"Depth 2: {float(half.std() / half.mean()):.2g}.", "Standard: ten times as much."
-    yield varied.above("times-vary", name, 10, spread, note, tenfold)
-    name = "time to half of mode 2: correlation with that expected from initial weights"
-    yield finding(VARIED).above("times-foretold", name, 0.9, np.corrcoef(half, expected)[0, 1])
+    yield "times-vary", float(half.std() / half.mean()) / (alone.std() / alone.mean())
+    yield "times-foretold", np.corrcoef(half, expected)[0, 1]
     first, foretold = (v[..., 0] < v[..., 1] for v in (order.half, order.expected))
-    name = f"share of networks that learn mode 1 first, s2/s1 = {p.usual:g}"
-    yield varied.near(
-        "order-alike", name, 1, first.sel(ratio=p.usual).mean(), 0, bound="Standard: all of them."
-    )
-    name = f"order foretold by initial weights, share of networks, s2/s1 = {p.ratios[-1]:g}"
-    note = f"Mode 1 is first in {float(first[-1].mean()):.0%}."
-    yield finding(VARIED).above("order-foretold", name, 0.8, (first == foretold)[-1].mean(), note)
+    yield "order-alike", first.sel(ratio=p.usual)
+    yield "order-foretold", (first == foretold)[-1]
 
 
 EXPERIMENT = Experiment(
@@ -363,6 +302,6 @@ EXPERIMENT = Experiment(
     "Saddles: a hierarchy of fixed points, and the path between them",
     "talk: depth introduces a hierarchy of saddle points",
     Saddles(),
-    Saddles(seeds=10, starts=240, stds=(1e-3, 1e-5, 1e-7), ratios=(0.5, 0.9, 0.99)),
+    quick={"seeds": 10, "starts": 240, "stds": (1e-3, 1e-5, 1e-7), "ratios": (0.5, 0.9, 0.99)},
     minutes=(0.3, 0.5),
 )

@@ -8,7 +8,8 @@ correlations). A shallow network learns all modes at the same rate and does neit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,12 +17,9 @@ from matplotlib.figure import Figure
 import neuralrace as nr
 from neuralrace import measure, plot
 from neuralrace.tasks import World
-from neuralrace_papers.framework.claim import EXACT, check, finding, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option
+from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 
 ITEMS = 16
-LINK, ORDER = "talk: analytic link", "talk: progressive differentiation"
 NEIGHBOURS = ("ring", "grid")
 WRONG = 0.1  # of a feature's standard deviation: beliefs further on the wrong side count
 MAKE: dict[str, Callable[..., World]] = {
@@ -32,23 +30,22 @@ MAKE: dict[str, Callable[..., World]] = {
 }
 
 
-class Worlds(Parameters):
-    flip: float = option(
-        0.1, "probability that a feature flips from a node to one below it: partition and tree", below=0.5
-    )
-    sigma: float = option(2.0, "how far items of the ring and the grid stay alike")
-    features: int = option(100_000, "features sampled to compare singular values", least=100 * ITEMS)
-    trees: int = option(200, "random trees whose eigenvalues are checked")
-    hidden: int = option(32, "hidden units", least=ITEMS)
-    std: float = option(1e-3, "standard deviation of initial weights", most=0.02)
-    beliefs: int = option(2000, "features that are sampled to look for wrong beliefs")
-    looks: int = option(30, "times at which items in the hidden layer are drawn")
-    rounds: int = option(400, "rounds of multidimensional scaling")
+@dataclass(frozen=True)
+class Worlds:
+    seeds: Annotated[int, "random starts of each network"] = 10
+    flip: Annotated[float, "probability that a feature flips from a node to one below it"] = 0.1
+    sigma: Annotated[float, "how far items of the ring and the grid stay alike"] = 2.0
+    features: Annotated[int, "features sampled to compare singular values"] = 100_000
+    trees: Annotated[int, "random trees whose variances are compared"] = 200
+    hidden: Annotated[int, "hidden units"] = 32
+    std: Annotated[float, "standard deviation of initial weights"] = 1e-3
+    beliefs: Annotated[int, "features that are sampled to look for wrong beliefs"] = 2000
+    looks: Annotated[int, "times at which items in the hidden layer are drawn"] = 30
+    rounds: Annotated[int, "rounds of multidimensional scaling"] = 400
 
-    @property
-    def sampling(self) -> float:
-        """Relative deviation of singular values of samples that is exceeded with p < exp(-8), if normal."""
-        return (ITEMS**0.5 + 4) / self.features**0.5
+    def __post_init__(self) -> None:
+        require(self.hidden >= ITEMS, f"hidden must be at least {ITEMS}, got {self.hidden}")
+        require(0 < self.flip < 0.5, f"flip must be above 0 and below 0.5, got {self.flip:g}")
 
     @property
     def a0(self) -> float:
@@ -71,13 +68,10 @@ def world(p: Worlds, name: str):
     plane = (
         measure.multidimensional_scaling(drawn, p.rounds) if scaled else measure.principal_components(drawn)
     )
-    eigenvalues = np.linalg.eigvalsh(made.covariance)[::-1]
     of_stage = [made.stages == k for k in np.unique(made.stages)]
     u, sampled, _ = np.linalg.svd(MAKE[name](p, features=p.features).arrays[1], full_matrices=False)
     return {
         "t": ("t", t),
-        "off_values": np.abs(eigenvalues - made.values).max(),
-        "off_vectors": np.abs(made.covariance @ made.vectors - made.vectors * made.values).max(),
         "sampled": ("mode", sampled),
         "mirrored": ("stage", [measure.share_within(made.vectors.T[k], u[:, k]) for k in of_stage]),
         "off_map": ("run", np.abs(maps - theory).max(axis=(1, 2, 3)) / np.sqrt(made.values[0])),
@@ -135,17 +129,16 @@ def beliefs(p: Worlds, name: str, t: np.ndarray) -> dict[str, Any]:
 
 @part
 def random_trees(p: Worlds):
-    """Trees of any depth and branching: error of the closed form, and least fall of variance by level."""
-    off, fall = [], []
+    """Trees of any depth and branching: by how much variance falls from one level to the next, least."""
+    fall = []
     for seed in range(p.trees):
         rng = np.random.default_rng(seed)
         branching = rng.integers(2, 5, size=rng.integers(1, 5)).tolist()
         tree = nr.tasks.tree(branching, rng.uniform(0.01, 0.45, len(branching)).tolist())
-        off.append(np.abs(np.linalg.eigvalsh(tree.covariance)[::-1] - tree.values).max() / tree.values[0])
         across = distinctions(branching)
         first = np.einsum("ki,ij,kj->k", across, tree.covariance, across)
         fall.append((first[:-1] / first[1:]).min() - 1)
-    return {"off": max(off), "fall": min(fall)}
+    return {"fall": ("tree", fall)}
 
 
 def distinctions(branching: list[int]) -> np.ndarray:
@@ -245,78 +238,38 @@ def wrong_beliefs(p: Worlds, data: Data):
     )
 
 
-def least_step(half: np.ndarray) -> np.ndarray:
-    """Least relative step between the half times (runs, stages) of one stage and the next."""
-    return (np.diff(half, axis=1) / half[:, :-1]).min(axis=1)
-
-
-@claims
-def closed_forms(p: Worlds, data: Data):
-    link = paper(
-        LINK,
-        "In the limit of many features, what matters to learning dynamics is SVD of correlation "
-        "structure [...] Can find this exactly for certain graphical models",
-    )
-    for name, world in data.world.items():
-        sampled = np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()
-        late = np.abs(half_times(world, "networks") / half_times(world, "theory") - 1).max(axis=1)
-        text = f"{name}: singular values of {p.features:,} features / closed form - 1"
-        bound = "Theory: what samples exceed once in 3000."
-        yield link.below(f"sampled-values-{name}", text, p.sampling, sampled, bound=bound)
-        for key, text, limit, value in (
-            ("eigenvalues", "eigenvalues, closed form - covariance", 1e-12, world.off_values),
-            ("eigenvectors", "eigenvectors, |C v - lambda v|", 1e-12, world.off_vectors),
-            ("map", "map of networks - closed form / largest value", 0.01, world.off_map),
-            ("half-times", "half times of stages, networks / closed form - 1", 1e-4, late),
-        ):
-            source = EXACT if limit < 1e-6 else "theory for small weights, which are not zero"
-            yield check(LINK, source).below(f"{key}-{name}", f"{name}: {text}", limit, value)
-    text = f"{p.trees} random trees: eigenvalues, closed form / covariance - 1"
-    yield check(LINK).below("random-trees-eigenvalues", text, 1e-12, data.random_trees.off)
-
-
 def half_times(world: Any, quantity: str) -> np.ndarray:
     """Times to half of the final value of each stage (runs, stages)."""
     return measure.half_time(world.t, world[quantity], start=0.0, axis=1)
 
 
-@claims
+def least_step(half: np.ndarray) -> np.ndarray:
+    """Least relative step between the half times (runs, stages) of one stage and the next."""
+    return (np.diff(half, axis=1) / half[:, :-1]).min(axis=1)
+
+
+@rows
+def closed_forms(p: Worlds, data: Data):
+    sampled, off, late = [], [], []
+    for name, world in data.world.items():
+        sampled.append(float(np.abs(world.sampled / np.sqrt(MAKE[name](p).values) - 1).max()))
+        off.append(float(world.off_map.max()))
+        late.append(np.abs(half_times(world, "networks") / half_times(world, "theory") - 1).max())
+    yield "sampled-values", max(sampled)
+    yield "map", max(off)
+    yield "half-times", max(late)
+
+
+@rows
 def differentiation(p: Worlds, data: Data):
-    stages = paper("talk: stage-like transitions", "Depth introduces stage-like transitions")
-    hierarchy = paper(
-        ORDER,
-        "These networks must exhibit progressive differentiation: [...] Singular vectors mirror hierarchy "
-        "[...] Singular values decay with depth",
-    )
     for name, world in data.world.items():
         step = least_step(half_times(world, "networks"))
-        statement = stages if name in NEIGHBOURS else hierarchy
-        note = ""
-        if name == "ring" and step.min() <= 0:
-            note = (
-                "Short waves on the ring have singular values that differ by 2%, and random starts of single "
-                "modes differ by more."
-            )
-        text = f"{name}: stages in order, least step of half times"
-        yield statement.above(f"order-{name}", text, 0, step, note, "The talk: one after the other.")
+        yield f"order-{name}", step.min() if name == "tree" else step
         if name not in NEIGHBOURS:
-            text = f"{name}: share of the hierarchy's distinctions in singular vectors of samples, by stage"
-            near_all = "Standard: 99%."
-            yield hierarchy.above(f"vectors-{name}", text, 0.99, world.mirrored, bound=near_all)
-    step = least_step(half_times(data.world["tree"], "parting"))
-    text = "tree: items part level by level, least step of half times"
-    yield hierarchy.above("tree-parting", text, 0, step, bound="The talk: broad before fine.")
-    text = f"{p.trees} random trees: variance along a distinction of a level / of the next - 1, least"
-    yield hierarchy.above("random-trees-order", text, 0, data.random_trees.fall, bound="The talk: decay.")
-
-
-@claims
-def illusory_correlations(p: Worlds, data: Data):
-    illusory = finding("Saxe et al. 2019, illusory correlations")
-    for name, world in data.world.items():
-        deep = (world.wrong.sel(depth=2) > WRONG).mean()
-        text = f"{name}: share of beliefs that are on the wrong side on the way, deep"
-        yield illusory.above(f"illusory-deep-{name}", text, 0.05, deep)
+            yield f"vectors-{name}", world.mirrored.min()
+        yield f"illusory-deep-{name}", (world.wrong.sel(depth=2) > WRONG).mean()
+    yield "tree-parting", least_step(half_times(data.world["tree"], "parting")).min()
+    yield "random-trees-order", data.random_trees.fall.min()
 
 
 EXPERIMENT = Experiment(
@@ -324,7 +277,6 @@ EXPERIMENT = Experiment(
     "Structured worlds: partitions, trees, rings, grids",
     "talk: structured worlds",
     Worlds(),
-    Worlds(seeds=2, trees=50, beliefs=500, looks=15, rounds=200),
+    quick={"seeds": 2, "trees": 50, "beliefs": 500, "looks": 15, "rounds": 200},
     minutes=(0.2, 0.4),
-    needs_full=("order-ring",),  # its last stages change places in 4 of 10 networks
 )
