@@ -29,7 +29,7 @@ FIRST_TARGETS = 15  # those of every context
 
 @dataclass(frozen=True)
 class Contexts:
-    seeds: Annotated[int, "random starts of each network"] = 10
+    seeds: Annotated[int, "random starts of each network"] = 5
     hidden: Annotated[int, "units of the ReLU networks"] = 700
     pathway: Annotated[int, "units of each pathway of the gated networks"] = 100
     std: Annotated[float, "standard deviation of initial weights"] = 0.005 / 700

@@ -36,7 +36,7 @@ Layers = list[Any]  # weights of the gated network: first layer, second layer, r
 
 @dataclass(frozen=True)
 class Depth:
-    seeds: Annotated[int, "random starts of each network; the paper has 100"] = 24
+    seeds: Annotated[int, "random starts of each network; the paper has 100"] = 12
     hidden: Annotated[int, "units of each hidden layer; 4/7 of the second in the common pathway"] = 420
     std: Annotated[float, "standard deviation of initial weights of the ReLU networks"] = 6e-4
     gated_std: Annotated[
@@ -49,7 +49,7 @@ class Depth:
     epochs: Annotated[int, "steps of training"] = 30_000
     save: Annotated[int, "times that are saved"] = 301
     shallow: Annotated[int, "units of the networks with one hidden layer"] = 700
-    shallow_seeds: Annotated[int, "random starts of these"] = 10
+    shallow_seeds: Annotated[int, "random starts of these"] = 8
 
     def __post_init__(self) -> None:
         require(self.seeds >= 2, f"seeds must be at least 2, got {self.seeds}")
