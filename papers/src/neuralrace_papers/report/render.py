@@ -53,13 +53,14 @@ def page(reports: Sequence[Report], unreadable: Sequence[str] = ()) -> str:
 <p><a href="#contradictions">Contradictions</a></p></nav>
 <main>
 <header id="top"><h1>neuralrace</h1>
-<p>Figures and sentences of {len(papers) or "no"} document{"s" if len(papers) != 1 else ""}, computed anew. Verdicts
-and large figures are those of the full forms, which were stored with the code that made them. Beside them
-stands what ran here: {_plural(len(reports), "experiment")}, {quick} in quick form. In figures theory is a line,
-simulated networks are points or bands. {escape(left_out)}</p></header>
+<p>Figures and sentences of papers, computed anew. Verdicts and large figures are those of the full forms,
+which were stored with the code that made them. Beside them stands what ran here:
+{_plural(len(reports), "experiment")}, {quick} in quick form. In figures theory is a line, simulated networks
+are points or bands. {escape(left_out)}</p></header>
 {_summary(papers)}
 {"".join(_document(ledgers().get(paper), paper, own) for paper, own in papers.items())}
-{"<section><h2>Experiments of your own</h2>" + "".join(map(_experiment, others)) + "</section>" if others else ""}
+{"<h2>Experiments of your own</h2>" if others else ""}
+{"".join(map(_experiment, others))}
 {_contradictions(papers)}
 </main>
 <dialog id="large" aria-label="figure"><img alt=""><p></p></dialog>
@@ -162,8 +163,9 @@ def _experiment(r: Report) -> str:
 {_findings([c for c in r.claims if not c.verdict])}
 <details class="parameters"><summary>Parameters, data and versions</summary>
 <table class="plain">{parameters}</table>
-<p class="small">The data that the figures show are NumPy archives (<code>np.load</code>) in the folder
-<code>{escape(r.folder.name)}/parts</code>: {data or "none"}. Code {r.digest}; {escape(packages)}.</p></details>
+<p class="small">The data that the figures show are NumPy archives (<code>np.load</code>) in
+<code>{escape(r.folder.name)}/parts</code>: {data or "none"}. Code {r.digest}; {escape(packages)}.</p>
+</details>
 </section>
 """
 
