@@ -15,18 +15,18 @@ SMALL = {
     "race": {"domains": 3, "groups": (1, 3), "trained": (1, 3), "hidden": 4, "t1": 20.0},
     "initialisation": {
         "scales": (0.1, 1.0, 3.0), "shown": (0.1, 1.0, 3.0), "published": (0.1, 1.0),
-        "looks": (0.1, 1.0), "domains": 3, "trained": 2, "hidden": 8, "t1": 100.0,
+        "looks": (0.1, 1.0), "domains": 3, "trained": 2, "hidden": 8, "widths": (8, 16), "t1": 100.0,
     },
     "images": {
         "seeds": 1, "domains": 3, "trained": (1, 2), "hidden": 10, "gains": (0.1, 1.0), "partners": 2,
         "epochs": 1, "gain_epochs": 1, "panels": ("permutation-3",), "descent_gains": (0.1, 1.0),
     },
-    "linear-background": {"seeds": 2, "hidden": 8, "save": 51},
+    "linear-background": {"seeds": 2, "hidden": 8, "save": 51, "rates": (0.5,)},
     "separability": {"seeds": 1, "margins": (0.2, 1.5), "shown": (0.2, 1.5), "fine": 0.4, "hidden": 16},
     "contexts": {"hidden": 21, "pathway": 6, "std": 1e-3, "epochs": 400},
     "context-count": {"hidden": (21, 20), "pathway": 6, "scale": 0.02, "epochs": 400},
-    "context-equations": {"seeds": 1, "counts": (3,), "hidden": 16, "t1": 20.0, "steps": 20},
-    "depth": {"seeds": 2, "hidden": 16, "epochs": 300, "shallow": 8, "save": 31},
+    "context-equations": {"counts": (3,), "t1": 20.0},
+    "depth": {"seeds": 2, "hidden": 14, "epochs": 300, "shallow": 8, "save": 31},
     "discovery": {"hidden": 60, "lr": 4e-3, "steps": 800, "save": 9, "most": 4, "std": 1e-3},
     "uniqueness": {"hidden": 20, "save": 6, "stride": 500, "steps": 200, "std": 1e-3},
     "phase-portraits": {

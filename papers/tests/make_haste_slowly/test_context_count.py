@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-import neuralrace_papers
 from neuralrace_papers.make_haste_slowly import context_count, modes
 
 
@@ -41,17 +40,3 @@ def test_strengths_of_the_weights_are_their_mean_over_networks():
     assert others == 4 * common
     with pytest.raises(ValueError, match="hidden must have a width for each"):
         context_count.ContextCount(hidden=(70,))
-
-
-@pytest.mark.whole
-def test_context_count_experiment(tmp_path):
-    changes = {"hidden": (49, 40), "scale": 5e-3, "epochs": 1600, "pathway": 12}
-    report = neuralrace_papers.run("context-count", quick=True, out=tmp_path, changes=changes)
-    claims = {c.id: c for c in report.claims}
-    assert claims["closed-form-settled-3"].holds
-    assert claims["block-reduction-3"].holds
-    assert not claims["closed-form-together-3"].holds
-    assert claims["closed-form-weights-3"].measured > 0
-    assert all(c.bound for c in report.claims if c.kind == "paper")
-    with pytest.raises(ValueError, match="counts must be at least 3, got 2"):
-        neuralrace_papers.run("context-count", out=tmp_path, changes={"counts": (2, 3, 4)})

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-import neuralrace_papers
 from neuralrace_papers.make_haste_slowly import discovery
 
 
@@ -33,15 +32,3 @@ def test_plain_centres_are_means_of_gates_with_the_most_open_first():
     found = discovery.plain_centres(net, 0, 4)
     assert np.array_equal(found, np.repeat(signs > 0, 8, axis=1))
     assert np.allclose(discovery.plain_centres(net, 0, 1), (signs > 0).mean(axis=0).repeat(8))
-
-
-@pytest.mark.whole
-def test_discovery_experiment(tmp_path):
-    changes = {"hidden": 120, "lr": 4e-3, "steps": 1500, "save": 16, "most": 4, "std": 1e-4}
-    report = neuralrace_papers.run("discovery", quick=True, out=tmp_path, changes=changes)
-    claims = {c.id: c for c in report.claims}
-    for kind in ("same", "different"):
-        assert claims[f"clusters-{kind}"].measured in (3, 4)
-        assert claims[f"elbow-{kind}"].measured > 0.8
-        assert claims[f"units-split-{kind}"].measured > 0.8
-    assert all(c.bound for c in claims.values() if c.kind == "paper")

@@ -1,7 +1,6 @@
 import numpy as np
 
 import neuralrace as nr
-import neuralrace_papers
 from neuralrace_papers.make_haste_slowly import separability as sep
 
 
@@ -29,18 +28,3 @@ def test_expected_strength_is_the_mean_over_networks():
     grown = (w["x->h1"][..., 0] + w["h1->y"][:, 0]) ** 2 / 4  # along any input direction
     assert np.isclose(grown.sum(axis=1).mean() / 4, p.a0("xor"), rtol=0.02)
     assert p.a0("linear") == 2 * p.a0("xor")
-
-
-def test_experiment(tmp_path):
-    changes = {"seeds": 2, "margins": (0.2, 1.5), "shown": (0.2, 1.5), "fine": 0.4, "hidden": 32}
-    report = neuralrace_papers.run("separability", quick=True, out=tmp_path, changes=changes)
-    claims = {c.id: c for c in report.claims}
-    for id in (
-        "equal-times",
-        "faster-side",
-        "closed-form-linear",
-        "xor-units-small-margin",
-        "linear-units-large-margin",
-    ):
-        assert claims[id].holds, claims[id]
-    assert all(c.bound for c in report.claims if c.kind == "paper")

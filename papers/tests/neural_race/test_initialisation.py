@@ -1,20 +1,19 @@
 import pytest
 
-import neuralrace_papers
 from neuralrace_papers.neural_race import initialisation
+
+SMALL = {"seeds": 2, "domains": 3, "trained": 2, "hidden": 24, "looks": (0.5,), "kernels": 1, "t1": 300.0}
 
 
 @pytest.mark.whole
-def test_initialisation(tmp_path):
-    small = {"domains": 3, "trained": 2, "hidden": 24, "looks": (0.5,), "scales": (0.1, 2.0, 8.0)}
-    small = {**small, "shown": small["scales"], "published": (0.1, 2.0), "t1": 300.0}
-    report = neuralrace_papers.run("initialisation", quick=True, out=tmp_path, changes=small)
-    assert len(report.figures) == 3
-    claims = {c.id: c.measured for c in report.claims}
-    for key in ("plateaus", "shared-items", "kernel-turn"):
-        assert claims[f"{key}-smallest"] > claims[f"{key}-largest"] + 0.2
-    assert claims["outside-modes-smallest"] < claims["outside-modes-largest"]
-    assert claims["trained-error"] < 1e-5
+def test_small_weights_learn_in_drops_and_large_ones_as_their_kernel():
+    scales = (0.1, 8.0)
+    p = initialisation.Initialisation(**SMALL, scales=(*scales, 9.0), published=scales, shown=(*scales, 9.0))
+    small, large = (initialisation.networks(p, scale) for scale in scales)
+    assert min(small["plateau"][1]) > max(large["plateau"][1]) + 0.2
+    assert small["turn"][1][0, -1] > large["turn"][1][0, -1] + 0.2
+    assert small["outside"][1][0, -1] < large["outside"][1][0, -1]
+    assert max(*small["trained"][1], *large["trained"][1]) < 1e-5
 
 
 def test_parameters_are_checked():

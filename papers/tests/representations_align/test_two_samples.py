@@ -6,7 +6,7 @@ import xarray as xr
 
 import neuralrace_papers
 from neuralrace_papers.representations_align import layers, two_point
-from neuralrace_papers.representations_align.fits import plateau
+from neuralrace_papers.representations_align.fits import left_over, plateau
 
 
 @pytest.mark.whole
@@ -14,19 +14,21 @@ def test_two_point(tmp_path):
     changes = {"architectures": ("shallow",), "weights": ("default",), "depth": 4, "steps": 800,
                "grid_steps": 1600, "adam": 3e-5, "adam_steps": 800}  # fmt: skip
     report = neuralrace_papers.run("two-point", True, tmp_path, changes)
-    found = {c.id: c for c in report.claims}
-    assert found["fit-shallow"].holds
-    assert found["fit-rates-shallow"].measured > found["fit-shallow"].measured  # has less freedom
-    assert found["final-correlation-shallow"].measured > 0.8
-    assert found["fit-adam"].holds
+    found = {id: row.value for id, row in report.rows.items()}
+    assert found["learned"] == 1
+    assert found["fit-shallow"] < 0.05
+    assert found["fit-rates-worst"] == found["fit-rates-networks"] == found["fit-rates-shallow"] < 0.1
+    assert found["final-correlation-shallow"] > 0.8
+    assert found["fit-adam"] > 0.1
     assert {n for n, _ in report.figures} == {"zoo", "loss", "weights", "final", "adam"}
 
 
 @pytest.mark.whole
 def test_layers(tmp_path):
     report = neuralrace_papers.run("layers", True, tmp_path, {"depth": 6, "steps": 1000})
-    found = {c.id: c for c in report.claims}
-    assert all(found[name].holds for name in ("fit-later", "fit-earlier-over-later", "converged"))
+    found = {id: row.value for id, row in report.rows.items()}
+    assert found["fit-later"] < 0.05
+    assert found["fit-earlier-over-later"] > 1
 
 
 def test_plateau_and_agreement():
@@ -47,3 +49,17 @@ def test_plateau_and_agreement():
 def test_rank_correlation():
     rates = xr.DataArray([[1.0, 2, 5], [3, 2, 1]], dims=("run", "layer"), coords={"layer": [4, 5, 6]})
     assert np.allclose(layers.rank_correlation(rates), [1, -1])
+
+
+def test_what_a_fit_leaves_over():
+    """The square root of Eq. 49 over that of the same sum for a theory of zero; 1 where there is no fit."""
+    series, t = ["dh2", "dy2", "w", "loss"], np.arange(3)
+    measured = xr.DataArray(
+        np.ones((2, 4, 3)), dims=("run", "series", "t"), coords={"series": series, "t": t}
+    )
+    theory = measured.copy()
+    theory[0, 0] = 1.5
+    theory[0, 3] = 7.0  # the loss is no part of Eq. 49
+    theory[1] = np.nan
+    fits = xr.Dataset({"measured": measured, "theory": theory.expand_dims(fit=["rates"])})
+    assert np.allclose(left_over(fits), [np.sqrt(3 * 0.25 / 9), 1])

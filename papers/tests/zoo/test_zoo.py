@@ -394,7 +394,7 @@ def test_wrong_networks(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"network": "default"}, "network must be a universality.Network"),
+        ({"network": "default"}, "network must be a zoo.Network"),
         (
             {"x": [[1.0], [2.0], [3.0]]},
             r"x must be two samples, \(2, size\) or \(runs, 2, size\); got \(3, 1\)",

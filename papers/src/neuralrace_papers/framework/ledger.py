@@ -61,7 +61,9 @@ class Row:
     def from_dict(cls, id: str, read: Mapping[str, Any]) -> Row:
         """The inverse of `to_dict`."""
         value = read["value"]
-        return cls(id, float("nan") if value is None else float(value), read["error"], read["runs"])
+        return cls(
+            id, float("nan") if value is None else float(value), read.get("error"), read.get("runs", 1)
+        )
 
 
 def _finite(value: float | None) -> float | str | None:

@@ -138,8 +138,8 @@ def deciding() -> frozenset[str]:
 
 def kept(kind: str) -> Path:
     """The folder of stored `results` or `pictures`: in the package, or beside its sources in a checkout."""
-    inside = PACKAGE / kind
-    return inside if inside.is_dir() else PACKAGE.parents[1] / kind
+    inside, beside = PACKAGE / kind, {"results": "results", "pictures": "docs/pictures"}
+    return inside if inside.is_dir() else PACKAGE.parents[1] / beside[kind]
 
 
 @cache
@@ -152,8 +152,7 @@ def stored(name: str) -> dict[str, Any] | None:
 @cache
 def stored_rows() -> dict[str, Row]:
     """All rows of stored full forms, by `experiment/row`."""
-    names = sorted(file.stem for file in kept("results").glob("*.json"))
-    found = {name: (stored(name) or {}).get("rows", {}) for name in names if name != "quick"}
+    found = {f.stem: (stored(f.stem) or {}).get("rows", {}) for f in sorted(kept("results").glob("*.json"))}
     return {
         f"{name}/{id}": Row.from_dict(id, row) for name, rows in found.items() for id, row in rows.items()
     }
@@ -183,3 +182,15 @@ def counts(found: Iterable[str]) -> dict[str, int]:
     """How often each verdict was given, in their usual order; those that were not are left out."""
     given = list(found)
     return {word: given.count(word) for word in ledger.VERDICTS if word in given}
+
+
+def picture_name(experiment: str, figure: str) -> str:
+    """The file name of a stored picture: that of the figure, with the experiment in front."""
+    return figure if figure.startswith(experiment) else f"{experiment}-{figure}"
+
+
+def picture(experiment: str, figure: str) -> tuple[Path, str] | None:
+    """The stored picture of a full form and the digest of the code that made it; None where there is none."""
+    name = picture_name(experiment, figure)
+    file, made = kept("pictures") / f"{name}.png", (stored("pictures") or {}).get(name, {})
+    return (file, made["digest"]) if made.get("form") == "full" and file.is_file() else None

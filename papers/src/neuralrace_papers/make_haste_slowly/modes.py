@@ -1,5 +1,4 @@
-"""What experiments on contexts share: pathways as published and on what is left over, their outputs in closed
-form, and results of all seeds together."""
+"""What experiments on items in contexts share: pathways as the authors train them, and their closed form."""
 
 from __future__ import annotations
 
@@ -10,13 +9,12 @@ import numpy as np
 import xarray as xr
 
 import neuralrace as nr
-from neuralrace_papers.framework.store import along
+from neuralrace_papers.framework import along
 from neuralrace_papers.make_haste_slowly.in_order import train_in_order
 
 ITEMS = 8  # in each context
 STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}  # of three contexts
 CONTEXT = np.repeat([0, 1, 2], ITEMS)  # of each sample
-DRAWN = "3% of the axes, chosen here: what can be told apart in a figure"
 
 
 def as_published(
@@ -49,6 +47,12 @@ def open_in_contexts(net: nr.relu.ReluNetwork, contexts: int) -> np.ndarray:
     return net.gates(-1)[0].reshape(contexts, ITEMS, -1).mean(axis=1)
 
 
+def by_contexts_open(net: nr.relu.ReluNetwork, contexts: int) -> np.ndarray:
+    """Share of the weight in units open for most items of 0, 1, ... contexts in the end."""
+    number = (open_in_contexts(net, contexts) > 0.5).sum(axis=0)
+    return np.bincount(number, nr.unit_sizes(*net.at(-1).values(), normalise=True), contexts + 1)
+
+
 def mode_outputs(
     inputs: Any, targets: Any, gate: Any, course: Callable[[Any, Any], Any]
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -62,12 +66,6 @@ def mode_outputs(
     seen = gate[:, None] * (inputs @ vt[keep].T)
     b = np.stack([course(a, d) for a, d in zip(s[keep], (seen**2).mean(axis=0), strict=True)])
     return np.einsum("nk,kt,ok->tno", seen, b, u[:, keep]), b.T
-
-
-def loss_factor(predicted: xr.DataArray, measured: xr.DataArray) -> float:
-    """Largest ratio of mean losses, either way, until the measured one is below 1e-3 of its start."""
-    a, b = predicted.mean("seed"), measured.mean("seed")
-    return np.maximum(a / b, b / a)[b > 1e-3 * b[0]].max().item()
 
 
 def by_case(results: Mapping[tuple[Any, Any], xr.Dataset], dim: str = "seed") -> dict[Any, xr.Dataset]:

@@ -8,7 +8,8 @@ linear pathways start twice as strong. If all pathways start equally strong, tim
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
@@ -16,12 +17,8 @@ from scipy.optimize import brentq
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.measure import crossing, drawn_distance, growing_part
-from neuralrace_papers.framework.claim import check, finding, paper
-from neuralrace_papers.framework.declaration import claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option
-from neuralrace_papers.framework.quotes import quoted
-from neuralrace_papers.make_haste_slowly.modes import DRAWN, by_case
+from neuralrace_papers.framework import Data, Experiment, figure, part, rows
+from neuralrace_papers.make_haste_slowly.modes import by_case
 
 GATINGS = {"linear": plot.BLUE, "xor": plot.ORANGE}
 PATHWAYS = {"linear": 2, "xor": 4}
@@ -29,21 +26,21 @@ LEVEL = 0.2
 CROSSING = nr.exact.separability_crossover()
 
 
-class Separability(Parameters):
-    seeds: int = option(20, "random starts of each network")
-    hidden: int = option(128, "units of the ReLU networks")
-    variance: float = option(4e-8 / 128, "variance of their initial weights")
-    lr: float = option(0.4, "published learning rate, on the mean loss")
-    fine: float = option(0.02, "small learning rate, near gradient flow")
-    t1: float = option(45.0, "end of training, flow time")
-    margins: tuple[float, ...] = option(
-        tuple(np.linspace(0, 2, 21).round(2).tolist()), "margins of linear separability, delta", least=0
+@dataclass(frozen=True)
+class Separability:
+    seeds: Annotated[int, "random starts of each network"] = 20
+    hidden: Annotated[int, "units of the ReLU networks"] = 128
+    variance: Annotated[float, "variance of their initial weights"] = 4e-8 / 128
+    lr: Annotated[float, "published learning rate, on the mean loss"] = 0.4
+    fine: Annotated[float, "small learning rate, near gradient flow"] = 0.02
+    t1: Annotated[float, "end of training, flow time"] = 45.0
+    margins: Annotated[tuple[float, ...], "margins of linear separability, delta"] = tuple(
+        np.linspace(0, 2, 21).round(2).tolist()
     )
-    shown: tuple[float, ...] = option((0.0, 0.6, 1.0, 2.0), "margins whose loss curves are drawn", least=0)
-    starts: tuple[float, ...] = option(
-        tuple(10.0 ** -np.arange(2, 31, 2)),
-        "initial strengths a0 of xor pathways for which the margin of equal times is drawn",
-    )
+    shown: Annotated[tuple[float, ...], "margins whose loss curves are drawn"] = (0.0, 0.6, 1.0, 2.0)
+    starts: Annotated[
+        tuple[float, ...], "initial strengths a0 of xor pathways for which the margin of equal times is drawn"
+    ] = tuple(10.0 ** -np.arange(2, 31, 2))
 
     @property
     def all_margins(self) -> list[float]:
@@ -58,15 +55,13 @@ class Separability(Parameters):
         """Expected growing part of the weights in a pathway: its share of the units, `|w + v|^2 / 4` each."""
         return self.hidden / PATHWAYS[gating] * self.variance / 2
 
-    def growth(self, margin: Any) -> Any:
-        """Growth rate of each layer of the faster gating, s of Eq. 24."""
-        return np.maximum(margin / 2, np.sqrt(2 + margin**2) / 4)
+    def losses(self, t: Any, margin: float) -> np.ndarray:
+        """Loss of both gatings, from the mean strength of their pathways, `(gating, t)`."""
+        return np.stack([nr.exact.separability_loss(t, margin, g, self.a0(g)) for g in GATINGS])
 
-    def faster(self, t: Any, margin: float) -> np.ndarray:
-        """Loss of the gating that is the first to reach the level, from the mean strength of its pathways."""
-        times = {g: nr.exact.separability_time(LEVEL, margin, g, self.a0(g)) for g in GATINGS}
-        gating = min(times, key=times.__getitem__)
-        return nr.exact.separability_loss(t, margin, gating, self.a0(gating))
+    def times(self, margin: Any) -> np.ndarray:
+        """Learning time of both gatings, `(gating, margin)`."""
+        return np.stack([nr.exact.separability_time(LEVEL, margin, g, self.a0(g)) for g in GATINGS])
 
 
 @part(each=lambda p: [(kind, margin) for kind in p.lrs for margin in p.all_margins])
@@ -89,18 +84,6 @@ def networks(p: Separability, item: tuple[str, float]):
     }
 
 
-@part(each=tuple(GATINGS))
-def gap(p: Separability, gating: str):
-    """Largest difference of the closed form and the flow of its gated network, for some margins."""
-    margins, gaps = [0.5, CROSSING, 1.0, 2.0, 3.0], []
-    for margin in margins if gating == "linear" else [0.0, *margins]:
-        task = nr.tasks.separability(margin, gating, hidden=4)
-        start = nr.init.decoupled(nr.reduce(task), 0.1)
-        run = nr.flow(task, start, 40.0, 200, method=nr.Adaptive(1e-11, 1e-13))
-        gaps.append(np.abs(run.loss - nr.exact.separability_loss(run.t, margin, gating, 0.01)).max())
-    return {"loss": ("margin", gaps)}
-
-
 @part
 def starts(p: Separability):
     """Strengths that random weights give to the pathways of both gatings, and the margin of equal times.
@@ -120,7 +103,7 @@ def starts(p: Separability):
             a0 = []
             for samples, k in zip(pathways, np.array_split(np.arange(p.hidden), len(pathways)), strict=True):
                 u = (y * x)[samples].mean(axis=0)[:, None]
-                grows = growing_part(w[:, k], v[..., k], u / (np.linalg.norm(u) or 1))
+                grows = nr.measure.growing_part(w[:, k], v[..., k], u / (np.linalg.norm(u) or 1))
                 a0.append((grows**2).sum(axis=(1, 2)))
             found.append(nr.exact.separability_time(LEVEL, margin, gating, np.mean(a0, axis=0)))
         return np.stack(found, axis=-1)
@@ -148,17 +131,16 @@ def equal_times(a0: float, ratio: float) -> float:
 
 def switch(networks: xr.Dataset) -> np.ndarray:
     """Margin at which more than half of the weight is in units of the linear gating, `(run,)`."""
-    return crossing(networks.margin, networks.linear, 0.5, rising=True, axis=0)
+    return nr.measure.crossing(networks.margin, networks.linear, 0.5, rising=True, axis=0)
 
 
 @figure("separability")
-def races(p: Separability, data):
+def races(p: Separability, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=3.1)
     flow, published = by_case(data.networks, "margin").values()
     margins = np.linspace(0.02, p.all_margins[-1], 200)
     below = {"legend": {**plot.BELOW, "fontsize": 6}}
-    for gating, colour in GATINGS.items():
-        times = nr.exact.separability_time(LEVEL, margins, gating, p.a0(gating))
+    for (gating, colour), times in zip(GATINGS.items(), p.times(margins), strict=True):
         plot.theory(a, margins, times, colour, f"{gating} gating, closed form")
     plot.points(a, flow.margin, flow.time.T, plot.BLACK, f"ReLU networks, rate {p.fine:g}")
     plot.points(a, published.margin, published.time.T, plot.GREEN, f"ReLU networks, rate {p.lr:g}", fmt="s")
@@ -166,8 +148,7 @@ def races(p: Separability, data):
     plot.label(a, "margin Δ", f"time to loss {LEVEL} (τ = 1)", "learning time", ylim=(0, p.t1), **below)
     for margin, colour in zip(p.shown, (plot.ORANGE, plot.PINK, plot.GREEN, plot.BLUE), strict=False):
         plot.runs(b, published.t, published.loss.sel(margin=margin), colour, f"ReLU networks, Δ = {margin:g}")
-        for gating, style in (("linear", ":"), ("xor", "-")):
-            theory = nr.exact.separability_loss(published.t.values, margin, gating, p.a0(gating))
+        for theory, style in zip(p.losses(published.t.values, margin), (":", "-"), strict=True):
             plot.theory(b, published.t, theory, colour, ls=style, lw=0.9)
     plot.key(b, {"xor gating, closed form": "-", "linear gating, closed form": ":"})
     plot.label(b, "time (τ = 1)", "mean loss", f"loss, rate {p.lr:g}", ylim=(0, 0.52), **below)
@@ -189,68 +170,41 @@ def races(p: Separability, data):
     )
 
 
-FIG, APPENDIX = "make_haste_slowly Fig. 2", "make_haste_slowly C"
-POINT = quoted(f"{FIG}d, C Eq. 24-26", "fig-2d-crossover")
-TENTH = "a tenth of the learning time, chosen here for 'behaves like'"
-
-
-@claims
-def closed_forms(p: Separability, data):
-    sides = quoted(APPENDIX, "c-sides")
-    for gating, gap in data.gap.items():
-        name, eqs = f"{gating} gating, closed form - flow, margins 0 to 3", check(f"{APPENDIX} Eq. 18-23")
-        yield eqs.below(f"closed-form-{gating}", name, 1e-8, gap.loss.max())
-    name = f"margin of equal times to loss {LEVEL}, from random weights"
-    weights = "four times the spread over starts of 128 units"
-    yield POINT.near("equal-times", name, CROSSING, data.starts.equal, 0.025, bound=weights)
+@rows
+def gated_networks(p: Separability, data: Data):
+    yield "equal-times", data.starts.equal
     linear, xor = data.starts.time.mean("run").T
-    right = (linear < xor) == (data.starts.margin > CROSSING)
-    name = "margins at which the gating of that side is faster, share, from random weights"
-    yield sides.near("faster-side", name, 1, right.mean(), 0, bound="the paper: all margins")
-    later = equal_times(p.a0("xor"), 1) - CROSSING
-    name = f"margin of equal times less sqrt(2/3), all pathways from a0 = {p.a0('xor'):.1e}"
-    yield finding(FIG, "the tolerance of the row on equal times").above("equal-strengths", name, 0.025, later)
+    yield "faster-side", ((linear < xor) == (data.starts.margin > CROSSING)).mean()
+    yield "equal-strengths", equal_times(p.a0("xor"), 1) - CROSSING
 
 
-@claims
-def relu_networks(p: Separability, data):
-    faster = paper(f"{FIG}d", "The ReLU network behaves like the faster of the two gated networks.")
-    curves = "The full trajectories of the simulation match the faster of the gated networks."
-    trajectories = paper(f"{FIG}e", curves)
-    boundary = quoted("make_haste_slowly section 3", "nonlinear-boundary")
-    lag = f"Steps of {p.lr:g} are not small: growing modes lag behind the flow of the closed form."
-    most = "nine tenths of the weight, chosen here for a network that is one of the two"
-    networks = by_case(data.networks, "margin")
-    notes = {"flow": ("", ""), "published": ("-published", lag)}
-    flow, published = networks.values()
-    margin = flow.margin
-    name, grid = "ReLU networks, margin of the switch", "a step of the margins, for 'approximate'"
-    yield POINT.near("relu-switch", name, CROSSING, switch(published), 0.1, bound=grid)
+@rows
+def relu_networks(p: Separability, data: Data):
+    every = by_case(data.networks, "margin")
+    flow, published = every.values()
+    margin, t = flow.margin, published.t.values
+    yield "relu-switch", switch(published)
     # At margin 0 a unit along one sample is at the edge of two others.
-    low = published.xor[(margin > 0) & (margin <= 0.5)].mean("margin")
-    name = "weight in units of the xor gating, margin up to .5"
-    yield boundary.above("xor-units-small-margin", name, 0.9, low, bound=most)
-    name = "weight in units of the linear gating, margin from 1.2"
-    high = published.linear[margin >= 1.2].mean("margin")
-    yield faster.above("linear-units-large-margin", name, 0.9, high, bound=most)
-    theory = np.min([nr.exact.separability_time(LEVEL, margin.values, g, p.a0(g)) for g in GATINGS], axis=0)
+    yield "xor-units-small-margin", published.xor[(margin > 0) & (margin <= 0.5)].mean("margin")
+    yield "linear-units-large-margin", published.linear[margin >= 1.2].mean("margin")
     off = np.abs(margin - CROSSING) > 0.3
-    for kind, (suffix, note) in notes.items():
-        late = (networks[kind].time / theory[:, None] - 1)[off].mean("margin")
-        name = f"learning time of ReLU networks at rate {p.lrs[kind]:g} / faster gating - 1, off the crossing"
-        yield faster.near(f"relu-time{suffix}", name, 0, late, 0.1, note, TENTH)
-    # A step multiplies a layer by 1 + rate s, where the flow multiplies it by exp(rate s).
-    slower = [rate * p.growth(margin) / np.log1p(rate * p.growth(margin)) for rate in (p.lr, p.fine)]
-    late = (published.time / flow.time - slower[0] / slower[1]).mean("margin")
-    name = f"learning time, rate {p.lr:g} / rate {p.fine:g}, less that of layers growing by 1 + rate s a step"
-    yield finding(f"{FIG}d").near("published-rate", name, 0, late, 0.02)
-    for kind, (suffix, note) in notes.items():
-        loss = networks[kind].loss.sel(margin=list(p.shown))
-        theory = np.stack([p.faster(loss.t.values, margin) for margin in p.shown])[:, None]
-        apart = drawn_distance(loss.t, theory, loss).max(axis=0)
-        which = f"loss of ReLU networks at rate {p.lrs[kind]:g}"
-        name = f"{which}, from the faster gating, distance in the figure"
-        yield trajectories.below(f"loss-curves{suffix}", name, 0.03, apart, note, DRAWN)
+    theory = p.times(margin.values)
+    for suffix, networks in zip(("", "-published"), every.values(), strict=True):
+        late = networks.time / theory.min(axis=0)[:, None] - 1
+        yield f"relu-time{suffix}", late[off].mean("margin")
+        faster = [p.losses(networks.t.values, m)[theory[:, margin.values == m].argmin()] for m in p.shown]
+        loss = networks.loss.sel(margin=list(p.shown))
+        apart = nr.measure.drawn_distance(networks.t, np.stack(faster)[:, None], loss)
+        yield f"loss-curves{suffix}", apart.mean(axis=0)
+    other = published.time / theory.max(axis=0)[:, None] - 1
+    yield "slower-gating", other[off & np.isfinite(theory.max(axis=0))].mean("margin")
+    both = np.stack([p.losses(t, m) for m in margin.values])[:, :, None]
+    nearer = nr.measure.drawn_distance(t, both, published.loss.values[:, None]).min(axis=1)
+    yield "one-always-matches", nearer.max(axis=0)
+    # A step multiplies a layer by 1 + rate s, where the flow multiplies it by exp(rate s), s of Eq. 24.
+    s = np.maximum(margin / 2, np.sqrt(2 + margin**2) / 4)
+    slower = [rate * s / np.log1p(rate * s) for rate in (p.lr, p.fine)]
+    yield "published-rate", (published.time / flow.time - slower[0] / slower[1]).mean("margin")
 
 
 EXPERIMENT = Experiment(
@@ -258,6 +212,6 @@ EXPERIMENT = Experiment(
     "From linear to nonlinear: which gating a ReLU network takes",
     "make_haste_slowly Fig. 2, C",
     Separability(),
-    Separability(seeds=3, margins=(0.0, 0.3, 0.6, 0.8, 0.9, 1.0, 1.2, 1.6, 2.0), fine=0.05),
+    quick=dict(seeds=3, margins=(0.0, 0.3, 0.6, 0.8, 0.9, 1.0, 1.2, 1.6, 2.0), fine=0.05),
     minutes=(0.2, 0.3),
 )

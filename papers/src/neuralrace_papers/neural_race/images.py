@@ -8,78 +8,75 @@ images."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace_papers.framework.claim import check, finding, kebab, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
-from neuralrace_papers.framework.store import along
+from neuralrace_papers.framework import Data, Experiment, along, figure, part, require, rows
 
+Kind = Literal["squared", "linear", "leaky"]
 KINDS = {
     "squared": "squared error, exact flow",
     "linear": "cross-entropy",
     "leaky": "cross-entropy, leaky ReLU",
 }
+ENOUGH = {"squared": 0.4, "linear": 0.4, "leaky": 0.25}  # published shares of routes
 DATA = {
     "digits": "digits",
     "mnist": "MNIST",
     "cifar10": "CIFAR-10, fixed encoder",
     "cifar10-features": "CIFAR-10, features of your own",
 }
-INPUTS = ("permutation", "rotation")
 DONE = (nr.Status.FINISHED, nr.Status.REACHED_LOSS)
 
 
-class Images(Parameters):
-    seeds: int = option(3, "random starts of each network")
-    data: str = option("digits", "digits come with scikit-learn, the others need path", choices=tuple(DATA))
-    path: str = option("", "folder or file with MNIST or CIFAR-10, or the file with cifar10-features")
-    networks: tuple[str, ...] = option(tuple(KINDS), "networks compared at each K", choices=tuple(KINDS))
-    inputs: str = option("permutation", "input domains transform by", choices=INPUTS)
-    domains: int = option(40, "input domains, and as many output domains, M")
-    trained: tuple[int, ...] = option(
-        (2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40),
-        "output domains with which each input domain is trained, K",
+@dataclass(frozen=True)
+class Images:
+    seeds: Annotated[int, "random starts of each network"] = 3
+    data: Annotated[Literal["digits", "mnist", "cifar10", "cifar10-features"], "all but digits need path"] = (
+        "digits"
     )
-    hidden: int = option(
-        0, "units of each hidden layer; 0 as published: 1024 for CIFAR-10, else 128", least=0
+    path: Annotated[str, "folder or file with MNIST or CIFAR-10, or the file with cifar10-features"] = ""
+    networks: Annotated[tuple[Kind, ...], "networks compared at each K"] = ("squared", "linear", "leaky")
+    inputs: Annotated[Literal["permutation", "rotation"], "input domains transform by"] = "permutation"
+    domains: Annotated[int, "input domains, and as many output domains, M"] = 40
+    trained: Annotated[tuple[int, ...], "output domains with which each input domain is trained, K"] = (
+        2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40,
+    )  # fmt: skip
+    hidden: Annotated[int, "units of each hidden layer; 0: 1024 for CIFAR-10, else 128, as published"] = 0
+    gain: Annotated[float, "gain of the initial Xavier weights"] = 0.1
+    gains: Annotated[tuple[float, ...], "gains compared at K = partners by exact flow"] = (
+        0.001,
+        0.01,
+        0.1,
+        1.0,
     )
-    gain: float = option(0.1, "gain of the initial Xavier weights")
-    gains: tuple[float, ...] = option(
-        (0.001, 0.01, 0.1, 1.0), "gains compared at K = partners by exact flow; Table 1 has .0001 to 10"
-    )
-    flow_steps: int = option(20_000, "most steps of an exact flow")
-    panels: tuple[str, ...] = option(
-        ("permutation-100", "permutation-40", "rotation-40"), "inputs and M where gains are compared, Fig. 10"
-    )
-    descent_gains: tuple[float, ...] = option(
-        (0.03, 0.1, 1.0, 10.0), "gains compared at K = partners by cross-entropy", count=0
-    )
-    partners: int = option(10, "trained output domains per input domain where gains are compared")
-    lr: float = option(
-        0.0,
-        "rate for cross-entropy, divided by the square of a gain above 1; 0: .2 for digits, else .02",
-        least=0,
-    )
-    momentum: float = option(0.9, "momentum for cross-entropy", least=0)
-    batch_size: int = option(8, "images in a mini-batch, from every trained route")
-    epochs: int = option(40, "passes over the images, for cross-entropy")
-    gain_epochs: int = option(50, "passes over the images where gains are compared")
+    flow_steps: Annotated[int, "most steps of an exact flow"] = 20_000
+    panels: Annotated[tuple[str, ...], "inputs and M where gains are compared, Fig. 10"] = (
+        "permutation-100", "permutation-40", "rotation-40",
+    )  # fmt: skip
+    descent_gains: Annotated[tuple[float, ...], "gains compared at K = partners by cross-entropy"] = (
+        0.03, 0.1, 1.0, 10.0,
+    )  # fmt: skip
+    partners: Annotated[int, "trained output domains per input domain where gains are compared"] = 10
+    lr: Annotated[float, "rate for cross-entropy; 0: 0.2 for digits, else 0.02"] = 0.0
+    momentum: Annotated[float, "momentum for cross-entropy"] = 0.9
+    batch_size: Annotated[int, "images in a mini-batch, from every trained route"] = 8
+    epochs: Annotated[int, "passes over the images, for cross-entropy"] = 40
+    gain_epochs: Annotated[int, "passes over the images where gains are compared"] = 50
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         require(self.hidden == 0 or self.hidden >= 10, f"hidden must be 0 or at least 10, got {self.hidden}")
         for k in (*self.trained, self.partners):
             nr.tasks.circulant(self.domains, k)
         for panel in self.panels:
             name, _, count = panel.partition("-")
-            known = name in INPUTS and count.isdigit()
+            known = name in ("permutation", "rotation") and count.isdigit()
             require(known, f"panels must be permutation-M or rotation-M, with a number M, got {panel!r}")
             nr.tasks.circulant(int(count), self.partners)
         if self.data != "digits":
@@ -95,7 +92,7 @@ class Images(Parameters):
 
     @property
     def rate(self) -> float:
-        """Larger images have larger covariances: .2 does not settle on MNIST."""
+        """Larger images have larger covariances: 0.2 does not settle on MNIST."""
         return self.lr or (0.2 if self.data == "digits" else 0.02)
 
     @property
@@ -206,11 +203,10 @@ def enough(p: Images, data: Data, kind: str) -> np.ndarray:
     return np.atleast_1d(nr.measure.last_crossing(np.array(p.trained) / p.domains, worse.T, 0.05))
 
 
-def gap_at(p: Images, data: Data, kind: str, share: float) -> str:
-    """How untrained routes do at the K nearest to a share of routes, in words."""
-    k = min(p.trained, key=lambda k: abs(k / p.domains - share))
-    worse = float((data.share[kind, k].untrained - data.share[kind, k].trained).mean())
-    return f"At {k / p.domains:.0%} of routes untrained ones are {100 * worse:.1f} points worse."
+def gap(p: Images, data: Data, kind: str) -> np.ndarray:
+    """How much worse untrained routes are at the K nearest to the published share of routes, `(run,)`."""
+    k = min(p.trained, key=lambda k: abs(k / p.domains - ENOUGH[kind]))
+    return (data.share[kind, k].untrained - data.share[kind, k].trained).values
 
 
 @figure("share")
@@ -228,7 +224,7 @@ def error_by_share(p: Images, data: Data):
         f"{DATA[p.data]}, {p.inputs} of inputs, M = {p.domains}, gain {p.gain:g}: wrong answers on trained "
         "and untrained routes (mean, standard deviation). Dashed: the share of routes from which on "
         f"untrained ones are at most 5 points worse, mean over seeds. {p.said} Cross-entropy: {p.epochs} "
-        f"epochs at rate {p.rate:g} (published: 1000 at .0001)."
+        f"epochs at rate {p.rate:g} (published: 1000 at 0.0001)."
     )
 
 
@@ -247,8 +243,8 @@ def error_by_gain(p: Images, data: Data):
     return fig, (
         f"{DATA[p.data]}: wrong answers against the scale of initial weights, K = {p.partners} (mean, "
         f"standard deviation). Left: cross-entropy by mini-batches, {p.gain_epochs} epochs; smaller gains "
-        "would need more. Others: squared error by exact flow, until 95% of what linear maps can learn is "
-        f"learned; Table 1 has gains from .0001 to 10, of which the others take too long. {p.said}"
+        "would need more. The others: squared error by exact flow, until 95% of what linear maps can learn "
+        f"is learned. The published gains are 0.0001 to 10. {p.said}"
     )
 
 
@@ -258,73 +254,27 @@ def draw_errors(ax: Any, x: Any, errors: xr.Dataset) -> None:
     ax.set(ylim=(0, 100))
 
 
-HIGH = "Training accuracy is always high"
-AS_GOOD = "zero-shot transfer to untrained pathways becomes as good as the training performance when"
-FIFTH = "stated standard: a fifth of the answers wrong; guessing has nine tenths"
-
-
-def stand_in(p: Images) -> str:
-    """What a row must say of the data."""
-    return "On digits of scikit-learn; the paper has MNIST and CIFAR-10." if p.data == "digits" else ""
-
-
-@claims
+@rows
 def routes_needed(p: Images, data: Data):
-    fig, label = "neural_race Fig. 7-8", DATA[p.data]
-    small = f"At M = {p.domains}; the published networks have 40 or more, and the share falls with M."
-    note = " ".join(filter(None, [stand_in(p), small if p.domains < 40 else ""]))
-    about = "the paper: ≈ {}%, to 10 points; at most 5 points worse is a stated standard"
-    enough_40 = paper(fig, f"{AS_GOOD} ≈ 40% of pathways are trained.")
-    enough_25 = paper("neural_race Fig. 9", f"{AS_GOOD} ≈ 25% of pathways are trained.")
-    share_enough = {
-        "linear": ("cross-entropy", 0.4, enough_40),
-        "leaky": ("leaky ReLU", 0.25, enough_25),
-        "squared": ("squared error", 0.4, finding(fig)),
-    }
     for kind in p.networks:
-        name, expected, stated = share_enough[kind]
-        name, bound = f"{label}: {name}, share of routes that is enough", about.format(round(100 * expected))
-        found, told = enough(p, data, kind), f"{gap_at(p, data, kind, expected)} {note}".strip()
-        yield stated.near(f"routes-needed-{kind}", name, expected, found, 0.1, told, bound)
-    high = {"leaky": paper("neural_race Fig. 9", HIGH), "squared": finding(fig), "linear": paper(fig, HIGH)}
-    for kind in p.networks:
-        name = f"{label}: wrong answers on trained routes, any K: {KINDS[kind]}"
-        worst = by_share(p, data, kind).trained.max("trained_outputs")
-        yield high[kind].below(f"trained-error-{kind}", name, 0.2, worst, stand_in(p), FIFTH)
+        yield f"routes-needed-{kind}", enough(p, data, kind)
+        yield f"gap-at-{100 * ENOUGH[kind]:.0f}-percent-{kind}", gap(p, data, kind)
+        yield f"trained-error-{kind}", by_share(p, data, kind).trained.max("trained_outputs")
     parts = (data.share, data.gain, data.gain_flow)
-    failed = sum(int(run.failed.sum()) for runs in parts for run in runs.values())
-    yield check(fig, "every run ends").near(
-        "runs-finished", "runs that diverged or met the step limit", 0, failed, 0
-    )
+    yield "runs-unfinished", sum(int(run.failed.sum()) for runs in parts for run in runs.values())
 
 
-@claims
+@rows
 def small_and_large_gains(p: Images, data: Data):
-    only = paper("neural_race Fig. 7d, 10", "zero-shot generalization only emerges at small inits.")
-    quote = "While performance on trained domains is good for all scales"
-    good, label = paper("neural_race Fig. 7d, 10", quote), DATA[p.data]
-    flow = "Squared error, Eq. 1, by exact flow; section 5 names no loss."
+    """How much worse untrained routes are at the ends of the gains; and errors on trained routes."""
     for where, (gains, errors) in by_gain(p, data).items():
-        tail, note = (
-            ("", stand_in(p)) if where not in p.panels else (f"-{where}", f"{flow} {stand_in(p)}".strip())
-        )
-        gap = (errors.untrained - errors.trained).values
-        name = f"{label}, {where}: untrained less trained routes, gain"
-        few = f"The share of routes that is enough differs by seed: see routes-needed. {note}".strip()
-        text, bound = f"{name} {gains[0]:g}", "stated standard: 5 points"
-        yield only.below(f"untrained-smallest-gain{tail}", text, 0.05, gap[0], few, bound)
-        text, bound = f"{name} {gains[-1]:g}", "stated standard: 30 points"
-        most = f"The largest gain of the paper is 10. {note}".strip()
-        yield only.above(f"untrained-largest-gain{tail}", text, 0.3, gap[-1], most, bound)
-        text = f"{name} {gains[-1]:g} less the same at gain {gains[0]:g}"
-        bound = "the sentence: small weights generalise better"
-        yield only.above(f"untrained-closer-small-gain{tail}", text, 0, gap[-1] - gap[0], note, bound)
+        tail = f"-{where}" if where in p.panels else ""
+        worse = (errors.untrained - errors.trained).values
+        yield f"untrained-smallest-gain{tail}", worse[0]
+        yield f"untrained-largest-gain{tail}", worse[-1]
+        yield f"untrained-closer-small-gain{tail}", worse[-1] - worse[0]
         for value, found in zip(gains, errors.trained.values, strict=True):
-            name = f"{label}, {where}: wrong answers on trained routes, gain {value:g}"
-            key = f"trained-error-gain-{kebab(f'{value:g}')}{tail}"
-            slow = f"The rate is divided by {value**2:g}: training may not have ended. {note}"
-            large = value > 1 and where not in p.panels
-            yield good.below(key, name, 0.2, found, slow.strip() if large else note, FIFTH)
+            yield f"trained-error-gain-{f'{value:g}'.replace('.', '-')}{tail}", found
 
 
 EXPERIMENT = Experiment(
@@ -332,10 +282,18 @@ EXPERIMENT = Experiment(
     "Images through many transformations: when do untrained routes work?",
     "neural_race Fig. 7-10",
     Images(),
-    Images(
-        seeds=2, domains=6, hidden=64, trained=(1, 3), gains=(0.1, 1.0), partners=3, lr=0.1,
-        panels=("permutation-10", "rotation-10"), descent_gains=(0.1, 1.0, 10.0), epochs=10, gain_epochs=10,
-    ),
+    quick={
+        "seeds": 2,
+        "domains": 6,
+        "hidden": 64,
+        "trained": (1, 3),
+        "gains": (0.1, 1.0),
+        "partners": 3,
+        "lr": 0.1,
+        "panels": ("permutation-10", "rotation-10"),
+        "descent_gains": (0.1, 1.0, 10.0),
+        "epochs": 10,
+        "gain_epochs": 10,
+    },
     minutes=(0.6, 90),
-    needs_full=("routes-needed-*", "untrained-smallest-gain*"),  # with M = 40 domains
-)  # fmt: skip
+)

@@ -9,46 +9,42 @@ whole network, from its initial weights, stands beside."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
-import sympy as sp
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace_papers.framework.claim import check, finding, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
+from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 from neuralrace_papers.neural_race.domains_data import ITEMS, SILENT_LOSS, TARGETS
 
-SECTION = "neural_race 4.2"
 COLOURS = (plot.BLUE, plot.GREEN, plot.ORANGE, plot.RED)
 U, S, VT = np.linalg.svd(TARGETS.T, full_matrices=False)  # modes of the map from items to features
-HALF = "stated standard: more than half of the answer is more than all others together"
 
 
-class Race(Parameters):
-    domains: int = option(10, "input domains, and as many output domains, M", least=3)
-    hidden: int = option(64, "units of each hidden layer of each pathway", least=ITEMS)
-    scale: float = option(0.2, "singular values of the initial orthogonal weights")
-    groups: tuple[int, ...] = option(
-        (1, 2, 5, 10), "domains of a group: P = group^2 routes share a pathway", count=2, increasing=True
-    )
-    trained: tuple[int, ...] = option(
-        (1, 2, 3, 4, 5, 6, 8, 10),
-        "outputs trained with each input, K; the last is M",
-        count=2,
-        increasing=True,
-    )
-    t1: float = option(400.0, "latest end of training, flow time")
-    stop: float = option(1e-4, "loss at which training stops, as a share of that of a silent network")
+@dataclass(frozen=True)
+class Race:
+    seeds: Annotated[int, "random starts of each network"] = 10
+    domains: Annotated[int, "input domains, and as many output domains, M"] = 10
+    hidden: Annotated[int, "units of each hidden layer of each pathway"] = 64
+    scale: Annotated[float, "singular values of the initial orthogonal weights"] = 0.2
+    groups: Annotated[tuple[int, ...], "domains of a group, whose group^2 = P routes share a pathway"] = (
+        1, 2, 5, 10,
+    )  # fmt: skip
+    trained: Annotated[tuple[int, ...], "outputs trained with each input, K; the last is M"] = (
+        1, 2, 3, 4, 5, 6, 8, 10,
+    )  # fmt: skip
+    t1: Annotated[float, "latest end of training, flow time"] = 400.0
+    stop: Annotated[float, "loss at which training stops, as a share of a silent network's"] = 1e-4
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         divide = not any(self.domains % g for g in self.groups)
         require(divide, f"groups must divide domains = {self.domains}, got {self.groups}")
         for name in ("groups", "trained"):
-            last = getattr(self, name)[-1]
-            require(last == self.domains, f"{name} must end with domains = {self.domains}, got {last}")
+            given = getattr(self, name)
+            rising = len(given) > 1 and list(given) == sorted(set(given)) and given[-1] == self.domains
+            require(rising, f"{name} must increase and end with domains = {self.domains}, got {given}")
 
     def task(self, pairs: np.ndarray, groups: tuple[int, ...]) -> nr.Task:
         hidden, inputs = (self.hidden,) * 2, np.eye(ITEMS)
@@ -111,37 +107,12 @@ def duel(p: Race, group: int):
     return train(p, np.ones((p.domains,) * 2, bool), (p.groups[0], group))
 
 
-@part
-def reduced(p: Race):
-    """The equations of the whole network: Eq. 16-17 for each P, with one error for all."""
-    r = nr.reduce(p.task(np.ones((p.domains,) * 2, bool), p.groups))
-    symbol = {e: sp.Symbol(f"B{k + 1}") for k, members in enumerate(r.classes) for e in members}
-    derived = {sp.Symbol(f"B{k + 1}"): e.rhs for k, e in enumerate(r.equations())}
-    strengths = [tuple(e[0, 0] for e in layers(symbol, p.domains, g)[:2]) for g in p.groups]
-    s, d = sp.symbols("S D")
-    error, routes = s - d * sum(b2 * b1**2 for b1, b2 in strengths), p.domains**2
-    right = []
-    for group, (b1, b2) in zip(p.groups, strengths, strict=True):  # P = group^2
-        printed = {b1: group * b2 * b1 * error / routes, b2: group**2 * b1**2 * error / routes}
-        right += [sp.simplify(derived[b] - rhs) == 0 for b, rhs in printed.items()]
-    return {"residual": r.residual, "as_printed": all(right), "strengths": r.n_classes}
-
-
 def won(runs: Mapping[int, Any], quantity: str = "carried") -> np.ndarray:
     """Part of the answer that each kind of pathway carries at the end, mean over modes.
 
     `(item, run, group)` for the items of a part.
     """
     return np.stack([run[quantity][:, -1].mean("mode").values for run in runs.values()])
-
-
-def unlearned(p: Race, runs: Mapping[int, Any]) -> str:
-    """What of the answer no pathway carries when training stops, for a note."""
-    left = 1 - won(runs).sum(axis=2).mean(axis=1)
-    return (
-        f"No pathway carries {min(left):.2%} to {max(left):.2%} of the answer where training stops, at "
-        f"{p.stop:g} of the first loss, and steps below that say nothing of who wins."
-    )
 
 
 @figure("race")
@@ -187,100 +158,38 @@ def race(p: Race, data: Data):
     )
 
 
-@claims
+@rows
 def winners(p: Race, data: Data):
-    d = data.reduced
-    yield check(f"{SECTION}, Eq. 10").below("residual", "residual of the whole network", 1e-8, d.residual)
-    written = "tau dB1/dt = sqrt(P)/M^2 B2 B1 [S - B2 B1^2 D], tau dB2/dt = P/M^2 B1^2 [S - B2 B1^2 D]"
-    note = "In one network the error S - D sum B2 B1^2 is common to all pathways."
-    yield paper("neural_race Eq. 16-17", written).relation(
-        "equations", "equations of the whole network", "as printed", d.as_printed, d.as_printed, note,
-        "exact: symbolic comparison",
-    )  # fmt: skip
+    """Part of the answer on the pathway that all routes share, all routes trained."""
     parts = won(data.together)[-1]  # (run, group), K = M
-    wins = paper(
-        SECTION, "In a combined network that produces its output using both shared and non-shared "
-        "representations, [...] the most-shared structure will dominate.",
-    )  # fmt: skip
-    weakest = data.together[p.domains].carried[:, -1, -1].min("mode")
-    name = f"part of the answer on the pathway that all routes share, K = {p.domains}"
-    yield wins.above("shared-wins", f"{name}, mean over modes", 0.5, parts[:, -1], bound=HALF)
-    yield wins.above("shared-wins-every-mode", f"{name}, least of all modes", 0.5, weakest, bound=HALF)
-    order = paper(
-        "neural_race Fig. 5b", "in a single network where subparts share structure to different degrees, the "
-        "maximally shared dynamics dominate the race between pathways.",
-    )  # fmt: skip
-    name = f"part carried by P = {p.groups[-1] ** 2} / that by the next largest, K = {p.domains}"
-    ratio = parts[:, -1] / parts[:, :-1].max(axis=1)
-    yield order.above("most-shared-leads", name, 1, ratio, bound="the paper: dominates")
+    yield "shared-wins", parts[:, -1]
+    yield "shared-wins-every-mode", data.together[p.domains].carried[:, -1, -1].min("mode")
+    yield "most-shared-leads", parts[:, -1] / parts[:, :-1].max(axis=1)
 
 
-@claims
+@rows
 def with_routes_and_sharing(p: Race, data: Data):
     shared = won(data.together)[..., -1]  # (K, run)
-    grows = paper(
-        SECTION, "The strength of this bias increases as each input domain is trained with more output "
-        "domains.",
-    )  # fmt: skip
-    steps = np.diff(shared.mean(axis=1))
-    name = "part of the answer on the pathway that all routes share: "
-    few, many = p.trained[0], p.trained[-1]
-    yield grows.above(
-        "bias-grows-with-k", f"{name}K = {many} less K = {few}", 0, shared[-1] - shared[0],
-        bound="the paper: increases",
-    )  # fmt: skip
-    yield grows.relation(
-        "bias-grows-at-every-k", f"{name}least step from one K to the next, mean over starts", "> 0",
-        steps.min(), (steps > 0).all(), unlearned(p, data.together), "the paper: increases",
-    )  # fmt: skip
+    yield "bias-grows-with-k", shared[-1] - shared[0]
+    yield "bias-grows-at-every-k", np.diff(shared.mean(axis=1)).min()
     duel = won(data.duel)[..., 1]
-    faster = paper(SECTION, "From this, we can see that greater sharing leads to faster learning.")
-    yield faster.above(
-        "shared-beats-dedicated", "part of the answer on shared pathways, any P, against dedicated ones",
-        0.5, duel.min(axis=0), bound=HALF,
-    )  # fmt: skip
+    yield "shared-beats-dedicated", duel.min(axis=0)
     if len(duel) > 1:
-        yield faster.above(
-            "grows-with-p", "part of the answer on shared pathways, least step from one P to the next", 0,
-            np.diff(duel, axis=0).min(axis=0), unlearned(p, data.duel),
-            "the paper: greater sharing, faster learning",
-        )  # fmt: skip
-    apart = (
-        "The reduction has one hidden direction for all domains. Where few routes link them, domains learn "
-        "in directions of their own, in the shared pathway too, so it carries more than the reduction says."
-    )
-    tenth = "stated standard: a tenth of the answer"
+        yield "grows-with-p", np.diff(duel, axis=0).min(axis=0)
     gaps = np.abs(won(data.together) - won(data.together, "theory")).max(axis=2)  # (K, run)
     for k, gap in zip(p.trained, gaps, strict=True):
-        name = f"part carried by any kind of pathway, |theory - network|, K = {k}"
-        note = apart if gap.max() > 0.1 else ""
-        yield finding(SECTION).below(f"theory-k-{k}", name, 0.1, gap, note, tenth)
+        yield f"theory-k-{k}", gap
+    yield "not-carried", 1 - won(data.together).sum(axis=2)[-1]
 
 
-@claims
+@rows
 def generalisation(p: Race, data: Data):
     some = [k for k in p.trained if k < p.domains]
     errors = np.stack([data.together[k].untrained for k in some])  # (K, run)
     last = nr.measure.last_crossing(some, errors.max(axis=1), 0.1)
-    least = min((k for k in some if k >= last), default=np.nan)
-    reliably = paper(
-        SECTION, "shared representations begin to dominate reliably when roughly 40% of input-output routes "
-        "are trained, enabling generalization to unseen input-output routes.",
-    )  # fmt: skip
-    yield reliably.near(
-        "generalises-from-k", "K / M from which on the error on untrained routes is below 10%, all starts",
-        0.4, least / p.domains, 0.1, "With dedicated and partly shared pathways beside the shared one.",
-        "the paper: roughly 40%, to one K of ten; 10% of a silent network is a stated standard",
-    )  # fmt: skip
-    few = p.trained[0]
-    note = (
-        f"Untrained routes have {float(errors[0].mean()):.2g} of the error of no output. Where they fail, "
-        "the failure is within the shared pathway, in hidden directions that domains do not share."
-    )
-    yield finding(SECTION).above(
-        "shared-pathway-few-routes", f"part of the answer on the pathway that all routes share, K = {few}",
-        0.5, won(data.together)[0, :, -1], note, HALF,
-    )  # fmt: skip
+    yield "generalises-from-k", min((k for k in some if k >= last), default=np.nan) / p.domains
+    yield "shared-pathway-few-routes", won(data.together)[0, :, -1]
+    yield "untrained-few-routes", errors[0]
 
 
 EXPERIMENT = Experiment(
@@ -288,7 +197,6 @@ EXPERIMENT = Experiment(
     "The race: shared, partly shared and dedicated pathways in one network",
     "neural_race 4.2, Eq. 16-17, Fig. 5b",
     Race(),
-    Race(seeds=2, domains=6, hidden=8, groups=(1, 2, 6), trained=(1, 3, 6)),
+    quick={"seeds": 2, "domains": 6, "hidden": 8, "groups": (1, 2, 6), "trained": (1, 3, 6)},
     minutes=(0.2, 25.0),
-    needs_full=("generalises-from-k", "bias-grows-at-every-k"),  # many values of K
 )

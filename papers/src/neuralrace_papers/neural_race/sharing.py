@@ -7,50 +7,51 @@ all K."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace_papers.framework.claim import CHOSEN, check, finding, paper
-from neuralrace_papers.framework.declaration import Data, claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
-from neuralrace_papers.framework.store import along
+from neuralrace_papers.framework import Data, Experiment, along, figure, part, require, rows
 from neuralrace_papers.neural_race import domains_data
 from neuralrace_papers.neural_race.domains_data import ITEMS, SILENT_LOSS, D, S
 
 LEFT = 0.1  # of the loss of a silent network, where learning times are read
 LEVEL = LEFT * SILENT_LOSS
-TALK = "talk: the neural race reduction"
 COLOURS = (plot.BLUE, plot.GREEN, plot.ORANGE, plot.RED)
 
 
-class Sharing(Parameters):
-    domains: int = option(10, "input domains, and as many output domains", least=3)
-    hidden: int = option(64, "units of each hidden layer", least=ITEMS)
-    scale: float = option(0.2, "singular values of the initial orthogonal weights")
-    groups: tuple[int, ...] = option((1, 2, 5, 10), "domains of a pathway: P = group^2 routes run through it")
-    t1: float = option(1500.0, "end of training for one domain per group, flow time; it falls as 1 / group")
-    trained: tuple[int, ...] = option(
-        tuple(range(1, 11)), "outputs trained with each input, K", increasing=True
+@dataclass(frozen=True)
+class Sharing:
+    seeds: Annotated[int, "random starts of each network"] = 10
+    domains: Annotated[int, "input domains, and as many output domains"] = 10
+    hidden: Annotated[int, "units of each hidden layer"] = 64
+    scale: Annotated[float, "singular values of the initial orthogonal weights"] = 0.2
+    groups: Annotated[tuple[int, ...], "domains of a pathway, which group^2 = P routes share"] = (1, 2, 5, 10)
+    t1: Annotated[float, "end of training for one domain per group; it falls as 1 / group"] = 1500.0
+    trained: Annotated[tuple[int, ...], "outputs trained with each input, K"] = tuple(range(1, 11))
+    pairs: Annotated[Literal["band", "spread"], "trained pairs: neighbours, or any distances"] = "band"
+    long: Annotated[float, "end of training of the routing networks, flow time"] = 400.0
+    stop: Annotated[float, "loss at which training stops, as a share of a silent network's"] = 1e-6
+    values: Annotated[tuple[float, ...], "strengths s of the data, for chains"] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    depths: Annotated[tuple[int, ...], "depths of chains"] = (1, 2, 3, 4, 5, 6, 8)
+    starts: Annotated[tuple[float, ...], "initial products of the weights of chains"] = (
+        1e-8,
+        1e-6,
+        1e-4,
+        1e-2,
     )
-    pairs: str = option("band", "trained pairs: neighbours, or any distances", choices=("band", "spread"))
-    long: float = option(400.0, "end of training of the routing networks, flow time")
-    stop: float = option(1e-6, "loss at which training stops, as a share of that of a silent network")
-    values: tuple[float, ...] = option((0.5, 1.0, 2.0, 4.0, 8.0), "strengths s of the data, for chains")
-    depths: tuple[int, ...] = option((1, 2, 3, 4, 5, 6, 8), "depths of chains")
-    starts: tuple[float, ...] = option((1e-8, 1e-6, 1e-4, 1e-2), "initial products of the weights of chains")
-    product: float = option(1e-3, "initial product of weights where data or depth vary")
-    weight: float = option(0.3, "initial weight of each layer where depth varies")
-    imbalance: float = option(100.0, "first initial layer over the second, for chains of two layers", above=1)
+    product: Annotated[float, "initial product of weights where data or depth vary"] = 1e-3
+    weight: Annotated[float, "initial weight of each layer where depth varies"] = 0.3
+    imbalance: Annotated[float, "first initial layer over the second, for chains of two layers"] = 100.0
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         divide = not any(self.domains % g for g in self.groups)
         require(divide, f"groups must divide domains = {self.domains}, got {self.groups}")
-        within = self.trained[-1] <= self.domains
-        require(within, f"trained must be at most domains = {self.domains}, got {self.trained}")
+        rising = list(self.trained) == sorted(set(self.trained)) and self.trained[-1] <= self.domains
+        require(rising, f"trained must increase, to at most {self.domains}, got {self.trained}")
 
     @property
     def factors(self) -> dict[str, list[tuple[float, float, list[float]]]]:
@@ -161,17 +162,16 @@ def dynamics(p: Sharing, data: Data):
     for ax, title in zip(axes, ("hidden layer B2", "outer layers B1"), strict=False):
         plot.label(ax, "time (τ = 1)", "singular value", title, xscale="log", ylim=(0, None))
     fine, ends = np.geomspace(1, counts[-1], 50), groups.random.isel(time=-1)
-    plot.theory(axes[2], fine, fine**0.25, label="P^(1/4), Eq. 56")
-    plot.points(axes[2], counts, (ends[:, 1] / ends[:, 0]).mean("mode").T, plot.RED, "random starts")
+    plot.theory(axes[2], fine, fine**0.25, label="Eq. 56: P^(1/4)")
+    plot.points(axes[2], counts, (ends[:, 1] / ends[:, 0]).mean("mode").T, plot.PINK, "random starts")
     plot.label(axes[2], "routes through a pathway, P", "B2 / B1", "ratio at the end", legend="best")
     plot.logarithmic(axes[2].xaxis)
     plot.legend_below(fig, axes[0], len(data.shared) + 3)
     return fig, (
-        f"Left, middle: singular value of the strongest mode, M = {p.domains} domains, for hidden pathways "
-        "that P routes share: theory (lines), decoupled starts (points) and random starts (pale: all "
-        f"singular values start at {p.scale:g}, but little of that lies in directions that grow, so they "
-        "learn later). Right: ratio of the layers after learning, mean over modes, with standard deviation "
-        "over starts."
+        f"Left and middle: the singular value of the strongest mode, M = {p.domains} domains, for hidden "
+        "pathways that P routes share. Random networks learn later than Eq. 16-17, because little of their "
+        f"initial singular values of {p.scale:g} lies in directions that grow. Right: the ratio of layers "
+        "after learning, mean over modes, with standard deviation over starts."
     )
 
 
@@ -185,15 +185,14 @@ def route_errors(p: Sharing, data: Data):
         right.plot(share, errors[kind], marker, color=colour, ms=2.5, label=f"{kind}, each start")
     for ax in (left, right):
         ax.axvline(0.4, color=plot.BLACK, lw=0.8, ls=":", label="published: about 40%")
-    limits = 0, share[-1] + 0.03
-    plot.label((left, right), "share of outputs trained per input, K/M", "loss / silent network", xlim=limits)
+    plot.label((left, right), "share of outputs trained per input, K/M", "loss / silent network")
     plot.label(left, legend="upper right")
     right.set(yscale="log")
     plot.legend_below(fig, right, 5)
     return fig, (
-        f"Error at the end on trained and untrained routes. Left: mean and standard deviation over {p.seeds} "
-        f"starts. Right: every start, and the median, on a logarithmic scale. M = {p.domains}, initial "
-        f"singular values {p.scale:g}; a silent network has no output."
+        f"Error at the end on trained and untrained routes, M = {p.domains}, initial singular values "
+        f"{p.scale:g}. Left: mean and standard deviation over {p.seeds} starts, as in the published figure. "
+        "Right: every start, and the median, on a logarithmic scale. A silent network has no output."
     )
 
 
@@ -214,8 +213,8 @@ def factors(p: Sharing, data: Data):
     plot.points(c, start.x, start.random.T, plot.GREEN, "random starts", fmt="d", mfc="white")
     plot.theory(d, counts, groups.theory_time, plot.BLUE)
     d.plot(counts, groups.decoupled_time, "o", color=plot.BLUE, ms=4, label="decoupled start")
-    plot.theory(d, counts, groups.grown_time.mean("run"), plot.RED)
-    plot.points(d, counts, groups.random_time.T, plot.RED, "random starts", fmt="s")
+    plot.theory(d, counts, groups.grown_time.mean("run"), plot.GREEN)
+    plot.points(d, counts, groups.random_time.T, plot.GREEN, "random starts", fmt="d", mfc="white")
     a.set(xlabel="strength of the data, s", title="effective data")
     b.set(xlabel="depth (layers)", title="depth", xticks=p.depths)
     c.set(xscale="log", xlabel="initial product of weights, a0", title="initial weights", ylim=(0, None))
@@ -228,103 +227,53 @@ def factors(p: Sharing, data: Data):
     return fig, (
         "What sets a pathway's learning speed: theory (lines) and networks (points). Data, depth and "
         f"initial weights: chains with {p.hidden} neurons per hidden layer, time until half of a mode is "
-        f"learned (s = 1 but for the first panel). Edge sharing: time until {LEFT:.0%} of the "
-        "loss is left; for random starts the theory begins with the part of the weights that grows. Random "
-        f"starts: mean and standard deviation of {p.seeds}."
+        f"learned (s = 1 except in the first panel). Edge sharing: time until {LEFT:.0%} of the loss is "
+        "left; for random starts the theory begins with the part of the weights that grows. Random starts: "
+        f"mean and standard deviation of {p.seeds}."
     )
 
 
-@claims
+@rows
 def shared_pathways(p: Sharing, data: Data):
-    groups, fig = along(data.shared, "group"), "neural_race Fig. 5b"
-    gap = np.abs(np.sort(groups.theory) - np.sort(groups.decoupled)).max()
-    name = "singular values, theory - decoupled start, all P"
-    yield check("neural_race Eq. 16-17").below("strengths-decoupled", name, 1e-5, gap)
-    quote = "This gating scheme would still obtain zero training error"
-    name = "loss at the end / silent network, random starts, the largest of all P"
-    end = groups.end.max("group")
-    bound = "stated standard: 1e-3 of no output"
-    yield paper("neural_race 4.2", quote).below("zero-training-error", name, 1e-3, end, bound=bound)
-    faster = paper(fig, "Networks that share more structure learn faster.")
+    groups = along(data.shared, "group")
+    yield "strengths-decoupled", np.abs(np.sort(groups.theory) - np.sort(groups.decoupled)).max()
+    yield "zero-training-error", groups.end.max("group")
     for start in ("decoupled", "random"):
         times = groups[f"{start}_time"].values
-        name = f"learning time, next P / this P, {start} start"
-        slowest = (times[1:] / times[:-1]).max(axis=0)
-        yield faster.below(f"more-sharing-faster-{start}", name, 1, slowest, bound="the paper: learn faster")
-    ratio = paper("neural_race Eq. 56", "the singular value ratio is [...] B2 = P^(1/4) B1.")
+        yield f"more-sharing-faster-{start}", (times[1:] / times[:-1]).max()  # the slowest of all
+    ratios = []
     for group, run in data.shared.items():
-        count, limit, end = group**2, group**0.5, run.random.isel(time=-1)
-        name = f"learning time, theory / random start - 1, P = {count}"
-        off = run.grown_time / run.random_time - 1
-        yield finding(fig).near(f"time-random-p-{count}", name, 0, off, 0.1)
-        name, bound = f"B2 / B1 at the end, P = {count}", "stated standard: 3%"
-        note = "Limit of small starts." if group > 1 else "All layers move alike."
-        found = (end[1] / end[0]).mean("mode")
-        yield ratio.near(f"layer-ratio-p-{count}", name, limit, found, 0.03 * limit, note, bound)
+        yield f"time-random-p-{group**2}", run.grown_time / run.random_time - 1
+        end = run.random.isel(time=-1)
+        ratios.append((end[1] / end[0]).mean("mode"))
+        yield f"layer-ratio-p-{group**2}", ratios[-1]
+    counts = np.array(p.groups) ** 2
+    yield "layer-ratio-exponent", np.polyfit(np.log(counts), np.log(ratios), 1)[0]  # for each start
 
 
-@claims
+@rows
 def untrained_routes(p: Sharing, data: Data):
-    errors, fig = along(data.routes, "count"), "neural_race Fig. 5c"
-    name = "error on trained routes / silent network, all K"
-    yield check(fig, CHOSEN).below("trained-error", name, 1e-3, errors.trained.max("count"))
-    shared = paper(
-        fig, "shared representations begin to dominate reliably when roughly 40% of input-output routes are "
-        "trained, enabling generalization to unseen input-output routes.",
-    )  # fmt: skip
-    early = (
-        "Most networks generalise from fewer routes than the published 40%, which is where the last of them "
-        "does: see the claim for all starts. How few depends on the level, the starts and which pairs are "
-        "trained."
-    )
-    worst, roughly = errors.untrained.max("run"), "the paper: roughly 40%, to one K of ten"
-    for level in (0.5, 0.1, 0.01):
+    errors = along(data.routes, "count")
+    yield "trained-error", errors.trained.max()
+    yield "untrained-few-routes", errors.untrained[0]
+    for count in p.trained[1:3]:
+        yield f"untrained-k-{count}", data.routes[count].untrained
+    for level in (0.5, 0.1, 0.01):  # of a silent network's error
         key = f"routes-needed-{100 * level:.0f}-percent"
-        name = f"K/M at which the untrained error falls below {level:.0%} of a silent network, each start"
-        each = nr.measure.last_crossing(p.trained, errors.untrained.T, level) / p.domains
-        claim = shared.near(f"{key}-each-start", name, 0.4, each, 0.1, bound=roughly)
-        yield claim if claim.holds else replace(claim, note=early)
-        below = f"the untrained error is below {level:.0%}, all {p.seeds} starts"
-        last = nr.measure.last_crossing(p.trained, worst, level)
-        least = min((k for k in p.trained if k >= last), default=np.nan)
-        name = f"K of {p.domains} from which on {below}"
-        yield shared.near(f"{key}-all-starts", name, 0.4 * p.domains, least, 1, bound=roughly)
-    quote = "When few outputs are trained per input domain, [...] error on untrained domains is large."
-    name, note = f"untrained error / silent network, K = {p.trained[0]}", "Above 1: worse than no output."
-    half = "stated standard: half the error of no output"
-    yield paper(fig, quote).above("untrained-few-routes", name, 0.5, errors.untrained[0], note, half)
+        each = nr.measure.last_crossing(p.trained, errors.untrained.T, level)
+        yield f"{key}-each-start", each / p.domains
+        yield f"{key}-all-starts", min((k for k in p.trained if k >= each.max()), default=np.nan) / p.domains
 
 
-@claims
+@rows
 def learning_speed(p: Sharing, data: Data):
     strength, start = data.factor["data"], data.factor["start"]
-    gaps = [np.abs(chain.network / chain.theory - 1).max() for chain in data.factor.values()]
-    name = "learning time of chains, |theory / network - 1|"
-    yield check(TALK).below("chain-times", name, 1e-5, max(gaps))
-    gap = max(abs(run.decoupled_time / run.theory_time - 1) for run in data.shared.values())
-    name = "learning time with shared edges, |theory / network - 1|"
-    yield check(TALK).below("shared-edge-times", name, 1e-5, gap)
-    name, note = "power of s with which the learning time goes", "But for a logarithm of s, below."
-    slope = nr.measure.power_law_exponent(strength.x, strength.network)
-    yield paper(TALK, "Effective dataset (larger input-output correlation faster)").near(
-        "stronger-data-faster", name, -1, slope, 0.15, note, "theory: 1/s but for a logarithm, 15%"
-    )
-    order = "In the theory the order turns at some depth: at 11 layers from a product of 0.001."
-    for key, name, note in (("weights", "equal weights", ""), ("depth", "equal product", order)):
+    yield "stronger-data-faster", nr.measure.power_law_exponent(strength.x, strength.network)
+    for key, name in (("weights", "equal-weights"), ("depth", "equal-product")):
         times = data.factor[key].network.values
-        yield paper(TALK, "Pathway depth (deeper generally slower)").above(
-            f"deeper-slower-{name.replace(' ', '-')}", f"learning time, next depth / this depth, {name}", 1,
-            (times[1:] / times[:-1]).min(), note, "the talk: slower",
-        )  # fmt: skip
-    per_log = np.polyfit(-np.log(start.x), start.network, 1)[0]
-    name = "learning time per log(1/a0), two layers"
-    yield check(TALK, "theory: 1/2 for small a0, to 2%").near("time-per-log-start", name, 0.5, per_log, 0.01)
-    name = "learning time, random start / theory, two layers"
-    yield finding(TALK).near("time-random-start", name, 1, (start.random / start.theory).mean("x"), 0.05)
-    ratio = data.factor["imbalance"].network / start.network
-    yield paper(TALK, "Initialization (larger/imbalanced generally faster)").below(
-        "imbalanced-faster", "learning time, imbalanced / balanced", 1, ratio, bound="the talk: faster"
-    )
+        yield f"deeper-slower-{name}", (times[1:] / times[:-1]).min()  # the least of all steps
+    yield "time-random-start", (start.random / start.theory).mean("x")
+    yield "imbalanced-faster", (data.factor["imbalance"].network / start.network).max()
 
 
 EXPERIMENT = Experiment(
@@ -332,6 +281,13 @@ EXPERIMENT = Experiment(
     "Sharing: pathways that more routes share win the race",
     "neural_race Fig. 5, 4.2, C",
     Sharing(),
-    Sharing(seeds=2, groups=(1, 10), hidden=32, trained=(1, 2, 3, 4), long=100.0, depths=(1, 2)),
+    quick={
+        "seeds": 2,
+        "groups": (1, 10),
+        "hidden": 32,
+        "trained": (1, 2, 3, 4),
+        "long": 100.0,
+        "depths": (1, 2),
+    },
     minutes=(0.2, 3.0),
 )

@@ -1,4 +1,4 @@
-"""One HTML page with the figures and claims of all finished experiments; it needs no other file."""
+"""One HTML page with the figures and verdicts of all finished experiments; it needs no other file."""
 
 from __future__ import annotations
 

@@ -1,43 +1,66 @@
-"""The page as text: summary, contents by paper, and a section for each run."""
+"""The page as text: verdicts by document, then figures and the sentences they show, contradictions last."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
 from neuralrace_papers import PAPERS, Report
-from neuralrace_papers.framework.claim import FAILS, HOLDS, UNDECIDED, Claim, shown
-from neuralrace_papers.framework.papers import REFERENCES
-from neuralrace_papers.report.counts import OWN, Sentence, counted, paper_of, sentences, verdicts
+from neuralrace_papers.framework.ledger import (
+    CONTRADICTED,
+    MISPRINT,
+    NOT_DECIDED,
+    VERDICTS,
+    Claim,
+    Ledger,
+    Row,
+)
+from neuralrace_papers.framework.numbers import shown
+from neuralrace_papers.framework.results import (
+    Judged,
+    counts,
+    ledgers,
+    picture,
+    stored,
+    stored_rows,
+    verdicts,
+)
+from neuralrace_papers.report.tests import source_of
 
-MARKS = {HOLDS: "✓ holds", FAILS: "✗ fails", UNDECIDED: "needs the full form"}
-OF_PAPERS = {**MARKS, HOLDS: "✓ reproduced", FAILS: "✗ refuted"}
-KINDS = {"paper": "Sentences of the paper", "finding": "Findings of ours", "check": "Checks", "": "Claims"}
-CITED = re.compile(rf"\b({'|'.join(REFERENCES)})\b")
+SHOWN = 3  # sentences beside the figures of an experiment; the others are folded
 SIZE = re.compile(r'\b(width|height)="([\d.]+)pt"')  # of a whole picture, which comes first
+LINK = re.compile(r"<(https?://[^>]+)>")
 
 
 def page(reports: Sequence[Report], unreadable: Sequence[str] = ()) -> str:
     """The page for some runs; `unreadable` names folders that were left out."""
-    papers = {paper: [r for r in reports if paper_of(r.name) == paper] for paper in (*PAPERS, OWN)}
-    papers = {paper: own for paper, own in papers.items() if own}
     left_out = f"Left out, as their results cannot be read: {', '.join(unreadable)}." if unreadable else ""
     style, script = (Path(__file__).with_name(f"page.{kind}").read_text() for kind in ("css", "js"))
+    papers = {paper: [r for r in reports if r.name in own] for paper, own in PAPERS.items()}
+    papers = {paper: own for paper, own in papers.items() if own}
+    others = [r for r in reports if not any(r in own for own in papers.values())]
+    quick = sum(r.quick for r in reports)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>neuralrace: figures and claims</title>
+<title>neuralrace: figures and verdicts</title>
 <style>{style}</style></head><body>
-{_contents(papers)}
+<nav aria-label="Contents"><p><a href="#top">Verdicts</a></p>
+{"".join(_contents(paper, own) for paper, own in papers.items())}
+<p><a href="#contradictions">Contradictions</a></p></nav>
 <main>
 <header id="top"><h1>neuralrace</h1>
-<p>{len(reports)} run{"s" if len(reports) > 1 else ""}{_forms(reports)} of experiments that compute published
-figures and sentences anew. In figures theory is a line, simulated networks are points or bands.
-{escape(left_out)}</p></header>
+<p>Figures and sentences of {len(papers) or "no"} document{"s" if len(papers) != 1 else ""}, computed anew. Verdicts
+and large figures are those of the full forms, which were stored with the code that made them. Beside them
+stands what ran here: {_plural(len(reports), "experiment")}, {quick} in quick form. In figures theory is a line,
+simulated networks are points or bands. {escape(left_out)}</p></header>
 {_summary(papers)}
-{"".join(_paper(paper, own) for paper, own in papers.items())}
+{"".join(_document(ledgers().get(paper), paper, own) for paper, own in papers.items())}
+{"<section><h2>Experiments of your own</h2>" + "".join(map(_experiment, others)) + "</section>" if others else ""}
+{_contradictions(papers)}
 </main>
 <dialog id="large" aria-label="figure"><img alt=""><p></p></dialog>
 <script>{script}</script>
@@ -45,162 +68,213 @@ figures and sentences anew. In figures theory is a line, simulated networks are 
 """
 
 
-def _forms(reports: Sequence[Report]) -> str:
-    quick = sum(r.quick for r in reports)
-    if quick == len(reports):
-        return " in quick form"
-    return f" ({quick} in quick form)" if quick else ""
+def _plural(n: int, word: str) -> str:
+    return f"{n} {word}{'s' if n != 1 else ''}"
 
 
-def _contents(papers: dict[str, list[Report]]) -> str:
-    parts = [
-        f'<li><a href="#{paper or "own"}">{_name(paper)}</a><ol>'
-        + "".join(f'<li><a href="#{_anchor(r)}">{escape(r.folder.name)}</a>{_failing(r)}</li>' for r in own)
-        + "</ol></li>"
-        for paper, own in papers.items()
-    ]
-    return f"""<nav aria-label="Contents"><p><a href="#top">Summary</a></p>
-<label class="filter"><input type="checkbox" id="only-refuted"> refuted only</label>
-<ol>{"".join(parts)}</ol></nav>"""
-
-
-def _failing(r: Report) -> str:
-    n = sum(c.verdict == FAILS for c in r.claims)
-    return f' <span class="fails" title="claims that fail">✗ {n}</span>' if n else ""
-
-
-def _summary(papers: dict[str, list[Report]]) -> str:
-    rows, refuted = "", ""
-    for paper, own in papers.items():
-        runs = counted(own)
-        found = sentences(runs)
-        told = [sum(s.verdict == v for s in found) for v in (HOLDS, FAILS, UNDECIDED)]
-        others = [_pair(verdicts(runs, kind)) for kind in ("finding", "check")]
-        cells = "".join(f"<td>{n}</td>" for n in (*told, *others))
-        rows += f'<tr><th scope="row"><a href="#{paper or "own"}">{_name(paper)}</a></th>{cells}</tr>'
-        lines = "".join(_refuted(s) for s in found if s.verdict == FAILS)
-        refuted += f"<h3>{_name(paper)}</h3><ul>{lines}</ul>" if lines else ""
-    listed = f"<h2>Refuted sentences</h2>{refuted}" if refuted else ""
-    return f"""<section class="summary"><div class="scroll"><table class="counts"><thead>
-<tr><th rowspan="2">document</th><th colspan="3">sentences of the document</th>
-<th rowspan="2">findings of ours<br>hold / fail</th>
-<th rowspan="2">checks of this library<br>hold / fail</th></tr>
-<tr><th>reproduced</th><th>refuted</th><th>needs the full form</th></tr></thead>
-<tbody>{rows}</tbody></table></div>
-<p class="small">A sentence may be tested by several claims; it is refuted where one of them fails. Of each
-experiment one run is counted, the full form where there is one; a claim that needs the full form is not
-counted.</p>
-{listed}</section>"""
-
-
-def _pair(counts: dict[str, int]) -> str:
-    return f"{counts[HOLDS]} / {counts[FAILS]}"
-
-
-def _refuted(sentence: Sentence) -> str:
-    """A refuted sentence, and in a line why."""
-    decided = sum(c.verdict != UNDECIDED for _, c in sentence.claims)
-    claim = sentence.failing[0][1]
-    share = f"{len(sentence.failing)} of {decided} claims fail: " if decided > 1 else ""
-    links = ", ".join(
-        f'<a href="#{_anchor(r, c)}">{escape(r.name)}/{escape(c.id)}</a>' for r, c in sentence.failing
-    )
-    reason = escape(re.split(r"(?<=\.)\s(?=[A-Z])", claim.note)[0])
-    return (
-        f"<li><q>{escape(sentence.quote)}</q> ({_cite(claim.source)})<br>"
-        f'{reason} <span class="small">{share}{links}</span></li>'
-    )
-
-
-def _paper(paper: str, reports: Sequence[Report]) -> str:
-    reference = ""
-    if paper:
-        cited = REFERENCES[paper]
-        where = f' <a href="{cited.link}">{cited.link}</a>' if cited.link else ""
-        reference = f'<p class="reference">{escape(cited.reference)}{where}</p>'
-    body = "".join(_section(r) for r in reports)
-    return f'<section class="paper" id="{paper or "own"}"><h2>{_name(paper)}</h2>{reference}{body}</section>'
+def _contents(paper: str, own: Sequence[Report]) -> str:
+    entries = "".join(f'<li><a href="#{escape(r.folder.name)}">{escape(r.folder.name)}</a></li>' for r in own)
+    return f'<p><a href="#{paper}">{_name(paper)}</a></p><ol>{entries}</ol>'
 
 
 def _name(paper: str) -> str:
-    if not paper:
-        return "Experiments of your own"
-    return f'{REFERENCES[paper].short}<span class="title">: {escape(REFERENCES[paper].title)}</span>'
+    return escape(ledgers()[paper].short if paper in ledgers() else paper)
 
 
-def _section(r: Report) -> str:
-    fails = any(c.verdict == FAILS for c in r.claims)
+def _summary(papers: Iterable[str]) -> str:
+    """How many claims of each document have each verdict."""
+    given = verdicts()
+    found = {paper: counts(given[paper].values()) for paper in papers if paper in given}
+    used = [word for word in VERDICTS if any(word in own for own in found.values())]
+    head = "".join(f"<th>{word}</th>" for word in used)
+    rows = "".join(
+        f'<tr><th scope="row"><a href="#{paper}">{_name(paper)}</a></th>'
+        + "".join(f"<td>{own.get(word, '')}</td>" for word in used)
+        + "</tr>"
+        for paper, own in found.items()
+    )
+    table = f"<thead><tr><th>document</th>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="scroll"><table class="counts">{table}</table></div>'
+
+
+# -- a document ------------------------------------------------------------------------------
+
+
+def _document(ledger: Ledger | None, paper: str, own: Sequence[Report]) -> str:
+    if ledger is None:
+        return f'<section id="{paper}"><h2>{paper}</h2>{"".join(map(_experiment, own))}</section>'
+    reference = LINK.sub(r'<a href="\1">\1</a>', ledger.reference)
+    return f"""<section id="{paper}"><h2>{_name(paper)}</h2>
+<p class="reference">{reference}</p>
+<p class="about">{escape(ledger.summary)}</p>
+{"".join(map(_experiment, own))}
+{_misprints(ledger)}</section>"""
+
+
+def _misprints(ledger: Ledger) -> str:
+    """Printed forms that are wrong, each slip once, with the numbers of both forms."""
+    slips: dict[str, list[Claim]] = {}
+    for claim in ledger.claims:
+        if verdicts()[ledger.name][claim.id] == MISPRINT:
+            slips.setdefault(claim.slip or claim.id, []).append(claim)
+    lines = [
+        f"<li><b>{escape(slip)}</b> ({escape('; '.join(c.place for c in claims))}): {_both_forms(claims[0])} "
+        f"{escape(claims[0].note)}</li>"
+        for slip, claims in slips.items()
+    ]
+    return f"<h3>Misprints</h3><ul>{''.join(lines)}</ul>" if lines else ""
+
+
+def _both_forms(claim: Claim) -> str:
+    rows, forms = stored_rows(), {"printed": claim.row, "corrected": claim.corrected}
+    told = [f"{word} {_number(rows.get(row))}" for word, row in forms.items() if row]
+    return f"{', '.join(told)}." if told else ""
+
+
+def _number(row: Row | None) -> str:
+    return shown(row.value, row.error, row.runs) if row else "not run"
+
+
+# -- an experiment ---------------------------------------------------------------------------
+
+
+def _experiment(r: Report) -> str:
     form = "quick form" if r.quick else "full form"
-    about = "".join(f"<p>{escape(text)}</p>" for text in r.about.split("\n\n"))
-    figures = "".join(_figure(r, name, caption) for name, caption in r.figures)
-    tables = "".join(_claims(r, kind) for kind in KINDS)
+    given = verdicts()
+    judged = [c for c in r.claims if c.verdict]
+    rank = {"figure": 0, "sentence": 1, "equation": 2, "table": 3}
+    first = sorted(judged, key=lambda c: (given[c.document][c.claim.id] == NOT_DECIDED, rank[c.claim.kind]))[
+        :SHOWN
+    ]
+    about = " ".join(r.about.split("\n\n")[0].split())
+    data = ", ".join(f"<code>{escape(p.name)}</code>" for p in sorted((r.folder / "parts").glob("*.npz"))[:3])
     parameters = "".join(
-        f"<tr><td>{escape(k)}</td><td>{escape(shown(v))}</td></tr>" for k, v in r.parameters.items()
+        f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in r.parameters.items()
     )
     packages = ", ".join(f"{k} {v}" for k, v in r.versions.items())
-    return f"""<section class="experiment{" has-fails" if fails else ""}" id="{_anchor(r)}">
+    return f"""<section class="experiment" id="{escape(r.folder.name)}">
 <h3>{escape(r.title)}</h3>
-<p class="small"><code>{escape(r.folder.name)}</code> · {_cite(r.source)} · {form} · {r.seconds:.1f} s</p>
-{about}
-<div class="figures">{figures}</div>
-{tables}
-<details class="parameters"><summary>Parameters and versions</summary>
+<p class="small"><code>{escape(r.folder.name)}</code> · {escape(r.source)} · {form} · {r.seconds:.1f} s</p>
+<p class="about">{escape(about)}</p>
+{"".join(_figure(r, name, caption) for name, caption in r.figures)}
+{"".join(_sentence(c, given[c.document][c.claim.id]) for c in first)}
+{_table(r, judged)}
+{_findings([c for c in r.claims if not c.verdict])}
+<details class="parameters"><summary>Parameters, data and versions</summary>
 <table class="plain">{parameters}</table>
-<p class="small">{escape(packages)}</p></details>
+<p class="small">The data that the figures show are NumPy archives (<code>np.load</code>) in the folder
+<code>{escape(r.folder.name)}/parts</code>: {data or "none"}. Code {r.digest}; {escape(packages)}.</p></details>
 </section>
 """
 
 
-def _claims(r: Report, kind: str) -> str:
-    """Claims of a kind as a table, those of one sentence together; checks that all hold are folded."""
-    own = [c for c in r.claims if c.kind == kind]
-    if not own:
-        return ""
-    bodies = "".join(
-        f"<tbody>{_quote(quote)}{''.join(_row(r, c) for c in own if c.quote == quote)}</tbody>"
-        for quote in dict.fromkeys(c.quote for c in own)
-    )
-    head = "<thead><tr><th>verdict</th><th>claim</th><th>measured</th><th>required</th></tr></thead>"
-    table = f'<table class="claims">{head}{bodies}</table>'
-    if kind == "check" and all(c.verdict == HOLDS for c in own):
-        told = (
-            f"{len(own)} checks of this library, which all hold" if len(own) > 1 else "A check, which holds"
-        )
-        return f"<details><summary>{told}</summary>{table}</details>"
-    return f"<h4>{KINDS[kind]}</h4>{table}"
-
-
-def _quote(quote: str) -> str:
-    return f'<tr class="quote"><td colspan="4"><q>{escape(quote)}</q></td></tr>' if quote else ""
-
-
-def _row(r: Report, c: Claim) -> str:
-    note = f'<p class="note">{escape(c.note)}</p>' if c.note else ""
-    bound = f'<p class="note">{escape(c.bound)}</p>' if c.bound else ""
-    mark = (OF_PAPERS if c.kind == "paper" else MARKS)[c.verdict]
-    return (
-        f'<tr class="{c.verdict}" id="{_anchor(r, c)}"><td class="verdict">{mark}</td>'
-        f'<td>{escape(c.name)} <code>{c.id}</code> <span class="small">{_cite(c.source)}</span>{note}</td>'
-        f'<td class="number">{escape(c.result)}</td>'
-        f'<td class="number">{escape(c.required)}{bound}</td></tr>\n'
-    )
-
-
 def _figure(r: Report, name: str, caption: str) -> str:
-    """A figure in the page itself, with links to its files and the command that makes it."""
-    files = [f"{name}.svg", f"{name}.pdf", f"{name}.png", f"{name}.csv", f"{name}.csv.gz"]
-    words = ("SVG", "PDF", "PNG", "data", "data")
-    there = [(f, w) for f, w in zip(files, words, strict=True) if (r.folder / f).is_file()]
-    folder, text = escape(r.folder.name), escape(caption)
-    links = " · ".join(f'<a href="{folder}/{escape(f)}">{word}</a>' for f, word in there)
-    command = f" · <code>{escape(r.command)}</code>" if r.command else ""
+    """The stored figure of the full form, large, and the one of this run small beside it."""
+    there, folder = picture(r.name, name), escape(r.folder.name)
     svg = (r.folder / f"{name}.svg").read_text(encoding="utf-8")
-    width, height = (f'{side}="{4 * float(points) / 3:.0f}"' for side, points in SIZE.findall(svg)[:2])
-    return (
-        f'<figure><a class="picture" href="{folder}/{escape(name)}.svg" title="open large">'
-        f'<img src="{embedded(svg)}" {width} {height} alt="{text}" loading="lazy"></a>'
-        f'<figcaption>{text}<br><span class="small">{links}{command}</span></figcaption></figure>'
+    links = " · ".join(
+        f'<a href="{folder}/{name}.{kind}">{kind.upper()}</a>'
+        for kind in ("svg", "pdf", "png")
+        if (r.folder / f"{name}.{kind}").is_file()
     )
+    command = f"<code>{escape(r.command)}</code>"
+    here = f"This run ({'quick' if r.quick else 'full'} form): {links} · {command}"
+    if there is None or not r.quick:
+        return f'<div class="pair">{_picture(embedded(svg), svg, caption, here, "wide")}</div>'
+    file, digest = there
+    told = f"Full form, code {escape(digest)}: <code>neuralrace run {escape(r.name)}</code>"
+    kept = "data:image/png;base64," + b64encode(file.read_bytes()).decode()
+    before = (stored(r.name) or {}).get("figures", {}).get(name, caption)
+    return (
+        f'<div class="pair">{_picture(kept, "", before, told, "wide")}'
+        f"{_picture(embedded(svg), svg, '', here, 'beside', caption)}</div>"
+    )
+
+
+def _picture(address: str, svg: str, caption: str, small: str, kind: str, alt: str = "") -> str:
+    sizes = SIZE.findall(svg)[:2]
+    size = " ".join(f'{side}="{4 * float(points) / 3:.0f}"' for side, points in sizes)
+    text = escape(caption)
+    return (
+        f'<figure class="{kind}"><a class="picture" href="#" title="open large"><img src="{address}" {size} '
+        f'alt="{escape(alt or caption)}" loading="lazy"></a>'
+        f'<figcaption>{text}{"<br>" if text else ""}<span class="small">{small}</span></figcaption></figure>'
+    )
+
+
+def _sentence(c: Judged, verdict: str) -> str:
+    row = stored_rows().get(c.claim.row)
+    number = f" {_number(row)}" if row else ""
+    note = f'<span class="small"> {escape(c.claim.note)}</span>' if c.claim.note else ""
+    return (
+        f'<blockquote><q>{escape(c.claim.quote)}</q> <span class="small">{escape(c.claim.place)}</span><br>'
+        f"{_badge(verdict, c.claim)}{number}{note}</blockquote>"
+    )
+
+
+def _badge(verdict: str, claim: Claim) -> str:
+    limit = f" ({escape(claim.limit)})" if claim.limit and verdict == "in a limit" else ""
+    return f'<b class="{verdict.replace(" ", "-")}">{verdict}</b>{limit}'
+
+
+def _table(r: Report, judged: Sequence[Judged]) -> str:
+    """All claims that rows of this experiment decide: verdict, stored number and that of this run."""
+    if not judged:
+        return ""
+    rows = "".join(_claim(r, c) for c in judged)
+    head = "<th>verdict</th><th>sentence</th><th>full form</th><th>this run</th><th>criterion</th>"
+    return (
+        f"<details><summary>{_plural(len(judged), 'claim')} with criteria</summary>"
+        f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>'
+    )
+
+
+def _claim(r: Report, c: Judged) -> str:
+    claim, before = c.claim, stored_rows().get(c.claim.row)
+    told = f'<span class="small">{escape(claim.place)}. {escape(claim.note)}</span>'
+    cells = (
+        _badge(verdicts()[c.document][claim.id], claim),
+        f"<q>{escape(claim.quote)}</q> {told}",
+        _number(before),
+        _number(c.row),
+        f'{escape(claim.required)}<br><span class="small">{escape(claim.source)}</span>',
+    )
+    return f'<tr id="{escape(r.folder.name)}/{claim.id}"><td>{"</td><td>".join(cells)}</td></tr>'
+
+
+def _findings(found: Sequence[Judged]) -> str:
+    if not found:
+        return ""
+    rows = "".join(
+        f'<tr><td>{escape(c.claim.quote)} <span class="small">{escape(c.claim.note)}</span></td>'
+        f'<td class="number">{_number(stored_rows().get(c.claim.row))}</td>'
+        f'<td class="number">{_number(c.row)}</td></tr>'
+        for c in found
+    )
+    head = "<th>measured</th><th>full form</th><th>this run</th>"
+    return (
+        f"<details><summary>{_plural(len(found), 'other number')} that decide no sentence</summary>"
+        f'<table class="plain"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>'
+    )
+
+
+# -- contradictions --------------------------------------------------------------------------
+
+
+def _contradictions(papers: Iterable[str]) -> str:
+    """What the documents say and is not so, each with its counterexample as code that runs."""
+    parts = ""
+    for paper in papers:
+        claims = ledgers()[paper].claims if paper in ledgers() else ()
+        parts += "".join(
+            f"<li>{_sentence(Judged(paper, c, None, CONTRADICTED), CONTRADICTED)}"
+            f"<details><summary><code>pytest {escape(c.counterexample)}</code></summary>"
+            f"<pre>{escape(source_of(c.counterexample))}</pre></details></li>"
+            for c in claims
+            if verdicts()[paper][c.id] == CONTRADICTED
+        )
+    told = f"<ul>{parts}</ul>" if parts else "<p>None.</p>"
+    return f'<section id="contradictions"><h2>Contradictions</h2>{told}</section>'
 
 
 def embedded(svg: str) -> str:
@@ -214,17 +288,3 @@ def embedded(svg: str) -> str:
     short = re.sub(r'\b(d|x|y)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), svg)
     text = " ".join(short.split()).replace("%", "%25").replace("#", "%23").replace("&", "&amp;")
     return "data:image/svg+xml," + text.replace('"', "'")
-
-
-def _anchor(r: Report, c: Claim | None = None) -> str:
-    return escape(r.folder.name if c is None else f"{r.folder.name}/{c.id}")
-
-
-def _cite(source: str) -> str:
-    """A source, with the short names of papers as links to their references."""
-
-    def link(found: re.Match[str]) -> str:
-        paper = REFERENCES[found[1]]
-        return f'<a href="#{found[1]}" title="{escape(paper.reference)}">{escape(paper.short)}</a>'
-
-    return CITED.sub(link, escape(source))

@@ -1,14 +1,12 @@
 """Blobs at different places, seen as images of 5 x 5 pixels with a context bit: report the x position in one
 context, the y position in the other. Networks from small weights represent only the position that a context
 asks for, so that the square of positions collapses to a line; from large weights both directions stay; from
-very small weights the two lines become one. Collapse is measured as the mean squared distance of two blobs
-that differ only in the position that does not matter, over that of two which differ only in the one that
-does; the distance of contexts as their squared distance at equal targets over that of targets within a
-context. The paper prints no settings for Adam."""
+very small weights the two lines become one. The paper prints no settings for Adam."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -17,33 +15,31 @@ import neuralrace as nr
 from neuralrace import plot
 from neuralrace.measure import principal_components, squared_distances
 from neuralrace.universality import structure, watch
-from neuralrace_papers.framework.claim import CHOSEN, check, finding, paper
-from neuralrace_papers.framework.declaration import claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option, require
-from neuralrace_papers.framework.quotes import quoted
-from neuralrace_papers.framework.store import along
+from neuralrace_papers.framework import Data, Experiment, along, figure, part, require, rows
 
-PAPER = "representations_align"
 KINDS = ("very-low", "low", "high", "Adam-low", "Adam-high")
 MOST_SAMPLES = 400  # whose distances are compared with the theory
 
 
-class Collapse(Parameters):
-    seeds: int = option(5, "random starts of each network")
-    side: int = option(30, "places of a blob along each axis", least=3)
-    pixels: int = option(5, "pixels of an image along each axis", least=2)
-    blob: float = option(1.0, "width of a blob, in units of half the image")
-    layers: int = option(4, "hidden layers", least=2)
-    units: int = option(100, "units of each hidden layer")
-    gains: tuple[float, ...] = option((0.275, 0.5, 2.0, 0.5, 2.0), f"initial gains: {', '.join(KINDS)}")
-    rates: tuple[float, ...] = option(
-        (0.05, 0.015, 0.0015, 0.001, 0.0005), "learning rates, for each of gains"
-    )
-    epochs: tuple[int, ...] = option((2000, 1500, 750, 3000, 1000), "passes over the blobs; with Adam, steps")
-    batch_size: int = option(64, "blobs in a mini-batch of gradient descent")
-    activation: str = option("tanh", "of the hidden layers", choices=("tanh", "leaky_relu", "relu"))
+@dataclass(frozen=True)
+class Collapse:
+    seeds: Annotated[int, "random starts of each network"] = 5
+    side: Annotated[int, "places of a blob along each axis"] = 30
+    pixels: Annotated[int, "pixels of an image along each axis"] = 5
+    blob: Annotated[float, "width of a blob, in units of half the image"] = 1.0
+    layers: Annotated[int, "hidden layers"] = 4
+    units: Annotated[int, "units of each hidden layer"] = 100
+    gains: Annotated[tuple[float, ...], f"initial gains: {', '.join(KINDS)}"] = (0.275, 0.5, 2.0, 0.5, 2.0)
+    rates: Annotated[tuple[float, ...], "learning rates, for each of gains"] = (
+        0.05, 0.015, 0.0015, 0.001, 0.0005,
+    )  # fmt: skip
+    epochs: Annotated[tuple[int, ...], "passes over the blobs; with Adam, steps"] = (
+        2000, 1500, 750, 3000, 1000,
+    )  # fmt: skip
+    batch_size: Annotated[int, "blobs in a mini-batch of gradient descent"] = 64
+    activation: Annotated[Literal["tanh", "leaky_relu", "relu"], "of the hidden layers"] = "tanh"
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         for name in ("gains", "rates", "epochs"):
             fits = len(getattr(self, name)) == len(KINDS)
             require(fits, f"{name} must hold {len(KINDS)} numbers, for {', '.join(KINDS)}")
@@ -82,7 +78,6 @@ def networks(p: Collapse, kind: str):
         "index": ("run when context", collapse_index(squares)),
         "apart": ("run when", context_distance(squares)),
         "correlation": ("run", [np.corrcoef(theory[pairs], end[pairs])[0, 1] for end in ends]),
-        "loss": ("run", run.loss[:, -1]),
     }
 
 
@@ -115,7 +110,7 @@ def draw_closer(h: np.ndarray, gap: float = 1.5) -> tuple[np.ndarray, float]:
 
 
 @figure("task")
-def images(p: Collapse, data):
+def images(p: Collapse, data: Data):
     fig, axes = plot.figure(1, 4, width=plot.PAGE, height=2.3, sharey=True)
     image = blobs(p).arrays[0][: p.side**2, :-2].reshape(p.side, p.side, p.pixels, p.pixels)
     last, edge = p.side - 1, 1 + 1 / (p.pixels - 1)
@@ -133,7 +128,7 @@ def images(p: Collapse, data):
 
 
 @figure("blobs")
-def representations(p: Collapse, data):
+def representations(p: Collapse, data: Data):
     fig, axes = plot.figure(2, 3, width=plot.PAGE, height=4.8, subplot_kw={"projection": "3d"})
     asked = {"x is asked for": plot.BLUE, "y is asked for": plot.ORANGE}
     for ax, kind, gain in zip(axes.flat, KINDS, p.gains, strict=False):
@@ -154,14 +149,15 @@ def representations(p: Collapse, data):
     handles = [Line2D([], [], color=colour, label=context) for context, colour in asked.items()]
     axes.flat[-1].legend(handles=handles, loc="center", title="context")
     return fig, (
-        f"Representations of blobs at {p.side} x {p.side} places after learning (three principal components, "
-        "which is classical multidimensional scaling; all axes of a panel have one scale), lines join "
-        "neighbours. A square that collapsed is a line. Where noted, contexts are drawn closer than they are."
+        f"Representations of blobs at {p.side} x {p.side} places after learning: three principal components "
+        "(classical multidimensional scaling), in which lines join neighbours and all axes of a panel have "
+        "one scale. A square that collapsed is a line. Where a title says so, contexts are drawn closer than "
+        "they are."
     )
 
 
 @figure("numbers")
-def numbers(p: Collapse, data):
+def numbers(p: Collapse, data: Data):
     fig, axes = plot.figure(1, 2, width=plot.PAGE, height=2.6)
     found, place = along(data.networks, "kind"), np.arange(len(KINDS))
     labels = {"index": "irrelevant / relevant position", "apart": "contexts / targets"}
@@ -175,66 +171,27 @@ def numbers(p: Collapse, data):
         ax.axhline(1, color="0.8", lw=0.7, zorder=0, label="equal")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return fig, (
-        f"Left: collapse of the position that does not matter, each context and seed ({p.seeds}). Right: "
-        "distance of the contexts at equal targets over that of targets."
+        "Left: collapse of the position that does not matter, as a mean squared distance over that along the "
+        f"position that does, in each context of {p.seeds} networks. Right: squared distance of the contexts "
+        "at equal targets over that of targets within a context."
     )
 
 
-ALONG = "distance along the irrelevant / relevant position"
-WEAKER = "From the same weights collapse is weaker with Adam than with gradient descent."
-LINE = (
-    "On one line distances depend on targets alone; by Eq. 10 they are larger across contexts, whose inputs "
-    "differ more. "
-)
-COLLAPSES = (
-    "At small initial weights the task-irrelevant direction collapses in each context, but remains at large "
-    "initial weights."
-)
-STANDARD = "Stated standard: collapsed below a fifth of the distance it is compared with, kept above half."
-
-
-@claims
-def collapse(p: Collapse, data):
-    found = along(data.networks, "kind")
-    index = found.index.sel(when="after")
-    worse, better = index.max("context"), index.min("context")
-    descent, adam = (paper(f"{PAPER} Fig. {k}", COLLAPSES) for k in (8, 15))
-    yield check(descent.source, CHOSEN).below("learned", "loss at the end, all networks", 0.01, found.loss)
-    what = f"{{}} weights: {ALONG}, the {{}} context".format
-    low, high = worse.sel(kind="low"), better.sel(kind="high")
-    yield descent.below("collapse-low", what("low", "worse"), 0.2, low, bound=STANDARD)
-    yield descent.above("collapse-high", what("high", "better"), 0.5, high, bound=STANDARD)
-    low, high = worse.sel(kind="Adam-low"), better.sel(kind="Adam-high")
-    yield adam.below("collapse-adam-low", what("Adam, low", "worse"), 0.2, low, WEAKER, STANDARD)
-    yield adam.above("collapse-adam-high", what("Adam, high", "better"), 0.5, high, bound=STANDARD)
-
-
-@claims
-def lines(p: Collapse, data):
+@rows
+def collapse(p: Collapse, data: Data):
     found = along(data.networks, "kind").sel(when="after")
-    two_lines, one_line = quoted(f"{PAPER} C.2", "two-lines"), quoted(f"{PAPER} Fig. 12", "single-line")
-    what = "{} weights: distance of contexts / distance of targets".format
-    low, very_low = (found.apart.sel(kind=kind) for kind in ("low", "very-low"))
-    yield two_lines.above("contexts-low", what("low"), 0.5, low, bound=STANDARD)
-    yield one_line.below("contexts-very-low", what("very low"), 0.2, very_low, bound=STANDARD)
-    what, index = f"very low weights: {ALONG}, the worse context", found.index.sel(kind="very-low")
-    yield one_line.below("collapse-very-low", what, 0.2, index.max("context"), bound=STANDARD)
+    worse, better = found.index.max("context"), found.index.min("context")
+    for name, kind in (("very-low",) * 2, ("low",) * 2, ("adam-low", "Adam-low")):
+        yield f"collapse-{name}", worse.sel(kind=kind)
+    for name, kind in (("high",) * 2, ("adam-high", "Adam-high")):
+        yield f"collapse-{name}", better.sel(kind=kind)
+    for kind in ("low", "very-low"):
+        yield f"contexts-{kind}", found.apart.sel(kind=kind)
+    yield "contexts-over-irrelevant", found.apart.sel(kind="low") / worse.sel(kind="low")
     by_x, by_y = blobs(p).arrays[0].reshape(2, p.side, p.side, -1)
     irrelevant = by_x.var(axis=1).sum(-1).mean() + by_y.var(axis=0).sum(-1).mean()
-    ratio = ((by_x - by_y) ** 2).sum(-1).mean() / irrelevant
-    what = "squared distance of inputs: between contexts / along the irrelevant position"
-    larger = quoted(f"{PAPER} C.2", "inputs-differ-more")
-    bound = "Stated standard for 'much larger': ten times."
-    yield larger.above("contexts-inputs", what, 10, ratio, bound=bound)
-
-
-@claims
-def all_distances(p: Collapse, data):
-    mean = {kind: float(data.networks[kind].correlation.mean()) for kind in KINDS}
-    note = f"{LINE}Low: {mean['low']:.2f}; high: {mean['high']:.2f}."
-    what = "very low weights: correlation of all distances with Eq. 10"
-    measured = data.networks["very-low"].correlation
-    yield finding(f"{PAPER} C.2").above("eq-10-very-low", what, 0.8, measured, note)
+    yield "contexts-inputs", ((by_x - by_y) ** 2).sum(-1).mean() / irrelevant
+    yield "eq-10-very-low", data.networks["very-low"].correlation
 
 
 EXPERIMENT = Experiment(
@@ -242,10 +199,9 @@ EXPERIMENT = Experiment(
     "Feature collapse: what a context does not ask for",
     "representations_align Fig. 7-8, 12, 15",
     Collapse(),
-    Collapse(
-        seeds=1, side=12, gains=(0.35, 0.6, 2.0, 0.5, 2.0), rates=(0.1, 0.03, 0.005, 0.001, 0.0005),
-        epochs=(2600, 2500, 300, 1500, 500), batch_size=36,
-    ),
+    quick={
+        "seeds": 1, "side": 12, "gains": (0.35, 0.6, 2.0, 0.5, 2.0), "batch_size": 36,
+        "rates": (0.1, 0.03, 0.005, 0.001, 0.0005), "epochs": (2600, 2500, 300, 1500, 500),
+    },
     minutes=(0.5, 12),
-    needs_full=("collapse-adam-low",),  # at this size .14, in the full form .32
 )  # fmt: skip

@@ -14,10 +14,14 @@ from matplotlib.lines import Line2D
 from neuralrace import plot
 from neuralrace.measure import crossing, half_time
 from neuralrace.universality import Training
-from neuralrace_papers.framework.store import along
+from neuralrace_papers.framework import along
 from neuralrace_papers.zoo import fit_runs
 
-SERIES = {"dh2": ("|dh|² / its largest", plot.BLUE), "dy2": ("|dy|²", plot.ORANGE), "w": ("w", plot.GREEN)}
+SERIES = {
+    "dh2": ("|dh|² over its largest value", plot.BLUE),
+    "dy2": ("|dy|²", plot.ORANGE),
+    "w": ("w", plot.GREEN),
+}
 COLOURS = dict(SERIES.values())
 WAYS = {"rates": ("two rates fitted (Eq. 49)", "--"), "start": ("rates and start fitted", "-")}
 NETWORK: dict[str, Any] = {"lw": 3.2, "alpha": 0.35}
@@ -29,6 +33,16 @@ def both_ways(run: Training, **options: Any) -> xr.Dataset:
     ways = {way: fit_runs(run, times=TIMES, observed=way == "rates", **options) for way in WAYS}
     fits = along(ways, "fit")
     return fits.assign(measured=fits.measured.isel(fit=0))
+
+
+def left_over(fits: xr.Dataset) -> xr.DataArray:
+    """What the fit of two rates leaves of the three curves by Eq. 49, as a share of their size; 1 without."""
+    measured = fits.measured.isel(series=slice(3))
+    off, size = (
+        np.sqrt((v**2).sum(("series", "t"), skipna=False))
+        for v in (fits.theory.sel(fit="rates") - measured, measured)
+    )
+    return (off / size).fillna(1.0)
 
 
 def plateau(fits: xr.Dataset, series: str) -> np.ndarray:
