@@ -41,11 +41,7 @@ class Initialisation:
     domains: Annotated[int, "input domains, and as many output domains"] = 7
     trained: Annotated[int, "output domains with which each input domain is trained"] = 4
     hidden: Annotated[int, "units of each hidden layer"] = 64
-    widths: Annotated[tuple[int, ...], "numbers of hidden units compared at the largest scale"] = (
-        64,
-        256,
-        1024,
-    )
+    widths: Annotated[tuple[int, ...], "hidden units compared at the largest scale"] = (64, 256)
     stop: Annotated[float, "loss at which training stops, as a share of a silent network's"] = 1e-6
     t1: Annotated[float, "latest end of training, flow time"] = 3000.0
 
@@ -241,7 +237,8 @@ def published_range(p: Initialisation, data: Data):
         yield f"plateaus-{key}", run.plateau
         yield f"shared-items-{key}", domains_data.same_item(run.cosine, p.domains)
         yield f"kernel-loss-{key}", np.abs(loss - linear).max(axis=1) / loss[:, 0]
-        yield f"kernel-time-{key}", run.time[: len(linear)].values / run.linear_time.values
+        if key.endswith("largest"):  # from small weights the first kernel takes longer than `t1`
+            yield f"kernel-time-{key}", run.time[: len(linear)].values / run.linear_time.values
         yield f"kernel-turn-{key}", run.turn[:, -1]
         yield f"kernel-growth-{key}", run.growth[:, -1]
         yield f"outside-modes-{key}", run.outside[:, -1]
@@ -271,7 +268,7 @@ EXPERIMENT = Experiment(
         "looks": (0.3, 1.0),
         "domains": 5,
         "trained": 3,
-        "widths": (64, 256),
+        "widths": (16, 64),
     },
     minutes=(0.2, 4.0),
 )
