@@ -71,9 +71,9 @@ def coverage() -> str:
         "# Coverage",
         "",
         "Every equation, figure, table and testable sentence of the documents, with the row "
-        "(`experiment/row`) or the tests that decide it. Definitions, premises and methods are listed without "
-        "a verdict. `python papers/tools/pages.py` writes this page from the ledgers, `claims.toml` in the "
-        "folder of each document, and from the stored rows.",
+        "(`experiment/row`) or the tests that decide it. Definitions, premises and methods are listed "
+        "without a verdict. `python papers/tools/pages.py` writes this page from the ledgers, `claims.toml` "
+        "in the folder of each document, and from the stored rows.",
         "",
         *_table(),
     ]

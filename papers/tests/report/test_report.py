@@ -45,6 +45,8 @@ def test_page(toy, ledger, out):
     run = experiments.run("toy", True, out, {"wrong": True})
     kept = {"value": 2.02, "error": 0.01, "runs": 4}
     write_text(ledger / "toy.json", json.dumps({"rows": {"mean": kept}, "figures": {}}))
+    results.stored.cache_clear()
+    results.stored_rows.cache_clear()
     text = report.write_report(out).read_text()
     page = Page(text)
     assert not re.search(r"<link|@import|url\((?!%23)|<script src", text)  # needs no other file, no network

@@ -78,7 +78,8 @@ def train(made: nr.Task, start: nr.init.Weights, t1: float, error: float = 0.01)
         batches.append(
             xr.Dataset({"t": ("t", run.t), "loss": (("run", "t"), run.loss), "outputs": (K.split(), k)})
         )
-    return xr.concat(batches, "run", data_vars="minimal")
+    found: Any = xr.concat(batches, "run", data_vars="minimal")
+    return found
 
 
 def descent(
@@ -175,4 +176,5 @@ def trend(x: Sequence[int], values: Sequence[np.ndarray], direction: str) -> flo
     from scipy.stats import spearmanr
 
     at = np.repeat(x, [len(v) for v in values])
-    return spearmanr(at, np.concatenate(values), alternative=direction).pvalue
+    result: Any = spearmanr(at, np.concatenate(values), alternative=direction)
+    return float(result.pvalue)

@@ -23,8 +23,8 @@ from neuralrace_papers.multipathway.networks import S, U, V
 RELATIONS = ("eq-8", "eq-9", "eq-10", "eq-11-hidden", "eq-11-last")
 STILL = 1e-6  # off-diagonal entries, relative to the largest: up to here a solution counts as diagonal
 DEVIATIONS = {
-    "hidden": ("hidden layers", plot.BLUE),
-    "last": ("last layer, variance by its inputs", plot.ORANGE),
+    "hidden": ("hidden layers", plot.SKY),
+    "last": ("last layer, variance by its inputs", plot.BLACK),
     "last-printed": ("last layer, variance by its outputs", plot.RED),
 }
 
@@ -212,11 +212,12 @@ def coordinates(p: PathwayCoordinates, data: Data):
     for name, (label, colour) in DEVIATIONS.items():
         plot.points(b, p.widths, along(data.deviations, "width")[name].T, colour, label)
     wide = np.array(p.widths, float)
-    plot.theory(b, wide, wide**-0.5, plot.BLACK, r"$1/\sqrt{N}$", lw=0.8, ls="--")
+    plot.theory(b, wide, wide**-0.5, "0.5", r"$1/\sqrt{N}$", lw=0.8, ls="--")
     plot.logarithmic(b.xaxis, p.widths)
     plot.logarithmic(b.yaxis)
     plot.label(b, "width N", r"rms of $\delta$ (Eq. 13)", "random layers at the start", below)
-    lines = c.plot(data.random.learned.T, data.random.missed.T, color=plot.BLUE, lw=1, alpha=0.7)
+    colour = dict(zip(p.depths, plot.COLOURS, strict=False)).get(p.random_depth, plot.BLACK)
+    lines = c.plot(data.random.learned.T, data.random.missed.T, color=colour, lw=1, alpha=0.7)
     lines[0].set_label(f"networks, depth {p.random_depth}")
     missed, title = "part of K outside the coordinates", f"random layers, N = {p.width}"
     plot.label(c, "share of the loss that is learned", missed, title, below, ylim=(0, 1.05))

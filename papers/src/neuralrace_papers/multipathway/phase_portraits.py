@@ -149,7 +149,7 @@ def portraits(p: PhasePortraits, data: Data):
 def draw_field(ax: Axes, p: PhasePortraits, depth: int) -> None:
     """Arrows of the flow, level lines of the invariant, and where the mode is learned."""
     low, high = -0.25 * p.strength, 1.25 * p.strength
-    end = brentq(lambda v: strength_at(v, depth) - 2 * high, 0, 2 * high)
+    end = float(np.asarray(brentq(lambda v: strength_at(v, depth) - 2 * high, 0, 2 * high)))
     table = np.linspace(-1, 1, 4001) * end
     k, _ = nr.exact.pathway_field(table[None], p.strength, [depth])
     coarse, fine = (np.linspace(low, high, m) for m in (13, 121))

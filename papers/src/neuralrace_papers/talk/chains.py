@@ -308,7 +308,9 @@ def trajectories_and_surface(p: Chains, data: Data):
     for key, depth in (("shallow", 1), ("deep", 2)):
         modes = data.modes[depth].transpose("run", "mode", "t")
         half = {k: half_time(modes.t, modes[k], start=0, end=p.s) for k in ("networks", "theory", "free")}
-        early, late = (crossing(modes.t, modes.networks / p.s[:, None], level, True) for level in (0.1, 0.9))
+        early, late = (
+            crossing(modes.t, modes.networks / p.s[:, None], level, rising=True) for level in (0.1, 0.9)
+        )
         yield f"stages-{key}", ((late - early) / half["networks"]).mean(axis=1)
     yield "networks-as-chains", (half["theory"] / half["networks"] - 1).mean(axis=1)
     yield "networks-as-chains-free", (half["free"] / half["networks"] - 1).mean(axis=1)

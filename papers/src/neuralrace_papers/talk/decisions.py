@@ -18,11 +18,11 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from neuralrace import landscape, plot
-from neuralrace.measure import half_time, power_law_exponent
+from neuralrace.measure import half_time
 from neuralrace_papers.agent import Agent, learn, live
 from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 
-COLOURS = {"deep": plot.RED, "deep, total error": plot.ORANGE, "shallow": plot.BLUE}
+COLOURS = {"deep": plot.RED, "shallow": plot.BLUE}
 INPUTS = ("left", "right", "bias")
 LATE = 0.8
 TIME = "time (trials x learning rate)"
@@ -42,7 +42,6 @@ class Decisions:
     spreads: Annotated[tuple[float, ...], "standard deviations of these starts"] = (0.1, 0.5, 1.5)
     rate: Annotated[float, "learning rate of the agents that draw trials"] = 0.05
     trials: Annotated[int, "trials of the agents that draw them"] = 8000
-    total: Annotated[bool, "whether deep agents taught by the total error alone are added"] = True
 
     def __post_init__(self) -> None:
         easy = max(self.contrasts) >= 0.5
@@ -50,16 +49,11 @@ class Decisions:
         for name in COLOURS:
             self.agent(name)
 
-    def agent(self, name: str, **changes: Any) -> Agent:
+    def agent(self, name: str) -> Agent:
         given = {"contrasts": self.contrasts, "beta": self.beta, "forgetting": self.forgetting}
-        if name != "deep":
-            given |= {"signals": "total", "layers": 1 if name == "shallow" else 2}
-        return Agent(**{**given, **changes})
-
-    @property
-    def agents(self) -> list[str]:
-        """The agents to compare; `total` adds the one that is taught by the total error alone."""
-        return [name for name in COLOURS if self.total or "total" not in name]
+        if name == "shallow":
+            given |= {"signals": "total", "layers": 1}
+        return Agent(**given)
 
     def start(self, n: int) -> np.ndarray:
         """Initial weights of two layers."""
@@ -84,7 +78,7 @@ def outcome(agent: Agent, t: np.ndarray, w: np.ndarray) -> dict[str, Any]:
     }
 
 
-@part(each="agents")
+@part(each=tuple(COLOURS))
 def points(p: Decisions, name: str):
     """Fixed points that differ in their associations, the least stable first."""
     agent = p.agent(name)
@@ -107,7 +101,7 @@ def points(p: Decisions, name: str):
     }
 
 
-@part(each="agents")
+@part(each=tuple(COLOURS))
 def paths(p: Decisions, name: str):
     """Learning from small weights, by the mean over trials."""
     agent, t, start = p.agent(name), np.linspace(0, p.t1, 2001), p.start(p.seeds)
@@ -122,14 +116,6 @@ def trials(p: Decisions):
     agent, save = p.agent("deep"), 200
     t = p.rate * (p.trials // save) * np.arange(1, save + 1)
     return outcome(agent, t, live(agent, p.start(p.seeds), p.rate, p.trials, save))
-
-
-@part
-def drift(p: Decisions):
-    """Cortical weights of the stimuli over time, three signals without forgetting."""
-    agent, t = p.agent("deep", forgetting=0.0), np.append(0, np.geomspace(250, 1000, 5))
-    w = learn(agent, p.start(3), t).weights["w"]
-    return {"t": ("t", t[1:]), "cortical": ("run t input", np.abs(w[:, 1:, :2]))}
 
 
 def slowdowns(path: Any) -> list[np.ndarray]:
@@ -188,8 +174,8 @@ def rank_correlation(x: Any, y: Any) -> float:
 
 @figure("decisions")
 def planes(p: Decisions, data: Data):
-    fig, axes = plot.figure(1, len(p.agents), len(p.agents) * plot.PAGE / 3, 3.0, sharey=True)
-    for ax, name in zip(axes, p.agents, strict=True):
+    fig, axes = plot.figure(1, 2, 2 * plot.PAGE / 3, 3.0, sharey=True)
+    for ax, name in zip(axes, COLOURS, strict=True):
         left, right = np.moveaxis(data.paths[name].accuracy.values, -1, 0)
         ax.plot(left.T, right.T, color=COLOURS[name], lw=0.5, alpha=0.6)
         labels: dict[tuple[float, float], list[str]] = {}
@@ -210,9 +196,8 @@ def planes(p: Decisions, data: Data):
     plot.legend_below(fig, axes[0], 3)
     return fig, (
         f"Choices of {p.seeds} agents on easy stimuli of either side while they learn from small weights. "
-        "Circles: fixed points, with their numbers of unstable directions; filled: stable. Deep "
-        "agents are taught by three prediction errors, or by the total error alone; the shallow one has one "
-        "layer."
+        "Circles: fixed points, with their numbers of unstable directions; filled: stable. The deep agent "
+        "is taught by three prediction errors, the shallow one has one layer."
     )
 
 
@@ -258,10 +243,8 @@ def timeline(p: Decisions, data: Data):
 @rows
 def accuracy(p: Decisions, data: Data):
     for agent, path in data.paths.items():
-        yield f"accuracy-{agent.replace(', ', '-').replace(' ', '-')}", path.accuracy[:, -1].mean("side")
+        yield f"accuracy-{agent}", path.accuracy[:, -1].mean("side")
     yield "accuracy-trials", data.trials.accuracy[:, -20:].mean(("t", "side"))
-    cortical = np.exp(np.log(data.drift.cortical).mean(("run", "input")))
-    yield "without-forgetting", power_law_exponent(data.drift.t, cortical)
 
 
 @rows
@@ -306,6 +289,6 @@ EXPERIMENT = Experiment(
     "Decisions: an agent that learns in stages",
     "talk: learning to make perceptual decisions",
     Decisions(),
-    quick={"starts": 400, "trials": 5000, "total": False},
+    quick={"starts": 400, "trials": 5000},
     minutes=(0.3, 1.0),
 )
