@@ -8,22 +8,28 @@ import pytest
 
 import neuralrace_papers as experiments
 from neuralrace import cli
+from neuralrace_papers.framework import results
+from neuralrace_papers.report import render
 from tests.conftest import compiled_programs_are_dropped, pytest_configure  # noqa: F401
 
 TOY = '''
 """A toy that doubles numbers; 1 < 2."""
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
+
 from neuralrace import plot
-from neuralrace_papers.framework.claim import check, finding, paper
-from neuralrace_papers.framework.declaration import claims, figure, part
-from neuralrace_papers.framework.experiment import Experiment, Parameters, option
+from neuralrace_papers.framework import Experiment, figure, part, rows
 
 CALLS, BREAK = [], []
 
-class Toy(Parameters):
-    scale: float = option(2.0, "factor of all numbers")
-    sizes: tuple[int, ...] = option((1, 2), "sizes that nothing uses")
-    wrong: bool = option(False, "state wrong claims too")
+@dataclass(frozen=True)
+class Toy:
+    seeds: Annotated[int, "random starts of each network"] = 4
+    scale: Annotated[float, "factor of all numbers"] = 2.0
+    sizes: Annotated[tuple[int, ...], "sizes that nothing uses"] = (1, 2)
+    wrong: Annotated[bool, "measure nothing too"] = False
 
 @part(each=lambda p: range(p.seeds))
 def numbers(p, seed):
@@ -42,21 +48,54 @@ def curve(p, data):
     ax.set(xlabel="seed", ylabel="value")
     return fig, "Values of <all> seeds & more"
 
-@claims
-def all_claims(p, data):
-    value = values(data)
-    yield paper("toy Fig. 1", "It doubles <numbers>.").near("mean", "mean <value>", p.scale, value, 0.1)
-    enough = 0.0 if p.seeds > 2 else 10.0
-    yield finding("toy").above("spread", "spread over seeds", enough, np.std(value))
+@rows
+def measured(p, data):
+    yield "mean", values(data)
+    yield "spread", np.std(values(data))
     if p.wrong:
-        negative = paper("toy Eq. 2", "It is negative.")
-        yield negative.below("never", "never", -1.0, value, "the <toy> is positive")
-        yield check("toy").near("nothing", "nothing", 1.0, np.nan, 0.1)
+        yield "nothing", np.nan
 
 EXPERIMENT = Experiment(
-    "toy", "A toy & its title", "toy Fig. 1", Toy(seeds=4), Toy(seeds=2), (0.01, 3), needs_full=("spr*",),
+    "toy", "A toy & its title", "toy Fig. 1", Toy(), quick=dict(seeds=2), minutes=(0.01, 3)
 )
 '''
+
+LEDGER = """
+[document]
+name = "toy"
+reference = "A. Toy. Toys, 2022. <https://example.org/toy>"
+summary = "It doubles numbers."
+
+[[claim]]
+id = "doubles"
+kind = "sentence"
+place = "Fig. 1"
+quote = "It doubles <numbers>."
+row = "toy/mean"
+reproduced = {near = 2, within = 0.1}
+source = "The digits printed."
+
+[[claim]]
+id = "negative"
+kind = "equation"
+place = "Eq. 2"
+quote = "It is negative."
+row = "toy/mean"
+reproduced = {below = 0}
+counterexample = "papers/tests/conftest.py::load"
+note = "the <toy> is positive"
+
+[[claim]]
+id = "premise"
+kind = "background"
+place = "1"
+quote = "Take a toy."
+
+[[row]]
+id = "toy/spr*"
+name = "Spread over seeds"
+setting = "ours"
+"""
 
 
 def load(file, name="toy"):
@@ -77,6 +116,23 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "neuralrace_papers.toy", None)
     monkeypatch.setattr(experiments, "MODULES", {"toy": "neuralrace_papers.toy"})
     return load(file)
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch):
+    """The document of the toy; returns the folder of stored results."""
+    package = tmp_path / "package"
+    (package / "results").mkdir(parents=True)
+    (package / "toy").mkdir()
+    (package / "toy" / "claims.toml").write_text(LEDGER)
+    monkeypatch.setattr(results, "PACKAGE", package)
+    monkeypatch.setattr(results, "DOCUMENTS", ("toy",))
+    monkeypatch.setattr(render, "PAPERS", {"toy": ("toy",)})
+    for cached in (results.ledgers, results.deciding, results.stored, results.stored_rows):
+        cached.cache_clear()
+    yield package / "results"
+    for cached in (results.ledgers, results.deciding, results.stored, results.stored_rows):
+        cached.cache_clear()
 
 
 @pytest.fixture

@@ -3,60 +3,63 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import neuralrace_papers as experiments
 from neuralrace.errors import InputError
 from neuralrace_papers import Report
+from neuralrace_papers.framework import results
 from neuralrace_papers.framework.declaration import Data, part
+from neuralrace_papers.framework.results import unexpected
 from neuralrace_papers.framework.store import Store
 from neuralrace_papers.report import write_report
+from neuralrace_papers.running import fill
 
 
 def test_run_writes_and_can_be_repeated(toy, out):
     first = experiments.run("toy", out=out)
     second = experiments.run("toy", out=out)
     assert toy.CALLS == [0, 1, 2, 3]
-    assert first.holds
-    assert first.claims == second.claims
+    assert first.rows == second.rows
+    assert list(first.rows) == ["mean", "spread"]
     alike = [{k: v for k, v in r.to_dict().items() if k != "seconds"} for r in (first, second)]
     assert alike[0] == alike[1]
     assert first.parameters == {"seeds": 4, "scale": 2.0, "sizes": [1, 2], "wrong": False}
     assert first.about == "A toy that doubles numbers; 1 < 2."
     names = {p.name for p in (out / "toy").iterdir() if p.is_file()}
-    assert names == {"result.json", "claims.csv", "values.svg", "values.pdf", "values.png", "values.csv"}
+    assert names == {"result.json", "claims.csv", "values.svg", "values.pdf", "values.png"}
     loaded = Report.load(out / "toy")
     assert loaded.to_dict() == second.to_dict()
-    assert loaded.claims == second.claims
     assert loaded.figures == (("values", "Values of <all> seeds & more"),)
     assert experiments.run("toy", quick=True, out=out).parameters["seeds"] == 2
 
 
 def test_repeated_figures_are_the_same(toy, out):
     first = experiments.run("toy", True, out)
-    files = [first.folder / f"values.{suffix}" for suffix in ("svg", "csv")]
-    before = [file.read_bytes() for file in files]
+    before = (first.folder / "values.svg").read_bytes()
     experiments.run("toy", True, out)
-    assert [file.read_bytes() for file in files] == before
+    assert (first.folder / "values.svg").read_bytes() == before
 
 
-def test_data_of_a_figure_lie_beside_it(toy, out):
+def test_data_of_parts_are_archives_of_numpy(toy, out):
     report = experiments.run("toy", out=out)
-    found = pd.read_csv(report.folder / "values.csv")
-    assert found["x"].tolist() == [0, 1, 2, 3]
-    assert found["y"].mean() == pytest.approx(report.claims[0].measured)
-    assert set(found["series"]) == {"numbers"}
-    assert set(found["x_label"]) == {"seed"}
+    files = sorted((report.folder / "parts").glob("numbers-*.npz"))
+    values = [float(np.load(file)["value"]) for file in files]
+    assert np.mean(values) == pytest.approx(report.rows["mean"].value)
+    assert report.rows["mean"].error == pytest.approx(np.std(values, ddof=1) / 2)
+    assert report.rows["mean"].runs == len(files) == 4
 
 
-def test_claims_as_a_table(toy, out):
+def test_claims_as_a_table(toy, ledger, out):
     report = experiments.run("toy", True, out, {"wrong": True})
     found = pd.read_csv(report.folder / "claims.csv")
-    assert found["id"].tolist() == ["mean", "spread", "never", "nothing"]
-    assert found["kind"].tolist() == ["paper", "finding", "paper", "check"]
-    assert found["verdict"].tolist() == ["holds", "undecided", "fails", "fails"]
-    assert found["holds"].isna().tolist() == [False, True, False, False]
+    assert found["id"].tolist() == ["doubles", "negative", "spread", "nothing"]
+    assert found["kind"].tolist() == ["sentence", "equation", "finding", "finding"]
+    assert found["verdict"].fillna("").tolist() == ["reproduced", "not decided", "", ""]
+    assert found["holds"].isna().tolist() == [False, True, True, True]
+    assert found["quote"].tolist()[2:] == ["Spread over seeds", "nothing"]
     assert set(found["experiment"]) == {"toy"}
     assert set(found["form"]) == {"quick"}
     assert set(found["run"]) == {"toy-quick-wrong=true"}
@@ -71,7 +74,7 @@ def test_an_interrupted_run_goes_on_from_what_was_finished(toy, out):
     toy.BREAK.clear()
     resumed = experiments.run("toy", out=out)
     assert toy.CALLS == [0, 1, 2, 3]
-    assert resumed.claims == experiments.run("toy", out=out.with_name("fresh")).claims
+    assert resumed.rows == experiments.run("toy", out=out.with_name("fresh")).rows
 
 
 # -- what is computed again ------------------------------------------------------------------
@@ -99,10 +102,9 @@ def test_changed_code_is_computed_anew(toy, out):
         ("CALLS, BREAK = [], []", "CALLS, BREAK = (\n    [],\n    [],\n)"),
         ("def numbers(p, seed):\n", 'def numbers(p, seed):\n    """Documented now."""\n'),
         ("Values of <all> seeds", "Values of every seed"),
-        ('"mean <value>"', '"mean of the values"'),
-        ("factor of all numbers", "factor of each number"),
+        ('yield "mean", values(data)', 'yield "mean", 2 * values(data)'),
     ],
-    ids=["comment", "format", "docstring", "caption", "claim", "meaning"],
+    ids=["comment", "format", "docstring", "caption", "row"],
 )
 def test_what_changes_no_number_keeps_stored_parts(toy, out, old, new):
     experiments.run("toy", True, out)
@@ -149,33 +151,40 @@ def test_long_changes_have_a_short_key(toy, out):
 # -- claims ----------------------------------------------------------------------------------
 
 
-def test_the_quick_form_leaves_claims_undecided(toy, out):
-    quick, full = experiments.run("toy", True, out), experiments.run("toy", out=out)
-    assert [c.verdict for c in quick.claims] == ["holds", "undecided"]
-    assert quick.claims[1].holds is None
-    assert quick.holds
-    assert [c.verdict for c in full.claims] == ["holds", "holds"]
+def test_quick_forms_and_changed_parameters_contradict_nothing(toy, ledger, out):
+    full = experiments.run("toy", out=out)
+    assert [c.verdict for c in full.claims] == ["reproduced", "contradicted", ""]
+    assert [c.holds for c in full.claims] == [True, False, None]
+    for report in (experiments.run("toy", True, out), experiments.run("toy", out=out, changes={"seeds": 3})):
+        assert [c.verdict for c in report.claims] == ["reproduced", "not decided", ""]
 
 
-def test_claims_without_a_number_survive_json(toy, out, strict):
+def test_rows_without_a_number_survive_json(toy, out, strict):
     found = experiments.run("toy", True, out, {"wrong": True})
-    assert not found.holds
     text = (found.folder / "result.json").read_text()
-    assert [c["measured"] is None for c in strict(text)["claims"]] == [False, False, False, True]
-    assert Report.load(found.folder).claims[3].measured is None
+    assert strict(text)["rows"]["nothing"] == {"value": None, "error": None, "runs": 1}
+    assert np.isnan(Report.load(found.folder).rows["nothing"].value)
 
 
-def test_what_fails_has_a_reason(toy, out):
-    claims = experiments.run("toy", True, out, {"wrong": True}).claims
-    assert claims[2].note == "the <toy> is positive"
-    assert claims[3].note == "No reason is known."
-    assert claims[1].note == ""  # undecided
-
-
-def test_two_claims_with_one_id_are_refused(toy, out, monkeypatch):
-    monkeypatch.setattr(toy, "again", toy.all_claims, raising=False)
-    with pytest.raises(InputError, match="toy: two claims have the id 'mean'"):
+def test_two_rows_with_one_id_are_refused(toy, out, monkeypatch):
+    monkeypatch.setattr(toy, "again", toy.measured, raising=False)
+    with pytest.raises(InputError, match="toy: two rows have the id 'mean'"):
         experiments.run("toy", True, out)
+
+
+def test_a_verdict_that_differs_from_the_stored_one_is_seen(toy, ledger, out):
+    quick = experiments.run("toy", True, out)
+    assert unexpected(quick) == []  # nothing is stored
+    (ledger / "quick.json").write_text(json.dumps({"toy": {"toy/doubles": "in direction"}}))
+    results.stored.cache_clear()
+    assert [(c.path, before) for c, before in unexpected(quick)] == [("toy/doubles", "in direction")]
+    full = experiments.run("toy", out=out)
+    kept = {"rows": {"mean": {"value": -2.0, "error": 0.1, "runs": 4}}}
+    (ledger / "toy.json").write_text(json.dumps(kept))
+    results.stored.cache_clear()
+    results.stored_rows.cache_clear()
+    assert [before for _, before in unexpected(full)] == ["not decided", "reproduced"]
+    assert unexpected(experiments.run("toy", out=out, changes={"seeds": 3})) == []
 
 
 def test_wrong_runs_are_refused(toy, tmp_path):
@@ -189,18 +198,6 @@ def test_wrong_runs_are_refused(toy, tmp_path):
     assert toy.CALLS == []
 
 
-@pytest.mark.parametrize("path", sorted(Path("docs/results").glob("*.json")), ids=lambda p: p.stem)
-def test_published_results_are_read(path, tmp_path):
-    if "claims" not in json.loads(path.read_text()):
-        pytest.skip("a table, not a report")
-    (tmp_path / "result.json").write_text(path.read_text())
-    found = Report.load(tmp_path)
-    assert found.claims
-    assert found.name in experiments.names()
-    assert len({c.id for c in found.claims}) == len(found.claims)
-    assert all(c.kind in ("paper", "check", "finding") for c in found.claims)
-
-
 # -- experiments of one's own ----------------------------------------------------------------
 
 
@@ -209,8 +206,9 @@ def test_an_experiment_in_a_file_of_ones_own(out):
         "examples/bottleneck.py", out=out, changes={"seeds": 2, "hidden": 6, "narrow": (1, 3)}
     )
     assert report.name == "bottleneck"
-    assert [c.verdict for c in report.claims[:3]] == ["holds"] * 3
-    assert len(report.claims) == 4
+    values = [row.value for row in report.rows.values()]
+    assert values[:3] == pytest.approx([1, 1, 0], abs=1e-3)
+    assert values[3] > 1
     assert [name for name, _ in report.figures] == ["bottleneck-modes", "bottleneck-loss"]
     assert "A chain with a bottleneck" in write_report(out).read_text()
 
@@ -244,7 +242,7 @@ def test_parts_in_threads_have_the_precision_of_others(tmp_path):
 
 
 def test_parts_that_are_filled_are_not_computed_again(toy, tmp_path):
-    experiments.fill("toy", True, tmp_path, {"seeds": 2})
+    fill("toy", True, tmp_path, {"seeds": 2})
     assert toy.CALLS == [0, 1]
     assert not list(tmp_path.glob("*/result.json"))
     experiments.run("toy", True, tmp_path, {"seeds": 3})

@@ -19,9 +19,9 @@ def test_sweep_of_an_experiment(tmp_path, capsys):
     assert (out / f"{measures[0]}.svg").is_file()
     ds = xr.open_zarr(out / "data.zarr", chunks=None)
     report = neuralrace_papers.run("linear-background", True, tmp_path / "b", {"hidden": 12, "seeds": 2})
-    for claim in report.claims:
-        here = float(ds[claim.id].sel(hidden=12))
-        assert here == pytest.approx(claim.measured, rel=1e-6, abs=1e-7, nan_ok=True)  # some are errors
+    for id, row in report.rows.items():
+        here = float(ds[id].sel(hidden=12))
+        assert here == pytest.approx(row.value, rel=1e-6, abs=1e-7, nan_ok=True)  # some are errors
     for wrong in (["--over", "nothing=1:2"], ["--over", "hidden=8", "--against", "nothing"]):
         assert cli.main(["sweep", "linear-background", *wrong, "--out", str(tmp_path / "c")]) == 2
         assert "nothing" in capsys.readouterr().err

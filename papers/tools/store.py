@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Keep what `neuralrace run` found: rows of full forms, verdicts of quick ones, and pictures.
 
-    python papers/tools/store.py FOLDER [NAME ...]
+    python papers/tools/store.py FOLDER [NAME ...] [--pictures]
 
 FOLDER holds results of `neuralrace run`. Only runs with the parameters of the full or the quick form are
 kept, and of these the experiments NAME alone where some are given. A picture of a quick form never replaces
@@ -22,12 +22,14 @@ from neuralrace_papers.framework.results import picture_name
 
 PAPERS = Path(__file__).resolve().parents[1]
 RESULTS, PICTURES = PAPERS / "results", PAPERS / "docs" / "pictures"
-WIDTH, COLOURS = 1200, 64  # pixels and colours of a picture
+WIDTH, COLOURS = 1200, 160  # pixels and colours of a picture
 
 
-def keep(report: Report) -> None:
+def keep(report: Report, pictures_alone: bool = False) -> None:
     """Store a run."""
-    if report.quick:
+    if pictures_alone:
+        pass
+    elif report.quick:
         found = {c.path: c.verdict for c in report.claims if c.verdict}
         _update("quick", {report.name: found})
     else:
@@ -73,12 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *names()])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--pictures", action="store_true", help="keep the pictures alone")
     given = parser.parse_args(arguments)
     for file in sorted(given.folder.glob("*/result.json")):
         report = Report.load(file.parent)
         if report.name in (given.names or names()) and not report.changed:
-            keep(report)
+            keep(report, given.pictures)
             print(f"{report.folder.name} is kept")
     return 0
 

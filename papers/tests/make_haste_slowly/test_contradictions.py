@@ -55,9 +55,7 @@ def test_modes_of_different_structures_are_not_shared():
         pathways, squares = [c != CONTEXT for c in range(3)], []
         for open_ in pathways:
             seen = items[open_]
-            assert np.array_equal(
-                seen.T @ seen, 2 * np.eye(ITEMS)
-            )  # white: any direction is a mode of theirs
+            assert np.array_equal(seen.T @ seen, 2 * np.eye(ITEMS))  # white: any direction is a mode
             syx = residual[open_].T @ seen
             squares.append(syx.T @ syx)
         apart = [np.linalg.norm(a @ b - b @ a) / np.linalg.norm(a @ b) for a, b in combinations(squares, 2)]

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,11 +55,14 @@ def test_common_pathway_learns_as_if_alone_and_the_others_on_the_rest():
 
 
 def test_gated_networks_follow_the_schedule():
-    found = depth.by_schedule(P, depth.gated_weights(P, 0))
-    assert (found["loss"][:4] == found["loss"][0]).all()  # frozen for three steps
-    assert (np.diff(found["size"][3:, 0]) != 0).all()
-    readouts = found["size"][:, 1:]
-    assert np.ptp(readouts[:4]) < np.ptp(readouts) or np.ptp(readouts[:4], axis=0).max() == 0
+    weights = depth.gated_weights(P, 0)
+    found = depth.by_schedule(P, weights)
+    never = depth.by_schedule(dataclasses.replace(P, switches=(3, 100)), weights)
+    loss = found["loss"]
+    assert np.allclose(loss[:4], loss[0], rtol=1e-6)  # frozen for three steps
+    assert abs(loss[4] / loss[0] - 1) > 1e-4
+    assert np.allclose(loss[:7], never["loss"][:7], rtol=1e-6)  # the others are off until step 6
+    assert abs(loss[7] / never["loss"][7] - 1) > 1e-4
 
 
 def test_a_pathway_is_aligned_where_its_outputs_are_the_first_mode():
@@ -110,6 +115,6 @@ def test_drops_and_typical_runs():
 
 
 def test_bad_parameters_are_refused():
-    for changes in ({"seeds": 1}, {"hidden": 20}, {"save": 7}):
+    for changes in ({"seeds": 1}, {"hidden": 20}, {"save": 8}):
         with pytest.raises(InputError, match=next(iter(changes))):
             depth.Depth(**changes)

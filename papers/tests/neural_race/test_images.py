@@ -1,11 +1,16 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import xarray as xr
 
+from neuralrace_papers.framework import Data
 from neuralrace_papers.framework.parameters import changed
 from neuralrace_papers.neural_race import images
+
+
+def found(**parts):
+    data = Data()
+    vars(data).update(parts)
+    return data
 
 
 def errors(trained, untrained):
@@ -16,17 +21,17 @@ def errors(trained, untrained):
 @pytest.mark.parametrize("kind", ["squared", "linear"])
 def test_networks_of_digits_learn_the_trained_routes(kind):
     p = images.Images(seeds=2, domains=3, trained=(2,), hidden=16, partners=2, panels=("rotation-3",))
-    found = images.train(p, kind, 2, 0.5, 4)
-    assert found["trained"][1].max() < 0.4
-    assert (found["trained"][1] < found["untrained"][1]).all()
-    assert not any(found["failed"][1])
+    ends = images.train(p, kind, 2, 0.5, 4)
+    assert ends["trained"][1].max() < 0.4
+    assert (ends["trained"][1] < ends["untrained"][1]).all()
+    assert not any(ends["failed"][1])
 
 
 def test_routes_are_enough_from_where_the_gap_closes_for_good():
     p = images.Images(seeds=3, domains=10, trained=(1, 2, 4, 10), partners=1, panels=("rotation-10",))
     worse = np.array([[0.5, 0.5, 0.0], [0.25, 0.02, 0.0], [0.05, 0.5, 0.0], [np.nan] * 3])
     share = {("linear", k): errors(np.zeros(3), row) for k, row in zip(p.trained, worse, strict=True)}
-    data = SimpleNamespace(share=share)
+    data = found(share=share)
     assert np.allclose(images.enough(p, data, "linear"), [0.4, 0.4 + 0.6 * 0.9, 0.1])
     assert np.allclose(images.gap(p, data, "linear"), worse[2])
 
@@ -34,7 +39,7 @@ def test_routes_are_enough_from_where_the_gap_closes_for_good():
 def test_gains_by_descent_may_be_left_out():
     p = images.Images(descent_gains=(), networks=("squared",))
     flows = {(panel, g): errors([g], [2 * g]) for panel in p.panels for g in p.gains}
-    assert set(images.by_gain(p, SimpleNamespace(gain={}, gain_flow=flows))) == set(p.panels)
+    assert set(images.by_gain(p, found(gain={}, gain_flow=flows))) == set(p.panels)
 
 
 def test_features_of_a_file_stand_in_for_the_encoder(tmp_path):

@@ -1,5 +1,6 @@
-"""The page with figures and claims of all finished runs."""
+"""The page with figures and verdicts of all finished runs."""
 
+import json
 import re
 import urllib.parse
 from html import unescape
@@ -10,11 +11,11 @@ import pytest
 
 import neuralrace_papers as experiments
 from neuralrace.errors import InputError
-from neuralrace.files import write_text
 from neuralrace_papers import report
-from neuralrace_papers.framework.claim import finding, paper
-from neuralrace_papers.framework.papers import REFERENCES
-from neuralrace_papers.report import counts, render
+from neuralrace_papers.framework import results
+from neuralrace_papers.framework.files import write, write_text
+from neuralrace_papers.report.render import embedded
+from neuralrace_papers.report.tests import source_of
 
 VOID = {"meta", "img", "br", "input"}
 
@@ -40,100 +41,80 @@ class Page(HTMLParser):
         return [attrs[name] for found, attrs in self.found if found == tag and name in attrs]
 
 
-def test_page(toy, out):
+def test_page(toy, ledger, out):
     run = experiments.run("toy", True, out, {"wrong": True})
+    kept = {"value": 2.02, "error": 0.01, "runs": 4}
+    write_text(ledger / "toy.json", json.dumps({"rows": {"mean": kept}, "figures": {}}))
+    results.stored.cache_clear()
+    results.stored_rows.cache_clear()
     text = report.write_report(out).read_text()
     page = Page(text)
     assert not re.search(r"<link|@import|url\((?!%23)|<script src", text)  # needs no other file, no network
     assert all(to.startswith("data:image/svg+xml,<") for to in page.attributes("img", "src"))
-    anchors = set(
-        page.attributes("section", "id") + page.attributes("tr", "id") + page.attributes("header", "id")
-    )
+    anchors = {attrs["id"] for tag, attrs in page.found if "id" in attrs} | {""}
     for to in page.attributes("a", "href"):
-        assert to[1:] in anchors if to.startswith("#") else (out / to).is_file(), to
-    assert "toy-quick-wrong=true/never" in anchors
-    files = [to.rpartition(".")[2] for to in page.attributes("a", "href") if to.startswith("toy")]
-    assert files == ["svg", "svg", "pdf", "png", "csv"]
+        if not to.startswith("https:"):
+            assert to[1:] in anchors if to.startswith("#") else (out / to).is_file(), to
+    assert "toy-quick-wrong=true/doubles" in anchors
     assert "neuralrace run toy --quick --set wrong=true" in text
-    assert (
-        text.index("<nav")
-        < text.index("<table")
-        < text.index("<figure>")
-        < text.index("Sentences of the paper")
-    )
-    assert "1 run in quick form of experiments" in text
-    rows = re.findall(r'<tr class="(\w+)" id="[^"]*">(.*)</tr>', text)
-    assert [verdict for verdict, _ in rows] == ["holds", "fails", "undecided", "fails"]
-    assert [re.findall(r"<code>(.*?)</code>", row)[0] for _, row in rows] == [
-        "mean", "never", "spread", "nothing",
-    ]  # fmt: skip
-    assert ["reproduced" in rows[0][1], "refuted" in rows[1][1], "✗ fails" in rows[3][1]] == [True] * 3
-    assert "needs the full form" in rows[2][1]
-    assert "the &lt;toy&gt; is positive" in rows[1][1]
-    for escaped in (
-        "mean &lt;value&gt;",
-        "every value &lt; -1",
-        "A toy &amp; its title",
-        "1 &lt; 2",
-        "Values of &lt;all&gt;",
-    ):
-        assert escaped in text
-    assert "<all>" not in text
-    assert "<value>" not in text
+    assert text.index("<nav") < text.index("<table") < text.index("<figure") < text.index("<blockquote")
+    assert text.index("<blockquote") < text.index("<h2>Contradictions")
+    told = "It doubles &lt;numbers&gt;.", "A toy &amp; its title", "1 &lt; 2", "Values of &lt;all&gt;"
+    assert all(escaped in text for escaped in (*told, "the &lt;toy&gt; is positive"))
+    assert not re.search("<all>|<numbers>|<toy>", text)
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r'<tr id="[^"]*">(.*)</tr>', text)]
+    assert [re.findall(r'<b class="(.*?)">', row[0]) for row in rows] == [["reproduced"], ["contradicted"]]
+    assert rows[0][2] == "2.020 ± 0.010 (4 runs)"
+    assert rows[0][3].endswith("(2 runs)")
+    assert "Spread over seeds" in text
     (drawn,) = page.attributes("img", "src")
     svg = urllib.parse.unquote(unescape(drawn)).removeprefix("data:image/svg+xml,")
     assert svg.count("<path") == (run.folder / "values.svg").read_text().count("<path")
 
 
-def test_the_summary_counts_sentences(toy, out):
-    full = experiments.run("toy", out=out, changes={"wrong": True})
-    quick = experiments.run("toy", True, out)
-    assert "(1 in quick form)" in render.page([full, quick])
-    text = render.page([full, quick])
+def test_the_summary_counts_stored_verdicts(toy, ledger, out):
+    experiments.run("toy", True, out)
+    text = report.write_report(out).read_text()
+    assert re.findall(r"<th>(.*?)</th>", text)[:2] == ["document", "not decided"]
+    write_text(ledger / "toy.json", '{"rows": {"mean": {"value": 2.0, "error": 0.01, "runs": 4}}}')
+    results.stored.cache_clear()
+    results.stored_rows.cache_clear()
+    text = report.write_report(out).read_text()
     cells = re.search(r'<th scope="row">.*?</tr>', text)
+    assert re.findall(r"<th>(.*?)</th>", text)[:3] == ["document", "reproduced", "contradicted"]
     assert cells is not None
-    assert re.findall(r"<td>(.*?)</td>", cells[0]) == [
-        "1",
-        "1",
-        "0",
-        "1 / 0",
-        "0 / 1",
-    ]  # of the full run alone
-    refuted = re.search(r"<h2>Refuted sentences</h2>.*?</ul>", text, re.S)
-    assert refuted is not None
-    assert "<q>It is negative.</q>" in refuted[0]
-    assert "the &lt;toy&gt; is positive" in refuted[0]
-    assert 'href="#toy-wrong=true/never">toy/never</a>' in refuted[0]
-    assert "Refuted sentences" not in render.page([quick])
+    assert re.findall(r"<td>(.*?)</td>", cells[0]) == ["1", "1"]
+    last = text[text.index("<h2>Contradictions") :]
+    assert "<q>It is negative.</q>" in last
+    assert "pytest papers/tests/conftest.py::load" in last
+    assert "def load(file" in last  # the code of the counterexample
 
 
-def test_verdicts_of_sentences():
-    grows, falls = paper("a", "It grows."), paper("a", "It falls.")
-    claims = [grows.above(n, n, 1, v) for n, v in (("a", 2.0), ("b", 0.0))]
-    claims += [falls.below("c", "c", 1, 0.0), finding("a").above("d", "d", 1, 0.0)]
-
-    class Run:
-        name = "toy"
-
-    Run.claims = claims  # pyright: ignore
-    first, second = counts.sentences([Run()])  # pyright: ignore
-    assert (first.quote, first.verdict, len(first.failing)) == ("It grows.", "fails", 1)
-    assert (second.quote, second.verdict) == ("It falls.", "holds")
-
-
-def test_the_reason_of_a_refuted_sentence_is_its_first_sentence_whole(toy, out):
-    run = experiments.run("toy", True, out)
-    note = "Only a part grows: Eq. 15 from all of it is early. By depth: 1, 2."
-    claim = paper("neural_race Fig. 4", "It grows.").above("a", "a", 1, 0.0, note)
-    text = render._refuted(counts.Sentence("It grows.", ((run, claim),)))
-    assert "<br>Only a part grows: Eq. 15 from all of it is early. <span" in text
+def test_the_stored_figure_stands_large_beside_a_quick_one(toy, ledger, out):
+    experiments.run("toy", True, out)
+    picture = experiments.run("toy", out=out.with_name("full")).folder / "values.png"
+    pictures = ledger.with_name("pictures")
+    write(pictures / "toy-values.png", lambda file: file.write(picture.read_bytes()))
+    made = {"toy-values": {"experiment": "toy", "form": "full", "digest": "abc123", "caption": "all"}}
+    write_text(ledger / "pictures.json", json.dumps(made))
+    text = report.write_report(out).read_text()
+    page = Page(text)
+    first, second = page.attributes("img", "src")
+    assert first.startswith("data:image/png;base64,")
+    assert second.startswith("data:image/svg+xml,")
+    assert page.attributes("figure", "class") == ["wide", "beside"]
+    assert "Full form, code abc123" in text
 
 
-def test_short_names_of_papers_are_references():
-    text = render._cite("neural_race Eq. 3, <talk>")
-    assert text.startswith('<a href="#neural_race" title="Andrew M. Saxe, Shagun Sodhani, Sam Lewallen. The')
-    assert text.endswith(">Saxe, talk</a>&gt;")
-    assert set(REFERENCES) == set(experiments.PAPERS)
+def test_code_of_tests_that_ledgers_name():
+    here = "papers/tests/report/test_report.py"
+    assert source_of(f"{here}::Page::attributes").startswith("def attributes(self")
+    assert source_of(f"{here}::test_page[1]").startswith("def test_page(")
+    assert [source_of(f"{here}::none"), source_of("none.py::a"), source_of(here)] == [""] * 3
+
+
+def test_pictures_are_part_of_the_page():
+    assert embedded("<a b='1%'>") == "data:image/svg+xml,<a b='1%25'>"
 
 
 def test_runs_with_other_parameters_are_shown_apart(toy, other, out):

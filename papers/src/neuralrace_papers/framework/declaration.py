@@ -34,8 +34,6 @@ from neuralrace_papers.framework.store import Store, Taken
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from neuralrace_papers.framework.claim import Claim
-
 Each = str | Sequence[Any] | Callable[[Any], Iterable[Any]]
 
 
@@ -142,10 +140,10 @@ def figure(name: str) -> Callable[[Callable[[Any, Data], tuple[Figure, str]]], D
 class Rows:
     """A function that yields what was measured."""
 
-    function: Callable[[Any, Data], Iterable[tuple[str, Any] | Claim]]
+    function: Callable[[Any, Data], Iterable[tuple[str, Any]]]
 
 
-def rows(function: Callable[[Any, Data], Iterable[tuple[str, Any] | Claim]]) -> Rows:
+def rows(function: Callable[[Any, Data], Iterable[tuple[str, Any]]]) -> Rows:
     """Declare rows: a function of parameters and results that yields ids, each with a number.
 
     In place of a number there may be an array with one number for each run. An id is words joined by hyphens;
@@ -153,8 +151,6 @@ def rows(function: Callable[[Any, Data], Iterable[tuple[str, Any] | Claim]]) -> 
     """
     return Rows(function)
 
-
-claims = rows  # yields claims, of which the numbers are kept
 
 T = TypeVar("T", Part, Drawing, Rows)
 
@@ -181,9 +177,8 @@ class Experiment:
     title: str
     source: str
     parameters: Any
-    quick: Any
+    quick: dict[str, Any]
     minutes: tuple[float, float]
-    needs_full: tuple[str, ...] = ()
 
     @property
     def module(self) -> ModuleType:
@@ -198,8 +193,6 @@ class Experiment:
     def chosen(self, quick: bool, changes: dict[str, Any]) -> Any:
         """The parameters of a run; refused where one is wrong."""
         try:
-            if not isinstance(self.quick, dict):
-                return (self.quick if quick else self.parameters).changed(changes)
             return changed(self.parameters, {**(self.quick if quick else {}), **changes})
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None
@@ -226,9 +219,8 @@ class Experiment:
     def rows(self, p: Any, data: Data) -> dict[str, Row]:
         """What was measured, by id."""
         found: dict[str, Row] = {}
-        for item in (i for declared in self.declared(Rows) for i in declared.function(p, data)):
-            row = Row.of(*item) if isinstance(item, tuple) else item.row
-            if row.id in found:
-                raise InputError(f"{self.name}: two rows have the id {row.id!r}")
-            found[row.id] = row
+        for id, measured in (row for declared in self.declared(Rows) for row in declared.function(p, data)):
+            if id in found:
+                raise InputError(f"{self.name}: two rows have the id {id!r}")
+            found[id] = Row.of(id, measured)
         return found

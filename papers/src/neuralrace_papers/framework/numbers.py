@@ -22,7 +22,7 @@ def shown(value: float, error: float | None = None, runs: int = 1) -> str:
         return _plain(value, 3 if _power(value) >= -4 else 2) + many
     places = max(0, 1 - _power(error))
     if places > 6:
-        return _plain(value, 6) + many
+        return _plain(value, 4) + many
     return f"{value:,.{places}f} ± {error:.{places}f}{many}"
 
 

@@ -146,8 +146,8 @@ def _load(path: Path) -> xr.Dataset | None:
     import xarray as xr
 
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = dict(archive)
         header = json.loads(str(arrays.pop(HEADER)))
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
@@ -170,7 +170,7 @@ def key_of(settings: dict[str, Any], code: str) -> str:
 
 
 PACKAGE = Path(__file__).parents[1]
-SHOWN = {"figure", "claims", "rows"}  # decorators of what is made from parts, and changes none
+SHOWN = {"figure", "rows"}  # decorators of what is made from parts, and changes none
 
 
 def digest(file: Path) -> str:

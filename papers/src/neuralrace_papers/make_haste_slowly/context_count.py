@@ -1,7 +1,8 @@
 """Three, four and five contexts, all with the same hierarchy: ReLU networks, pathways that are open in all
-contexts but one, and the closed form of their strengths. The closed form takes the always open pathway to have
-learned before the others begin. The published figure starts it from strengths set by hand, thousands of times
-those of the initial weights: with these it follows the networks, with those of the weights it is far too late."""
+contexts but one, and the closed form of their strengths. The closed form takes the always open pathway to
+have learned before the others begin. The published figure starts it from strengths set by hand, thousands
+of times those of the initial weights: with these it follows the networks, with those of the weights it is
+far too late."""
 
 from __future__ import annotations
 
@@ -31,9 +32,7 @@ class ContextCount:
         700, 500, 600,
     )  # fmt: skip
     pathway: Annotated[int, "units of each pathway of the gated networks"] = 100
-    scale: Annotated[float, "standard deviation of initial weights, times the units of the ReLU network"] = (
-        0.005
-    )
+    scale: Annotated[float, "standard deviation of initial weights, times the units of the network"] = 0.005
     lr: Annotated[float, "learning rate, on the loss summed over samples"] = 0.001
     epochs: Annotated[int, "steps of training"] = 8000
     strength: Annotated[float, "initial strength of each mode and layer from a decoupled start"] = 0.01
@@ -147,9 +146,10 @@ def as_in_the_paper(p: ContextCount, data: Data):
     plot.legend_below(fig, axes[1, -1], 2)
     return fig, (
         f"Top: loss of ReLU networks ({p.seeds} random starts, median and range), of pathways open in all "
-        "contexts but one that are trained as published, and in closed form from the strengths in the authors' "
-        "scripts (dashed) and from those of the initial weights (dotted). Middle and bottom: singular values of "
-        f"the pathways. Networks have {', '.join(map(str, p.hidden))} units, as in the authors' scripts."
+        "contexts but one that are trained as published, and in closed form from the strengths in the "
+        "authors' scripts (dashed) and from those of the initial weights (dotted). Middle and bottom: "
+        f"singular values of the pathways. Networks have {', '.join(map(str, p.hidden))} units, as in the "
+        "authors' scripts."
     )
 
 
@@ -168,8 +168,8 @@ def learning_together(p: ContextCount, data: Data):
         ax.set_ylabel(label)
     plot.legend_below(fig, axes[0, 0], 2)
     return fig, (
-        "Pathways from a decoupled start. Solid: all learn together, by the gradient of the whole loss. Dashed: "
-        "the closed form, which takes the common pathway to have learned before the others begin."
+        "Pathways from a decoupled start. Solid: all learn together, by the gradient of the whole loss. "
+        "Dashed: the closed form, which takes the common pathway to have learned before the others begin."
     )
 
 
@@ -200,11 +200,8 @@ def figure_5(p: ContextCount, data: Data):
 def reuse(p: ContextCount, data: Data):
     mean_open = []
     for c, d in modes.by_case(data.networks).items():
-        together = data.together[c]
-        yield (
-            f"closed-form-together-{c}",
-            nr.measure.drawn_distance(together.t, together.closed_loss, together.flow_loss),
-        )
+        t = data.together[c]
+        yield f"closed-form-together-{c}", nr.measure.drawn_distance(t.t, t.closed_loss, t.flow_loss)
         yield f"relu-error-{c}", np.abs(d.predicted - d.relu).max("epoch") / d.relu[:, 0]
         yield f"units-open-{c}", d.share[:, c - 1]
         mean_open.append(d.share.values @ np.arange(c + 1))
@@ -217,6 +214,6 @@ EXPERIMENT = Experiment(
     "More contexts: pathways are open in more of them",
     "make_haste_slowly Fig. 5, F, G",
     ContextCount(),
-    quick=dict(seeds=1, counts=(3, 4), hidden=(280, 200), pathway=40),
+    quick={"seeds": 1, "counts": (3, 4), "hidden": (280, 200), "pathway": 40},
     minutes=(1, 8),
 )

@@ -1,6 +1,7 @@
-"""Formulas of the appendices that are printed wrongly, each beside the right one: overlaps of the pathways that
-learn what the common pathway leaves, the closed form of their strengths, and the variance of the inputs that one
-sample gives. And what the proofs say of the data: singular values without a feature or a label."""
+"""Formulas of the appendices that are printed wrongly, each beside the right one: overlaps of the pathways
+that learn what the common pathway leaves, the closed form of their strengths, and the variance of the
+inputs that one sample gives. And what the proofs say of the data: singular values without a feature or a
+label."""
 
 from __future__ import annotations
 
@@ -83,11 +84,10 @@ def as_printed_and_right(p: ContextEquations, data: Data):
 def of_the_data(p: ContextEquations, data: Data):
     x, y = nr.tasks.contexts(3, STRUCTURES["different"]).arrays
     largest = lambda a, b: np.linalg.norm(b.T @ a, 2)  # noqa: E731
-    yield (
-        "interlacing-features",
-        max(largest(np.delete(x, k, 1), y) for k in range(x.shape[1])) / largest(x, y),
-    )
-    yield "interlacing-labels", max(largest(x, np.delete(y, k, 1)) for k in range(y.shape[1])) / largest(x, y)
+    features = [largest(np.delete(x, k, 1), y) for k in range(x.shape[1])]
+    labels = [largest(x, np.delete(y, k, 1)) for k in range(y.shape[1])]
+    yield "interlacing-features", max(features) / largest(x, y)
+    yield "interlacing-labels", max(labels) / largest(x, y)
     for kind, structures in STRUCTURES.items():
         x, y = nr.tasks.contexts(3, structures).arrays
         sxx, squares = x.T @ x, x.T @ y @ y.T @ x
@@ -100,6 +100,6 @@ EXPERIMENT = Experiment(
     "Items in contexts: printed formulas, and the right ones",
     "make_haste_slowly A.1, C, E-G",
     ContextEquations(),
-    quick=dict(counts=(3, 4)),
+    quick={"counts": (3, 4)},
     minutes=(0.1, 0.2),
 )

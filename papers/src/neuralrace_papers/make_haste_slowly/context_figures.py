@@ -47,7 +47,7 @@ def race(d: xr.Dataset, networks: xr.Dataset) -> Figure:
     fig, axes = plot.figure(1, 3, height=2.7, sharey=True)
     trained = networks["values"].mean("seed")[1:]
     for pathway, ax in enumerate(axes):
-        for k, colour in enumerate(plot.COLOURS[:VALUES]):
+        for k, colour in enumerate(plot.shades(VALUES)):
             ax.plot(networks.epoch[::8], trained[2 - pathway, ::8, k], "o", color=colour, ms=2.2, alpha=0.6)
             plot.theory(ax, networks.epoch, d["values"][0, pathway, :, k], colour, f"mode {k + 1}", lw=0.9)
         open_ = " and ".join(str(c + 1) for c in range(3) if c != pathway)

@@ -149,6 +149,6 @@ EXPERIMENT = Experiment(
     "Finding the pathways of a ReLU network in its gates",
     "make_haste_slowly Fig. 8-9, Algorithm 1, Lemma 4.1",
     Discovery(),
-    quick=dict(seeds=1, runs=1, hidden=400, std=1e-5, lr=2e-3, steps=4000, save=41),
+    quick={"seeds": 1, "runs": 1, "hidden": 400, "std": 1e-5, "lr": 2e-3, "steps": 4000, "save": 41},
     minutes=(0.3, 12.0),
 )

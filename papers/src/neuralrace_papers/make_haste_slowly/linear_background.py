@@ -41,10 +41,7 @@ class LinearBackground:
     t1: Annotated[float, "end of training, flow time"] = 45.0
     save: Annotated[int, "times that are saved"] = 451
     strength: Annotated[float, "initial strength of each mode and layer, for aligned weights"] = 1e-3
-    rates: Annotated[tuple[float, ...], "learning rates of stochastic descent, one sample a step"] = (
-        0.1,
-        0.01,
-    )
+    rates: Annotated[tuple[float, ...], "learning rates of descent by one sample a step"] = (0.1, 0.01)
     narrow: Annotated[tuple[int, ...], "hidden units of networks with fewer units than modes"] = (1, 2, 3)
     long: Annotated[float, "end of their training, flow time"] = 400.0
 
@@ -75,8 +72,10 @@ def random(p: LinearBackground):
 
 @part
 def aligned(p: LinearBackground):
-    """Half time of each mode from decoupled weights, with inputs as they are and twice as large (targets half as
-    large, so that `Syx` stays)."""
+    """Half time of each mode from decoupled weights, with inputs as they are and twice as large.
+
+    Targets are then half as large, so that `Syx` stays.
+    """
     task = nr.tasks.hierarchy(3, hidden=len(ITEMS))
     start, accurate = nr.init.decoupled(nr.reduce(task), p.strength), nr.Adaptive(1e-11, 1e-14)
     times = []
@@ -215,6 +214,6 @@ EXPERIMENT = Experiment(
     "Linear networks: a hierarchy is learned mode by mode",
     "make_haste_slowly Fig. 7, Eq. 7",
     LinearBackground(),
-    quick=dict(seeds=3, rates=(0.1,)),
+    quick={"seeds": 3, "rates": (0.1,)},
     minutes=(0.1, 0.2),
 )

@@ -212,6 +212,6 @@ EXPERIMENT = Experiment(
     "From linear to nonlinear: which gating a ReLU network takes",
     "make_haste_slowly Fig. 2, C",
     Separability(),
-    quick=dict(seeds=3, margins=(0.0, 0.3, 0.6, 0.8, 0.9, 1.0, 1.2, 1.6, 2.0), fine=0.05),
+    quick={"seeds": 3, "margins": (0.0, 0.3, 0.6, 0.8, 0.9, 1.0, 1.2, 1.6, 2.0), "fine": 0.05},
     minutes=(0.2, 0.3),
 )

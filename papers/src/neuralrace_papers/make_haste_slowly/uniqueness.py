@@ -1,9 +1,10 @@
-"""Which gated linear network is the ReLU network on items in contexts, and is it the only one? Pathways open in
-two contexts learn faster than pathways open in one, or for one sample. Of all gates that a unit can have, always
-open has the largest correlation with the targets. On the residual that the always-open pathway leaves this is no
-longer so: there one context correlates as much as the two others, and gates that split the items of a context
-correlate more than either. The reduction is exact for a ReLU network whose units have the gates of their
-pathway, never switch and start decoupled; networks from small random weights start with none of the three."""
+"""Which gated linear network is the ReLU network on items in contexts, and is it the only one? Pathways
+open in two contexts learn faster than pathways open in one, or for one sample. Of all gates that a unit can
+have, always open has the largest correlation with the targets. On the residual that the always-open pathway
+leaves this is no longer so: there one context correlates as much as the two others, and gates that split
+the items of a context correlate more than either. The reduction is exact for a ReLU network whose units
+have the gates of their pathway, never switch and start decoupled; networks from small random weights start
+with none of the three."""
 
 from __future__ import annotations
 
@@ -185,8 +186,9 @@ EXPERIMENT = Experiment(
     "Items in contexts: is the gated network that a ReLU network is the only one?",
     "make_haste_slowly Prop. 4.2, Fig. 4a, D, E",
     Uniqueness(),
-    quick=dict(
-        seeds=1, hidden=120, pathway=30, std=1e-5, lr=4e-3, steps=2000, save=41, raced=("same",), stride=20
-    ),
+    quick={
+        "seeds": 1, "hidden": 120, "pathway": 30, "std": 1e-5, "lr": 4e-3, "steps": 2000, "save": 41,
+        "raced": ("same",), "stride": 20,
+    },
     minutes=(0.4, 6.0),
-)
+)  # fmt: skip

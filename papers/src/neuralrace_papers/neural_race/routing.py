@@ -113,14 +113,19 @@ def decoupled(p: Routing):
     task, t1 = domains_data.task(p.domains, p.pairs(p.trained), p.hidden), p.t1(p.scale)
     r, fine = nr.reduce(task), nr.Adaptive(1e-11, 1e-12)
     b0 = r.strengths(nr.init.orthogonal(task.graph, p.scale, seed=range(p.seeds)))
+    outer = np.stack([b for e, b in b0.items() if e != "h1->h2"])  # (domain, run, mode)
+    even = {e: b if e == "h1->h2" else outer.mean(axis=0) for e, b in b0.items()}
     run = nr.flow(task, r.lift(b0), t1, p.save, method=fine)
+    theory, balanced = (r.solve(b0=b, t1=t1, save=run.t, method=fine) for b in (b0, even))
     equal = nr.flow(task, nr.init.decoupled(r, p.strength), t1, p.save, method=fine)
     b1, b2 = (equal.singular_values(e)[:, :ITEMS] for e in ("x0->h1", "h1->h2"))
     small = r.solve(p.small, p.t1(p.small), p.save)
     return {
         "t": ("t", run.t),
         "loss": ("run t", run.loss),
-        "theory": ("run t", r.solve(b0=b0, t1=t1, save=run.t, method=fine).loss),
+        "theory": ("run t", theory.loss),
+        "spread": ("run", (outer.std(axis=0) / outer.mean(axis=0)).mean(axis=-1)),
+        "balanced": ("level run", times(p, balanced) / times(p, theory)),
         "equal": ("t", equal.loss),
         "eq15": ("t", eq15(p.domains, run.t, p.strength)[0]),
         "invariant": ("t mode", p.domains * b1**2 - b2**2),
@@ -189,7 +194,8 @@ def by_eq15(p: Routing, start: Mapping[str, np.ndarray], found: np.ndarray, t: n
         return np.abs(curve(np.exp(log_b0))[2][:, None] / found - 1).max(axis=0).mean()
 
     near = np.log([p.strength / 3, p.strength * 2])
-    fitted = float(np.exp(minimize_scalar(off, bounds=near, method="bounded", options={"xatol": 0.01}).x))
+    least: Any = minimize_scalar(off, bounds=near, method="bounded", options={"xatol": 0.01})
+    fitted = float(np.exp(least.x))
     curves = [curve(b0) for b0 in (strengths_of_size(start, p.domains), p.strength, fitted)]
     loss, strengths, levels = (list(values) for values in zip(*curves, strict=True))
     return {
@@ -289,6 +295,8 @@ def exact(p: Routing, data: Data):
     drift = np.abs(d.invariant - d.invariant[0]).max() / np.abs(d.invariant[0]).max()
     yield "conserved-strengths-equal", drift
     yield "strength-ratio", d.ratio.mean()
+    yield "spread-of-domains", d.spread
+    yield "balanced-times", np.abs(d.balanced - 1).max("level")
 
 
 @rows

@@ -53,13 +53,14 @@ def page(reports: Sequence[Report], unreadable: Sequence[str] = ()) -> str:
 <p><a href="#contradictions">Contradictions</a></p></nav>
 <main>
 <header id="top"><h1>neuralrace</h1>
-<p>Figures and sentences of {len(papers) or "no"} document{"s" if len(papers) != 1 else ""}, computed anew. Verdicts
-and large figures are those of the full forms, which were stored with the code that made them. Beside them
-stands what ran here: {_plural(len(reports), "experiment")}, {quick} in quick form. In figures theory is a line,
-simulated networks are points or bands. {escape(left_out)}</p></header>
+<p>Figures and sentences of papers, computed anew. Verdicts and large figures are those of the full forms,
+which were stored with the code that made them. Beside them stands what ran here:
+{_plural(len(reports), "experiment")}, {quick} in quick form. In figures theory is a line, simulated networks
+are points or bands. {escape(left_out)}</p></header>
 {_summary(papers)}
 {"".join(_document(ledgers().get(paper), paper, own) for paper, own in papers.items())}
-{"<section><h2>Experiments of your own</h2>" + "".join(map(_experiment, others)) + "</section>" if others else ""}
+{"<h2>Experiments of your own</h2>" if others else ""}
+{"".join(map(_experiment, others))}
 {_contradictions(papers)}
 </main>
 <dialog id="large" aria-label="figure"><img alt=""><p></p></dialog>
@@ -155,15 +156,16 @@ def _experiment(r: Report) -> str:
     return f"""<section class="experiment" id="{escape(r.folder.name)}">
 <h3>{escape(r.title)}</h3>
 <p class="small"><code>{escape(r.folder.name)}</code> · {escape(r.source)} · {form} · {r.seconds:.1f} s</p>
-<p class="about">{escape(about)}</p>
 {"".join(_figure(r, name, caption) for name, caption in r.figures)}
+<p class="about">{escape(about)}</p>
 {"".join(_sentence(c, given[c.document][c.claim.id]) for c in first)}
 {_table(r, judged)}
 {_findings([c for c in r.claims if not c.verdict])}
 <details class="parameters"><summary>Parameters, data and versions</summary>
 <table class="plain">{parameters}</table>
-<p class="small">The data that the figures show are NumPy archives (<code>np.load</code>) in the folder
-<code>{escape(r.folder.name)}/parts</code>: {data or "none"}. Code {r.digest}; {escape(packages)}.</p></details>
+<p class="small">The data that the figures show are NumPy archives (<code>np.load</code>) in
+<code>{escape(r.folder.name)}/parts</code>: {data or "none"}. Code {brief(r.digest)}; {escape(packages)}.</p>
+</details>
 </section>
 """
 
@@ -182,7 +184,7 @@ def _figure(r: Report, name: str, caption: str) -> str:
     if there is None or not r.quick:
         return f'<div class="pair">{_picture(embedded(svg), svg, caption, here, "wide")}</div>'
     file, digest = there
-    told = f"Full form, code {escape(digest)}: <code>neuralrace run {escape(r.name)}</code>"
+    told = f"Full form, code {escape(brief(digest))}: <code>neuralrace run {escape(r.name)}</code>"
     kept = "data:image/png;base64," + b64encode(file.read_bytes()).decode()
     before = (stored(r.name) or {}).get("figures", {}).get(name, caption)
     return (
@@ -205,7 +207,9 @@ def _picture(address: str, svg: str, caption: str, small: str, kind: str, alt: s
 def _sentence(c: Judged, verdict: str) -> str:
     row = stored_rows().get(c.claim.row)
     number = f" {_number(row)}" if row else ""
-    note = f'<span class="small"> {escape(c.claim.note)}</span>' if c.claim.note else ""
+    named = ledgers()[c.document].naming(c.claim.row).name if row else ""
+    words = " ".join(f"{text.rstrip('.')}." for text in (named, c.claim.note) if text)
+    note = f'<span class="small"> {escape(words)}</span>' if words else ""
     return (
         f'<blockquote><q>{escape(c.claim.quote)}</q> <span class="small">{escape(c.claim.place)}</span><br>'
         f"{_badge(verdict, c.claim)}{number}{note}</blockquote>"
@@ -239,7 +243,7 @@ def _claim(r: Report, c: Judged) -> str:
         _number(c.row),
         f'{escape(claim.required)}<br><span class="small">{escape(claim.source)}</span>',
     )
-    return f'<tr id="{escape(r.folder.name)}/{claim.id}"><td>{"</td><td>".join(cells)}</td></tr>'
+    return f'<tr id="{escape(r.folder.name)}/{claim.id}"><td>{"</td><td>".join(cells)}</td></tr>\n'
 
 
 def _findings(found: Sequence[Judged]) -> str:
@@ -253,7 +257,7 @@ def _findings(found: Sequence[Judged]) -> str:
     )
     head = "<th>measured</th><th>full form</th><th>this run</th>"
     return (
-        f"<details><summary>{_plural(len(found), 'other number')} that decide no sentence</summary>"
+        f"<details><summary>Other numbers, which decide no sentence: {len(found)}</summary>"
         f'<table class="plain"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>'
     )
 
@@ -275,6 +279,15 @@ def _contradictions(papers: Iterable[str]) -> str:
         )
     told = f"<ul>{parts}</ul>" if parts else "<p>None.</p>"
     return f'<section id="contradictions"><h2>Contradictions</h2>{told}</section>'
+
+
+def brief(digest: str) -> str:
+    """A digest as short as people quote it.
+
+    >>> brief("commit:af7ddd0dbadd7c1a"), brief("0b6712ab9f00")
+    ('af7ddd0', '0b6712a')
+    """
+    return digest.removeprefix("commit:")[:7]
 
 
 def embedded(svg: str) -> str:
