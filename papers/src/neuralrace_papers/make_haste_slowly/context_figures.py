@@ -42,14 +42,13 @@ def losses(d: xr.Dataset, race: xr.DataArray) -> Figure:
     return fig
 
 
-def race(d: xr.Dataset, networks: xr.Dataset) -> Figure:
+def race(d: xr.Dataset, epoch: xr.DataArray, trained: xr.DataArray) -> Figure:
     """Singular values of each pathway by context, of networks and by the race reduction."""
     fig, axes = plot.figure(1, 3, height=2.7, sharey=True)
-    trained = networks["values"].mean("seed")[1:]
     for pathway, ax in enumerate(axes):
         for k, colour in enumerate(plot.shades(VALUES)):
-            ax.plot(networks.epoch[::8], trained[2 - pathway, ::8, k], "o", color=colour, ms=2.2, alpha=0.6)
-            plot.theory(ax, networks.epoch, d["values"][0, pathway, :, k], colour, f"mode {k + 1}", lw=0.9)
+            ax.plot(epoch[::8], trained[pathway, ::8, k], "o", color=colour, ms=2.2, alpha=0.6)
+            plot.theory(ax, epoch, d["values"][0, pathway, :, k], colour, f"mode {k + 1}", lw=0.9)
         open_ = " and ".join(str(c + 1) for c in range(3) if c != pathway)
         plot.label(ax, "epoch", title=f"open in contexts {open_}")
     axes[0].set_ylabel("singular value")
