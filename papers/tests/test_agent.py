@@ -55,6 +55,14 @@ def test_accuracy_is_the_softmax_of_values():
             assert np.isclose(found[side], odds[side] / odds.sum())
 
 
+def test_learning_is_the_same_whether_the_start_is_saved_or_not():
+    start = 0.1 * np.random.default_rng(0).standard_normal((2, 9))
+    whole, late = learn(Agent(), start, [0.0, 1.0, 5.0]), learn(Agent(), start, [1.0, 5.0])
+    assert np.array_equal(whole.weights["w"][:, 0], start)
+    assert np.allclose(whole.weights["w"][:, 1:], late.weights["w"], atol=1e-7)
+    assert np.allclose(whole.loss[:, 1:], late.loss, atol=1e-7)
+
+
 def test_agents_that_draw_trials_follow_the_mean():
     agent = Agent(beta=4.0)
     start = np.tile(0.3 * np.random.default_rng(2).standard_normal(9), (200, 1))

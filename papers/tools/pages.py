@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from neuralrace_papers import PAPERS, experiment
@@ -176,7 +177,8 @@ def _unnamed(ledger: Ledger) -> Iterator[str]:
     deciding = {row for d in ledgers().values() for c in d.claims for row in (c.row, c.corrected)}
     for path in stored_rows():
         own = path.split("/")[0] in PAPERS[ledger.name]
-        if own and path not in deciding and ledger.naming(path).id == path:
+        named = any(fnmatchcase(path, row.id) for row in ledger.rows)
+        if own and path not in deciding and not named:
             yield f"{path}: no [[row]] of the ledger says what it is"
 
 

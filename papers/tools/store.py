@@ -22,7 +22,7 @@ from neuralrace_papers.framework.results import picture_name
 
 PAPERS = Path(__file__).resolve().parents[1]
 RESULTS, PICTURES = PAPERS / "results", PAPERS / "docs" / "pictures"
-WIDTH, COLOURS = 1200, 64  # pixels and colours of a picture
+WIDTH, COLOURS = 1200, 160  # pixels and colours of a picture
 
 
 def keep(report: Report, pictures_alone: bool = False) -> None:

@@ -197,9 +197,10 @@ def learn(agent: Agent, starts: Any, t: Any) -> Trajectory:
     w, t = array("starts", starts, (None, agent.size)), array("t", t, (None,))
     if len(t) < 2 or t[0] < 0 or (np.diff(t) <= 0).any():
         raise InputError("t must hold at least two rising times, none negative")
+    late = int(t[0] > 0)  # a step of no length has no derivative
     with jax.enable_x64(True):
-        path, loss = map(np.asarray, _learn(agent, jnp.asarray(w), jnp.append(0.0, t)))
-    return Trajectory(t, loss[:, 1:], {"w": path[:, 1:]})
+        path, loss = map(np.asarray, _learn(agent, jnp.asarray(w), jnp.append(jnp.zeros(late), t)))
+    return Trajectory(t, loss[:, late:], {"w": path[:, late:]})
 
 
 @partial(jax.jit, static_argnums=0)

@@ -212,7 +212,7 @@ def trajectories(p: Chains, data: Data):
         plot.points(a, data.curves.t[::10], flow[::10], colour, ms=2.5)
     plot.key(a, {"flow": "points"}, "0.5")
     above = {"loc": "upper center", "columnspacing": 0.8}
-    a.set(xlim=(0, None), ylim=(0, 1.45))
+    a.set(xlim=(0, None), ylim=(0, 1.75), yticks=(0, 0.5, 1))
     legend = {**above, "title": "closed form, depth", "ncols": 3}
     plot.label(a, "depth x time (τ = 1)", "product of weights", legend=legend)
     for ax, depth, title in ((b, 1, "shallow"), (c, 2, "deep")):

@@ -228,7 +228,8 @@ def sums(p: RelativeScale, data: Data):
     yield "grokking-share", np.mean([np.isfinite(data.grokking[way].understood).mean() for way in WAYS])
     for way, runs in data.grokking.items():
         steps = runs.understood
-        yield f"grokking-{way.replace(' ', '-')}", np.log(steps.isel(ratio=-1) / steps.sel(ratio=1.0))
+        key = f"{way.replace(' ', '-')}-steps" if way == "without decay" else f"grokking-{way}"
+        yield key, np.log(steps.isel(ratio=-1) / steps.sel(ratio=1.0))
     end = data.grokking["without decay"].test[..., -1]
     yield "without-decay-correct", end[-1] - end[0]
 
