@@ -36,7 +36,7 @@ CODES = {
     "sweep by two processes": SWEEP % 2,
     "experiment": (
         "print('begun', flush=True)\n"
-        "nr.experiments.run('linear-background', True, sys.argv[1], {'hidden': 8})"
+        "neuralrace_papers.run('linear-background', True, sys.argv[1], {'hidden': 8})"
     ),
     "report": (
         "from benchmarks.kills import watched; w = watched(); print('begun', flush=True)\n"
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _begun(kind: str, folder: Path, first: Path) -> subprocess.Popen:
-    code = f"import sys, neuralrace as nr\n{CODES[kind]}"
+    code = f"import sys, neuralrace as nr, neuralrace_papers\n{CODES[kind]}"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(folder), str(first)], env=env, stdout=subprocess.PIPE,

@@ -27,6 +27,7 @@ import numpy as np
 
 MOST = 1_000_000  # entries of a list
 LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
+TO_INSTALL = "in a checkout of the repository, `pip install . ./papers` installs both"
 
 
 class InputError(ValueError):

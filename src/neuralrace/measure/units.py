@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag
 from neuralrace.measure.arrays import Floats, floats
@@ -40,26 +38,6 @@ def unit_sizes(incoming: ArrayLike, outgoing: ArrayLike, *, normalise: bool = Fa
         )
     sizes = (into**2).sum(axis=-1) ** 0.5 * (out**2).sum(axis=-2) ** 0.5
     return sizes / sizes.sum(axis=-1, keepdims=True) if flag("normalise", normalise) else sizes
-
-
-def silent_units(activity: ArrayLike) -> NDArray[np.bool_]:
-    """Which units are active on no sample.
-
-    Parameters
-    ----------
-    activity : array_like, shape (..., samples, units)
-        Activity or gates; a unit is active where this is above 0.
-
-    Returns
-    -------
-    ndarray of bool, shape (..., units)
-
-    Examples
-    --------
-    >>> silent_units([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
-    array([ True, False, False])
-    """
-    return cast(NDArray[np.bool_], ~(floats("activity", activity, 2) > 0).any(axis=-2))
 
 
 def growing_part(
