@@ -17,7 +17,6 @@ import numpy as np
 import neuralrace as nr
 from benchmarks.measure import Row
 from neuralrace.apps.sweep.verb import cores
-from neuralrace.compiling import compile_here
 
 T1 = 40.0
 STAGES = 13  # gradients of a solver's step
@@ -58,9 +57,8 @@ def run(quick: bool) -> list[Row]:
     lean = {"save": 2, "save_weights": False}
     loops, found = {}, []
     for name, options in (("loop", {}), ("lean loop", lean)):
-        with compile_here():  # what is small is computed in NumPy at first
-            for trained in over["trained"]:
-                measured((0.1, trained, 0), **options)
+        for trained in over["trained"]:
+            measured((0.1, trained, 0), **options)
         start = perf_counter()
         found = [measured(point, **options) for point in points]
         loops[name] = perf_counter() - start

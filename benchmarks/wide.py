@@ -25,7 +25,6 @@ def cold(width: int, save: int) -> float:
 
 def warm(widths: list[int], save: int) -> list[float]:
     flows = {str(width): flow_of(width, save) for width in widths}
-    race(flows, 60)  # a small system is computed in NumPy until that has taken as long as compiling it
     return list(race(flows, 10).values())
 
 

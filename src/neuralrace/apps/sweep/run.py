@@ -25,6 +25,7 @@ Measure = Callable[[Trajectory], Mapping[str, Any]]
 _EXACT = 2**53 - 1  # whole numbers beyond it are not all floats
 FAILED = "FAILED"  # status of a run that raised an error
 _AT_ONCE = 64  # small runs in one compiled call on a CPU: more gain nothing
+_LARGE_AT_ONCE = 16  # large ones
 _SHARED_OPTIONS = ("record", "runs", "progress")  # options with which runs are not put together
 
 
@@ -165,16 +166,16 @@ def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -
 def _calls(members: list[tuple[int, Run]]) -> Iterator[list[tuple[int, Run]]]:
     """Runs with the same key, as many at a time as one compiled call takes.
 
-    On a CPU a call computes one after the other, and every number of runs is compiled anew: so large networks
-    come one by one, small ones by powers of two.
+    On a CPU a call computes one after the other, and every number of runs is compiled anew: so small networks
+    come by powers of two, large ones by a fixed number.
     """
     first = members[0][1]
     if len(members) == 1 or jax.default_backend() != "cpu":
         yield members
         return
-    most = 1 if program(first.task, first._loss).stack.cost > 1 else _AT_ONCE
+    large = program(first.task, first._loss).stack.cost > 1
     while members:
-        n = 1 << (min(most, len(members)).bit_length() - 1)
+        n = _LARGE_AT_ONCE if large else 1 << (min(_AT_ONCE, len(members)).bit_length() - 1)
         yield members[:n]
         members = members[n:]
 
@@ -206,8 +207,10 @@ def _together(runs: list[Run]) -> list[Trajectory]:
     if len(runs) == 1 or first.process not in (flow, descend) or set(first.options) & set(_SHARED_OPTIONS):
         return [run.solve() for run in runs]
     if all(first.same_data(run) for run in runs[1:]):
-        stacked = {e: np.stack([run.weights[e] for run in runs]) for e in first.weights}
-        return list(first.process(first.task, stacked, **first.options))
+        # The last runs of large networks are filled up, so that one compiled program serves all.
+        filled = [*runs, *[first] * (_LARGE_AT_ONCE - len(runs))] if len(runs) > _LARGE_AT_ONCE / 2 else runs
+        stacked = {e: np.stack([run.weights[e] for run in filled]) for e in first.weights}
+        return list(first.process(first.task, stacked, **first.options))[: len(runs)]
     return [run.solve() for run in runs]
 
 
