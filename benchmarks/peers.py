@@ -25,6 +25,7 @@ from benchmarks import published
 from benchmarks.__main__ import table
 from benchmarks.measure import Row, fresh, race, seconds
 from benchmarks.published import Numbers, Timed, Work
+from neuralrace_papers import zoo
 
 
 @dataclass(frozen=True)
@@ -149,12 +150,12 @@ def race_ours(quick: bool) -> Work:
 
 
 def two_points_ours(quick: bool) -> Work:
-    network, lr = nr.universality.ZOO["default"]
+    network, lr = zoo.ZOO["default"]
     timed, steps = (20, 40) if quick else (300, 6000)
     x, y = nr.tasks.two_points().arrays
 
     def run() -> Numbers:
-        return [float(nr.universality.train(network, x, y, lr, steps).loss[0, timed // 2])]
+        return [float(zoo.train(network, x, y, lr, steps).loss[0, timed // 2])]
 
     return run
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import neuralrace as nr
+from neuralrace_papers import zoo
 
 Numbers = list[float]
 Work = Callable[[], Numbers]  # does all of it, and gives numbers to compare
@@ -322,7 +323,7 @@ def two_point_model(network: Any) -> Any:
 def two_points(quick: bool) -> Timed:
     """The default network in PyTorch; distances half way and at the output, alignment and loss, each step."""
     torch = one_thread()
-    network, lr = nr.universality.ZOO["default"]
+    network, lr = zoo.ZOO["default"]
     timed, steps = (20, 40) if quick else (300, 6000)
     x, y = (torch.tensor(v, dtype=torch.float32) for v in nr.tasks.two_points().arrays)
 

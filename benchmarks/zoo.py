@@ -7,7 +7,7 @@ import numpy as np
 import neuralrace as nr
 from benchmarks.measure import Row, duel, fresh
 from benchmarks.published import two_point_model
-from neuralrace.universality import ZOO, train
+from neuralrace_papers.zoo import ZOO, train
 
 
 def measure(steps: int) -> dict[str, Any]:

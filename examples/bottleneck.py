@@ -1,21 +1,28 @@
 """A chain with a narrow layer learns no more modes than that layer has units: the strongest ones. The
 narrower it is the later, as less of its random initial weights lies along each mode."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.experiments.claim import check, finding
-from neuralrace.experiments.declaration import claims, figure, part
-from neuralrace.experiments.experiment import Experiment, Parameters, option
+from neuralrace_papers.framework import Experiment, figure, part, require, rows
 
 S = np.array([3.0, 2.0, 1.0])  # strengths of the modes; inputs are white
 
 
-class Bottleneck(Parameters):
-    narrow: tuple[int, ...] = option((1, 2, 30), "units of the narrow layer", count=2, increasing=True)
-    hidden: int = option(30, "units of the other hidden layer")
-    std: float = option(0.05, "standard deviation of the initial weights")
+@dataclass(frozen=True)
+class Bottleneck:
+    seeds: Annotated[int, "random starts of each network"] = 10
+    narrow: Annotated[tuple[int, ...], "units of the narrow layer, rising"] = (1, 2, 30)
+    hidden: Annotated[int, "units of the other hidden layer"] = 30
+    std: Annotated[float, "standard deviation of the initial weights"] = 0.05
+
+    def __post_init__(self):
+        rising = len(self.narrow) > 1 and list(self.narrow) == sorted(set(self.narrow))
+        require(rising, f"narrow must be at least two rising numbers, got {self.narrow}")
 
 
 @part(each="narrow")
@@ -48,21 +55,25 @@ def losses(p, data):
     return fig, "Loss. Dotted: half the sum of the squared strengths of the modes that do not fit."
 
 
-@claims
+@rows
 def learned(p, data):
     few, *_, many = p.narrow
     loss, end = data.networks[few].loss[:, -1], data.networks[few].modes[:, -1] / S
-    rank = check("Eckart and Young: the best map of a given rank has the strongest modes")
-    yield rank.near("loss", "final loss", (S[few:] ** 2).sum() / 2, loss, 1e-4)
-    yield rank.near("modes-that-fit", "share learned of modes that fit", 1, end[:, :few], 1e-3)
-    yield rank.near("other-modes", "share learned of the other modes", 0, end[:, few:], 1e-3)
+    yield (
+        "loss-of-the-best-map",
+        loss / (S[few:] ** 2).sum() * 2,
+    )  # Eckart and Young: it has the strongest modes
+    yield "modes-that-fit", end[:, :few].min("mode")
+    yield "other-modes", abs(end[:, few:]).max("mode")
     half = [nr.half_time(nets.t, nets.modes[..., 0], start=0.0, axis=1) for nets in data.networks.values()]
-    ratio = half[0].mean() / half[-1].mean()
-    yield finding("this experiment").above(
-        "half-time", f"half time of mode 1, {few} / {many} units", 1, ratio
-    )
+    yield f"half-time-{few}-over-{many}-units", half[0] / half[-1]
 
 
 EXPERIMENT = Experiment(
-    "bottleneck", "A chain with a bottleneck", "example", Bottleneck(), Bottleneck(seeds=3), (0.2, 0.3)
+    "bottleneck",
+    "A chain with a bottleneck",
+    "example",
+    Bottleneck(),
+    quick=dict(seeds=3),
+    minutes=(0.2, 0.3),
 )

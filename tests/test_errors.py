@@ -37,10 +37,6 @@ def moments(**given):
     return nr.Task.from_moments(GRAPH, [{"sxx": np.eye(2), **given}])
 
 
-def train(**given):
-    return nr.universality.train(nr.universality.Network(2, 3), X, np.eye(2), lr=0.1, steps=1, **given)
-
-
 CALLS = {
     "nodes": lambda o: nr.Graph(o, EDGES),
     "size": lambda o: nr.Graph({**NODES, "x": o}, EDGES),
@@ -136,8 +132,6 @@ CALLS |= {
     "mode_strengths task": lambda o: nr.mode_strengths(TRAJ, o),
     "follow_pair": lambda o: nr.universality.follow_pair(o, X, Y),
     "chain_time": lambda o: nr.exact.chain_time(0.5, o, 0.1),
-    "experiment": lambda o: nr.experiments.experiment(o),
-    "two_stage_loss": lambda o: nr.relu.two_stage_loss(o, [0, 1]),
     "reduction_conditions": lambda o: nr.relu.reduction_conditions(o, np.ones((1, 2))),
     "growth_rates": lambda o: nr.relu.growth_rates(np.ones((1, 2)), X, o),
     "watch x": lambda o: nr.watch(lambda p, x: x, o, Y),
@@ -187,7 +181,6 @@ def test_odd_input_is_used_or_refused_with_a_message(call):
         (lambda: nr.flow(TASK, W, t1=1.0, runs={"a": 2**70}), "runs.'a'. must hold numbers of 64 bits"),
         (lambda: nr.tasks.routing(3, 2, seed=2**70), "seed must be at most 9223372036854775807"),
         (lambda: nr.tasks.linear(X, hidden=[[1, 2], [3]]), r"hidden must be a whole number, got \[1, 2\]"),
-        (lambda: train(seeds=np.array(2)), r"seeds must be a whole number, got array\(2\)"),
     ],
 )
 def test_messages_name_the_argument(make, message):

@@ -310,12 +310,13 @@ def test_more_inputs_than_there_is_room_for_are_told(monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 20))
     task = nr.Task(nr.Graph.chain([20, 300, 300, 2]), x, x[:, :2])
-    found = nr.expected_learning_time(task, "gaussian", 0.05, 0.5, draws=5)
+    found = nr.expected_learning_time(task, "gaussian", 0.05, 0.5, draws=100)
     assert max(found.hidden.values()) <= 12
     monkeypatch.undo()
-    full = nr.expected_learning_time(task, "gaussian", 0.05, 0.5, draws=5)
-    assert full.error < 2e-3 * full.mean
-    assert found.error > abs(found.mean - full.mean)
+    full = nr.expected_learning_time(task, "gaussian", 0.05, 0.5, draws=100)
+    assert full.error < 0.1 * found.error  # what has no room is part of the stated error
+    by_chance = 4 * np.hypot(found.standard_error, full.standard_error)  # the draws are others
+    assert abs(found.mean - full.mean) < by_chance + found.error
 
 
 @pytest.mark.parametrize(

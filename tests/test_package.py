@@ -26,14 +26,14 @@ def test_import_is_light_and_leaves_jax_alone():
         "assert dict(jax.config.values) == before"
     )
     assert not found & (HEAVY | {"matplotlib", "sympy", "scipy.interpolate"})
-    rooms = ("apps", "exact", "experiments", "laboratory", "lowrank", "plot", "reduction", "relu", "tasks")
+    rooms = ("apps", "exact", "laboratory", "lowrank", "plot", "reduction", "relu", "tasks")
     assert not found & {f"neuralrace.{room}" for room in rooms}
 
 
 def test_the_command_reduce_imports_what_it_needs(tmp_path):
     given = ["reduce", str(ROOT / "examples/networks/contexts.yaml"), "--out", str(tmp_path)]
     found = imported_by(f"from neuralrace_command import main; assert main({given}) == 0")
-    assert not found & (HEAVY | {"neuralrace.experiments", "neuralrace.exact", "neuralrace.relu"})
+    assert not found & (HEAVY | {"neuralrace_papers.framework", "neuralrace.exact", "neuralrace.relu"})
 
 
 def test_names_that_are_imported_when_first_used():

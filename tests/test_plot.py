@@ -1,10 +1,8 @@
 import matplotlib
-import numpy as np
 import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from neuralrace import errors, plot
-from neuralrace.experiments.neural_race.block_matrix import block_matrix
 
 
 def test_style_leaves_global_settings_alone():
@@ -38,16 +36,6 @@ def test_slides_have_larger_type_and_thicker_lines_than_a_paper_in_every_figure_
 def test_a_figure_shows_itself_in_a_notebook():
     fig, _ = plot.figure()
     assert fig._repr_png_().startswith(b"\x89PNG")
-
-
-def test_block_matrix_numbers_and_frames_blocks():
-    _, ax = plot.figure()
-    framed = np.array([[True, False, False], [False, True, True]])
-    block_matrix(ax, np.zeros((8, 6)), (4, 2), framed=framed)
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "3"]
-    assert ax.get_yticks().tolist() == [1.5, 5.5]
-    corners = {(round(p.get_x() + 0.35), round(p.get_y() + 0.35)) for p in ax.patches}
-    assert corners == {(0, 0), (2, 4), (4, 4)}
 
 
 def test_logarithmic_axes_have_plain_numbers():

@@ -5,13 +5,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 import xarray as xr
 
 import neuralrace as nr
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder
-from neuralrace.experiments import Report
 from neuralrace.files import check_folder
 
 STORED = Path(__file__).parent / "stored"
@@ -47,16 +45,3 @@ def test_a_sweep(tmp_path):
         after = folder.gather().load()
     xr.testing.assert_equal(before, after)
     assert (after.status == "FINISHED").all()
-
-
-def test_a_result():
-    report = Report.load(STORED / "result-1")
-    assert report.name == "linear-background"
-    assert report.claims
-
-
-def test_a_result_of_a_later_format_is_refused(tmp_path):
-    stored = json.loads((STORED / "result-1" / "result.json").read_text())
-    (tmp_path / "result.json").write_text(json.dumps(stored | {"format": 2}))
-    with pytest.raises(nr.errors.InputError, match="format 2"):
-        Report.load(tmp_path)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace.plot import BLACK, BLUE, COLOURS, GREEN, ORANGE, PAGE, figure, style
+from neuralrace_papers import zoo
 
 TIME = "flow time (tau = 1)"
 
@@ -155,8 +156,8 @@ def pathways() -> Figure:
 def universality() -> Figure:
     """Two samples in a tanh network: measured distances and the fitted theory."""
     x, y = nr.tasks.two_points(dx2=1.0, dy2=0.5).arrays
-    net = nr.universality.Network(depth=6, width=60, activation="tanh", gain=0.8)
-    run = nr.universality.train(net, x, y, lr=0.05, steps=1500, seeds=[0])
+    net = zoo.Network(depth=6, width=60, activation="tanh", gain=0.8)
+    run = zoo.train(net, x, y, lr=0.05, steps=1500, seeds=[0])
     fit = run.fit(0)
     curves = fit.curves(run.t)
     shown = np.unique(np.geomspace(1, len(run.t) - 1, 60).astype(int))

@@ -199,7 +199,7 @@ export class Lab {
   private compare(): void {
     if (!this.picture || !this.details || !this.finished) return;
     const share = this.picture.networks ? this.runs.difference(this.picture) : 0;
-    this.theory.trained.textContent = share ? `Each network and the theory of its own start differ by at most ${shown(100 * share, 2)}% of the initial loss.` : this.finished.words;
+    this.theory.trained.textContent = share ? `Each network and the theory of its own start differ by ${share < 1e-5 ? "less than 0.001" : `at most ${shown(100 * share, 2)}`}% of the initial loss.` : this.finished.words;
   }
 
   /** Nothing is known of the scene. */

@@ -63,8 +63,9 @@ function finishTime(track: Track, picture: Picture): number | null {
   return picture.lanes.length > 1 ? picture.lanes[track.lane].learning_time : track.racer.half_time;
 }
 
-/** Who comes first, nothing where all are level or one alone runs. */
+/** Who comes first, nothing where all are level, one alone runs, or pathways share a task: there who carries most wins. */
 export function finish(racing: Track[], picture: Picture): string[] {
+  if (picture.lanes.length === 1 && picture.racers_are === "pathways") return racing.map(() => "");
   const best = Math.max(...picture.lanes.flatMap((l) => l.racers.map((r) => r.share[r.share.length - 1])));
   const times = racing.map((x) => (x.racer.share[x.racer.share.length - 1] > 0.25 * best ? (finishTime(x, picture) ?? Infinity) : Infinity));
   const sorted = times.filter(Number.isFinite).sort((a, b) => a - b);

@@ -4,7 +4,6 @@
 export interface Badge {
   verdict: "exact" | "inexact";
   title: string;
-  residual: number;
   words: string;
 }
 
@@ -78,9 +77,8 @@ export interface Finished {
   words: string;
 }
 
-/** A class of edges that stay equal: its symbol and its strength over time, largest of all 1. */
+/** A class of edges that stay equal: its strength over time, largest of all 1. */
 export interface Group {
-  symbol: string;
   edges: string[];
   strength: number[];
 }
@@ -104,8 +102,6 @@ export interface LaneDetails {
   equation_groups: number[];
   no_equations: string | null;
   conserved: string[];
-  modes: number;
-  basis: string;
 }
 
 /** A layer of a drawn network. The sizes of inputs and outputs follow from the data. */
@@ -128,7 +124,6 @@ export interface Picture {
   level: number;
   lanes: Lane[];
   racers_are: "modes" | "pathways";
-  loss_is: string;
   winner: string | null;
   theory: string;
   networks: number;

@@ -26,22 +26,24 @@ export class Stage {
     this.root.setAttribute("font-family", "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif");
     const narrow = width < 620;
     const rows = Math.max(lanes.reduce((sum, lane) => sum + tallest(lane) + (lanes.length > 1 ? 0.6 : 0), 0), picture ? tracks(picture).length * 0.9 : 0);
-    const upper = Math.round(height * Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows)));
-    const side = Math.min(300, width * 0.32);
+    const share = Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows));
+    const under = narrow && picture ? 26 + Math.min(40 * tracks(picture).length, 0.25 * height) : 0; // the bars, below the network
+    const upper = Math.round(height * (narrow ? 0.75 * share : share) + under);
+    const side = narrow ? width : Math.min(300, width * 0.32);
     this.root.replaceChildren();
     const put = (view: { root: SVGGElement }, x: number, y: number) => {
       set(view.root, { transform: `translate(${x},${y})` });
       this.root.append(view.root);
     };
-    this.network.draw(lanes, picture, width - side - 24, upper - 14, theme);
+    this.network.draw(lanes, picture, narrow ? width : width - side - 24, upper - under - 14, theme);
     put(this.network, 0, 6);
     this.boxes = [];
     if (!picture) {
       this.root.append(svg("text", { x: width / 2, y: upper + 30, "text-anchor": "middle", fill: theme.soft, "font-size": 16 }, next));
       return;
     }
-    this.bars.draw(picture, side, upper - 10, theme);
-    put(this.bars, width - side, 0);
+    this.bars.draw(picture, side, narrow ? under : upper - 10, theme);
+    put(this.bars, width - side, narrow ? upper - under - 6 : 0);
     const charts: [ChartView, ChartSpec][] = [[this.loss, lossSpec(picture, runs, theme)], [this.strengths, strengthSpec(picture, runs, theme)]];
     const wide = narrow ? width : (width - 24) / 2;
     const tall = narrow ? (height - upper) / 2 : height - upper;

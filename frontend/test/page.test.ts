@@ -110,7 +110,7 @@ test("columns are guessed, and make samples with contexts", () => {
 
 const racer = (name: string, half: number) => ({ name, carries: [0, 1], share: [0, 1], half_time: half, edges: ["a"] });
 const lane = (name: string) => ({ name, nodes: [], edges: [], groups: [], racers: [racer("p", 1), racer("q", 2)], loss: [2, 0], learning_time: 1 });
-const picture = (lanes: string[]): Picture => ({ kind: "picture", id: 1, t: [0, 1], level: 1, lanes: lanes.map(lane), racers_are: "pathways", loss_is: "loss", winner: null, theory: "reduction", networks: 0, seconds: 0 });
+const picture = (lanes: string[]): Picture => ({ kind: "picture", id: 1, t: [0, 1], level: 1, lanes: lanes.map(lane), racers_are: "pathways", winner: null, theory: "reduction", networks: 0, seconds: 0 });
 
 test("one track for each gating, else one for each racer", () => {
   assert.deepEqual(tracks(picture(["n"])).map((x) => x.label), ["p", "q"]);
@@ -120,7 +120,8 @@ test("one track for each gating, else one for each racer", () => {
 test("racers that are level share a place", () => {
   const one = picture(["n"]);
   const racing = [27.9, 4.2, 27.91, 40].map((half_time) => ({ ...tracks(one)[0], racer: { ...tracks(one)[0].racer, half_time } }));
-  assert.deepEqual(finish(racing, one), ["2nd", "1st", "2nd", "3rd"]);
+  assert.deepEqual(finish(racing, { ...one, racers_are: "modes" }), ["2nd", "1st", "2nd", "3rd"]);
+  assert.deepEqual(finish(racing, one), ["", "", "", ""]); // the headline says who carries most
   assert.deepEqual(finish(racing.slice(0, 1), one), [""]);
 });
 

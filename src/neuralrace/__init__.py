@@ -12,7 +12,7 @@ from neuralrace.network import activity, error_rate, gradient, loss, predict
 from neuralrace.task import Task
 
 if TYPE_CHECKING:
-    from neuralrace import exact, experiments, landscape, plot, relu, tasks, universality
+    from neuralrace import exact, landscape, plot, relu, tasks, universality
     from neuralrace.apps.insight import Watch, watch
     from neuralrace.apps.sweep import Run, sweep, sweep_figure
     from neuralrace.expected import ExpectedTime, expected_learning_time
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neuralrace.relu import race
 else:
     # Imported when first used, so that `import neuralrace` does not wait for what a program may never need.
-    _MODULES = ("exact", "experiments", "landscape", "plot", "relu", "tasks", "universality")
+    _MODULES = ("exact", "landscape", "plot", "relu", "tasks", "universality")
     _NAMES = {
         "apps.insight": ("Watch", "watch"),
         "apps.sweep": ("Run", "sweep", "sweep_figure"),
@@ -72,7 +72,6 @@ __all__ = [
     "events",
     "exact",
     "expected_learning_time",
-    "experiments",
     "flow",
     "gradient",
     "half_time",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -24,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-MOST = 10_000_000  # entries of a list
+MOST = 1_000_000  # entries of a list
 LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
+TO_INSTALL = "in a checkout of the repository, `pip install . ./papers` installs both"
 
 
 class InputError(ValueError):
@@ -33,6 +35,7 @@ class InputError(ValueError):
 
     def __init__(self, message: str):
         half = LONGEST // 2
+        message = re.sub(r"\S{300,}", lambda word: f"{word[0][:57]}...{word[0][-20:]}", message)
         super().__init__(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
 
 
@@ -52,13 +55,19 @@ class MissingPackageError(InputError, ImportError):
     """A package that is needed for this is not installed; the message says how to install it."""
 
 
-def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> np.ndarray:
-    """`value` as a finite float64 array; `shape` with None where any length will do."""
+def array(
+    name: str, value: Any, shape: tuple[int | None, ...] | None = None, finite: bool = True
+) -> np.ndarray:
+    """`value` as a float64 array, finite unless that is not asked for; `shape` has None for any length."""
     refuse_masked(name, value)
+    if isinstance(value, range):  # of any length, without memory of its own
+        value = sequence(name, value, "numbers")
     try:
         out = np.asarray(detached(value))
     except (ValueError, TypeError, OverflowError, RecursionError, RuntimeError) as error:
         raise InputError(f"{name} must be an array of numbers, got {short(value)}") from error
+    if out.dtype.kind == "V" and "float" in out.dtype.name:  # such as bfloat16 of JAX
+        out = out.astype(np.float64)
     if out.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold real numbers, got {short(value)}")
     if out.dtype != np.float64:
@@ -74,14 +83,17 @@ def array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) ->
         raise InputError(f"{name} must have shape {wanted}, got {out.shape}")
     # A finite sum proves all entries finite without a mask as large as the data.
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(out.sum()) and not np.isfinite(out).all():
+        if finite and not np.isfinite(out.sum()) and not np.isfinite(out).all():
             raise InputError(f"{name} must be finite, but holds NaN or infinity")
     return out
 
 
 def detached(value: Any) -> Any:
-    """The numbers of a torch tensor that keeps track of its gradient; anything else as it is."""
-    return value.detach().cpu() if hasattr(value, "detach") else value
+    """A torch tensor without its gradient, of a type that NumPy has; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return value.float() if value.is_floating_point() and value.dtype.itemsize < 4 else value
 
 
 def without_nan(name: str, value: Any) -> Any:
@@ -112,7 +124,8 @@ def number(
     """A finite float: greater than `above`, at least `least`, less than `below`, at most `most`."""
     if type(value) not in (int, float):
         refuse_masked(name, value)
-        if isinstance(value, (str, bytes, bool, list, tuple, dict, set)) or np.ndim(value) != 0:
+        single = getattr(value, "ndim", 1 if isinstance(value, Iterable) else 0) == 0
+        if isinstance(value, bool) or not single or getattr(getattr(value, "dtype", 0), "kind", "") == "b":
             raise InputError(f"{name} must be a number, got {short(value)}")
     try:
         out = float(value)
@@ -184,13 +197,16 @@ def distinct_names(name: str, given: Any, options: Any, what: str) -> tuple[str,
     return tuple(dict.fromkeys(given))
 
 
-def sequence(name: str, given: Any, what: str) -> list[Any]:
+def sequence(name: str, given: Any, what: str, most: int = MOST) -> list[Any]:
     """`given` as a list, which must not be text, a dict, a single thing, or without end."""
-    if not listable(given):
+    try:
+        found = list(islice(given, most + 1)) if listable(given) else None
+    except Exception:  # what a user made may do anything
+        found = None
+    if found is None:
         raise InputError(f"{name} must be a list of {what}, got {short(given)}")
-    found = list(islice(given, MOST + 1))
-    if len(found) > MOST:
-        raise InputError(f"{name} must be a list of at most {MOST:,} {what}, got more")
+    if len(found) > most:
+        raise InputError(f"{name} must be a list of at most {most:,} {what}, got more")
     return found
 
 

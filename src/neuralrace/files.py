@@ -48,13 +48,13 @@ def replace_folder(path: Path, kind: str, fill: Callable[[Path], Any]) -> None:
     writable(as_path("path", path).parent).mkdir(parents=True, exist_ok=True)
     new, old = (_beside(path, age) for age in ("new", "old"))
     with alone_in(path.parent):
-        restore(path)
+        _restore(path)
         refuse_foreign(path, kind)
         try:
             for left in (new, old):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
             fill(new)
-            sums = {name: _sum(new / name) for name in _contents(new)}
+            sums = {name: _sum(new / name) for name in sorted(_contents(new))}
             file, mark = _mark_file(new), {"kind": kind, "format": FORMAT, "files": sums}
             before = json.loads(file.read_text()) if file.exists() else {}
             file.write_text(json.dumps({**before, "neuralrace": mark}, indent=1))
@@ -62,7 +62,7 @@ def replace_folder(path: Path, kind: str, fill: Callable[[Path], Any]) -> None:
                 path.rename(old)
             new.rename(path)
         finally:
-            restore(path)
+            _restore(path)
             for left in (new, old):
                 shutil.rmtree(left, ignore_errors=True)
 
@@ -73,10 +73,16 @@ def _beside(path: Path, age: str) -> Path:
 
 def restore(path: Path) -> None:
     """Put back an older folder that a killed process had moved aside to replace it."""
-    old = _beside(path, "old")
     with suppress(OSError):
-        if old.is_dir() and not path.exists():
-            old.rename(path)
+        if _beside(path, "old").is_dir() and not path.exists():
+            with alone_in(path.parent):  # or it is in the midst of being replaced
+                _restore(path)
+
+
+def _restore(path: Path) -> None:
+    with suppress(OSError):
+        if _beside(path, "old").is_dir() and not path.exists():
+            _beside(path, "old").rename(path)
 
 
 def check_folder(name: str, path: Path, kind: str) -> None:
@@ -119,20 +125,22 @@ def refuse_foreign(path: Path, kind: str) -> None:
     """Refuse to replace what is not a folder of that kind, or holds something that was not written here."""
     if not path.exists():
         return
-    mark, names = _mark(path), _contents(path) if path.is_dir() else [path.name]
+    mark = _mark(path)
     own = mark["files"] if mark is not None and mark["kind"] == kind else {}
-    for name in names:
+    for name in _contents(path) if path.is_dir() else [path.name]:
         if name not in own or _sum(path / name) != own[name]:
             raise InputError(
                 f"path must be new, or a folder that holds a {kind} and nothing else; {path} holds other "
-                f"files, or changed ones: {name}"
+                f"files, or changed ones: {short(name)}"
             )
 
 
-def _contents(folder: Path) -> list[str]:
+def _contents(folder: Path) -> Iterator[str]:
     """Names of the files in a folder and in those inside it, and of folders that are empty."""
-    within = [p for p in folder.rglob("*") if not p.is_dir() or p.is_symlink() or not any(p.iterdir())]
-    return sorted(p.relative_to(folder).as_posix() for p in within if p != _mark_file(folder))
+    mark = _mark_file(folder)
+    for p in folder.rglob("*"):
+        if p != mark and (not p.is_dir() or p.is_symlink() or not any(p.iterdir())):
+            yield p.relative_to(folder).as_posix()
 
 
 def _sum(file: Path) -> int:

@@ -13,7 +13,17 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, number, sequence, short
+from neuralrace.errors import (
+    InputError,
+    affordable,
+    array,
+    detached,
+    listable,
+    number,
+    sequence,
+    short,
+    without_nan,
+)
 from neuralrace.graph import Graph, check_graph
 
 if TYPE_CHECKING:
@@ -160,7 +170,7 @@ def balanced(graph: Graph, lam: float, scale: ArrayLike = 1.0, seed: Seed = 0, k
         w1, w2 = (free, other) if first else (other.T, free.T)
         return {graph.incoming[graph.hidden[0]][0]: w1, graph.outgoing[graph.hidden[0]][0]: w2}
 
-    return _seeded(chain, "scale", _sizes("scale", scale), seed, key)
+    return _seeded(graph, chain, "scale", _sizes("scale", scale), seed, key)
 
 
 def decoupled(reduction: Reduction, strength: ArrayLike) -> Weights:
@@ -224,7 +234,7 @@ Layer = Callable[[np.random.Generator, int, int], np.ndarray]
 
 def _sizes(name: str, value: Any) -> np.ndarray:
     sizes = array(name, value)
-    if sizes.size == 0 or (sizes <= 0).any() or np.asarray(value).dtype.kind == "b":
+    if sizes.size == 0 or (sizes <= 0).any() or np.asarray(detached(value)).dtype.kind == "b":
         raise InputError(f"{name} must be greater than 0, got {short(value)}")
     return sizes
 
@@ -240,10 +250,11 @@ def _draw(graph: Graph, layer: Layer, name: str, size: Any, seed: Any, key: Any)
             for n, shape in graph.shapes.items()
         }
 
-    return _seeded(network, name, _sizes(name, size), seed, key)
+    return _seeded(graph, network, name, _sizes(name, size), seed, key)
 
 
 def _seeded(
+    graph: Graph,
     network: Callable[[np.random.Generator, float], Weights],
     name: str,
     sizes: np.ndarray,
@@ -270,18 +281,20 @@ def _seeded(
             f"seed of shape {seeds.shape} and {name} of shape {sizes.shape} do not broadcast; give one of "
             "either, or as many"
         ) from None
+    affordable("graph", graph, 2 * graph.n_weights * both.size)
     drawn = [network(np.random.default_rng(s), float(x)) for s, x in both]
+    without_nan(name, [np.float64(0.0) * w.sum() for one in drawn for w in one.values()])  # nor infinite
     return {n: np.stack([d[n] for d in drawn]).reshape(*both.shape, *v.shape) for n, v in drawn[0].items()}
 
 
 def _seeds(seed: Any) -> np.ndarray:
     """Seeds as an array of Python ints, which may be of any size."""
     try:
-        given = np.array(list(seed) if isinstance(seed, (range, set, map, filter)) else seed, dtype=object)
+        given = np.array(sequence("seed", seed, "seeds") if listable(seed) else seed, dtype=object)
+    except InputError:
+        raise
     except (TypeError, ValueError):
         given = np.empty(0, object)
-    if given.ndim == 0 and isinstance(seed, Iterable) and not isinstance(seed, (str, bytes, np.ndarray)):
-        given = np.array(sequence("seed", seed, "seeds"), dtype=object)  # a generator
     for s in given.ravel():
         if isinstance(s, (bool, np.bool_)) or not isinstance(s, (int, np.integer)):
             raise InputError(f"seed must be a whole number, or several; got {short(seed)}")

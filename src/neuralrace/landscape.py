@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import InputError, affordable, array, integer, number, short, without_nan
 from neuralrace.graph import WeightsLike
 from neuralrace.network import Stack, check, gradient, program
+from neuralrace.network.programs import check_task
 from neuralrace.root_search import jacobian, roots
 from neuralrace.task import Task
 
@@ -174,6 +175,9 @@ def visits(task: Task, runs: Trajectory) -> Visits:
     >>> nr.loss(task, passed.weights).round(6)  # the saddle, then the minimum
     array([0.5, 0. ])
     """
+    check_task(task)
+    if not isinstance(runs, Trajectory) or not runs.many:
+        raise InputError(f"runs must be a Trajectory of several runs, got {short(runs)}")
     many = {e: w.reshape(-1, *w.shape[2:]) for e, w in runs.weights.items()}
     speed = np.linalg.norm(task.graph.flatten(gradient(task, many)), axis=-1).reshape(runs.loss.shape)
     slow = slowest(speed)
@@ -192,6 +196,8 @@ def slowest(speed: ArrayLike) -> np.ndarray:
     array([False,  True, False,  True])
     """
     v = array("speed", speed)
+    if not v.ndim:
+        raise InputError(f"speed must have at least one axis, of times; got {v:g}")
     beyond = np.full((*v.shape[:-1], 1), np.inf)
     padded = np.concatenate([beyond, v, beyond], axis=-1)
     return (v < padded[..., :-2]) & (v <= padded[..., 2:])
@@ -279,8 +285,10 @@ def hessian(task: Task, weights: Any) -> np.ndarray:
     """
     checked = check(task, weights, "squared")
     w, made = task.graph.flatten(checked), program(task, "squared")
+    affordable("task", task, 4.0 * w.size * task.graph.n_weights)
     matrix = jacobian(_Gradient(made.stack), np.atleast_2d(w), made.on_device)
     symmetric = (matrix + matrix.swapaxes(-1, -2)) / 2
+    without_nan("weights and data", [symmetric - symmetric])  # neither NaN nor infinite
     return symmetric if w.ndim == 2 else symmetric[0]
 
 

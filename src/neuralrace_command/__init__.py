@@ -1,14 +1,11 @@
 """The start of the command `neuralrace`, apart from the library, which takes a second to import.
 
-What `--help` (of a command too), `list` and `show` print is stored in `answers.json` (written by
-`tools/answers.py`, compared by a test with what the library prints). All other commands are
-those of `neuralrace.cli`, with a cache of compiled programs on disk.
+Commands are those of `neuralrace.cli`, with a cache of compiled programs on disk.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -38,10 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
-    answers = json.loads(Path(__file__).with_name("answers.json").read_text(encoding="utf-8"))
-    if " ".join(given) in answers:
-        print(answers[" ".join(given)], end="", flush=True)
-        return 0
     folder = cache_folder()
     if folder is not None and "jax" not in sys.modules:  # JAX reads these when it is imported
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from neuralrace.agent import Agent, learn
 from scipy.integrate import solve_ivp
 
 import neuralrace as nr
-from neuralrace.agent import Agent, learn
 from neuralrace.dynamics import chebyshev
 from neuralrace.dynamics.chebyshev import Mode, _polynomial, follow, step, unknown
 from neuralrace.dynamics.integrate import FINISHED, integrate

@@ -316,3 +316,23 @@ def test_paths_that_no_folder_can_have(path):
     for call in (traj.save, nr.Trajectory.load):
         with pytest.raises(nr.errors.InputError, match="path must"):
             call(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda ds: ds.assign(status=("run2", ["FINISHED"] * 3)), "status of each run"),
+        (lambda ds: ds.assign(status=("run", ["a", "b"])), "'a'"),
+        (lambda ds: ds.assign_attrs(stats="{"), "JSONDecodeError"),
+        (lambda ds: ds.assign_attrs(axes="[]"), "AttributeError"),
+        (lambda ds: ds.drop_vars("end"), "'end'"),
+        (lambda ds: ds.rename(t="time"), "t"),
+        (lambda ds: ds.isel(t=0), "several times"),
+        (lambda ds: ds.isel(run=[]), "several times"),
+    ],
+)
+def test_a_dataset_that_was_changed_too_much_is_refused(change, word):
+    task = nr.tasks.xor(hidden=2)
+    ds = nr.flow(task, nr.init.gaussian(task.graph, 0.1, seed=range(2)), t1=1.0, save=3).to_xarray()
+    with pytest.raises(nr.errors.InputError, match=f"ds must be as Trajectory.to_xarray made it.*{word}"):
+        nr.Trajectory.from_xarray(change(ds))

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from neuralrace.laboratory import desk, worker
+from neuralrace.laboratory import desk, line, worker
 from neuralrace.laboratory.desk import Desk
 from neuralrace.laboratory.protocol import Scene, Solve
 from tests.lab import workers
@@ -45,7 +45,7 @@ async def until(true: Callable[[], object], seconds: float = 30.0) -> None:
 
 def test_a_process_that_dies_at_its_start_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It was started a thousand times in ten seconds, and nothing was said."""
-    monkeypatch.setattr(worker, "run", workers.dies)
+    monkeypatch.setattr(line, "work", workers.dies)
     monkeypatch.setattr(desk, "FIRST_PAUSE", 0.01)
     monkeypatch.setenv("DEATHS", str(tmp_path / "deaths"))
 
@@ -64,7 +64,7 @@ def test_a_process_that_dies_at_its_start_is_given_up(tmp_path: Path, monkeypatc
 
 
 def test_a_slow_step_does_not_hold_up_other_tabs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(worker, "run", workers.repeats)
+    monkeypatch.setattr(line, "work", workers.repeats)
 
     async def act(one: Desk, answers: Answers) -> None:
         one.ask(1, "sleep", 1)
@@ -76,7 +76,7 @@ def test_a_slow_step_does_not_hold_up_other_tabs(monkeypatch: pytest.MonkeyPatch
 
 
 def test_only_the_tab_at_whose_step_a_process_dies_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(worker, "run", workers.repeats)
+    monkeypatch.setattr(line, "work", workers.repeats)
     monkeypatch.setattr(desk, "FIRST_PAUSE", 0.01)
 
     async def act(one: Desk, answers: Answers) -> None:
@@ -125,16 +125,45 @@ def server(tmp_path: Path, **given: object) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, file], stdout=subprocess.PIPE, text=True, env=environment)
 
 
+def assert_ends(pid: int) -> None:
+    """Within five seconds."""
+    end = time.monotonic() + 5
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def test_a_busy_worker_ends_with_its_server(tmp_path: Path):
     """A killed server left two workers that went on for minutes."""
     with server(tmp_path, killed=True) as running:
         assert running.stdout is not None
         pid = int(running.stdout.readline())
         assert running.wait(30) < 0
-        end = time.monotonic() + 5
-        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        assert_ends(pid)
+
+
+STARTING = """
+import multiprocessing, os, signal, time
+from neuralrace_command.worker import work
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=work, args=(theirs, True, False, 45.0))
+    process.start()
+    print(process.pid, flush=True)
+    time.sleep({delay})
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.5])
+def test_a_worker_that_still_imports_ends_with_its_server(tmp_path: Path, delay: float):
+    """On a busy machine that takes many seconds."""
+    file = tmp_path / "server.py"
+    file.write_text(STARTING.format(delay=delay))
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    found = subprocess.run([sys.executable, file], capture_output=True, text=True, env=environment)
+    assert_ends(int(found.stdout))
 
 
 @pytest.mark.parametrize(("given", "code"), [({"large": True}, worker.TOO_LARGE), ({"limit": -4.5}, 1)])

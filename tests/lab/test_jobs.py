@@ -263,7 +263,7 @@ def test_at_a_saddle_a_wider_family_is_drawn_and_this_is_said():
     assert said.badge.title == (
         "The papers' family rests at a saddle here; shown is a family with 2 directions per mode"
     )
-    assert said.badge.words.startswith("The papers' family: saddle at t = ")
+    assert said.badge.words.startswith("The papers' family: saddle: at loss ")
     parts, _ = trained(SADDLE)
     carried = np.array([p.carries for p in parts[-1:]])[0]
     np.testing.assert_allclose(carried[:, -1], [1.0, -1.0], atol=0.01)
@@ -290,7 +290,7 @@ def test_where_no_wider_family_helps_nothing_is_green(monkeypatch: pytest.Monkey
     assert picture.lanes[0].loss[-1] == pytest.approx(0.25, abs=1e-3)
     badge = details.lanes[0].badge
     assert badge.verdict == "inexact"
-    assert badge.title.startswith("≈ saddle at t = ")
+    assert badge.title.startswith("≈ saddle: at loss ")
     assert "nr.reduce(task, weights=...) follows a network" in badge.words
 
 

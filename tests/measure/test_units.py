@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.measure import growing_part, silent_units, unit_sizes
+from neuralrace.measure import growing_part, unit_sizes
 
 RNG = np.random.default_rng(0)
 
@@ -31,13 +31,6 @@ def test_unit_sizes_in_a_record():
     )  # fmt: skip
     assert np.allclose(run.recorded["size"], unit_sizes(run.weights["x->h1"], run.weights["h1->y"]))
     assert isinstance(jax.jit(unit_sizes)(jnp.ones((2, 3)), jnp.ones((1, 2))), jax.Array)
-
-
-def test_silent_units():
-    h = np.maximum(RNG.normal(size=(4, 3, 6)), 0)
-    expected = [[all(h[r, s, u] == 0 for s in range(3)) for u in range(6)] for r in range(4)]
-    assert silent_units(h).tolist() == expected
-    assert any(map(any, expected))
 
 
 def test_growing_part_is_what_grows():

@@ -513,12 +513,6 @@ ROWS = np.random.default_rng(0).normal(size=(9, 2))
 CALLS = {
     "fit": (U.fit, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
     "fit_rates": (U.fit_rates, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
-    "train": (
-        U.train,
-        {"network": U.Network(2, 4), "x": [[0.0], [1.0]], "y": [[0.0], [1.0]], "lr": 0.1, "steps": 2},
-        "optimizer", "dtype",
-    ),
-    "Network": (U.Network, {}, "depth", "width", "activation", "gain", "dropout", "kernel"),
     "structure": (U.structure, {"x": ROWS, "y": ROWS, "rate_h": 1.0, "rate_y": 1.0}),
     "smooth_distances": (U.smooth_distances, {"distances": squared_distances(ROWS), "unit": 1.0}),
     "compare": (U.compare, dict.fromkeys(("predicted", "measured"), squared_distances(ROWS)), "draws"),
@@ -539,7 +533,7 @@ def test_odd_inputs_are_refused_or_welcome(name):
                 call(**{**given, argument: odd})
 
 
-@pytest.mark.parametrize("flag", [(U.fit, "strict"), (U.smooth_distances, "normalised"), (U.Network, "skip")])
+@pytest.mark.parametrize("flag", [(U.fit, "strict"), (U.smooth_distances, "normalised")])
 def test_flags_are_true_or_false(flag):
     call, name = flag
     given = CALLS[call.__name__][1]

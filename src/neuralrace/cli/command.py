@@ -7,10 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 from neuralrace import __version__
-from neuralrace.errors import InputError, integer
+from neuralrace.errors import TO_INSTALL, InputError, integer
+
+OF_EXPERIMENTS = ("list", "show", "run", "report")  # commands that another distribution brings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         3 when an experiment raised an error (the others are finished) or a file could not be written, 130
         when interrupted.
     """
-    given = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in OF_EXPERIMENTS and not entry_points(group="neuralrace.commands"):
+        print(
+            f"neuralrace: `neuralrace {words[0]}` comes with the experiments: {TO_INSTALL}", file=sys.stderr
+        )
+        return 2
+    given = _parser().parse_args(words)
     try:
         status = given.command(given)
         sys.stdout.flush()
@@ -40,6 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         goes_on = "; the same command goes on from what was finished" if given.goes_on else ""
         print(f"neuralrace: interrupted{goes_on}", file=sys.stderr)
         return 130
+    except MemoryError as error:
+        print(f"neuralrace: this needs more memory than there is: {error}", file=sys.stderr)
+        return 3
+    except BrokenPipeError:  # whoever started the command ends it
+        raise
     except OSError as error:  # a full disk, say
         print(f"neuralrace: {error}", file=sys.stderr)
         return 3
@@ -58,22 +72,8 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=function, goes_on=name in ("run", "sweep"))
         return added
 
-    command("list", _in("run", "list_experiments"), "every experiment, what it reproduces, how long it takes")
-
-    text = "parameters of an experiment, with defaults and meaning"
-    showing = command("show", _in("run", "show_experiment"), text)
-    showing.add_argument("name", metavar="NAME", help="an experiment; see neuralrace list")
-
-    text = "run experiments: figures, claims and a report"
-    run = command("run", _in("run", "run_experiments"), text, out, as_json)
-    run.add_argument("names", nargs="*", metavar="NAME", help="experiments; see neuralrace list")
-    run.add_argument("--all", action="store_true", help="every experiment")
-    run.add_argument("--quick", action="store_true", help="the small form, for a first look")
-    run.add_argument("--seeds", metavar="N", help="number of random starts")
-    jobs = "processes: experiments side by side, and parts of one where more are given (default: cores)"
-    run.add_argument("--jobs", type=int, metavar="N", help=jobs)
-    changes = "another value of a parameter; NAME.KEY=VALUE for one of several experiments"
-    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=changes)
+    for added in entry_points(group="neuralrace.commands"):
+        added.load()(commands)
 
     text = "run an experiment over a grid of its parameters"
     _sweep_options(command("sweep", _in("sweep", "run_sweep"), text))
@@ -104,9 +104,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     page.add_argument("--no-browser", action="store_true", help="only print the address")
-
-    text = "gather finished experiments into one HTML page"
-    command("report", _in("run", "write_html_report"), text, out)
     return parser
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neuralrace.apps.insight import watch
+from neuralrace.apps.insight.page import write_page
 from neuralrace.errors import InputError
 from neuralrace.files import read_npz
 
@@ -20,9 +21,10 @@ def write_insight(given: Namespace) -> int:
     seen = watch.from_checkpoints(
         model, given.files, arrays["x"], arrays["y"], allow_pickle=given.allow_pickle
     )
-    for answer in seen.answers().values():
+    page, answers = write_page(seen, given.out)
+    for answer in answers.values():
         print(f"{answer}\n")
-    print(f"report: {seen.report(given.out)}")
+    print(f"report: {page}")
     return 0
 
 
@@ -34,7 +36,7 @@ def _model(name: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return getattr(importlib.import_module(module), factory)()
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         what = "be found" if isinstance(fault, (ImportError, AttributeError)) else "be made"
         raise InputError(f"--model {name} cannot {what}: {type(fault).__name__}: {fault}") from fault
     finally:

@@ -26,7 +26,7 @@ from neuralrace.dynamics.setup import Setup, Solved, finish
 from neuralrace.dynamics.times import adapted_times, save_times
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.dynamics.uncompiled import Problem, System, path_at, solve_runs
-from neuralrace.errors import InputError, OutOfRange, flag, number
+from neuralrace.errors import InputError, OutOfRange, affordable, flag, number
 from neuralrace.network import backwards, forwards, is_linear, runs_in_numpy
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
@@ -156,6 +156,8 @@ def _adaptive_flow(
         # The flow closes in small spaces: all that is left is the error of the solver.
         method = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
         error = method.stated_error
+    kept = setup.start.shape[1] if setup.recorder.save_weights else 1
+    affordable("save", len(ts), float(setup.count) * len(ts) * kept)
     problem = Problem(t1, method.rtol, stop, method.max_steps, None if choose else ts)
     plain = None if progress else _in_numpy(setup, method, problem)
     paths = plain or partial(_compiled, setup, method, t1, stop, progress)

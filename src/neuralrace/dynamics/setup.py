@@ -133,7 +133,7 @@ def _count(weights: Mapping[str, np.ndarray]) -> int:
 def _check_dtype(dtype: Any) -> None:
     try:
         fits = np.dtype(dtype) in (np.float64, np.float32)
-    except (TypeError, ValueError):
+    except Exception:  # NumPy shows what it does not know
         fits = False
     if not fits:
         raise InputError(f"dtype must be float64 or float32, got {short(dtype)}")

@@ -95,11 +95,25 @@ def from_xarray(ds: Any) -> dict[str, Any]:
     if not isinstance(ds, xr.Dataset) or any(n not in ds.attrs for n in (*_TEXTS, "axes", "format")):
         raise InputError(f"ds must be a Dataset that Trajectory.to_xarray made, got {type(ds).__name__}")
     check_format("ds", ds.attrs["format"])
+    try:
+        return _fields(ds)
+    except (KeyError, TypeError, AttributeError, ValueError) as fault:
+        why = fault if isinstance(fault, InputError) else f"{type(fault).__name__}: {fault}"
+        raise InputError(
+            f"ds must be as Trajectory.to_xarray made it, or some runs or times of that; {why}"
+        ) from None
+
+
+def _fields(ds: xarray.Dataset) -> dict[str, Any]:
     notes = {n: json.loads(ds.attrs[n]) for n in (*_TEXTS, "axes")}
     ours = {n: [a for a in axes if a in ds[n].dims] for n, axes in notes["axes"].items() if n in ds}
     arrays = {n: np.asarray(ds[n].transpose(*axes).values) for n, axes in ours.items()}
-    if not {"loss", "end", "status", "outcome"} <= arrays.keys() or "t" not in ds.dims:
-        raise InputError("ds must have loss, end, status and outcome at some times t, as to_xarray makes it")
+    runs = [n for n in ds["loss"].dims if n == "run"]
+    if arrays["loss"].ndim != len(runs) + 1 or not arrays["loss"].size:
+        raise InputError("it must have the loss at several times t")
+    for name in ("end", "status", "outcome"):
+        if arrays[name].shape != arrays["loss"].shape[: len(runs)]:
+            raise InputError(f"it must have the {name} of each run")
 
     def part(prefix: str) -> dict[str, np.ndarray]:
         return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

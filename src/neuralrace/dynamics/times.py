@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from neuralrace.dynamics.history import History, curve
-from neuralrace.errors import InputError, array, integer, listable, number, short
+from neuralrace.errors import InputError, array, integer, listable, number, sequence, short
 
 DEFAULT = 200  # times, where they are not given
 _RESOLVED = 0.1  # fraction of the fall of the loss between two even times, at most
@@ -23,19 +22,14 @@ def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
     if save is not None and not isinstance(save, (str, bytes, int, np.integer)):
         if not listable(save):
             raise InputError(f"save must be a number of times, or the times; got {short(save)}")
-        ts = array("save", save if hasattr(save, "__len__") else list(islice(save, _MOST + 1)), (None,))
-        if len(ts) > _MOST:
-            raise InputError(f"save must be at most {_MOST:,} times, got more")
+        ts = array("save", save if hasattr(save, "__len__") else sequence("save", save, "times"), (None,))
         end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
         increasing = len(ts) and (np.diff(ts) > 0).all()
         if not increasing or ts[0] < 0 or ts[-1] > end * (1 + _ROUNDING):
             raise InputError(f"save must be increasing times between 0 and t1 = {end:g}")
         return end, np.minimum(ts, end)  # the product of a rate and steps may be past it, by rounding
     end = number("t1", t1, above=0)
-    n = DEFAULT if save is None else integer("save", save, least=2)
-    if n > _MOST:
-        raise InputError(f"save must be at most {_MOST:,} times, got {n}")
-    return end, _even(end, n)
+    return end, _even(end, DEFAULT if save is None else integer("save", save, least=2, most=_MOST))
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ import numpy as np
 from neuralrace.dynamics.gram import singular_values
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Status
-from neuralrace.errors import InputError, choice, integer, known, number, short
+from neuralrace.errors import InputError, choice, integer, known, number, sequence, short
 
 if TYPE_CHECKING:
     import xarray
@@ -163,7 +163,8 @@ class Trajectory:
             k, places = int(k), [int(k)]
         else:
             try:
-                places = np.arange(n)[k].tolist()
+                places = np.arange(n)[k if isinstance(k, slice) else np.asarray(sequence("run", k, "places"))]
+                places = places.tolist()
             except (IndexError, TypeError, ValueError) as fault:
                 raise InputError(
                     f"run must be a place among {n}, a slice or a list; got {short(k)}"

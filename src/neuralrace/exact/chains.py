@@ -87,9 +87,11 @@ def chain_time(share: float, s: ArrayLike, a0: float, depth: float = 2) -> float
 
     def excess(log_t: float) -> float:
         a = chain(np.exp(log_t), modes, a0=a0, depth=depth)
-        return float(np.sum((modes - a) ** 2) / np.sum(modes**2) - share)
+        sizes = modes / np.max(modes)
+        return float(np.sum((sizes - a / np.max(modes)) ** 2) / np.sum(sizes**2) - share)
 
-    share, low, high = number("share", share, above=0, below=1), -20.0, 70.0
+    a0 = number("a0", a0, above=0)
+    share, low, high = number("share", share, above=0, below=1), -700.0, 70.0
     if not excess(low) > 0 > excess(high):
         return math.nan
     return math.exp(np.asarray(brentq(excess, low, high, xtol=1e-12)).item())

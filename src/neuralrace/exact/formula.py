@@ -64,6 +64,10 @@ def positive(name: str, value: Any) -> np.ndarray:
     out = array(name, value)
     if not (out > 0).all():
         raise InputError(f"{name} must be greater than 0, got {out.min():g}")
+    if not (out >= np.finfo(np.float64).tiny).all():
+        raise InputError(
+            f"{name} must be at least 2.3e-308: compiled code takes less for 0; got {out.min():g}"
+        )
     return out
 
 

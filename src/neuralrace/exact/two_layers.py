@@ -12,7 +12,7 @@ from scipy.linalg import qr
 
 from neuralrace.compiling import traced
 from neuralrace.dynamics.adjoint import integrate_differentiable
-from neuralrace.errors import InputError, array, number
+from neuralrace.errors import InputError, array, number, without_nan
 from neuralrace.exact.formula import floats, nonnegative
 
 
@@ -168,6 +168,7 @@ def _solve(
     lam = np.trace(difference) / hidden
     off = abs(difference - lam * np.eye(hidden)).max()
     scale = max((w1**2).sum(), (w2**2).sum())
+    without_nan("w1 and w2", [np.array(scale - scale)])  # infinite
     if off > 1e-8 * scale:
         raise InputError(
             f"w1 and w2 must be balanced, w2^T w2 - w1 w1^T a multiple of the identity; with lam = {lam:g} it"
@@ -207,7 +208,7 @@ def _step(f: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
     With [P^(1/2) y; 1] = O R it is e^(F t) P^(-1/2) times the upper part of O: nothing is inverted. Rows
     sorted by size and pivoted columns keep every row accurate, however far apart their scales are.
     """
-    if t == 0:
+    if t < 1e-300:  # 1 / t is no number
         return y
     small = abs(f) * t < 1e-12
     g = np.where(small, 1.0, f)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neuralrace.activations import ACTIVATIONS
-from neuralrace.errors import GraphError, choice, known, listable, short
+from neuralrace.errors import GraphError, choice, known, listable, sequence, short
 from neuralrace.graph.edge import Edge
 
 
@@ -22,14 +22,14 @@ def named_edges(edges: Any) -> dict[str, Edge]:
     if isinstance(edges, Mapping):
         pairs = [(check_name("edges", name), ends) for name, ends in edges.items()]
     elif listable(edges):
-        pairs = [(None, ends) for ends in edges]
+        pairs = [(None, ends) for ends in sequence("edges", edges, "pairs")]
     else:
         raise GraphError(f"edges must be a list of pairs or a dict from names to pairs, got {short(edges)}")
     named: dict[str, Edge] = {}
     for name, ends in pairs:
         ends = tuple(ends) if isinstance(edge := ends, Edge) else ends
-        if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-            raise GraphError(f"edges must be (source, target) pairs, got {short(ends)}")
+        if not isinstance(ends, (tuple, list)) or len(ends) != 2 or not all(isinstance(n, str) for n in ends):
+            raise GraphError(f"edges must be (source, target) pairs of names, got {short(ends)}")
         name = name if name is not None else f"{ends[0]}->{ends[1]}"
         if name in named:
             raise GraphError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import array
+from neuralrace.errors import array, short
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,9 @@ class Edge:
 
     def __post_init__(self) -> None:
         if self.fixed is not None:
-            fixed = array(f"fixed of {self.source!r} -> {self.target!r}", self.fixed, (None, None)).copy()
+            fixed = array(
+                f"fixed of {short(self.source)} -> {short(self.target)}", self.fixed, (None, None)
+            ).copy()
             fixed.flags.writeable = False
             object.__setattr__(self, "fixed", fixed)
 

@@ -56,7 +56,6 @@ class ClosedForm:
     rates: Rates
     names: list[str]
     goals: list[float]
-    symbols: list[str]
     equations: list[str]
     conserved: list[str]
     words: str
@@ -80,10 +79,7 @@ class ClosedForm:
         graph = self.task.graph
         edges = drawn_edges(graph, {e: k for k, e in enumerate(graph.edges)})
         sizes = sizes / max(sizes.max(), 1e-300)
-        groups = [
-            Group(symbol=s, edges=[e.name], strength=numbers(v))
-            for s, e, v in zip(self.symbols, edges, sizes, strict=True)
-        ]
+        groups = [Group(edges=[e.name], strength=numbers(v)) for e, v in zip(edges, sizes, strict=True)]
         racers = [
             drawn_racer(n, c, goal, t, list(graph.edges))
             for n, c, goal in zip(self.names, carries, self.goals, strict=True)
@@ -102,10 +98,10 @@ class ClosedForm:
 
     def details(self, number: int) -> Details:
         """Equations and conserved quantities."""
-        badge = Badge(verdict="exact", title="✓ exact", residual=0.0, words=self.words)
+        badge = Badge(verdict="exact", title="✓ exact", words=self.words)
         lane = LaneDetails(
             name="network", badge=badge, equations=self.equations, equation_groups=[0, 1],
-            no_equations=None, conserved=self.conserved, modes=len(self.names), basis="closed form",
+            no_equations=None, conserved=self.conserved,
         )  # fmt: skip
         return Details(id=number, lanes=[lane], similarity_at=[], similarity=[], race=[])
 
@@ -156,7 +152,7 @@ syx = (u * np.linspace(2.0, 1.0, {modes})) @ v.T
 w1, w2 = nr.exact.balanced(t, w["x->h1"], w["h1->y"], syx)
 loss = 0.5 * ((w2 @ w1 - syx) ** 2).sum(axis=(1, 2))"""
     return ClosedForm(
-        task, w, Rates(), [f"mode {k + 1}" for k in range(modes)], s.tolist(), ["W_1", "W_2"],
+        task, w, Rates(), [f"mode {k + 1}" for k in range(modes)], s.tolist(),
         [
             r"\tau \frac{d}{dt} W_1 = W_2^T \left(\Sigma^{yx} - W_2 W_1\right)",
             r"\tau \frac{d}{dt} W_2 = \left(\Sigma^{yx} - W_2 W_1\right) W_1^T",
@@ -201,7 +197,7 @@ dh2, dy2, w = nr.universality.solve(t, dh2, start**2, start**2 - start * dy, dx=
 loss = (dy**2 - dy2 + 2 * w) / 8"""
     return ClosedForm(
         task, weights, Rates(scale={"x->h1": 2 * v["rate_h"], "h1->y": 2 * v["rate_y"]}),
-        ["|dh|², representation", "|dy|², output"], [final, dy**2], [r"|dh|/|dx|", r"|dy|/|dh|"],
+        ["|dh|², representation", "|dy|², output"], [final, dy**2],
         [
             r"\frac{d}{dt} |dh|^2 = -\frac{1}{\tau_h} |dx|^2\, w",
             r"\frac{d}{dt} |dy|^2 = -\left(\frac{1}{\tau_y} |dh|^2 "

@@ -62,7 +62,7 @@ def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
         name=lane.name, badge=badge,
         equations=lines, equation_groups=owners,
         no_equations=_ALIGNED.format(r.distance(lane.weights) ** 2) if random else why,
-        conserved=[] if random else _conserved(lane), modes=r.n_modes, basis=r.basis,
+        conserved=[] if random else _conserved(lane),
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def _badge(lane: SolvedLane) -> Badge:
         )
     if r.omitted_modes:
         words += f" Hidden layers are too narrow for {r.omitted_modes} modes, which are left out."
-    return Badge(verdict="exact" if r.exact else "inexact", title=title, residual=r.residual, words=words)
+    return Badge(verdict="exact" if r.exact else "inexact", title=title, words=words)
 
 
 def _random_badge(lane: SolvedLane) -> Badge:
@@ -91,7 +91,7 @@ def _random_badge(lane: SolvedLane) -> Badge:
         "Each line is nr.reduce(task, weights=...) around one random start, of which nothing is left out. "
         f"The first start is drawn; its stated error of the loss is {error:.0e} of the initial loss."
     )
-    return Badge(verdict="exact", title="✓ theory of these very starts", residual=error, words=words)
+    return Badge(verdict="exact", title="✓ theory of these very starts", words=words)
 
 
 def _equations(lane: SolvedLane) -> tuple[list[str], list[int], str | None]:

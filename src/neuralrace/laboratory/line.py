@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from neuralrace.laboratory import worker
+from neuralrace_command.worker import work
 
 
 class Line:
@@ -24,7 +25,7 @@ class Line:
     ended : callable
         `ended(line, exit_code)` is told when it ends without having been asked to.
     given : tuple
-        What `worker.run` takes after the pipe.
+        What `work` takes after the pipe.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Line:
         self.began = self.used = time.monotonic()
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        self.process = context.Process(target=worker.run, args=(theirs, *self.given), daemon=True)
+        self.process = context.Process(target=work, args=(theirs, *self.given), daemon=True)
         self.process.start()
         theirs.close()
         self.outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

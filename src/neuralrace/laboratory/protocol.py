@@ -183,9 +183,8 @@ class DrawnEdge(Message):
 
 
 class Group(Message):
-    """A class of edges that stay equal: its symbol and its strength over time, largest of all 1."""
+    """A class of edges that stay equal: its strength over time, largest of all 1."""
 
-    symbol: str
     edges: list[str]
     strength: list[float]
 
@@ -221,7 +220,6 @@ class Picture(Message):
     level: float  # of the loss, at which the race is decided
     lanes: list[Lane]
     racers_are: Literal["modes", "pathways"]
-    loss_is: str = "loss"
     winner: str | None = None
     theory: str = "reduction"
     networks: int = 0  # random starts, of which the first is drawn; 0 where the start is aligned
@@ -233,7 +231,6 @@ class Badge(Message):
 
     verdict: Literal["exact", "inexact"]
     title: str
-    residual: float
     words: str
 
 
@@ -261,8 +258,6 @@ class LaneDetails(Message):
     equation_groups: list[int]
     no_equations: str | None
     conserved: list[str]
-    modes: int
-    basis: str
 
 
 class Details(Message):

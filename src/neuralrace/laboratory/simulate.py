@@ -71,8 +71,8 @@ def _words(solved: Solved, differences: list[float | None]) -> str:
 def agreement(worst: float, first: float) -> str:
     """How far theory and training are apart, in words."""
     share = worst / first if first else 0.0
-    said = f"{share:.1%}" if share >= 1e-3 else f"{share:.0e}"
-    return f"Theory and trained networks differ by at most {said} of the initial loss."
+    said = f"at most {100 * share:.2g}%" if share >= 1e-5 else "less than 0.001%"
+    return f"Theory and trained networks differ by {said} of the initial loss."
 
 
 def _lane(

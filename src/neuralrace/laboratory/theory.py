@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -75,9 +76,10 @@ class Structure:
         found = self._solved(self.reduction, b, time)
         if found.status not in (Status.SADDLE, *([] if time else [Status.UNSETTLED])):
             return found, ""
+        ended = found.outcome if time else re.sub(" at t = [^:]*", "", found.outcome, count=1)  # for ever
         if self.wider is None:
-            return found, found.outcome
-        return self._solved(self.wider, aligned(self.wider, start), time), found.outcome
+            return found, ended
+        return self._solved(self.wider, aligned(self.wider, start), time), ended
 
     def _solved(self, r: Reduction, b: Strengths, time: float | None) -> Solution:
         if time is not None:
@@ -267,8 +269,8 @@ def _lane(lane: SolvedLane, solved: Solved) -> Lane:
     classes = lane.known.reduction.classes
     of_class = {e: k for k, members in enumerate(classes) for e in members}
     groups = []
-    for k, (members, size) in enumerate(zip(classes, lane.sizes(), strict=True)):
-        groups.append(Group(symbol=f"B_{{{k + 1}}}", edges=list(members), strength=size.tolist()))
+    for members, size in zip(classes, lane.sizes(), strict=True):
+        groups.append(Group(edges=list(members), strength=size.tolist()))
     carries = lane.carries()
     most = max((float(np.abs(c).max()) for c in carries), default=1.0)
     tied = lane.known.reduction.tied is not None

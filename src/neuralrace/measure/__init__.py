@@ -39,7 +39,7 @@ from neuralrace.measure.times import (
     plateau_share,
     stopping_time,
 )
-from neuralrace.measure.units import growing_part, silent_units, unit_sizes, xor_strengths
+from neuralrace.measure.units import growing_part, unit_sizes, xor_strengths
 
 __all__ = [
     "concentration",
@@ -69,7 +69,6 @@ __all__ = [
     "power_law_exponent",
     "principal_components",
     "share_within",
-    "silent_units",
     "squared_distances",
     "stopping_time",
     "tangent_kernel",

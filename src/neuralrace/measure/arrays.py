@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neuralrace.errors import InputError, detached, short
+from neuralrace.errors import InputError, array
 from neuralrace.graph import Graph
 
 Floats = NDArray[np.float64]
@@ -20,16 +20,8 @@ def floats(name: str, value: ArrayLike, least_axes: int = 0) -> Floats:
 
     Unlike `errors.array` it takes nan and infinity: a run may have diverged.
     """
-    if isinstance(value, jax.Array):
-        out = cast(Floats, value)
-    else:
-        try:
-            value = detached(value)
-            if np.iscomplexobj(value):
-                raise TypeError
-            out = np.asarray(value, float)
-        except (TypeError, ValueError, OverflowError, RuntimeError) as fault:
-            raise InputError(f"{name} must be an array of numbers, got {short(value)}") from fault
+    traced = isinstance(value, jax.Array) and value.dtype.kind in "biuf"
+    out = cast(Floats, value) if traced else array(name, value, finite=False)
     if out.ndim < least_axes:
         raise InputError(f"{name} must have at least {least_axes} axes, got shape {out.shape}")
     return out

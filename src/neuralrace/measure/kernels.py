@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, without_nan
+from neuralrace.errors import InputError, flag, without_nan
 from neuralrace.graph import Graph
 from neuralrace.measure.arrays import Floats, floats
 from neuralrace.measure.representations import cosine
@@ -201,4 +201,4 @@ def distance_moved(
         first = w[..., :1, :]
         moved = moved + ((w - first) ** 2).sum(axis=-1)
         size = size + (first**2).sum(axis=-1)
-    return np.sqrt(moved / size) if relative else np.sqrt(moved)
+    return np.sqrt(moved / size) if flag("relative", relative) else np.sqrt(moved)

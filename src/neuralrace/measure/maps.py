@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.record import State
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, choice, known, number, short
+from neuralrace.errors import InputError, choice, known, number, sequence, short
 from neuralrace.graph import Graph, check_graph
 from neuralrace.measure.arrays import Floats, as_matrix, floats, plain, stack
 
@@ -285,9 +285,12 @@ def _blocks(k: Floats, groups: Groups | None) -> Iterator[Floats]:
     if k.shape[-1] != k.shape[-2]:
         raise InputError(f"k must be square in its last two axes, got shape {k.shape}")
     n = k.shape[-1]
-    for group in [[i] for i in range(n)] if groups is None else groups:
+    given = [[i] for i in range(n)] if groups is None else sequence("groups", groups, "groups of modes")
+    if not given:
+        raise InputError("groups must list at least one group of modes")
+    for group in (sequence("each group of groups", one, "modes") for one in given):
         if not all(isinstance(i, (int, np.integer)) and 0 <= i < n for i in group):
-            raise InputError(f"groups must list modes from 0 to {n - 1}, got {group!r}")
+            raise InputError(f"groups must list modes from 0 to {n - 1}, got {short(group)}")
         yield k[..., group, :][..., group]
 
 

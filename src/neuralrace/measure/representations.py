@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, integer
+from neuralrace.errors import InputError, flag, integer
 from neuralrace.measure.arrays import Floats, floats, plain
 
 
@@ -32,7 +32,7 @@ def gram(activity: ArrayLike, *, centre: bool = False) -> Floats:
            [1., 5.]])
     """
     h = floats("activity", activity, 2)
-    h = h - h.mean(axis=-2, keepdims=True) if centre else h
+    h = h - h.mean(axis=-2, keepdims=True) if flag("centre", centre) else h
     return h @ h.swapaxes(-1, -2)
 
 

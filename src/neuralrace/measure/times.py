@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, listable, number, short
+from neuralrace.errors import InputError, flag, listable, number, short
 from neuralrace.measure.arrays import Floats, floats, plain
 
 
@@ -118,7 +118,7 @@ def half_time(
     >>> half_time([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], start=0.0, end=4.0)
     1.0
     """
-    share = number("share", share)
+    share = number("share", share, above=0, most=1)
     if y is None:
         history = _history(cast(LossCurve, t))
         first, last = _ends(history.loss, start, end)
@@ -240,7 +240,7 @@ def _curves(
         ) from fault
     xs, ys = (np.broadcast_to(v, (*lead, v.shape[-1])) for v in (xs, ys))
     levels = np.broadcast_to(levels, lead)
-    return (xs, -ys, -levels) if rising else (xs, ys, levels)
+    return (xs, -ys, -levels) if flag("rising", rising) else (xs, ys, levels)
 
 
 def _along(curves: Floats, axis: int) -> Floats:
@@ -283,6 +283,8 @@ def stopping_time(trajectory: Trajectory) -> Floats:
     >>> round(stopping_time(run), 4)
     0.6931
     """
+    if not isinstance(trajectory, Trajectory):
+        raise InputError(f"trajectory must be a Trajectory, got {short(trajectory)}")
     reached = np.array([s is Status.REACHED_LOSS for s in trajectory.statuses])
     return plain(np.where(reached if trajectory.many else reached[0], trajectory.end, np.nan))
 

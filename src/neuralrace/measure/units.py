@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, flag
 from neuralrace.measure.arrays import Floats, floats
@@ -40,26 +38,6 @@ def unit_sizes(incoming: ArrayLike, outgoing: ArrayLike, *, normalise: bool = Fa
         )
     sizes = (into**2).sum(axis=-1) ** 0.5 * (out**2).sum(axis=-2) ** 0.5
     return sizes / sizes.sum(axis=-1, keepdims=True) if flag("normalise", normalise) else sizes
-
-
-def silent_units(activity: ArrayLike) -> NDArray[np.bool_]:
-    """Which units are active on no sample.
-
-    Parameters
-    ----------
-    activity : array_like, shape (..., samples, units)
-        Activity or gates; a unit is active where this is above 0.
-
-    Returns
-    -------
-    ndarray of bool, shape (..., units)
-
-    Examples
-    --------
-    >>> silent_units([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
-    array([ True, False, False])
-    """
-    return cast(NDArray[np.bool_], ~(floats("activity", activity, 2) > 0).any(axis=-2))
 
 
 def growing_part(
@@ -126,10 +104,10 @@ def xor_strengths(w1: ArrayLike, w2: ArrayLike) -> Floats:
     >>> xor_strengths([[2.0, 0.0]], [[1.0]]).round(3)
     array([0.   , 0.832, 0.   , 0.   ])
     """
-    w = array("w1", w1)
-    v = array("w2", w2)[..., 0, :]
-    if w.shape[-1] != 2 or v.shape != w.shape[:-1]:
-        raise InputError(f"w1 must be (..., n, 2) and w2 (..., 1, n), got {np.shape(w1)} and {np.shape(w2)}")
+    w, rows = array("w1", w1), array("w2", w2)
+    if w.ndim < 2 or w.shape[-1] != 2 or rows.shape != (*w.shape[:-2], 1, w.shape[-2]):
+        raise InputError(f"w1 must be (..., n, 2) and w2 (..., 1, n), got {w.shape} and {rows.shape}")
+    v = rows[..., 0, :]
     first = np.abs(w[..., 0]) >= np.abs(w[..., 1])
     p, other = np.where(first, w[..., 0], w[..., 1]), np.where(first, w[..., 1], w[..., 0])
     q = -np.sign(p) * other

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, affordable
 from neuralrace.graph import Graph
 from neuralrace.task import Block, Context, Task
 
@@ -301,6 +301,7 @@ def closed_frames(graph: Graph, frames: Frames) -> Frames:
 
 def hidden_frames(graph: Graph, nodes: Any, modes: int) -> Frames:
     """Any orthonormal columns do at hidden nodes; narrow ones carry the strongest modes."""
+    affordable("task", graph, float(modes) * sum(graph.nodes[n] for n in nodes))
     return {n: np.eye(graph.nodes[n], modes) for n in nodes}
 
 

@@ -115,7 +115,9 @@ def reduce(
                 "basis, start and directions must not be given with weights, around which the basis is chosen"
             )
         return StartReduction.of(task, weights, error, rates)
-    if integer("directions", directions) > 1 and basis == "block":
+    widest = max(2, *g.nodes.values())  # more directions than neurons change nothing
+    directions = min(integer("directions", directions), widest)
+    if directions > 1 and basis == "block":
         raise InputError(f"directions must be 1 for blocks, got {directions}: only modes can have several")
     if directions > 1 and g.fixed:
         raise InputError(f"directions must be 1 where edges are fixed, got {directions}")

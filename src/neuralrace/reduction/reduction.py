@@ -14,7 +14,7 @@ from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import coordinates
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import save_times
-from neuralrace.errors import InputError, array, known, number, short
+from neuralrace.errors import InputError, array, known, number, sequence, short
 from neuralrace.reduction.certificate import share_outside
 from neuralrace.reduction.choice import choose
 from neuralrace.reduction.completion import strongest_correlation
@@ -253,7 +253,7 @@ class Reduction(ReducedEquations):
         if (strength is None) == (b0 is None):
             raise InputError("give one of strength and b0: where the solution starts")
         if isinstance(save, Iterator):
-            save = list(save)  # a generator is read twice
+            save = sequence("save", save, "times")  # a generator is read twice
         end, ts = save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
         b = self._start(strength) if b0 is None else self._check(b0)

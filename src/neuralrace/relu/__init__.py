@@ -5,7 +5,6 @@ from neuralrace.relu.conditions import reduction_conditions
 from neuralrace.relu.discovery import Discovery, discover, mixed_share
 from neuralrace.relu.gates import Imitation, as_gdln, imitate
 from neuralrace.relu.gating_race import Race, race
-from neuralrace.relu.in_order import train_in_order
 from neuralrace.relu.maxima import Maxima, self_consistent
 from neuralrace.relu.pathways import Pathways, pathway_residual, predict_pathways
 from neuralrace.relu.patterns import (
@@ -15,7 +14,6 @@ from neuralrace.relu.patterns import (
     implementable_patterns,
     pattern_text,
 )
-from neuralrace.relu.stages import two_stage_loss
 from neuralrace.relu.training import ReluNetwork, train, train_like
 
 __all__ = [
@@ -42,7 +40,5 @@ __all__ = [
     "reduction_conditions",
     "self_consistent",
     "train",
-    "train_in_order",
     "train_like",
-    "two_stage_loss",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, integer, listable, short
+from neuralrace.errors import InputError, array, integer, sequence, short
 
 
 def target_rows(Y: ArrayLike, shape: tuple[int | None, int | None] = (None, None)) -> np.ndarray:
@@ -28,7 +28,7 @@ def checked_data(X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 def hidden_sizes(hidden: Any) -> tuple[int, ...]:
     """The sizes of ReLU layers, at least one."""
-    sizes = tuple(hidden) if listable(hidden) else ()
+    sizes = sequence("hidden", hidden, "sizes of ReLU layers")
     if not sizes:
         raise InputError(f"hidden must list the sizes of the ReLU layers, at least one; got {short(hidden)}")
     return tuple(integer(f"hidden[{k}]", size) for k, size in enumerate(sizes))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Adaptive, Chebyshev, Rates, Trajectory, descend, flow
 from neuralrace.dynamics.methods import check_steps
-from neuralrace.errors import InputError, array, choice, flag, integer, listable, number, short
+from neuralrace.errors import InputError, array, choice, flag, integer, listable, number, sequence, short
 from neuralrace.graph import Graph
 from neuralrace.init import gaussian
 from neuralrace.network import activity, predict
@@ -332,7 +332,7 @@ def _with_exact_end(save: Any, end: float) -> Any:
         return save
     if not listable(save):
         raise InputError(f"save must be a number of times, or the times; got {short(save)}")
-    times = array("save", list(save), (None,))
+    times = array("save", sequence("save", save, "times"), (None,))
     return np.where(np.abs(times - end) < 1e-9 * end, end, times)
 
 

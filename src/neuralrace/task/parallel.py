@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.errors import InputError, need_extra
+from neuralrace.files import as_path
 from neuralrace.graph import Graph
 from neuralrace.task.accumulate import Accumulator, Part
 from neuralrace.task.samples import check_samples
@@ -92,7 +93,7 @@ def _files(graph: Graph, folder: str | Path) -> list[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    files = sorted(Path(folder).rglob("*.parquet"))
+    files = sorted(as_path("batches", folder).rglob("*.parquet"))
     if not files:
         raise InputError(f"batches must be a folder with Parquet files; there are none in {folder}")
     found = []

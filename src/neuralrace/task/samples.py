@@ -101,8 +101,12 @@ def check_rows(
 def _columns(name: str, value: Any, size: int) -> np.ndarray:
     """An array `(n, size)`; a list of numbers is one column."""
     values = array(name, value)
-    if np.abs(values).max(initial=0.0) > LARGEST:
-        raise InputError(f"{name} must be at most {LARGEST:g} in size, so that squares of it are numbers")
+    size_of_data = np.abs(values).max(initial=0.0)
+    if size_of_data > LARGEST or 0 < size_of_data < 1 / LARGEST:
+        raise InputError(
+            f"{name} must be 0, or between {1 / LARGEST:g} and {LARGEST:g} in size, so that squares of it "
+            f"are numbers; the largest entry is {size_of_data:.3g}"
+        )
     if values.ndim == 1 and size == 1:
         values = values[:, None]
     return array(name, values, (None, size))

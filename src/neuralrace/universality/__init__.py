@@ -8,7 +8,6 @@ from neuralrace.universality.final import (
     fixed_points,
     initial_distance,
 )
-from neuralrace.universality.fits import fit_runs
 from neuralrace.universality.fitting import Fit, fit, fit_rates
 from neuralrace.universality.many_samples import (
     Comparison,
@@ -28,16 +27,12 @@ from neuralrace.universality.theory import (
     solve,
     velocity,
 )
-from neuralrace.universality.training import train
 from neuralrace.universality.trajectory import Training
-from neuralrace.universality.zoo import ZOO, Network
 
 __all__ = [
-    "ZOO",
     "Comparison",
     "Fit",
     "FixedPoint",
-    "Network",
     "Record",
     "State",
     "Training",
@@ -48,7 +43,6 @@ __all__ = [
     "final_distance",
     "fit",
     "fit_rates",
-    "fit_runs",
     "fixed_points",
     "follow_pair",
     "initial_distance",
@@ -59,7 +53,6 @@ __all__ = [
     "smooth_distances",
     "solve",
     "structure",
-    "train",
     "velocity",
     "watch",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, short
 from neuralrace.universality.recording import pair_distances, pair_series, samples
-from neuralrace.universality.training import Training
+from neuralrace.universality.trajectory import Training
 
 
 def follow_pair(trajectory: Trajectory, x: Any, y: Any, pair: tuple[int, int] = (0, 1)) -> Training:

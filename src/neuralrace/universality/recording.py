@@ -11,7 +11,7 @@ import numpy as np
 from neuralrace.dynamics.trajectory import Status
 from neuralrace.errors import InputError, array, integer, number
 from neuralrace.universality.fitting import Fit
-from neuralrace.universality.torch_module import as_array, is_module, measure_module
+from neuralrace.universality.torch_module import is_module, measure_module
 from neuralrace.universality.trajectory import Training
 
 
@@ -173,7 +173,7 @@ def record(
     >>> run.recorded["dh2"].ravel(), run.recorded["dy2"].ravel(), run.loss.ravel()
     (array([2.]), array([0.]), array([0.25]))
     """
-    flat, targets = (samples(name, as_array(v)) for name, v in (("x", x), ("y", y)))
+    flat, targets = (samples(name, v) for name, v in (("x", x), ("y", y)))
     if len(targets) != len(flat):
         raise InputError(f"y must have {len(flat)} rows, as many as x, got {len(targets)}")
     if is_module(model):

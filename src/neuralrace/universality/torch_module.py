@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,6 @@ def is_module(model: Any) -> bool:
     return any(c.__name__ == "Module" and c.__module__.split(".")[0] == "torch" for c in type(model).__mro__)
 
 
-def as_array(value: Any) -> Any:
-    """A torch tensor as a NumPy array; anything else as it is."""
-    if type(value).__module__.split(".")[0] != "torch":
-        return value
-    value = value.detach().cpu()
-    return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
-
-
 def need_torch() -> Any:
     """The library, where it is installed."""
     need_extra("torch", "torch")
@@ -33,18 +25,56 @@ def need_torch() -> Any:
 
 
 def as_inputs(model: Any, x: Any) -> Any:
-    """Samples as a tensor where the module is, and of the type of its weights; whole numbers stay whole."""
-    torch = need_torch()
+    """Samples as a tensor with which the module runs: whole numbers are tokens, or else numbers."""
+    torch, parameters = need_torch(), list(model.parameters())
+    jitted = torch.jit.ScriptModule, torch.nn.DataParallel
+    wrong = {
+        "parameters to learn; this module has none": not parameters,
+        "layers of known sizes: call a lazy module on data first": any(
+            torch.nn.parameter.is_lazy(p) for p in (*parameters, *model.buffers())
+        ),
+        "weights; those of this module are on the meta device": any(p.is_meta for p in parameters),
+        "real weights; those of this module are complex": any(p.is_complex() for p in parameters),
+        "layers that can be seen: watch the module inside, or before it is compiled by torch.jit": any(
+            isinstance(m, jitted) for m in model.modules()
+        ),
+    }
+    for what, found in wrong.items():
+        if found:
+            raise InputError(f"model must have {what}")
     if isinstance(x, torch.Tensor):
-        inputs = x.detach()
+        given = x.detach()
     else:
         values = np.asarray(x)
-        inputs = torch.as_tensor(np.ascontiguousarray(values, int if values.dtype.kind in "iu" else float))
-    weight = next(model.parameters(), None)
-    if weight is None:
-        return inputs
-    real = inputs.is_floating_point() or inputs.dtype == torch.bool
-    return inputs.to(weight.device, weight.dtype if real else torch.long)
+        given = torch.as_tensor(np.ascontiguousarray(values, int if values.dtype.kind in "iu" else float))
+    real = given.is_floating_point() or given.dtype == torch.bool
+    first = given.to(parameters[0].device, parameters[0].dtype if real else torch.long)
+    for inputs in (first, first.to(parameters[0].dtype)):
+        with suppress(InputError):
+            check_runs(model, inputs[:2])
+            return inputs
+    return check_runs(model, first[:2])
+
+
+def check_runs(model: Any, inputs: Any) -> None:
+    """Refuse inputs on which a module does not run."""
+    with hooked(model, {}), running_on(inputs):
+        model(inputs)
+
+
+@contextmanager
+def running_on(inputs: Any) -> Iterator[None]:
+    """Whatever a model of the user's raises on these inputs is told as an error of input."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as fault:
+        whole = "int" in str(inputs.dtype)
+        tokens = f", whole numbers up to {int(inputs.max())}, which are taken for tokens" if whole else ""
+        told = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        given = f"x of shape {tuple(inputs.shape[1:])} per sample, {inputs.dtype}{tokens}"
+        raise InputError(f"model does not run on {given}. {told}") from fault
 
 
 @contextmanager
@@ -67,7 +97,11 @@ def hooked(
         if running and getattr(m, "running_mean", None) is not None:
             m.training, m.momentum = True, 1.0
     try:
-        with torch.random.fork_rng(list(devices)), torch.set_grad_enabled(gradients):
+        with (
+            torch.inference_mode(False),
+            torch.random.fork_rng(list(devices)),
+            torch.set_grad_enabled(gradients),
+        ):
             yield
     finally:
         for handle in handles:

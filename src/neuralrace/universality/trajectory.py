@@ -1,4 +1,4 @@
-"""Trajectories of pairs of samples: what `train` and `record` return."""
+"""Trajectories of pairs of samples: what `record` follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from neuralrace.dynamics.trajectory import Status, Trajectory
 from neuralrace.errors import InputError, flag, integer, number
 from neuralrace.universality.fitting import Fit, fit
-from neuralrace.universality.zoo import Network
 
 if TYPE_CHECKING:
     import xarray
@@ -22,44 +21,28 @@ if TYPE_CHECKING:
 class Training(Trajectory):
     """Pairs of samples while networks learn them: a `Trajectory` with the distances of both samples.
 
-    A run is one network and one pair: of networks trained on two samples by `train`, or of the pairs of one
-    network that `record` follows. Weights are not kept. A run that diverged is not finite from there on.
+    A run is one network and one pair, as `record` follows them. Weights are not kept. A run that diverged is
+    not finite from there on.
 
     Attributes
     ----------
     t : ndarray, shape (times,)
-        Step number times the learning rate (`train`), or the times of the calls (`record`).
+        The times of the calls.
     loss : ndarray, shape (runs, times)
         One half of the mean squared error of both samples.
     recorded : dict
         `dh2` (runs, times, layers), `dy2` and `w` (runs, times).
     runs : dict
-        The distances `dx` and `dy` of each run, (runs,), and its `seed`, or its samples `first` and `second`.
+        The distances `dx` and `dy` of each run, (runs,), and its samples `first` and `second`.
     settings : dict
-        The network and how it was trained.
-
-    Examples
-    --------
-    >>> import neuralrace as nr
-    >>> from neuralrace.universality import Network, train
-    >>> x, y = nr.tasks.two_points().arrays
-    >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600)
-    >>> run.half, run.converged().tolist()
-    (3, [True])
+        How it was recorded; `half` is the layer half way, where it is known.
     """
 
     @property
-    def network(self) -> Network:
-        """The network that `train` trained."""
-        if "network" not in self.settings:
-            raise InputError("the network is known only of what universality.train returned")
-        return Network(**self.settings["network"])
-
-    @property
     def half(self) -> int:
-        """The layer half way among those recorded, counted from 1."""
+        """The layer half way, counted from 1: as the settings say, or half way among those recorded."""
         layers = self.recorded["dh2"].shape[-1]
-        return self.network.half if "network" in self.settings else layers // 2 + 1
+        return self.settings.get("half", layers // 2 + 1)
 
     def converged(self, share: float = 0.01) -> Any:
         """Whether the loss of each run ended below that share of its first value.
@@ -150,7 +133,5 @@ class Training(Trajectory):
     @classmethod
     def _of(cls, trajectory: Trajectory) -> Training:
         if "dh2" not in trajectory.recorded:
-            raise InputError(
-                "the trajectory must be one of universality.train or record; it has no distances dh2"
-            )
+            raise InputError("the trajectory must be one of universality.record; it has no distances dh2")
         return cls(**{f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)})

@@ -46,9 +46,10 @@ def test_the_order_given_is_taken(tmp_path, names):
     assert "in the order given; steps are counted from 0" in seen.described
 
 
-def test_stored_steps_are_taken(tmp_path):
+@pytest.mark.parametrize("kind", [int, float, torch.tensor])
+def test_stored_steps_are_taken(tmp_path, kind):
     def wrap(k, state):
-        return {"state_dict": state, "epoch": 0, "global_step": 10 * k}
+        return {"state_dict": state, "epoch": 0, "global_step": kind(10 * k)}
 
     files = saved(tmp_path, ["last.ckpt", "a.ckpt", "b.ckpt"], wrap)
     seen = nr.watch.from_checkpoints(model(), [files[2], files[0], files[1]], X, Y)
@@ -65,6 +66,31 @@ def test_an_alphabetical_order_is_refused(tmp_path):
     for wrong in ("step0.pt", [1, 2], files[:1]):
         with pytest.raises(InputError, match="files must"):
             nr.watch.from_checkpoints(model(), wrong, X, Y)
+
+
+@pytest.mark.parametrize(
+    ("names", "steps"),
+    [
+        (["x0.5.pt", "x0.75.pt", "x10.pt"], [0.5, 0.75, 10]),
+        (["at1e3.pt", "at2.5e3.pt", "at1e4.pt"], [1000, 2500, 10_000]),
+        (["v2-9.pt", "v2-10.pt", "v2-11.pt"], [9, 10, 11]),
+        (["epoch1-step900.pt", "epoch2-step100.pt", "epoch3-step5.pt"], [0, 1, 2]),
+    ],
+)
+def test_numbers_in_names(tmp_path, names, steps):
+    seen = nr.watch.from_checkpoints(model(), saved(tmp_path, names), X, Y)
+    assert order(seen) == [0, 1, 2]
+    assert seen.snapshots.steps.tolist() == steps
+
+
+def test_models_that_cannot_be_loaded_into(tmp_path):
+    files = saved(tmp_path, ["a.pt", "b.pt"])
+    lazy, held = model(), model()
+    lazy[0] = torch.nn.LazyLinear(5)
+    held.words = (word for word in "ab")
+    for wrong, message in ((lazy, "lazy module"), (held, "copy.deepcopy")):
+        with pytest.raises(InputError, match=message):
+            nr.watch.from_checkpoints(wrong, files, X, Y)
 
 
 def test_the_model_keeps_its_weights(tmp_path):

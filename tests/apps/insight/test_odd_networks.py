@@ -45,6 +45,8 @@ def looked_at(model, x=X, y=Y, **options):
         (lambda: mlp().half(), X, Y),
         (lambda: mlp().double(), X, Y),
         (mlp, torch.tensor(X).bfloat16(), torch.tensor(Y).bfloat16()),
+        (mlp, torch.tensor(X).to(torch.float8_e4m3fn), Y),
+        (lambda: nn.Sequential(nn.Embedding(5, 4, sparse=True), nn.Flatten(), nn.Linear(8, 3)), TOKENS, Y),
         (mlp, (20 * abs(X)).astype("uint8"), LABELS.astype("uint8")),
         (mlp, X > 0, Y),
         (mlp, torch.tensor(X > 0), Y),
@@ -94,6 +96,16 @@ class NoGradient(Fails):
         return self.layers(x)
 
 
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.turn = nn.Parameter(torch.randn(8, 8, dtype=torch.cfloat))
+
+    def forward(self, x):
+        return self.last((self.first(x).to(torch.cfloat) @ self.turn).abs())
+
+
 @pytest.mark.parametrize(
     ("model", "x", "y", "message"),
     [
@@ -105,11 +117,18 @@ class NoGradient(Fails):
         (lambda: nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 3)), X, Y, "lazy module"),
         (lambda: mlp().to("meta"), X, Y, "meta device"),
         (jitted, X, Y, "module inside"),
+        (lambda: nn.Sequential(jitted(), nn.Linear(3, 3)), X, Y, "torch.jit"),
         (lambda: nn.DataParallel(mlp()), X, Y, "module inside"),
+        (Complex, X, Y, "real weights"),
+        (lambda: nn.Linear, X, Y, "torch.nn.Module or a function"),
         (lambda: mlp().requires_grad_(False), X, Y, "requires_grad"),
         (NoGradient, X, Y, "differentiable"),
         (mlp, X, LABELS + 1, "labels below 3, the outputs of the model; got 3"),
         (lambda: mlp(outputs=10), X, np.r_[LABELS[1:], 50_256], "labels below 10"),
+        (mlp, X, LABELS.astype(float), "class labels must be whole numbers"),
+        (lambda: mlp(outputs=1), X, LABELS % 2, "of one output: numbers 0.0 and 1.0"),
+        (mlp, X, np.ma.masked_equal(LABELS, 1), "masked"),
+        (mlp, 1e100 * X.astype(float), Y, "squares are taken"),
         (mlp, np.ones((30, 4)), Y, "different samples"),
         (mlp, X, Y[0, 0], "as many as x"),
     ],
@@ -134,6 +153,81 @@ def test_layers_that_come_later_are_refused():
     seen.look(0, {"a": np.ones((4, 8)), "b": np.ones((8, 3))})
     with pytest.raises(InputError, match="Others now: a, b"):
         seen.look(1, {"a": np.ones((4, 9)), "b": np.ones((9, 3))})
+
+
+def test_a_module_may_be_held_or_get_another_type_later():
+    """What it learned before stays measured."""
+    measured = []
+    for after in (lambda m: m, lambda m: m.requires_grad_(False), lambda m: m.double()):
+        model = mlp()
+        seen = nr.watch(model, X, Y)
+        seen.look(0)
+        with torch.no_grad():
+            for p in model.parameters():
+                p *= 1.1
+        after(model)
+        seen.look(1)
+        measured.append(seen.regime().change)
+    np.testing.assert_allclose(measured, measured[0], rtol=1e-5)
+    with torch.inference_mode():
+        assert looked_at(mlp()).regime().change == pytest.approx(measured[0])
+
+
+def test_layers_that_do_not_run_or_change_their_size_are_refused():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    seen = nr.watch(model, X, Y, layers=["1"])
+    seen.look(0)
+    model.forward = lambda x: model[2](torch.relu(model[0](x)))
+    with pytest.raises(InputError, match="layer 1 gave nothing"):
+        seen.look(1)
+    with pytest.raises(InputError, match="at least one"):
+        nr.watch(mlp(), X, Y, layers=[])
+    with pytest.raises(InputError, match="pick must be"):
+        nr.watch(mlp(), X, Y, pick=3)
+    widths = [8, 4]
+    weights = {"a": np.ones((4, 8)), "b": np.ones((8, 3))}
+
+    def function(params, x):
+        hidden = jax.nn.relu(x @ params["a"])
+        return hidden @ params["b"], {"hidden": hidden[:, : widths.pop(0)]}
+
+    seen = nr.watch(function, X, Y)
+    seen.look(0, weights)
+    with pytest.raises(InputError, match="layers must keep their sizes"):
+        seen.look(1, weights)
+
+
+def test_faults_of_functions_are_told():
+    def function(params, x):
+        return x @ params["a"]
+
+    for params, message in (({}, "KeyError"), ({"a": np.ones((5, 3))}, "matmul"), (None, "NoneType")):
+        seen = nr.watch(function, X, Y)
+        with pytest.raises(InputError, match=rf"does not run on x of shape \(4,\).*{message}"):
+            seen.look(0, params)
+
+
+def test_jax_arrays_of_bfloat16():
+    x = jax.numpy.asarray(X, jax.numpy.bfloat16)
+    np.testing.assert_allclose(nr.watch(mlp(), x, Y).x, nr.watch(mlp(), np.asarray(x, float), Y).x)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "at least one batch"),
+        (3, "list or a data loader"),
+        (iter([(X, Y)]), "list or a data loader"),
+        ([X, Y], "pairs"),
+        ([(X,)], "pairs"),
+        ([(X[:, :2], Y)], "4 inputs and 3 outputs"),
+        ([(X.astype(str), Y)], "real numbers"),
+        ([(X * np.nan, Y)], "finite"),
+    ],
+)
+def test_data_of_modes(data, message):
+    with pytest.raises(InputError, match=message):
+        looked_at(mlp()).modes(data)
 
 
 class Both(nn.Module):
@@ -196,6 +290,15 @@ def test_outputs_that_could_be_either():
     params = {"a": RNG.normal(size=(4, 8)), "b": RNG.normal(size=(8, 3))}
     seen.look(0, params)
     np.testing.assert_allclose(seen.snapshots.outputs[0], function(params, seen.x)[1], rtol=1e-5, atol=1e-6)
+
+
+def test_labels_far_apart_take_little_memory():
+    labels = np.r_[LABELS[:-1], 10**9]
+    with pytest.raises(InputError, match="below 100,000 for a squared error"):
+        nr.watch(mlp(), X, labels, loss="squared")
+    activity = RNG.normal(size=(3, 30, 5))
+    found = [nr.watch.from_recordings(activity, X, y) for y in (labels, np.r_[LABELS[:-1], 7])]
+    np.testing.assert_array_equal(*(seen.y for seen in found))
 
 
 def test_many_classes_take_little_memory():

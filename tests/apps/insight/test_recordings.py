@@ -132,9 +132,26 @@ def test_a_watched_network_as_rdms():
         (np.zeros((2, 8, 3)), {"steps": [1, 1]}, "steps must increase"),
         (np.full((2, 8, 3), np.nan), {}, "finite"),
         (3, {}, "sessions x trials x units"),
+        ("abc", {}, "sessions x trials x units"),
+        (np.zeros((2, 8, 0)), {}, "at least one unit"),
+        (np.full((2, 8, 8), 1e300), {"distances": True}, "squares are taken"),
         (np.triu(np.ones((2, 8, 8))), {"distances": True}, "symmetric"),
     ],
 )
 def test_wrong_recordings(recorded, options, message):
     with pytest.raises(InputError, match=message):
         nr.watch.from_recordings(recorded, X, Y, **options)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (3.0, "two samples"),
+        ([], "two samples"),
+        (1e200 * X, "squares are taken"),
+        (np.ones((7, 4)), "7 rows"),
+    ],
+)
+def test_wrong_stimuli(x, message):
+    with pytest.raises(InputError, match=message):
+        nr.watch.from_recordings(np.ones((2, 8, 3)), x, Y)

@@ -70,8 +70,10 @@ def test_recordings_without_variation_have_no_verdict(tmp_path):
         regime = seen.regime()
         assert regime.verdict == "not decided"
         assert "not known" in regime.why
+        assert "was zero at the start" in regime.measured
+        assert "nan" not in regime.measured
         assert "not decided" in seen.report(tmp_path / f"{value:g}").read_text()
-    with pytest.raises(nr.errors.InputError, match="distances are squared"):
+    with pytest.raises(nr.errors.InputError, match="squares are taken"):
         nr.watch.from_recordings(1e200 * RNG.normal(size=(3, 8, 5)), RNG.normal(size=(8, 3)), np.arange(8))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.apps.insight.modes import chain_half_time, predicted_times
+from neuralrace.apps.insight.modes import chain_half_time
 from neuralrace.apps.insight.regime import verdict_of
 from neuralrace.errors import InputError
 
@@ -73,13 +73,6 @@ def test_half_times_of_a_chain():
         a = nr.exact.chain(t, s=2.0, d=0.5, a0=1e-2, depth=depth)
         exact = np.interp(2.0, a, t)
         assert chain_half_time(1e-2, 2.0, 0.5, depth) == pytest.approx(exact, rel=1e-3)
-
-
-def test_predicted_times_recover_a_chain():
-    s, d = np.array([4.0, 3.0, 2.0, 1.0]), np.ones(4)
-    times = 7.0 * np.array([chain_half_time(1e-4, a, 1.0, 3) for a in s])
-    np.testing.assert_allclose(predicted_times(times, s, d, 3), times, rtol=1e-3)
-    assert np.isnan(predicted_times(np.array([1.0, np.nan, np.nan]), s[:3], d[:3], 2)).all()
 
 
 class Gated(nn.Module):

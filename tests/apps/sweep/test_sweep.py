@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import types
 from functools import partial
 from pathlib import Path
 
@@ -314,7 +315,7 @@ def test_disk_full_loses_nothing(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         ({"function": 3}, "function must describe"),
-        ({"over": {"std": 0.1}}, "must list values"),
+        ({"over": {"std": 0.1}}, "must be a list of values"),
         ({"over": {"std": []}}, "must list numbers"),
         ({"over": {"std": [0.1, 0.1]}}, "different values"),
         ({"over": {"status": [1]}}, "must not use 'status'"),
@@ -340,7 +341,7 @@ def test_disk_full_loses_nothing(tmp_path, monkeypatch):
         ({"over": {"std": [[0.1], [0.1, 0.2]]}}, r"over\['std'\] must list numbers"),
         ({"over": {"std": np.ma.array([0.1, 0.2], mask=[0, 1])}}, "no masked entries"),
         ({"over": {"std": [0.1, np.ma.masked]}}, "no masked entries"),
-        ({"over": {"std": np.array(0.1)}}, "must list values"),
+        ({"over": {"std": np.array(0.1)}}, "must be a list of values"),
         ({"over": {"std": [0.1, np.nan]}}, "must list numbers"),
         ({"over": {"std": [0.1, "a"]}}, "must list numbers"),
         ({"over": {"std": itertools.count()}}, "at most 1,000,000 values"),
@@ -509,30 +510,6 @@ def test_runs_in_one_call(hidden, total, sizes, monkeypatch):
     assert calls == sizes
 
 
-def test_sweep_of_an_experiment(tmp_path, capsys):
-    from neuralrace import cli
-
-    out = tmp_path / "a"
-    axis = ["--over", "hidden=8,12", "--seeds", "2", "--quick", "--out", str(out)]
-    status = cli.main(["sweep", "linear-background", *axis, "--jobs", "1", "--measure", "no-such"])
-    assert status == 2
-    said = capsys.readouterr().err
-    measures = said.partition("one of ")[2].partition(";")[0].split(", ")
-    status = cli.main(["sweep", "linear-background", *axis, "--jobs", "1", "--measure", measures[0]])
-    assert status == 0
-    assert (out / f"{measures[0]}.svg").is_file()
-    ds = xr.open_zarr(out / "data.zarr", chunks=None)
-    report = nr.experiments.run("linear-background", True, tmp_path / "b", {"hidden": 12, "seeds": 2})
-    for claim in report.claims:
-        here = float(ds[claim.id].sel(hidden=12))
-        assert here == pytest.approx(claim.measured, rel=1e-6, abs=1e-7, nan_ok=True)  # some are errors
-    for wrong in (["--over", "nothing=1:2"], ["--over", "hidden=8", "--against", "nothing"]):
-        assert cli.main(["sweep", "linear-background", *wrong, "--out", str(tmp_path / "c")]) == 2
-        assert "nothing" in capsys.readouterr().err
-    assert cli.main(["sweep", "linear-background", "--over", "hidden=8", "--out", ""]) == 2
-    assert "out must be the name of a folder" in capsys.readouterr().err
-
-
 def scaled(seed, lr=1.0):
     task = nr.tasks.xor()
     return nr.Run(task, nr.init.gaussian(task.graph, 0.1, seed=seed), t1=lr, save=3)
@@ -693,3 +670,58 @@ def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
     nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
     assert not any(p.exists() for p in left)
     assert (tmp_path / "a" / ".git").exists()
+
+
+class Settings:
+    values = frozenset({1.0})
+
+
+def test_what_hangs_on_functions_classes_and_modules_is_part_of_a_sweep(monkeypatch):
+    made = types.ModuleType("made_by_hand")
+    monkeypatch.setitem(sys.modules, "made_by_hand", made)
+
+    def by_attribute(std):
+        return by_attribute.t1 * std
+
+    def by_class(std):
+        return min(Settings.values) * std
+
+    def by_module(std):
+        return made.t1 * std
+
+    def by_name(std):
+        return getattr(made, "t" + "1") * std
+
+    def change(value):
+        by_attribute.t1 = made.t1 = value
+        monkeypatch.setattr(Settings, "values", frozenset({value}))
+
+    functions = (by_attribute, by_class, by_module, by_name)
+    found = []
+    for value in (1.0, 2.0, 1.0):
+        change(value)
+        found.append([identity(function) for function in functions])
+    assert found[0] == found[2]
+    assert all(one != two for one, two in zip(*found[:2], strict=True))
+
+
+@pytest.mark.parametrize("values", [[2**53 + 1, 0.5], ["a", "a\0"], range(10**12)])
+def test_values_that_an_axis_cannot_hold_are_refused(values):
+    with pytest.raises(InputError, match=r"over\['std'\] must"):
+        nr.sweep(one_run_of_xor, {"std": values})
+
+
+def one_run_of_xor(std):
+    return nr.Run(XOR, nr.init.gaussian(XOR.graph, std), t1=1.0, save=itertools.chain([0.0, 1.0]))
+
+
+def test_times_to_save_may_come_from_a_generator():
+    assert nr.sweep(one_run_of_xor, {"std": [0.1]}).status.item() == "FINISHED"
+
+
+def test_names_of_measures_fit_into_names_of_files(tmp_path):
+    def one(std):
+        return nr.Run(XOR, nr.init.gaussian(XOR.graph, std), lambda t: {"数" * 100: t.loss[-1]}, t1=1.0)
+
+    with pytest.raises(InputError, match="measure must name"):
+        nr.sweep(one, {"std": [0.1]}, out=tmp_path / "a")

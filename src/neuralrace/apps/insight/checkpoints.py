@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from neuralrace.errors import InputError, listed, sequence, short
+from neuralrace.errors import InputError, listed, number, sequence, short
 from neuralrace.universality.torch_module import is_module
 
-STEPS = "global_step", "step", "iteration", "epoch"  # keys under which trainers store them
+STEPS = "global_step", "step", "iteration", "iter", "epoch"  # keys under which trainers store them
+NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)")  # in a name
 
 
 def in_order(model: Any, files: Any, allow_pickle: bool = False) -> tuple[list[tuple[float, Path]], str]:
@@ -26,15 +28,16 @@ def in_order(model: Any, files: Any, allow_pickle: bool = False) -> tuple[list[t
     paths = [Path(f) for f in files]
     stored = [weights_in(path, allow_pickle, model)[1] for path in paths]
     for key in STEPS:
-        steps: list[Any] = [steps.get(key) for steps in stored]
-        if all(isinstance(k, (int, float)) for k in steps) and len(set(steps)) == len(steps):
-            told = f"Steps are those stored in the checkpoints ({key!r})."
-            return sorted(zip(map(float, steps), paths, strict=True)), told
+        steps = [of_file[key] for of_file in stored if key in of_file]
+        if len(set(steps)) == len(paths):
+            return sorted(
+                zip(steps, paths, strict=True)
+            ), f"Steps are those stored in the checkpoints ({key!r})."
     steps, told = [float(k) for k in range(len(paths))], "counted from 0"
-    parts = [re.split(r"(\d+)", path.stem) for path in paths]
+    parts = [NUMBER.split(path.name.removesuffix(path.suffix)) for path in paths]
     if len({len(p) for p in parts}) == 1:
         differ = [k for k in range(len(parts[0])) if len({p[k] for p in parts}) > 1]
-        if len(differ) == 1 and differ[0] % 2:  # names that differ in one whole number
+        if len(differ) == 1 and differ[0] % 2:  # names that differ in one number
             steps, told = [float(p[differ[0]]) for p in parts], "those in the names"
     if steps != sorted(set(steps)):
         raise InputError(
@@ -44,7 +47,7 @@ def in_order(model: Any, files: Any, allow_pickle: bool = False) -> tuple[list[t
     return list(zip(steps, paths, strict=True)), f"Checkpoints are in the order given; steps are {told}."
 
 
-def weights_in(path: Path, allow_pickle: bool, model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def weights_in(path: Path, allow_pickle: bool, model: Any) -> tuple[dict[str, Any], dict[str, float]]:
     """Weights of the model in a file, and the steps stored beside them."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -59,7 +62,10 @@ def weights_in(path: Path, allow_pickle: bool, model: Any) -> tuple[dict[str, An
         ) from fault
     if isinstance(found, torch.nn.Module):
         found = found.state_dict()
-    steps = {key: found[key] for key in STEPS if key in found} if isinstance(found, dict) else {}
+    steps = dict[str, float]()
+    for key in STEPS if isinstance(found, dict) else ():
+        with suppress(InputError):
+            steps[key] = number(key, found.get(key))
     for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]

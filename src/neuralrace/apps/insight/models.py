@@ -8,7 +8,6 @@ parameters of the moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,16 +15,16 @@ import numpy as np
 
 from neuralrace.apps.insight.modules import as_function
 from neuralrace.apps.insight.reading import Reading
-from neuralrace.errors import InputError, listed
+from neuralrace.errors import InputError, detached, listed
 from neuralrace.universality.torch_module import (
-    as_array,
-    as_inputs,
     check_layer,
+    check_runs,
     first_tensor,
     hooked,
     is_module,
     modules_in_order,
     need_torch,
+    running_on,
 )
 
 MOST_UNITS = 512  # of a layer that are kept; of more, a random choice stands for all
@@ -62,48 +61,11 @@ class Network(Protocol):
 
 
 def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any, reading: Reading) -> Network:
-    """The network of a torch module, with inputs as of `torch_inputs`, or of a function."""
+    """The network of a torch module, with inputs as of `as_inputs`, or of a function."""
     if not is_module(model):
         return FunctionNetwork(as_function(model), x, layers, reading)
     check_runs(model, x)
     return TorchNetwork(model, x, layers, pick, reading)
-
-
-def torch_inputs(model: Any, x: Any) -> Any:
-    """Samples as a tensor with which the module runs: whole numbers are tokens, or else numbers."""
-    torch, parameters = need_torch(), list(model.parameters())
-    wrong = {
-        "parameters to learn; this module has none": not parameters,
-        "layers of known sizes: call a lazy module on data first": any(
-            torch.nn.parameter.is_lazy(p) for p in (*parameters, *model.buffers())
-        ),
-        "weights; those of this module are on the meta device": any(p.is_meta for p in parameters),
-        "layers that can be seen: watch the module inside": isinstance(
-            model, (torch.jit.ScriptModule, torch.nn.DataParallel)
-        ),
-    }
-    for what, found in wrong.items():
-        if found:
-            raise InputError(f"model must have {what}")
-    whole = as_inputs(model, x)
-    for inputs in (whole, whole.to(parameters[0].dtype)):
-        with suppress(InputError):
-            check_runs(model, inputs[:2])
-            return inputs
-    return check_runs(model, whole[:2])
-
-
-def check_runs(model: Any, inputs: Any) -> None:
-    """Refuse inputs on which a module does not run."""
-    try:
-        with hooked(model, {}):
-            model(inputs)
-    except Exception as fault:  # whatever a module of the user's raises
-        whole = not inputs.is_floating_point()
-        tokens = f", whole numbers up to {int(inputs.max())}, which are taken for tokens" if whole else ""
-        told = f"{type(fault).__name__}: {fault}".splitlines()[0]
-        given = f"x of shape {tuple(inputs.shape[1:])} per sample, {inputs.dtype}{tokens}"
-        raise InputError(f"model does not run on {given}. {told}") from fault
 
 
 def belong(names: Sequence[str], prefixes: Sequence[str]) -> set[str]:
@@ -136,7 +98,7 @@ def observed(
     outputs: np.ndarray, activity: Mapping[str, Any], norms: dict[str, float], moved: float, size: float
 ) -> Observation:
     """What is kept of rows of outputs and activity; `moved` and `size` are squared norms of weights."""
-    kept = {name: some_units(np.asarray(as_array(v)), len(activity)) for name, v in activity.items()}
+    kept = {name: some_units(np.asarray(detached(v)), len(activity)) for name, v in activity.items()}
     return Observation(outputs, kept, norms, (moved / max(size, 1e-300)) ** 0.5)
 
 
@@ -182,7 +144,9 @@ class TorchNetwork:
 
     def begin(self, *state: Any) -> None:
         """Take the weights of now as those at the start."""
-        self.start = {n: v.detach().clone() for n, v in self.model.named_parameters()}
+        own = dict(self.model.named_parameters())
+        self.start = {n: v.detach().clone() for n, v in own.items()}
+        self.learned = {n for n, v in own.items() if v.requires_grad}
         self.size: float = sum(self._norm(v) ** 2 for v in self.start.values())
 
     def _wide(self, value: Any) -> Any:
@@ -194,11 +158,13 @@ class TorchNetwork:
 
     @property
     def inputs(self) -> Any:
-        """The probes, where the module is now: trainers move it."""
-        device = next(self.model.parameters()).device
-        if self._inputs.device != device:
-            self._inputs = self._inputs.to(device)
-            self.start = {name: value.to(device) for name, value in self.start.items()}
+        """The probes, where the module is now and of its type: trainers move it."""
+        own, given = dict(self.model.named_parameters()), self._inputs
+        first = next(iter(own.values()))
+        wanted = first.device, first.dtype if given.is_floating_point() else given.dtype
+        if (given.device, given.dtype) != wanted:
+            self._inputs = given.to(*wanted)
+            self.start = {n: v.to(own[n]) for n, v in self.start.items() if n in own}
         return self._inputs
 
     def _layers(self, layers: Sequence[str] | None) -> tuple[str, ...]:
@@ -242,9 +208,10 @@ class TorchNetwork:
 
     def _outputs(self, hooks: Mapping[Any, Callable[..., Any]], weights: Any = None) -> np.ndarray:
         """Outputs (probes, outputs) with some hooks, and some weights replaced."""
-        with hooked(self.model, hooks):
-            out = self._read(self.torch.func.functional_call(self.model, weights or {}, (self.inputs,)))
-            return np.asarray(as_array(out), float)
+        inputs = self.inputs
+        with hooked(self.model, hooks), running_on(inputs):
+            out = self._read(self.torch.func.functional_call(self.model, weights or {}, (inputs,)))
+            return np.asarray(detached(out), float)
 
     def _read(self, returned: Any, reading: Reading | None = None) -> Any:
         return (reading or self.reading).outputs(returned, self.torch.logsumexp, self.torch.cat)
@@ -262,14 +229,15 @@ class TorchNetwork:
         torch = self.torch
         own = dict(self.model.named_parameters())
         samples, reading = self.reading.part(probes)
-        inputs = self.inputs[samples]  # also moves what is kept to the device of the module
-        weights = {n: (self.start[n] if start else p.detach()).clone() for n, p in own.items()}
-        buffers = self._statistics(weights)
-        weights = {n: w.requires_grad_(own[n].requires_grad) for n, w in weights.items()}
-        learned = [w for w in weights.values() if w.requires_grad]
-        if not learned:
-            raise InputError("model must have parameters to learn; all of this one are held (requires_grad)")
         with hooked(self.model, {}, gradients=True):
+            inputs = self.inputs[samples]  # also moves what is kept to the device of the module
+            weights = {n: (self.start[n] if start else p.detach()).clone() for n, p in own.items()}
+            buffers = self._statistics(weights)
+            chosen = [
+                weights[n].requires_grad_() for n, p in own.items() if n in self.learned or p.requires_grad
+            ]
+            if not chosen:
+                raise InputError("model must have parameters to learn; all are held (requires_grad)")
             called = torch.func.functional_call(self.model, {**weights, **buffers}, (inputs,))
             out = self._read(called, reading)
             seen = (out @ torch.as_tensor(directions, dtype=out.dtype, device=out.device).T).reshape(-1)
@@ -277,10 +245,10 @@ class TorchNetwork:
                 raise InputError("model must be differentiable: its outputs do not depend on its parameters")
 
             def slopes(k: int) -> np.ndarray:
-                grads = torch.autograd.grad(seen[k], learned, retain_graph=True, materialize_grads=True)
-                return torch.cat([self._wide(g).reshape(-1) for g in grads]).cpu().numpy()
+                grads = torch.autograd.grad(seen[k], chosen, retain_graph=True, materialize_grads=True)
+                return torch.cat([self._wide(g.to_dense()).reshape(-1) for g in grads]).cpu().numpy()
 
-            return inner_products(slopes, len(seen), sum(w.numel() for w in learned))
+            return inner_products(slopes, len(seen), sum(w.numel() for w in chosen))
 
     def _statistics(self, weights: Mapping[str, Any]) -> dict[str, Any]:
         """Buffers with these weights: running means and variances are those of all probes.
@@ -303,7 +271,7 @@ class TorchNetwork:
         seen: list[Any] = []
         self._outputs({self.model.get_submodule(layer): lambda *call: seen.append(call[2])})
         value = self.pick(layer, seen[-1]) if self.pick else first_tensor(seen[-1])
-        return np.asarray(as_array(self.reading.rows(f"layer {layer}", value)))
+        return np.asarray(detached(self.reading.rows(f"layer {layer}", value)))
 
     def with_gates(self, layer: str, gates: np.ndarray) -> np.ndarray:
         """Outputs where the units of a rectifying layer have constant gates `(probes, units)` instead.
@@ -385,7 +353,8 @@ class FunctionNetwork:
 
     def observe(self, *state: Any) -> Observation:
         """Outputs, activity and weights at these parameters."""
-        outputs, activity = self._called(state[0], self.x, self.reading)
+        with running_on(self.x):
+            outputs, activity = self._called(state[0], self.x, self.reading)
         chosen = self.layers or tuple(activity) or ("outputs",)
         activity = {name: self.reading.rows(f"layer {name}", v) for name, v in activity.items()}
         activity = activity or {"outputs": outputs}
@@ -401,7 +370,7 @@ class FunctionNetwork:
         size = sum(float((v**2).sum()) for v in first.values())
         norms = {name: float(np.linalg.norm(learned[name])) for name in matrices(learned)}
         seen = {name: activity[name] for name in chosen}
-        return observed(np.asarray(as_array(outputs), float), seen, norms, moved, size)
+        return observed(np.asarray(detached(outputs), float), seen, norms, moved, size)
 
     def kernel(
         self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False
@@ -448,4 +417,4 @@ class FunctionNetwork:
             return value * 0 if jax.tree_util.keystr(path, simple=True, separator=".") in chosen else value
 
         changed = jax.tree_util.tree_map_with_path(kept, state[0])
-        return np.asarray(as_array(self._called(changed, self.x, self.reading)[0]), float)
+        return np.asarray(detached(self._called(changed, self.x, self.reading)[0]), float)

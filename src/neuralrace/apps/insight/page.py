@@ -46,15 +46,16 @@ WORDS = {
 }
 
 
-def write_page(watch: Watch | Recordings, folder: Path) -> Path:
-    """Write the page, its figures and its data."""
-    answers = watch.answers()
-    replace_folder(as_path("folder", folder).resolve(), "report of a watch", partial(_fill, watch, answers))
-    return folder / "index.html"
+def write_page(watch: Watch | Recordings, folder: str | Path) -> tuple[Path, dict[str, Answer]]:
+    """Write the page, its figures and its data; the path of the page, and all answers."""
+    path, answers = as_path("folder", folder), dict[str, Answer]()
+    replace_folder(path.resolve(), "report of a watch", partial(_fill, watch, answers))
+    return path / "index.html", answers
 
 
 def _fill(watch: Watch | Recordings, answers: dict[str, Answer], folder: Path) -> None:
     folder.mkdir()
+    answers |= watch.answers()
     parts = []
     for name, answer in answers.items():
         figure = FIGURES[name](answer)

@@ -92,9 +92,10 @@ def _told(
         if np.isfinite(gap)
         else "outputs cannot be gated"
     )
-    kept = settled(history)
+    kept, many = settled(history), "s" * (len(patterns) > 1)
     return (
-        f"{layer}: {len(patterns)} patterns, {mixed.mean():.0%} of units mixed; carried {shown}; {gates}; "
+        f"Layer {layer}: {len(patterns)} pattern{many}, {mixed.mean():.0%} of units mixed; "
+        f"carried {shown}; {gates}; "
         f"gates are as at the end on {kept[0]:.0%} at the start, {kept[len(kept) // 2]:.0%} half way"
     )
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from neuralrace.apps.insight.reading import MOST_CLASSES, Reading
-from neuralrace.errors import InputError, array, short
-from neuralrace.universality.torch_module import as_array
+from neuralrace.errors import InputError, array, detached, refuse_masked, short
 
 MOST_ONE_HOT = 100_000  # tokens times places, that are shown one-hot
+MOST_TARGETS = 100_000  # classes whose labels are targets of a squared error
+LARGEST = 1e70  # of data, of which squares are multiplied
 IGNORED = -100  # label of a place of a sequence that asks for nothing, as of PyTorch
 
 
@@ -29,20 +30,29 @@ def targets_of(y: Any) -> tuple[np.ndarray, str]:
     """Targets, one row per sample, and the loss that they suggest; labels as one-hot rows."""
     values = as_numbers("y", y)
     if is_labels(values):
-        return one_hot(values, np.arange(int(values.max(initial=0)) + 1)), "cross_entropy"
-    found = array("y", values)
+        return one_hot(values, np.unique(values)), "cross_entropy"
+    found = moderate("y", array("y", values))
     if not found.size:
         raise InputError(f"y must not be empty, got shape {found.shape}")
     return found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1), "squared"
 
 
 def as_numbers(name: str, value: Any) -> np.ndarray:
-    """An array or tensor as an array of its own type, which must be real."""
+    """Whole numbers of an array or tensor as they are, other real ones as float64."""
+    refuse_masked(name, value)
     try:
-        found = np.asarray(as_array(value))
+        found = np.asarray(detached(value))
     except (ValueError, TypeError, RuntimeError):  # rows of different lengths, or a sparse tensor
         found = np.empty(0, object)
-    return found if found.dtype.kind in "iub" else array(name, value if found.dtype == object else found)
+    return found if found.dtype.kind in "iub" else array(name, value)
+
+
+def moderate(name: str, values: np.ndarray) -> np.ndarray:
+    """Values of which squares can be multiplied."""
+    largest = np.abs(values).max(initial=0)
+    if largest > LARGEST:
+        raise InputError(f"{name} must be below {LARGEST:g}, as squares are taken; got {largest:.3g}")
+    return values
 
 
 def as_labels(name: str, value: Any) -> np.ndarray:
@@ -107,13 +117,15 @@ def choose_probes(
     reading = Reading(len(samples), length=length)
     if is_labels(labels if sequences else y):
         loss, top = loss or "cross_entropy", int(y.max()) + 1
+        if loss == "squared" and top > MOST_TARGETS:
+            raise InputError(f"y must hold labels below {MOST_TARGETS:,} for a squared error, got {top - 1}")
         classes = np.arange(top) if top <= MOST_CLASSES or loss == "squared" else np.unique(labels)
         reading.classes, targets = classes if loss == "cross_entropy" else None, one_hot(labels, classes)
     else:
         loss, targets = loss or "squared", targets_of(labels)[0]
     order, reading.width = np.lexsort(targets.T), targets.shape[1]
     names = vocabulary(x, inputs[0].size) if tokens else None
-    rows = array("x", inputs) if names is None else one_hot(inputs, names)
+    rows = moderate("x", array("x", inputs)) if names is None else one_hot(inputs, names)
     if (rows == rows[0]).all():
         raise InputError(f"x must hold different samples; all {len(rows)} probes are the same")
     if places is None:
@@ -136,21 +148,26 @@ class Batches:
         self, data: Iterable[tuple[Any, Any]], inputs: int, outputs: int, tokens: np.ndarray | None,
         reading: Reading,
     ):  # fmt: skip
-        if iter(data) is data:
+        if not hasattr(data, "__iter__") or iter(data) is data:
             raise InputError(
-                "data is gone through more than once: give a list or a data loader, no generator"
+                "data must be a list or a data loader of batches, as it is gone through more than once; "
+                f"got {short(data)}"
             )
         self.data, self.inputs, self.outputs, self.tokens = data, inputs, outputs, tokens
         self.reading = reading
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for x, y in self.data:
-            given, labels = np.asarray(as_array(x)), as_numbers("y", y)
+        empty = True
+        for pair in self.data:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise InputError(f"data must hold pairs of inputs and targets, got {short(pair)}")
+            given, labels = as_numbers("x", pair[0]), as_numbers("y", pair[1])
+            empty = False
             if self.reading.length and given.shape[:2] == labels.shape:
                 asked = labels.ravel() != IGNORED
                 given, labels = given.reshape(labels.size, -1)[asked], labels.ravel()[asked]
             if self.tokens is None:
-                rows = given.astype(float)
+                rows = moderate("x", given.astype(float))
             elif np.isin(given, self.tokens).all():
                 rows = one_hot(given, self.tokens)
             else:
@@ -162,6 +179,8 @@ class Batches:
                     f"probes have; got shapes {rows.shape} and {targets.shape}"
                 )
             yield rows, targets
+        if empty:
+            raise InputError("data must hold at least one batch, got none")
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """Targets as those of the probes."""

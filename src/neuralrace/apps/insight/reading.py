@@ -10,6 +10,10 @@ import numpy as np
 
 from neuralrace.errors import InputError
 
+PART = {
+    "layer": ". `pick` takes the right part of what a layer returns",
+    "outputs": ", samples first. `output` says which part of what the model returns it is",
+}
 MOST_CLASSES = 1000  # of more outputs, those of classes that no probe has are taken together
 
 
@@ -42,11 +46,13 @@ class Reading:
 
     def rows(self, name: str, value: Any) -> Any:
         """A row for each probe, in an array of the same kind."""
+        if value is None:
+            raise InputError(f"{name} gave nothing: did it not run when the model did, or return None?")
         if not self.fits(value):
             row = f"{self.samples} sequences of {self.length}" if self.length else f"{self.samples} probes"
             raise InputError(
                 f"{name} must have one row for each of {row}; its shape is "
-                f"{tuple(getattr(value, 'shape', ()))}. `pick` takes the right part of what a layer returns"
+                f"{tuple(getattr(value, 'shape', ()))}{PART.get(name, PART['layer'])}"
             )
         if not self.length:
             return value.reshape(self.samples, -1)
@@ -58,11 +64,17 @@ class Reading:
         Of many classes those without a probe are taken together, so that probabilities stay the same.
         """
         out = self.rows("outputs", self._chosen(returned))
+        if self.classes is None and out.shape[1] != self.width:
+            hint = "; class labels must be whole numbers" if self.width == 1 else ""
+            raise InputError(
+                f"y must have the {out.shape[1]} outputs per probe that the model has, got {self.width}{hint}"
+            )
         if self.classes is None:
             return out
         if self.classes[-1] >= out.shape[1]:
-            raise InputError(f"y must hold labels below {out.shape[1]}, the outputs of the model; got "
-                             f"{self.classes[-1]}")  # fmt: skip
+            has, hint = out.shape[1], "; of one output: numbers 0.0 and 1.0, and loss='cross_entropy'"
+            raise InputError(f"y must hold labels below {has}, the outputs of the model; got "
+                             f"{self.classes[-1]}{hint * (has == 1)}")  # fmt: skip
         if out.shape[1] <= MOST_CLASSES:
             return out
         self.merged = True

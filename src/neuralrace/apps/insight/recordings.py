@@ -12,14 +12,15 @@ import numpy as np
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.modes import data_modes, modes_data, predicted, told_modes
 from neuralrace.apps.insight.pathways import pathways_of
-from neuralrace.apps.insight.regime import Regime, change_of, judged
+from neuralrace.apps.insight.probes import moderate
+from neuralrace.apps.insight.regime import Regime, change_of, judged, told_change
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
-from neuralrace.errors import InputError, array, flag
+from neuralrace.errors import InputError, array, flag, short
 from neuralrace.measure import cosine, half_time, squared_distances
+from neuralrace.universality.recording import samples
 
 FEWEST = 3  # conditions
-LARGEST = 1e70  # activity, of whose distances squares are taken
 
 
 @dataclass(eq=False, repr=False)
@@ -106,12 +107,16 @@ class Recordings:
         change, interval = change_of(grams, len(self.x))
         goal = self.y - self.y.mean(axis=0)
         aligned = np.asarray([cosine(g, goal @ goal.T) if g.any() else np.nan for g in grams])
-        verdict, why = judged(change, interval, f"inner products in {region}")
+        what = f"matrix of inner products in {region}"
+        verdict, why = judged(change, interval, what)
+        of_targets = (
+            f" Its alignment with that of the targets went from {aligned[0]:.2f} to {aligned[1]:.2f}."
+            if np.isfinite(aligned).all()
+            else ""
+        )
         return Regime(
             "Rich or lazy?",
-            f"Inner products in {region} changed by {change:.3g} of their norm ({interval[0]:.2g} to "
-            f"{interval[1]:.2g} over conditions). Their alignment with those of the targets went from "
-            f"{aligned[0]:.2f} to {aligned[1]:.2f}.",
+            f"The {what} {told_change(change, interval, 'conditions')}.{of_targets}",
             f"Learning: {verdict}. {why}",
             "Inner products are the part of the tangent kernel that belongs to the readout; weights before "
             "the region are not seen. Noise and drift between sessions count as change.",
@@ -152,7 +157,7 @@ class Recordings:
         """Write `index.html`, figures and `data.zarr` to a folder; the path of the page."""
         from neuralrace.apps.insight.page import write_page
 
-        return write_page(self, Path(folder))
+        return write_page(self, folder)[0]
 
     def _region(self, region: str | None) -> str:
         if region is not None and region not in self.distances:
@@ -170,8 +175,7 @@ def from_recordings(
         if is_rsa(value) or (isinstance(value, (list, tuple)) and value and is_rsa(value[0])):
             value, distances = as_sessions(value)
         sessions[str(name)] = _checked(name, value)
-    stimuli = array("x", x)
-    stimuli = stimuli.reshape(len(stimuli), -1)
+    stimuli = moderate("x", samples("x", x))
     if len(targets) != len(stimuli):
         raise InputError(f"y must have {len(stimuli)} rows, as many as x, got {len(targets)}")
     count = {len(s) for s in sessions.values()}
@@ -200,19 +204,19 @@ def from_recordings(
         own = {k: np.stack([_squared(mean, s) for s in v]) for k, v in sessions.items()}
         return Recordings(None, own, mean @ stimuli, mean @ targets, times)
     activity = {k: [mean @ s for s in v] for k, v in sessions.items()}
-    largest = max(np.abs(a).max() for v in activity.values() for a in v)
-    if largest > LARGEST:
-        raise InputError(f"recorded must be below {LARGEST:g}, as distances are squared; got {largest:.3g}")
     own = {k: np.stack([squared_distances(a) for a in v]) for k, v in activity.items()}
     return Recordings(activity, own, mean @ stimuli, mean @ targets, times)
 
 
 def _checked(name: Any, value: Any) -> list[np.ndarray]:
     """Sessions, each a matrix."""
-    try:
-        return [array(f"recorded {name!r}", session, (None, None)) for session in value]
-    except TypeError:
-        raise InputError(f"recorded {name!r} must be sessions x trials x units, got {value!r}") from None
+    told = f"recorded {name!r}"
+    if not hasattr(value, "__iter__") or isinstance(value, str):
+        raise InputError(f"{told} must be sessions x trials x units, got {short(value)}")
+    sessions = [moderate(told, array(told, session, (None, None))) for session in value]
+    if not all(s.shape[1] for s in sessions):
+        raise InputError(f"{told} must have at least one unit in each session")
+    return sessions
 
 
 def _squared(mean: np.ndarray, distances: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ def judged(change: float, interval: tuple[float, float], what: str) -> tuple[str
     """The verdict, and why; `what` changed."""
     verdict, (low, high) = verdict_of(*interval), interval
     if not np.isfinite(change):
-        return verdict, f"The change of the {what} is not known, as at the start they are zero."
+        return verdict, f"The change of the {what} is not known, as it was zero at the start."
     if not np.isfinite(interval).all():
         return verdict, f"The change of the {what} is {change:.2g}, from too few probes to say how certain."
     bounds = f"below {LAZY:g} learning is lazy, above {RICH:g} rich"
@@ -62,6 +62,15 @@ def judged(change: float, interval: tuple[float, float], what: str) -> tuple[str
         "not decided": f"may lie on either side of {held}: {bounds}",
     }
     return verdict, f"The change of the {what}, {low:.2g} to {high:.2g}, {reasons[verdict]}."
+
+
+def told_change(change: float, interval: tuple[float, float], over: str) -> str:
+    """How far something changed, in words that follow its name."""
+    if not np.isfinite(change):
+        return "was zero at the start"
+    low, high = interval
+    known = f"{low:.2g} to {high:.2g} over {over}" if np.isfinite(high) else f"too few {over} for an interval"
+    return f"changed by {change:.3g} of its norm ({known})"
 
 
 def regime_of(
@@ -84,7 +93,11 @@ def regime_of(
     norms = np.array([[w[name] for name in matrices] for w in weights])
     some = norms[0] > 0
     growth = norms[-1, some] / norms[0, some]
-    grew = f", each grew by {growth.min():.2g} to {growth.max():.2g}" if len(growth) else ""
+    grew = ""
+    if len(growth):
+        low, high = growth.min(), growth.max()
+        grew = f", and the norm of each changed by a factor of {low:.2g} to {high:.2g}"
+    turned = f" and turned by {turn:.2g}" if np.isfinite(turn) else ""
     data = xr.Dataset(
         {
             "kernel": (("when", "row", "column"), kernels), "kernel_change": change, "kernel_turn": turn,
@@ -95,8 +108,8 @@ def regime_of(
     )  # fmt: skip
     return Regime(
         "Rich or lazy?",
-        f"The tangent kernel changed by {change:.3g} of its norm ({interval[0]:.2g} to {interval[1]:.2g} "
-        f"over probes) and turned by {turn:.2g}; weights moved by {moved:.2g} of their norm{grew}. Initial "
+        f"The tangent kernel {told_change(change, interval, 'probes')}{turned}; weights moved by "
+        f"{moved:.2g} of their norm{grew}. Initial "
         f"outputs had {scale:.2g} of the size of the targets. {_balance(norms)}",
         f"Learning: {verdict}. {why}",
         "The kernel is taken on a few probes, with the statistics of normalisations taken on all of them. In "
@@ -133,7 +146,7 @@ def change_of(kernels: np.ndarray, probes: int) -> tuple[float, tuple[float, flo
         return float(kernel_change(part)[-1]) if part[0].any() else np.nan
 
     change = without()
-    if probes < FEWEST:
+    if probes < FEWEST or not np.isfinite(change):
         return change, (np.nan, np.nan)
     error = np.sqrt(probes - 1) * np.std([without(k) for k in range(probes)])
     return change, (float(max(0.0, change - 2 * error)), float(change + 2 * error))

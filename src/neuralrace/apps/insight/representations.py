@@ -159,7 +159,7 @@ def _theory(ds: Any, names: list[str], reason: str) -> str:
         return f"{told}Rates are not fitted: {reason}."
     error = ds.fit_error.median("pair", skipna=True).values
     good = [name for name, e in zip(names, error, strict=True) if e < FITS]
-    where = ", ".join(good) if good else "no layer"
+    where = f"layer{'s' * (len(good) > 1)} {', '.join(good)}" if good else "no layer"
     return (
         f"{told}Two effective learning rates describe how a pair of samples separates (van Rossem and Saxe "
         f"2024, Eq. 7). With fitted rates they describe the pairs to within {FITS:.0%} at {where}."

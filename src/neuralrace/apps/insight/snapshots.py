@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neuralrace.apps.insight.models import Observation
+from neuralrace.errors import InputError
 
 MOST = 80  # snapshots that are kept
 OFTEN, RARE = 1.04, 1.3  # growth of the steps between looks: as time allows, and at most
@@ -43,6 +44,12 @@ class Snapshots:
 
     def add(self, step: float, seen: Observation) -> None:
         """Keep an observation; of too many, let the one go that a straight line replaces best."""
+        shapes = [
+            {"outputs": s.outputs.shape[1], **{name: a.shape[1] for name, a in s.activity.items()}}
+            for s in (seen, self.kept[0].seen if self.kept else seen)
+        ]
+        if shapes[0] != shapes[1]:
+            raise InputError(f"layers must keep their sizes, {shapes[1]}; now they have {shapes[0]}")
         self.kept.append(Snapshot(step, seen))
         self._bends.append(np.inf)
         self._measure(len(self.kept) - 2)

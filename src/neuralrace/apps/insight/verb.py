@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from neuralrace.apps.insight.branches import as_branches, as_domains
-from neuralrace.apps.insight.models import as_network, torch_inputs
+from neuralrace.apps.insight.models import as_network
 from neuralrace.apps.insight.probes import as_labels, as_numbers, choose_probes, targets_of
 from neuralrace.apps.insight.recordings import Recordings, from_recordings
 from neuralrace.apps.insight.watching import Watch
-from neuralrace.errors import InputError, choice, integer, sequence
-from neuralrace.universality.torch_module import is_module
+from neuralrace.errors import InputError, choice, integer, sequence, short
+from neuralrace.universality.torch_module import as_inputs, is_module
 
 LOSSES = ("squared", "cross_entropy")
 MOST_PROBES = 256
@@ -99,7 +99,7 @@ class _Watching:
             raise InputError(f"x must hold at least two samples, got shape {given.shape}")
         if wanted.ndim < 1 or len(wanted) != len(given):
             raise InputError(f"y must have {len(given)} rows, as many as x, got shape {wanted.shape}")
-        if not is_module(model) and not callable(model):
+        if isinstance(model, type) or not (is_module(model) or callable(model)):
             raise InputError(
                 "model must be a torch.nn.Module or a function (params, x) -> outputs, got "
                 f"{type(model).__name__}"
@@ -107,14 +107,18 @@ class _Watching:
         model = getattr(model, "_orig_mod", model) if is_module(model) else model  # of torch.compile
         most, named = integer("probes", probes, least=2), as_branches(branches)
         kind = None if loss is None else choice("loss", loss, LOSSES)
+        if pick is not None and not callable(pick):
+            raise InputError(f"pick must be a function of a layer's name and value, got {short(pick)}")
         layers = None if layers is None else sequence("layers", layers, "names")
+        if layers is not None and not len(layers):
+            raise InputError("layers must name at least one, got none")
         if output is not None and not isinstance(output, str):
             output = integer("output", output, -(2**31))
         domain = as_domains(domains, len(given))
         item = None if items is None else np.unique(as_labels("items", items), return_inverse=True)[1].ravel()
         if item is not None and len(item) != len(given):
             raise InputError(f"items must have one label per sample, {len(given)}, got {len(item)}")
-        inputs: Any = torch_inputs(model, x) if is_module(model) else given
+        inputs: Any = as_inputs(model, x) if is_module(model) else given
         tokens = is_module(model) and not inputs.is_floating_point()
         rows, targets, kind, chosen = choose_probes(given, wanted, tokens, kind, most)
         chosen.reading.output = output
@@ -158,9 +162,12 @@ class _Watching:
         """
         from neuralrace.apps.insight.checkpoints import in_order, weights_in
 
-        found, told = in_order(model, files, allow_pickle)
-        own = deepcopy(model)
+        try:
+            own = deepcopy(model)
+        except Exception as fault:
+            raise InputError(f"model must be one that copy.deepcopy copies; {fault}") from fault
         seen = self(own, x, y, **options)
+        found, told = in_order(own, files, allow_pickle)
         seen.notes = f" {told}"
         for step, path in found:
             own.load_state_dict(weights_in(path, allow_pickle, own)[0])

@@ -93,9 +93,6 @@ class Watch:
         seen = self.network.observe(*state)
         if self.loss == "cross_entropy" and not self.snapshots.kept:  # classes that no probe has
             self.y = np.pad(self.y, ((0, 0), (0, max(0, seen.outputs.shape[1] - self.y.shape[1]))))
-        if seen.outputs.shape[1] != self.y.shape[1]:
-            has, got = seen.outputs.shape[1], self.y.shape[1]
-            raise InputError(f"y must have the {has} outputs per probe that the model has, got {got}")
         if not all(np.isfinite(v).all() for v in (seen.outputs, *seen.activity.values())):
             self.problem = f"the network diverged: its activity at step {step:g} is not finite"
             warnings.warn(f"{self.problem}; what was seen before is kept", stacklevel=4)
@@ -264,4 +261,4 @@ class Watch:
         """Write `index.html`, figures and `data.zarr` to a folder; the path of the page."""
         from neuralrace.apps.insight.page import write_page
 
-        return write_page(self, Path(folder))
+        return write_page(self, folder)[0]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Grid:
         if not isinstance(over, Mapping) or (not over and seeds is None):
             raise InputError(f"over must be a dict from parameters to their values, got {short(over)}")
         for name in over:
-            if not isinstance(name, str) or not name.isidentifier():
+            if not isinstance(name, str) or not name.isidentifier() or len(name.encode()) > 200:
                 raise InputError(f"over must name parameters of the function, got {short(name)}")
             if name in RESERVED:
                 raise InputError(f"over must not use {name!r}, which the result has for each run; rename it")
@@ -100,21 +100,19 @@ class Grid:
 
 def _values(name: str, given: Any) -> np.ndarray:
     """The values of an axis: different numbers, texts or flags."""
-    if not listable(given):
-        raise InputError(f"{name} must list values, got {short(given)}")
     refuse_masked(name, given)
-    several = list(islice(given, MAX_RUNS + 1))
+    several = sequence(name, given, "values", MAX_RUNS)
     refuse_masked(name, several)
-    if len(several) > MAX_RUNS:
-        raise InputError(f"{name} must list at most {MAX_RUNS:,} values, got more")
     try:
         found = np.asarray(several)
     except (ValueError, TypeError, OverflowError, RecursionError):  # of unequal lengths, or no values at all
         found = np.empty(0)
     texts = found.dtype.kind == "U" and all(np.asarray(v).dtype.kind == "U" for v in several)
     numbers = found.dtype.kind in "biuf" and not np.isnan(found).any()
-    if found.ndim != 1 or not len(found) or not (texts or numbers):
-        raise InputError(f"{name} must list numbers, texts or flags; got {short(given)}")
+    if found.ndim != 1 or not len(found) or not (texts or numbers) or found.tolist() != several:
+        raise InputError(
+            f"{name} must list numbers, texts or flags that one array can hold exactly; got {short(given)}"
+        )
     if len(set(found.tolist())) < len(found):
         raise InputError(f"{name} must list different values, got {short(found.tolist())}")
     return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,10 +15,27 @@ from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import folder_path
 from neuralrace.apps.sweep.run import Record, failure
 from neuralrace.apps.sweep.verb import check_workers, swept
-from neuralrace.errors import flag
+from neuralrace.errors import TO_INSTALL, InputError, flag
 
 if TYPE_CHECKING:
     import xarray
+
+
+class Measured(Protocol):
+    """An experiment of another distribution, as a function of its parameters; it must be picklable."""
+
+    @property
+    def code(self) -> str:
+        """A text that changes with the code of the experiment."""
+        ...
+
+    def check(self, changes: Mapping[str, Any]) -> None:
+        """Refuse parameters that the experiment refuses."""
+        ...
+
+    def __call__(self, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        """What was measured, by name, and in words how it ended."""
+        ...
 
 
 def sweep_experiment(
@@ -38,7 +56,7 @@ def sweep_experiment(
     Parameters
     ----------
     name : str
-        An experiment, see `nr.experiments.names()`.
+        An experiment; `neuralrace list` names them all.
     over : dict
         Parameter of the experiment -> values.
     out : path
@@ -55,36 +73,36 @@ def sweep_experiment(
     xarray.Dataset
         A variable for each claim, the mean over seeds; `spread:ID` has their standard deviation.
     """
-    from neuralrace.experiments import code_key, experiment
-
-    grid, chosen, folder = Grid.of(over, zipped), experiment(name), folder_path(out)
+    grid, folder = Grid.of(over, zipped), folder_path(out)
+    fixed = {} if seeds is None else {"seeds": seeds}
+    chosen = _experiment(name, quick, str(folder / "points"), fixed)
     jobs = check_workers(jobs, cluster)
     for flag_name, value in (("quick", quick), ("retry_failed", retry_failed), ("progress", progress)):
         flag(flag_name, value)
-    fixed = {} if seeds is None else {"seeds": seeds}
     for point in grid.points:  # everything wrong is said before anything runs
-        chosen.chosen(quick, {**fixed, **point})
-    work = partial(_measured, name, quick, fixed, str(folder / "points"))
-    definition = {"experiment": name, "quick": quick, "fixed": fixed, "code": code_key(chosen)}
-    return swept(work, definition, grid, folder, 1, jobs, cluster, retry_failed, progress)
+        chosen.check(point)
+    definition = {"experiment": name, "quick": quick, "fixed": fixed, "code": chosen.code}
+    return swept(
+        partial(_measured, chosen), definition, grid, folder, 1, jobs, cluster, retry_failed, progress
+    )
 
 
-def _measured(
-    name: str, quick: bool, fixed: Mapping[str, Any], out: str, points: Sequence[Mapping[str, Any]]
-) -> list[Record]:
-    from neuralrace import experiments
+def _experiment(name: str, *settings: Any) -> Measured:
+    """The experiment of that name, from the distribution that brings experiments."""
+    for brought in entry_points(group="neuralrace.experiments"):
+        return brought.load()(name, *settings)
+    raise InputError(f"experiments are a distribution of their own: {TO_INSTALL}")
 
+
+def _measured(experiment: Measured, points: Sequence[Mapping[str, Any]]) -> list[Record]:
     records = []
     for point in points:
         start = time.perf_counter()
         try:
-            report = experiments.run(name, quick, out, {**fixed, **point})
+            values, told = experiment(point)
         except Exception as fault:
             records.append(failure(fault, time.perf_counter() - start))
             continue
-        values = {c.id: np.asarray(c.measured) for c in report.claims}
-        values |= {f"spread:{c.id}": np.asarray(c.spread) for c in report.claims if c.spread is not None}
-        held = sum(c.holds is True for c in report.claims)
-        told = f"{held} of {sum(c.holds is not None for c in report.claims)} claims hold"
-        records.append(Record("FINISHED", told, seconds=time.perf_counter() - start, values=values))
+        arrays = {name: np.asarray(value) for name, value in values.items()}
+        records.append(Record("FINISHED", told, seconds=time.perf_counter() - start, values=arrays))
     return records

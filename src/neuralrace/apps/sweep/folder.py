@@ -131,7 +131,7 @@ class Folder:
         values = {k.removeprefix("value:"): v for k, v in arrays.items() if k.startswith("value:")}
         taken = {*RESERVED, *self.grid.coordinates()}
         for name, array in values.items():
-            if not _NAME.fullmatch(name):
+            if not _NAME.fullmatch(name) or len(name.encode()) > 200:
                 raise InputError(
                     f"measure must name what it returns by at most 100 letters without '/', and first a "
                     f"letter or digit; got {short(name)}"

@@ -83,7 +83,7 @@ class _Described:
         elif (number := self._again(value)) is not None:
             yield f"again {number}"
         elif isinstance(value, types.ModuleType):
-            yield _module(value)
+            yield from self._module(value)
         elif isinstance(value, (types.FunctionType, functools.partial)):
             if isinstance(value, types.FunctionType) and _installed(value):
                 yield f"{value.__module__}.{value.__qualname__}"
@@ -94,9 +94,10 @@ class _Described:
             yield f"class {value.__module__}.{value.__qualname__}"
             if not _installed(value):
                 own = [(n, _function_of(v)) for n, v in vars(value).items()]
-                known = (types.FunctionType, *_PLAIN, list, tuple, dict, np.ndarray)
-                usual = known[:1]  # of names of Python, such as __init__ and __doc__, the functions only
-                kept = [v for v in own if isinstance(v[1], usual if v[0].startswith("__") else known)]
+                usual = ("__", "_abc_")  # names of Python, such as __init__ and __doc__: the functions only
+                kept = [v for v in own if isinstance(v[1], types.FunctionType) or not v[0].startswith(usual)]
+                slots = (types.MemberDescriptorType, types.GetSetDescriptorType)
+                kept = [v for v in kept if not isinstance(v[1], slots)]
                 yield from self._items([("bases", value.__bases__), *kept])
         elif isinstance(value, Graph):
             yield from self.lines("graph", value._content())
@@ -119,6 +120,15 @@ class _Described:
     def _items(self, items: Any) -> Iterator[str]:
         for name, value in items:
             yield from (f"{name}: {line}" for line in self.lines(str(name), value))
+
+    def _module(self, module: types.ModuleType) -> Iterator[str]:
+        """A module by its name; one of the user's own by its text and its plain values too."""
+        yield f"module {module.__name__}"
+        if not _installed_module(module):
+            file = getattr(module, "__file__", None)
+            text = "" if file is None else Path(file).read_bytes().hex()
+            values = [(n, v) for n, v in vars(module).items() if not n.startswith("__")]
+            yield from self._items([("text", text), *(v for v in values if type(v[1]) in _PLAIN)])
 
     def _object(self, value: Any) -> Iterator[str]:
         """Something else, by what would be written to copy it."""
@@ -152,6 +162,7 @@ def _values(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:  # not set yet
             continue
+    yield from (item for item in vars(function).items() if item[0] != "__wrapped__")
     yield from dict(_global_values(function.__code__, function.__globals__)).items()
 
 
@@ -178,17 +189,11 @@ def _global_values(code: types.CodeType, known: Mapping[str, Any]) -> Iterator[t
             yield from _global_values(constant, known)
 
 
-def _module(module: types.ModuleType) -> str:
-    """A module by its name, one of the user's own by its text too."""
-    file = getattr(module, "__file__", None)
-    if _installed_module(module) or file is None:
-        return f"module {module.__name__}"
-    return f"module {module.__name__} {hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]}"
-
-
 def _installed_module(module: types.ModuleType) -> bool:
-    file = getattr(module, "__file__", None)
-    return module.__name__ != "__main__" and (file is None or file.startswith(INSTALLED))
+    name, file = module.__name__, getattr(module, "__file__", None)
+    if file is None:
+        return name.split(".")[0] in sys.stdlib_module_names and name != "__main__"
+    return name != "__main__" and file.startswith(INSTALLED)
 
 
 def _installed(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, refuse_masked, short
+from neuralrace.errors import InputError, refuse_masked, sequence, short
 from neuralrace.measure import learning_time
 from neuralrace.network import is_linear, program
 from neuralrace.task import Task
@@ -65,7 +65,7 @@ class Run:
             raise InputError(f"task must be a Task, got {type(task)}")
         for name, value in (("measure", measure), ("process", process)):
             if value is not None and not callable(value):
-                raise InputError(f"{name} must be a function, got {value!r}")
+                raise InputError(f"{name} must be a function, got {short(value)}")
         self.task, self.weights = task, task.graph.check_weights(weights)
         if any(w.ndim > len(task.graph.shapes[e]) for e, w in self.weights.items()):
             raise InputError("weights must be those of one run, without a leading axis")
@@ -73,6 +73,8 @@ class Run:
         needed: dict[str, Any] = {}
         if measure is None and process in (flow, descend):
             needed = {"save": 2, "save_weights": False}  # the loss at both ends, and at the solver's steps
+        if isinstance(options.get("save"), Iterator):  # which would be empty when it is read again
+            options["save"] = sequence("save", options["save"], "times")
         self.options: dict[str, Any] = {**needed, **options}
 
     def __repr__(self) -> str:
@@ -82,8 +84,8 @@ class Run:
     @property
     def bytes(self) -> int:
         """Memory of the run while it is computed, about: stages of the solver and saved weights."""
-        saved = self.options.get("save") or 200
-        times = saved if isinstance(saved, int) else len(list(saved))
+        saved = self.options.get("save", 200)
+        times = len(saved) if isinstance(saved, Sized) else 200 if saved is None else saved
         kept = times if self.options.get("save_weights", True) else 1
         return 8 * (self.task.graph.n_weights * (20 + kept) + 4096 * 3)
 

@@ -25,6 +25,7 @@ from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import Record, Run, compute, failure
 from neuralrace.errors import InputError, flag, integer, need_extra, short
 from neuralrace_command import cache_folder
+from neuralrace_command.processes import end_with
 
 if TYPE_CHECKING:
     import xarray
@@ -259,7 +260,9 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
     if cluster is None:
         from loky import get_reusable_executor
 
-        executor: Any = get_reusable_executor(jobs, timeout=_IDLE, env=_environment())
+        executor: Any = get_reusable_executor(
+            jobs, timeout=_IDLE, env=_environment(), initializer=end_with, initargs=(os.getpid(),)
+        )
         try:
             yield executor
         except BaseException:

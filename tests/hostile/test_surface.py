@@ -1,0 +1,75 @@
+"""Every argument of every public function, replaced by wrong or odd values, drawn by a seeded generator.
+
+The oracle: such a value is refused with a `ValueError` of bounded length, or the call returns in time, and
+what it returns is not NaN, where the function does not say in words when it is.
+"""
+
+import random
+import signal
+
+import numpy as np
+import pytest
+
+from neuralrace.errors import LONGEST
+from tests.hostile.surface import CALLS, odd_values
+
+SEED, DRAWS = 40, 10
+LONGEST_CALL = 60  # seconds on a busy machine
+NAN_IS_TOLD = {  # "nan if never", "nan where it diverged" and the like stand in their documentation
+    "half_time", "learning_time", "crossing", "last_crossing", "chain_time", "separability_time",
+    "drawn_distance", "stopping_time", "plateau_share", "power_law_exponent", "error_rate",
+    "concentration", "cosine", "cosine_similarity", "group_strengths", "kernel_change", "kernel_turn",
+    "off_diagonal_share", "gram", "squared_distances", "distance_moved", "share_within",
+    "domain_similarity", "unit_sizes",
+}  # fmt: skip
+
+
+def drawn(name: str) -> list[tuple[str, int]]:
+    """Arguments of a function, each with the place of a value among the odd ones."""
+    rng = random.Random(f"{SEED} {name}")
+    return [(rng.choice(list(CALLS[name][1])), rng.randrange(len(odd_values()))) for _ in range(DRAWS)]
+
+
+def numbers(found):
+    if isinstance(found, dict):
+        found = list(found.values())
+    if isinstance(found, (list, tuple)):
+        for part in found:
+            yield from numbers(part)
+    elif isinstance(found, (float, np.floating, np.ndarray)) and np.asarray(found).dtype.kind == "f":
+        yield found
+
+
+def too_late(*_):
+    raise AssertionError(f"takes more than {LONGEST_CALL} s")
+
+
+def refused_or_right(name: str, argument: str, place: int) -> None:
+    function, right = CALLS[name]
+    signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(LONGEST_CALL)
+    try:
+        found = function(**{**right, argument: odd_values()[place]})
+    except ValueError as refused:
+        found = str(refused)
+    finally:
+        signal.alarm(0)
+    assert not isinstance(found, str) or len(found) <= LONGEST + 10
+    if name not in NAN_IS_TOLD:
+        assert not any(np.isnan(part).any() for part in numbers(found))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", list(CALLS))
+def test_odd_values_are_refused_or_right(name):
+    for argument, place in drawn(name):
+        refused_or_right(name, argument, place)
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", list(CALLS))
+def test_all_odd_values_are_refused_or_right(name):
+    for argument in CALLS[name][1]:
+        for place in range(len(odd_values())):
+            refused_or_right(name, argument, place)
