@@ -124,7 +124,8 @@ def number(
     """A finite float: greater than `above`, at least `least`, less than `below`, at most `most`."""
     if type(value) not in (int, float):
         refuse_masked(name, value)
-        single = getattr(value, "ndim", 1 if isinstance(value, Iterable) else 0) == 0
+        given: Any = value
+        single = getattr(given, "ndim", 1 if isinstance(given, Iterable) else 0) == 0
         if isinstance(value, bool) or not single or getattr(getattr(value, "dtype", 0), "kind", "") == "b":
             raise InputError(f"{name} must be a number, got {short(value)}")
     try:

@@ -122,7 +122,7 @@ def test_plateau_share():
     [
         (lambda: crossing([0, 1], [1, 2, 3], 1), "x and y must have equally many points, got 2 and 3"),
         (lambda: crossing([0, 1], np.ones((3, 2)), np.ones(4)), "must fit each other"),
-        (lambda: crossing([0, 1], "ab", 1), "y must be an array of numbers"),
+        (lambda: crossing([0, 1], "ab", 1), "y must hold real numbers"),
         (lambda: crossing([0, 1], [1, 2], 1, axis=1), "axis must be one of the 1 axes"),
         (lambda: half_time([0, 1], np.ones((3, 2)), start=np.ones(2)), "start and end must be numbers or"),
         (lambda: half_time([0, 1]), "trajectory must be a Trajectory, got list"),
