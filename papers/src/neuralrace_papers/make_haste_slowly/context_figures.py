@@ -84,11 +84,13 @@ def by_context(ax: Axes) -> None:
 
 
 def hidden(d: xr.Dataset) -> Figure:
-    """Hidden representations of both networks in the plane, the second turned onto the first."""
-    fig, axes = plot.figure(1, 2, width=5.6, height=2.8)
-    relu, gated = d.hidden.values
+    """How alike hidden distances are in both networks, `d` with an axis of seeds; the first in the plane."""
+    fig, (course, *axes) = plot.figure(1, 3, height=2.8)
+    plot.runs(course, d.epoch[2::2], d.similar, plot.BLACK)
+    plot.label(course, "epoch", "correlation of distances", "ReLU network, four pathways", ylim=(0, 1.02))
+    relu, gated = d.hidden[0].values
     turn, _ = orthogonal_procrustes(gated.reshape(-1, 2), relu.reshape(-1, 2))
-    limits = 1.1 * np.abs(d.hidden.values).max() * np.array([-1, 1])
+    limits = 1.1 * np.abs(d.hidden[0].values).max() * np.array([-1, 1])
     square: dict[str, Any] = {"xlim": limits, "ylim": limits, "xticks": [], "yticks": [], "aspect": "equal"}
     for ax, points, name in zip(axes, (relu, gated @ turn), ("ReLU network", "four pathways"), strict=True):
         for sample, context in enumerate(CONTEXT):

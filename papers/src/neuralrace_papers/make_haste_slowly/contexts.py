@@ -170,10 +170,11 @@ def outputs(p: Contexts, data: Data):
 
 @figure("hidden")
 def hidden(p: Contexts, data: Data):
-    return context_figures.hidden(data.networks[0]), (
-        "Hidden representations of the 24 samples over training, in the plane in which they vary most "
-        "(lines, with markers at the end). Axes have the units of hidden activity and are the same in both "
-        "panels."
+    return context_figures.hidden(along(data.networks, "seed")), (
+        "Left: correlation of the distances between hidden representations of the 24 samples, ReLU "
+        f"networks and four pathways ({p.seeds} random starts, median and range). Right: the "
+        "representations over training, for each network in the plane in which its own vary most (lines, "
+        "with markers at the end)."
     )
 
 
