@@ -12,13 +12,14 @@ STORED = Path(__file__).parent / "stored"
 
 
 def test_a_result():
-    report = Report.load(STORED / "result-1")
-    assert report.name == "linear-background"
-    assert report.claims
+    report = Report.load(STORED / "result-2")
+    assert report.name == "xor"
+    assert report.rows
 
 
-def test_a_result_of_a_later_format_is_refused(tmp_path):
-    stored = json.loads((STORED / "result-1" / "result.json").read_text())
-    (tmp_path / "result.json").write_text(json.dumps(stored | {"format": 2}))
-    with pytest.raises(InputError, match="format 2"):
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_result_of_another_format_is_refused(tmp_path, version):
+    stored = json.loads((STORED / "result-2" / "result.json").read_text())
+    (tmp_path / "result.json").write_text(json.dumps(stored | {"format": version}))
+    with pytest.raises(InputError, match=f"format {version}"):
         Report.load(tmp_path)

@@ -146,7 +146,7 @@ def _entry(name: str, paper: str, own: dict[str, dict[str, str]]) -> list[str]:
         ledger, claim = shows[0]
         row, verdict = stored_rows().get(claim.row), given[ledger.name][claim.id]
         number = f" ({shown(row.value, row.error, row.runs)})" if row else ""
-        lines += [f"> {claim.quote} ({claim.place})", "", f"**{verdict}**{number}", ""]
+        lines += [f"> “{claim.quote}” ({claim.place})", "", f"**{verdict}**{number}", ""]
     return [*lines, f"    neuralrace run {name}"]
 
 
@@ -177,7 +177,7 @@ def _unnamed(ledger: Ledger) -> Iterator[str]:
     deciding = {row for d in ledgers().values() for c in d.claims for row in (c.row, c.corrected)}
     for path in stored_rows():
         own = path.split("/")[0] in PAPERS[ledger.name]
-        named = any(fnmatchcase(path, n.id) for n in ledger.rows)
+        named = any(fnmatchcase(path, row.id) for row in ledger.rows)
         if own and path not in deciding and not named:
             yield f"{path}: no [[row]] of the ledger says what it is"
 

@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         goes_on = "; the same command goes on from what was finished" if given.goes_on else ""
         print(f"neuralrace: interrupted{goes_on}", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever started the command ends it
+        raise
     except OSError as error:  # a full disk, say
         print(f"neuralrace: {error}", file=sys.stderr)
         return 3

@@ -42,14 +42,13 @@ def losses(d: xr.Dataset, race: xr.DataArray) -> Figure:
     return fig
 
 
-def race(d: xr.Dataset, networks: xr.Dataset) -> Figure:
+def race(d: xr.Dataset, epoch: xr.DataArray, trained: xr.DataArray) -> Figure:
     """Singular values of each pathway by context, of networks and by the race reduction."""
     fig, axes = plot.figure(1, 3, height=2.7, sharey=True)
-    trained = networks["values"].mean("seed")[1:]
     for pathway, ax in enumerate(axes):
         for k, colour in enumerate(plot.shades(VALUES)):
-            ax.plot(networks.epoch[::8], trained[2 - pathway, ::8, k], "o", color=colour, ms=2.2, alpha=0.6)
-            plot.theory(ax, networks.epoch, d["values"][0, pathway, :, k], colour, f"mode {k + 1}", lw=0.9)
+            ax.plot(epoch[::8], trained[pathway, ::8, k], "o", color=colour, ms=2.2, alpha=0.6)
+            plot.theory(ax, epoch, d["values"][0, pathway, :, k], colour, f"mode {k + 1}", lw=0.9)
         open_ = " and ".join(str(c + 1) for c in range(3) if c != pathway)
         plot.label(ax, "epoch", title=f"open in contexts {open_}")
     axes[0].set_ylabel("singular value")
@@ -85,11 +84,13 @@ def by_context(ax: Axes) -> None:
 
 
 def hidden(d: xr.Dataset) -> Figure:
-    """Hidden representations of both networks in the plane, the second turned onto the first."""
-    fig, axes = plot.figure(1, 2, width=5.6, height=2.8)
-    relu, gated = d.hidden.values
+    """How alike hidden distances are in both networks, `d` with an axis of seeds; the first in the plane."""
+    fig, (course, *axes) = plot.figure(1, 3, height=2.8)
+    plot.runs(course, d.epoch[2::2], d.similar, plot.BLACK)
+    plot.label(course, "epoch", "correlation of distances", "ReLU network, four pathways", ylim=(0, 1.02))
+    relu, gated = d.hidden[0].values
     turn, _ = orthogonal_procrustes(gated.reshape(-1, 2), relu.reshape(-1, 2))
-    limits = 1.1 * np.abs(d.hidden.values).max() * np.array([-1, 1])
+    limits = 1.1 * np.abs(d.hidden[0].values).max() * np.array([-1, 1])
     square: dict[str, Any] = {"xlim": limits, "ylim": limits, "xticks": [], "yticks": [], "aspect": "equal"}
     for ax, points, name in zip(axes, (relu, gated @ turn), ("ReLU network", "four pathways"), strict=True):
         for sample, context in enumerate(CONTEXT):

@@ -109,6 +109,11 @@ def by_block(outputs: np.ndarray) -> np.ndarray:
     return np.sqrt((some**2).mean(axis=(1, 3)))
 
 
+def by_closed_context(values: Any) -> Any:
+    """Of the pathways of two contexts, after the always open one: that closed in context 1 first."""
+    return values[:0:-1]
+
+
 @part
 def table_1(p: Contexts):
     """A ReLU network from the initial weights of Table 1."""
@@ -165,16 +170,18 @@ def outputs(p: Contexts, data: Data):
 
 @figure("hidden")
 def hidden(p: Contexts, data: Data):
-    return context_figures.hidden(data.networks[0]), (
-        "Hidden representations of the 24 samples over training, in the plane in which they vary most "
-        "(lines, with markers at the end). Axes have the units of hidden activity and are the same in both "
-        "panels."
+    return context_figures.hidden(along(data.networks, "seed")), (
+        "Left: correlation of the distances between hidden representations of the 24 samples, ReLU "
+        f"networks and four pathways ({p.seeds} random starts, median and range). Right: the "
+        "representations over training, for each network in the plane in which its own vary most (lines, "
+        "with markers at the end)."
     )
 
 
 @figure("race")
 def singular_values(p: Contexts, data: Data):
-    return context_figures.race(data.race, along(data.networks, "seed")), (
+    d = along(data.networks, "seed")
+    return context_figures.race(data.race, d.epoch, by_closed_context(d["values"].mean("seed"))), (
         "The largest singular values of the three pathways that are open in two contexts. Dots: networks "
         f"trained as published (mean of {p.seeds}). Lines: the race reduction of appendix F on what the "
         f"always open pathway leaves, from strength {RACE_START[1]:g} as in the authors' script."
@@ -191,7 +198,8 @@ def curves(p: Contexts, data: Data):
     yield "six-pathways-loss", far(d.epoch, mean.six, mean.relu)
     yield "one-context-loss", far(d.epoch, mean.one, mean.relu)
     yield "race-loss", far(d.epoch, data.race.loss, mean.relu)
-    yield "seeds-apart", far(d.epoch, d.relu[0], d.relu[1:]) if p.seeds > 1 else np.nan
+    if p.seeds > 1:
+        yield "seeds-apart", far(d.epoch, d.relu[0], d.relu[1:])
     yield "two-contexts-faster", d.one[:, -1] / d.two[:, -1]
     yield "less-than-one-context", (mean.two < mean.one)[1:].mean()
     yield "published-outputs", d.apart.sel(epoch=d.shown.values).max("epoch")
@@ -208,7 +216,9 @@ def race_of_modes(p: Contexts, data: Data):
     d = data.race
     yield "race-reduction", nr.measure.drawn_distance(d.t, *d.residual_loss)
     solved, flow = d["values"].transpose("method", ..., "t").values
-    yield "race-singular-values", nr.measure.drawn_distance(d.t, solved, flow, flow.max()).max()
+    trained = along(data.networks, "seed")["values"].transpose(..., "epoch").mean("seed").values
+    for id, values in {"singular-values": flow, "trained-values": by_closed_context(trained)}.items():
+        yield f"race-{id}", nr.measure.drawn_distance(d.t, solved, values, values.max()).max()
     yield "shared-modes", d.commutator.max()
 
 

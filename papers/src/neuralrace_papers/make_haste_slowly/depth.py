@@ -118,7 +118,7 @@ def pathway_outputs(weights: Layers) -> Any:
 
 
 def objective(weights: Layers, others: Any) -> Any:
-    """What the authors' script descends: the common pathway's own loss, and that of the others on the rest."""
+    """What the authors' script descends: loss of the common pathway alone, and of the others on its rest."""
     common, *rest = pathway_outputs(weights)
     y = jnp.asarray(Y, common.dtype)
     left = y - jax.lax.stop_gradient(common) - sum(rest)

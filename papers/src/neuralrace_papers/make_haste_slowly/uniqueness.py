@@ -135,7 +135,9 @@ def draw_networks(axes: Any, d: xr.Dataset) -> None:
     plot.runs(loss, d.epoch, relu, plot.BLACK, "ReLU network")
     for gating, (label, colour) in GATINGS.items():
         style = {"ls": "--", "zorder": 4} if gating == "both" else {}
-        plot.theory(loss, d.epoch, d.loss.sel(network=gating).median("run"), colour, f"+ {label}", **style)
+        plot.theory(
+            loss, d.epoch, d.loss.sel(network=gating).median("run"), colour, f"pathways of {label}", **style
+        )
     plot.label(loss, y="loss, summed over samples", yscale="log", ylim=(relu.min() / 2, None))
     for pathways, (label, colour) in zip(OPEN.values(), PATHWAY_LINES.items(), strict=True):
         each = d["size"].sel(pathway=pathways).stack(curve=("run", "pathway")).T

@@ -226,8 +226,8 @@ def descent_and_adam(p: TwoPoint, data: Data):
     fits = {f"{name}, descent": f for name, f in data.networks.items() if name == "default"}
     fits["default, Adam"] = data.networks["adam"]
     return draw_each(fits, draw_distances, "squared distance", COLOURS), (
-        f"The default network by gradient descent and by Adam (learning rate {p.adam:g}, half of that in the "
-        "authors' code, for twice the steps)."
+        f"The default network by gradient descent and by Adam, whose learning rate of {p.adam:g} is that of "
+        "the authors' code."
     )
 
 

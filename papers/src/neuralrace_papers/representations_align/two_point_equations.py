@@ -4,7 +4,7 @@ automatic differentiation. Where an equation is misprinted, a second row shows t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -120,20 +120,21 @@ def equations(p: TwoPointEquations, data: Data):
     t, flow, other = (d[name].values[0] for name in ("t", "flow", "equal"))
     timed = {"xscale": "log", "xlim": (t[1], t[-1]), "ylim": (0, None), "legend": plot.ABOVE}
 
-    def panel(ax: Any, x: Any, measured: Any, right: Any, printed: Any, number: str) -> None:
+    def panel(ax: Any, x: Any, measured: Any, curves: Iterable[Any], number: int) -> None:
+        right, printed = curves
         plot.runs(ax, x, measured[None], plot.BLUE, "random starts" if ax is distances else "gradient flow")
         plot.theory(ax, x, right, plot.BLACK, f"Eq. {number}, corrected")
         plot.theory(ax, x, printed, plot.RED, f"Eq. {number}, as printed", ls="--")
 
-    panel(equal, t, other[0], *(eq_39(p, t, *other[:2, 0], rate) for rate in (p.rate_y, 1.0)), "39")
+    panel(equal, t, other[0], (eq_39(p, t, *other[:2, 0], rate) for rate in (p.rate_y, 1.0)), 39)
     plot.label(equal, "time (units of Eq. 7)", "|dh|², equal targets", **timed)
     given = t, flow[1], flow[2], p.dy, flow[4, 0]
-    panel(losses, t, flow[3], *(universality.loss(*given, r) for r in (p.rate_mean, 2 * p.rate_y)), "22")
+    panel(losses, t, flow[3], (universality.loss(*given, r) for r in (p.rate_mean, 2 * p.rate_y)), 22)
     plot.label(losses, "time (units of Eq. 7)", "loss", **timed)
     final = data.starts.final.values[0, 0]
     shares = (np.arange(p.draws) + 0.5) / p.draws
     right = universality.final_cdf(final, p.gain, **p.given)
-    panel(distances, final, shares, right, eq_47(p, final), "47")
+    panel(distances, final, shares, (right, eq_47(p, final)), 47)
     plot.label(distances, "final |dh|²", "share below", legend=plot.ABOVE)
     return equal.figure, (
         "Three of the equations with slips, beside what they stand for: representations of equal targets and "
