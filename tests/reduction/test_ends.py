@@ -160,3 +160,23 @@ def test_an_exact_basis_is_found_for_inputs_of_any_condition(condition):
     x = np.diag([1.0, 0.5, 0.2, 1 / condition]) @ turn.T
     r = nr.reduce(nr.Task(nr.Graph.chain([4, 16, 3]), x, rng.standard_normal((4, 3))))
     assert (r.basis, r.exact) == ("block", True)
+
+
+def test_a_race_that_ends_in_a_tie_names_nobody():
+    task = opposite_targets()
+    found = nr.race({"a": task, "b": task}, level=0.1)
+    assert found.winner is None
+    assert found.first == ("a", "b")
+    assert "a and b reach loss 0.1 at the same time" in str(found)
+
+
+def test_reductions_around_a_start_take_weight_decay():
+    task, rates = opposite_targets(), nr.Rates(decay=0.01)
+    weights = nr.init.gaussian(task.graph, 0.1)
+    sol = nr.reduce(task, weights=weights, rates=rates).solve(50.0, 20)
+    assert np.allclose(sol.loss, nr.flow(task, weights, 50.0, 20, rates=rates).loss, atol=1e-4)
+
+
+def test_a_family_that_arrives_is_its_own_widened_one():
+    wide = nr.reduce(opposite_targets()).widened()
+    assert wide.widened() is wide
