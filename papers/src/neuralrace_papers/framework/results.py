@@ -107,7 +107,8 @@ class Report:
         if read.get("format") != FORMAT:
             told = f"has format {read.get('format', 1)}, and this version of neuralrace-papers reads {FORMAT}"
             raise InputError(f"{folder} {told}")
-        found = {f.name: read[f.name] for f in dataclasses.fields(cls)} | {"folder": folder}
+        found: dict[str, Any] = {f.name: read[f.name] for f in dataclasses.fields(cls)}
+        found["folder"] = folder
         found["rows"] = {id: Row.from_dict(id, row) for id, row in read["rows"].items()}
         return cls(**found | {"figures": tuple((n, c) for n, c in read["figures"])})
 
