@@ -14,7 +14,7 @@ import pytest
 import neuralrace as nr
 
 ROOT = Path(__file__).parents[1]
-DOCS = sorted((ROOT / "docs").rglob("*.md"))
+DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs" / "papers").glob("*.md")])  # a link
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 IDEAS = (
     "network", "reduction", "starts", "expected", "exact", "relu", "discovery", "pathways", "universality",
