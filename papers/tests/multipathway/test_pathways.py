@@ -24,7 +24,7 @@ def test_task_is_the_published_one():
 
 
 def test_an_epoch_is_a_step_on_the_summed_error_without_half():
-    p = Pathways(width=12, std=0.3)
+    p = Pathways(width=20, std=0.3)
     task = networks.task([2, 2], p.width)
     w = nr.init.gaussian(task.graph, p.std, seed=1)
     run = nr.descend(task, w, p.epoch, 1, 2)
@@ -111,8 +111,8 @@ def test_signals_follow_the_whole_network_for_a_while():
 
 def test_published_steps_end_where_the_flow_does():
     p = Pathways(seeds=2, width=32, std=0.056)
-    task, t1 = networks.task([2, 2], p.width), 50.0
-    steps = networks.descent(p, task, 2, round(t1 / p.epoch), networks.times(t1))
+    task, t1 = networks.task([2, 2], p.width), 300 * p.epoch
+    steps = networks.descent(p, task, 2, 300, networks.times(t1))
     flow = networks.train(task, networks.draw(task, p.std, p.seeds, 2), t1)
     assert np.abs(steps["outputs"][1][:, -1] - flow.outputs.values[:, -1]).max() < 0.01
 
