@@ -1,8 +1,39 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
 import neuralrace as nr
 from neuralrace_papers.neural_race import domains_data, routing
+from neuralrace_papers.neural_race.domains_data import FEATURES, ITEMS, TARGETS
+
+
+def noisy_samples(pairs: np.ndarray) -> nr.Task:
+    """All items on all trained routes, as samples; the domains that are gated off show and ask for noise."""
+    routes, rng = np.repeat(np.argwhere(pairs), ITEMS, axis=0), np.random.default_rng(0)
+    item = np.arange(len(routes)) % ITEMS
+    samples, gates = {}, {}
+    for side, (end, wanted) in enumerate((("x", np.eye(ITEMS)), ("y", TARGETS))):
+        for k in range(len(pairs)):
+            gates[f"{end}{k}"] = routes[:, side] == k
+            noise = rng.standard_normal((len(routes), wanted.shape[1]))
+            samples[f"{end}{k}"] = np.where(gates[f"{end}{k}"][:, None], wanted[item], noise)
+    graph = nr.Graph.routing(len(pairs), ITEMS, (1, 1), FEATURES)
+    inputs, targets = ({n: v for n, v in samples.items() if n[0] == end} for end in "xy")
+    return nr.Task(graph, inputs, targets, gates)
+
+
+def test_path_statistics_are_those_of_the_data_scaled():
+    """Eq. 11-12 and 39-43, from samples in which all domains that are gated off show and ask for noise."""
+    pairs = routing.Routing().pairs(4)
+    task = noisy_samples(pairs)
+    paths = {(i, j): [f"x{i}->h1", "h1->h2", f"h2->y{j}"] for i, j in np.ndindex(pairs.shape)}
+    syx, sxx = TARGETS.T / (ITEMS * pairs.sum()), np.eye(ITEMS) / (ITEMS * pairs.sum())
+    for (i, j), path in paths.items():
+        assert np.abs(task.syx(path) - pairs[i, j] * syx).max() < 1e-12
+    for (i, j), k in product(paths, range(7)):
+        expected = pairs[i, j] * (i == k) * sxx
+        assert np.abs(task.sxx(paths[k, j], paths[i, j]) - expected).max() < 1e-12
 
 
 def test_eq_15_is_the_reduction_from_equal_strengths():

@@ -126,7 +126,8 @@ def equations(p: TwoPointEquations, data: Data):
         plot.theory(ax, x, right, plot.BLACK, f"Eq. {number}, corrected")
         plot.theory(ax, x, printed, plot.RED, f"Eq. {number}, as printed", ls="--")
 
-    panel(equal, t, other[0], (eq_39(p, t, *other[:2, 0], rate) for rate in (p.rate_y, 1.0)), 39)
+    dh2, dy2 = other[:2, 0]
+    panel(equal, t, other[0], (eq_39(p, t, dh2, dy2, rate) for rate in (p.rate_y, 1.0)), 39)
     plot.label(equal, "time (units of Eq. 7)", "|dh|², equal targets", **timed)
     given = t, flow[1], flow[2], p.dy, flow[4, 0]
     panel(losses, t, flow[3], (universality.loss(*given, r) for r in (p.rate_mean, 2 * p.rate_y)), 22)
