@@ -3,33 +3,70 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from neuralrace import errors, init, measure
-from neuralrace.dynamics import Adaptive, Chebyshev, LowRank, Rates, State, Status, Trajectory, descend, flow
-from neuralrace.graph import Edge, Graph
-from neuralrace.learned import events, learning_time
-from neuralrace.measure import conserved, end_to_end, half_time, pathway_maps, tangent_kernel, unit_sizes
-from neuralrace.network import activity, error_rate, gradient, loss, predict
-from neuralrace.task import Task
-
 if TYPE_CHECKING:
-    from neuralrace import exact, landscape, plot, relu, tasks, universality
+    from neuralrace import (
+        errors,
+        exact,
+        init,
+        landscape,
+        measure,
+        plot,
+        relu,
+        tasks,
+        universality,
+    )
     from neuralrace.apps.insight import Watch, watch
     from neuralrace.apps.sweep import Run, sweep, sweep_figure
+    from neuralrace.dynamics import (
+        Adaptive,
+        Chebyshev,
+        LowRank,
+        Rates,
+        State,
+        Status,
+        Trajectory,
+        descend,
+        flow,
+    )
     from neuralrace.expected import ExpectedTime, expected_learning_time
+    from neuralrace.graph import Edge, Graph
     from neuralrace.laboratory import lab
+    from neuralrace.learned import events, learning_time
+    from neuralrace.measure import (
+        conserved,
+        end_to_end,
+        half_time,
+        pathway_maps,
+        tangent_kernel,
+        unit_sizes,
+    )
+    from neuralrace.network import activity, error_rate, gradient, loss, predict
     from neuralrace.reduction import Reduction, StartReduction, attainable_loss, mode_strengths, reduce
     from neuralrace.relu import race
+    from neuralrace.task import Task
 else:
-    # Imported when first used, so that `import neuralrace` does not wait for what a program may never need.
-    _MODULES = ("exact", "landscape", "plot", "relu", "tasks", "universality")
+    # Imported when first used: nobody waits for what a program may never need.
+    _MODULES = (
+        "errors", "exact", "init", "landscape", "measure", "plot", "relu", "tasks", "universality",
+    )  # fmt: skip
     _NAMES = {
         "apps.insight": ("Watch", "watch"),
         "apps.sweep": ("Run", "sweep", "sweep_figure"),
+        "dynamics": (
+            "Adaptive", "Chebyshev", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow",
+        ),
         "expected": ("ExpectedTime", "expected_learning_time"),
+        "graph": ("Edge", "Graph"),
         "laboratory": ("lab",),
+        "learned": ("events", "learning_time"),
+        "measure": (
+            "conserved", "end_to_end", "half_time", "pathway_maps", "tangent_kernel", "unit_sizes",
+        ),
+        "network": ("activity", "error_rate", "gradient", "loss", "predict"),
         "reduction": ("Reduction", "StartReduction", "attainable_loss", "mode_strengths", "reduce"),
         "relu": ("race",),
-    }
+        "task": ("Task",),
+    }  # fmt: skip
 
     def __getattr__(name: str) -> Any:
         if name in (*_MODULES, *_NAMES):

@@ -17,6 +17,15 @@ def test_commands_are_those_of_the_library(capsys):
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ or "jax" in sys.modules
 
 
+def test_help_waits_for_no_library():
+    code = (
+        "import sys; from neuralrace_command import main\ntry: main(['run', '--help'])\n"
+        "except SystemExit: print({'jax', 'scipy', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
 def test_compiled_programs_are_kept_for_the_next_time(tmp_path):
     """Only by the command: an import switches nothing on."""
     code = (

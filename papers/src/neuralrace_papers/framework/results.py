@@ -108,9 +108,9 @@ class Report:
             told = f"has format {read.get('format', 1)}, and this version of neuralrace-papers reads {FORMAT}"
             raise InputError(f"{folder} {told}")
         found: dict[str, Any] = {f.name: read[f.name] for f in dataclasses.fields(cls)}
-        found["folder"] = folder
+        found["folder"], found["figures"] = folder, tuple((n, c) for n, c in read["figures"])
         found["rows"] = {id: Row.from_dict(id, row) for id, row in read["rows"].items()}
-        return cls(**found | {"figures": tuple((n, c) for n, c in read["figures"])})
+        return cls(**found)
 
 
 def finding(path: str, row: Row) -> Judged:
