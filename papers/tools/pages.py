@@ -145,7 +145,7 @@ def _entry(name: str, paper: str, own: dict[str, dict[str, str]]) -> list[str]:
     if shows:
         ledger, claim = shows[0]
         row, verdict = stored_rows().get(claim.row), given[ledger.name][claim.id]
-        number = f" ({shown(row.value, row.error, row.runs)})" if row else ""
+        number = f": {shown(row.value, row.error, row.runs)}" if row else ""
         lines += [f"> “{claim.quote}” ({claim.place})", "", f"**{verdict}**{number}", ""]
     return [*lines, f"    neuralrace run {name}"]
 

@@ -185,9 +185,9 @@ def curves(p: RelativeScale, data: Data):
     plot.label(b, y="steps until sums are ...", legend=within, yscale="log")
     for way, runs in data.convolution.items():
         for values, colour, name in (
-            (runs.new, plot.ORANGE, "new"),
+            (runs.new, plot.PINK, "new"),
             (runs.structured, plot.GREEN, "in leading components"),
-            (runs.roughness / 2, plot.BLUE, "roughness / that of noise"),
+            (runs.roughness / 2, plot.SKY, "roughness / that of noise"),
         ):
             style = {"label": name, "mfc": colour} if way == "first" else {"mfc": "white"}
             plot.points(c, p.ratios, values.T, colour, **style)
