@@ -20,8 +20,10 @@ def errors(trained, untrained):
 @pytest.mark.whole
 @pytest.mark.parametrize("kind", ["squared", "linear"])
 def test_networks_of_digits_learn_the_trained_routes(kind):
-    p = images.Images(seeds=2, domains=3, trained=(2,), hidden=16, partners=2, panels=("rotation-3",))
-    ends = images.train(p, kind, 2, 0.5, 4)
+    p = images.Images(
+        seeds=2, domains=3, trained=(2,), hidden=16, partners=2, panels=("rotation-3",), lr=0.05
+    )
+    ends = images.train(p, kind, 2, 1.0, 6)
     assert ends["trained"][1].max() < 0.4
     assert (ends["trained"][1] < ends["untrained"][1]).all()
     assert not any(ends["failed"][1])
