@@ -111,7 +111,7 @@ def run(pipe):
         time.sleep(60)
         yield
     worker._warm_up = lambda: steps(None)
-    worker.run(pipe, False, True, {limit})
+    worker.run(pipe, True, {limit})
 if __name__ == "__main__":
     main()
 """
@@ -148,7 +148,7 @@ from neuralrace_command.worker import work
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, True, False, 45.0))
+    process = context.Process(target=work, args=(theirs, False, 45.0))
     process.start()
     print(process.pid, flush=True)
     time.sleep({delay})
