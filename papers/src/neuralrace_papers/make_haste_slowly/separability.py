@@ -165,8 +165,8 @@ def races(p: Separability, data: Data):
         f"of ReLU networks ({p.seeds} seeds, mean and standard deviation) at the published learning rate "
         "and near gradient flow. Middle: loss over time at the published rate, networks as bands. Right: "
         "the margin at which both gatings take equally long, where all pathways start equally strong and "
-        "where both networks have equally many random units; the same from the weights of each seed; and "
-        "the margin at which half of the weight of a ReLU network is in units of the linear gating."
+        "where both networks have equally many random units. Beside it the same from the weights of each "
+        "seed, and the margin at which half of the weight of a ReLU network is in units of the linear gating."
     )
 
 

@@ -122,8 +122,8 @@ def courses(p: Uniqueness, data: Data):
         "Left: summed loss of ReLU networks (band) and of gated linear ones with an always-open pathway and "
         "others (lines, median). Middle: Frobenius norm of the map of each pathway, all of them trained in "
         "one network. Right: how far ReLU networks are from the conditions under which the reduction is "
-        "exact, which are 1, 0 and 0; gates that are those of the unit's pathway, gates that differ from the "
-        "start, and squared weights outside the modes of the always-open network. "
+        "exact, which are 1, 0 and 0. They are gates that are those of the unit's pathway, gates that differ "
+        "from the start, and squared weights outside the modes of the always-open network. "
         f"{p.seeds} seeds, median and range."
     )
 

@@ -149,7 +149,7 @@ def race(p: Race, data: Data):
     return fig, (
         f"One network with a pathway for every route (P = 1), for groups of domains, and for all "
         f"{p.domains**2} routes (P = {p.domains**2}), from random weights. Above: part of the answer that "
-        f"each kind carries (mean over modes); left: while all routes are trained, median and range of "
+        f"each kind carries (mean over modes). Left: while all routes are trained, median and range of "
         f"{p.seeds} starts; right: at the end, where each input is trained with K of {p.domains} outputs, "
         "mean and standard deviation. Below, left: networks with dedicated pathways and those of one P only, "
         "all routes trained: what is left to the dedicated ones. Below, right: error on routes that were not "

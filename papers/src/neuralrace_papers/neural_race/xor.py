@@ -116,7 +116,7 @@ def dynamics(p: Xor, data: Data):
         f"(longest = 1). Middle: loss of the slowest, the middle and the fastest of {p.seeds} ReLU networks, "
         "and of gated networks in closed form. Right: when the loss is halved, predicted with initial "
         "strengths from following each unit to its diagonal, from the gates that units have at first, and "
-        "from the number and the size of the weights; on the line, prediction and network agree."
+        "from the number and the size of the weights. On the line, prediction and network agree."
     )
 
 
