@@ -251,8 +251,8 @@ def answers(p: Routing, data: Data):
     return fig, (
         f"From left to right: features of the {ITEMS} items; which pairs of domains are trained; inner "
         f"products of the activity of the first hidden layer, {ITEMS} items on each input domain. Last: "
-        f"outputs on all routes, {ITEMS} items by {FEATURES} features each, with trained routes framed. One random "
-        "start, at the end of training."
+        f"outputs on all routes, {ITEMS} items by {FEATURES} features each, with trained routes framed. One "
+        "random start, at the end of training."
     )
 
 
