@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import neuralrace as nr
@@ -39,6 +39,8 @@ def random_task(seed: int) -> nr.Task:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
+@example(98)  # at y0 some gatings have patterns of their own, and others have not
+@example(8230)
 def test_least_squares_over_listed_paths(seed):
     task = random_task(seed)
     assert nr.attainable_loss(task).loss == pytest.approx(attainable(task), abs=1e-10)

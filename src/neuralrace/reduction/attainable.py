@@ -191,24 +191,30 @@ class Patterns:
 
     def _joined(self, node: str, parts: Sequence[tuple[int, str]]) -> int:
         """The span of what arrives through gated edges, behind the gate of the node."""
-        rows, free = [], False
+        alone = np.zeros(self.count, bool)  # gatings that have a pattern of their own
+        rows = [np.zeros((0, self.count))]
         for number, edge in parts:
-            span = self.spans[number]
-            free |= span.free
-            new = span.rows
+            new = self.spans[number].rows
             for name in filter(None, (edge, node)):
                 new = (self.gates[name][:, None] * new).reshape(-1, self.count)
-            rows.append(new)
-        table = np.concatenate(rows)
+            if self.spans[number].free:
+                alone |= new.any(axis=0)
+            else:
+                rows.append(new)
+        table = np.where(alone, 0.0, np.concatenate(rows))
         table = table[table.any(axis=1)]
+        seen = alone | table.any(axis=0)
         if table.size > _MOST:
-            free, self.complete = True, False
-        if free:
-            return self._number(table.any(axis=0, keepdims=True).astype(float), free=True)
-        table = _independent(table)
-        if len(table) > 1 and len(table) == np.count_nonzero(table.any(axis=0)):
-            return self._number(table.any(axis=0, keepdims=True).astype(float), free=True)
-        return self._number(table)
+            self.complete = False
+        else:
+            table = _independent(table) if len(table) else table
+            apart = np.count_nonzero(table.any(axis=0)) == len(table) and np.count_nonzero(seen) > 1
+            if not apart and not alone.any():
+                return self._number(table)
+            if not apart and np.count_nonzero(alone) * self.count <= _MOST:
+                return self._number(np.concatenate([np.eye(self.count)[alone], table]))
+            self.complete &= apart
+        return self._number(seen[None].astype(float), free=True)
 
     def needed(self) -> dict[str, int]:
         """Units that suffice at each hidden node: for what arrives, or for what leaves, if that is less."""
