@@ -30,22 +30,21 @@ SMALL = {
     "discovery": {"hidden": 60, "lr": 4e-3, "steps": 800, "save": 9, "most": 4, "std": 1e-3},
     "uniqueness": {"hidden": 20, "save": 6, "stride": 500, "steps": 200, "std": 1e-3},
     "phase-portraits": {
-        "seeds": 4, "depths": (2, 3), "far": (3,), "strengths": (10.0, 1e3), "width": 3, "modes": (2.0,),
+        "seeds": 4, "depths": (2, 3), "far": (3,), "strengths": (10.0, 1e3),
     },
     "pathways": {
-        "seeds": 2, "width": 12, "depths": (2, 3), "epochs": (50, 50), "widths": (8, 12), "width_depth": 2,
+        "seeds": 2, "width": 17, "depths": (2, 3), "epochs": (50, 50), "widths": (8, 12), "width_depth": 2,
         "mixed": (2, 2),
     },
     "pathway-coordinates": {
         "seeds": 2, "width": 16, "depths": (3,), "widths": (16, 32), "draws": 2, "t1": 50.0,
     },
-    "pathways-nonlinear": {"seeds": 2, "width": 12, "relu": (20, 20), "tanh": (20, 20), "after": ("every",)},
+    "pathways-nonlinear": {"seeds": 2, "width": 12, "relu": (20, 20), "tanh": (20, 20)},
     "worlds": {
         "seeds": 1, "features": 2000, "trees": 5, "hidden": 16, "beliefs": 50, "looks": 8, "rounds": 10,
     },
     "balanced": {
-        "seeds": 1, "checked": (0.0, 5.0), "until": 10.0, "relative": (0.0, 1.0),
-        "sizes": (1.0, 8.0, 16.0, 32.0), "shown": (1.0, 32.0),
+        "seeds": 1, "relative": (0.0, 1.0), "sizes": (1.0, 8.0, 16.0, 32.0), "shown": (1.0, 32.0),
     },
     "continual": {
         "seeds": 1, "tasks": 2, "size": 6, "strengths": (2.0, 1.0), "lams": (0.0, 1.0, 4.0),

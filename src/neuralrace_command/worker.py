@@ -1,4 +1,4 @@
-"""The start of a computing process of the lab, apart from the library, which takes a second to import."""
+"""The start of a computing process, apart from the library, which takes a second to import."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import multiprocessing
 import os
 import signal
 import sys
+from importlib import import_module
 from typing import Any
 
 DEATH_SIGNAL = 1  # of `prctl`: a signal that comes when the parent ends
 
 
-def work(pipe: Any, *given: Any) -> None:
-    """Run `neuralrace.laboratory.worker`; where the system can, this process ends with its server at once."""
+def work(module: str, *given: Any) -> None:
+    """Call `run(*given)` of a module; where the system can, this process ends with the one that began it."""
     if sys.platform == "linux":
         import ctypes
 
@@ -20,6 +21,4 @@ def work(pipe: Any, *given: Any) -> None:
         server = multiprocessing.parent_process()
         if server is not None and os.getppid() != server.pid:  # it ended before
             return
-    from neuralrace.laboratory import worker
-
-    worker.run(pipe, *given)
+    import_module(module).run(*given)

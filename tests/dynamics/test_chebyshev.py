@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from neuralrace.agent import Agent, learn
 from scipy.integrate import solve_ivp
 
 import neuralrace as nr
@@ -161,7 +160,6 @@ def test_it_is_refused_where_only_the_usual_method_is_there():
         lambda: r.solve(strength=0.1, t1=1.0, method=nr.Chebyshev()),
         lambda: system.solve(*given, [1.0], nr.Chebyshev()),
         lambda: system.learning_time(*given, 0.1, 1.0, nr.Chebyshev()),
-        lambda: learn(Agent(), np.full((1, 9), 0.1), [0.0, 1.0], method=nr.Chebyshev()),
     ]
     for call in calls:
         with pytest.raises(nr.errors.InputError, match=r"method must be nr.Adaptive\(...\), got Chebyshev"):

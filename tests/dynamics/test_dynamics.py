@@ -541,4 +541,4 @@ def test_weights_near_the_smallest_numbers_rest_or_grow_but_do_not_diverge():
     assert solved.status is nr.Status.FINISHED
     rests = nr.reduce(nr.tasks.xor()).solve(0.1, 1e300)
     assert rests.outcome.startswith("finished at t = 1e+300, at rest since t = ")
-    assert rests.loss[-1] < 1e-15
+    assert rests.loss[-1] < 2e-14 * rests.loss[0]  # solutions stop at about 1e-14

@@ -183,7 +183,7 @@ def test_short_descents_are_not_compiled_and_long_ones_are(compilations):
     w = nr.init.gaussian(task.graph, 0.1)
     assert nr.descend(task, w, 0.01, 50).status is Status.FINISHED
     assert compilations() == 0
-    nr.descend(task, w, 0.01, 20_000, 2)
+    nr.descend(task, w, 0.01, 80_000, 2)
     assert compilations() > 0
 
 

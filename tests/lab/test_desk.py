@@ -148,7 +148,7 @@ from neuralrace_command.worker import work
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, False, 45.0))
+    process = context.Process(target=work, args=("neuralrace.laboratory.worker", theirs, False, 45.0))
     process.start()
     print(process.pid, flush=True)
     time.sleep({delay})

@@ -201,8 +201,6 @@ def test_it_begins_at_its_own_start_only():
     for given in ({"weights": w, "error": 0}, {"error": -3}, {"weights": w, "error": 5}):
         with pytest.raises(ValueError, match="error must be"):
             nr.reduce(task, **given)
-    with pytest.raises(ValueError, match="weight decay"):
-        nr.reduce(task, weights=w, rates=nr.Rates(decay=0.1))
 
 
 def test_flow_chooses_its_method():

@@ -272,7 +272,8 @@ def test_command(signs, tmp_path, capsys):
     assert "1100" in text
     assert "chosen" in text
     folder = out / "discover" / "signs"
-    assert {f.name for f in folder.iterdir()} == {"patterns.csv", *(f"discover.{s}" for s in nr.plot.FORMATS)}
+    figures = (f"discover.{s}" for s in nr.plot.FORMATS)
+    assert {f.name for f in folder.iterdir()} == {"patterns.csv", "source.txt", *figures}
     rows = (folder / "patterns.csv").read_text().splitlines()
     assert rows[0].startswith("share,ambiguity,gate0,gate1,gate2,gate3,mean0")
     assert rows[1].split(",")[2:6] == ["1", "1", "0", "0"]

@@ -445,7 +445,7 @@ def test_wrong_input_says_what_is_wrong(small):
         (lambda: nr.tasks.gated(x, y, np.ones((1, 12)), columns={0: [3]}), r"columns\[0\] must list"),
         (lambda: relu.train(x, y[:5]), "Y must have as many rows"),
         (lambda: relu.train(x, y, hidden=[]), "hidden must list"),
-        (lambda: relu.train(x, y, hidden=700), "hidden must list"),
+        (lambda: relu.train(x, y, hidden=700), "hidden must be a list of sizes"),
         (lambda: relu.train(x, y, objective="total"), "objective must be one of"),
         (lambda: relu.train(x, y, method="flow"), "method must be 'descend', nr.Adaptive"),
         (lambda: relu.train(x, y, lr=0.0), "lr must be greater"),

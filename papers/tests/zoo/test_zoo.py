@@ -370,7 +370,7 @@ def test_training_is_a_trajectory(tmp_path):
     assert again.settings == run.settings
     assert np.array_equal(again.recorded["dh2"], run.recorded["dh2"], equal_nan=True)
     assert run.to_xarray()["recorded:dh2"].dims == ("run", "t", "layer")
-    with pytest.raises(InputError, match=r"must be one of universality\.train or record"):
+    with pytest.raises(InputError, match=r"must be one of universality\.record"):
         nr.universality.Training._of(nr.Trajectory(run.t, run.loss))
 
 

@@ -25,7 +25,7 @@ class Line:
     ended : callable
         `ended(line, exit_code)` is told when it ends without having been asked to.
     given : tuple
-        What `work` takes after the pipe.
+        What `worker.run` takes after the pipe.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Line:
         self.began = self.used = time.monotonic()
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs, *self.given), daemon=True)
+        self.process = context.Process(target=work, args=(worker.__name__, theirs, *self.given), daemon=True)
         self.process.start()
         theirs.close()
         self.outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
