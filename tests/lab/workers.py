@@ -7,14 +7,14 @@ from multiprocessing.connection import Connection
 TOO_LARGE = 77  # as in neuralrace.laboratory.worker
 
 
-def dies(pipe: Connection, *_: object) -> None:
+def dies(module: str, pipe: Connection, *_: object) -> None:
     """A worker that ends at its start."""
     with open(os.environ["DEATHS"], "a") as file:
         file.write("x")
     os._exit(3)
 
 
-def repeats(pipe: Connection, *_: object) -> None:
+def repeats(module: str, pipe: Connection, *_: object) -> None:
     """A worker that answers a job with itself; `sleep` takes long, `large` is ended for its memory."""
     while True:
         head, content = pipe.recv_bytes().decode().split("\n")
