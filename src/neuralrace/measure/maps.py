@@ -180,6 +180,7 @@ def pathway_coordinates(
     sigma = number("sigma", sigma, above=0)
     _check_linear_map(graph, weights, initial)
     left, right = _modes(graph, u, v)
+    weights, initial = (w.weights if isinstance(w, Trajectory) else w for w in (weights, initial))
     axes = [
         floats(e, w[e]).shape[: -len(graph.shapes[e])]
         for w in (weights, initial)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, flag, integer, sequence, short
+from neuralrace.errors import InputError, array, flag, integer, sequence, short, without_nan
 
 MAX_SAMPLES = 16
 _PATIENCE = 5.0  # seconds until a terminal shows the progress
@@ -161,7 +161,7 @@ def growth_rates(patterns: Any, X: Any, E: Any) -> np.ndarray:
     for some in np.array_split(gates, -(-len(gates) // 4096)):
         syx = np.einsum("oi,bi,ik->bok", small, some, x, optimize=True) / len(x)
         rates.append(np.linalg.eigvalsh(np.swapaxes(syx, 1, 2) @ syx)[:, -1].clip(0))
-    return np.sqrt(np.concatenate(rates))
+    return np.sqrt(without_nan("X and E", np.concatenate(rates)))
 
 
 def unit_inputs(X: ArrayLike, bias: bool = False) -> np.ndarray:
