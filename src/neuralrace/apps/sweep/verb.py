@@ -148,7 +148,7 @@ def check_workers(jobs: Any, cluster: Any) -> int | None:
 
 def _reached(address: str) -> None:
     """Refuse an address at which no Dask scheduler answers, before anything is made."""
-    from distributed.comm import connect
+    from distributed.comm.core import connect
     from distributed.security import Security
 
     async def greeted() -> None:
