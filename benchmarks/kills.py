@@ -89,8 +89,7 @@ def main() -> None:
             time.sleep(wait)
             begun = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(killer)
-            process.wait(timeout=60)
-            fault = _stayed(begun) or _compared(kind, folder, base)
+            fault = _ended(process) or _stayed(begun) or _compared(kind, folder, base)
             failed += bool(fault)
             print(f"{kind}, {killer.name} after {wait:.2f} s: {fault or 'nothing lost'}", flush=True)
     print(f"{given.kills} kills, {failed} lost something")
@@ -107,6 +106,17 @@ def _begun(kind: str, folder: Path, first: Path) -> subprocess.Popen:
     assert process.stdout is not None
     process.stdout.readline()
     return process
+
+
+def _ended(process: subprocess.Popen) -> str:
+    """Whether a process goes on for a minute after the signal; it is ended for good."""
+    try:
+        process.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return "it did not end"
+    return ""
 
 
 def _stayed(begun: list[psutil.Process]) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 
 MOST = 1_000_000  # entries of a list
 LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
+LONGEST_CALL = 3600.0  # seconds by an estimate
 TO_INSTALL = "in a checkout of the repository, `pip install . ./papers` installs both"
 
 
@@ -231,6 +232,14 @@ def affordable(name: str, value: Any, numbers: float) -> None:
         raise InputError(
             f"{name} = {short(value)} is too large: its data would take {numbers * 8 / 2**30:,.0f} GiB, "
             f"more than {most / 2**30:.0f}, half of this machine's memory"
+        )
+
+
+def quick(name: str, value: Any, seconds: float) -> None:
+    """Refuse what would take more than an hour, by an estimate of its seconds."""
+    if seconds > LONGEST_CALL:
+        raise InputError(
+            f"{name} must be fewer, got {short(value)}: they would take about {seconds / 3600:,.1f} hours"
         )
 
 

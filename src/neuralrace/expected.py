@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import resized
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, affordable, choice, integer, known, number
+from neuralrace.errors import InputError, affordable, choice, integer, known, number, quick
 from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.measure import stopping_time
 from neuralrace.reduction.attainable import attainable_loss
@@ -42,6 +43,7 @@ _NEGLIGIBLE = 1e-6  # a fraction that counts as zero
 _SAFETY = 3.0  # the error in the result, in units of its estimate
 _BEST_RATIO = 0.1  # a round is assumed to shrink the error by no more than this factor
 _ROOM = 2.25  # layers may grow by this factor before programs are compiled again
+_MANY, _PILOT = 20_000, 200  # draws whose cost is estimated first, by that of so many
 _LARGEST = 256  # directions of a hidden layer, at most
 _METHOD = Adaptive(rtol=1e-6, atol=1e-8, max_steps=5000)
 _EXTENSION = 4.0  # factor by which the end is put off until all draws have reached the level,
@@ -86,7 +88,7 @@ class ExpectedTime:
         n = len(self.times)
         share = "all" if self.reached == 1 else f"{round(self.reached * n)} of"
         return (
-            f"ExpectedTime(mean {self.mean:.4g} +- {self.standard_error:.2g}, spread {self.spread:.3g}, "
+            f"ExpectedTime(mean {self.mean:.4g} ± {self.standard_error:.2g}, spread {self.spread:.3g}, "
             f"{share} {n} draws reached the level, error {self.error:.1g})"
         )
 
@@ -154,6 +156,24 @@ def expected_learning_time(
     least = attainable_loss(task).loss
     if level <= least:
         raise InputError(f"level must be above {least:.6g}, which no weights can reach; got {level:g}")
+    if draws > _MANY:
+        few = partial(
+            expected_learning_time,
+            task,
+            init,
+            scale,
+            level,
+            width=width,
+            draws=_PILOT,
+            seed=seed,
+            t1=t1,
+            tolerance=tolerance,
+        )
+        few()  # compiles
+        began = perf_counter()
+        hidden = few().hidden
+        quick("draws", draws, (perf_counter() - began) * draws / _PILOT)
+        affordable("draws", draws, 2.0 * _STATES * draws * task.graph.resized(hidden).n_weights)
     rng = np.random.default_rng(seed)
     network = RevealedNetwork(task, sizes, partial(random_matrix, rng, draws, init, scale))
     network.follow_start(_LARGEST // 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from neuralrace.cli import reduce_output as show
 from neuralrace.cli.description import Description, read_description
 from neuralrace.dynamics import Adaptive, State, Status, Trajectory, flow
 from neuralrace.dynamics.record import Record
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, quick
 from neuralrace.files import folder_for, write_text
 from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
 
 LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
+MANY, PILOT = 1000, 20  # seeds whose time is estimated first, by that of so many
 MAX_STEPS = {True: 100_000, False: 2_000}  # to choose an end: of equations, and of small networks
 
 
@@ -180,6 +182,12 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
             r = reduce(given.task, given.basis)
         except InputError as error:
             raise InputError(f"{given.path}: {error}") from None
+        if given.seeds > MANY:
+            few = replace(given, seeds=PILOT)
+            explain(few, r)  # compiles
+            began = perf_counter()
+            explain(few, r)
+            quick("start: seeds", given.seeds, (perf_counter() - began) * given.seeds / PILOT)
         folder = folder_for(out, "reduce", given.path)
         bar.update()
         explanation = explain(given, r, bar)

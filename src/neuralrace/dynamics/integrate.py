@@ -215,7 +215,7 @@ class Problem(NamedTuple):
         if self.stop is not None:
             reached = accept & (value <= self.stop)
             t, y, v, value = _once(reached, lambda end: self.crossing(s, tried, h, end), (t, y, v, value))
-        stuck = ~accept & (s.t + 0.1 * length <= s.t)
+        stuck = (~accept & (s.t + 0.1 * length <= s.t)) | (length <= 0)  # 0: the speed overflows
         status = jnp.where(s.steps + 1 >= self.max_steps, LIMITED, GOING)
         status = jnp.where(t >= self.t1, FINISHED, status)
         status = jnp.where(reached, STOPPED, jnp.where(stuck, FAILED, status)).astype(jnp.int32)

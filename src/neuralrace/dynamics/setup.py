@@ -15,7 +15,7 @@ from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, RESTED, STO
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.errors import InputError, flag, short
+from neuralrace.errors import InputError, flag, sequence, short
 from neuralrace.graph import Graph
 from neuralrace.network import cast, check, is_linear, precision, program
 from neuralrace.subspace import Frames, closed_frames, expand, shrink
@@ -161,7 +161,9 @@ def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
             )
         wanted = f"one value for each of {n} runs" if many else "a single value, as there is one run"
         try:
-            values = np.asarray(list(value) if isinstance(value, range) else value)
+            values = np.asarray(
+                sequence(f"runs[{name!r}]", value, "numbers") if isinstance(value, range) else value
+            )
         except ValueError:
             raise InputError(f"runs[{name!r}] must be {wanted}; got {short(value)}") from None
         if values.shape != ((n,) if many else ()):

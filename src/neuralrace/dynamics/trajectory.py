@@ -139,6 +139,8 @@ class Trajectory:
         return True
 
     def __iter__(self) -> Iterator[Self]:
+        if not self.many:
+            raise InputError("a single run is no list of runs; give several, or its curves")
         return (self[k] for k in range(len(self)))
 
     def __getitem__(self, k: Any) -> Self:

@@ -200,7 +200,7 @@ class _SideBySide:
         accept, t = error <= 1, np.where(last, p.t1, self.t + h)
         self.h = h * step_factor(error, accept, ORDER, np)
         status = np.where(accept & last, FINISHED, GOING)
-        status[~accept & (self.t + 0.1 * self.h <= self.t)] = FAILED
+        status[(~accept & (self.t + 0.1 * self.h <= self.t)) | (self.h <= 0)] = FAILED
         self.watch_stability(h, accept)
         middle = self.middle(h)
         reached = accept & (loss <= (-np.inf if p.stop is None else p.stop))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.errors import InputError, array, integer, number
+from neuralrace.errors import InputError, array, integer, number, sequence
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
 
 
@@ -75,6 +75,7 @@ def sharing(t: Any, s: Any, d: Any, M: int, P: float, b0: Any, tau: Any = 1.0) -
 
 
 def _pair(b0: Any) -> tuple[Any, Any]:
+    b0 = sequence("b0", b0, "strengths") if isinstance(b0, range) else b0
     if not isinstance(b0, (tuple, list)) and np.ndim(b0) == 0:
         return b0, b0
     if len(b0) != 2:

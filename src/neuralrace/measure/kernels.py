@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, flag, without_nan
-from neuralrace.graph import Graph
+from neuralrace.graph import Graph, check_graph
 from neuralrace.measure.arrays import Floats, floats
 from neuralrace.measure.representations import cosine
 from neuralrace.network import Stack, check, precision, program, take
@@ -191,8 +191,8 @@ def distance_moved(
     table = weights.weights if isinstance(weights, Trajectory) else weights
     moved: Floats = np.zeros(())
     size: Floats = np.zeros(())
-    for name, shape in graph.shapes.items():
-        if name not in table:
+    for name, shape in check_graph(graph).shapes.items():
+        if not isinstance(table, Mapping) or name not in table:
             raise InputError(f"weights must hold those of {name!r}; was the trajectory saved without them?")
         w = floats(name, table[name], len(shape) + 1)
         if w.shape[-len(shape) :] != tuple(shape):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neuralrace.compiling import traced
 from neuralrace.dynamics.record import State
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, choice, known, number, sequence, short
+from neuralrace.errors import InputError, choice, known, listed, number, sequence, short, without_nan
 from neuralrace.graph import Graph, check_graph
 from neuralrace.measure.arrays import Floats, as_matrix, floats, plain, stack
 
@@ -130,12 +131,7 @@ def contributions(graph: Graph, network: Network, u: ArrayLike, v: ArrayLike) ->
     >>> contributions(graph, weights, np.eye(2)[:, :1], np.eye(2)[:, :1]).shape
     (2, 1, 1)
     """
-    if len(check_graph(graph).inputs) != 1 or len(graph.outputs) != 1:
-        raise InputError("graph must have one input and one output, so that pathways share their modes")
-    left, right = floats("u", u, 2), floats("v", v, 2)
-    sizes = graph.nodes[graph.outputs[0]], graph.nodes[graph.inputs[0]]
-    if (left.shape[-2], right.shape[-2]) != sizes:
-        raise InputError(f"u and v must have {sizes[0]} and {sizes[1]} rows, got {left.shape}, {right.shape}")
+    left, right = _modes(graph, u, v)
     maps = pathway_maps(graph, network).values()
     return stack([left.T @ m @ right for m in maps], -3)
 
@@ -181,8 +177,20 @@ def pathway_coordinates(
     array([[1., 0.],
            [0., 1.]])
     """
-    left, right, sigma = floats("u", u, 2), floats("v", v, 2), number("sigma", sigma, above=0)
+    sigma = number("sigma", sigma, above=0)
     _check_linear_map(graph, weights, initial)
+    left, right = _modes(graph, u, v)
+    weights, initial = (w.weights if isinstance(w, Trajectory) else w for w in (weights, initial))
+    axes = [
+        floats(e, w[e]).shape[: -len(graph.shapes[e])]
+        for w in (weights, initial)
+        for e in graph.shapes
+        if e in w
+    ]
+    try:
+        np.broadcast_shapes(*axes)
+    except ValueError:
+        raise InputError(f"weights and initial must have the same leading axes, got {listed(axes)}") from None
     found = {}
     for _, path in _pathways(graph, alone=True):
         before = right
@@ -190,7 +198,14 @@ def pathway_coordinates(
             after = left if edge == path[-1] else _matrix(graph, edge, initial) @ before / sigma
             found[edge] = after.swapaxes(-1, -2) @ _matrix(graph, edge, weights) @ before / sigma
             before = after
-    return found
+    given = [
+        left,
+        right,
+        *(_matrix(graph, edge, network) for edge in found for network in (weights, initial)),
+    ]
+    if traced((found, given)) or not all(np.isfinite(part).all() for part in given):
+        return found
+    return without_nan("u, v, weights and initial, over powers of sigma,", found)
 
 
 def group_strengths(k: ArrayLike, groups: Groups | None = None) -> Floats:
@@ -324,7 +339,9 @@ def _matrix(graph: Graph, edge: str, network: Trajectory | Mapping[str, ArrayLik
         return graph.fixed[edge]
     weights = network.weights if isinstance(network, Trajectory) else network
     known("network", [edge], weights, "saved edge")
-    w = floats(edge, weights[edge], 1 if edge in graph.diagonal else 2)
+    w, shape = floats(edge, weights[edge]), tuple(graph.shapes[edge])
+    if w.shape[w.ndim - len(shape) :] != shape:
+        raise InputError(f"{edge} must have shape (..., {str(shape)[1:]}, got {w.shape}")
     return as_matrix(graph, edge, w)
 
 
@@ -332,6 +349,17 @@ def _only(name: str, given: str | None, options: Sequence[str]) -> str:
     if given is None and len(options) != 1:
         raise InputError(f"{name} must be one of {', '.join(options)}")
     return options[0] if given is None else choice(name, given, options)
+
+
+def _modes(graph: Graph, u: Any, v: Any) -> tuple[Floats, Floats]:
+    """Output and input directions of modes that the pathways of a graph share."""
+    if len(check_graph(graph).inputs) != 1 or len(graph.outputs) != 1:
+        raise InputError("graph must have one input and one output, so that pathways share their modes")
+    left, right = floats("u", u, 2), floats("v", v, 2)
+    sizes = graph.nodes[graph.outputs[0]], graph.nodes[graph.inputs[0]]
+    if (left.shape[-2], right.shape[-2]) != sizes:
+        raise InputError(f"u and v must have {sizes[0]} and {sizes[1]} rows, got {left.shape}, {right.shape}")
+    return left, right
 
 
 def _check_linear_map(graph: Graph, *networks: Any) -> None:

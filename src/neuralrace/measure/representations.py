@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, flag, integer
+from neuralrace.errors import InputError, array, flag, integer
 from neuralrace.measure.arrays import Floats, floats, plain
 
 
@@ -236,7 +236,13 @@ def multidimensional_scaling(points: ArrayLike, rounds: int = 300) -> Floats:
     """
     from sklearn.manifold import smacof
 
-    h, rounds = floats("points", points, 3), integer("rounds", rounds)
+    h, rounds = array("points", points, (None, None, None)), integer("rounds", rounds)
+    size = np.linalg.norm(h, axis=-1, keepdims=True)
+    if not h.size or not size[-1].all() or not np.isfinite(size.sum() ** 2):
+        raise InputError(
+            f"points must be finite and of finite squares, and no sample at the origin at the last time, "
+            f"got shape {h.shape}"
+        )
     flat = h.reshape(-1, h.shape[-1])
 
     def fitted(distances: Floats, start: Floats) -> tuple[Floats, float]:
@@ -246,6 +252,5 @@ def multidimensional_scaling(points: ArrayLike, rounds: int = 300) -> Floats:
     rng, last = np.random.default_rng(0), np.sqrt(squared_distances(h[-1]))
     ends = [fitted(last, rng.standard_normal((h.shape[1], 2))) for _ in range(20)]
     end = min(ends, key=lambda found: found[1])[0]
-    size = np.linalg.norm(h, axis=-1, keepdims=True)
     x, _ = fitted(np.sqrt(squared_distances(flat)), (end * size / size[-1]).reshape(-1, 2))
     return x.reshape(*h.shape[:2], 2)

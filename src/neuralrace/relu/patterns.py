@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, flag, integer, listable, short
+from neuralrace.errors import InputError, array, flag, integer, sequence, short, without_nan
 
 MAX_SAMPLES = 16
+_PATIENCE = 5.0  # seconds until a terminal shows the progress
 LISTED = 10_000_000  # cases that are tried at most: half a minute
 
 
@@ -70,14 +71,20 @@ def implementable_patterns(X: ArrayLike, bias: bool = False) -> np.ndarray:
     >>> implementable_patterns([[1.0], [2.0]]).tolist()
     [[0.0, 0.0], [1.0, 1.0]]
     """
+    from tqdm import tqdm
+
     x = unit_inputs(X, bias)
     if len(x) > MAX_SAMPLES:
         raise InputError(f"X must have at most {MAX_SAMPLES} samples to list all patterns, got {len(x)}")
+    if np.linalg.matrix_rank(x) == len(x):  # weights exist for any activity
+        return np.array(list(product((0.0, 1.0), repeat=len(x))))
     # Samples are added one by one; what extends no pattern of those before is never looked at.
     patterns: list[tuple[list[bool], np.ndarray]] = [([], np.zeros(x.shape[1]))]
     for k in range(len(x)):
         longer = []
-        for pattern, w in patterns:
+        for pattern, w in tqdm(
+            patterns, f"sample {k + 1} of {len(x)}", disable=None, leave=False, delay=_PATIENCE
+        ):
             on = bool(x[k] @ w > 0.5)
             # The witness settles one side; where it lies in between, a linear program settles both.
             settled = on or bool(x[k] @ w <= 0)
@@ -154,7 +161,7 @@ def growth_rates(patterns: Any, X: Any, E: Any) -> np.ndarray:
     for some in np.array_split(gates, -(-len(gates) // 4096)):
         syx = np.einsum("oi,bi,ik->bok", small, some, x, optimize=True) / len(x)
         rates.append(np.linalg.eigvalsh(np.swapaxes(syx, 1, 2) @ syx)[:, -1].clip(0))
-    return np.sqrt(np.concatenate(rates))
+    return np.sqrt(without_nan("X and E", np.concatenate(rates)))
 
 
 def unit_inputs(X: ArrayLike, bias: bool = False) -> np.ndarray:
@@ -216,10 +223,10 @@ def nearest_pattern(gates: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 
 def context_labels(context: Any, n: int) -> np.ndarray:
     """Labels of samples as an array, `(n,)`."""
+    given = list(context) if isinstance(context, str) else sequence("context", context, "labels")
     labels = np.empty(0)
-    if isinstance(context, str) or listable(context):
-        with suppress(ValueError):
-            labels = np.asarray([] if np.ma.is_masked(context) else list(context))
+    with suppress(ValueError):
+        labels = np.asarray([] if np.ma.is_masked(context) else given)
     if labels.dtype.kind not in "biufSU" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
         raise InputError(f"context must be numbers or texts, one for each sample; got {short(context)}")
     if labels.shape != (n,):

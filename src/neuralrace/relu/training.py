@@ -203,7 +203,7 @@ def train(
     graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bias)
     full = Task(graph, x, y)
     if weights is None:
-        seed = list(seed) if isinstance(seed, Iterator) else seed
+        seed = sequence("seed", seed, "seeds") if isinstance(seed, Iterator) else seed
         start = gaussian(graph, std, seed)
         keywords.setdefault("runs", _seed_coordinate(seed, start))
     else:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.errors import InputError, array, flag, integer, number, short
+from neuralrace.errors import InputError, array, flag, integer, number, short, without_nan
 from neuralrace.graph import Graph
 from neuralrace.measure import squared_distances
 from neuralrace.universality.final import final_distance
@@ -73,7 +73,7 @@ def structure(
     if dh2 is not None:
         h, out = (_matrix(name, v, n)[apart] for name, v in (("dh2", dh2), ("dy2", dy2)))
         final[apart] = final_distance(h, out, dx[apart], goal[apart], rate_h, rate_y)
-    return final
+    return without_nan("x, y and the rates", final)
 
 
 def smooth_distances(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.ndarray:

@@ -191,7 +191,7 @@ def digest(file: Path) -> str:
 def _shared() -> str:
     """Digest of the sources of the library, and of what all experiments share."""
     library = Path(str(neuralrace.__file__)).parent
-    shared = [*PACKAGE.glob("*.py"), *(PACKAGE / "framework").glob("*.py")]
+    shared = [f for folder in (".", "framework", "zoo") for f in (PACKAGE / folder).glob("*.py")]
     sums = hashlib.sha256()
     for file in sorted([*library.rglob("*.py"), *shared]):
         sums.update(file.read_bytes())

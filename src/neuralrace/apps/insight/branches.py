@@ -10,7 +10,7 @@ import numpy as np
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.modes import Modes
 from neuralrace.apps.insight.probes import as_labels
-from neuralrace.errors import InputError, listable, short
+from neuralrace.errors import InputError, listable, sequence, short
 from neuralrace.measure import cosine
 
 SHARED = 0.8  # transfer of a readout to another domain above which it counts as generalising
@@ -33,9 +33,11 @@ def as_branches(given: Any) -> dict[str, tuple[str, ...]]:
     if given is None:
         return {}
     wrong = InputError(f"branches must be a list of names of weights, or a dict of such; got {short(given)}")
-    if not isinstance(given, Mapping) and not listable(given):
-        raise wrong
-    pairs = list(given.items()) if isinstance(given, Mapping) else [(name, name) for name in given]
+    pairs = (
+        list(given.items())
+        if isinstance(given, Mapping)
+        else [(name, name) for name in sequence("branches", given, "names of weights")]
+    )
     if not all(isinstance(v, str) or listable(v) for _, v in pairs):
         raise wrong
     found = {str(k): (v,) if isinstance(v, str) else tuple(v) for k, v in pairs}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.apps.insight.reading import MOST_CLASSES, Reading
-from neuralrace.errors import InputError, array, detached, refuse_masked, short
+from neuralrace.errors import InputError, array, detached, refuse_masked, sequence, short
 
 MOST_ONE_HOT = 100_000  # tokens times places, that are shown one-hot
 MOST_TARGETS = 100_000  # classes whose labels are targets of a squared error
@@ -41,7 +41,7 @@ def as_numbers(name: str, value: Any) -> np.ndarray:
     """Whole numbers of an array or tensor as they are, other real ones as float64."""
     refuse_masked(name, value)
     try:
-        found = np.asarray(detached(value))
+        found = np.asarray(sequence(name, value, "numbers") if isinstance(value, range) else detached(value))
     except (ValueError, TypeError, RuntimeError):  # rows of different lengths, or a sparse tensor
         found = np.empty(0, object)
     return found if found.dtype.kind in "iub" else array(name, value)
@@ -58,7 +58,7 @@ def moderate(name: str, values: np.ndarray) -> np.ndarray:
 def as_labels(name: str, value: Any) -> np.ndarray:
     """Numbers or texts, one for each sample."""
     try:
-        found = np.asarray(value)
+        found = np.asarray(sequence(name, value, "numbers") if isinstance(value, range) else value)
     except ValueError:
         found = np.empty(0, object)
     if found.dtype.kind not in "iubfUS":

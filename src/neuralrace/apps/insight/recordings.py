@@ -16,7 +16,7 @@ from neuralrace.apps.insight.probes import moderate
 from neuralrace.apps.insight.regime import Regime, change_of, judged, told_change
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
-from neuralrace.errors import InputError, array, flag, short
+from neuralrace.errors import InputError, array, flag, listable, short
 from neuralrace.measure import cosine, half_time, squared_distances
 from neuralrace.universality.recording import samples
 
@@ -211,7 +211,7 @@ def from_recordings(
 def _checked(name: Any, value: Any) -> list[np.ndarray]:
     """Sessions, each a matrix."""
     told = f"recorded {name!r}"
-    if not hasattr(value, "__iter__") or isinstance(value, str):
+    if not listable(value):
         raise InputError(f"{told} must be sessions x trials x units, got {short(value)}")
     sessions = [moderate(told, array(told, session, (None, None))) for session in value]
     if not all(s.shape[1] for s in sessions):

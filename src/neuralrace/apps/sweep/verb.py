@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import os
@@ -10,7 +11,14 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
@@ -39,6 +47,7 @@ _LINE = "{desc}: {n_fmt} of {total_fmt} runs, {rate_fmt}, {remaining} left\n"
 _OFTEN = 30.0  # seconds between two such lines
 _DIED = failure(ChildProcessError("the process of this run ended before the run did"))
 _IDLE = 60  # seconds that processes wait for another sweep: it need not start and trace anew
+_PATIENCE = 3.0  # seconds in which a scheduler must answer
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
 
@@ -131,7 +140,28 @@ def check_workers(jobs: Any, cluster: Any) -> int | None:
         raise InputError(
             f"cluster must be the address of a Dask scheduler or a Client of one, got {short(cluster)}"
         )
+    if isinstance(cluster, str):
+        need_extra("sweep", "dask", "distributed")
+        _reached(cluster)
     return None
+
+
+def _reached(address: str) -> None:
+    """Refuse an address at which no Dask scheduler answers, before anything is made."""
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    async def greeted() -> None:
+        comm = await connect(address, timeout=_PATIENCE, **Security().get_connection_args("client"))
+        await comm.close()
+
+    try:
+        with ThreadPoolExecutor(1) as thread:  # of its own, as in a notebook this one has a loop already
+            thread.submit(asyncio.run, greeted()).result()
+    except Exception as fault:  # whatever it makes of what another kind of server answers
+        raise InputError(
+            f"cluster must be the address of a Dask scheduler, got {short(address)}: {fault}"
+        ) from None
 
 
 Work = Callable[[Sequence[Mapping[str, Any]]], list[Record]]
@@ -142,7 +172,7 @@ def swept(
     cluster: Any, retry_failed: bool, progress: bool,
 ) -> xarray.Dataset:  # fmt: skip
     """Do what is missing in a folder, `size` points at a time, and gather the result."""
-    need_extra("sweep", "filelock", "loky", "pyarrow", *(["dask", "distributed"] if cluster else []))
+    need_extra("sweep", "filelock", "loky", "pyarrow")
     folder = Folder(out, grid, definition)
     with folder.opened():
         missing = folder.missing(retry_failed)
