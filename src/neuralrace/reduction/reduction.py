@@ -334,7 +334,7 @@ class Reduction(ReducedEquations):
         size = array("std", std)
         if (size < 0).any():
             raise InputError(f"std must be at least 0, got {short(std)}")
-        each = gaussian_strength(self.task.graph, self.directions)
+        each = gaussian_strength(self.family, self.task)
         found = {e: size * v if size.ndim else float(size) * v for e, v in each.items()}
         return next(iter(found.values())) if np.ptp(list(each.values())) < 1e-12 else found
 
