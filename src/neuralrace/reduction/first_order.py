@@ -22,9 +22,14 @@ class FirstOrder:
         self.at = np.cumsum([0, *(v.size for v in start.values())])
         self.start = np.concatenate([v.ravel() for v in start.values()])
         nodes = {n for ends in self.ends.values() for n in ends}
-        self.gates = {name: _rows([(c.gate(name), c.rows) for c in contexts]) for name in (*nodes, *start)}
-        self.inputs = {x: [_stacked(x, [c.inputs for c in contexts], contexts)] for x in graph.inputs if x in nodes}
-        self.targets = {o: [_stacked(o, [c.targets for c in contexts], contexts)] for o in graph.outputs if o in nodes}
+        self.gates = {name: _gates([(c.gate(name), c.rows) for c in contexts]) for name in (*nodes, *start)}
+        rows = [c.rows for c in contexts]
+        self.inputs = {
+            x: [_stacked([c.inputs.get(x) for c in contexts], rows)] for x in graph.inputs if x in nodes
+        }
+        self.targets = {
+            o: [_stacked([c.targets.get(o) for c in contexts], rows)] for o in graph.outputs if o in nodes
+        }
 
     def force(self, weights: np.ndarray) -> np.ndarray:
         """The gradient of `<targets, outputs>`."""
@@ -48,26 +53,27 @@ class FirstOrder:
 def _arrive(
     signals: dict[str, np.ndarray], node: str, gates: Mapping[str, np.ndarray], arriving: list[np.ndarray]
 ) -> None:
+    """What arrives at a node, through its gate."""
     if arriving:
         signals[node] = gates[node] * sum(arriving)
 
 
 def _sent(signal: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """What an edge makes of a signal; its weights may be diagonal."""
     return signal * w if w.ndim == 1 else signal @ w
 
 
-def _rows(gates: list[tuple[float | np.ndarray, int]]) -> np.ndarray:
+def _gates(gates: list[tuple[float | np.ndarray, int]]) -> np.ndarray:
     """The gate of each row: (rows, 1), or (rows, size) where neurons have their own."""
     width = max(np.size(g) for g, _ in gates)
     return np.concatenate([np.broadcast_to(np.reshape(g, (1, -1)), (n, width)) for g, n in gates])
 
 
-def _stacked(node: str, data: list[dict[str, np.ndarray]], contexts: Sequence[Context]) -> np.ndarray:
-    """Rows of all contexts; zeros where the node is off."""
-    width = max((d[node].shape[1] for d in data if node in d), default=1)
-    return np.concatenate(
-        [d.get(node, np.zeros((c.rows, width))) for d, c in zip(data, contexts, strict=True)]
-    )
+def _stacked(data: list[np.ndarray | None], rows: list[int]) -> np.ndarray:
+    """Rows of all contexts; zeros where a node is off."""
+    width = max((v.shape[1] for v in data if v is not None), default=1)
+    parts = zip(data, rows, strict=True)
+    return np.concatenate([np.zeros((n, width)) if v is None else v for v, n in parts])
 
 
 def wide_start(small: Graph, network: Graph, edges: frozenset[str]) -> dict[str, np.ndarray]:

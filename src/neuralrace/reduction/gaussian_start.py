@@ -25,8 +25,8 @@ from neuralrace.reduction.family import Family, block
 from neuralrace.reduction.first_order import FirstOrder, wide_start
 from neuralrace.task import Task
 
-_GROWN = 20.0  # a logarithm: what is left of the time is smaller by its exponential
-_LONGEST = 300.0  # in units of the first growth: a start that decays does not blow up
+_FAR = 20.0  # a logarithm: what is left of the time is smaller by its exponential
+_LONGEST = 300.0  # in units of the first growth: a start that rests does not blow up
 _LARGE = 3e6  # numbers touched in a step, beyond which the wide start is not followed
 
 
@@ -108,18 +108,19 @@ def _blow_up(force: Callable[[np.ndarray], np.ndarray], start: np.ndarray, depth
     size, power = float(np.linalg.norm(start)), depth - 2
 
     def velocity(_: float, state: np.ndarray) -> np.ndarray:
-        u, r = state[:-2], state[-2]
-        f = force(u / np.linalg.norm(u))
+        u, r = state[:-2] / np.linalg.norm(state[:-2]), state[-2]
+        f = force(u)
         growth = u @ f
         return np.concatenate([f - growth * u, [growth, np.exp(-power * r)]])
 
-    def grown(_: float, state: np.ndarray) -> float:
-        return power * state[-2] - _GROWN
+    def far(_: float, state: np.ndarray) -> float:
+        return power * abs(state[-2]) - _FAR
 
-    grown.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
+    far.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
     speed = float(np.linalg.norm(force(start / size)))
     if not speed:
         return np.inf
     begin = np.concatenate([start / size, [0.0, 0.0]])
-    run = solve_ivp(velocity, (0.0, _LONGEST / speed), begin, events=grown, rtol=1e-6, atol=1e-9)
-    return float(run.y[-1, -1]) * size**-power if run.status == 1 else np.inf
+    run = solve_ivp(velocity, (0.0, _LONGEST / speed), begin, events=far, rtol=1e-6, atol=1e-9)
+    grows = run.status == 1 and run.y[-2, -1] > 0
+    return float(run.y[-1, -1]) * size**-power if grows else np.inf
