@@ -11,7 +11,7 @@ from .test_directions import chain, signed_routing
 
 
 def two_inputs(layers, width):
-    """Two inputs of other singular vectors, each gated through the same hidden layers: only blocks are exact."""
+    """Two inputs of other singular vectors that share all hidden layers: only blocks are exact."""
     rng = np.random.default_rng(5)
     nodes = {"a": 3, "b": 3} | {f"h{k}": width for k in range(1, layers)} | {"y": 3}
     edges = [("a", "h1"), ("b", "h1"), *((f"h{k}", f"h{k + 1}") for k in range(1, layers - 1))]
