@@ -5,10 +5,15 @@ units through its k edges are orthogonal, each of length `std sqrt(n)`. Along th
 has the length `std sqrt(n/k)`. For two layers that is the strength. In longer chains the edges between hidden
 nodes start larger, by `sqrt(2)`, and both signs of the path take part (see `directions`). The equal strengths
 that blow up at the same time stand for such a start.
+
+Blocks, and families with several directions per mode, hold signals that are not parallel. How far these are
+from orthogonal depends on the data. There the start of the family and that of a wide network are both
+followed until they blow up, on the correlations of the task.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -16,27 +21,53 @@ from scipy.integrate import solve_ivp
 
 from neuralrace.graph import Graph
 from neuralrace.reduction.basis import components
+from neuralrace.reduction.family import Family, block
+from neuralrace.reduction.first_order import FirstOrder, wide_start
+from neuralrace.task import Task
 
-_LENGTH = 16.0  # of an integral that converges exponentially
+_FAR = 20.0  # a logarithm: what is left of the time is smaller by its exponential
+_LONGEST = 300.0  # in units of the first growth: a start that rests does not blow up
+_LARGE = 3e6  # numbers touched in a step, beyond which the wide start is not followed
 
 
-def gaussian_strength(graph: Graph, directions: int) -> dict[str, float]:
+def gaussian_strength(family: Family, task: Task) -> dict[str, float]:
     """Strength of each edge for gaussian weights of standard deviation 1; one for all edges of a pathway."""
-    found = {}
+    graph, found = task.graph, {}
     for edges in components(graph):
         nodes = {n for e in edges for n in graph.edges[e] if n in graph.hidden}
         sizes = [graph.nodes[n] / (len(graph.incoming[n]) + len(graph.outgoing[n])) for n in sorted(nodes)]
         size = float(np.exp(0.5 * np.mean(np.log(sizes)))) if sizes else 1.0
-        found |= dict.fromkeys(edges, size * _equal_strength(_depth(graph, edges), min(directions, 2)))
+        depths = _depths(graph, edges)
+        strength = size * _equal_strength(max(depths), min(family.directions, 2))
+        if (family.basis == "block" or family.directions > 1) and len(depths) == 1 and min(depths) > 2:
+            strength = _followed(family, task, edges, min(depths)) or strength
+        found |= dict.fromkeys(edges, strength)
     return found
 
 
-def _depth(graph: Graph, edges: frozenset[str]) -> int:
-    """Edges of the longest path."""
-    depth = dict.fromkeys(graph.nodes, 0)
+def _depths(graph: Graph, edges: frozenset[str]) -> set[int]:
+    """Numbers of edges of the paths."""
+    depths: dict[str, set[int]] = {}
     for n in graph.order:
-        depth[n] = max([1 + depth[graph.edges[e][0]] for e in graph.incoming[n] if e in edges], default=0)
-    return max(depth.values())
+        before = [graph.edges[e][0] for e in graph.incoming[n] if e in edges]
+        depths[n] = {d + 1 for s in before for d in depths[s]} or {0}
+    return {d for n in graph.outputs for d in depths[n]} - {0}
+
+
+def _followed(family: Family, task: Task, edges: frozenset[str], depth: int) -> float | None:
+    """The strength of the family that blows up when a wide network does; None where one of them does not."""
+    small = family.small if family.basis == "block" else block(task, np.random.default_rng(0)).small
+    start = wide_start(small.graph, task.graph, edges)
+    rows = sum(c.rows for c in small.moment_contexts)
+    if rows * sum(v.size for v in start.values()) > _LARGE:
+        return None
+    own = {e: np.asarray(v, float) for e, v in family.start.items() if family.edge_of(e) in edges}
+    times = []
+    for contexts, w in ((small, start), (family.small, own)):
+        first = FirstOrder(contexts.graph, w, contexts.moment_contexts)
+        times.append(_blow_up(first.force, first.start, depth))
+    wide, narrow = times
+    return (narrow / wide) ** (1 / (depth - 2)) if np.isfinite(times).all() else None
 
 
 @cache
@@ -47,17 +78,12 @@ def _equal_strength(depth: int, directions: int) -> float:
     """
     if depth < 3:
         return 1.0
-    own = 1 / (depth - 2) if directions == 1 else _blow_up(depth, 1.0)
-    return (own / _blow_up(depth, float(np.sqrt(2)))) ** (1 / (depth - 2))
+    own = 1 / (depth - 2) if directions == 1 else _chain_blow_up(depth, 1.0)
+    return (own / _chain_blow_up(depth, float(np.sqrt(2)))) ** (1 / (depth - 2))
 
 
-def _blow_up(depth: int, inner: float) -> float:
-    """When the weights of a chain of pairs with a constant correlation of 1 become infinite.
-
-    The velocity F is homogeneous of degree depth - 1, so directions U move by themselves: with
-    `W = exp(r) U`, `|U|^2 = depth` and `ds = exp((depth - 2) r) dt`, `dr/ds = <U, F>/depth` and
-    `dU/ds = F(U) - dr/ds U`.
-    """
+def _chain_blow_up(depth: int, inner: float) -> float:
+    """When the weights of a chain of pairs with a constant correlation of 1 become infinite."""
     w = [np.ones((2, 1)), *(inner * np.eye(2) for _ in range(depth - 2)), np.array([[1.0, -1.0]])]
     ends = np.cumsum([0, *(v.size for v in w)])
 
@@ -70,13 +96,31 @@ def _blow_up(depth: int, inner: float) -> float:
             after.append(after[-1] @ p)
         return np.concatenate([(a.T @ b.T).ravel() for a, b in zip(after[::-1], before, strict=True)])
 
-    def velocity(_: float, state: np.ndarray) -> np.ndarray:
-        u, r = state[:-2], state[-2]
-        f = force(u)
-        growth = u @ f / depth
-        return np.concatenate([f - growth * u, [growth, np.exp(-(depth - 2) * r)]])
+    return _blow_up(force, np.concatenate([v.ravel() for v in w]), depth)
 
-    start = np.concatenate([v.ravel() for v in w])
-    size = np.linalg.norm(start) / np.sqrt(depth)
-    begin = np.concatenate([start / size, [np.log(size), 0.0]])
-    return float(solve_ivp(velocity, (0.0, _LENGTH), begin, method="DOP853", rtol=1e-10).y[-1, -1])
+
+def _blow_up(force: Callable[[np.ndarray], np.ndarray], start: np.ndarray, depth: int) -> float:
+    """When weights become infinite whose velocity F is homogeneous of degree depth - 1; inf if never.
+
+    Directions U move by themselves: with `W = exp(r) U`, `|U| = 1` and `ds = exp((depth - 2) r) dt`,
+    `dr/ds = <U, F>` and `dU/ds = F(U) - dr/ds U`.
+    """
+    size, power = float(np.linalg.norm(start)), depth - 2
+
+    def velocity(_: float, state: np.ndarray) -> np.ndarray:
+        u, r = state[:-2] / np.linalg.norm(state[:-2]), state[-2]
+        f = force(u)
+        growth = u @ f
+        return np.concatenate([f - growth * u, [growth, np.exp(-power * r)]])
+
+    def far(_: float, state: np.ndarray) -> float:
+        return power * abs(state[-2]) - _FAR
+
+    far.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
+    speed = float(np.linalg.norm(force(start / size)))
+    if not speed:
+        return np.inf
+    begin = np.concatenate([start / size, [0.0, 0.0]])
+    run = solve_ivp(velocity, (0.0, _LONGEST / speed), begin, events=far, rtol=1e-6, atol=1e-9)
+    grows = run.status == 1 and run.y[-2, -1] > 0
+    return float(run.y[-1, -1]) * size**-power if grows else np.inf

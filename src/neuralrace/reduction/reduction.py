@@ -309,6 +309,11 @@ class Reduction(ReducedEquations):
         two layers this is `std sqrt(n/2)`. For longer ones it is the strength of all edges with which the
         network learns at the same time from small weights (see `gaussian_start`).
 
+        Learning times from this strength are within 15%, 20% and 30% of those of the median network for nine
+        in ten random tasks of two, three and four layers. Blocks of two and four layers are worse: 41% and
+        78%. Networks of three layers and more scatter about their median by as much as the typical error;
+        `nr.expected_learning_time` has their spread.
+
         Parameters
         ----------
         std : float or array
@@ -334,7 +339,7 @@ class Reduction(ReducedEquations):
         size = array("std", std)
         if (size < 0).any():
             raise InputError(f"std must be at least 0, got {short(std)}")
-        each = gaussian_strength(self.task.graph, self.directions)
+        each = gaussian_strength(self.family, self.task)
         found = {e: size * v if size.ndim else float(size) * v for e, v in each.items()}
         return next(iter(found.values())) if np.ptp(list(each.values())) < 1e-12 else found
 
