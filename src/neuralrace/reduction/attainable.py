@@ -213,7 +213,7 @@ class Patterns:
                 return self._number(table)
             if not apart and np.count_nonzero(alone) * self.count <= _MOST:
                 return self._number(np.concatenate([np.eye(self.count)[alone], table]))
-            self.complete &= apart
+            self.complete = self.complete and bool(apart)
         return self._number(seen[None].astype(float), free=True)
 
     def needed(self) -> dict[str, int]:
