@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _REST = 1e-3  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
 _NUDGE = 1e-11  # of the largest strength: a change of the start that is larger than rounding
-_SAME, _LITTLE = 0.1, 1e-6  # of what is still to fall, and of the whole fall: curves that differ more part
+_SAME, _LITTLE = 0.1, 1e-6  # of what still changes, and of the whole change: curves that differ more part
 
 
 def solve_small(
@@ -152,12 +152,13 @@ def _held(
 
 
 def _parting(one: History, other: History) -> float:
-    """The time until which two losses are the same, up to a part of what is still to fall; else infinite."""
+    """The time until which two losses are the same, up to a part of what they still change; else infinite."""
     t = np.union1d(one.t, other.t)
     t = t[t <= min(one.t[-1], other.t[-1])]
     a, b = curve(one, t), curve(other, t)
-    least = min(one.loss[-1], other.loss[-1])
-    differ = np.abs(a - b) > _SAME * (np.maximum(a, b) - least) + _LITTLE * (a[0] - least)
+    high, low = np.maximum(a, b)[::-1], np.minimum(a, b)[::-1]
+    still = (np.maximum.accumulate(high) - np.minimum.accumulate(low))[::-1]
+    differ = np.abs(a - b) > _SAME * still + _LITTLE * still[0]
     return float(t[max(int(differ.argmax()) - 1, 0)]) if differ.any() else np.inf
 
 

@@ -78,7 +78,7 @@ def _value(name: str, kind: Any, value: Any, usual: Any) -> Any:
 
 def _read(name: str, kind: Any, text: str) -> Any:
     try:
-        return kind(text)
+        return kind(text.replace("_", "?"))  # Python reads 1_0 as 10
     except ValueError:
         what = "a whole number" if kind is int else "a number"
         raise InputError(f"{name} must be {what}, got {text!r}") from None

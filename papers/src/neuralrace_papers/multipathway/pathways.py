@@ -43,6 +43,7 @@ class Pathways(networks.Published):
         require(fits, f"epochs must have one entry for each of depths {self.depths}, got {self.epochs}")
         require(min(self.depths) >= 2, f"depths must be at least 2, got {self.depths}")
         require(self.width > 16, f"width must be more than 16, got {self.width}")
+        require(len(self.widths) > 2, f"widths must be at least three, got {self.widths}")
 
     @property
     def t1(self) -> dict[int, float]:

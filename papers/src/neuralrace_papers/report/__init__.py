@@ -15,7 +15,10 @@ def write_report(out: str | Path = "results") -> Path:
     import pandas as pd
 
     folder = Path(out)
-    there = sorted(file.parent for file in folder.glob("*/result.json"))
+    try:
+        there = sorted(file.parent for file in folder.glob("*/result.json"))
+    except (OSError, ValueError) as error:  # ValueError: a name that no folder can have
+        raise InputError(f"out must be a folder with results of `neuralrace run`: {error}") from None
     reports = {one.name: _finished(one) for one in there}
     found = sorted((r for r in reports.values() if r is not None), key=_place)
     if not found:
