@@ -33,8 +33,8 @@ SMALL = {
         "seeds": 4, "depths": (2, 3), "far": (3,), "strengths": (10.0, 1e3),
     },
     "pathways": {
-        "seeds": 2, "width": 17, "depths": (2, 3), "epochs": (50, 50), "widths": (8, 12, 17), "width_depth": 2,
-        "mixed": (2, 2),
+        "seeds": 2, "width": 17, "depths": (2, 3), "epochs": (50, 50), "widths": (8, 12, 17),
+        "width_depth": 2, "mixed": (2, 2),
     },
     "pathway-coordinates": {
         "seeds": 2, "width": 16, "depths": (3,), "widths": (16, 32), "draws": 2, "t1": 50.0,
