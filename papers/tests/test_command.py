@@ -174,7 +174,7 @@ def test_unwritable_folder(toy, tmp_path, command):
 def test_report_command(toy, out, command):
     status, _, err = command("report", "--out", out)
     assert status == 2
-    assert "there is none at" in err
+    assert "there are none in" in err
     out.mkdir()
     status, _, err = command("report", "--out", out)
     assert status == 2

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from multiprocessing import get_context
-from pathlib import Path
 from threading import RLock
 from typing import Any
 
