@@ -18,7 +18,7 @@ import numpy as np
 import neuralrace as nr
 from neuralrace import plot
 from neuralrace.expected import Draws, converged_times, random_matrix
-from neuralrace.revealed_network import RevealedNetwork
+from neuralrace.revealed import RevealedNetwork
 
 DEPTHS, WIDTHS, GAINS = (2, 3, 4, 5), (50, 200), (0.3, 0.7, 1.0)
 OTHERS = (("xavier", 4, 100, 0.7), ("orthogonal", 4, 100, 0.7))

@@ -5,8 +5,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.expected import Draws, converged_times, random_matrix
-from neuralrace.revealed import SOURCE, TARGET, GaussianMatrix, OrthogonalMatrix
-from neuralrace.revealed_network import RevealedNetwork
+from neuralrace.revealed import SOURCE, TARGET, GaussianMatrix, OrthogonalMatrix, RevealedNetwork
 
 SAMPLES = 20_000
 BOUND = 4.0  # standard errors: one of some hundred numbers may lie this far off by chance

@@ -26,8 +26,7 @@ from neuralrace.errors import InputError, affordable, choice, integer, known, nu
 from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.measure import stopping_time
 from neuralrace.reduction.attainable import attainable_loss
-from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed
-from neuralrace.revealed_network import RevealedNetwork
+from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed, RevealedNetwork
 from neuralrace.subspace import split_by_gates
 from neuralrace.task import Task
 

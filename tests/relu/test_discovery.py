@@ -10,9 +10,9 @@ import pytest
 import neuralrace as nr
 from neuralrace import cli
 from neuralrace.errors import InputError
-from neuralrace.relu import clustering
+from neuralrace.relu import clusters
 from neuralrace.relu.discovery import discover, mixed_share
-from neuralrace.tasks.items_in_contexts import gated
+from neuralrace.tasks.structured import gated
 
 DIFFERENT = ("hierarchy", "ring", "cross")
 FOUR = ["111", "110", "101", "011"]
@@ -246,7 +246,7 @@ def test_not_converged_is_a_warning(signs):
 
 
 def test_many_patterns_are_cut(signs, monkeypatch):
-    monkeypatch.setattr(clustering, "MAX_NUMBERS", 12)
+    monkeypatch.setattr(clusters, "MAX_NUMBERS", 12)
     found = discover(*signs, **QUICK, runs=1)
     assert "left out for their number" in found.warnings[0]
     assert max(found.elbow) <= 3

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.tasks import image_domains
+from neuralrace.tasks import images
 
 
 @pytest.fixture
@@ -93,11 +93,11 @@ def test_rotation_by_a_right_angle_is_that_of_the_pixels():
     rng = np.random.default_rng(0)
     for channels in ((), (3,)):
         x = rng.standard_normal((5, 6, 6, *channels))
-        turned = image_domains._rotated(x.reshape(5, -1), 90.0).reshape(x.shape)
+        turned = images._rotated(x.reshape(5, -1), 90.0).reshape(x.shape)
         same = [np.rot90(x, k, axes=(1, 2)) for k in (1, 3)]
         assert min(np.abs(turned - s).max() for s in same) < 1e-12
     with pytest.raises(ValueError, match="square images"):
-        image_domains._rotated(np.zeros((1, 10)), 45.0)
+        images._rotated(np.zeros((1, 10)), 45.0)
 
 
 @pytest.mark.parametrize("inputs", ["permutation", "rotation"])
@@ -115,7 +115,7 @@ def test_moments_and_samples_say_the_same(base, inputs):
     for e, g in nr.gradient(moments, w).items():
         assert np.allclose(g, nr.gradient(samples, w)[e], atol=1e-12)
     # and what a sample by sample computation gives
-    xs, orders = nr.tasks.input_domains(base, 3, inputs), image_domains._label_orders(3, 4, 2)
+    xs, orders = nr.tasks.input_domains(base, 3, inputs), images._label_orders(3, 4, 2)
     y, total = base.arrays[1], 0.0
     for i, j in np.argwhere(pairs):
         h = xs[i] @ (w[f"h2->y{j}"][0] @ w["h1->h2"][0] @ w[f"x{i}->h1"][0]).T
@@ -146,7 +146,7 @@ def test_permuted_pixels_only_renumber_the_input_neurons(base):
 
 
 def test_labels_are_permuted_at_random(base):
-    orders = image_domains._label_orders(20, 10, 0)
+    orders = images._label_orders(20, 10, 0)
     assert len({tuple(o) for o in orders}) == 20
     assert len(set(orders[:, 0])) > 5  # the first permutations in lexicographic order all start alike
     with pytest.raises(ValueError, match="inputs must hold 3 arrays of 40 rows"):
@@ -205,7 +205,7 @@ def test_error_rate_is_the_share_of_wrong_answers(routed):
     rng = np.random.default_rng(0)
     w = nr.init.xavier(task.graph, seed=range(2))
     w.update({n: rng.standard_normal(w[n].shape) for n in task.graph.biases})
-    found, orders = nr.error_rate(task, w), image_domains._label_orders(3, 4, 0)
+    found, orders = nr.error_rate(task, w), images._label_orders(3, 4, 0)
     assert found.shape == (2, 6)
     x, y = base.arrays
     for k, (i, j) in enumerate(np.argwhere(nr.tasks.circulant(3, 2))):

@@ -8,7 +8,7 @@ import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
 from neuralrace.network import precision
-from neuralrace.universality import fit_rates, follow_pair, model, watch
+from neuralrace.universality import fit_rates, fitting, follow_pair, watch
 
 T = np.linspace(0, 60, 200)
 SERIES = universality.solve(T, 1e-3, 1e-6, -5e-4, 0.5, 1.0, 2.0, 0.7)
@@ -80,8 +80,8 @@ def test_costs_of_guesses_are_sums_of_squares(parameters):
     """In NumPy for many guesses against JAX for each."""
     rng = np.random.default_rng(parameters)
     t, data = np.linspace(0, 1, 9), rng.uniform(0.1, 1, (9, 4 if parameters == 7 else 3))
-    guesses = rng.uniform(-2, 2, (model.AT_ONCE + 3, parameters))
+    guesses = rng.uniform(-2, 2, (fitting.AT_ONCE + 3, parameters))
     given = (t, data, np.full(data.shape, 0.5), np.float64(0.8), data[0, :3])
     with precision(np.float64):
-        expected = [float((model._residual(jnp.asarray(g), *given) ** 2).sum()) for g in guesses]
-    assert np.allclose(model._costs(guesses, *given), expected, rtol=1e-10)
+        expected = [float((fitting._residual(jnp.asarray(g), *given) ** 2).sum()) for g in guesses]
+    assert np.allclose(fitting._costs(guesses, *given), expected, rtol=1e-10)

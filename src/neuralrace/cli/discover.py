@@ -10,7 +10,7 @@ import numpy as np
 from neuralrace import plot
 from neuralrace.files import folder_for, read_npz, write_text
 from neuralrace.relu.discovery import Discovery, discover
-from neuralrace.relu.given import checked_data
+from neuralrace.relu.training import checked_data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,7 +1,14 @@
 """Solutions of the reduced dynamics in closed form, plain vectorised functions of time."""
 
-from neuralrace.exact.chains import chain, chain_time
-from neuralrace.exact.contexts import context_strength
+from neuralrace.exact.chains import (
+    chain,
+    chain_time,
+    context_strength,
+    separability_crossover,
+    separability_loss,
+    separability_time,
+    xor_loss,
+)
 from neuralrace.exact.parallel import (
     pathway_deep,
     pathway_far,
@@ -11,12 +18,6 @@ from neuralrace.exact.parallel import (
     pathways,
 )
 from neuralrace.exact.routes import routing, sharing
-from neuralrace.exact.separability import (
-    separability_crossover,
-    separability_loss,
-    separability_time,
-    xor_loss,
-)
 from neuralrace.exact.two_layers import balanced, balanced_qq, continual
 
 __all__ = [

@@ -14,7 +14,7 @@ from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.theory import Solved, SolvedLane, finite
 from neuralrace.measure import cosine_similarity
 from neuralrace.reduction import Solution
-from neuralrace.relu.gating_race import race
+from neuralrace.relu.gatings import race
 
 _ALIGNED = "Equations of aligned starts; {:.0%} of the square of these random weights lies outside them."
 FRAMES = 25  # times at which similarities are shown

@@ -3,7 +3,6 @@
 Each takes a trajectory where that is natural, else arrays with any leading axes (runs, times, modes).
 """
 
-from neuralrace.measure.curves import drawn_distance
 from neuralrace.measure.kernels import (
     distance_moved,
     kernel_change,
@@ -11,15 +10,19 @@ from neuralrace.measure.kernels import (
     linearised_loss,
     tangent_kernel,
 )
-from neuralrace.measure.laws import conserved, power_law_exponent
 from neuralrace.measure.maps import (
     concentration,
+    conserved,
     contributions,
     end_to_end,
     group_strengths,
+    growing_part,
     off_diagonal_share,
     pathway_coordinates,
     pathway_maps,
+    power_law_exponent,
+    unit_sizes,
+    xor_strengths,
 )
 from neuralrace.measure.representations import (
     cosine,
@@ -33,13 +36,13 @@ from neuralrace.measure.representations import (
 )
 from neuralrace.measure.times import (
     crossing,
+    drawn_distance,
     half_time,
     last_crossing,
     learning_time,
     plateau_share,
     stopping_time,
 )
-from neuralrace.measure.units import growing_part, unit_sizes, xor_strengths
 
 __all__ = [
     "concentration",

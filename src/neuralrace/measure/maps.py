@@ -1,4 +1,4 @@
-"""The linear maps of a network and of its pathways, and how modes are spread over pathways."""
+"""What weights say: maps of networks and pathways, sizes of units, and what gradient flow conserves."""
 
 from __future__ import annotations
 
@@ -9,14 +9,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.compiling import traced
+from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import State
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, choice, known, listed, number, sequence, short, without_nan
+from neuralrace.errors import (
+    InputError,
+    array,
+    choice,
+    flag,
+    known,
+    listed,
+    number,
+    sequence,
+    short,
+    without_nan,
+)
 from neuralrace.graph import Graph, check_graph
 from neuralrace.measure.arrays import Floats, as_matrix, floats, plain, stack
+from neuralrace.task import Task
 
 Network = State | Trajectory | Mapping[str, ArrayLike]
 Groups = Sequence[Sequence[int]]
+MOST_AXES = 8  # before those of a weight: seeds, sizes, times
 
 
 def end_to_end(
@@ -368,3 +382,201 @@ def _check_linear_map(graph: Graph, *networks: Any) -> None:
     for network in networks:
         if not isinstance(network, (State, Trajectory, Mapping)):
             raise InputError(f"network must be a state, a trajectory or a dict, got {short(network)}")
+
+
+def unit_sizes(incoming: ArrayLike, outgoing: ArrayLike, *, normalise: bool = False) -> Floats:
+    """Size of each hidden unit: norm of its incoming times norm of its outgoing weights.
+
+    Parameters
+    ----------
+    incoming : array_like, shape (..., units, in)
+        Weights into the units, with any leading axes.
+    outgoing : array_like, shape (..., out, units)
+        Weights from the units on.
+    normalise : bool
+        Whether to divide by the sum over units, so that a mean over units counts each by its size.
+
+    Returns
+    -------
+    ndarray, shape (..., units)
+        A JAX array if the weights are.
+
+    Examples
+    --------
+    >>> unit_sizes([[3.0, 4.0], [1.0, 0.0]], [[2.0, 1.0]])
+    array([10.,  1.])
+    """
+    into, out = floats("incoming", incoming, 2), floats("outgoing", outgoing, 2)
+    if into.shape[-2] != out.shape[-1]:
+        raise InputError(
+            f"incoming must be (..., units, in) and outgoing (..., out, units), got {into.shape}, {out.shape}"
+        )
+    sizes = (into**2).sum(axis=-1) ** 0.5 * (out**2).sum(axis=-2) ** 0.5
+    return sizes / sizes.sum(axis=-1, keepdims=True) if flag("normalise", normalise) else sizes
+
+
+def growing_part(
+    w1: ArrayLike, w2: ArrayLike, v: ArrayLike | None = None, u: ArrayLike | None = None
+) -> Floats:
+    """The part of two small layers that grows in each mode, `(W1 v + W2^T u) / 2`.
+
+    The rest, `(W1 v - W2^T u) / 2`, decays (theory section 9). The squared norm of the growing part is the
+    strength `a0` from which the mode starts.
+
+    Parameters
+    ----------
+    w1 : array_like, shape (..., hidden, in)
+        First layer, with any leading axes.
+    w2 : array_like, shape (..., out, hidden)
+        Second layer.
+    v, u : array_like, shapes (in, modes) and (out, modes), optional
+        Input and output directions of the modes; by default the units of the layers, for data in which input
+        k goes with output k.
+
+    Returns
+    -------
+    ndarray, shape (..., hidden, modes)
+
+    Examples
+    --------
+    >>> growing_part([[3.0], [0.0]], [[1.0, 2.0]])
+    array([[2.],
+           [1.]])
+    """
+    into, out = floats("w1", w1, 2), floats("w2", w2, 2).swapaxes(-1, -2)
+    into = into if v is None else into @ floats("v", v, 2)
+    out = out if u is None else out @ floats("u", u, 2)
+    if into.shape[-2:] != out.shape[-2:]:
+        raise InputError(
+            f"W1 v and W2^T u must both be (..., hidden, modes), got {into.shape} and {out.shape}"
+        )
+    return (into + out) / 2
+
+
+def xor_strengths(w1: ArrayLike, w2: ArrayLike) -> Floats:
+    """Initial strength `a0` of each of the four pathways that a ReLU network grows on exclusive or.
+
+    While outputs are small the error is the target, and every unit learns by itself. It is active on two
+    samples: with p along their sum, q along the difference of the positive and the negative one and v its
+    outgoing weight, `q' = v/2` and `v' = q/2` until `|q| = |p|`. From there it moves along the diagonal,
+    active on one sample, and its strength grows as that of a pathway (neural_race Eq. 21). The result is the
+    strength at time 0 of a pathway that is as strong as the unit when it reaches the diagonal.
+
+    Parameters
+    ----------
+    w1 : array_like, shape (..., units, 2)
+        Small first layer.
+    w2 : array_like, shape (..., 1, units)
+        Small readout.
+
+    Returns
+    -------
+    ndarray, shape (..., 4)
+        For the samples in the order of `tasks.xor`.
+
+    Examples
+    --------
+    >>> xor_strengths([[2.0, 0.0]], [[1.0]]).round(3)
+    array([0.   , 0.832, 0.   , 0.   ])
+    """
+    w, rows = array("w1", w1), array("w2", w2)
+    if w.ndim < 2 or w.shape[-1] != 2 or rows.shape != (*w.shape[:-2], 1, w.shape[-2]):
+        raise InputError(f"w1 must be (..., n, 2) and w2 (..., 1, n), got {w.shape} and {rows.shape}")
+    v = rows[..., 0, :]
+    first = np.abs(w[..., 0]) >= np.abs(w[..., 1])
+    p, other = np.where(first, w[..., 0], w[..., 1]), np.where(first, w[..., 1], w[..., 0])
+    q = -np.sign(p) * other
+    arrived = np.sqrt(p**2 + v**2 - q**2)  # |v| when |q| = |p|, as v^2 - q^2 is constant
+    wait = np.abs(v + q) / np.maximum(np.abs(p) + arrived, 1e-300)  # exp(-t/2) at that time
+    a = np.where(p == 0, 0.0, ((np.sqrt(2) * np.abs(p) + arrived) / 2 * wait ** np.sqrt(0.5)) ** 2)
+    turned = np.sign(v + q) * -np.sign(p)
+    x0, x1 = np.where(first, p, turned), np.where(first, turned, p)
+    sample = 2 * (x0 < 0) + (x1 < 0)
+    return np.stack([np.where(sample == k, a, 0.0).sum(axis=-1) for k in range(4)], axis=-1)
+
+
+def conserved(task: Task, weights: Mapping[str, ArrayLike], rates: Rates | None = None) -> dict[str, Floats]:
+    """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
+
+    The law holds between neurons that are gated alike in every sample, for linear nodes. With relu and
+    leaky_relu, and at nodes with a diagonal edge, it holds only for each neuron with itself (theory section
+    5).
+
+    Parameters
+    ----------
+    task : Task
+        Graph and gates.
+    weights : dict of str to array_like
+        Weights of every edge and bias, with any leading axes, such as those of `Trajectory.weights`.
+    rates : Rates, optional
+        As in `flow`: each term is divided by its learning rate. Nodes with a rate of 0 or a fixed edge are
+        left out.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (..., size, size)
+        One for each hidden node; nodes with other activations are left out. Entries where the law does not
+        hold are zero. Weight decay lets it shrink, by `exp(-2 scale decay t)` where that product
+        is the same for all edges at the node; where it differs there is no such law.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.chain([1, 1, 1]), [1.0], [1.0])
+    >>> conserved(task, {"x->h1": [[2.0]], "h1->y": [[3.0]]})["h1"]
+    array([[5.]])
+    """
+    if not isinstance(task, Task):
+        raise InputError(f"task must be a Task, got {type(task)}")
+    g, law = task.graph, {}
+    weights = g.check_weights(weights, most_axes=MOST_AXES)
+    rate = Rates.check(rates, g).scales(g)
+    contexts = task.sample_contexts if task.n_samples is not None else task.moment_contexts
+    for node in g.hidden:
+        activation = g.activations.get(node, "linear")
+        if activation not in ("linear", "relu", "leaky_relu", "leaky_relu_torch"):
+            continue
+        if not all(rate[e] for e in (*g.outgoing[node], *g.incoming[node], *({node} & set(g.biases)))):
+            continue
+        holds = np.eye(g.nodes[node], dtype=bool)
+        if activation == "linear" and not g.diagonal & {*g.incoming[node], *g.outgoing[node]}:
+            gates = [c.gate(node) for c in contexts]
+            single = np.array([gate for gate in gates if np.ndim(gate)]).reshape(-1, g.nodes[node])
+            holds = (single[:, :, None] == single[:, None, :]).all(axis=0)
+        full = {e: as_matrix(g, e, weights[e]) for e in (*g.outgoing[node], *g.incoming[node])}
+        out = sum(np.swapaxes(full[e], -1, -2) @ full[e] / rate[e] for e in g.outgoing[node])
+        into = sum(full[e] @ np.swapaxes(full[e], -1, -2) / rate[e] for e in g.incoming[node])
+        if node in g.biases:
+            bias = weights[node]
+            into = into + bias[..., :, None] * bias[..., None, :] / rate[node]
+        law[node] = np.where(holds, out - into, 0.0)
+    return without_nan("weights", law)
+
+
+def power_law_exponent(x: ArrayLike, y: ArrayLike) -> Floats:
+    """The exponent of y in x: slope of the straight line through their logarithms by least squares.
+
+    Parameters
+    ----------
+    x : array_like, shape (n,)
+        At least two positive numbers.
+    y : array_like, shape (..., n)
+        Positive numbers, with any leading axes.
+
+    Returns
+    -------
+    float or ndarray, shape (...)
+        nan where y holds nan.
+
+    Examples
+    --------
+    >>> round(power_law_exponent([1.0, 2.0, 4.0], [3.0, 12.0, 48.0]), 6)
+    2.0
+    """
+    xs, ys = floats("x", x, 1), floats("y", y, 1)
+    if xs.ndim != 1 or ys.shape[-1] != len(xs):
+        raise InputError(f"x must be (n,) and y (..., n), got {xs.shape} and {ys.shape}")
+    if len(np.unique(xs)) < 2 or (xs <= 0).any() or (ys <= 0).any():
+        raise InputError("x and y must be positive, with at least two different x")
+    log_x = np.log(xs) - np.log(xs).mean()
+    return plain(np.log(ys) @ log_x / (log_x @ log_x))

@@ -16,8 +16,7 @@ import numpy as np
 from neuralrace.graph import Graph
 from neuralrace.network.layout import buckets, common_gate, distinct, is_plain, layout, runs, width_of
 from neuralrace.network.plan import Group, Product, Program, Readout, Stack
-from neuralrace.task.blocks import Block, digest, stacked
-from neuralrace.task.context import Context, Gate, is_open
+from neuralrace.task.contexts import Block, Context, Gate, digest, is_open, stacked
 
 
 def compile_program(graph: Graph, contexts: Sequence[Context], kind: str = "squared") -> Program:

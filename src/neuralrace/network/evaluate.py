@@ -16,7 +16,7 @@ from neuralrace.network.compiler import compile_program
 from neuralrace.network.plan import Program, Stack, library, row_blocks, some_rows, take
 from neuralrace.network.programs import check_task, program, run
 from neuralrace.task import Context, Task
-from neuralrace.task.blocks import Blocks
+from neuralrace.task.contexts import Blocks
 from neuralrace.task.samples import check_gates, check_rows, common_length, gates_by_row
 
 

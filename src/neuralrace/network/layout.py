@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace.task.blocks import Block, stacked
-from neuralrace.task.context import Context, Gate
+from neuralrace.task.contexts import Block, Context, Gate, stacked
 
 _MOST = 4  # products in a block of all edges and items, for each that is wanted
 _ROOM = 1_000_000  # numbers that such a block may have as outputs

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from neuralrace.graph import Graph
-from neuralrace.task.blocks import Block, Blocks
-from neuralrace.task.context import Context, gate_bytes
+from neuralrace.task.contexts import Block, Blocks, Context, gate_bytes
 
 
 def shared_maps(graph: Graph, contexts: Sequence[Context]) -> list[Context]:

@@ -18,7 +18,7 @@ import numpy as np
 from neuralrace.errors import InputError
 from neuralrace.reduction.basis import spans
 from neuralrace.task import Block, Context, Task
-from neuralrace.task.context import is_open
+from neuralrace.task.contexts import is_open
 
 _INDEPENDENT = 1e-9  # of its length: what is left of a pattern that others span is rounding
 LEFT = 1e-4  # share of what can be learned that may be left where a loss counts as reached

@@ -1,12 +1,9 @@
 """ReLU networks: which gated linear network is this one? (theory section 8)"""
 
-from neuralrace.relu.candidates import context_candidates, pattern_candidates
-from neuralrace.relu.conditions import reduction_conditions
 from neuralrace.relu.discovery import Discovery, discover, mixed_share
-from neuralrace.relu.gates import Imitation, as_gdln, imitate
-from neuralrace.relu.gating_race import Race, race
-from neuralrace.relu.maxima import Maxima, self_consistent
-from neuralrace.relu.pathways import Pathways, pathway_residual, predict_pathways
+from neuralrace.relu.gates import Imitation, as_gdln, imitate, reduction_conditions
+from neuralrace.relu.gatings import Race, context_candidates, pattern_candidates, race
+from neuralrace.relu.pathways import Maxima, Pathways, pathway_residual, predict_pathways, self_consistent
 from neuralrace.relu.patterns import (
     context_patterns,
     growth_rates,

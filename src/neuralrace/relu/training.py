@@ -15,8 +15,9 @@ from neuralrace.errors import InputError, array, choice, flag, integer, listable
 from neuralrace.graph import Graph
 from neuralrace.init import gaussian
 from neuralrace.network import activity, predict
-from neuralrace.relu.given import checked_data, hidden_sizes
 from neuralrace.task import Task
+
+_RECORDED = "gates:"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -294,8 +295,6 @@ def check_network(net: Any, many: bool | None = None) -> ReluNetwork:
 
 # -- private ---------------------------------------------------------------------------------
 
-_RECORDED = "gates:"
-
 
 @dataclass(frozen=True)
 class _RecordGates:
@@ -382,3 +381,27 @@ def _at(values: np.ndarray, i: int, many: bool) -> np.ndarray:
     if not -n <= integer("i", i, least=-n) < n:
         raise InputError(f"i must be a save index, -{n} to {n - 1}; got {i}")
     return values[:, i] if many else values[i]
+
+
+def target_rows(Y: ArrayLike, shape: tuple[int | None, int | None] = (None, None)) -> np.ndarray:
+    """Targets, one row per sample; a list of numbers is one column."""
+    y = array("Y", Y)
+    return array("Y", y[:, None] if y.ndim == 1 else y, shape)
+
+
+def checked_data(X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets as arrays with the same number of rows."""
+    x, y = array("X", X, (None, None)), target_rows(Y)
+    if len(x) != len(y):
+        raise InputError(f"Y must have as many rows as X, {len(x)}; got {len(y)}")
+    if not x.size or not y.size:
+        raise InputError(f"X and Y must not be empty, got shapes {x.shape} and {y.shape}")
+    return x, y
+
+
+def hidden_sizes(hidden: Any) -> tuple[int, ...]:
+    """The sizes of ReLU layers, at least one."""
+    sizes = sequence("hidden", hidden, "sizes of ReLU layers")
+    if not sizes:
+        raise InputError(f"hidden must list the sizes of the ReLU layers, at least one; got {short(hidden)}")
+    return tuple(integer(f"hidden[{k}]", size) for k, size in enumerate(sizes))

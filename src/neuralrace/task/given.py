@@ -10,9 +10,8 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, known, number
 from neuralrace.graph import Graph
-from neuralrace.task.blocks import Block, digest
-from neuralrace.task.context import Context, Gate, tidy_gates
-from neuralrace.task.factor import PseudoSamples
+from neuralrace.task.contexts import Block, Context, Gate, digest, tidy_gates
+from neuralrace.task.moments import PseudoSamples
 
 KEYS = ("sxx", "syx", "syy", "gates", "default_gate", "probability")
 ROUNDING = 1e-15  # of the largest moment at a node: so much may be rounding, whatever the units of a neuron

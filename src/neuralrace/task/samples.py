@@ -11,7 +11,7 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, known
 from neuralrace.graph import Graph
-from neuralrace.task.context import Gate, tidy_gates
+from neuralrace.task.contexts import Gate, tidy_gates
 
 LARGEST = 1e150  # of data
 

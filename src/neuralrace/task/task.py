@@ -17,11 +17,9 @@ import numpy as np
 
 from neuralrace.errors import InputError, listable
 from neuralrace.graph import Graph, check_graph, some
-from neuralrace.task.accumulate import Accumulator
-from neuralrace.task.blocks import ArrayInterner, Blocks
-from neuralrace.task.context import Context, is_open
+from neuralrace.task.contexts import ArrayInterner, Blocks, Context, is_open
 from neuralrace.task.given import given_contexts
-from neuralrace.task.parallel import is_dask, parts_in_parallel
+from neuralrace.task.moments import Accumulator, is_dask, parts_in_parallel
 from neuralrace.task.samples import Samples, check_samples, gates_by_row
 
 

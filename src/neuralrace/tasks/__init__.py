@@ -1,12 +1,24 @@
 """Tasks of the papers, each a `Task` on a sensible default graph."""
 
-from neuralrace.tasks.blob_images import blobs
 from neuralrace.tasks.domains import circulant, on_each_domain, routing, sharing
-from neuralrace.tasks.image_domains import input_domains, patch_encoder, transformed
-from neuralrace.tasks.images import cifar10, digits, domain_features, mnist
-from neuralrace.tasks.items_in_contexts import contexts, gated
-from neuralrace.tasks.structured import hierarchy, linear
-from neuralrace.tasks.toy import contextual_classification, modular_addition, separability, two_points, xor
+from neuralrace.tasks.images import (
+    cifar10,
+    digits,
+    domain_features,
+    input_domains,
+    mnist,
+    patch_encoder,
+    transformed,
+)
+from neuralrace.tasks.structured import contexts, gated, hierarchy, linear
+from neuralrace.tasks.toy import (
+    blobs,
+    contextual_classification,
+    modular_addition,
+    separability,
+    two_points,
+    xor,
+)
 from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
 __all__ = [

@@ -1,13 +1,5 @@
 """Any smooth network: how two representations move, given two effective learning rates; many by pairs."""
 
-from neuralrace.universality.final import (
-    FixedPoint,
-    final_cdf,
-    final_density,
-    final_distance,
-    fixed_points,
-    initial_distance,
-)
 from neuralrace.universality.fitting import Fit, fit, fit_rates
 from neuralrace.universality.many_samples import (
     Comparison,
@@ -16,18 +8,22 @@ from neuralrace.universality.many_samples import (
     structure,
     watch,
 )
-from neuralrace.universality.pairs import follow_pair
-from neuralrace.universality.recording import Record, record
+from neuralrace.universality.recording import Record, Training, follow_pair, record
 from neuralrace.universality.theory import (
+    FixedPoint,
     State,
     equal_targets,
+    final_cdf,
+    final_density,
+    final_distance,
+    fixed_points,
+    initial_distance,
     loss,
     plane_velocity,
     scales,
     solve,
     velocity,
 )
-from neuralrace.universality.trajectory import Training
 
 __all__ = [
     "Comparison",

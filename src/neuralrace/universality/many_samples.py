@@ -14,9 +14,9 @@ import numpy as np
 from neuralrace.errors import InputError, array, flag, integer, number, short, without_nan
 from neuralrace.graph import Graph
 from neuralrace.measure import squared_distances
-from neuralrace.universality.final import final_distance
 from neuralrace.universality.fitting import Interval
 from neuralrace.universality.recording import samples
+from neuralrace.universality.theory import final_distance
 
 FEWEST = 8
 MAX_DRAWS = 1_000_000

@@ -1,18 +1,143 @@
-"""Distances of representations and outputs of a user's own network while it learns."""
+"""Distances of representations and outputs of pairs of samples while a network learns."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuralrace.dynamics.trajectory import Status
-from neuralrace.errors import InputError, array, integer, number
-from neuralrace.universality.fitting import Fit
+from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.errors import InputError, array, flag, integer, number, short
+from neuralrace.universality.fitting import Fit, fit
 from neuralrace.universality.torch_module import is_module, measure_module
-from neuralrace.universality.trajectory import Training
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Training(Trajectory):
+    """Pairs of samples while networks learn them: a `Trajectory` with the distances of both samples.
+
+    A run is one network and one pair, as `record` follows them. Weights are not kept. A run that diverged is
+    not finite from there on.
+
+    Attributes
+    ----------
+    t : ndarray, shape (times,)
+        The times of the calls.
+    loss : ndarray, shape (runs, times)
+        One half of the mean squared error of both samples.
+    recorded : dict
+        `dh2` (runs, times, layers), `dy2` and `w` (runs, times).
+    runs : dict
+        The distances `dx` and `dy` of each run, (runs,), and its samples `first` and `second`.
+    settings : dict
+        How it was recorded; `half` is the layer half way, where it is known.
+    """
+
+    @property
+    def half(self) -> int:
+        """The layer half way, counted from 1: as the settings say, or half way among those recorded."""
+        layers = self.recorded["dh2"].shape[-1]
+        return self.settings.get("half", layers // 2 + 1)
+
+    def converged(self, share: float = 0.01) -> Any:
+        """Whether the loss of each run ended below that share of its first value.
+
+        Parameters
+        ----------
+        share : float, default 0.01
+            Of the first loss, above 0.
+
+        Returns
+        -------
+        ndarray of bool, shape (runs,)
+            Or one bool, of one run taken out (`run[0]`).
+        """
+        return self.loss[..., -1] < number("share", share, above=0) * self.loss[..., 0]
+
+    def fit(
+        self, run: int = 0, layer: int | None = None, *, loss: bool = False, times: int = 300,
+        level: float = 0.95, strict: bool = True,
+    ) -> Fit:  # fmt: skip
+        """Effective learning rates of one run: `universality.fit` of its series.
+
+        Parameters
+        ----------
+        run : int, default 0
+            Its place among the runs.
+        layer : int, optional
+            The layer among those recorded, counted from 1; by default the one half way.
+        loss : bool, default False
+            Whether to fit the loss too, for the rate of the mean output.
+        times : int, default 300
+            How many of the times to use, evenly spaced.
+        level, strict
+            As in `universality.fit`.
+
+        Returns
+        -------
+        Fit
+            Rates per unit of `t`.
+        """
+        if integer("run", run, 0) >= (n := len(self.loss) if self.many else 1):
+            raise InputError(f"run must be below {n}, the number of runs; got {run}")
+        one = self[run] if self.many else self
+        dh2, layers = one.recorded["dh2"], one.recorded["dh2"].shape[-1]
+        chosen = one.half if layer is None else integer("layer", layer)
+        if chosen > layers:
+            raise InputError(f"layer must be at most {layers}, the hidden layers; got {layer}")
+        if one.status is Status.DIVERGED:
+            raise InputError(f"run {run} {one.outcome}; there is nothing to fit")
+        keep = np.unique(
+            np.linspace(0, len(one.t) - 1, min(integer("times", times), len(one.t))).round().astype(int)
+        )
+        dh2, dy2, w = (v[keep] for v in (dh2[:, chosen - 1], one.recorded["dy2"], one.recorded["w"]))
+        dx, dy = float(one.runs["dx"]), float(one.runs["dy"])
+        losses = one.loss[keep] if flag("loss", loss) else None
+        return fit(one.t[keep], dh2, dy2, w, dx, dy, loss=losses, level=level, strict=strict)
+
+    @classmethod
+    def from_xarray(cls, ds: xarray.Dataset) -> Training:
+        """The inverse of `to_xarray`.
+
+        Parameters
+        ----------
+        ds : xarray.Dataset
+            As `to_xarray` returned it.
+
+        Returns
+        -------
+        Training
+        """
+        return cls._of(Trajectory.from_xarray(ds))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Training:
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The zarr folder that was written.
+
+        Returns
+        -------
+        Training
+        """
+        return cls._of(Trajectory.load(path))
+
+    @classmethod
+    def _of(cls, trajectory: Trajectory) -> Training:
+        if "dh2" not in trajectory.recorded:
+            raise InputError("the trajectory must be one of universality.record; it has no distances dh2")
+        return cls(**{f.name: getattr(trajectory, f.name) for f in dataclasses.fields(trajectory)})
 
 
 class Record:
@@ -234,3 +359,61 @@ def _pairs(pairs: Any, n: int) -> np.ndarray:
     if not len(out) or not np.isin(out, np.arange(n)).all() or (out[:, 0] == out[:, 1]).any():
         raise InputError(f"pairs must hold pairs of different sample numbers from 0 to {n - 1}")
     return out.astype(int)
+
+
+def follow_pair(trajectory: Trajectory, x: Any, y: Any, pair: tuple[int, int] = (0, 1)) -> Training:
+    """Distances of two samples in every run of a trajectory that was recorded with `watch`.
+
+    Parameters
+    ----------
+    trajectory : Trajectory
+        Several runs, of a network recorded with `watch`.
+    x, y : array_like, shape (samples, size)
+        The inputs that were watched, and their targets.
+    pair : tuple of int
+        Which two of the samples.
+
+    Returns
+    -------
+    Training
+        With `dh2` (runs, times, 1), `dy2` and `w` (runs, times), and the loss of the two samples.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> from neuralrace.universality import follow_pair, watch
+    >>> x, y = np.eye(3), np.array([[1.0], [-1.0], [0.5]])
+    >>> task = nr.Task(nr.Graph.chain([3, 4, 1]), x, y)
+    >>> start = nr.init.gaussian(task.graph, 0.1, seed=range(2))
+    >>> run = nr.flow(task, start, 50.0, 20, record=watch(task.graph, x, "h1"))
+    >>> follow_pair(run, x, y, (0, 1)).recorded["dy2"][:, -1].round(2)
+    array([4., 4.])
+    """
+    if not isinstance(trajectory, Trajectory):
+        raise InputError(f"trajectory must be a Trajectory, got {short(trajectory)}")
+    hidden, output = (trajectory.recorded.get(name) for name in ("hidden", "output"))
+    if hidden is None or output is None or not trajectory.many:
+        raise InputError("trajectory must hold several runs, recorded with universality.watch")
+    hidden, output = (np.asarray(v, np.float64) for v in (hidden, output))
+    x, y = samples("x", x), samples("y", y)
+    n = hidden.shape[2]
+    if len(x) != n or y.shape != (n, output.shape[-1]):
+        shape = (n, output.shape[-1])
+        raise InputError(f"x must have the {n} samples that were watched and y the shape {shape}, "
+                         f"got {len(x)} and {y.shape}")  # fmt: skip
+    if not np.isin(array("pair", pair, (2,)), np.arange(n)).all():
+        raise InputError(f"pair must be two sample numbers from 0 to {n - 1}, got {short(pair)}")
+    a, b = map(int, pair)
+    dx, dy = (np.repeat(v, len(hidden)) for v in pair_distances(x, y, np.array([[a, b]])))
+    dh2, dy2, w, loss = pair_series(hidden, output, y, a, b)
+    return Training(
+        t=trajectory.t,
+        loss=loss,
+        statuses=trajectory.statuses,
+        outcomes=trajectory.outcomes,
+        end=trajectory.end,
+        recorded={"dh2": dh2[..., None], "dy2": dy2, "w": w},
+        settings=trajectory.settings,
+        runs={**trajectory.runs, "dx": dx, "dy": dy},
+        dims={"recorded:dh2": ("layer",)},
+    )
