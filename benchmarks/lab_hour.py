@@ -63,7 +63,7 @@ class Tally:
         self.lost: int = 0
 
 
-async def tab(server: Server, until: float, tally: Tally, rng: random.Random) -> None:
+async def tab(server: Server, until: float, tally: Tally, rng: random.Random, pause: float = 1.0) -> None:
     """The life of a tab."""
     number = 0
     async with connect(server.talk, origin=server.origin, proxy=None, max_size=None) as one:  # type: ignore[arg-type]
@@ -88,13 +88,16 @@ async def tab(server: Server, until: float, tally: Tally, rng: random.Random) ->
             await one.send(json.dumps({"kind": form, "id": number, "scene": shown, **more}))
             if rng.random() < 0.5:
                 await heard(one, number, ("finished", "exported", "problem"), tally)
-            await asyncio.sleep(rng.uniform(0, 2))
+            # A page reads on while nobody clicks.
+            await heard(one, None, (), tally, rng.uniform(0, 2 * pause))
 
 
-async def heard(one: Any, number: int, kinds: tuple[str, ...], tally: Tally) -> dict[str, Any] | None:
-    """The answer to a request; None where it does not come."""
+async def heard(
+    one: Any, number: int | None, kinds: tuple[str, ...], tally: Tally, seconds: float = LOST_AFTER
+) -> dict[str, Any] | None:
+    """The answer to a request; None where it does not come in time."""
     try:
-        async with asyncio.timeout(LOST_AFTER):
+        async with asyncio.timeout(seconds):
             while True:
                 answer = json.loads(await one.recv())
                 tally.kinds[answer["kind"]] += 1
@@ -197,13 +200,13 @@ def runs(p: psutil.Process) -> bool:
         return False
 
 
-async def use(minutes: float, seed: int) -> dict[str, Any]:
+async def use(minutes: float, seed: int, pause: float, kill_every: float) -> dict[str, Any]:
     """The hour."""
     server, rng, tally = started(), random.Random(seed), Tally()
     until = time.monotonic() + 60 * minutes
-    tabs = [tab(server, until, tally, random.Random(rng.random())) for _ in range(TABS)]
+    tabs = [tab(server, until, tally, random.Random(rng.random()), pause) for _ in range(TABS)]
     async with asyncio.TaskGroup() as group:
-        killing = group.create_task(kill_workers(server, until, 20, rng))
+        killing = group.create_task(kill_workers(server, until, kill_every, rng))
         holding = group.create_task(half_open(server, until, 20))
         counting = group.create_task(count(server, until, 5))
         for one in tabs:
@@ -235,10 +238,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--kills", type=int, default=10, help="servers that are killed at a random moment")
+    parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between the scenes of a tab")
+    parser.add_argument("--kill-every", type=float, default=20.0, help="mean seconds between killed workers")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    found = asyncio.run(use(given.minutes, given.seed))
+    found = asyncio.run(use(given.minutes, given.seed, given.pause, given.kill_every))
     kills = [asyncio.run(killed_at(random.Random(k))) for k in range(given.kills)]
     seconds = max((s for _, s in kills), default=0.0)
     found["servers_killed"] = {

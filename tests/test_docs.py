@@ -87,6 +87,32 @@ def test_a_page_on_an_idea_has_a_picture_an_example_and_says_when_to_trust_it(na
     assert "hen to trust it" in text or "hen not to trust it" in text
 
 
+def test_sections_of_the_theory_that_are_cited_exist():
+    sections = set(re.findall(r"(?m)^## (\d+)\. ", (ROOT / "docs/theory.md").read_text()))
+    files = [
+        f
+        for folder in ("src", "papers/src", "tests", "papers/tests", "docs")
+        for f in (ROOT / folder).rglob("*")
+    ]
+    cited = {
+        (str(file.relative_to(ROOT)), number)
+        for file in files
+        if file.suffix in (".py", ".md")
+        for number in re.findall(r"\btheory(?:\.md)?,?\s+section\s+(\w+)", file.read_text())
+    }
+    assert len(cited) > 15
+    assert not [at for at in cited if at[1] not in sections]
+
+
+def test_equations_are_cited_with_their_papers():
+    cited = tool("equations").places()
+    assert len(cited) > 40
+    assert not [cited[paper, eq] for paper, eq in cited if paper is None]
+    assert list(tool("equations").citations("as in Eq. 3 and 4; the talk's Eq. 5-7,\n8", "multipathway")) == [
+        ("multipathway", "3, 4"), ("talk", "5-7, 8"),
+    ]  # fmt: skip
+
+
 def test_messages_say_more_than_that_something_is_wrong():
     found = [m for m in tool("messages").messages() if m[2] in ("InputError", "GraphError")]
     assert len(found) > 400

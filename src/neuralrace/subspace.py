@@ -1,4 +1,4 @@
-"""Wide layers in small spaces (theory section 3).
+"""Wide layers in small spaces (theory.md section 3).
 
 Updates of a layer lie in the span of what flows into it forwards and backwards. Where a hidden node touches
 only inputs and outputs, that span is the columns of its incoming and the rows of its outgoing initial

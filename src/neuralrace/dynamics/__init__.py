@@ -1,6 +1,6 @@
 """Learning: gradient flow and gradient descent, and the trajectories they return.
 
-Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr k` (theory section 6).
+Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr k` (theory.md section 6).
 """
 
 from neuralrace.dynamics.descent import descend

@@ -50,7 +50,7 @@ def flow(
     progress: bool = False,
     dtype: DTypeLike = np.float64,
 ) -> Trajectory:
-    """Gradient flow `dW/dt = -dL/dW` from `weights` to time `t1`.
+    """Gradient flow `dW/dt = -dL/dW` (neural_race Eq. 2) from `weights` to time `t1`.
 
     Parameters
     ----------

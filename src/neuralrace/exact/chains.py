@@ -25,7 +25,7 @@ def _depth(name: str, value: Any) -> float:
 
 @closed_form(static=["depth"], t=nonnegative, s=positive, d=positive, a0=positive, depth=_depth, tau=positive)
 def chain(t: Any, s: Any, d: Any = 1.0, a0: Any = 1e-3, depth: float = 2, tau: Any = 1.0) -> Any:
-    """Product of the weights of a balanced chain, for one mode.
+    """Product of the weights of a balanced chain, for one mode (neural_race Eq. 21, make_haste_slowly Eq. 7).
 
     Solves `tau a' = depth a^(2-2/depth) (s - d a)` (`tau a' = s - d a` at depth 1), and for depth `math.inf`
     the limit `tau a' = a^2 (s - d a)`, where time is counted in units of tau / depth. Arguments broadcast.

@@ -93,7 +93,8 @@ def _start(_: str, value: Any) -> Any:
 @closed_form(t=nonnegative, s=positive, d=positive, k1=array, k2=array, b1=_start, b2=_start, tau=positive)
 def _race(t: Any, s: Any, d: Any, k1: Any, k2: Any, b1: Any, b2: Any, tau: Any) -> Any:
     """Solve tau B1' = k1 B2 B1 (s - B2 B1^2 d), tau B2' = k2 B1^2 (s - B2 B1^2 d)."""
-    # In units where p' = q p, q' = p^2 (times 1 - q p^2): p^2 - q^2 is constant, the fixed point q p^2 = 1.
+    # In units where p' = q p, q' = p^2 (times 1 - q p^2), p^2 - q^2 is constant (neural_race Eq. 15), and the
+    # fixed point is q p^2 = 1.
     t, s, d, k1, k2, b1, b2, tau = floats(t, s, d, k1, k2, b1, b2, tau)
     unit = (s / d * k1**2 * k2) ** (1 / 3)
     p0, q0 = (k1 * k2) ** 0.5 * b1 / unit, k1 * b2 / unit

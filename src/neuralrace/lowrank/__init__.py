@@ -1,4 +1,4 @@
-"""Gradient flow of wide linear networks as a reduced-order model (theory section 3).
+"""Gradient flow of wide linear networks as a reduced-order model (theory.md section 3).
 
 The change of each weight matrix is written in bases of the signals that pass it, and only its small
 coordinates move. Bases are enriched where the projection residual exceeds a tolerance, and truncated where

@@ -420,7 +420,7 @@ def growing_part(
 ) -> Floats:
     """The part of two small layers that grows in each mode, `(W1 v + W2^T u) / 2`.
 
-    The rest, `(W1 v - W2^T u) / 2`, decays (theory section 9). The squared norm of the growing part is the
+    The rest, `(W1 v - W2^T u) / 2`, decays (theory.md section 9). The squared norm of the growing part is the
     strength `a0` from which the mode starts.
 
     Parameters
@@ -499,8 +499,8 @@ def conserved(task: Task, weights: Mapping[str, ArrayLike], rates: Rates | None 
     """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
 
     The law holds between neurons that are gated alike in every sample, for linear nodes. With relu and
-    leaky_relu, and at nodes with a diagonal edge, it holds only for each neuron with itself (theory section
-    5).
+    leaky_relu, and at nodes with a diagonal edge, it holds only for each neuron with itself
+    (theory.md section 5).
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from neuralrace.task.samples import check_gates, check_rows, common_length, gate
 
 
 def loss(task: Task, weights: WeightsLike, loss: str = "squared") -> Any:
-    """Mean loss over samples, summed over outputs.
+    """Mean loss over samples, summed over outputs (neural_race Eq. 1).
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def _gradient_in_numpy(stack: Stack, flat: np.ndarray, data: Any, kind: str) -> 
 
 
 def gradient(task: Task, weights: WeightsLike, loss: str = "squared") -> dict[str, Any]:
-    """Gradient of the mean loss with respect to every weight.
+    """Gradient of the mean loss with respect to every weight (neural_race Eq. 3-4, without a sum over paths).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What runs: the network of a task as a few large array operations (theory section 3).
+"""What runs: the network of a task as a few large array operations (theory.md section 3).
 
 Each node has one *item* per distinct way its activity can come about: the same edges, gates and upstream
 items. Items of equal level and shape are rows of one array, and the products that feed them are one batched

@@ -1,4 +1,4 @@
-"""The least loss that any weights of a gated linear network reach (theory section 5b).
+"""The least loss that any weights of a gated linear network reach (theory.md section 10).
 
 In context c the output is a sum over paths, `sum_p g_p(c) M_p x_p`, so the loss is convex in the maps M_p of
 the paths, and its least value bounds the loss of all weights. Only the span of the gate patterns `g_p` of the

@@ -1,4 +1,4 @@
-"""Frames in which path statistics are diagonal (theory section 4).
+"""Frames in which path statistics are diagonal (theory.md section 4).
 
 A frame at a node is a matrix `(size, modes)` with orthonormal columns; a column of zeros means that the mode
 does not live at that node. The same column of all frames belongs to the same mode.

@@ -1,4 +1,4 @@
-"""How exact a reduction is: the part of the full gradient outside the family (theory section 4)."""
+"""How exact a reduction is: the part of the full gradient outside the family (theory.md section 4)."""
 
 from __future__ import annotations
 

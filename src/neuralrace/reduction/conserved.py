@@ -1,4 +1,4 @@
-"""Conserved quantities of a reduction at each hidden node (theory section 5)."""
+"""Conserved quantities of a reduction at each hidden node (theory.md section 5)."""
 
 from __future__ import annotations
 

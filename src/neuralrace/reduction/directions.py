@@ -1,4 +1,4 @@
-"""Families with several hidden directions per mode (theory section 5b).
+"""Families with several hidden directions per mode (theory.md section 10).
 
 A hidden layer is the same as several layers side by side with the same gates. With one direction per mode in
 each of these parts, the family of the network so written has several directions per mode in the layer itself.

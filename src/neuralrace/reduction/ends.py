@@ -1,4 +1,4 @@
-"""How a solved reduction ended: whether it rests, and whether networks do too (theory section 5b)."""
+"""How a solved reduction ended: whether it rests, and whether networks do too (theory.md section 10)."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ class _State:
 def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
     """Whether the gradient by the map of a path is not 0 whose hidden nodes each have a free direction.
 
-    Small weights along such a path change its map alone, and the loss falls (theory section 5b). In the free
-    directions all edges but those from the inputs are given random weights, which changes no output. The
+    Small weights along such a path change its map alone, and the loss falls (theory.md section 10). In the
+    free directions all edges but those from the inputs are given random weights, which changes no output. The
     gradient by the weights from the inputs into these directions is then a random combination of those of all
     such paths.
     """

@@ -1,4 +1,4 @@
-"""Linear families of weights on which the flow is restricted (theory section 4).
+"""Linear families of weights on which the flow is restricted (theory.md section 4).
 
 A family has fixed orthonormal frames and small coordinates b: `W_e = L_e diag(b_e) R_e^T` (shared and
 pathwise basis) or `W_e = Q_t B_e Q_s^T` (blocks). The loss on the family is the loss of a small network, the
@@ -79,7 +79,7 @@ class Family:
         return {e: unit[s] for e, s in self.shape.items()}
 
     def lift(self, b: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Weights `(..., out, in)` from coordinates `(..., modes)`."""
+        """Weights `(..., out, in)` from coordinates `(..., modes)` (neural_race Eq. 9)."""
         return {e: self.lift_edge(e, b) for e in self.network.shapes}
 
     def lift_edge(self, edge: str, b: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -282,7 +282,7 @@ def _frame(g: Graph, frames: Frames, node: str, modes: int) -> np.ndarray:
 
 
 def block(task: Task, rng: np.random.Generator) -> Family:
-    """Small full blocks: exact for any data (theory section 4)."""
+    """Small full blocks: exact for any data (theory.md section 4)."""
     g = task.graph
     ends = spans(g, task)
     ordered = mode_frames(g, Links.of(task, frozenset(g.edges), rng), rng)

@@ -138,7 +138,7 @@ class GatedNetwork(NamedTuple):
         )
 
     def loss(self, weights: Any, data: Packed) -> Any:
-        """Every context through the whole graph: `h_v = g_v sum_e g_e W_e h_s` (theory section 1)."""
+        """Every context through the whole graph: `h_v = g_v sum_e g_e W_e h_s` (theory.md section 1)."""
         groups, h = _groups(self.graph), []  # activities (nodes, contexts, rows, size)
         fixed = [self.graph.fixed[e].ravel() for stack in self.graph.fixed_stacks for e in stack.names]
         weights = jnp.concatenate([weights, *(jnp.asarray(w, weights.dtype) for w in fixed)])

@@ -63,7 +63,7 @@ def growing_frames(
 
     It makes the sum of all strengths `b_e = r_t^T W_e r_s` largest. Each round sets the direction of one node
     after the other to `sum_in W r_s + sum_out W^T r_t`, normalised, from `begin` or from inputs and outputs
-    alone. For two layers this is the direction of `W1 v + W2^T u`, the growing part (theory section 9;
+    alone. For two layers this is the direction of `W1 v + W2^T u`, the growing part (theory.md section 9;
     `measure.growing_part`). With `orthogonal` the directions of all modes at a node are orthonormal, as those
     of an aligned network are, and make the sum over all modes largest: else a mode that waits would find the
     direction of a learned one, where a middle layer is strong.

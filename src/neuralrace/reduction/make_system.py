@@ -105,7 +105,7 @@ def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
     """A block family that these weights never leave, whatever the gates.
 
     Its bases span the images of inputs and targets under products of the weights, forwards and backwards,
-    repeated until they no longer grow (theory section 3): one round if hidden nodes touch only inputs and
+    repeated until they no longer grow (theory.md section 3): one round if hidden nodes touch only inputs and
     outputs, else up to as many dimensions as there are neurons. Those of outputs also hold what the initial
     network puts outside the targets. No signal reaches the weights outside.
     """

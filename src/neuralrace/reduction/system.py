@@ -1,7 +1,7 @@
 """The reduced system of a task as pure functions of strengths, data and gates.
 
 Weights are small blocks B in fixed bases, `W_e = Q_t B_e Q_s^T`. Bases that hold all inputs and targets do
-not depend on gates (theory section 4), so gates are arguments here as data and strengths are: JAX may
+not depend on gates (theory.md section 4), so gates are arguments here as data and strengths are: JAX may
 differentiate by them (reverse mode), run many side by side, and compile.
 """
 

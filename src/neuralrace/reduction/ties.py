@@ -1,4 +1,4 @@
-"""Ties: edges that start equal and have equal gradients stay equal (theory section 5)."""
+"""Ties: edges that start equal and have equal gradients stay equal (theory.md section 5)."""
 
 from __future__ import annotations
 

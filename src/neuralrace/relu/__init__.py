@@ -1,4 +1,4 @@
-"""ReLU networks: which gated linear network is this one? (theory section 8)"""
+"""ReLU networks: which gated linear network is this one? (theory.md section 8)"""
 
 from neuralrace.relu.discovery import Discovery, discover, mixed_share
 from neuralrace.relu.gates import Imitation, as_gdln, imitate, reduction_conditions

@@ -1,4 +1,4 @@
-"""Pathways that a ReLU network grows, predicted from the data alone (theory section 8).
+"""Pathways that a ReLU network grows, predicted from the data alone (theory.md section 8).
 
 A small unit climbs its rate of growth on the unit sphere: its maxima are the patterns that emerge.
 """

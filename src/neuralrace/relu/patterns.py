@@ -1,4 +1,4 @@
-"""Gating patterns: which ones a ReLU unit can have (theory section 8)."""
+"""Gating patterns: which ones a ReLU unit can have (theory.md section 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: samples or moments on a graph, gathered into contexts of equal gates (theory section 2)."""
+"""Tasks: samples or moments on a graph, gathered into contexts of equal gates (theory.md section 2)."""
 
 from neuralrace.task.contexts import ArrayInterner, Block, Blocks, Context, Gate
 from neuralrace.task.task import Task

@@ -89,7 +89,7 @@ def routing(
     """Every input domain is trained with `trained` output domains: input i with outputs i, i+1, ...
 
     A sample shows one item on one input domain and asks for its features on one output domain; all other
-    domains are off. All trained pairs are equally frequent.
+    domains are off. All trained pairs are equally frequent (neural_race Eq. 11-12).
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from neuralrace.tasks.structured import chain_or, gated
 
 
 def xor(hidden: int = 32, graph: Graph | None = None) -> Task:
-    """Exclusive or of two bits of +-1 (neural_race A.1).
+    """Exclusive or of two bits of +-1 (neural_race Eq. 18-20).
 
     The target is 1 where the bits differ, else -1.
 

@@ -1,4 +1,4 @@
-"""The effective learning rates of a network, by least squares through the closed form of Eq. 7."""
+"""The effective learning rates of a network, by least squares through representations_align Eq. 7."""
 
 from __future__ import annotations
 

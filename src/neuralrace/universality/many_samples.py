@@ -1,4 +1,4 @@
-"""Many samples: the theory of two points for every pair, and how far a network agrees with it.
+"""Many samples: the theory of two points (representations_align) for every pair, and how a network agrees.
 
 Distances are squared throughout, as `dh2` is; matrices of them are (samples, samples).
 """

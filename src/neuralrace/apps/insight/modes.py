@@ -217,7 +217,7 @@ def _fitted(chains: np.ndarray, logs: np.ndarray, some: np.ndarray) -> np.ndarra
 def chain_half_time(a0: Any, s: Any, d: Any, depth: int) -> Any:
     """When modes of a balanced chain reach half of `s/d` from `a0`.
 
-    The integral of `da / (D a^(2-2/D) (s - d a))`, theory section 7, over the logarithm of `a`.
+    The integral of `da / (D a^(2-2/D) (s - d a))`, theory.md section 7, over the logarithm of `a`.
     """
     end = 0.5 * s / d
     if depth == 1:
