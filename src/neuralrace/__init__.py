@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from neuralrace.apps.sweep import Run, sweep, sweep_figure
     from neuralrace.dynamics import (
         Adaptive,
-        Chebyshev,
         LowRank,
         Rates,
         State,
@@ -53,7 +52,7 @@ else:
         "apps.insight": ("Watch", "watch"),
         "apps.sweep": ("Run", "sweep", "sweep_figure"),
         "dynamics": (
-            "Adaptive", "Chebyshev", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow",
+            "Adaptive", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow",
         ),
         "expected": ("ExpectedTime", "expected_learning_time"),
         "graph": ("Edge", "Graph"),
@@ -85,7 +84,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adaptive",
-    "Chebyshev",
     "Edge",
     "ExpectedTime",
     "Graph",

@@ -1,70 +1,126 @@
-"""When to compile, and functions compiled with options that not every version of the compiler has.
-
-What one call computes in NumPy in less time than compiling takes is computed there. That depends on the
-call alone, never on the calls before it, so the same call gives the same numbers.
-"""
+"""Functions compiled by JAX: kept on disk, and not interrupted while they are compiled."""
 
 from __future__ import annotations
 
+import os
+import platform
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.core
-
-_COMPILED = "/jax/core/compile/backend_compile_duration"  # what JAX says when it has compiled a program
-LEAST_ROOM = 4096
-EVALUATIONS = 40_000  # of a small system in NumPy, 25 to 50 microseconds each: about as long as compiling it
+import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
 
 
-def room(steps: int) -> int:
-    """Places for `steps` + 1 values in a program: of few sizes, so that runs of many lengths share it.
+class Compiled:
+    """`jax.jit(function)` whose first arguments are static, and the options of the compiler that it knows.
 
-    >>> room(10), room(4095), room(4096)
-    (4096, 4096, 8192)
+    What is compiled is kept on disk (see `cache_folder`), unless the user has JAX keep it elsewhere.
     """
-    return max(LEAST_ROOM, 1 << steps.bit_length())
+
+    def __init__(self, function: Callable[..., Any], static: int = 0, **options: Any) -> None:
+        self.function, self.static, self.options = function, static, options
+        self.known: set[Any] = set()  # forms of arguments that have been compiled
+        self.jitted: Any = None
+
+    def __call__(self, *given: Any) -> Any:
+        numbers = jax.tree.leaves(given[self.static :])
+        form = given[: self.static], *((np.shape(v), getattr(v, "dtype", type(v))) for v in numbers)
+        if form in self.known:
+            return self.jitted(*given)
+        if self.jitted is None:
+            options = _known(tuple(self.options.items()))
+            static = tuple(range(self.static))
+            self.jitted = jax.jit(self.function, static_argnums=static, compiler_options=options)
+        with _kept_on_disk(), _uninterrupted():
+            found = self.jitted(*given)
+        self.known.add(form)
+        return found
 
 
 @cache
-def compiled(function: Callable[..., Any], static: tuple[int, ...], *options: tuple[str, Any]) -> Any:
-    """`jax.jit(function)` with these options of the compiler; with none where it does not know one."""
+def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """These options of the compiler; none where it does not know one."""
     try:
-        if options:
-            jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
+        jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
     except (RuntimeError, ValueError):
-        options = ()
-    return jax.jit(function, static_argnums=static, compiler_options=dict(options))
+        return {}
+    return dict(options)
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept: ``NEURALRACE_CACHE``, or a folder in the user's cache.
+
+    Returns
+    -------
+    Path or None
+        None where ``NEURALRACE_CACHE`` is "off".
+
+    Examples
+    --------
+    >>> os.environ["NEURALRACE_CACHE"] = "off"
+    >>> cache_folder() is None
+    True
+    >>> del os.environ["NEURALRACE_CACHE"]
+    """
+    chosen = os.environ.get("NEURALRACE_CACHE")
+    if chosen:
+        return None if chosen == "off" else Path(chosen)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "neuralrace" / "compiled"
+
+
+@cache
+def _processor() -> str:
+    """Programs for one kind of processor may not run on another that shares the folder."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        flags = next(line for line in lines if line.startswith(("flags", "Features")))
+    except (OSError, StopIteration):
+        flags = platform.processor()
+    return blake2b(f"{platform.machine()} {flags}".encode(), digest_size=6).hexdigest()
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until what the block compiles is compiled: in the midst of that Python would crash."""
-    held: list[Any] = []
-
-    def hold(*given: Any) -> None:
-        held.append(given)
-
-    def let_go(event: str = _COMPILED, *_: Any, **__: Any) -> None:
-        if event == _COMPILED and signal.getsignal(signal.SIGINT) is hold:
-            signal.signal(signal.SIGINT, before)
-            if held and callable(before):
-                before(*held[0])
-
+def _kept_on_disk() -> Iterator[None]:
+    """What the block compiles is kept in our folder; JAX is configured as before afterwards."""
+    folder, own = cache_folder(), "jax_compilation_cache_dir"
+    if folder is None or getattr(jax.config, own):
+        yield
+        return
+    wanted = {own: str(folder / _processor()), "jax_persistent_cache_min_compile_time_secs": 0.0}
+    before = {name: getattr(jax.config, name) for name in wanted}
     try:
-        before = signal.signal(signal.SIGINT, hold)
+        for name, value in wanted.items():
+            jax.config.update(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the end of the block: in the midst of compiling Python would crash."""
+    held: list[Any] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda *given: held.append(given))
     except ValueError:  # in another thread, which is never interrupted
         yield
         return
-    jax.monitoring.register_event_duration_secs_listener(let_go)
     try:
         yield
     finally:
-        jax.monitoring.unregister_event_duration_listener(let_go)
-        let_go()
+        signal.signal(signal.SIGINT, before)
+        if held and callable(before):
+            before(*held[0])
 
 
 def traced(value: Any) -> bool:

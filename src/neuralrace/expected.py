@@ -21,7 +21,8 @@ import numpy as np
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.setup import resized
-from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.status import Status
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, choice, integer, known, number, quick
 from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.measure import stopping_time

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from neuralrace.dynamics.chebyshev import Mode, _polynomial, follow, step, unknown
+from neuralrace.dynamics.integrate import FINISHED, integrate
 from scipy.integrate import solve_ivp
 
 import neuralrace as nr
 from neuralrace.dynamics import chebyshev
-from neuralrace.dynamics.chebyshev import Mode, _polynomial, follow, step, unknown
-from neuralrace.dynamics.integrate import FINISHED, integrate
 
 RATES = np.geomspace(1.0, 3e3, 12)
 STABLE = 0.653  # largest stable rate of s stages, divided by s^2 - 1: 2/3 (1 - 2/15 damping)

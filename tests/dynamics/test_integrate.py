@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, integrate, tableau
 from scipy.integrate import solve_ivp
 
 from neuralrace.dynamics.history import SIZE, Buffer, History, append, collect, crossing, curve, empty
-from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, STOPPED, Observed, integrate, tableau
 
 RTOL = 1e-9
 BETWEEN = 50 * RTOL  # error allowed between steps

@@ -18,7 +18,7 @@ from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError, quick
 from neuralrace.files import folder_for, write_text
 from neuralrace.measure import learning_time
-from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
+from neuralrace.reduction import Reduction, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
 
 LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
@@ -35,7 +35,7 @@ class Explanation:
     description : Description
         What the file says.
     reduction : Reduction
-    theory : Solution
+    theory : Trajectory
         The solved reduction, with a leading axis of seeds where the start is random.
     flow : Trajectory
         The network itself, likewise.
@@ -45,7 +45,7 @@ class Explanation:
         What the family of the papers does, in words, where it does not learn what networks do.
     distance : float
         Distance of the start from the weights that the reduction describes, relative to its size.
-    prediction : StartSolution or None
+    prediction : Trajectory or None
         For a random start: the reduction around it, in which no part of the start is left out.
     files : tuple of Path
         What was written.
@@ -53,12 +53,12 @@ class Explanation:
 
     description: Description
     reduction: Reduction
-    theory: Solution
+    theory: Trajectory
     flow: Trajectory
     converged: bool
     distance: float
     left: str = ""
-    prediction: StartSolution | None = None
+    prediction: Trajectory | None = None
     files: tuple[Path, ...] = ()
 
     @cached_property
@@ -230,7 +230,7 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     return Explanation(given, r, theory, true, converged, r.distance(weights), left, prediction)
 
 
-def _family(r: Reduction, strength: float) -> tuple[Reduction, Solution, str]:
+def _family(r: Reduction, strength: float) -> tuple[Reduction, Trajectory, str]:
     """The family whose theory is shown, its rough solution, and why it is not the one of the papers.
 
     A wider one is taken where that one rests at a saddle, or never settles; else the words say that there is
@@ -249,7 +249,7 @@ def _family(r: Reduction, strength: float) -> tuple[Reduction, Solution, str]:
     return wider, _until_learned(wider, strength), said
 
 
-def _until_learned(r: Reduction, strength: float) -> Solution:
+def _until_learned(r: Reduction, strength: float) -> Trajectory:
     """A rough solution, until what can be learned is learned, or for ever.
 
     From a small start the loss rests near saddles before it falls: a small slope does not mean the end.
@@ -275,7 +275,7 @@ def _coordinates(r: Reduction) -> Record:
     return record
 
 
-def _long_enough(r: Reduction, theory: Solution | None, weights: Any) -> tuple[float, bool]:
+def _long_enough(r: Reduction, theory: Trajectory | None, weights: Any) -> tuple[float, bool]:
     """A time by which learning is complete, and whether there is one.
 
     It is that of the network itself from random weights, without `theory`, and where the network leaves the

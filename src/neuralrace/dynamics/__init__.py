@@ -5,9 +5,10 @@ Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr
 
 from neuralrace.dynamics.descent import descend
 from neuralrace.dynamics.gradient_flow import flow
-from neuralrace.dynamics.methods import Adaptive, Chebyshev, LowRank
+from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import State
-from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.status import Ending, Status
+from neuralrace.dynamics.trajectory import Trajectory
 
-__all__ = ["Adaptive", "Chebyshev", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow"]
+__all__ = ["Adaptive", "Ending", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow"]

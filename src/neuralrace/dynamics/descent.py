@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
@@ -13,23 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from neuralrace.compiling import compiled, room, uninterrupted
-from neuralrace.dynamics.devices import over_devices
-from neuralrace.dynamics.gradient_flow import each_run
+from neuralrace.compiling import Compiled
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
-from neuralrace.dynamics.progress import Bar
+from neuralrace.dynamics.progress import Progress
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.setup import Setup, Solved, finish
+from neuralrace.dynamics.run import Path
+from neuralrace.dynamics.setup import Setup, finish
+from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
-from neuralrace.dynamics.trajectory import Status, Trajectory
-from neuralrace.dynamics.uncompiled_descent import Descended, descend_in_numpy
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, flag, integer, number, short
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
 
 _LARGE = 100_000  # weights whose products take all the time of a step
+_ROWS, _KEPT = 256, 5_000_000  # saved steps that a stretch returns, and numbers that it does
+_FIRST, _SECONDS = 64, 0.3  # steps of the first stretch, and how long the others take, about
+_LEAST_ROOM = 4096
 _COMPILER = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}  # compiles in 2/3
 
 
@@ -105,24 +107,30 @@ def descend(
     run = partial(
         _descended, setup, rule, batches, lr, steps, stop, seed, progress=flag("progress", progress)
     )
-    solved, losses, by_jax = run(saves)
-    history = History(lr * np.arange(steps + 1), losses, None) if batches is None else None
-    if save is None and history is not None and steps >= DEFAULT:
-        better = _adapted_steps(history, steps, lr)
-        if better is not None:
-            solved, losses, by_jax = run(better)
+    path, losses = run(saves)
+    if save is None and path.history is not None and steps >= DEFAULT:
+        better = _adapted_steps(path.history, steps, lr)
+        path, losses = (path, losses) if better is None else run(better)
     settings = {
         "process": "descend", "lr": lr, "steps": steps, "batch_size": batch_size, "momentum": momentum,
         "optimizer": optimizer if isinstance(optimizer, str) else "optax", "stop_loss": stop_loss,
-        "seed": seed, "compiled": by_jax,
+        "seed": seed,
     }  # fmt: skip
-    step_loss, ends = losses, np.round(solved.end / lr).astype(int)
     if not setup.many:
-        step_loss = losses[0, : ends[0] + 1]
-        history = (
-            None if history is None else History(history.t[: ends[0] + 1], losses[:, : ends[0] + 1], None)
-        )
-    return replace(finish(setup, solved, settings, {"steps": ends}, history, step_loss), task=task)
+        taken = int(path.stats["steps"][0]) + 1
+        losses = losses[0, :taken]
+        if path.history is not None:
+            path = replace(path, history=History(path.history.t[:taken], losses[None], None))
+    return finish(setup, path, settings, losses)
+
+
+def room(steps: int) -> int:
+    """Places for `steps` + 1 values in a program: of few sizes, so that runs of many lengths share it.
+
+    >>> room(10), room(4095), room(4096)
+    (4096, 4096, 8192)
+    """
+    return max(_LEAST_ROOM, 1 << steps.bit_length())
 
 
 def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
@@ -177,57 +185,37 @@ def _sampled(task: Task, loss: str) -> tuple[Program, int]:
 def _descended(
     setup: Setup, rule: Any, batches: _Batches | None, lr: float, steps: int, stop: float | None, seed: int,
     saves: np.ndarray, progress: bool,
-) -> tuple[Solved, np.ndarray, bool]:  # fmt: skip
-    """What is solved, the loss before every step, and whether it was compiled."""
-    found = None
-    if rule[0] == "sgd" and batches is None and not progress:
-        found = descend_in_numpy(setup, rule[1], lr, steps, stop, saves)
-    if by_jax := found is None:
-        found = _compiled(setup, rule, batches, lr, steps, stop, seed, saves, progress)
-    end, values, kept, losses = found
-    statuses, outcomes = [], []
-    for k, at in enumerate(end):
-        final = losses[k, at]
-        if not np.isfinite(final):
-            statuses.append(Status.DIVERGED)
-            outcomes.append(f"diverged at step {at}: loss {final}; try a smaller lr than {lr:g}")
-        elif stop is not None and final <= stop:
-            statuses.append(Status.REACHED_LOSS)
-            outcomes.append(f"reached loss {stop:g} at step {at}, t = {lr * at:g}")
-        else:
-            statuses.append(Status.FINISHED)
-            outcomes.append(f"finished after {at} steps, t = {lr * at:g}")
-        losses[k, at + 1 :] = final
-        good = np.flatnonzero(np.isfinite(losses[k]))
-        losses[k, good[-1] + 1 if len(good) else 0 :] = losses[k, good[-1]] if len(good) else np.nan
-    last = np.searchsorted(saves, end).clip(max=len(saves) - 1)
-    return Solved(lr * saves, lr * end, last, values, kept, statuses, outcomes), losses, by_jax
+) -> tuple[Path, np.ndarray]:  # fmt: skip
+    """What all runs leave behind, and the loss before every step (runs, steps + 1)."""
+    side = 1 if jax.default_backend() == "cpu" else setup.count
+    rows, losses, endings = [], np.empty((setup.count, steps + 1)), []
+    with setup.precision(), Progress("descend", progress) as shown:
+        stretches = _Stretches(setup, rule, batches, lr, stop, seed, steps)
+        for at in range(0, setup.count, side):
+            done = lambda step, at=at: shown((at + side * step / steps) / setup.count)  # noqa: E731
+            carry, found = stretches.follow(slice(at, at + side), saves, done)
+            for k in range(len(carry.taken)):
+                end, own, row = int(carry.taken[k]), losses[at + k], jax.tree.map(lambda v, k=k: v[k], found)
+                own[:] = carry.losses[k, : steps + 1]
+                endings.append(_ending(end, lr, float(own[end]), stop))
+                own[end + 1 :] = own[end]
+                values = own[np.minimum(saves, end)] if batches is None else row[0]
+                count = min(int(np.searchsorted(saves, end)) + 1, len(saves))
+                rows.append(jax.tree.map(lambda v, n=count: v[:n], (values, row[1])))
+                good = np.flatnonzero(np.isfinite(own))
+                own[good[-1] + 1 if len(good) else 0 :] = own[good[-1]] if len(good) else np.nan
+    taken = np.array([ending.step for ending in endings])
+    history = History(lr * np.arange(steps + 1), losses, None) if batches is None else None
+    path = Path.of(lr * saves, rows, endings=tuple(endings), history=history, stats={"steps": taken})
+    return path, losses
 
 
-def _compiled(
-    setup: Setup, rule: Any, batches: _Batches | None, lr: float, steps: int, stop: float | None, seed: int,
-    saves: np.ndarray, progress: bool,
-) -> Descended:  # fmt: skip
-    # The loop ends at the last of its stops: a loop of its own from there to the end would be compiled again.
-    stops = saves if saves[-1] == steps else np.append(saves, steps)
-    bar = Bar(len(stops) * len(setup.start), "descend") if progress else None
-    batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
-    with setup.precision():
-        call = (setup.program.stack, setup.kind, rule, batch, setup.recorder, bar, room(steps))
-        start, lift = over_devices(jnp.asarray(setup.start), setup.lift)
-        given = (
-            start, setup.data, samples, jnp.asarray(stops, jnp.int32), lr,
-            -np.inf if stop is None else stop, setup.vectors, lift, jax.random.key(seed),
-        )  # fmt: skip
-        large = batch is None and setup.start.shape[1] > _LARGE and jax.default_backend() == "cpu"
-        loop = compiled(_loop, tuple(range(len(call))), *(_COMPILER.items() if large else ()))
-        with bar or nullcontext():
-            with uninterrupted():
-                found = loop(*call, *given)
-            found = found if bar is None else jax.block_until_ready(found)
-        end, values, kept, losses = jax.tree.map(lambda v: np.asarray(v)[: setup.count], found)
-    values, kept = jax.tree.map(lambda v: v[:, : len(saves)], (values, kept))
-    return Descended(end, values, kept, np.array(losses[:, : steps + 1], float))
+def _ending(step: int, lr: float, final: float, stop: float | None) -> Ending:
+    """How a run ended, in numbers."""
+    at = partial(Ending, t=lr * step, step=step, lr=lr)
+    if not np.isfinite(final):
+        return at(Status.DIVERGED, loss=final)
+    return at(Status.REACHED_LOSS, level=stop) if stop is not None and final <= stop else at(Status.FINISHED)
 
 
 class _Carry(NamedTuple):
@@ -243,46 +231,126 @@ class _Carry(NamedTuple):
     order: Any
 
 
-def _loop(
-    stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, bar: Any, places: int,
-    start: Any, data: Any, samples: Any, saves: Any, lr: Any, stop: Any, vectors: Any, lift: Any, key: Any,
+_BY_RUN = _Carry(None, 0, 0, 0, 0, 0, None)  # axes of runs that go side by side
+
+
+class _Stretches:
+    """Descent in stretches that a compiled loop takes less than a second for, so that it can be interrupted.
+
+    Where a stretch ends changes no result.
+    """
+
+    def __init__(
+        self, setup: Setup, rule: Any, batches: _Batches | None, lr: float, stop: float | None, seed: int,
+        steps: int,
+    ) -> None:  # fmt: skip
+        n = setup.start.shape[1]
+        batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
+        large = batch is None and n > _LARGE and jax.default_backend() == "cpu"
+        self.setup, self.rule, self.steps, self.batch = setup, rule, steps, batch
+        self.rows: int = max(1, min(_ROWS, _KEPT // n))
+        self.loop: Compiled = _LARGE_LOOP if large else _LOOP
+        self.static = setup.program.stack, setup.kind, rule, batch, setup.recorder, self.rows
+        level = -np.inf if stop is None else stop
+        self.shared = setup.data, samples, lr, level, setup.vectors, jax.random.key(seed)
+
+    def begin(self, which: slice) -> _Carry:
+        """Some runs before their first step."""
+        start, stack = self.setup.start[which], self.setup.program.stack
+        w, runs = stack.for_updates(start) if isinstance(self.rule[0], str) else start, len(start)
+        init = _rule(self.rule, 1.0, None)[0]
+        if isinstance(self.rule[0], str):  # all states of these begin with zeros
+            first = jax.eval_shape(jax.vmap(init), w)
+            state = jax.tree.map(lambda v: np.zeros(v.shape, v.dtype), first)
+        else:
+            state = jax.vmap(init)(jnp.asarray(w))
+        order = None if self.batch is None else np.arange(self.batch[2])
+        losses = np.full((runs, room(self.steps)), np.nan, start.dtype)
+        return _Carry(np.int32(0), np.zeros(runs, np.int32), w, state, np.ones(runs, bool), losses, order)
+
+    def follow(self, which: slice, saves: np.ndarray, done: Callable[[int], None]) -> tuple[_Carry, Any]:
+        """Some runs side by side at their end, and rows (runs, save, ...) at the saved steps."""
+        stops = saves if saves[-1] == self.steps else np.append(saves, self.steps)
+        lift, carry = self.setup.lift(which), self.begin(which)
+        found, now, budget, final = [], 0, _FIRST, np.nan
+        while len(stops):
+            ahead = stops[: self.rows]
+            ahead = ahead[ahead <= now + budget]
+            given, saved = (ahead, True) if len(ahead) else (np.array([now + budget]), False)
+            padded = np.concatenate([given, np.zeros(self.rows - len(given), int)]).astype(np.int32)
+            began = perf_counter()
+            count = np.int32(len(given))
+            carry, rows, final = self.loop(*self.static, *self.shared, lift, padded, count, saved, carry)
+            going, before, now = np.asarray(carry.going).any(), now, int(given[-1])
+            fitting = (now - before) * _SECONDS / (perf_counter() - began)
+            budget = 1 + int(np.clip(fitting, budget / 2, 4 * budget))
+            if saved:
+                found.append(jax.tree.map(lambda v, n=count: np.asarray(v)[:, :n], rows))
+                stops = stops[len(given) :]
+            if not going and saved:
+                break
+            done(now)
+        carry = jax.tree.map(np.array, carry._replace(w=(), state=()))
+        carry.losses[np.arange(len(carry.taken)), carry.taken] = final
+        return carry, jax.tree.map(lambda *v: np.concatenate(v, axis=1)[:, : len(saves)], *found)
+
+
+def _stretch(
+    stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, rows: int,
+    data: Any, samples: Any, lr: Any, stop: Any, vectors: Any, key: Any, lift: Any,
+    stops: Any, count: Any, saved: Any, carry: _Carry,
 ) -> Any:  # fmt: skip
+    """Steps of all runs to the last of `count` stops: new carry, rows at the stops, and the last loss."""
     if batch is None:
-        order, full = None, lambda w: stack.loss(w, data, kind)
+        full = lambda w: stack.loss(w, data, kind)  # noqa: E731
         slope = lambda w, k, order: (*stack.loss_and_gradient(w, data, kind), order)  # noqa: E731
     else:
         batch_stack, size, n = batch
-        order, full = jnp.arange(n), _full_loss(batch_stack, n, kind, samples)
-        slope = _batch_slope(batch_stack, size, n, kind, samples, key)
+        full, slope = (
+            _full_loss(batch_stack, n, kind, samples),
+            _batch_slope(batch_stack, size, n, kind, samples, key),
+        )
     # A given optimizer sees one vector.
     form = stack.for_updates if isinstance(rule[0], str) else lambda flat: flat
     scale, decay = (None if v is None else form(v) for v in vectors)
-    init, advance = _sgd(rule[1], lr, scale) if rule[0] == "sgd" else _optax(rule[0], lr, scale)
-    step = _step(advance, slope, scale, decay, stop, stops=batch is None)
+    step = _step(_rule(rule, lr, scale)[1], slope, scale, decay, stop, stops=batch is None)
 
-    def one(start: Any, lift: Any) -> Any:
-        def interval(c: _Carry, k: Any) -> Any:
-            c = jax.lax.while_loop(lambda c: (c.step < k) & _any_run(c.going), step, c)
-            value = jnp.zeros(())
+    def one(c: _Carry, lift: Any) -> Any:
+        def interval(i: Any, found: Any) -> Any:
+            c, values, kept = found
+            c = jax.lax.while_loop(lambda c: (c.step < stops[i]) & _any_run(c.going), step, c)
             if batch is not None:
                 value = full(stack.flat(c.w))
-                c = c._replace(going=c.going & jnp.isfinite(value) & (value > stop))
-            if bar is not None:
-                jax.debug.callback(bar.step)
-            return c, (value, recorder(lr * c.taken, stack.flat(c.w), lift))
+                values = values.at[i].set(value)
+                c = c._replace(going=c.going & (~saved | (jnp.isfinite(value) & (value > stop))))
+            row = recorder(lr * c.taken, stack.flat(c.w), lift)
+            return c, values, jax.tree.map(lambda v, new: v.at[i].set(new), kept, row)
 
-        losses = jnp.full(places, jnp.nan, start.dtype)
-        zero, w = jnp.int32(0), form(start)
-        c = _Carry(zero, zero, w, init(w), jnp.array(True), losses, order)
-        c, (values, kept) = jax.lax.scan(interval, c, saves)
-        final = full(stack.flat(c.w))
-        losses = c.losses.at[c.taken].set(final)
-        if batch is None:
-            # A run that ended keeps the loss it ended with.
-            values = jnp.where(saves < c.taken, losses[saves], final)
-        return c.taken, values, kept, losses
+        shapes = jax.eval_shape(recorder, lr * c.taken, stack.flat(c.w), lift)
+        kept = jax.tree.map(lambda v: jnp.zeros((rows, *v.shape), v.dtype), shapes)
+        c, values, kept = jax.lax.fori_loop(0, count, interval, (c, jnp.zeros(rows, c.losses.dtype), kept))
+        return c, (values, kept), full(stack.flat(c.w))
 
-    return each_run(one, start, lift)
+    return _by_run(one, carry, lift)
+
+
+def _by_run(one: Callable[..., Any], carry: _Carry, lift: Any) -> Any:
+    """One run on a CPU, else several side by side."""
+    if jax.default_backend() == "cpu":
+
+        def each(change: Callable[[Any], Any], c: _Carry) -> _Carry:
+            parts = zip(c, _BY_RUN, strict=True)
+            return _Carry(*(v if axis is None else jax.tree.map(change, v) for v, axis in parts))
+
+        alone = each(lambda v: v[0], carry), jax.tree.map(lambda v: v[0], lift)
+        c, rows, final = one(*alone)
+        return each(lambda v: v[None], c), *jax.tree.map(lambda v: v[None], (rows, final))
+    return jax.vmap(one, (_BY_RUN, 0), (_BY_RUN, 0, 0), axis_name="runs")(carry, lift)
+
+
+def _rule(rule: Any, lr: Any, scale: Any) -> tuple[Any, Any]:
+    """The state of an optimizer at first, and its step."""
+    return _sgd(rule[1], lr, scale) if rule[0] == "sgd" else _optax(rule[0], lr, scale)
 
 
 def _sgd(momentum: float, lr: Any, scale: Any) -> tuple[Any, Any]:
@@ -376,3 +444,6 @@ def _full_loss(stack: Any, n: int, kind: str, samples: Any) -> Callable[[Any], A
 def _any_run(going: Any) -> Any:
     """Whether any of the runs that `each_run` has side by side is still going."""
     return going if jax.default_backend() == "cpu" else jax.lax.psum(going.astype(int), "runs") > 0
+
+
+_LOOP, _LARGE_LOOP = Compiled(_stretch, 6), Compiled(_stretch, 6, **_COMPILER)

@@ -6,15 +6,15 @@ through these points give the loss in between, so learning times do not depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-SIZE = 4096  # rows kept per run
+SIZE = 4096  # rows kept per run: as many as figures and learning times need, in 100 kB
 _FLOOR = 1e-12  # fraction of the first loss; smaller differences are rounding
+
+Point = tuple[float, float, float]  # time, loss, and slope of the loss
 
 
 class History(NamedTuple):
@@ -29,6 +29,15 @@ class History(NamedTuple):
     loss: np.ndarray
     slope: np.ndarray | None
 
+    @classmethod
+    def of(cls, runs: Sequence[Sequence[Point]]) -> History:
+        """The histories of all runs from the points of each."""
+        rows = [_thinned(np.array(points)) for points in runs]
+        found = np.zeros((3, len(rows), max(map(len, rows))))
+        for k, points in enumerate(rows):
+            found[:, k, : len(points)], found[:2, k, len(points) :] = points.T, points[-1:, :2].T
+        return cls(*found)
+
     def run(self, k: Any) -> History:
         """The history of one run, or of some of them."""
         t = self.t if self.t.ndim == 1 else self.t[k]  # steps of descent are the same in all runs
@@ -39,68 +48,28 @@ class History(NamedTuple):
         return History(self.t, factor * self.loss, None if self.slope is None else factor * self.slope)
 
 
-# -- while a solver runs (JAX) ---------------------------------------------------------------
+def _thinned(points: np.ndarray) -> np.ndarray:
+    """At most `SIZE` of the points (n, 3), which loses up to half of the others at a time.
 
-
-class Buffer(NamedTuple):
-    """Rows (t, loss, slope) of the steps so far, of which `count` are filled."""
-
-    rows: Any  # (SIZE, 3)
-    count: Any
-
-
-def empty(dtype: Any) -> Buffer:
-    """A buffer without steps."""
-    return Buffer(jnp.zeros((SIZE, 3), dtype), jnp.int32(0))
-
-
-def append(buffer: Buffer, middle: Any, end: Any, with_middle: Any, accepted: Any) -> Buffer:
-    """Append the middle (if `with_middle`) and the end of a step; neither where it is not accepted."""
-    # A loop of one round at most: both branches of a condition would be copied.
-    rows, count = jax.lax.while_loop(lambda b: b.count > SIZE - 2, _thinned, buffer)
-    middle, end = (jnp.stack([jnp.asarray(v, rows.dtype) for v in row]) for row in (middle, end))
-    new = jnp.stack([jnp.where(with_middle, middle, end), end])
-    # A row that is not wanted is written where the next one will be.
-    rows = jax.lax.dynamic_update_slice_in_dim(rows, new, count, axis=0)
-    return Buffer(rows, count + jnp.where(accepted, 1 + with_middle, 0))
-
-
-def _thinned(buffer: Buffer) -> Buffer:
-    """A buffer with room for at most one more row, without a quarter of its rows.
-
-    Every other row may go; those go without which learning times change least, relative to the time: from the
-    distance to the line between their neighbours, in units of the fall between these. So a long tail in which
-    little happens does not crowd out the steps at which the loss fell. Slopes do not count: where learned
-    modes keep steps short, they are far off.
+    Every other point may go; those go without which learning times change least, relative to the time: from
+    the distance to the line between their neighbours, in units of the fall between these. So a long tail in
+    which little happens does not crowd out the steps at which the loss fell. Slopes do not count: where
+    learned modes keep steps short, they are far off.
     """
-    (t_a, a, _), (t, loss, _), (t_b, b, _) = (buffer.rows[k : SIZE - 2 + k : 2].T for k in range(3))
-    width = t_b - t_a
-    line = a + (b - a) * (t - t_a) / jnp.where(width > 0, width, 1)
-    floor = _FLOOR * jnp.abs(buffer.rows[0, 1])  # below it losses differ by rounding
-    best = jnp.argsort(jnp.abs(line - loss) / (jnp.abs(b - a) + floor) * (width / t_b))[: SIZE // 4]
-    goes = jnp.zeros(SIZE, bool).at[1 + 2 * best].set(True)
-    return Buffer(buffer.rows[jnp.argsort(goes, stable=True)], buffer.count - SIZE // 4)
+    while (extra := len(points) - SIZE) > 0:
+        (t_a, a, _), (t, loss, _), (t_b, b, _) = (points[k : len(points) - 2 + k : 2].T for k in range(3))
+        width = t_b - t_a
+        line = a + (b - a) * (t - t_a) / np.where(width > 0, width, 1)
+        floor = _FLOOR * np.abs(points[0, 1])  # below it losses differ by rounding
+        matters = np.abs(line - loss) / (np.abs(b - a) + floor) * (width / t_b)
+        points = np.delete(points, 1 + 2 * np.argsort(matters)[: min(extra, (len(t) + 1) // 2)], axis=0)
+    return points
 
 
 def cubic(x: Any, width: Any, a: Any, slope_a: Any, b: Any, slope_b: Any) -> Any:
     """The cubic with values a, b and slopes (per time) at x = 0 and 1, for steps of length `width`."""
     bend = width * x * (1 - x) * ((1 - x) * slope_a - x * slope_b)
     return (1 + 2 * x) * (1 - x) ** 2 * a + x**2 * (3 - 2 * x) * b + bend
-
-
-# -- afterwards (NumPy) ----------------------------------------------------------------------
-
-
-def collect(buffer: Any) -> History:
-    """The histories of all runs `(runs, steps)` from the buffers `(runs, ...)` of a solver."""
-    count = np.asarray(buffer.count).tolist()
-    most = max(count)
-    rows = np.array(np.asarray(buffer.rows)[:, :most].transpose(2, 0, 1), float)
-    for k, n in enumerate(count):
-        if n < most:
-            rows[:, k, n:] = rows[:, k, n - 1 : n]
-            rows[2, k, n:] = 0.0
-    return History(*rows)
 
 
 def curve(history: History, t: np.ndarray) -> np.ndarray:
@@ -116,6 +85,18 @@ def curve(history: History, t: np.ndarray) -> np.ndarray:
     return cubic(x, width, history.loss[k - 1], history.slope[k - 1], history.loss[k], history.slope[k])
 
 
+def first_fall(value: Callable[[float], float], before: float, after: float, level: float) -> float:
+    """Where a value falls to a level between two points, at the second of which it is at or below it."""
+    from scipy.optimize import brentq  # slow to import
+
+    if value(after) >= level:
+        return after
+    if value(before) <= level:
+        return before
+    accuracy = 4 * np.finfo(float).eps
+    return float(brentq(lambda x: value(x) - level, before, after, xtol=accuracy * after, rtol=accuracy))  # pyright: ignore[reportArgumentType]
+
+
 def crossing(history: History, level: float) -> float:
     """The first time at which the loss of one run is at or below `level`; nan if never."""
     # A run that was stopped at this level ends there to rounding, perhaps just above it.
@@ -125,10 +106,7 @@ def crossing(history: History, level: float) -> float:
     k = int(below[0])
     if k == 0 or history.t[k] <= history.t[k - 1]:
         return float(history.t[k])
-    from scipy.optimize import brentq  # slow to import
-
-    inside = _between(history, k)
-    x = 1.0 if inside(1.0) >= level else brentq(lambda x: inside(x) - level, 0.0, 1.0, xtol=1e-15)
+    x = first_fall(_between(history, k), 0.0, 1.0, level)
     return float(history.t[k - 1] + x * (history.t[k] - history.t[k - 1]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,17 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import DTypeLike
 
-from neuralrace.dynamics.history import SIZE, History
-from neuralrace.dynamics.lifted import LiftedWeights
-from neuralrace.dynamics.methods import LowRank
+from neuralrace.dynamics.history import History
+from neuralrace.dynamics.methods import Adaptive, LowRank
+from neuralrace.dynamics.progress import Progress
 from neuralrace.dynamics.record import Recorder, State
-from neuralrace.dynamics.setup import Setup, Solved, ending, resized
-from neuralrace.dynamics.trajectory import Status
+from neuralrace.dynamics.run import Path, Problem
+from neuralrace.dynamics.setup import Setup, resized
+from neuralrace.dynamics.status import Ending, Status
+from neuralrace.dynamics.times import adapted_times
+from neuralrace.dynamics.trajectory import LazyWeights
 from neuralrace.errors import InputError, OutOfRange
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
 from neuralrace.lowrank.layout import Layout
 from neuralrace.lowrank.network import Saved
 from neuralrace.lowrank.solve import Solution, solve
+from neuralrace.network import is_linear
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
@@ -34,55 +39,88 @@ _STATUS = {
 }
 
 
-def low_rank_flow(
-    setup: Setup, method: LowRank, ts: np.ndarray, t1: float, stop: float | None, progress: bool
-) -> tuple[Solved, History, dict[str, Any], dict[str, Any]]:
-    """Every run by the change of its weights; see `flow` and `LowRank`."""
-    from tqdm import tqdm
-
-    graph = setup.given.graph
-    if setup.rates.decays(graph):
+def low_rank_flow(method: LowRank, problem: Problem) -> Path:
+    """Every run by the change of its weights; see `LowRank`."""
+    setup = problem.network
+    if setup is None or not is_linear(setup.given, setup.kind):
+        raise InputError(
+            "method=LowRank needs a network without activations and loss='squared'; take nr.Adaptive()"
+        )
+    if setup.rates.decays(setup.given.graph):
         raise InputError("method=LowRank takes no weight decay: use method=Adaptive")
-    recording = _Recording(setup)
+    if setup.frames and setup.frames.keys() == set(rotation_invariant_nodes(setup.given)):
+        # The flow closes in small spaces: all that is left is the error of the solver.
+        exact = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
+        path = exact.solve(problem)
+        stats = path.stats | {"error": np.full(len(path.losses), exact.stated_error)}
+        return replace(path, stats=stats, settings=path.settings | {"method": "LowRank"})
+    path = _solved(method, problem, problem.ts)
+    if problem.choose and path.history is not None:
+        runs = [path.history.run(k) for k in range(len(path.losses))]
+        better = adapted_times(runs, problem.t1)
+        path = path if better is None else _solved(method, problem, better)
+    return path
+
+
+def _solved(method: LowRank, problem: Problem, ts: np.ndarray) -> Path:
+    setup, t1, stop = problem.network, problem.t1, problem.stop
+    graph, recording = setup.given.graph, _Recording(setup)
     level = -np.inf if stop is None else stop
-    solutions, stated, recorded = [], [], []
-    for run in tqdm(range(setup.count), "flow", disable=not progress):
-        typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
-        first = {e: w.astype(float, copy=False) for e, w in typed.items()}
-        goal = method.error, method.of, level, method.max_steps
-        weights, scales = graph.with_fixed(first), setup.rates.scales(graph)
-        try:
-            with one_thread(), np.errstate(all="ignore"):
-                solution, error = solve(setup.given, weights, scales, ts, t1, *goal)
-        except (ArithmeticError, np.linalg.LinAlgError):
-            raise OutOfRange(
-                "method=LowRank must be given data and weights of sizes whose squares are numbers; "
-                "scale them, or take nr.Adaptive()"
-            ) from None
-        solutions.append(solution)
-        stated.append(error)
-        rows = []
-        for k, saved in enumerate(solution.saved):
-            again = k > 0 and saved is solution.saved[k - 1]  # at rest
-            rows.append(rows[-1] if again else recording(saved, first))
-        recorded.append({n: np.stack([r[n] for r in rows]) for n in rows[0]})
+    solutions, stated, rows = [], [], []
+    with Progress("flow", problem.progress) as progress:
+        for run in range(setup.count):
+            progress(run / setup.count)
+            typed = {e: w[run].astype(setup.dtype, copy=False) for e, w in setup.weights.items()}
+            first = {e: w.astype(float, copy=False) for e, w in typed.items()}
+            goal = method.error, method.of, level, method.max_steps
+            weights, scales = graph.with_fixed(first), setup.rates.scales(graph)
+            try:
+                with one_thread(), np.errstate(all="ignore"):
+                    solution, error = solve(setup.given, weights, scales, ts, t1, *goal)
+            except (ArithmeticError, np.linalg.LinAlgError):
+                raise OutOfRange(
+                    "method=LowRank must be given data and weights of sizes whose squares are numbers; "
+                    "scale them, or take nr.Adaptive()"
+                ) from None
+            solutions.append(solution)
+            stated.append(error)
+            rows.append(_rows(solution.saved, recording, first))
     error = np.array(stated)
     if np.dtype(setup.dtype) == np.float32:
         error += ROUNDING * np.finfo(np.float32).eps
-    end = np.array([x.end for x in solutions])
-    losses = np.array([[saved.loss for saved in x.saved] for x in solutions])
-    statuses, outcomes = _endings(solutions, error, t1, stop, method)
-    weights = partial(LowRankWeights, setup, [x.saved for x in solutions])
-    kept = weights if setup.recorder.save_weights else np.zeros((*losses.shape, 0))
-    both = {n: np.stack([r[n] for r in recorded]) for n in recorded[0]}
-    solved = Solved(ts, end, _last_reached(ts, end), losses, (kept, both), statuses, outcomes)
-    stats = {"steps": np.array([x.steps for x in solutions]), "error": error}
-    stats["residual"] = np.array([x.residual for x in solutions])
-    last = solutions[0].saved[-1].net
-    sizes = {v: len(q) for v, q in last.basis.items()}
-    return solved, _history(solutions), stats, {
-        "error": method.error, "of": method.of, "max_steps": method.max_steps, "dimensions": sizes
-    }  # fmt: skip
+    endings = tuple(
+        _ending(x, own, t1, stop, method) for x, own in zip(solutions, error.tolist(), strict=True)
+    )
+    # Times after that of the end were not reached.
+    counts = [1 + int(np.searchsorted(ts, x.end * (1 - 1e-12))) for x in solutions]
+    reached = [jax.tree.map(lambda v, n=n: v[:n], row) for n, row in zip(counts, rows, strict=True)]
+    sizes = {v: len(q) for v, q in solutions[0].saved[-1].net.basis.items()}
+    path = Path.of(
+        ts, reached, endings=endings, history=History.of([x.curve for x in solutions]),
+        stats={
+            "steps": np.array([x.steps for x in solutions]), "error": error,
+            "residual": np.array([x.residual for x in solutions]),
+        },
+        settings={"method": "LowRank", **asdict(method), "dimensions": sizes},
+    )  # fmt: skip
+    index, recorded = path.kept
+    losses = np.minimum.accumulate(path.losses, axis=1)
+    kept: Any = losses[..., None][..., :0]
+    if setup.recorder.save_weights:
+        kept = LowRankWeights(setup, [x.saved for x in solutions], index)
+    return replace(path, losses=np.maximum(losses, 0.0), kept=(kept, recorded))
+
+
+def _rows(
+    saved: Sequence[Saved], recording: _Recording, first: dict[str, np.ndarray]
+) -> tuple[np.ndarray, Any]:
+    """Losses of a run at the saved times, and their places and what is recorded there."""
+    rows: list[dict[str, np.ndarray]] = []
+    for k, now in enumerate(saved):
+        again = k > 0 and now is saved[k - 1]  # at rest
+        rows.append(rows[-1] if again else recording(now, first))
+    recorded = {n: np.stack([row[n] for row in rows]) for n in rows[0]}
+    return np.array([now.loss for now in saved]), (np.arange(len(saved)), recorded)
 
 
 def one_thread() -> Any:
@@ -98,15 +136,14 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-class LowRankWeights(LiftedWeights):
+class LowRankWeights(LazyWeights):
     """Weights by edge, (runs, save, out, in), each lifted from the bases when it is first asked for.
 
     A single run has no axis of runs. `index` (runs, save) picks the saved time that is shown at each.
     """
 
     def __init__(self, setup: Setup, saved: Sequence[Sequence[Saved]], index: np.ndarray):
-        graph = setup.given.graph
-        super().__init__(graph.shapes, self._lifted)
+        self.names = setup.given.graph.shapes
         self.many: bool = setup.many
         self.dtype: DTypeLike = setup.dtype
         self.start: dict[str, np.ndarray] = {e: w.astype(setup.dtype) for e, w in setup.weights.items()}
@@ -114,11 +151,11 @@ class LowRankWeights(LiftedWeights):
         self.index: np.ndarray = index
         self.lifted: dict[str, np.ndarray] = {}
 
-    def _lifted(self, e: str) -> np.ndarray:
-        if e not in self.lifted:
-            out = np.stack([self._at(e, i) for i in range(self.index.shape[1])], axis=1)
-            self.lifted[e] = out if self.many else out[0]
-        return self.lifted[e]
+    def lift(self, edge: str) -> np.ndarray:
+        if edge not in self.lifted:
+            out = np.stack([self._at(edge, i) for i in range(self.index.shape[1])], axis=1)
+            self.lifted[edge] = out if self.many else out[0]
+        return self.lifted[edge]
 
     def _at(self, e: str, i: int) -> np.ndarray:
         start = self.start[e]
@@ -129,49 +166,26 @@ class LowRankWeights(LiftedWeights):
         return np.asarray((start + changes).astype(self.dtype), float)
 
     def at(self, i: int) -> dict[str, np.ndarray]:
-        """The weights at one saved time, (runs, out, in), without lifting those at others."""
         weights = {e: self._at(e, i) for e in self}
         return weights if self.many else {e: w[0] for e, w in weights.items()}
 
     def picked(self, k: int | np.ndarray) -> LowRankWeights:
-        """The weights of one run, or of several, still to be lifted."""
         runs, part = np.atleast_1d(k), copy(self)
         part.many, part.lifted, part.index = np.ndim(k) > 0, {}, self.index[runs]
-        part.lift = part._lifted
         part.start = {e: w[runs] for e, w in self.start.items()}
         part.saved = [self.saved[i] for i in runs]
         return part
 
 
-def _last_reached(ts: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Index of the time at which the end of each run is shown: not one that it never reached."""
-    return np.array([np.searchsorted(ts, at * (1 - 1e-12)) for at in end]).clip(max=len(ts) - 1)
-
-
-def _endings(
-    solutions: list[Solution], error: np.ndarray, t1: float, stop: float | None, method: LowRank
-) -> tuple[list[Status], list[str]]:
-    statuses, outcomes = [], []
-    for solution, stated in zip(solutions, error, strict=True):
-        status = _STATUS[solution.outcome] if np.isfinite(solution.saved[-1].loss) else Status.DIVERGED
-        text = ending(status, solution.end, t1, stop, method.max_steps)
-        if not stated <= method.error:
-            text += f"; stated error {stated:.2g}, above {method.error:g}"
-            if status in (Status.FINISHED, Status.REACHED_LOSS):
-                status, text = Status.MISSED_ERROR, f"{Status.MISSED_ERROR.value}: {text}"
-        statuses.append(status)
-        outcomes.append(text)
-    return statuses, outcomes
-
-
-def _history(solutions: list[Solution]) -> History:
-    """Losses and slopes at the solver's own steps; runs with fewer of them repeat their last one."""
-    n = min(max(len(x.curve) for x in solutions), SIZE)
-    rows = np.zeros((len(solutions), n, 3))
-    for row, x in zip(rows, solutions, strict=True):
-        some = x.curve[np.unique(np.linspace(0, len(x.curve) - 1, n).round().astype(int))]
-        row[: len(some)], row[len(some) :] = some, some[-1] * (1, 1, 0)
-    return History(*np.moveaxis(rows, -1, 0))
+def _ending(solution: Solution, stated: float, t1: float, stop: float | None, method: LowRank) -> Ending:
+    """How a run ended, in numbers."""
+    status = _STATUS[solution.outcome] if np.isfinite(solution.saved[-1].loss) else Status.DIVERGED
+    t = t1 if status is Status.FINISHED else solution.end
+    found = Ending(status, t, level=stop, limit=method.max_steps)
+    if stated <= method.error:
+        return found
+    missed = Status.MISSED_ERROR if status in (Status.FINISHED, Status.REACHED_LOSS) else status
+    return replace(found, status=missed, error=stated, allowed=method.error)
 
 
 class _Recording:

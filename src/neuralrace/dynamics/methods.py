@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
+from neuralrace.dynamics.run import Path, Problem
+from neuralrace.dynamics.solver import evolve
 from neuralrace.errors import InputError, choice, integer, number, short
 
 _SHARE = 0.01  # tolerance of a step, in errors of the loss curve that are asked for
 _STATED = 4.0  # error that is stated, in tolerances; above the true one in 205 of 206 narrow networks
 
 
-@dataclass(frozen=True)
-class RungeKutta:
-    """What methods with steps of their own choice have in common: tolerances, and the order of a step."""
+class Method(Protocol):
+    """How a flow is solved; bring your own by an object with this method."""
 
-    rtol: float
-    atol: float
-    max_steps: int = 100_000
-    order: ClassVar[int]
-
-    def __post_init__(self) -> None:
-        number("rtol", self.rtol, above=0)
-        number("atol", self.atol, above=0)
-        check_steps("max_steps", self.max_steps)
-
-    def absolute(self, start: np.ndarray) -> np.ndarray:
-        """The absolute error allowed in each run, from its initial weights (runs, ...)."""
-        largest = np.abs(start).max(axis=tuple(range(1, start.ndim)), initial=0.0)
-        least = 1e3 * np.finfo(np.asarray(start).dtype).tiny  # smaller ones round to 0
-        return np.maximum(self.atol * np.where(largest > 0, np.minimum(1.0, largest), 1.0), least)
+    def solve(self, problem: Problem) -> Path:
+        """Losses and states of all runs of the problem at its times."""
+        ...
 
 
 @dataclass(frozen=True)
-class Adaptive(RungeKutta):
+class Adaptive:
     """Integrate all weights by an adaptive Runge-Kutta method of order 8.
+
+    What becomes stiff goes on by a method for that (see `stiff`).
 
     Parameters
     ----------
@@ -56,7 +47,12 @@ class Adaptive(RungeKutta):
 
     rtol: float = 1e-8
     atol: float = 1e-10
-    order: ClassVar[int] = 8
+    max_steps: int = 100_000
+
+    def __post_init__(self) -> None:
+        number("rtol", self.rtol, above=0)
+        number("atol", self.atol, above=0)
+        check_steps("max_steps", self.max_steps)
 
     @classmethod
     def for_error(cls, error: float, max_steps: int = 100_000) -> Adaptive:
@@ -69,34 +65,13 @@ class Adaptive(RungeKutta):
         """Estimate of the error of the loss curve, relative to its start."""
         return _STATED * self.rtol
 
-
-@dataclass(frozen=True)
-class Chebyshev(RungeKutta):
-    """Integrate all weights by an adaptive Runge-Kutta-Chebyshev method of order 2, for long stiff flows.
-
-    Where some modes are learned long before others, as from small weights in deep networks or with inputs of
-    very different variances, `Adaptive` takes steps no longer than the learned modes allow. This method takes
-    long ones, each with as many stages as they need. Its memory does not grow with the stages. It is of low
-    order: for loose tolerances.
-
-    Parameters
-    ----------
-    rtol, atol : float
-        As in `Adaptive`.
-    max_steps : int
-        Largest number of steps of a run, rejected ones included. A step has up to 2000 stages.
-
-    Examples
-    --------
-    >>> import neuralrace as nr
-    >>> task = nr.tasks.xor()
-    >>> nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=2e4, method=Chebyshev()).outcome
-    'finished at t = 20000'
-    """
-
-    rtol: float = 1e-4
-    atol: float = 1e-6
-    order: ClassVar[int] = 2
+    def solve(self, problem: Problem) -> Path:
+        """Solve a flow."""
+        units = problem.units
+        least = 1e3 * np.finfo(problem.start.dtype).tiny  # smaller ones round to 0
+        atols = np.maximum(self.atol * np.where(units > 0, np.minimum(1.0, units), 1.0), least)
+        path = evolve(problem, self.rtol, atols, self.max_steps)
+        return replace(path, settings={"method": "Adaptive", **asdict(self)})
 
 
 @dataclass(frozen=True)
@@ -126,6 +101,12 @@ class LowRank:
         check_steps("max_steps", self.max_steps)
         choice("of", self.of, ("outputs", "loss"))
 
+    def solve(self, problem: Problem) -> Path:
+        """Solve a flow of a linear network."""
+        from neuralrace.dynamics.lowrank import low_rank_flow  # few flows need it
+
+        return low_rank_flow(self, problem)
+
 
 def check_steps(name: str, value: Any) -> int:
     """A number of steps that 32 bits can count."""
@@ -134,10 +115,11 @@ def check_steps(name: str, value: Any) -> int:
     return int(value)
 
 
-def check_method(method: Any) -> RungeKutta | LowRank | None:
+def check_method(method: Any) -> Any:
     """The method to use; None where it is to be chosen."""
-    if method is not None and not isinstance(method, (RungeKutta, LowRank)):
+    if method is not None and not callable(getattr(method, "solve", None)):
         raise InputError(
-            f"method must be nr.Adaptive(...), nr.Chebyshev(...) or nr.LowRank(...), got {short(method)}"
+            "method must be nr.Adaptive(...), nr.LowRank(...) or an object with solve(problem), "
+            f"got {short(method)}"
         )
     return method

@@ -1,48 +1,37 @@
-"""Progress bars that compiled code can move."""
+"""Progress bars."""
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+_LONG = 10.0  # seconds after which a call that was not asked to says how far it is, in a terminal
 
 
-class Bar:
-    """A progress bar; all bars look alike to the compiler, so that showing one does not compile anew."""
+class Progress:
+    """A progress bar that is moved to a share of all that is to be done; shown at once if `wanted`.
 
-    current: Any = None
+    Else it is shown in a terminal when a call takes long.
+    """
 
-    def __init__(self, total: int, label: str):
-        from tqdm import tqdm
+    def __init__(self, label: str, wanted: bool = False) -> None:
+        self.label = label
+        self.since: float = -_LONG if wanted else time.monotonic()
+        self.able: bool = wanted or sys.stderr.isatty()
+        self.bar: Any = None
 
-        Bar.current = tqdm(total=total, desc=label)
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Bar)
-
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *fault: object) -> None:
-        jax.effects_barrier()
-        Bar.current.close()
-        Bar.current = None
+        if self.bar is not None:
+            self.bar.close()
 
-    @staticmethod
-    def step(count: Any = 1) -> None:
-        """Move on; called from compiled code."""
-        if Bar.current is not None and count:
-            Bar.current.update(int(count))
+    def __call__(self, share: float) -> None:
+        if self.bar is None and self.able and time.monotonic() - self.since >= _LONG:
+            from tqdm import tqdm
 
-    def percent(self, t1: Any) -> Any:
-        """A function of the times before and after a step that moves the bar by whole percents of t1."""
-
-        def move(before: Any, after: Any) -> None:
-            count = jnp.floor(100 * after / t1) - jnp.floor(100 * before / t1)
-            jax.lax.cond(count > 0, lambda: jax.debug.callback(Bar.step, count), lambda: None)
-
-        return move
+            self.bar = tqdm(total=100, desc=self.label)
+        if self.bar is not None:
+            self.bar.update(int(100 * share) - self.bar.n)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
-from neuralrace.dynamics.history import History
-from neuralrace.dynamics.integrate import FAILED, FINISHED, LIMITED, RESTED, STOPPED, Path
+from neuralrace.compiling import Compiled
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
-from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.run import Path
+from neuralrace.dynamics.trajectory import LazyWeights, Trajectory
 from neuralrace.errors import InputError, flag, sequence, short
 from neuralrace.graph import Graph
-from neuralrace.network import cast, check, is_linear, precision, program
+from neuralrace.network import Program, cast, check, is_linear, precision, program, runs_in_numpy
 from neuralrace.subspace import Frames, closed_frames, expand, shrink
 from neuralrace.task import Task
 
+_CACHED = 100_000  # numbers of weights whose losses NumPy computes at once: more leave the cache
 FLOW_TIME = "flow time: tau = 1 on the mean loss"
 RESERVED = (
     "t",
@@ -91,32 +92,47 @@ class Setup:
             return self.full
         return self.task.graph.flatten(self.small).astype(self.dtype, copy=False)
 
-    def start_of(self, k: int) -> np.ndarray:
-        """(n,) those of run k in float64, to be changed."""
-        return self.task.graph.flatten({n: w[k] for n, w in self.small.items()})
+    @property
+    def program(self) -> Program:
+        return program(self.task, self.kind)
 
     @property
-    def program(self) -> Any:
-        return program(self.task, self.kind)
+    def in_numpy(self) -> bool:
+        """Whether NumPy computes the network."""
+        return np.dtype(self.dtype) == np.float64 and runs_in_numpy(self.program.stack, self.kind)
+
+    @property
+    def data(self) -> Any:
+        """The numbers of the program: NumPy arrays where NumPy computes, else JAX arrays of the precision."""
+        return self.program.data if self.in_numpy else self.typed(self.program.on_device)
 
     def typed(self, data: Any) -> Any:
         return data if np.dtype(self.dtype) == np.float64 else cast(data, self.dtype)
 
-    @property
-    def numbers(self) -> Any:
-        """The numbers of the program as float64 NumPy arrays."""
-        return jax.tree.map(np.asarray, self.program.data)
+    def kept(self, run: int, ts: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Losses of one run at some times, and what else is kept there, from the flat weights (times, n).
 
-    @property
-    def data(self) -> Any:
-        return self.typed(self.program.on_device)
+        That is the weights, if they are saved, and what `record` returns.
+        """
+        stack, data, lift = self.program.stack, self.data, self.lift(run)
+        size = max(1, _CACHED // flat.shape[1])
+        if self.in_numpy:
+            some = (flat[at : at + size] for at in range(0, len(flat), size))
+            losses = np.concatenate([stack.loss(w, data) for w in some])
+        else:
+            losses = np.array([_loss(stack, self.kind, w, data) for w in flat], float)
+        recorded = {}
+        if self.recorder.record is not None:
+            at = zip(ts.astype(self.dtype), flat, strict=True)
+            rows = [_recorded(self.recorder, t, w, lift) for t, w in at]
+            recorded = jax.tree.map(lambda *v: np.stack(v), *rows)
+        return losses, (flat if self.recorder.save_weights else flat[:, :0], recorded)
 
-    @property
-    def lift(self) -> Any:
-        """Arguments of `Recorder.full_weights`; None if full weights are integrated."""
+    def lift(self, run: int | slice) -> Any:
+        """Arguments of `Recorder.full_weights` for a run, or some; None if full weights are integrated."""
         if not self.frames:
             return None
-        return {n: q.astype(self.dtype) for n, q in self.frames.items()}, self.start, self.full
+        return {n: q[run].astype(self.dtype) for n, q in self.frames.items()}, self.start[run], self.full[run]
 
     @property
     def vectors(self) -> tuple[Any, Any]:
@@ -174,128 +190,27 @@ def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
     return found
 
 
-@dataclass(frozen=True)
-class Solved:
-    """The results of a solver; the leading axis counts runs."""
-
-    ts: np.ndarray  # (save,) times to save
-    end: np.ndarray  # (runs,) time at which each run ended
-    last: np.ndarray  # (runs,) index of the last saved time that was reached
-    losses: np.ndarray  # (runs, save)
-    kept: Any  # other values at the saved times, (runs, save, ...); weights may be a function of `index`
-    statuses: list[Status]
-    outcomes: list[str]
-
-    @classmethod
-    def of(cls, path: Path, ts: np.ndarray, t1: float, stop: float | None, max_steps: int) -> Solved:
-        """From the result of `integrate` for all runs; `path.kept` has losses and other values."""
-        losses, kept = path.kept
-        losses = np.maximum(losses, 0.0)  # rounding may leave less
-        statuses = [_STATUS[code] for code in path.status.tolist()]
-        if not np.isfinite(losses).all():
-            finals = [losses[k, i] for k, i in enumerate(path.last)]
-            statuses = [
-                s if np.isfinite(v) else Status.DIVERGED for s, v in zip(statuses, finals, strict=True)
-            ]
-        ended = zip(statuses, path.t.tolist(), strict=True)
-        outcomes = [ending(s, at, t1, stop, max_steps) for s, at in ended]
-        reached = np.where(path.status == RESTED, t1, np.asarray(path.t, float))
-        return cls(ts, reached, path.last, losses, kept, statuses, outcomes)
-
-    @cached_property
-    def final(self) -> np.ndarray:
-        """(runs,) index of the last saved time with a finite loss."""
-        finite = np.isfinite(self.losses)
-        if finite.all():
-            return self.last
-        first_bad = np.where(finite.all(axis=1), finite.shape[1], finite.argmin(axis=1))
-        return np.where(first_bad <= self.last, np.maximum(first_bad - 1, 0), self.last)
-
-    @cached_property
-    def shown(self) -> int:
-        """How many of the saved times are shown: up to the last that any run reached."""
-        return int(self.final.max()) + 1
-
-    @cached_property
-    def index(self) -> np.ndarray:
-        """(runs, shown) indices of the saved times that are shown.
-
-        A run that ended earlier repeats its last finite state.
-        """
-        return np.minimum(np.arange(self.shown), self.final[:, None])
-
-    def pick(self, values: np.ndarray, many: bool) -> np.ndarray:
-        """Values (runs, save, ...) at the times that are shown. A single run loses its axis."""
-        values = values[:, : self.shown]
-        if len(values) > 1 and (self.final < self.shown - 1).any():
-            index = self.index
-            values = np.take_along_axis(values, index.reshape(index.shape + (1,) * (values.ndim - 2)), axis=1)
-        return values if many else values[0]
-
-    def fields(self, many: bool, history: History | None, stats: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a `Trajectory` that do not depend on the kind of network."""
-        t = np.array(self.ts[: self.shown], float)
-        if not many:
-            t[-1] = min(t[-1], self.end[0])
-            history = None if history is None else history.run(0)
-            stats = {n: v[0] if np.ndim(v) else v for n, v in stats.items()}
-        return {
-            "t": t,
-            "loss": self.pick(self.losses, many),
-            "statuses": tuple(self.statuses),
-            "outcomes": tuple(self.outcomes),
-            "end": self.end if many else self.end[0],
-            "history": history,
-            "stats": stats,
-        }
-
-
-_STATUS = {
-    FINISHED: Status.FINISHED,
-    STOPPED: Status.REACHED_LOSS,
-    LIMITED: Status.STEP_LIMIT,
-    FAILED: Status.DIVERGED,
-    RESTED: Status.FINISHED,
-}
-
-
-def ending(status: Status, at: float, t1: float, stop: float | None, max_steps: int) -> str:
-    """How a flow ended, in words."""
-    if status is Status.REACHED_LOSS:
-        return f"reached loss {stop:g} at t = {at:g}"
-    if status is Status.STEP_LIMIT:
-        return f"step limit of {max_steps} at t = {at:g}: try increasing max_steps"
-    if status is Status.DIVERGED:
-        return f"diverged at t = {at:g}: the solver found no step with finite weights"
-    rest = f", at rest since t = {at:g}" if at < t1 else ""
-    return f"finished at t = {t1:g}{rest}"
-
-
 def finish(
-    setup: Setup, solved: Solved, settings: dict[str, Any], stats: dict[str, Any],
-    history: History | None, step_loss: np.ndarray | None = None,
-) -> Trajectory:  # fmt: skip
-    """The trajectory of a network, from `solved.kept`: flat weights (runs, save, n) and recorded values."""
-    flat, recorded = solved.kept
-    solved = replace(solved, losses=np.array(solved.losses, float))
-    weights: Any
-    if callable(flat):  # lifted from small spaces when they are asked for
-        weights = flat(solved.index)
-    else:
-        weights = _weights(setup, solved.pick(np.asarray(flat, float), many=True)) if flat.shape[-1] else {}
-    settings |= {
+    setup: Setup, path: Path, settings: dict[str, Any], step_loss: np.ndarray | None = None
+) -> Trajectory:
+    """The trajectory of a network, from `path.kept`: flat weights (runs, save, n) and recorded values."""
+    flat, recorded = path.kept
+    weights = flat if isinstance(flat, LazyWeights) else _weights(setup, flat) if flat.shape[-1] else {}
+    settings |= path.settings | {
         "loss": setup.kind, "dtype": str(np.dtype(setup.dtype)),
         "time": FLOW_TIME, **setup.rates.settings(setup.given.graph),
     }  # fmt: skip
     settings.setdefault("dimensions", {n: q.shape[-1] for n, q in setup.frames.items()})
+    fields = path.fields(setup.many)
     return Trajectory(
-        **solved.fields(setup.many, history, stats),
+        **fields,
         weights=weights,
-        recorded={n: solved.pick(np.asarray(v), setup.many) for n, v in recorded.items()},
+        recorded={n: v if setup.many else v[0] for n, v in recorded.items()},
         step_loss=step_loss,
         settings=settings,
         runs=setup.runs,
         dims=weight_dims(setup.given.graph) if weights else {},
+        task=setup.given,
     )
 
 
@@ -311,7 +226,7 @@ def weight_dims(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 def _weights(setup: Setup, flat: np.ndarray) -> dict[str, np.ndarray]:
     """Full weights from flat ones (runs, save, n), in small spaces where the flow closes in them."""
-    graph = setup.given.graph
+    graph, flat = setup.given.graph, np.asarray(flat, float)
     if not setup.frames:
         found = graph.unflatten(flat)
     else:
@@ -319,3 +234,14 @@ def _weights(setup: Setup, flat: np.ndarray) -> dict[str, np.ndarray]:
         for n, w in graph.unflatten(setup.full).items():
             found[n] += w[:, None]
     return found if setup.many else {n: w[0] for n, w in found.items()}
+
+
+def _loss_of(stack: Any, kind: str, flat: Any, data: Any) -> Any:
+    return stack.loss(flat, data, kind)
+
+
+def _record_of(recorder: Recorder, t: Any, flat: Any, lift: Any) -> Any:
+    return recorder(t, flat, lift)[1]
+
+
+_loss, _recorded = Compiled(_loss_of, 2), Compiled(_record_of, 1)

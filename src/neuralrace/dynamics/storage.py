@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.status import Status
+from neuralrace.dynamics.status import Ending, Status
 from neuralrace.errors import InputError
 from neuralrace.files import FORMAT, as_path, check_folder, check_format, replace_folder, restore
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 KIND = "trajectory of Trajectory.save"
 _TEXTS = ("stats", "settings", "versions", "dims", "runs", "loss_scale")  # beside "axes" of the arrays
 _TAKEN = ("run", "t", "step", "solver_step", "loss", "end", "step_loss", "status", "outcome")  # not of nodes
+_ENDS = ("status", "end", "outcome")
 _PLAIN = re.compile(r"[\w:][\w:>.+-]{0,99}", re.ASCII)  # names of arrays that every file system can have
 _STORED = "stored_names"  # of the others
 
@@ -57,6 +58,9 @@ def to_xarray(traj: Trajectory) -> xarray.Dataset:
             if value is not None:
                 axes = (*run, "solver_step") if value.ndim == 1 + len(run) else ("solver_step",)
                 data[f"history:{part}"] = (axes, value)
+    if traj.source is not None:
+        axes = ("t", "mode", "class")
+        data["strengths"] = ((*run, *axes), traj.strengths)
     coords: dict[str, Any] = {"t": traj.t}
     if traj.many:
         coords["run"] = np.arange(len(traj.loss))
@@ -111,7 +115,7 @@ def _fields(ds: xarray.Dataset) -> dict[str, Any]:
     runs = [n for n in ds["loss"].dims if n == "run"]
     if arrays["loss"].ndim != len(runs) + 1 or not arrays["loss"].size:
         raise InputError("it must have the loss at several times t")
-    for name in ("end", "status", "outcome"):
+    for name in _ENDS:
         if arrays[name].shape != arrays["loss"].shape[: len(runs)]:
             raise InputError(f"it must have the {name} of each run")
 
@@ -124,9 +128,10 @@ def _fields(ds: xarray.Dataset) -> dict[str, Any]:
         "t": np.asarray(ds["t"].values),
         "loss": arrays["loss"],
         "weights": part("weights:"),
-        "statuses": tuple(Status[s] for s in np.atleast_1d(arrays["status"]).tolist()),
-        "outcomes": tuple(np.atleast_1d(arrays["outcome"]).tolist()),
-        "end": arrays["end"] if arrays["end"].ndim else arrays["end"][()],
+        "endings": tuple(
+            Ending(Status[status], end, said=said)
+            for status, end, said in zip(*(np.atleast_1d(arrays[n]).tolist() for n in _ENDS), strict=True)
+        ),
         "recorded": part("recorded:"),
         "step_loss": arrays.get("step_loss"),
         "history": History(history["t"], history["loss"], history.get("slope")) if history else None,

@@ -6,17 +6,17 @@ import dataclasses
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from neuralrace.dynamics.gram import singular_values
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.status import Status
+from neuralrace.dynamics.status import Ending, Status
 from neuralrace.errors import InputError, choice, integer, known, number, sequence, short
+from neuralrace.network import activity, predict
 
 if TYPE_CHECKING:
     import xarray
@@ -25,10 +25,54 @@ if TYPE_CHECKING:
     from neuralrace.task import Task
 
 
+GATES = "gates:"  # with a node: recorded values that say which of its units are active
 _WORST_FIRST = (
     Status.DIVERGED, Status.STEP_LIMIT, Status.MISSED_ERROR, Status.SADDLE, Status.UNDECIDED,
     Status.UNSETTLED, Status.FINISHED, Status.REACHED_LOSS,
 )  # fmt: skip
+
+
+class LazyWeights(Mapping[str, np.ndarray]):
+    """Weights by edge (save, out, in), or with a leading axis of runs, computed when they are asked for."""
+
+    names: Mapping[str, object]
+
+    def lift(self, edge: str) -> np.ndarray:
+        """The weights of one edge."""
+        raise NotImplementedError
+
+    def picked(self, k: int | np.ndarray) -> LazyWeights:
+        """Those of one run, or of several."""
+        raise NotImplementedError
+
+    def at(self, i: int) -> dict[str, np.ndarray]:
+        """Those at one saved time, without computing the others."""
+        raise NotImplementedError
+
+    def __getitem__(self, edge: str) -> np.ndarray:
+        if edge not in self.names:
+            raise KeyError(edge)
+        return self.lift(edge)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, edge: object) -> bool:
+        return edge in self.names
+
+
+class Source(Protocol):
+    """The reduction that a trajectory solves, where it is not of a network's own weights."""
+
+    @property
+    def reduction(self) -> Any: ...
+    def strengths(self, traj: Trajectory) -> np.ndarray: ...
+    def residual(self, traj: Trajectory) -> Any: ...
+    def picked(self, k: Any) -> Source: ...
+    def words(self, traj: Trajectory) -> str: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,12 +90,8 @@ class Trajectory:
         Mean over samples, times `loss_scale`.
     weights : mapping
         Edge name -> (save, out, in); empty if weights were not saved.
-    statuses : tuple of Status
-        How each run ended.
-    outcomes : tuple of str
-        The same in words.
-    end : float or ndarray, shape (runs,)
-        Time at which each run ended.
+    endings : tuple of Ending
+        How each run ended, in numbers: status, time and what else there is.
     recorded : dict
         Values of the `record` function at the saved times.
     step_loss : ndarray, shape (steps + 1,) or (runs, steps + 1), optional
@@ -70,6 +110,8 @@ class Trajectory:
         1 for the mean loss, the number of samples for the summed loss.
     task : Task, optional
         What was learned; it is not saved with `save`.
+    source : Source, optional
+        The reduction that was solved; None for a network's own weights.
 
     Examples
     --------
@@ -83,9 +125,7 @@ class Trajectory:
     t: np.ndarray
     loss: np.ndarray
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
-    statuses: tuple[Status, ...] = (Status.FINISHED,)
-    outcomes: tuple[str, ...] = ("finished",)
-    end: Any = np.nan
+    endings: tuple[Ending, ...] = (Ending(Status.FINISHED, np.nan),)
     recorded: dict[str, np.ndarray] = field(default_factory=dict)
     step_loss: np.ndarray | None = None
     history: History | None = None
@@ -95,12 +135,9 @@ class Trajectory:
     runs: dict[str, np.ndarray] = field(default_factory=dict)
     dims: dict[str, tuple[str, ...]] = field(default_factory=dict)
     loss_scale: float = 1.0
-    task: Task | None = None
+    task: Task = None  # pyright: ignore[reportAssignmentType] (None where it was loaded)
 
-    def __post_init__(self) -> None:
-        reduction = getattr(self, "reduction", None)  # what it solves is a smaller task
-        if reduction is not None:
-            object.__setattr__(self, "task", reduction.task)
+    source: Any = None
 
     @property
     def many(self) -> bool:
@@ -108,27 +145,74 @@ class Trajectory:
         return self.loss.ndim == 2
 
     @property
+    def end(self) -> Any:
+        """Time at which the run ended; one per run where there are several."""
+        found = np.array([ending.t for ending in self.endings])
+        return found if self.many else float(found[0])
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        """How each run ended."""
+        return tuple(ending.status for ending in self.endings)
+
+    @property
     def status(self) -> Status | tuple[Status, ...]:
         """How the run ended; one per run where there are several."""
         return self.statuses if self.many else self.statuses[0]
 
     @property
+    def outcomes(self) -> tuple[str, ...]:
+        """How each run ended, in words."""
+        return tuple(map(str, self.endings))
+
+    @property
     def outcome(self) -> str:
         """How the run ended, or the worst of several: text that starts with the words of its `Status`."""
         if not self.many:
-            return self.outcomes[0]
+            return str(self.endings[0])
         worst = next(s for s in _WORST_FIRST if s in self.statuses)
-        same = [k for k, s in enumerate(self.statuses) if s is worst]
-        n = len(self.outcomes)
-        missed = [x for o in self.outcomes if " error " in (x := o.partition("; ")[2])]
-        end = f"; {missed[0]} ({len(missed)} of {n} runs)" if missed else ""
+        same, n = [k for k, s in enumerate(self.statuses) if s is worst], len(self.endings)
+        missed = [e for e in self.endings if e.error is not None]
+        end = f"; {missed[0].missed} ({len(missed)} of {n} runs)" if missed else ""
         if len(same) == n:
             return f"{worst.value} in all {n} runs{end}"
         return f"{worst.value} in {len(same)} of {n} runs ({', '.join(map(str, same[:8]))}){end}"
 
+    @property
+    def reduction(self) -> Any:
+        """The reduction that was solved."""
+        if self.source is None:
+            raise InputError("this trajectory is of a network's own weights: it has no reduction")
+        return self.source.reduction
+
+    @cached_property
+    def strengths(self) -> np.ndarray:
+        """Strength of each mode, (save, modes, classes) of a solved reduction; singular values for blocks.
+
+        Of a reduction around given weights, (save, modes, edges). `nr.mode_strengths` has those of a network.
+        """
+        if self.source is None:
+            raise InputError(
+                "strengths are of a solved reduction; nr.mode_strengths(traj, task) has those of a network"
+            )
+        return self.source.strengths(self)
+
+    @cached_property
+    def residual(self) -> Any:
+        """The certificate of a solved reduction along its solution; one per run around given weights."""
+        if self.source is None:
+            raise InputError("residual is of a solved reduction; a network's own weights have none")
+        return self.source.residual(self)
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """Dimensions in which hidden nodes were followed, of those that were not followed as they are."""
+        return self.settings.get("dimensions", {})
+
     def __repr__(self) -> str:
         runs = f"{len(self.loss)} runs, " if self.many else ""
-        return f"{type(self).__name__}({runs}{len(self.t)} times to t = {self.t[-1]:g}, {self.outcome})"
+        more = "" if self.source is None else f"; {self.source.words(self)}"
+        return f"Trajectory({runs}{len(self.t)} times to t = {self.t[-1]:g}, {self.outcome}{more})"
 
     def __len__(self) -> int:
         if not self.many:
@@ -178,19 +262,17 @@ class Trajectory:
 
     def _picked(self, k: Any, places: list[int]) -> Self:
         pick = lambda table: {n: np.asarray(v)[k] for n, v in table.items()}  # noqa: E731
-        lazy = getattr(self.weights, "picked", None)  # weights that are lifted when asked for stay so
         return dataclasses.replace(
             self,
             loss=self.loss[k],
-            weights=lazy(k) if lazy else pick(self.weights),
-            statuses=tuple(self.statuses[i] for i in places),
-            outcomes=tuple(self.outcomes[i] for i in places),
-            end=np.asarray(self.end)[k],
+            weights=self.weights.picked(k) if isinstance(self.weights, LazyWeights) else pick(self.weights),
+            endings=tuple(self.endings[i] for i in places),
             recorded=pick(self.recorded),
             step_loss=None if self.step_loss is None else self.step_loss[k],
             history=None if self.history is None else self.history.run(k),
             stats={n: _of_run(v, k, len(self.loss)) for n, v in self.stats.items()},
             runs=pick(self.runs),
+            source=None if self.source is None else self.source.picked(k),
         )
 
     def rescaled(self, loss_scale: float) -> Self:
@@ -217,8 +299,86 @@ class Trajectory:
             loss=factor * self.loss,
             step_loss=None if self.step_loss is None else factor * self.step_loss,
             history=None if self.history is None else self.history.scaled(factor),
+            endings=tuple(ending.scaled(factor) for ending in self.endings),
             loss_scale=float(loss_scale),
         )
+
+    # -- the network along the way ---------------------------------------------------------------
+
+    def at(self, i: int) -> dict[str, np.ndarray]:
+        """Weights at one saved time.
+
+        Parameters
+        ----------
+        i : int
+            Index of the saved time; -1 is the last.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edge name -> (out, in), with a leading axis of runs where there are several.
+        """
+        if not self.weights:
+            raise InputError("weights were not saved: solve or train with save_weights=True")
+        if not isinstance(i, (int, np.integer)) or not -len(self.t) <= i < len(self.t):
+            raise InputError(f"i must be the index of one of {len(self.t)} saved times, got {short(i)}")
+        if isinstance(self.weights, LazyWeights):
+            return self.weights.at(int(i))
+        return {n: np.asarray(w)[:, i] if self.many else np.asarray(w)[i] for n, w in self.weights.items()}
+
+    def predict(self, i: int | None = None) -> dict[str, np.ndarray]:
+        """Outputs for every sample along the way.
+
+        Parameters
+        ----------
+        i : int, optional
+            Index of one saved time; all of them if not given.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (save, n, size), or (n, size) at one time
+            With a leading axis of runs where there are several.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=0.1, t1=40.0, save=5)
+        >>> sol.predict(-1)["y"][:, 0].round(2)  # at the end, of the four samples
+        array([-1.,  1.,  1., -1.])
+        """
+        task = self._task("predict")
+        if i is not None:
+            return predict(task, self.at(i))
+        each = [predict(task, self.at(k)) for k in range(len(self.t))]
+        return {o: np.stack([y[o] for y in each], axis=int(self.many)) for o in task.graph.outputs}
+
+    def gates(self, i: int) -> list[np.ndarray]:
+        """Which units are active at one saved time, of the nodes with activations.
+
+        Parameters
+        ----------
+        i : int
+            Index of the saved time; -1 is the last.
+
+        Returns
+        -------
+        list of ndarray, each of shape (n, size)
+            1 where a unit is active and 0 elsewhere, in the order of the layers; runs are a leading axis.
+        """
+        task = self._task("gates")
+        nodes = [n for n in task.graph.order if n in task.graph.activations]
+        if self.weights:
+            weights = self.at(i)
+            return [np.asarray(activity(task, weights, n) > 0, float) for n in nodes]
+        kept = [self.recorded[GATES + n] for n in nodes if GATES + n in self.recorded]
+        if len(kept) < len(nodes):
+            raise InputError("gates need weights that were saved: train with save_weights=True")
+        return [np.asarray(gates[:, i] if self.many else gates[i], float) for gates in kept]
+
+    def _task(self, what: str) -> Task:
+        if self.task is None:
+            raise InputError(f"{what} needs the task of the trajectory, which is not saved with it")
+        return self.task
 
     def singular_values(self, edge: str) -> np.ndarray:
         """Singular values of a weight matrix over time, largest first.
@@ -245,7 +405,7 @@ class Trajectory:
         known("edge", [edge], self.weights, "saved edge")
         if np.ndim(self.weights[edge]) - self.many != 3:
             raise InputError(f"edge must name a weight matrix; the weights of {edge!r} are a vector")
-        return singular_values(self.weights[edge])
+        return _singular_values(self.weights[edge])
 
     def time(
         self,
@@ -263,7 +423,7 @@ class Trajectory:
         unit : {"flow", "steps"}
             Time of `tau dW/dt = -dL/dW`, or the number of steps of descent with learning rate `lr`.
         lr : float
-            Learning rate, for steps.
+            Learning rate, for steps; by default that of the descent.
         tau : float
             Time constant, for flow time.
         loss : {"mean", "sum"}
@@ -290,6 +450,7 @@ class Trajectory:
         tau, n = number("tau", tau, above=0), 1 if n is None else integer("n", n)
         speed = n if loss == "sum" else 1
         if unit == "steps":
+            lr = self.settings.get("lr") if lr is None else lr
             if lr is None:
                 raise InputError("lr, the learning rate, is needed for unit='steps'")
             return self.t / (number("lr", lr, above=0) * speed)
@@ -395,6 +556,23 @@ class Trajectory:
         from neuralrace.dynamics.storage import load
 
         return Trajectory(**load(path))
+
+
+def _singular_values(matrices: np.ndarray) -> np.ndarray:
+    """Singular values `(..., k)` of matrices `(..., m, n)`, largest first, each right to 1e-9 of itself.
+
+    Roots of the eigenvalues of the smaller Gram matrix, two to four times faster than an SVD. Their errors
+    grow with the square of the condition number: a matrix with one above 1000 gets an SVD.
+    """
+    size = np.abs(matrices).max(axis=(-1, -2), initial=0.0)
+    m = matrices / np.where(size > 0, size, 1.0)[..., None, None]  # squares neither vanish nor overflow
+    if m.shape[-1] > m.shape[-2]:
+        m = m.swapaxes(-1, -2)
+    squares = np.linalg.eigvalsh(m.swapaxes(-1, -2) @ m)[..., ::-1]
+    found = np.sqrt(np.maximum(squares, 0.0))
+    far = ~(found[..., -1] > 1e-3 * found[..., 0])
+    found[far] = np.linalg.svd(m[far], compute_uv=False)
+    return found * size[..., None]
 
 
 def _of_run(value: Any, k: Any, n: int) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
 
-from neuralrace.dynamics.adjoint import integrate_differentiable
+from neuralrace.dynamics.adjoint import integrate
 from neuralrace.errors import InputError, array, integer, short
 from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
 
@@ -291,7 +291,7 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
     rtol, atol = (1e-11, 1e-13) if double else (1e-5, 1e-7)
 
     def at(duration: Any) -> Any:
-        p, _ = integrate_differentiable(velocity, (p0, jnp.zeros_like(s)), duration, rtol, atol)
+        p, _ = integrate(velocity, (p0, jnp.zeros_like(s)), duration, rtol, atol)
         return _strength(p, n, sigma)
 
     return jax.vmap(at, out_axes=1)((t / tau).ravel()).reshape(len(depths), *t.shape)

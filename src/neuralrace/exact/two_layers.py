@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from neuralrace.compiling import traced
-from neuralrace.dynamics.adjoint import integrate_differentiable
+from neuralrace.dynamics.adjoint import integrate
 from neuralrace.errors import InputError, array, number, without_nan
 from neuralrace.exact.formula import floats, nonnegative
 
@@ -148,7 +148,7 @@ def _integrated(t: Any, w1: Any, w2: Any, syx: Any, tau: Any, root: float) -> An
     rtol, atol = (1e-10, 1e-12) if double else (1e-5, 1e-7)
 
     def at(duration: Any) -> Any:
-        return integrate_differentiable(velocity, (root * w1, root * w2), duration, rtol, atol)
+        return integrate(velocity, (root * w1, root * w2), duration, rtol, atol)
 
     v1, v2 = jax.vmap(at)((t / tau).ravel())
     return v1.reshape(*t.shape, *w1.shape) / root, v2.reshape(*t.shape, *w2.shape) / root

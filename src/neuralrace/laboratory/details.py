@@ -125,8 +125,8 @@ def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similari
     """Cosine similarity of samples in some layers at some times; first the layers that most samples reach."""
     task, sol = lane.reduction.task, lane.solution
     rows = TaskRows.of(task)
-    if isinstance(sol, Solution):  # lifted at those times alone
-        weights = lane.reduction.family.lift({e: np.asarray(v)[at] for e, v in sol.b.items()})
+    if isinstance(sol.source, Solution):  # lifted at those times alone
+        weights = lane.reduction.family.lift({e: np.asarray(v)[at] for e, v in sol.source.b.items()})
     else:
         weights = {e: np.asarray(v)[at] for e, v in sol.weights.items()}
     activity = rows.activity(task, task.graph.with_fixed(weights))

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from neuralrace import init
-from neuralrace.dynamics import Adaptive, Status
+from neuralrace.dynamics import Adaptive, Status, Trajectory
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, std_of
 from neuralrace.laboratory.protocol import MOST_MEMORY, DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
 from neuralrace.measure import half_time, learning_time
-from neuralrace.reduction import Reduction, Solution, StartSolution, reduce
+from neuralrace.reduction import Reduction, Solution, reduce
 from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
 from neuralrace.reduction.family import Strengths
 from neuralrace.task import Task
@@ -67,7 +67,7 @@ class Structure:
         except InputError:
             return None
 
-    def followed(self, start: dict[str, float], b: Strengths, time: float | None) -> tuple[Solution, str]:
+    def followed(self, start: dict[str, float], b: Strengths, time: float | None) -> tuple[Trajectory, str]:
         """The solution from strengths b to a time, or roughly to the goal or for ever.
 
         Where it stays at a saddle, it is that of the wider family if there is one. Then how the first one
@@ -81,12 +81,12 @@ class Structure:
             return found, ended
         return self._solved(self.wider, aligned(self.wider, start), time), ended
 
-    def _solved(self, r: Reduction, b: Strengths, time: float | None) -> Solution:
+    def _solved(self, r: Reduction, b: Strengths, time: float | None) -> Trajectory:
         if time is not None:
             return r.solve(t1=time, save=np.linspace(0.0, time, TIMES), b0=b, method=METHOD)
         return r.solve(t1=FOREVER / self.rate, b0=b, method=ROUGH, stop_loss=self.goal)
 
-    def end(self, found: Solution) -> float:
+    def end(self, found: Trajectory) -> float:
         """A time by which a solution has reached the goal, or learned all that it does."""
         settled = settled_time(found)
         return float(f"{1.15 * settled:.2g}") if settled > 0 else 10.0 / self.rate
@@ -99,13 +99,13 @@ class SolvedLane:
     name: str
     known: Structure
     weights: dict[str, np.ndarray]  # of the networks that are trained beside it, with an axis of runs
-    solution: Solution | StartSolution  # from an aligned start; or from the first of random ones
+    solution: Trajectory  # from an aligned start; or from the first of random ones
     left: str = ""  # how the family of the papers ended, where it stays at a saddle
 
     @property
     def reduction(self) -> Reduction:
         """The reduction that is drawn; that of the papers beside random starts."""
-        return self.solution.reduction if isinstance(self.solution, Solution) else self.known.reduction
+        return self.solution.reduction if isinstance(self.solution.source, Solution) else self.known.reduction
 
     @property
     def n_runs(self) -> int:
@@ -118,7 +118,9 @@ class SolvedLane:
 
         def square(edge: str) -> Any:
             names = self.reduction.family.strengths_of(edge)
-            parts = [sol.b[n] for n in names] if isinstance(sol, Solution) else [sol.weights[edge]]
+            parts = (
+                [sol.source.b[n] for n in names] if isinstance(sol.source, Solution) else [sol.weights[edge]]
+            )
             return sum((np.asarray(x).reshape(len(x), -1) ** 2).sum(axis=1) for x in parts)
 
         classes = self.known.reduction.classes
@@ -127,8 +129,8 @@ class SolvedLane:
     def carries(self) -> list[np.ndarray]:
         """What each racer carries over time."""
         sol, racing = self.solution, self.known.racers
-        if isinstance(sol, Solution):
-            return [p.carries(sol.reduction, sol.b) for p in racing]
+        if isinstance(sol.source, Solution):
+            return [p.carries(sol.reduction, sol.source.b) for p in racing]
         return [p.carried(self.known.reduction, sol.weights) for p in racing]
 
     def of_run(self, run: int, t: np.ndarray) -> SolvedLane:
@@ -179,14 +181,14 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
     return Solved(model, t, lanes, final + model.level * (first - final), random)
 
 
-def _around(task: Task, weights: dict[str, np.ndarray], run: int, t: Any) -> StartSolution:
+def _around(task: Task, weights: dict[str, np.ndarray], run: int, t: Any) -> Trajectory:
     """Theory of one of some starts, which leaves nothing of it out."""
     solution = reduce(task, weights={e: w[run] for e, w in weights.items()}).solve(t1=float(t[-1]), save=t)
     _refuse_unfinished(solution)
     return solution
 
 
-def _refuse_unfinished(solution: Solution | StartSolution) -> None:
+def _refuse_unfinished(solution: Trajectory) -> None:
     """Refuse a solution that does not go to its end; other outcomes are said beside the curves."""
     if solution.status in (Status.DIVERGED, Status.STEP_LIMIT):
         raise InputError(f"theory did not come to its end: {solution.outcome}; try a larger strength")

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.history import crossing as first_below
-from neuralrace.dynamics.trajectory import Status, Trajectory
+from neuralrace.dynamics.status import Status
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, flag, listable, number, short
 from neuralrace.measure.arrays import Floats, floats, plain
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from neuralrace.network.plan import Product, Stack, read, summed, take, weight_blocks
@@ -18,12 +19,22 @@ _CACHED = 100_000  # numbers of a matrix that stays in the cache of a processor
 Passed = tuple[list[np.ndarray], list[np.ndarray | None]]  # activity of each group, and the error at it
 
 
-def loss_and_gradient(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Squared loss `(...)` of flat weights `(..., n_weights)`, and its gradient in the same form."""
-    loss, passed = forwards(stack, flat, data)
-    gradient = np.zeros_like(flat)
-    backwards(stack, flat, data, passed, gradient)
-    return loss, gradient
+def loss_and_gradient(stack: Stack, flat: Any, data: Any, kind: str = "squared") -> tuple[Any, Any]:
+    """Loss `(...)` of flat weights `(..., n_weights)`, and its gradient in the same form; in NumPy or JAX.
+
+    In JAX runs go one after the other on a CPU, where that is faster, else side by side.
+    """
+    if isinstance(flat, np.ndarray):
+        loss, passed = forwards(stack, flat, data)
+        gradient = np.zeros_like(flat)
+        backwards(stack, flat, data, passed, gradient)
+        return loss, gradient
+    one = lambda w: stack.loss_and_gradient(w, data, kind)  # noqa: E731
+    if flat.ndim == 1:
+        return one(flat)
+    if len(flat) == 1:
+        return jax.tree.map(lambda v: v[None], one(flat[0]))
+    return jax.lax.map(one, flat) if jax.default_backend() == "cpu" else jax.vmap(one)(flat)
 
 
 def forwards(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, Passed]:

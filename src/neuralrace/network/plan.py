@@ -166,7 +166,7 @@ class Stack:
         return self._turned(self.in_stacks(flat)) if flat.size > _FEW else flat
 
     def _turned(self, weights: list[Any]) -> list[Any]:
-        return [w.swapaxes(1, 2) if k in self._from_inputs else w for k, w in enumerate(weights)]
+        return [w.swapaxes(-1, -2) if k in self._from_inputs else w for k, w in enumerate(weights)]
 
     @cached_property
     def _from_inputs(self) -> frozenset[int]:

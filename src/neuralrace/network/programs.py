@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import EVALUATIONS
+from neuralrace.compiling import Compiled
 from neuralrace.errors import InputError, array, choice, without_nan
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.maps import shared_maps
@@ -106,8 +105,7 @@ def run(
         return jax.vmap(one)(flat) if flat.ndim == 2 else one(flat)
     flat = task.graph.flatten(task.graph.check_weights(weights))
     program, many = made(), flat.ndim == 2
-    cost = program.stack.cost * (len(flat) if many else 1)
-    if plain is not None and runs_in_numpy(program.stack, kind) and cost <= EVALUATIONS:
+    if plain is not None and runs_in_numpy(program.stack, kind):
         with np.errstate(all="ignore"):  # as in compiled code
             return _told(_each(lambda w: plain(program.stack, w, program.data, kind), flat))
     with precision(np.float64):
@@ -127,10 +125,12 @@ def _each(one: Callable[[np.ndarray], Any], flat: np.ndarray) -> Any:
     return jax.tree.map(lambda *v: np.stack(v), *map(one, flat))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _compiled(function: Any, stack: Stack, kind: str, many: bool, flat: Any, data: Any) -> Any:
+def _computed(function: Any, stack: Stack, kind: str, many: bool, flat: Any, data: Any) -> Any:
     one = lambda w: function(stack, w, data, kind)  # noqa: E731
     return jax.vmap(one)(flat) if many else one(flat)
+
+
+_compiled = Compiled(_computed, 4)
 
 
 def _traced(weights: Any) -> bool:

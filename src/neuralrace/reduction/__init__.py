@@ -4,7 +4,7 @@ from neuralrace.reduction.attainable import AttainableLoss, attainable_loss
 from neuralrace.reduction.make import reduce
 from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.solution import Solution
-from neuralrace.reduction.start import StartReduction, StartSolution
+from neuralrace.reduction.start import StartReduction
 from neuralrace.reduction.strengths import mode_strengths
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Reduction",
     "Solution",
     "StartReduction",
-    "StartSolution",
     "attainable_loss",
     "mode_strengths",
     "reduce",

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuralrace.dynamics.status import Status
+from neuralrace.dynamics.status import Ending, Status
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.network import gradient
 from neuralrace.reduction.attainable import LEFT
 from neuralrace.reduction.family import Strengths
+from neuralrace.reduction.solution import Solution
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
-    from neuralrace.reduction.solution import Solution
 
 _MOVES = 0.03  # logarithm of the change of a strength, over as long as the solution took, that counts as rest
 _DECAYED = 1e-3  # factor by which a decaying strength is made smaller to see that nothing depends on it
@@ -24,19 +25,18 @@ _SPARE = 1e-3  # of the largest weight: a direction with less is free
 _PULL = 1e-6  # of the correlation of the data: a gradient that is larger is none of rounding
 
 
-def judged(sol: Solution) -> Solution:
-    """A solution whose runs that came to their end say how they rest there."""
-    statuses, outcomes = list(sol.statuses), list(sol.outcomes)
-    ends, losses = np.atleast_1d(sol.end), np.atleast_2d(sol.loss)[:, -1]
-    for k, status in enumerate(statuses):
-        if status is Status.FINISHED:
-            last = sol.last(k)
-            rests = bool(np.broadcast_to(sol.held, len(statuses))[k])
-            statuses[k], text = judge(sol.reduction, last, float(losses[k]), float(ends[k]), rests)
-            if text:
-                outcomes[k] = f"{statuses[k].value} at t = {ends[k]:g}: {text}"
-    stats = {**sol.stats, "attainable": sol.reduction.attainable.loss}
-    return replace(sol, statuses=tuple(statuses), outcomes=tuple(outcomes), stats=stats)
+def judged(sol: Trajectory) -> Trajectory:
+    """A solved reduction whose runs that came to their end say how they rest there."""
+    source, endings, losses = sol.source, list(sol.endings), np.atleast_2d(sol.loss)[:, -1]
+    assert isinstance(source, Solution)
+    for k, end in enumerate(endings):
+        if end.status is Status.FINISHED:
+            last = source.at((k, -1) if sol.many else -1)
+            rests = bool(np.broadcast_to(source.held, len(endings))[k])
+            status, why = judge(source.reduction, last, float(losses[k]), end.t, rests)
+            endings[k] = Ending(status, end.t, why=why) if why else end
+    stats = {**sol.stats, "attainable": source.reduction.attainable.loss}
+    return replace(sol, endings=tuple(endings), stats=stats)
 
 
 def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False) -> tuple[Status, str]:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics.methods import Adaptive
+from neuralrace.dynamics.methods import Adaptive, LowRank, Method, check_method
 from neuralrace.dynamics.setup import coordinates
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import save_times
+from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, known, number, sequence, short
 from neuralrace.reduction.certificate import share_outside
 from neuralrace.reduction.choice import choose
@@ -24,8 +25,7 @@ from neuralrace.reduction.gaussian_start import gaussian_strength
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
 from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.reduced_equations import ReducedEquations
-from neuralrace.reduction.solution import Solution
-from neuralrace.reduction.solve import at_rest, solve_small, solve_tied
+from neuralrace.reduction.solve import solve_small, solve_tied
 from neuralrace.reduction.system import System
 from neuralrace.reduction.ties import refine
 
@@ -218,10 +218,10 @@ class Reduction(ReducedEquations):
         save: int | Iterable[float] | None = None,
         *,
         b0: Mapping[str, ArrayLike] | None = None,
-        method: Adaptive = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
+        method: Method = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
         stop_loss: float | None = None,
         runs: Mapping[str, ArrayLike] | None = None,
-    ) -> Solution:
+    ) -> Trajectory:
         """Solve the reduced system.
 
         Parameters
@@ -232,12 +232,12 @@ class Reduction(ReducedEquations):
             As in `flow`. Flow time, tau = 1 on the mean loss.
         b0 : dict, optional
             Start from these strengths: edge -> (modes,), or blocks; a leading axis of runs may be given.
-        method : Adaptive
+        method : Adaptive or your own
 
         Returns
         -------
-        Solution
-            A `Trajectory` with `b` and `strengths` besides. Its status is `FINISHED` only near the attainable
+        Trajectory
+            With `strengths`. Its status is `FINISHED` only near the attainable
             loss, which is `stats["attainable"]`; it is `SADDLE` where the family rests and networks do not,
             `UNSETTLED` where it still moves. `outcome` says this in words.
 
@@ -248,8 +248,8 @@ class Reduction(ReducedEquations):
         >>> sol.loss.shape, sol[1].status.value
         ((2, 200), 'finished')
         """
-        if not isinstance(method, Adaptive):
-            raise InputError(f"method must be nr.Adaptive(...), got {short(method)}")
+        if check_method(method) is None or isinstance(method, LowRank):
+            raise InputError(f"method must be nr.Adaptive(...) or your own, got {short(method)}")
         if (strength is None) == (b0 is None):
             raise InputError("give one of strength and b0: where the solution starts")
         if isinstance(save, Iterator):
@@ -261,16 +261,13 @@ class Reduction(ReducedEquations):
         lead = b[edge].shape[: b[edge].ndim - len(shape)]
         if len(lead) > 1 or any(v.shape != (*lead, *self.family.shape[e]) for e, v in b.items()):
             raise InputError("strength and b0 may have one leading axis, of runs, the same for all edges")
-        given = coordinates(runs, lead[0] if lead else 1, bool(lead))
         r = self if self.is_tied(b) or self.tied is None else self._retied(b)
+        # Nothing changes any more at the attainable loss.
         rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
-        first = rest if stop is None else max(stop, rest)  # nothing changes any more at the attainable loss
-        sol = None
-        if r.tied is not None and r.tied.load <= _MOST_LOAD:
-            sol = solve_tied(r, b, end, ts, save is None, method, first, given)
-        if sol is None:
-            sol = solve_small(r, b, end, save, method, first, given)
-        return judged(at_rest(sol, end, ts, save is None, first != stop))
+        coords = coordinates(runs, lead[0] if lead else 1, bool(lead))
+        given = (b, end, ts, save is None, method, stop, rest, coords)
+        tied = r.tied is not None and r.tied.load <= _MOST_LOAD
+        return judged((solve_tied if tied else solve_small)(r, *given))
 
     def _retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
         """The same with the classes of edges that start equal in b."""

@@ -10,14 +10,12 @@ as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from neuralrace.dynamics.choice import is_wide
-from neuralrace.dynamics.gradient_flow import flow
+from neuralrace.dynamics.gradient_flow import flow, is_wide
 from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.trajectory import Trajectory
@@ -75,7 +73,7 @@ class StartReduction:
         stop_loss: float | None = None,
         runs: Mapping[str, Any] | None = None,
         max_steps: int = 20_000,
-    ) -> StartSolution:
+    ) -> Trajectory:
         """Predict learning from the start.
 
         Parameters
@@ -89,8 +87,8 @@ class StartReduction:
 
         Returns
         -------
-        StartSolution
-            A `Trajectory`; `stats["error"]` states its error, `dimensions` and `residual` are of its bases.
+        Trajectory
+            `stats["error"]` states its error; `dimensions` and `residual` are of its bases.
         """
         if weights is not None:
             given = self.task.graph.check_weights(weights)
@@ -106,55 +104,48 @@ class StartReduction:
             method=method, stop_loss=stop_loss, rates=self.rates, runs=runs,
         )  # fmt: skip
         stated = run.stats["error"] if self.is_wide else np.full(run.loss.shape[:-1], small.stated_error)
-        parts = {f.name: getattr(run, f.name) for f in fields(Trajectory)}
         missed = run.stats.get("residual", np.zeros_like(stated))
         stats = {"error": stated, "residual": missed}
-        parts |= {
-            "stats": {**run.stats, **(stats if run.many else {k: float(v) for k, v in stats.items()})},
-            "settings": {**run.settings, "process": "reduction", "error": self.error},
-        }
-        return StartSolution(**parts, reduction=self)
+        stats = {**run.stats, **(stats if run.many else {k: float(v) for k, v in stats.items()})}
+        settings = {**run.settings, "process": "reduction", "error": self.error}
+        return replace(run, stats=stats, settings=settings, source=Followed(self))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StartSolution(Trajectory):
-    """A prediction of learning from given weights: a `Trajectory` whose loss has a stated error.
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A reduction around given weights, solved: the `source` of a trajectory whose loss has a stated error.
 
     Attributes
     ----------
     reduction : StartReduction
-    weights : mapping
-        Edge name -> (save, out, in). Those of wide networks are lifted from their bases when asked for.
-    outside : float
-        Share of the start that is left out: 0.
-
-    See `Trajectory` for the others.
     """
 
-    reduction: StartReduction = field(kw_only=True)
-    outside: float = 0.0
+    reduction: StartReduction
 
-    @property
-    def dimensions(self) -> dict[str, int]:
+    def dimensions(self, traj: Trajectory) -> dict[str, int]:
         """Dimensions in which each hidden node was followed; its neurons where it was followed as it is."""
         g = self.reduction.task.graph
-        return {n: self.settings["dimensions"].get(n, g.nodes[n]) for n in g.hidden}
+        return {n: traj.settings["dimensions"].get(n, g.nodes[n]) for n in g.hidden}
 
-    @property
-    def residual(self) -> Any:
+    def residual(self, traj: Trajectory) -> Any:
         """Root of the largest share of velocities that bases missed, one per run; 0 where there are none."""
-        return self.stats["residual"]
+        return traj.stats["residual"]
 
-    @cached_property
-    def strengths(self) -> np.ndarray:
+    def strengths(self, traj: Trajectory) -> np.ndarray:
         """Strength of each mode of the task in each edge, (save, modes, edges); see `mode_strengths`."""
-        found = mode_strengths(self, self.reduction.task)
+        found = mode_strengths(traj, self.reduction.task)
         return np.stack([found[e] for e in self.reduction.task.graph.shapes], axis=-1)
 
-    def __repr__(self) -> str:
-        worst, missed = (float(np.max(self.stats[name])) for name in ("error", "residual"))
-        neurons = sum(self.reduction.task.graph.nodes[n] for n in self.dimensions)
+    def picked(self, k: Any) -> Followed:
+        """The same: the reduction is of all runs."""
+        return self
+
+    def words(self, traj: Trajectory) -> str:
+        """What was followed, and how exactly."""
+        worst, missed = (float(np.max(traj.stats[name])) for name in ("error", "residual"))
+        followed = self.dimensions(traj)
+        neurons = sum(self.reduction.task.graph.nodes[n] for n in followed)
         return (
-            f"{super().__repr__()[:-1]}; {sum(self.dimensions.values())} dimensions for {neurons} hidden "
-            f"neurons, residual {missed:.1g}; estimated error of the loss: {worst:.1g} of the initial one)"
+            f"{sum(followed.values())} dimensions for {neurons} hidden neurons, residual {missed:.1g}; "
+            f"estimated error of the loss: {worst:.1g} of the initial one"
         )

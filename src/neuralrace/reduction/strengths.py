@@ -54,12 +54,10 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     if not set(g.shapes) <= set(trajectory.weights):
         raise InputError("trajectory must have the weights of the task's graph: was it saved without them?")
     family, common = modes_of(task)
-    every = lambda k: {e: w[..., k, :, :] for e, w in trajectory.weights.items()}  # noqa: E731
-    at = getattr(trajectory.weights, "at", every)  # lifted at that time alone
     strengths: dict[str, list[np.ndarray]] = {e: [] for e in g.shapes}
     frames = None
     for k in range(len(trajectory.t)):
-        w = at(k)
+        w = trajectory.at(k)
         frames = growing_frames(family, w, _ROUNDS if k else 10 * _ROUNDS, _TURN, frames, common)
         for e, b in strengths_along(family, frames, w).items():
             strengths[e].append(b)

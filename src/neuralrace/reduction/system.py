@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.compiling import traced
-from neuralrace.dynamics.adjoint import crossing_time, integrate_differentiable
+from neuralrace.dynamics.adjoint import crossing_time, integrate
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.errors import InputError, array, number
 from neuralrace.network import precision
@@ -257,7 +257,7 @@ def _solve(
 ) -> tuple[Any, Any]:
     y, data = network.graph.flatten(strengths, jnp), network.pack(statistics, gates)
     rtol, atol, most = _tolerances(method, y)
-    found = integrate_differentiable(network.velocity, y, data, rtol, atol, ts, most)
+    found = integrate(network.velocity, y, data, rtol, atol, ts, most)
     return jax.vmap(network.loss, (0, None))(found, data), network.graph.unflatten(found)
 
 

@@ -11,7 +11,7 @@ from neuralrace.relu.patterns import (
     implementable_patterns,
     pattern_text,
 )
-from neuralrace.relu.training import ReluNetwork, train, train_like
+from neuralrace.relu.training import train, train_like
 
 __all__ = [
     "Discovery",
@@ -19,7 +19,6 @@ __all__ = [
     "Maxima",
     "Pathways",
     "Race",
-    "ReluNetwork",
     "as_gdln",
     "context_candidates",
     "context_patterns",

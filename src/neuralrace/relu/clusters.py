@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace.dynamics import Trajectory
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.measure import unit_sizes
 from neuralrace.network import activity, predict
 from neuralrace.relu.patterns import nearest_pattern
-from neuralrace.relu.training import ReluNetwork, layer_gates, relu_chain, train_like
+from neuralrace.relu.training import relu_chain, train_like, unit_gates
 from neuralrace.task import Task
 
 MAX_NUMBERS = 20_000_000  # in the patterns that are clustered
@@ -30,14 +31,14 @@ def unit_size(graph: Graph, weights: Mapping[str, np.ndarray], layer: int) -> np
 
 
 def distinct_patterns(
-    networks: Sequence[ReluNetwork], layer: int, weighted: bool
+    networks: Sequence[Trajectory], layer: int, weighted: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Distinct patterns `(m, n)`, how much each counts `(m,)`, and the share of those left out."""
-    n = len(networks[0].X)
+    n = len(networks[0].task.arrays[0])
     count: dict[bytes, float] = {}
     for one in networks:
         for i in range(len(one.t)):
-            gates = layer_gates(one, i, layer).T
+            gates = unit_gates(one.task, one.at(i), layer).T
             size = np.sqrt(unit_size(one.task.graph, one.at(i), layer))
             alive = gates.any(axis=1) & (size > 0)
             size = size[alive] if weighted else np.ones(alive.sum())
@@ -102,12 +103,12 @@ def root_mean_square(values: Sequence[Any]) -> float:
     return float(np.sqrt(np.mean([np.mean(np.square(v)) for v in values])))
 
 
-def all_outputs(net: ReluNetwork) -> np.ndarray:
+def all_outputs(net: Trajectory) -> np.ndarray:
     """Outputs at all saved times, `(save, n, out)`."""
     return predict(net.task, net.weights)["y"]
 
 
-def swapped_distance(net: ReluNetwork, outputs: np.ndarray, patterns: np.ndarray, layer: int) -> np.ndarray:
+def swapped_distance(net: Trajectory, outputs: np.ndarray, patterns: np.ndarray, layer: int) -> np.ndarray:
     """Distance from the outputs at each time, with each unit's gates swapped for the nearest pattern."""
     x, y = net.task.arrays
     g = net.task.graph
@@ -116,16 +117,16 @@ def swapped_distance(net: ReluNetwork, outputs: np.ndarray, patterns: np.ndarray
     swapped = Task(Graph(g.nodes, g.edges, others, g.biases), x, y)
     distances = []
     for i, here in enumerate(outputs):
-        own = layer_gates(net, i, layer)
+        own = unit_gates(net.task, net.at(i), layer)
         gates = patterns[nearest_pattern(own.T, patterns)].T * own.any(axis=0)
         apart = activity(swapped, net.at(i), "y", inputs=x, gates={node: gates}) - here
         distances.append(np.sqrt((apart**2).sum() / (y**2).sum()))
     return np.array(distances)
 
 
-def trained_distance(net: ReluNetwork, outputs: np.ndarray, patterns: np.ndarray, layer: int) -> np.ndarray:
+def trained_distance(net: Trajectory, outputs: np.ndarray, patterns: np.ndarray, layer: int) -> np.ndarray:
     """Distance from the outputs of a linear network with constant gates that is trained as `net` was."""
-    y = net.Y
+    y = net.task.arrays[1]
     span = _span_of_outputs(y, outputs)
     task, weights = _pathways(net, patterns, layer, span)
     path = train_like(net, task, weights)
@@ -146,7 +147,7 @@ def _span_of_outputs(y: np.ndarray, outputs: np.ndarray) -> np.ndarray:
 
 
 def _pathways(
-    net: ReluNetwork, patterns: np.ndarray, layer: int, span: np.ndarray
+    net: Trajectory, patterns: np.ndarray, layer: int, span: np.ndarray
 ) -> tuple[Task, dict[str, np.ndarray]]:
     """The network with each unit at the pattern nearest to its last gates, and its initial weights.
 
@@ -158,7 +159,7 @@ def _pathways(
     bias = net.task.graph.biases
     inward = np.column_stack([start[first], *([start["h1"]] if bias else [])])
     outward = span @ start[second]
-    own = layer_gates(net, -1, layer).T
+    own = unit_gates(net.task, net.at(-1), layer).T
     member = np.where(own.any(axis=1), nearest_pattern(own, patterns), -1)
     size = min(inward.shape[1] + len(span), len(own))
     w1, w2 = np.zeros((len(patterns), size, inward.shape[1])), np.zeros((len(patterns), len(span), size))

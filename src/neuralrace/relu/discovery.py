@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics import Status
+from neuralrace.dynamics import Status, Trajectory
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, choice, flag, integer, number
 from neuralrace.relu.clusters import (
@@ -32,7 +32,7 @@ from neuralrace.relu.clusters import (
 )
 from neuralrace.relu.gates import as_relu_network, network_at
 from neuralrace.relu.patterns import context_labels, pattern_text
-from neuralrace.relu.training import ReluNetwork, checked_data, train, unit_gates
+from neuralrace.relu.training import checked_data, train, unit_gates
 
 FOLLOW = ("trained", "swapped")
 LEARNED = 0.01  # share of the loss of a silent network that a run which has converged may leave
@@ -189,7 +189,7 @@ def discover(
         Steps from one look at the gates to the next.
     seed : int
         Of initial weights and clustering, below 2^32.
-    net : ReluNetwork, or weights of your own, optional
+    net : Trajectory, or weights of your own, optional
         What `train` returned; or matrices (out, in) or (times, out, in) in layer order in a list or dict;
         pairs of matrix and bias; a torch `Sequential` of `Linear` and `ReLU` layers; or a list of such dicts
         or modules, one per time.
@@ -278,7 +278,7 @@ def mixed_share(
 
     Parameters
     ----------
-    net : ReluNetwork, or weights of your own
+    net : Trajectory, or weights of your own
         As in `as_gdln`.
     context : array, shape (n,)
         Label of each sample.
@@ -303,7 +303,7 @@ def mixed_share(
     graph = task.graph
     labels = context_labels(context, len(task.arrays[0]))
     _check_layer(integer("layer", layer), len(graph.hidden))
-    gates, size = unit_gates(task, weights)[layer - 1], unit_size(graph, weights, layer)
+    gates, size = unit_gates(task, weights, layer), unit_size(graph, weights, layer)
     mean = np.stack([gates[labels == c].mean(axis=0) for c in np.unique(labels)])
     mixed, alive = ((mean > 0) & (mean < 1)).any(axis=0), gates.any(axis=0)
     if not size[alive].sum():
@@ -316,7 +316,7 @@ def _check_layer(layer: int, depth: int) -> None:
         raise InputError(f"layer must be at most the number of ReLU layers, {depth}; got {layer}")
 
 
-def _follow(net: ReluNetwork, layer: int, follow: str | None) -> str:
+def _follow(net: Trajectory, layer: int, follow: str | None) -> str:
     """How the distance is measured, where the networks allow it."""
     depth = len(net.task.graph.hidden)
     _check_layer(layer, depth)
@@ -327,7 +327,7 @@ def _follow(net: ReluNetwork, layer: int, follow: str | None) -> str:
 
 
 def _elbow(
-    networks: Sequence[ReluNetwork],
+    networks: Sequence[Trajectory],
     counts: Sequence[int],
     clusters: Any,
     follow: str,
@@ -355,10 +355,10 @@ def _elbow(
     return elbow, tried
 
 
-def given_networks(X: Any, Y: Any, net: Any) -> list[ReluNetwork]:
+def given_networks(X: Any, Y: Any, net: Any) -> list[Trajectory]:
     """Networks that are trained already: what `train` returned, or weights of the user's own."""
     networks = as_relu_network(net, X, Y)
-    _check_not_zero(networks.X, networks.Y)
+    _check_not_zero(*networks.task.arrays)
     return list(networks) if networks.many else [networks]
 
 
@@ -373,7 +373,7 @@ def train_networks(
     every: Any,
     seed: int,
     **keywords: Any,
-) -> list[ReluNetwork]:
+) -> list[Trajectory]:
     """Networks trained from different seeds, saved every `every` steps."""
     if X is None or Y is None:
         raise InputError("X and Y, the inputs and targets, are needed")
@@ -393,18 +393,18 @@ def train_networks(
     return list(train(x, y, hidden, std, lr, steps, save, seeds, **keywords))
 
 
-def relative_loss(net: ReluNetwork) -> float:
+def relative_loss(net: Trajectory) -> float:
     """Last loss, relative to that of a silent network."""
-    silent = 0.5 * (net.Y**2).sum() / len(net.Y)
+    silent = 0.5 * (net.task.arrays[1] ** 2).sum() / len(net.task.arrays[1])
     return float(net.loss[-1] / net.loss_scale / silent)
 
 
-def trained_here(net: ReluNetwork) -> bool:
+def trained_here(net: Trajectory) -> bool:
     """Whether `train` made the network, so that its training can be repeated."""
     return "process" in net.settings
 
 
-def convergence_warnings(networks: Sequence[ReluNetwork]) -> list[str]:
+def convergence_warnings(networks: Sequence[Trajectory]) -> list[str]:
     """Warnings about networks that have not converged; refuses those that have learned nothing."""
     here = trained_here(networks[0])
     for r, one in enumerate(networks):

@@ -21,12 +21,11 @@ from neuralrace.network import activity, loss, predict
 from neuralrace.reduction import reduce
 from neuralrace.relu.patterns import nearest_pattern
 from neuralrace.relu.training import (
-    ReluNetwork,
     check_network,
+    is_network,
     relu_chain,
     target_rows,
     train_like,
-    unit_gates,
 )
 from neuralrace.task import Task
 
@@ -43,7 +42,7 @@ def as_gdln(
 
     Parameters
     ----------
-    net : ReluNetwork, or weights of your own
+    net : Trajectory, or weights of your own
         One network that `train` returned (`net[0]` of several); matrices (out, in) in layer order in a list
         or dict; pairs of matrix and bias; or a torch `Sequential` of `Linear` and `ReLU` layers.
     i : int
@@ -69,7 +68,7 @@ def as_gdln(
     task, weights = network_at(net, i, X, Y)
     graph = task.graph
     linear = Graph(graph.nodes, graph.given_edges(), biases=graph.biases)
-    gates = dict(zip(graph.hidden, unit_gates(task, weights), strict=True))
+    gates = {h: np.asarray(activity(task, weights, h) > 0, float) for h in graph.hidden}
     return Task(linear, *task.arrays, gates), weights
 
 
@@ -133,14 +132,14 @@ class Imitation:
         )
 
 
-def imitate(net: ReluNetwork, task: Task, matching: str = "members", at: int = -1) -> Imitation:
+def imitate(net: Trajectory, task: Task, matching: str = "members", at: int = -1) -> Imitation:
     """Train the gated linear network of `task` as a ReLU network with one hidden layer was trained.
 
     It starts from the ReLU network's own initial weights.
 
     Parameters
     ----------
-    net : ReluNetwork
+    net : Trajectory
         One network that `train` returned, with one hidden layer and no biases.
     task : Task
         The samples of the network, and pathways of one hidden node each with constant gates. A pathway may
@@ -183,43 +182,45 @@ def imitate(net: ReluNetwork, task: Task, matching: str = "members", at: int = -
     path = train_like(net, small, weights)
     n = len(path.t)
     apart = predict(small, path.weights)[g.outputs[0]] - predict(net.task, net.weights)["y"][:n]
-    distance = np.sqrt((apart**2).sum(axis=(1, 2)) / (net.Y**2).sum())
+    distance = np.sqrt((apart**2).sum(axis=(1, 2)) / (net.task.arrays[1] ** 2).sum())
     return Imitation(path, distance, net.loss[:n], {p: len(u) for p, u in units.items()}, small)
 
 
-def _units(net: ReluNetwork, task: Task, at: int | None) -> dict[str, np.ndarray]:
+def _units(net: Trajectory, task: Task, at: int | None) -> dict[str, np.ndarray]:
     """The units of the network that each pathway takes over; all of them where `at` is None."""
     paths, n = task.graph.hidden, net.task.graph.nodes["h1"]
     if at is None:
         return {p: np.arange(n) for p in paths}
-    patterns = np.stack([np.broadcast_to(task.samples.gates.get(p, 1.0), len(net.X)) for p in paths])
+    gates, samples = task.samples.gates, len(net.task.arrays[0])
+    patterns = np.stack([np.broadcast_to(gates.get(p, 1.0), samples) for p in paths])
     nearest = nearest_pattern(net.gates(at)[0].T, patterns)
     return {p: np.flatnonzero(nearest == k) for k, p in enumerate(paths)}
 
 
-def _columns(net: ReluNetwork, task: Any) -> dict[str, list[int]]:
+def _columns(net: Trajectory, task: Any) -> dict[str, list[int]]:
     """Which column of the network's inputs each column of the task's inputs is."""
-    if not isinstance(task, Task) or task.n_samples != len(net.X):
+    x_all, y_all = net.task.arrays
+    if not isinstance(task, Task) or task.n_samples != len(x_all):
         raise InputError(
-            f"task must be a Task with the {len(net.X)} samples of the network, got {short(task)}"
+            f"task must be a Task with the {len(x_all)} samples of the network, got {short(task)}"
         )
     g, s = task.graph, task.samples
     if not g.is_linear or any(g.levels[p] != 1 or len(g.outgoing[p]) != 1 for p in g.hidden):
         raise InputError("task must have linear pathways of one hidden node each for imitate")
-    if len(g.outputs) != 1 or not np.array_equal(s.targets[g.outputs[0]], net.Y):
+    if len(g.outputs) != 1 or not np.array_equal(s.targets[g.outputs[0]], y_all):
         raise InputError("task must have the targets of the network, in the same order of samples")
     if any(name not in g.hidden or np.ndim(gate) > 1 for name, gate in s.gates.items()):
         raise InputError("task must have one gate per pathway and sample, on hidden nodes, for imitate")
     columns = {}
     for x in g.inputs:
-        equal = (s.inputs[x][:, :, None] == net.X[:, None, :]).all(axis=0)
+        equal = (s.inputs[x][:, :, None] == x_all[:, None, :]).all(axis=0)
         if not equal.any(axis=1).all():
             raise InputError(f"task must have columns of the network's inputs at {x!r}")
         columns[x] = equal.argmax(axis=1).tolist()
     return columns
 
 
-def reduction_conditions(net: ReluNetwork, patterns: Any) -> dict[str, np.ndarray]:
+def reduction_conditions(net: Trajectory, patterns: Any) -> dict[str, np.ndarray]:
     """How far ReLU networks are from what makes the reduction to gated pathways exact.
 
     A unit belongs to the pathway with which its last gates agree on most samples, and counts by its size at
@@ -227,7 +228,7 @@ def reduction_conditions(net: ReluNetwork, patterns: Any) -> dict[str, np.ndarra
 
     Parameters
     ----------
-    net : ReluNetwork
+    net : Trajectory
         Several networks with one hidden layer and no biases, as `train` returned them for several seeds.
     patterns : array, shape (pathways, n)
         Gates of the pathways, 0 and 1.
@@ -251,8 +252,8 @@ def reduction_conditions(net: ReluNetwork, patterns: Any) -> dict[str, np.ndarra
     """
     if len(check_network(net, many=True).task.graph.hidden) != 1 or net.task.graph.biases:
         raise InputError("net must have one hidden layer and no biases")
-    patterns = array("patterns", patterns, (None, len(net.X)))
-    linear = Task(Graph.chain(list(net.task.graph.nodes.values())), net.X, net.Y)
+    patterns = array("patterns", patterns, (None, len(net.task.arrays[0])))
+    linear = Task(Graph.chain(list(net.task.graph.nodes.values())), net.task.arrays[0], net.task.arrays[1])
     modes, shares = reduce(linear, "pathwise"), []
     for one in (net[k] for k in range(len(net))):
         w1, w2 = one.weights.values()
@@ -264,13 +265,13 @@ def reduction_conditions(net: ReluNetwork, patterns: Any) -> dict[str, np.ndarra
     return dict(zip(("match", "moved", "coupled"), np.stack(shares, axis=1), strict=True))
 
 
-def as_relu_network(net: Any, X: Any, Y: Any, need_targets: bool = True) -> ReluNetwork:
+def as_relu_network(net: Any, X: Any, Y: Any, need_targets: bool = True) -> Trajectory:
     """`net` as `train` returns it.
 
     Weights from elsewhere become a network with the mean loss and a saved time t = 0, 1, ... for each state.
     Targets are zero where they are neither given nor needed.
     """
-    if isinstance(net, ReluNetwork):
+    if is_network(net):
         if not net.weights:
             raise InputError("net must have its weights saved: train with save_weights=True")
         return net
@@ -286,14 +287,7 @@ def as_relu_network(net: Any, X: Any, Y: Any, need_targets: bool = True) -> Relu
         raise InputError("X must hold at least one sample, got none")
     y = np.zeros((len(x), graph.nodes["y"])) if Y is None else target_rows(Y, (len(x), graph.nodes["y"]))
     task, weights = Task(graph, x, y), {n: np.stack([w[n] for w, _ in states]) for n in graph.shapes}
-    return ReluNetwork(
-        t=np.arange(float(len(states))),
-        loss=loss(task, weights),
-        weights=weights,
-        task=task,
-        objective="mean",
-        lr=np.nan,
-    )
+    return Trajectory(np.arange(float(len(states))), loss(task, weights), weights, task=task)
 
 
 def _named_weights(net: Any) -> tuple[dict[str, np.ndarray], Graph]:

@@ -3,121 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics import Adaptive, Chebyshev, Rates, Trajectory, descend, flow
-from neuralrace.dynamics.methods import check_steps
+from neuralrace.dynamics import Rates, Trajectory, descend, flow
+from neuralrace.dynamics.methods import Method, check_method, check_steps
+from neuralrace.dynamics.trajectory import GATES
 from neuralrace.errors import InputError, array, choice, flag, integer, listable, number, sequence, short
 from neuralrace.graph import Graph
 from neuralrace.init import gaussian
-from neuralrace.network import activity, predict
+from neuralrace.network import activity
 from neuralrace.task import Task
-
-_RECORDED = "gates:"
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ReluNetwork(Trajectory):
-    """A trained ReLU network, or several from different seeds: a `Trajectory` with gates.
-
-    `net[k]` is one of several networks. Losses are on the scale that was trained: one half of the squared
-    error, summed over samples (``loss_scale`` is then their number) or averaged (1); ``net.rescaled(1)`` has
-    them averaged. Times are flow time with tau = 1 on the mean loss, as everywhere.
-
-    Attributes
-    ----------
-    task : Task
-        The network as a graph, with inputs and targets.
-    objective : {"sum", "mean"}
-        What was minimised.
-    lr : float
-        Learning rate on that loss.
-    weights : dict
-        Edge name -> (save, out, in) in layer order, then biases (save, out); runs are a leading axis.
-
-    Examples
-    --------
-    >>> net = train([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 200, save=5, seed=range(3))
-    >>> net.loss.shape, net[1].loss.shape, net.loss_scale
-    ((3, 5), (5,), 2.0)
-    """
-
-    task: Task  # pyright: ignore[reportGeneralTypeIssues] (always there)
-    objective: str
-    lr: float
-
-    @property
-    def X(self) -> np.ndarray:
-        """Inputs, `(n, in)`."""
-        return self.task.arrays[0]
-
-    @property
-    def Y(self) -> np.ndarray:
-        """Targets, `(n, out)`."""
-        return self.task.arrays[1]
-
-    @property
-    def steps(self) -> np.ndarray:
-        """The saved steps, or epochs, `(save,)`; for a flow the steps that take as long."""
-        return self.t / (self.lr * _speed(self.objective, self.X))
-
-    def __repr__(self) -> str:
-        sizes = " ".join(str(n) for n in self.task.graph.nodes.values())
-        return f"ReluNetwork({sizes}; {super().__repr__().partition('(')[2]}"
-
-    def at(self, i: int) -> dict[str, np.ndarray]:
-        """Weights at one saved time.
-
-        Parameters
-        ----------
-        i : int
-            Index of the saved time; -1 is the last.
-
-        Returns
-        -------
-        dict
-            Edge name -> (out, in), with a leading axis of runs where there are several.
-        """
-        if not self.weights:
-            raise InputError("weights were not saved: train with save_weights=True")
-        return {n: _at(w, i, self.many) for n, w in self.weights.items()}
-
-    def gates(self, i: int) -> list[np.ndarray]:
-        """Which units are active at one saved time.
-
-        Parameters
-        ----------
-        i : int
-            Index of the saved time; -1 is the last.
-
-        Returns
-        -------
-        list of ndarray, each of shape (n, size)
-            1 where a unit is active and 0 elsewhere, for each hidden layer; runs are a leading axis.
-        """
-        if self.weights:
-            return unit_gates(self.task, self.at(i))
-        kept = [_at(self.recorded[_RECORDED + h], i, self.many) for h in self.task.graph.hidden]
-        return [np.asarray(g, float) for g in kept]
-
-    def predict(self, i: int) -> np.ndarray:
-        """Outputs at one saved time.
-
-        Parameters
-        ----------
-        i : int
-            Index of the saved time; -1 is the last.
-
-        Returns
-        -------
-        ndarray, shape (n, out)
-            With a leading axis of runs where there are several.
-        """
-        return predict(self.task, self.at(i))["y"]
 
 
 def train(
@@ -132,12 +31,12 @@ def train(
     *,
     objective: str = "sum",
     bias: bool = False,
-    method: str | Adaptive | Chebyshev = "descend",
+    method: str | Method = "descend",
     save_weights: bool = True,
     weights: Mapping[str, Any] | None = None,
     readout: str = "all",
     **keywords: Any,
-) -> ReluNetwork:
+) -> Trajectory:
     """Train a ReLU network on one half of the squared error; the output is linear.
 
     Parameters
@@ -163,7 +62,7 @@ def train(
         Whether the squared error is summed or averaged over samples.
     bias : bool
         Whether units have biases.
-    method : "descend", nr.Adaptive or nr.Chebyshev
+    method : "descend", nr.Adaptive or your own
         Descent, or the gradient flow for as long as the steps would take. Flow is the faster the fewer units
         switch. Where many slide along a kink tight tolerances cost many steps: ``nr.Adaptive(rtol=1e-3,
         atol=1e-2)`` is enough.
@@ -180,8 +79,11 @@ def train(
 
     Returns
     -------
-    ReluNetwork
-        A `Trajectory`, its loss in units of the objective.
+    Trajectory
+        Its loss is on the scale that was trained: one half of the squared error, summed over samples
+        (``loss_scale`` is then their number) or averaged (1); ``net.rescaled(1)`` has it averaged. Times are
+        flow time with tau = 1 on the mean loss, as everywhere; ``net.time("steps")`` are steps, or epochs.
+        ``net.gates(i)`` says which units are active.
 
     Examples
     --------
@@ -195,11 +97,9 @@ def train(
     speed = _speed(choice("objective", objective, ("sum", "mean")), x)
     choice("readout", readout, ("all", "targets"))
     bias, save_weights = flag("bias", bias), flag("save_weights", save_weights)
-    by_flow = isinstance(method, (Adaptive, Chebyshev))
-    if not by_flow and not (isinstance(method, str) and method == "descend"):
-        raise InputError(
-            f"method must be 'descend', nr.Adaptive(...) or nr.Chebyshev(...), got {short(method)}"
-        )
+    by_flow = not isinstance(method, str)
+    if not by_flow and method != "descend":
+        raise InputError(f"method must be 'descend', nr.Adaptive(...) or your own, got {short(method)}")
     lr, steps = number("lr", lr, above=0), check_steps("steps", steps)
     graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bias)
     full = Task(graph, x, y)
@@ -218,19 +118,25 @@ def train(
     saved = _with_exact_end(save, lr * speed * steps)
     if by_flow:
         path = flow(
-            task, start, lr * speed * steps, saved, method=method, save_weights=save_weights, **keywords
+            task,
+            start,
+            lr * speed * steps,
+            saved,
+            method=check_method(method),
+            save_weights=save_weights,
+            **keywords,
         )
     else:
         path = descend(task, start, lr * speed, steps, saved, save_weights=save_weights, **keywords)
     return _in_units_of_objective(path, full, objective, lr, stop, span)
 
 
-def train_like(net: ReluNetwork, task: Task, weights: Mapping[str, Any]) -> Trajectory:
+def train_like(net: Trajectory, task: Task, weights: Mapping[str, Any]) -> Trajectory:
     """Train another network as `net` was trained, saved at the same times.
 
     Parameters
     ----------
-    net : ReluNetwork
+    net : Trajectory
         What `train` returned. A network that followed the flow is followed by the flow, to the tolerances
         that `nr.flow` has by default.
     task : Task
@@ -247,7 +153,7 @@ def train_like(net: ReluNetwork, task: Task, weights: Mapping[str, Any]) -> Traj
     --------
     >>> import neuralrace as nr
     >>> net = train([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 200, save=5)
-    >>> linear = nr.Task(nr.Graph.chain([2, 4, 1]), net.X, net.Y)
+    >>> linear = nr.Task(nr.Graph.chain([2, 4, 1]), *net.task.arrays)
     >>> train_like(net, linear, net.at(0)).t.tolist() == net.t.tolist()
     True
     """
@@ -273,24 +179,29 @@ def relu_chain(sizes: Sequence[int], bias: bool = False) -> Graph:
     return Graph.chain(list(sizes), activations=dict.fromkeys(hidden, "relu"), biases=bias)
 
 
-def unit_gates(task: Task, weights: Mapping[str, Any]) -> list[np.ndarray]:
-    """For each hidden layer, 1 where a unit is active and 0 elsewhere, `(..., n, size)`."""
-    return [np.asarray(activity(task, weights, h) > 0, float) for h in task.graph.hidden]
+def unit_gates(task: Task, weights: Mapping[str, Any], layer: int) -> np.ndarray:
+    """Which units of a layer (1 is the first) are active, `(n, size)` booleans."""
+    return np.asarray(activity(task, weights, task.graph.hidden[layer - 1])) > 0
 
 
-def layer_gates(net: ReluNetwork, i: int, layer: int) -> np.ndarray:
-    """Which units of a layer (1 is the first) are active at one saved time, `(n, size)` booleans."""
-    return np.asarray(activity(net.task, net.at(i), net.task.graph.hidden[layer - 1])) > 0
-
-
-def check_network(net: Any, many: bool | None = None) -> ReluNetwork:
+def check_network(net: Any, many: bool | None = None) -> Trajectory:
     """`net`, which must be what `train` returned: for several seeds if `many`, for one if it is False."""
-    if not isinstance(net, ReluNetwork):
+    if not is_network(net):
         raise InputError(f"net must be a network as nr.relu.train returns, got {type(net).__name__}")
     if many is not None and many != net.many:
         wanted = "several networks, trained with several seeds" if many else "one network, as net[0]"
         raise InputError(f"net must be {wanted}; got {len(net) if net.many else 'one'}")
     return net
+
+
+def is_network(net: Any) -> bool:
+    """Whether this is a trained chain of ReLU layers."""
+    if not isinstance(net, Trajectory) or net.task is None:
+        return False
+    graph = net.task.graph
+    return (
+        graph.activations == dict.fromkeys(graph.hidden, "relu") and len(graph.edges) == len(graph.nodes) - 1
+    )
 
 
 # -- private ---------------------------------------------------------------------------------
@@ -304,7 +215,7 @@ class _RecordGates:
     other: Callable[[Any], Any] | None = None
 
     def __call__(self, state: Any) -> Any:
-        gates = {_RECORDED + h: state.activity(h) > 0 for h in self.hidden}
+        gates = {GATES + h: state.activity(h) > 0 for h in self.hidden}
         if self.other is None:
             return gates
         more = self.other(state)
@@ -359,28 +270,14 @@ def _readout(graph: Graph, weights: Mapping[str, Any], turn: np.ndarray) -> dict
 
 def _in_units_of_objective(
     path: Trajectory, task: Task, objective: str, lr: float, stop: Any, span: np.ndarray | None
-) -> ReluNetwork:
-    """The network of a trajectory, with losses and the words of its outcome in units of the objective."""
-    settings = path.settings
-    outcomes = [o.replace(f"lr than {settings.get('lr', lr):g}", f"lr than {lr:g}") for o in path.outcomes]
-    if stop is not None:
-        outcomes = [o.replace(f"loss {settings['stop_loss']:g}", f"loss {float(stop):g}") for o in outcomes]
-    values = {f.name: getattr(path, f.name) for f in fields(Trajectory)}
-    values |= {
-        "outcomes": tuple(outcomes),
-        "settings": settings | {"objective": objective, "stop_loss": stop},
-        "task": task,
-    }
-    if span is not None:
-        values["weights"] = _readout(task.graph, path.weights, span)
-    return ReluNetwork(**values, objective=objective, lr=lr).rescaled(_speed(objective, task.arrays[0]))
-
-
-def _at(values: np.ndarray, i: int, many: bool) -> np.ndarray:
-    n = values.shape[1 if many else 0]
-    if not -n <= integer("i", i, least=-n) < n:
-        raise InputError(f"i must be a save index, -{n} to {n - 1}; got {i}")
-    return values[:, i] if many else values[i]
+) -> Trajectory:
+    """The network of a trajectory, with losses and how it ended in units of the objective."""
+    endings = tuple(e if e.lr is None else replace(e, lr=lr) for e in path.endings)
+    speed = _speed(objective, task.arrays[0])
+    settings = path.settings | {"objective": objective, "stop_loss": stop, "lr": lr * speed}
+    weights = path.weights if span is None else _readout(task.graph, path.weights, span)
+    found = replace(path, endings=endings, settings=settings, task=task, weights=weights)
+    return found.rescaled(speed)
 
 
 def target_rows(Y: ArrayLike, shape: tuple[int | None, int | None] = (None, None)) -> np.ndarray:

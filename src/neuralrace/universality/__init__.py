@@ -8,7 +8,7 @@ from neuralrace.universality.many_samples import (
     structure,
     watch,
 )
-from neuralrace.universality.recording import Record, Training, follow_pair, record
+from neuralrace.universality.recording import Record, fit_recorded, follow_pair, record
 from neuralrace.universality.theory import (
     FixedPoint,
     State,
@@ -31,7 +31,6 @@ __all__ = [
     "FixedPoint",
     "Record",
     "State",
-    "Training",
     "compare",
     "equal_targets",
     "final_cdf",
@@ -39,6 +38,7 @@ __all__ = [
     "final_distance",
     "fit",
     "fit_rates",
+    "fit_recorded",
     "fixed_points",
     "follow_pair",
     "initial_distance",

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import compiled
+from neuralrace.compiling import Compiled
 from neuralrace.errors import InputError, array, flag, number
 from neuralrace.network import precision
 from neuralrace.universality.theory import State, final_distance, loss, path, solve
@@ -485,16 +485,17 @@ def _linear(theta: Any, *given: Any) -> Any:
     return _residual(theta, *given), jax.jacfwd(_residual)(theta, *given)
 
 
+_evaluate = Compiled(_linear, **_COMPILER)
+
+
 def _least_squares(guesses: np.ndarray, pieces: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The best of Levenberg-Marquardt searches (MINPACK's) from the best guesses, to the end; many guesses
     take one piece of the times."""
     from scipy.optimize import least_squares
 
-    evaluate = compiled(_linear, (), *_COMPILER.items())
-
     @lru_cache(maxsize=2)
     def linear(theta: bytes) -> tuple[np.ndarray, np.ndarray]:
-        found = [evaluate(np.frombuffer(theta), *given) for given in pieces]
+        found = [_evaluate(np.frombuffer(theta), *given) for given in pieces]
         residual, jacobian = (np.concatenate(v) for v in zip(*found, strict=True))
         if np.isfinite(residual).all() and np.isfinite(jacobian).all():
             return residual, jacobian

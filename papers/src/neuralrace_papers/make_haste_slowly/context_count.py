@@ -66,7 +66,7 @@ def networks(p: ContextCount, item: tuple[int, int]):
     in_order = modes.as_published(net, task, p.std(c), SCRIPTS[c][0], seed)
     values = modes.singular_values(task.graph, in_order.weights, LEADING)
     return {
-        "epoch": ("epoch", net.steps),
+        "epoch": ("epoch", net.time("steps")),
         "relu": ("epoch", net.loss),
         "predicted": ("epoch", net.loss_scale * solved.loss),
         "published": ("epoch", in_order.loss),

@@ -38,7 +38,7 @@ class Contexts:
     lr: Annotated[float, "learning rate, on the loss summed over samples"] = 0.001
     epochs: Annotated[int, "steps of training"] = 8000
 
-    def train(self, hidden: int, seed: int, std: float) -> nr.relu.ReluNetwork:
+    def train(self, hidden: int, seed: int, std: float) -> nr.Trajectory:
         """A ReLU network of any width, with the initial strength of one with `self.hidden` units."""
         x, y = nr.tasks.contexts(3, STRUCTURES).arrays
         scaled = std * (self.hidden / hidden) ** 0.5
@@ -72,18 +72,18 @@ def networks(p: Contexts, seed: int):
     sizes = nr.unit_sizes(*net.at(-1).values(), normalise=True)
     maps = nr.pathway_maps(tasks["six"].graph, runs["six"]).values()
     return {
-        "epoch": ("epoch", net.steps),
-        "shown": ("shown", net.steps[shown]),
+        "epoch": ("epoch", net.time("steps")),
+        "shown": ("shown", net.time("steps")[shown]),
         **{name: ("epoch", values) for name, values in loss.items()},
-        "apart": ("epoch", size(outputs[1] - outputs[0]) / size(net.Y)),
+        "apart": ("epoch", size(outputs[1] - outputs[0]) / size(y)),
         "outputs": ("network shown sample y", [values[shown] for values in outputs]),
-        "targets": ("sample y", net.Y),
+        "targets": ("sample y", y),
         "hidden": ("network later sample axis", [nr.measure.principal_components(h) for h in hidden]),
         "similar": ("later", [np.corrcoef(pdist(a), pdist(b))[0, 1] for a, b in zip(*hidden, strict=True)]),
         "six_sizes": ("pathway6", [np.linalg.norm(m[-1]) for m in maps]),
         "values": ("pathway epoch mode", modes.singular_values(task.graph, run.weights, VALUES)),
         "blocks": ("by_context context block", [by_block(y) for y in alone[1:]]),
-        "without": ("by_context", np.array(without[1:]) / (0.5 * (net.Y**2).sum() / len(net.Y))),
+        "without": ("by_context", np.array(without[1:]) / (0.5 * (y**2).sum() / len(y))),
         "layers": ("layer_mode", np.abs(ins / outs - 1)),
         "by_contexts": ("contexts_open", modes.by_contexts_open(net, 3)),
         "one_context": sizes[(modes.open_in_contexts(net, 3) > 0).sum(axis=0) == 1].sum(),
@@ -118,7 +118,7 @@ def by_closed_context(values: Any) -> Any:
 def table_1(p: Contexts):
     """A ReLU network from the initial weights of Table 1."""
     net = p.train(p.hidden, 0, p.table_std)
-    return {"epoch": ("epoch", net.steps), "loss": ("epoch", net.loss)}
+    return {"epoch": ("epoch", net.time("steps")), "loss": ("epoch", net.loss)}
 
 
 @part

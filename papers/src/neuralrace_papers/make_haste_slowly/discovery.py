@@ -53,19 +53,19 @@ def clusters(p: Discovery, item: tuple[str, int]):
         **{f"centres{k}": (f"cluster{k} sample", discovered.candidates[k]) for k in SHOWN},
         **{f"plain{k}": (f"cluster{k} sample", plain_centres(net, seed, k)) for k in SHOWN},
         "plain": ("method", [has_patterns(net, seed, *how) for how in PLAIN.values()]),
-        "epoch": ("epoch", net.steps),
+        "epoch": ("epoch", net.time("steps")),
         "mixed": ("run epoch", mixed),
     }
 
 
-def has_patterns(net: nr.relu.ReluNetwork, seed: int, restarts: int, silent: bool) -> bool:
+def has_patterns(net: nr.Trajectory, seed: int, restarts: int, silent: bool) -> bool:
     """Whether Algorithm 1 has the four patterns for four clusters."""
     centres = plain_centres(net, seed, len(PATTERNS), restarts, silent)
     return {tuple(g) for g in centres > 0.5} == {tuple(g) for g in PATTERNS > 0}
 
 
 def plain_centres(
-    net: nr.relu.ReluNetwork, seed: int, k: int, restarts: int = 1, silent: bool = True
+    net: nr.Trajectory, seed: int, k: int, restarts: int = 1, silent: bool = True
 ) -> np.ndarray:
     """Centres `(k, samples)` by Algorithm 1 as printed, all units and times alike; open on most first.
 

@@ -11,11 +11,10 @@ import numpy as np
 
 from neuralrace import Task, Trajectory, gradient, loss
 from neuralrace.errors import InputError, distinct_names
-from neuralrace.relu import ReluNetwork
 
 
 def train_in_order(
-    net: ReluNetwork, task: Task, weights: Mapping[str, Any], first: Sequence[str]
+    net: Trajectory, task: Task, weights: Mapping[str, Any], first: Sequence[str]
 ) -> Trajectory:
     """Train pathways with the learning rate and steps of `net`, some of them as if they were alone.
 
@@ -26,7 +25,7 @@ def train_in_order(
 
     Parameters
     ----------
-    net : ReluNetwork
+    net : Trajectory
         What `train` returned, trained by plain descent on all samples.
     task : Task
         Pathways, and the same samples.
@@ -49,7 +48,7 @@ def train_in_order(
     >>> train_in_order(net, task, nr.init.gaussian(task.graph, 0.1, seed=0), ["p0h1"]).loss.shape
     (5,)
     """
-    s = net.settings if isinstance(net, ReluNetwork) else {}
+    s = net.settings
     if s.get("process") != "descend" or s["optimizer"] != "sgd" or s["momentum"] or s["batch_size"]:
         raise InputError("net must be trained by nr.relu.train, by plain descent on all samples")
     nodes = distinct_names("first", first, task.graph.hidden, "hidden node")

@@ -17,9 +17,7 @@ STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}  # of t
 CONTEXT = np.repeat([0, 1, 2], ITEMS)  # of each sample
 
 
-def as_published(
-    net: nr.relu.ReluNetwork, task: nr.Task, std: float, larger: float, seed: int
-) -> nr.Trajectory:
+def as_published(net: nr.Trajectory, task: nr.Task, std: float, larger: float, seed: int) -> nr.Trajectory:
     """Pathways as the authors train them: the always open one, p0, as if alone, the others on what it leaves.
 
     Initial weights of the others are `larger` times those of p0, which have the deviation `std`.
@@ -42,12 +40,12 @@ def singular_values(graph: nr.Graph, weights: Any, k: int) -> np.ndarray:
     return np.stack([np.linalg.svd(m, compute_uv=False)[:, :k] for m in maps])
 
 
-def open_in_contexts(net: nr.relu.ReluNetwork, contexts: int) -> np.ndarray:
+def open_in_contexts(net: nr.Trajectory, contexts: int) -> np.ndarray:
     """Share of the items of each context for which a unit is open in the end, `(contexts, units)`."""
     return net.gates(-1)[0].reshape(contexts, ITEMS, -1).mean(axis=1)
 
 
-def by_contexts_open(net: nr.relu.ReluNetwork, contexts: int) -> np.ndarray:
+def by_contexts_open(net: nr.Trajectory, contexts: int) -> np.ndarray:
     """Share of the weight in units open for most items of 0, 1, ... contexts in the end."""
     number = (open_in_contexts(net, contexts) > 0.5).sum(axis=0)
     return np.bincount(number, nr.unit_sizes(*net.at(-1).values(), normalise=True), contexts + 1)

@@ -8,12 +8,12 @@ import numpy as np
 
 from neuralrace import Graph, Task, Trajectory, activity, descend, unit_sizes
 from neuralrace.errors import InputError
-from neuralrace.relu import ReluNetwork, train_like
+from neuralrace.relu import train_like
 
 ALIGNED = 0.99  # share of the weight that units open everywhere must have
 
 
-def two_stage_loss(net: ReluNetwork, context: Any) -> np.ndarray:
+def two_stage_loss(net: Trajectory, context: Any) -> np.ndarray:
     """The loss of a ReLU network predicted from its initial weights, without training it.
 
     First all units that a linear network makes always open are one linear pathway. That lasts as long as it
@@ -22,7 +22,7 @@ def two_stage_loss(net: ReluNetwork, context: Any) -> np.ndarray:
 
     Parameters
     ----------
-    net : ReluNetwork
+    net : Trajectory
         One network with one hidden layer that `train` trained from small weights; of its weights only the
         initial ones are used.
     context : array, shape (n,)
@@ -42,7 +42,7 @@ def two_stage_loss(net: ReluNetwork, context: Any) -> np.ndarray:
     """
     if len(net.task.graph.hidden) != 1 or net.task.graph.biases:
         raise InputError("net must have one hidden layer and no biases")
-    x, y, graph = net.X, net.Y, Graph.chain(list(net.task.graph.nodes.values()))
+    (x, y), graph = net.task.arrays, Graph.chain(list(net.task.graph.nodes.values()))
     labels, plain = np.asarray(context), Task(graph, x, y)
 
     linear = train_like(net, plain, net.at(0))
@@ -56,7 +56,7 @@ def two_stage_loss(net: ReluNetwork, context: Any) -> np.ndarray:
 
     always, _, size = _open_units(plain, linear)
     first = np.flatnonzero((always * size * live).sum(axis=1) >= ALIGNED * (size * live).sum(axis=1))[-1]
-    left = round(net.steps[-1] - net.steps[first])
+    left = round(net.time("steps")[-1] - net.time("steps")[first])
     if not left:
         return linear.loss
     excited = activity(plain, {e: w[-1] for e, w in linear.weights.items()}, "h1")
@@ -65,7 +65,7 @@ def two_stage_loss(net: ReluNetwork, context: Any) -> np.ndarray:
         gates[labels == label] = excited[labels == label].mean(axis=0) > 0
     task = Task(graph, x, y, gates={"h1": (gates & open_).astype(float)})
     start = {e: w[first] for e, w in linear.weights.items()}
-    rest = descend(task, start, net.loss_scale * net.lr, left, net.t[: len(net.t) - first])
+    rest = descend(task, start, net.settings["lr"], left, net.t[: len(net.t) - first])
     return np.append(linear.loss[:first], net.loss_scale * rest.loss)
 
 

@@ -62,7 +62,7 @@ def networks(p: Uniqueness, kind: str):
     runs = {g: p.descend(task, net.t, save_weights=g == "both") for g, task in tasks.items()}
     conditions = nr.relu.reduction_conditions(net, GATES[:4])
     return {
-        "epoch": ("epoch", net.steps),
+        "epoch": ("epoch", net.time("steps")),
         "network": ("network", ["relu", *GATINGS]),
         "pathway": ("pathway", PATHWAYS),
         "loss": ("network run epoch", [net.loss, *(net.loss_scale * run.loss for run in runs.values())]),

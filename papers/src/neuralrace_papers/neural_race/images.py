@@ -146,7 +146,7 @@ def train(p: Images, kind: str, k: int, gain: float, epochs: int) -> dict[str, A
     if kind == "squared":
         least = sum(c.irreducible_loss for c in task.moment_contexts)  # of any linear maps, one per route
         goal = least + 0.05 * (0.5 - least)  # the loss of silence is 1/2
-        method = nr.Chebyshev(1e-3, 1e-4, p.flow_steps)  # learned modes would keep other steps short
+        method = nr.Adaptive(1e-3, 1e-4, p.flow_steps)
         run = nr.flow(task, starts, 1e9, save=2, method=method, stop_loss=goal)
     else:
         steps = epochs * (task.sample_contexts[0].rows // p.batch_size)

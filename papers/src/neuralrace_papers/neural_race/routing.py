@@ -136,7 +136,7 @@ def random(p: Routing, case: str | int):
         return networks
     r = nr.reduce(task)
     theory = r.solve(b0=r.strengths(start), t1=t1, save=run.t, method=nr.Adaptive(1e-7, 1e-9))
-    strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.b, p.domains)]
+    strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.source.b, p.domains)]
     return {
         **networks,
         **(by_eq15(p, start, networks["times"][1], run.t) if descends else {}),

@@ -11,9 +11,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from neuralrace import plot
+from neuralrace import Trajectory, plot
 from neuralrace.measure import crossing, half_time
-from neuralrace.universality import Training
 from neuralrace_papers.framework import along
 from neuralrace_papers.zoo import fit_runs
 
@@ -28,7 +27,7 @@ NETWORK: dict[str, Any] = {"lw": 3.2, "alpha": 0.35}
 TIMES = 301
 
 
-def both_ways(run: Training, **options: Any) -> xr.Dataset:
+def both_ways(run: Trajectory, **options: Any) -> xr.Dataset:
     """`fit_runs` of the rates alone, from the observed start, and of rates and start, along `fit`."""
     ways = {way: fit_runs(run, times=TIMES, observed=way == "rates", **options) for way in WAYS}
     fits = along(ways, "fit")

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.universality import Training, final_distance
+from neuralrace.universality import final_distance
 from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 from neuralrace_papers.representations_align import fits as fit
 from neuralrace_papers.representations_align.fits import COLOURS, SERIES, key
@@ -81,7 +81,7 @@ def networks(p: TwoPoint, name: str):
     both = train(network, x, y, lr, max(p.steps, p.grid_steps), range(len(x)))  # compiled once
     fits = fitted(until(both[: p.seeds], p.steps))
     run = until(both[p.seeds :], p.grid_steps)
-    dh2, dy2 = run.recorded["dh2"][:, :, run.half - 1], run.recorded["dy2"]
+    dh2, dy2 = run.recorded["dh2"][:, :, run.settings["half"] - 1], run.recorded["dy2"]
     rates = [float(fits[name].sel(fit="rates").where(fits.learned).mean()) for name in ("rate_h", "rate_y")]
     known = np.isfinite(rates).all()  # unless no trial learned
     theory = final_distance(dh2[:, 0], dy2[:, 0], dx, dy, *rates) if known else np.full(len(dx), np.nan)
@@ -93,12 +93,12 @@ def networks(p: TwoPoint, name: str):
     )
 
 
-def until(run: Training, steps: int) -> Training:
+def until(run: nr.Trajectory, steps: int) -> nr.Trajectory:
     """The same runs until a step."""
-    return Training.from_xarray(run.to_xarray().isel(t=slice(steps + 1)))
+    return nr.Trajectory.from_xarray(run.to_xarray().isel(t=slice(steps + 1)))
 
 
-def fitted(run: Training) -> xr.Dataset:
+def fitted(run: nr.Trajectory) -> xr.Dataset:
     """Both fits of every run at the layer half way, over epochs; errors are 1 where there is no fit."""
     fits = fit.both_ways(run, loss=True).isel(layer=0, drop=True)
     fits = fits.fillna(dict.fromkeys(("error", "errors"), 1.0))

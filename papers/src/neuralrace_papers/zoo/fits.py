@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuralrace import Trajectory
 from neuralrace.errors import InputError, flag, integer
-from neuralrace.universality import Training, fit, fit_rates
+from neuralrace.universality import fit, fit_rates
 
 if TYPE_CHECKING:
     import xarray
@@ -20,7 +21,7 @@ NUMBERS = ("rate_h", "rate_y", "rate_mean", "error", "largest_error", "final")
 
 
 def fit_runs(
-    training: Training,
+    training: Trajectory,
     layers: Sequence[int] | None = None,
     *,
     loss: bool = False,
@@ -33,7 +34,7 @@ def fit_runs(
 
     Parameters
     ----------
-    training : Training
+    training : Trajectory
         Several runs, as of `train` or `follow_pair`.
     layers : sequence of int, optional
         Layers among those recorded, counted from 1; by default the one half way.
@@ -64,10 +65,11 @@ def fit_runs(
     """
     import xarray as xr
 
-    if not isinstance(training, Training) or not training.many:
-        raise InputError("training must be a Training of several runs, as of zoo.train")
+    if not isinstance(training, Trajectory) or not training.many:
+        raise InputError("training must be a Trajectory of several runs, as of zoo.train")
     n, depth = training.recorded["dh2"].shape[::2]
-    layers = [training.half] if layers is None else [integer("layers", k, most=depth) for k in layers]
+    half = training.settings["half"]
+    layers = [half] if layers is None else [integer("layers", k, most=depth) for k in layers]
     keep = np.linspace(0, len(training.t) - 1, min(integer("times", times), len(training.t)))
     keep = np.unique(keep.round().astype(int))
     t, names = training.t[keep], SERIES if flag("loss", loss) else SERIES[:3]

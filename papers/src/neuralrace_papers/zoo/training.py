@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace import Status
+from neuralrace import Status, Trajectory
+from neuralrace.dynamics import Ending
 from neuralrace.errors import InputError, array, choice, integer, listable, number, short
-from neuralrace.universality import Training
 from neuralrace_papers.zoo.descent import run_descent
 from neuralrace_papers.zoo.network import Network
 
@@ -22,7 +22,7 @@ OPTIMIZERS = ("sgd", "adam")
 def train(
     network: Network, x: Any, y: Any, lr: float, steps: int, seeds: int | Iterable[int] = 0, *,
     optimizer: str = "sgd", dtype: Any = np.float32,
-) -> Training:  # fmt: skip
+) -> Trajectory:  # fmt: skip
     """Train on two samples by full steps on half the mean squared error (representations_align Eq. 1).
 
     On a CPU runs go one after the other, on a GPU side by side. Where outputs are the targets but for
@@ -48,7 +48,7 @@ def train(
 
     Returns
     -------
-    Training
+    Trajectory
         A trajectory with `t` (steps + 1,), `loss` (runs, steps + 1) and what is `recorded`: `dh2` (runs,
         steps + 1, hidden layers), `dy2` and `w` (runs, steps + 1), of the network without dropout.
 
@@ -58,7 +58,7 @@ def train(
     >>> from neuralrace_papers.zoo import Network, train
     >>> x, y = nr.tasks.two_points().arrays
     >>> run = train(Network(depth=4, width=30, gain=0.9), x, y, lr=0.1, steps=600, seeds=range(2))
-    >>> run.recorded["dh2"].shape, run.converged().tolist()
+    >>> run.recorded["dh2"].shape, (run.loss[:, -1] < 0.01 * run.loss[:, 0]).tolist()
     ((2, 601, 4), [True, True])
     """
     given = _checked(network, x, y, lr, steps, seeds, optimizer, dtype)
@@ -74,7 +74,7 @@ def train(
 
 def _training(
     network: Network, given: _Given, steps: int, optimizer: str, series: list[np.ndarray]
-) -> Training:
+) -> Trajectory:
     """What was series, as a trajectory."""
     dh2, dy2, w, loss = series
     t = given.lr * np.arange(steps + 1)
@@ -83,12 +83,13 @@ def _training(
     last = [steps if ok else int(k) for ok, k in zip(whole, finite.argmin(axis=1), strict=True)]
     ended = [Status.FINISHED if ok else Status.DIVERGED for ok in whole]
     dx, dy = given.distances
-    return Training(
+    return Trajectory(
         t=t,
         loss=loss,
-        statuses=tuple(ended),
-        outcomes=tuple(_outcome(status, k, given.lr) for status, k in zip(ended, last, strict=True)),
-        end=t[last],
+        endings=tuple(
+            Ending(status, float(t[k]), step=k, lr=given.lr, loss=np.nan)
+            for status, k in zip(ended, last, strict=True)
+        ),
         recorded={"dh2": dh2, "dy2": dy2, "w": w},
         settings={
             "network": dataclasses.asdict(network), "half": network.half, "lr": given.lr, "steps": steps,
@@ -97,12 +98,6 @@ def _training(
         runs={"seed": given.seeds, "dx": dx, "dy": dy},
         dims={"recorded:dh2": ("layer",)},
     )  # fmt: skip
-
-
-def _outcome(status: Status, step: int, lr: float) -> str:
-    if status is Status.FINISHED:
-        return "finished"
-    return f"diverged at step {step}; try a smaller lr than {lr:g}"
 
 
 class _Given(NamedTuple):

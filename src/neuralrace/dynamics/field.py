@@ -1,0 +1,98 @@
+"""The equations of motion of a network, in NumPy or compiled by JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuralrace.compiling import Compiled
+from neuralrace.dynamics import explicit
+from neuralrace.dynamics.explicit import Attempt
+from neuralrace.dynamics.setup import Setup
+from neuralrace.network import Stack, loss_and_gradient
+
+_CACHED = 60_000  # numbers of runs that go side by side in NumPy: more leave the cache of a processor
+
+
+@dataclass(frozen=True)
+class Network:
+    """Velocities of flat weights (runs, n), `-scale (dL/dW + decay W)`; in NumPy or traced by JAX."""
+
+    stack: Stack
+    kind: str
+    data: Any
+    scale: Any
+    decay: Any
+
+    def velocity(self, y: Any) -> tuple[Any, Any]:
+        loss, g = loss_and_gradient(self.stack, y, self.data, self.kind)
+        v = -g if self.decay is None else -g - self.decay * y
+        return v if self.scale is None else self.scale * v, loss
+
+    def slope(self, y: Any, v: Any) -> Any:
+        return explicit.slope(y, v, self.scale, self.decay)
+
+
+class InNumPy:
+    """Any field in NumPy."""
+
+    shrinks: bool = True
+
+    def __init__(self, field: explicit.Field, keep: Callable[[int, np.ndarray, np.ndarray], Any]) -> None:
+        self.field, self.keep = field, keep
+
+    def together(self, runs: int, numbers: int) -> int:
+        return max(1, _CACHED // numbers)
+
+    def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
+        return explicit.attempt(self.field, y, v, h, rtol, atol)
+
+    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
+        v, loss = self.field.velocity(y[None])
+        return v[0], float(loss[0]), float(self.field.slope(y[None], v)[0])
+
+
+class InJax:
+    """A network compiled by JAX: one run after the other on a CPU, where that is faster, else all at once."""
+
+    shrinks: bool = False
+
+    def __init__(self, setup: Setup) -> None:
+        self.what = setup.program.stack, setup.kind
+        self.numbers = setup.data, *setup.vectors
+        self.dtype, self.keep = setup.dtype, setup.kept
+
+    def together(self, runs: int, numbers: int) -> int:
+        return 1 if jax.default_backend() == "cpu" else runs
+
+    def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
+        given = (np.asarray(a, self.dtype) for a in (h, rtol, atol))
+        return _attempt(*self.what, self.numbers, y, v, *given)
+
+    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
+        v, loss, slope = _velocity(*self.what, self.numbers, y[None].astype(self.dtype, copy=False))
+        return np.asarray(v)[0], float(loss[0]), float(slope[0])
+
+
+def _attempted(stack: Stack, kind: str, numbers: Any, *given: Any) -> Attempt:
+    return explicit.attempt(Network(stack, kind, *numbers), *given)
+
+
+def _moved(stack: Stack, kind: str, numbers: Any, y: Any) -> Any:
+    field = Network(stack, kind, *numbers)
+    v, loss = field.velocity(y)
+    return v, loss, field.slope(y, v)
+
+
+_attempt, _velocity = Compiled(_attempted, 2), Compiled(_moved, 2)
+
+
+def system_of(setup: Setup) -> InNumPy | InJax:
+    """What computes the flow of a network."""
+    if setup.in_numpy:
+        return InNumPy(Network(setup.program.stack, setup.kind, setup.data, *setup.vectors), setup.kept)
+    return InJax(setup)

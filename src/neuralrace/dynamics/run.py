@@ -1,0 +1,246 @@
+"""What is solved, and one run on its way: what all methods write down in the same manner."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from neuralrace.dynamics.explicit import Attempt, size
+from neuralrace.dynamics.history import History, Point, first_fall
+from neuralrace.dynamics.status import Ending, Status
+
+# Constants that trade accuracy or memory for speed.
+_BEGIN, _FALL = 0.01, 0.02  # relative change of y in the first step, and of the loss, about
+_LEARNED, _REST = 1e-20, 1e-8  # rest: share of the loss, and relative change of a number, that are none
+_MANY, _FAR = 1000, 1e4  # rest: steps left, and time ahead in units of that which has passed
+_KEPT = 50_000_000  # numbers of the polynomials inside steps that are kept until times are chosen
+
+
+class System(Protocol):
+    """What computes: NumPy, or compiled programs. States are (runs, numbers)."""
+
+    shrinks: bool  # whether it may go on with fewer runs; compiled programs would be compiled again
+
+    def together(self, runs: int, numbers: int) -> int:
+        """How many runs go side by side."""
+        ...
+
+    def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
+        """Explicit steps of lengths h (see `explicit.attempt`); y and v may be arrays of an attempt."""
+        ...
+
+    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """The velocity of one state (numbers,), the loss and its slope in time."""
+        ...
+
+    def keep(self, run: int, ts: np.ndarray, y: np.ndarray, /) -> tuple[np.ndarray, Any]:
+        """Losses of one run at some times (times,), and what else is kept: arrays (times, ...)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A flow to be solved: runs from `start` (runs, numbers) to `t1`."""
+
+    system: System
+    start: np.ndarray
+    units: np.ndarray  # (runs,) the largest of the initial weights: how large weights are
+    t1: float
+    ts: np.ndarray  # times to save
+    choose: bool  # whether other times are to be saved where these skip the fall of the loss
+    stop: float | None = None
+    rest: float = -np.inf  # loss at which nothing changes any more: a run that falls to it rests there
+    progress: bool = False
+    decays: bool = True  # else the loss never rises
+    network: Any = None  # the `Setup` of a network's weights, for methods that look inside
+
+
+@dataclass(frozen=True)
+class Path:
+    """What every method returns of all runs: times, losses and states, and how each run ended.
+
+    A run that ended early repeats its last finite row.
+    """
+
+    t: np.ndarray  # (save,)
+    losses: np.ndarray  # (runs, save)
+    kept: Any  # pytree of arrays (runs, save, ...)
+    endings: tuple[Ending, ...]
+    history: History | None
+    stats: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def fields(self, many: bool) -> dict[str, Any]:
+        """The fields of a `Trajectory` that do not depend on what was solved; a single run loses its axis."""
+        t, one = np.array(self.t, float), lambda v: v if many else v[0]
+        if not many:
+            t[-1] = min(t[-1], self.endings[0].t)
+        return {
+            "t": t,
+            "loss": one(self.losses),
+            "endings": self.endings,
+            "history": None if self.history is None else self.history if many else self.history.run(0),
+            "stats": {n: one(v) if np.ndim(v) else v for n, v in self.stats.items()},
+        }
+
+    @classmethod
+    def of(cls, ts: np.ndarray, rows: Sequence[tuple[np.ndarray, Any]], **rest: Any) -> Path:
+        """From the losses of each run at the first of the times, and what else is kept of it there."""
+        lasts = [max(int(np.isfinite(loss).argmin()) - 1, 0) if not np.isfinite(loss).all() else len(loss) - 1
+                 for loss, _ in rows]  # fmt: skip
+        shown = max(lasts) + 1
+        filled = []
+        for last, row in zip(lasts, rows, strict=True):
+            index = np.minimum(np.arange(shown), last)
+            whole = last + 1 == shown
+            filled.append(jax.tree.map(lambda v, i=index, w=whole: v[:shown] if w else v[i], row))
+        one = len(filled) == 1  # which is not copied
+        losses, kept = jax.tree.map(lambda *v: v[0][None] if one else np.stack(v), *filled)
+        return cls(ts[:shown], np.asarray(losses, float), kept, **rest)
+
+
+class Step(NamedTuple):
+    """A step of one run."""
+
+    end: Point
+    middle: Point | None
+    y: np.ndarray  # (numbers,) at its end
+    v: Callable[[], np.ndarray]
+    inside: Callable[[], Callable[[Any], np.ndarray]]  # makes y (times, numbers) at times inside it
+
+
+class Run:
+    """One run on its way."""
+
+    def __init__(self, problem: Problem, k: int, rtol: float, atol: float, most: int) -> None:
+        self.problem, self.k, self.rtol, self.atol, self.most = problem, k, rtol, atol, most
+        self.start: np.ndarray = problem.start[k]
+        self.y: np.ndarray = self.start
+        self.v: np.ndarray | None = None
+        self.t, self.h = 0.0, 0.0
+        self.status: Status | None = None
+        self.steps: int = 0  # taken and refused
+        self.at_edge, self.calm, self.patience = 0, 0, 15  # steps at the edge of stability that make it stiff
+        self.history: list[Point] = []
+        self.inside: list[tuple[float, Callable[[Any], np.ndarray]]] = []  # steps by their ends
+        self.saved: list[tuple[np.ndarray, Any]] = []
+        self.passed: int = 0  # times to save that steps have passed
+        self.room: float = _KEPT / len(problem.start)
+        self.lost: bool = False  # whether steps that may be asked for were let go
+
+    @property
+    def stiff(self) -> bool:
+        """Whether stability, not accuracy, keeps explicit steps short."""
+        return self.at_edge >= self.patience
+
+    def begin(self, v: np.ndarray, loss: float, slope: float) -> None:
+        """The velocity at the start, and the length of the first step."""
+        p = self.problem
+        self.v, self.history = v, [(0.0, loss, slope)]
+        speed = float(size((v / (self.atol + self.rtol * np.abs(self.start)))[None])[0])
+        self.h = _BEGIN / self.rtol / speed if speed > 0 else p.t1
+        if slope < 0:  # no steps before the first say how the loss bends there
+            self.h = min(self.h, max(_FALL * loss / -slope, 1e-12 * p.t1))
+        if not np.isfinite(v).all():
+            self.status = Status.DIVERGED
+        elif p.stop is not None and loss <= p.stop:
+            self.status = Status.REACHED_LOSS
+        elif loss <= p.rest:
+            self.status = Status.FINISHED
+
+    def accept(self, step: Step) -> None:
+        """Go on to the end of a step, or to where the loss falls to the level in it."""
+        p, before, end = self.problem, self.t, step.end
+        passed, y = bisect_right(p.ts, end[0]), step.y
+        level = p.rest if p.stop is None else max(p.stop, p.rest)
+        crossed = end[1] <= level
+        inside = step.inside() if crossed or p.choose or passed > self.passed else None
+        if crossed and inside is not None:
+            end, y = self._crossing(inside, before, step, level)
+            self.status = Status.REACHED_LOSS if level == p.stop else Status.FINISHED
+        elif not np.isfinite(end[1]):
+            self.status = Status.DIVERGED
+        elif end[0] >= p.t1 or self._rests(step, end[0] - before):
+            self.status = Status.FINISHED
+        if step.middle is not None and step.middle[0] < end[0]:
+            self.history.append(step.middle)
+        self.history.append(end)
+        self.t, self.y = end[0], y
+        if inside is not None:
+            self._remember(inside, bisect_right(p.ts, self.t))
+
+    def _crossing(
+        self, inside: Callable[[Any], np.ndarray], before: float, step: Step, level: float
+    ) -> tuple[Point, np.ndarray]:
+        """The point in a step where the loss falls to the level, and the state there."""
+        velocity, after = self.problem.system.velocity, step.end[0]
+        loss = lambda t: step.end[1] if t == after else velocity(inside([t])[0])[1]  # noqa: E731
+        t = first_fall(loss, before, after, level)
+        if t == after:
+            return step.end, step.y
+        y = inside([t])[0]
+        return (t, *velocity(y)[1:]), y
+
+    def _rests(self, step: Step, h: float) -> bool:
+        """Whether all is learned, and no number would change by a part that counts in the many steps left.
+
+        Changes are looked for in the time left, up to 10^4 times that which has passed: rates below are
+        rounding. A loss that stays above 0 is no rest: a mode too small to be seen may still grow.
+        """
+        t, loss, _ = step.end
+        left = self.problem.t1 - t
+        if loss > _LEARNED * self.history[0][1] or left <= _MANY * h:
+            return False
+        return bool((np.abs(step.v()) * min(left, _FAR * t) <= _REST * np.abs(step.y)).all())
+
+    # -- what is saved ---------------------------------------------------------------------------
+
+    def _remember(self, inside: Callable[[Any], np.ndarray], passed: int) -> None:
+        """Keep a step until its times are saved: those are chosen late, and many together save fast."""
+        self.passed = passed
+        self.inside.append((self.t, inside))
+        self.room -= 8 * self.start.size
+        if self.room < 0 and self.problem.choose:
+            self.lost, self.inside = True, []
+        elif self.room < 0:
+            self.save(self.problem.ts)
+
+    def save(self, ts: np.ndarray) -> None:
+        """Save rows at the times that were passed and not saved yet."""
+        done = sum(len(losses) for losses, _ in self.saved)
+        due = ts[done : bisect_right(ts, self.t)]
+        if not len(due):
+            return
+        rows = np.empty((len(due), self.start.size), self.start.dtype)
+        within = (due > 0) & (due < self.t)
+        which = np.searchsorted([end for end, _ in self.inside], due)
+        for k in np.unique(which[within]):
+            rows[within & (which == k)] = self.inside[k][1](due[within & (which == k)])
+        rows[due == 0], rows[due == self.t] = self.start, self.y
+        self.saved.append(self.problem.system.keep(self.k, due, rows))
+        self.inside, self.room = [], _KEPT / len(self.problem.start)
+
+    def rows(self, ts: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Losses and what else is kept, at all times that were reached; after them the end of the run."""
+        self.save(ts)
+        n = sum(len(losses) for losses, _ in self.saved)
+        found = [*self.saved]
+        if n < len(ts) and (n == 0 or ts[n - 1] < self.t or self.status is Status.FINISHED):
+            last = self.problem.system.keep(self.k, np.array([self.t]), self.y[None])
+            count = len(ts) - n if self.status is Status.FINISHED else 1
+            found.append(jax.tree.map(lambda v: np.repeat(v, count, axis=0), last))
+        return found[0] if len(found) == 1 else jax.tree.map(lambda *v: np.concatenate(v), *found)
+
+    @property
+    def ending(self) -> Ending:
+        """How it ended, in numbers."""
+        assert self.status is not None
+        if self.status is Status.FINISHED:
+            since = self.t if self.t < self.problem.t1 else None
+            return Ending(self.status, self.problem.t1, since=since)
+        return Ending(self.status, self.t, level=self.problem.stop, limit=self.most)
