@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from neuralrace.dynamics.gram import singular_values
 
 import neuralrace as nr
+from neuralrace.dynamics.trajectory import _singular_values as singular_values
 from neuralrace.files import ZARR_MARK
 
 TASK = nr.tasks.xor(hidden=3)

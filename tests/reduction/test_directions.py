@@ -51,7 +51,7 @@ def test_conserved_quantities(layers):
     assert laws
     for law in laws:
         names = sorted(law.free_symbols, key=str)
-        values = [sol.b[sol.reduction.classes[int(str(n)[1:]) - 1][0]] for n in names]
+        values = [sol.source.b[sol.reduction.classes[int(str(n)[1:]) - 1][0]] for n in names]
         kept = np.array([[float(law.subs(dict(zip(names, v, strict=True)))) for v in zip(*row, strict=True)]
                          for row in zip(*values, strict=True)])  # fmt: skip
         assert np.ptp(kept, axis=0).max() < 1e-7

@@ -138,7 +138,7 @@ def test_blocks_stay_at_a_saddle_just_above_the_least_loss(save):
     r = nr.reduce(opposite_targets(0.9, {"p0h1": [1, 1], "p1h1": [0, 1]}), "block")
     sol = r.solve([0.05, 0.3], 3000.0, save)
     assert set(sol.statuses) == {Status.SADDLE}
-    assert sol.held.all()
+    assert sol.source.held.all()
     assert sol.loss[:, -1] == pytest.approx(0.00125, rel=0.01)
     assert sol.history.loss.min() > 0.00124
 

@@ -357,6 +357,8 @@ def test_blocks_conserve_matrices(rates):
         for i, t in enumerate(sol.t):
             numbers = r.parameters() | {sp.Symbol("t"): t, sp.Symbol("tau"): 1.0}
             for k, members in enumerate(r.classes):
-                numbers[sp.MatrixSymbol(f"B{k + 1}", *r.family.shape[members[0]])] = sol.b[members[0]][i]
+                numbers[sp.MatrixSymbol(f"B{k + 1}", *r.family.shape[members[0]])] = sol.source.b[members[0]][
+                    i
+                ]
             along.append(evaluated(law, numbers))
         np.testing.assert_allclose(along[-1], along[0], atol=1e-6)

@@ -133,7 +133,7 @@ def test_conserved_quantities_leave_out_nodes_with_fixed_edges():
     assert [str(law) for law in r.conserved()] == ["-B1*B1.T + B2.T*B2", "-B3*B3.T + B4.T*B4"]
     sol = r.solve(0.3, 5.0, 9)
     for first, second in (("x->a1", "a1->h1"), ("h1->a2", "a2->h2")):
-        b, c = sol.b[first], sol.b[second]
+        b, c = sol.source.b[first], sol.source.b[second]
         law = np.swapaxes(c, 1, 2) @ c - b @ np.swapaxes(b, 1, 2)
         assert np.abs(law - law[0]).max() < 1e-7
 

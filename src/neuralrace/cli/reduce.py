@@ -219,7 +219,8 @@ def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
     if t1 is None:
         t1, converged = _long_enough(r, found, weights)
     say("solving the reduced system")
-    theory = replace(r.solve(t1=t1, save=given.save, **start), reduction=r)  # edges of a class side by side
+    theory = r.solve(t1=t1, save=given.save, **start)
+    theory = replace(theory, source=replace(theory.source, reduction=r))  # edges of a class side by side
     say("running the flow of the network")
     record = _coordinates(r) if given.strength is not None and r.basis != "block" else None
     true = flow(r.task, weights, t1, theory.t, save_weights=False, record=record)

@@ -17,7 +17,7 @@ from neuralrace.dynamics.setup import Setup, finish
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import save_times
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, OutOfRange, affordable, flag, number
+from neuralrace.errors import OutOfRange, affordable, flag, number
 from neuralrace.network import is_linear
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
@@ -91,10 +91,6 @@ def flow(
     'finished at t = 40'
     """
     chosen = check_method(method)
-    if isinstance(chosen, LowRank) and isinstance(task, Task) and not is_linear(task, loss):
-        raise InputError(
-            "method=LowRank needs a network without activations and loss='squared'; take nr.Adaptive()"
-        )
     end, ts = save_times(t1, save)
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
     setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.progress import Progress
 from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.run import Path, Problem
@@ -22,14 +21,16 @@ from neuralrace.dynamics.setup import Setup, resized
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import LazyWeights
-from neuralrace.errors import InputError, OutOfRange
+from neuralrace.errors import OutOfRange
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
 from neuralrace.lowrank.layout import Layout
 from neuralrace.lowrank.network import Saved
 from neuralrace.lowrank.solve import Solution, solve
-from neuralrace.network import is_linear
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
+
+if TYPE_CHECKING:
+    from neuralrace.dynamics.methods import LowRank
 
 _STATUS = {
     "finished": Status.FINISHED,
@@ -41,19 +42,6 @@ _STATUS = {
 
 def low_rank_flow(method: LowRank, problem: Problem) -> Path:
     """Every run by the change of its weights; see `LowRank`."""
-    setup = problem.network
-    if setup is None or not is_linear(setup.given, setup.kind):
-        raise InputError(
-            "method=LowRank needs a network without activations and loss='squared'; take nr.Adaptive()"
-        )
-    if setup.rates.decays(setup.given.graph):
-        raise InputError("method=LowRank takes no weight decay: use method=Adaptive")
-    if setup.frames and setup.frames.keys() == set(rotation_invariant_nodes(setup.given)):
-        # The flow closes in small spaces: all that is left is the error of the solver.
-        exact = Adaptive.for_error(min(method.error, 1e-6), method.max_steps)
-        path = exact.solve(problem)
-        stats = path.stats | {"error": np.full(len(path.losses), exact.stated_error)}
-        return replace(path, stats=stats, settings=path.settings | {"method": "LowRank"})
     path = _solved(method, problem, problem.ts)
     if problem.choose and path.history is not None:
         runs = [path.history.run(k) for k in range(len(path.losses))]

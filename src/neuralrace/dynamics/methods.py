@@ -10,6 +10,8 @@ import numpy as np
 from neuralrace.dynamics.run import Path, Problem
 from neuralrace.dynamics.solver import evolve
 from neuralrace.errors import InputError, choice, integer, number, short
+from neuralrace.network import is_linear
+from neuralrace.subspace import rotation_invariant_nodes
 
 _SHARE = 0.01  # tolerance of a step, in errors of the loss curve that are asked for
 _STATED = 4.0  # error that is stated, in tolerances; above the true one in 205 of 206 narrow networks
@@ -105,7 +107,20 @@ class LowRank:
         """Solve a flow of a linear network."""
         from neuralrace.dynamics.lowrank import low_rank_flow  # few flows need it
 
-        return low_rank_flow(self, problem)
+        setup = problem.network
+        if setup is None or not is_linear(setup.given, setup.kind):
+            raise InputError(
+                "method=LowRank needs a network without activations and loss='squared'; take nr.Adaptive()"
+            )
+        if setup.rates.decays(setup.given.graph):
+            raise InputError("method=LowRank takes no weight decay: use method=Adaptive")
+        if not setup.frames or setup.frames.keys() != set(rotation_invariant_nodes(setup.given)):
+            return low_rank_flow(self, problem)
+        # The flow closes in small spaces: all that is left is the error of the solver.
+        exact = Adaptive.for_error(min(self.error, 1e-6), self.max_steps)
+        path = exact.solve(problem)
+        stats = path.stats | {"error": np.full(len(path.losses), exact.stated_error)}
+        return replace(path, stats=stats, settings=path.settings | {"method": "LowRank"})
 
 
 def check_steps(name: str, value: Any) -> int:

@@ -24,7 +24,9 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, *fault: object) -> None:
+    def __exit__(self, fault: object, *_: object) -> None:
+        if fault is None:
+            self(1.0)
         if self.bar is not None:
             self.bar.close()
 

@@ -231,9 +231,8 @@ class Run:
         n = sum(len(losses) for losses, _ in self.saved)
         found = [*self.saved]
         if n < len(ts) and (n == 0 or ts[n - 1] < self.t or self.status is Status.FINISHED):
-            last = self.problem.system.keep(self.k, np.array([self.t]), self.y[None])
-            count = len(ts) - n if self.status is Status.FINISHED else 1
-            found.append(jax.tree.map(lambda v: np.repeat(v, count, axis=0), last))
+            left = ts[n:] if self.status is Status.FINISHED else np.array([self.t])
+            found.append(self.problem.system.keep(self.k, left, np.repeat(self.y[None], len(left), axis=0)))
         return found[0] if len(found) == 1 else jax.tree.map(lambda *v: np.concatenate(v), *found)
 
     @property

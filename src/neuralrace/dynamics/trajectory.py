@@ -206,8 +206,9 @@ class Trajectory:
 
     @property
     def dimensions(self) -> dict[str, int]:
-        """Dimensions in which hidden nodes were followed, of those that were not followed as they are."""
-        return self.settings.get("dimensions", {})
+        """Dimensions in which each hidden node was followed; its neurons where it was followed as it is."""
+        g, few = self._task("dimensions").graph, self.settings.get("dimensions", {})
+        return {n: few.get(n, g.nodes[n]) for n in g.hidden}
 
     def __repr__(self) -> str:
         runs = f"{len(self.loss)} runs, " if self.many else ""

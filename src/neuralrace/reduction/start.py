@@ -122,11 +122,6 @@ class Followed:
 
     reduction: StartReduction
 
-    def dimensions(self, traj: Trajectory) -> dict[str, int]:
-        """Dimensions in which each hidden node was followed; its neurons where it was followed as it is."""
-        g = self.reduction.task.graph
-        return {n: traj.settings["dimensions"].get(n, g.nodes[n]) for n in g.hidden}
-
     def residual(self, traj: Trajectory) -> Any:
         """Root of the largest share of velocities that bases missed, one per run; 0 where there are none."""
         return traj.stats["residual"]
@@ -143,9 +138,9 @@ class Followed:
     def words(self, traj: Trajectory) -> str:
         """What was followed, and how exactly."""
         worst, missed = (float(np.max(traj.stats[name])) for name in ("error", "residual"))
-        followed = self.dimensions(traj)
-        neurons = sum(self.reduction.task.graph.nodes[n] for n in followed)
+        neurons = sum(self.reduction.task.graph.nodes[n] for n in traj.dimensions)
         return (
-            f"{sum(followed.values())} dimensions for {neurons} hidden neurons, residual {missed:.1g}; "
+            f"{sum(traj.dimensions.values())} dimensions for {neurons} hidden neurons, "
+            f"residual {missed:.1g}; "
             f"estimated error of the loss: {worst:.1g} of the initial one"
         )

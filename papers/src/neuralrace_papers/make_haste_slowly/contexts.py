@@ -70,6 +70,7 @@ def networks(p: Contexts, seed: int):
     without = [nr.loss(task, {e: w * (e not in names) for e, w in end.items()}) for names in of]
     ins, outs = (np.linalg.svd(w, compute_uv=False)[:10] for e, w in end.items() if e in of[0])
     sizes = nr.unit_sizes(*net.at(-1).values(), normalise=True)
+    y = net.task.arrays[1]
     maps = nr.pathway_maps(tasks["six"].graph, runs["six"]).values()
     return {
         "epoch": ("epoch", net.time("steps")),

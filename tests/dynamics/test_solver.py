@@ -1,0 +1,235 @@
+"""The solver against SciPy's and closed forms, in NumPy and in JAX; and its stiff methods."""
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import neuralrace as nr
+from neuralrace.dynamics import explicit, stiff
+from neuralrace.dynamics.field import InNumPy
+from neuralrace.dynamics.methods import Adaptive
+from neuralrace.dynamics.run import Problem
+from neuralrace.dynamics.status import Status
+
+RTOL = 1e-9
+BETWEEN = 50 * RTOL  # error allowed between steps
+
+
+class Field:
+    """Any equations of motion (runs, numbers), whose loss is the first number or given."""
+
+    def __init__(self, velocity, loss=lambda y: y[:, 0], slope=lambda y, v: v[:, 0]):
+        self.given, self.loss, self.slope, self.calls = velocity, loss, slope, 0
+
+    def velocity(self, y):
+        self.calls += 1
+        return self.given(y), self.loss(y)
+
+
+class InJax(InNumPy):
+    """The same, compiled."""
+
+    shrinks = False
+
+    def __init__(self, field, keep):
+        super().__init__(field, keep)
+        self.compiled = jax.jit(lambda *given: explicit.attempt(field, *given))
+
+    def attempt(self, *given):
+        with jax.enable_x64(True):
+            return self.compiled(*map(jnp.asarray, given))
+
+    def velocity(self, y):
+        with jax.enable_x64(True):
+            v, loss = self.field.velocity(jnp.asarray(y)[None])
+            return np.asarray(v)[0], float(loss[0]), float(self.field.slope(y[None], v)[0])
+
+
+@pytest.fixture(params=[InNumPy, InJax])
+def solved(request):
+    """A function that solves `dy/dt = velocity(y)` from y0 (runs, numbers)."""
+
+    def solve(velocity, y0, ts, t1=None, rtol=RTOL, atol=1e-11, most=100_000, **more):
+        y0, field = np.atleast_2d(np.asarray(y0, float)), more.pop("field", None) or Field(velocity)
+        keep = lambda run, ts, y: (np.asarray(field.loss(y)), (y, np.full(len(ts), run)))  # noqa: E731
+        system = request.param(field, keep)
+        ts, choose = np.asarray(ts, float), more.pop("choose", False)
+        problem = Problem(system, y0, np.ones(len(y0)), t1 or ts[-1], ts, choose, **more)
+        return Adaptive(rtol, atol, most).solve(problem)
+
+    return solve
+
+
+def library(y):
+    return np if isinstance(y, np.ndarray) else jnp
+
+
+def pendulum(y):
+    """A driven pendulum; its last number is the time."""
+    xp = library(y)
+    return xp.stack([y[:, 1], -xp.sin(y[:, 0]) + 0.1 * xp.cos(y[:, 2]), xp.ones_like(y[:, 0])], axis=1)
+
+
+def test_agrees_with_scipy_at_all_times_and_takes_about_as_many_steps(solved):
+    ts = np.linspace(0, 30, 301)
+    path = solved(pendulum, [1.0, 0.0, 0.0], ts)
+    plain = lambda t, y: pendulum(y[None])[0]  # noqa: E731
+    start = [1.0, 0.0, 0.0]
+    fine = solve_ivp(plain, (0, 30), start, "DOP853", ts, rtol=1e-13, atol=1e-15)
+    assert np.abs(path.kept[0][0] - fine.y.T).max() < 2 * BETWEEN
+    other = solve_ivp(plain, (0, 30), start, "DOP853", ts, rtol=RTOL, atol=RTOL / 100)
+    assert abs(path.stats["steps"][0] * 13 / other.nfev - 1) < 0.5
+    assert str(path.endings[0]) == "finished at t = 30"
+
+
+def test_times_may_start_late_end_early_and_be_many(solved):
+    late = solved(lambda y: -y, [1.0], [2.0, 3.0], t1=5.0)
+    assert np.abs(late.losses[0] - np.exp([-2.0, -3.0])).max() < BETWEEN
+    assert late.endings[0].t == 5
+    many = solved(lambda y: -y, [1.0], np.linspace(0, 1, 2000))
+    assert np.abs(many.losses[0] - np.exp(-np.linspace(0, 1, 2000))).max() < BETWEEN
+
+
+def test_times_are_chosen_where_the_value_falls_also_if_it_is_solved_twice(solved, monkeypatch):
+    given = ([1.0], np.linspace(0, 1e4, 200))
+    once = solved(lambda y: -y, *given, choose=True)
+    assert ((once.t > 0) & (once.t < 5)).sum() > 50
+    monkeypatch.setattr("neuralrace.dynamics.run._KEPT", 1)
+    again = solved(lambda y: -y, *given, choose=True)
+    assert np.array_equal(once.t, again.t)
+    assert np.array_equal(once.losses, again.losses)
+
+
+def test_stops_where_the_loss_falls_to_a_level(solved):
+    path = solved(lambda y: -y, [[1.0], [2.0]], np.linspace(0, 10, 11), stop=0.25)
+    assert [e.status for e in path.endings] == [Status.REACHED_LOSS] * 2
+    times = [e.t for e in path.endings]
+    assert times == pytest.approx(np.log([4, 8]), abs=4 * BETWEEN)
+    assert path.losses[0] == pytest.approx([1, np.exp(-1), 0.25, 0.25])  # the shorter run repeats its end
+    assert path.losses[1] == pytest.approx([2, 2 * np.exp(-1), 2 * np.exp(-2), 0.25])
+    assert path.kept[1].tolist() == [[0] * 4, [1] * 4]
+    history = path.history.run(0)
+    last = (history.t <= times[0]).sum() - 1
+    assert history.slope[: last + 1].min() < -0.9
+    assert np.max(history.t) == times[0]
+    start = solved(lambda y: -y, [1.0], np.linspace(0, 10, 11), stop=2.0)
+    assert start.endings[0].status is Status.REACHED_LOSS
+    assert start.endings[0].t == start.stats["steps"][0] == 0
+
+
+def test_a_level_at_which_nothing_changes_any_more_is_rest(solved):
+    path = solved(lambda y: -y, [1.0], [0.0, 1.0, 9.0, 50.0], rest=1e-3)
+    assert path.endings[0].since == pytest.approx(np.log(1e3), rel=1e-6)
+    assert path.endings[0].t == 50
+    assert path.losses[0] == pytest.approx([1, np.exp(-1), 1e-3, 1e-3])
+
+
+def test_rests_gives_up_and_fails(solved):
+    rest = solved(lambda y: 0 * y, [0.0, 1.0], [0.0, 1e9])
+    assert rest.endings[0].t == 1e9
+    assert rest.stats["steps"][0] == 1
+    limited = solved(pendulum, [1.0, 0.0, 0.0], [0.0, 1e3], most=7)
+    assert limited.endings[0].status is Status.STEP_LIMIT
+    assert limited.stats["steps"][0] == 7
+    burst = solved(lambda y: y**2, [1.0], [0.0, 2.0])  # infinite at t = 1
+    assert burst.endings[0].status is Status.DIVERGED
+    assert burst.endings[0].t == pytest.approx(1, abs=1e-6)
+    assert np.isfinite(burst.losses).all()
+    assert solved(lambda y: y / 0, [1.0], [0.0, 1.0]).endings[0].status is Status.DIVERGED
+
+
+def test_a_step_that_overflows_is_tried_again(solved):
+    """Steps that are too long leave the region in which the velocity is finite."""
+    inf = lambda y, v: library(y).where(y > 1, np.inf, v)  # noqa: E731
+    path = solved(lambda y: inf(y, 1 - y), [0.5], [0.0, 3.0])
+    assert path.losses[0, -1] == pytest.approx(1 - 0.5 * np.exp(-3), rel=1e-8)
+    steep = solved(lambda y: inf(y, 40 * (1 - y) * y), [1e-3], [0.0, 1.0])
+    assert steep.losses[0, -1] == pytest.approx(1, rel=1e-6)
+
+
+def test_a_start_at_zero_that_moves(solved):
+    path = solved(lambda y: 1 - y, [0.0], [0.0, 3.0])
+    assert path.losses[0, -1] == pytest.approx(1 - np.exp(-3), rel=1e-8)
+
+
+def test_stored_coefficients_are_those_of_diffrax_and_of_order_eight():
+    from tools.coefficients import coefficients
+
+    table, stored = explicit.tableau(), coefficients()
+    a, c = np.array(stored["a"]), np.array(stored["c"])
+    assert np.array_equal(table.rows[:-1], a)
+    assert np.array_equal(table.error, stored["error"])
+    assert np.array_equal(table.curve, np.array(stored["curve"]).T)
+    assert np.abs(a.sum(axis=1) - c).max() < 1e-14
+    assert all(abs(a[-1] @ c**k - 1 / (k + 1)) < 1e-14 for k in range(8))
+    assert np.abs(table.curve.sum(axis=0) - a[-1]).max() < 1e-10  # the interpolant ends at the step
+
+
+# -- stiff ---------------------------------------------------------------------------------------
+
+STABLE = 0.653  # largest stable rate of s stages, divided by s^2 - 1: 2/3 (1 - 2/15 damping)
+
+
+def spread(numbers, rates):
+    """Modes that decay at very different rates, and pull at each other a little."""
+    rates = np.resize(np.geomspace(1.0, rates, 12), numbers)
+    return Field(
+        lambda y: -rates * (y - 0.1 * library(y).sin(y[:, :1])),
+        lambda y: 1 + 0.5 * (y**2).sum(axis=1),
+        lambda y, v: (y * v).sum(axis=1),
+    )
+
+
+@pytest.mark.parametrize(("numbers", "rtol"), [(12, 1e-8), (120, 1e-5)])
+def test_a_stiff_problem_is_solved_in_few_evaluations(solved, numbers, rtol, monkeypatch):
+    """By LSODA where numbers are few, by Chebyshev's method where they are many."""
+    ts, field = np.linspace(0, 5, 51), spread(numbers, 1e5)
+    path = solved(None, np.ones(numbers), ts, rtol=rtol, atol=1e-8, field=field)
+    assert path.endings[0].status is Status.FINISHED
+    fine = solve_ivp(
+        lambda t, y: field.given(y[None])[0], (0, 5), np.ones(numbers), "LSODA", ts, rtol=1e-10, atol=1e-12
+    )
+    assert np.abs(path.kept[0][0] - fine.y.T).max() < 1e-4
+    assert path.stats["steps"][0] < 5 * 1e5 / stiff._EXPLICIT / 5  # a fifth of the explicit ones
+
+
+def test_where_explicit_steps_are_the_better_ones_they_come_back(monkeypatch):
+    """A mode that is learned late: stiff while it waits, not while it grows."""
+    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 12, 12, 7]))
+    w = nr.init.gaussian(task.graph, 0.02)
+    calls, usual = [], stiff._by_chebyshev
+    monkeypatch.setattr(stiff, "_by_chebyshev", lambda *given: calls.append(1) or usual(*given))
+    run = nr.flow(task, w, t1=4000.0, save=30)
+    fine = nr.flow(task, w, t1=4000.0, save=30, method=nr.Adaptive(1e-10, 1e-12))
+    assert len(calls) > 1
+    assert np.abs(run.loss - fine.loss).max() < 1e-6 * run.loss[0]
+
+
+@pytest.mark.parametrize("stages", [2, 3, 10, 60, 2000])
+def test_a_step_is_the_published_polynomial_stable_and_damped(stages):
+    """Sommeijer, Shampine and Verwer 1998: 1 - b T(w0) + b T(w0 + w1 z), with damping 2/13."""
+    rates = np.linspace(0, STABLE * (stages**2 - 1), 2001)
+    y, z = np.ones(len(rates)), -rates
+    found = stiff._polynomial(lambda y: z * y, y, z * y, 1.0, stages)
+    with mpmath.workdps(50):
+        w0 = 1 + mpmath.mpf(2) / 13 / stages**2
+        last, x = mpmath.chebyt(stages, w0), mpmath.acosh(w0)
+        first = stages * mpmath.sinh(stages * x) / mpmath.sinh(x)
+        second = (stages**2 * last - w0 * first) / (w0**2 - 1)
+        b, w1 = second / first**2, first / second
+        some = range(0, len(rates), 50)
+        expected = [1 - b * last + b * mpmath.chebyt(stages, w0 - w1 * float(rates[k])) for k in some]
+    assert found[some] == pytest.approx(np.array(expected, float), abs=1e-9)
+    assert np.abs(found[rates > 2]).max(initial=0) < 0.96
+
+
+def test_the_fastest_mode_is_found_also_where_the_velocity_has_little_of_it():
+    decay = lambda y: -np.array([1.0, 10.0, 100.0]) * y  # noqa: E731
+    y = np.array([1.0, 1e-3, 1e-6])
+    direction, rate, _ = stiff._fastest(decay, y, decay(y), decay(y) / np.linalg.norm(decay(y)), 0.0)
+    assert rate == pytest.approx(100, rel=0.1)
+    assert abs(direction[-1]) == pytest.approx(1, abs=0.1)
+    assert stiff._fastest(decay, y, decay(y), direction, rate)[2] == 1  # known: one round
