@@ -1,9 +1,8 @@
-"""The activations that nodes can have, one table for all of the package."""
+"""The activations that nodes can have, one table for all of the package; add your own to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,16 +30,14 @@ def leaky_relu_torch(a: Any) -> Any:
     return jnp.where(a > 0, a, 0.01 * a)
 
 
-ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {
-        "linear": lambda a: a,
-        "relu": jax.nn.relu,
-        "leaky_relu": jax.nn.leaky_relu,
-        "leaky_relu_torch": leaky_relu_torch,
-        "elu": jax.nn.elu,
-        "tanh": jnp.tanh,
-        "swish": jax.nn.swish,
-    }
-)
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda a: a,
+    "relu": jax.nn.relu,
+    "leaky_relu": jax.nn.leaky_relu,
+    "leaky_relu_torch": leaky_relu_torch,
+    "elu": jax.nn.elu,
+    "tanh": jnp.tanh,
+    "swish": jax.nn.swish,
+}
 """Elementwise functions by name, written with `jax.numpy`. Slopes at 0 are JAX's: 0 for relu, 1 for
 leaky_relu."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive
-from neuralrace.dynamics.setup import resized
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, choice, integer, known, number, quick
@@ -280,7 +279,7 @@ class Draws:
         """Learning times `(draws,)`, and changes of the weights at some times `(draws, times, ...)`."""
         self._make_room()
         net = self.network
-        small = resized(net.task, self.room)
+        small = net.task.resized(self.room)
         start = net.weights(small.graph.nodes)
         draws = len(next(iter(start.values())))
         affordable("draws", draws, _STATES * draws * small.graph.n_weights)

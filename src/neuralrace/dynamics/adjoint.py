@@ -95,7 +95,8 @@ def _crossing(
     above = lambda t, y, args, **_: (value(y, args) - level) / unit  # noqa: E731
     event = diffrax.Event(above, Bisection(accuracy, accuracy, flip=True), direction=False)
     saved = diffrax.SaveAt(t1=True)
-    solution = _solved(velocity, y0, args, t1, *tolerances, max_steps, saveat=saved, event=event)
+    rtol, atol = tolerances
+    solution = _solved(velocity, y0, args, t1, rtol, atol, max_steps, saveat=saved, event=event)
     reached = solution.result == diffrax.RESULTS.event_occurred
     time = jnp.where(reached, solution.ts[0], jnp.nan)
     return jnp.where(value(y0, args) <= level, 0.0, time)
@@ -109,11 +110,11 @@ def _forwards(
 
 
 def _backwards(velocity: Velocity, value: Value, max_steps: int, saved: Any, change: Any) -> Any:
-    y0, args, time, tolerances = saved
+    y0, args, time, (rtol, atol) = saved
     end = jnp.where(time > 0, time, 1.0)  # any time will do where there is none
 
     def there(y0: Any, args: Any) -> tuple[Any, Any]:
-        y = integrate(velocity, y0, args, *tolerances, end[None], max_steps)[0]
+        y = integrate(velocity, y0, args, rtol, atol, end[None], max_steps)[0]
         return value(y, args), y
 
     _, pull, y = jax.vjp(there, y0, args, has_aux=True)

@@ -17,7 +17,7 @@ from neuralrace.dynamics.history import History
 from neuralrace.dynamics.progress import Progress
 from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.run import Path, Problem
-from neuralrace.dynamics.setup import Setup, resized
+from neuralrace.dynamics.setup import Setup
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import LazyWeights
@@ -182,7 +182,7 @@ class _Recording:
     def __init__(self, setup: Setup):
         self.recorder, self.task, self.setup = setup.recorder, setup.given, setup
         if self.recorder.record is not None:
-            self.small = resized(self.task, input_dimensions(self.task))
+            self.small = self.task.resized(input_dimensions(self.task))
             self.dims = input_dimensions(self.task)
             with setup.precision():
                 self.full = _asks_for_weights(self.recorder, self.small, setup.dtype)

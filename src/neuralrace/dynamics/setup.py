@@ -69,7 +69,7 @@ class Setup:
         frames = closed_frames(task, arrays) if compress and is_linear(task, kind) else {}
         small, integrated = task, arrays
         if frames:
-            small = resized(task, {n: q.shape[-1] for n, q in frames.items()})
+            small = task.resized({n: q.shape[-1] for n, q in frames.items()})
             integrated = shrink(graph, arrays, frames)
         recorder = Recorder(small.graph, task, record, flag("save_weights", save_weights))
         recorder.check(dtype)
@@ -153,14 +153,6 @@ def _check_dtype(dtype: Any) -> None:
         fits = False
     if not fits:
         raise InputError(f"dtype must be float64 or float32, got {short(dtype)}")
-
-
-def resized(task: Task, sizes: Mapping[str, int]) -> Task:
-    """The task on a graph whose hidden nodes have other sizes; made once, so that it is compiled once."""
-    key = tuple(sizes.items())
-    if key not in task.programs:
-        task.programs[key] = task.on(task.graph.resized(dict(sizes)))
-    return task.programs[key]
 
 
 def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:

@@ -3,9 +3,11 @@
 Programs run in JAX; those of small linear networks in NumPy too (`backward`), where nothing is compiled."""
 
 from neuralrace.network.backward import backwards, forwards, loss_and_gradient
+from neuralrace.network.compiler import compile_program
 from neuralrace.network.evaluate import activity, error_rate, gradient, loss, predict
+from neuralrace.network.losses import LOSSES
 from neuralrace.network.plan import Program, Stack, read, row_blocks, some_rows, take
-from neuralrace.network.programs import LOSSES, cast, check, is_linear, precision, program, runs_in_numpy
+from neuralrace.network.programs import cast, check, is_linear, precision, program, runs_in_numpy
 
 __all__ = [
     "LOSSES",
@@ -15,6 +17,7 @@ __all__ = [
     "backwards",
     "cast",
     "check",
+    "compile_program",
     "error_rate",
     "forwards",
     "gradient",

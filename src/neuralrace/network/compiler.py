@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+import jax
 import numpy as np
 
 from neuralrace.graph import Graph
 from neuralrace.network.layout import buckets, common_gate, distinct, is_plain, layout, runs, width_of
+from neuralrace.network.losses import LOSSES
 from neuralrace.network.plan import Group, Product, Program, Readout, Stack
 from neuralrace.task.contexts import Block, Context, Gate, digest, is_open, stacked
 
@@ -26,6 +28,7 @@ def compile_program(graph: Graph, contexts: Sequence[Context], kind: str = "squa
 
 @dataclass
 class _Item:
+    node: str
     group: int
     place: int  # within its group
     products: tuple[tuple[str, int, Any], ...] = ()  # edge, source item, gate
@@ -67,7 +70,7 @@ class _Builder:
             members = self.groups[group]
             self.ids[key] = len(self.items)
             members.append(len(self.items))
-            self.items.append(_Item(-1, len(members) - 1, **fields))
+            self.items.append(_Item(node, -1, len(members) - 1, **fields))
         return self.ids[key]
 
     def visit(self, c: Context) -> dict[str, int]:
@@ -130,11 +133,12 @@ class _Builder:
         for number, key in enumerate(self.group_keys):
             for i in self.groups[key]:
                 self.items[i].group = number
-        groups, data = [], []
+        groups, data, edges = [], [], []
         for key in self.group_keys:
-            group, d = self.group(key)
+            group, d, own = self.group(key)
             groups.append(group)
             data.append(d)
+            edges.append(own)
         readouts, readout_data, names, constant = self.readouts(active, kind)
         weights = tuple((shape, len(names)) for shape, _, names in self.graph.stacks)
         stack = Stack(weights, tuple(groups), tuple(readouts))
@@ -143,44 +147,47 @@ class _Builder:
             "groups": data, "readouts": readout_data, "constant": np.float64(constant), "fixed": fixed
         }  # fmt: skip
         places = [{n: (self.items[i].group, self.items[i].place) for n, i in here.items()} for here in active]
-        return Program(stack, numbers, names, places, [c.rows for c in self.contexts])
+        items = [[self.items[i].node for i in self.groups[key]] for key in self.group_keys]
+        return Program(stack, numbers, names, places, [c.rows for c in self.contexts], items, edges)
 
-    def group(self, key: Any) -> tuple[Group, dict[str, Any]]:
+    def group(self, key: Any) -> tuple[Group, dict[str, Any], list[list[str | None]]]:
         level, size, width, activation, biased = key
         members = [self.items[i] for i in self.groups[key]]
         gate = common_gate([m.gate for m in members], width)
         if level == 0:
             rows = stacked([m.rows for m in members if m.rows is not None], width)
             rows = rows if gate is None else rows * gate
-            return Group(size, width, len(members), None, None, ()), {"rows": rows}
-        by_source: dict[Any, list[tuple[int, int, int, Any]]] = {}
+            return Group(size, width, len(members), None, None, ()), {"rows": rows}, []
+        by_source: dict[Any, list[tuple[int, int, int, Any, str]]] = {}
         for k, m in enumerate(members):
             for edge, source, edge_gate in m.products:
                 item = self.items[source]
                 stack, place = self.place[edge]
-                by_source.setdefault((item.group, stack), []).append((place, item.place, k, edge_gate))
-        products, gates = [], []
+                by_source.setdefault((item.group, stack), []).append((place, item.place, k, edge_gate, edge))
+        products, gates, edges = [], [], []
         for (source, stack), rows in sorted(by_source.items()):
-            product, edge_gates = self.product(source, stack, width, len(members), rows)
+            product, order = self.product(source, stack, width, len(members), rows)
             products.append(product)
-            gates.append(edge_gates)
+            each = [1.0 if i < 0 else self.gates[rows[i][3]] for i in order]
+            gates.append(common_gate(each, width))
+            edges.append([None if i < 0 else rows[i][4] for i in order])
         d = {"edge_gates": gates, "gate": gate}
         bias = None
         if biased:
             bias = members[0].bias[0], np.array([m.bias[1] for m in members], np.int32)
             d["ones"] = stacked([m.ones for m in members if m.ones is not None], width)
-        return Group(size, width, len(members), activation, bias, tuple(products)), d
+        return Group(size, width, len(members), activation, bias, tuple(products)), d, edges
 
     def product(
         self, source: int, stack: int, width: int, n_items: int, rows: list[Any]
-    ) -> tuple[Product, np.ndarray | None]:
+    ) -> tuple[Product, np.ndarray]:
+        """Products (place of the weights, place of the item, item that is fed, ...), and their order."""
         edge, place, target = (np.array([f[k] for f in rows], np.int32) for k in range(3))
         shape, _, names = self.stacks[stack]
         n_edges = len(names)
         n_places = len(self.groups[self.group_keys[source]])
         w, a, order = layout(edge, place, n_edges, n_places, shape, width)
         targets = np.append(target, np.int32(n_items))[order]  # order is -1 where a product only pads
-        gate = common_gate([1.0 if i < 0 else self.gates[rows[i][3]] for i in order], width)
         blocks = (len(w), w.shape[1], a.shape[1])
         product = Product(
             source,
@@ -191,7 +198,7 @@ class _Builder:
             blocks,
             runs(targets, n_items),
         )
-        return product, gate
+        return product, order
 
     def readouts(
         self, active: list[dict[str, int]], kind: str
@@ -226,7 +233,6 @@ class _Builder:
 
 def _loss_of_silence(target: np.ndarray, weight: np.ndarray | None, kind: str) -> float:
     """Loss of an output whose activity is zero whatever the weights."""
-    w = np.ones(len(target)) if weight is None else weight
-    if kind == "squared":
-        return 0.5 * float(w @ (target**2).sum(axis=1))
-    return float(w @ target.sum(axis=1)) * float(np.log(target.shape[1]))
+    with jax.enable_x64(True):
+        each = np.asarray(LOSSES[kind](np.zeros_like(target), target))
+    return float(each.sum() if weight is None else weight @ each)

@@ -266,15 +266,13 @@ def _nothing(task: Task, weights: WeightsLike) -> np.ndarray:
 
 def _thresholds(task: Task) -> dict[str, float]:
     """What separates the two classes of each output of one neuron."""
-    if "thresholds" not in task.programs:
-        ends: dict[str, tuple[float, float]] = {}
-        for c in task.sample_contexts:
-            for o, y in c.targets.items():
-                if y.shape[1] == 1 and len(y):
-                    least, most = ends.get(o, (np.inf, -np.inf))
-                    ends[o] = min(least, float(y.min())), max(most, float(y.max()))
-        task.programs["thresholds"] = {o: a / 2 + b / 2 if a < b else a / 2 for o, (a, b) in ends.items()}
-    return task.programs["thresholds"]
+    ends: dict[str, tuple[float, float]] = {}
+    for c in task.sample_contexts:
+        for o, y in c.targets.items():
+            if y.shape[1] == 1 and len(y):
+                least, most = ends.get(o, (np.inf, -np.inf))
+                ends[o] = min(least, float(y.min())), max(most, float(y.max()))
+    return {o: a / 2 + b / 2 if a < b else a / 2 for o, (a, b) in ends.items()}
 
 
 def _wrong(stack: Stack, flat: Any, data: Any, kind: str) -> list[Any]:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.activations import ACTIVATIONS
+from neuralrace.network.losses import LOSSES
 
 
 @dataclass(frozen=True)
@@ -208,10 +209,7 @@ class Stack:
                 total = total + _blockwise(product, w, source, r.target, d["target"])
                 continue
             h, y = read(r, d, activities), take(d["target"], r.target)
-            if kind == "squared":
-                each = 0.5 * ((y - h) ** 2).sum(axis=-1)
-            else:
-                each = -jnp.sum(y * jax.nn.log_softmax(h), axis=-1)
+            each = LOSSES[kind](h, y)
             each = each if d["weight"] is None else each * take(d["weight"], r.weight, -2)
             total = total + each.sum(axis=(-2, -1))
         return total
@@ -300,6 +298,10 @@ class Program:
     outputs: list[list[tuple[int, str]]]  # context and output of each row of each readout
     nodes: list[dict[str, tuple[int, int]]]  # of each context: group and place of each active node
     rows: list[int]  # of each context
+    items: list[list[str]]  # the node of each item, by group
+    edges: list[
+        list[list[str | None]]
+    ]  # by group and product, the edge of each part; None where it only pads
 
     @cached_property
     def on_device(self) -> Any:

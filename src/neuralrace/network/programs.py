@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.core
@@ -14,11 +15,11 @@ import numpy as np
 from neuralrace.compiling import Compiled
 from neuralrace.errors import InputError, array, choice, without_nan
 from neuralrace.network.compiler import compile_program
+from neuralrace.network.losses import LOSSES
 from neuralrace.network.maps import shared_maps
 from neuralrace.network.plan import Program, Stack
 from neuralrace.task import Task
 
-LOSSES = ("squared", "cross_entropy")
 _LARGEST = 200  # cost of networks that NumPy computes
 
 
@@ -29,17 +30,21 @@ def program(task: Task, kind: str, mode: str | None = None) -> Program:
     where they say all, which is for linear networks with squared error.
     """
     mode = mode or ("moments" if is_linear(task, kind) else "samples")
-    if (mode, kind) not in task.programs:
+    made = _programs.setdefault(task, {})
+    if (mode, kind) not in made:
         if mode == "moments":
             contexts = shared_maps(task.graph, task.moment_contexts)
         else:
             contexts = task.sample_contexts if mode == "samples" else [task.merged_context]
-        made = compile_program(task.graph, contexts, kind)
+        found = compile_program(task.graph, contexts, kind)
         # The numbers of a large network are not held twice.
-        task.programs[mode, kind] = (
-            made if runs_in_numpy(made.stack, kind) else replace(made, data=made.on_device)
-        )
-    return task.programs[mode, kind]
+        plain = runs_in_numpy(found.stack, kind)
+        made[mode, kind] = found if plain else replace(found, data=found.on_device)
+    return made[mode, kind]
+
+
+# Mode and loss -> the program of a task, for as long as there is the task.
+_programs: WeakKeyDictionary[Task, dict[tuple[str, str], Program]] = WeakKeyDictionary()
 
 
 def runs_in_numpy(stack: Stack, kind: str, largest: float = _LARGEST) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,8 @@ import numpy as np
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, array, known
 from neuralrace.graph import Graph
+from neuralrace.network import Program, compile_program
+from neuralrace.task import Blocks, Context
 
 
 class Statistics(NamedTuple):
@@ -44,68 +45,13 @@ class Statistics(NamedTuple):
     irreducible_loss: Any
 
 
-class _Group(NamedTuple):
-    """Nodes of one size, one kind and one level, whose activities are one array."""
-
-    nodes: tuple[str, ...]
-    size: int
-    links: tuple[_Link, ...]
-
-
-class _Link(NamedTuple):
-    """Edges from one group to another, whose weights are one array."""
-
-    source: int  # group
-    edges: tuple[int, ...]  # in the order of the graph
-    sources: tuple[int, ...]  # of each edge, the place in its group
-    targets: tuple[int, ...]
-    stack: tuple[int, tuple[int, int, int]]  # where the weights of this shape begin, and their shape
-    places: tuple[int, ...]  # among the weights of this shape
-
-
-class Packed(NamedTuple):
-    """Data and gates in the form in which the network runs: arrays over the nodes of a group, or edges."""
-
-    inputs: tuple[Any, ...]  # (nodes, contexts, rows, dimension)
-    targets: tuple[Any, ...]
-    counts: tuple[Any, ...]  # (nodes, contexts)
-    irreducible_loss: Any  # (contexts,)
-    nodes: tuple[Any, ...]  # gates of each group (nodes, contexts)
-    edges: Any  # gates (edges, contexts)
-
-
 @cache
-def _groups(graph: Graph) -> tuple[_Group, ...]:
-    """The nodes of a graph in groups, sources before targets: few where many nodes are alike."""
-    kind = dict.fromkeys(graph.nodes, "hidden") | dict.fromkeys(graph.outputs, "output")
-    kind |= dict.fromkeys(graph.inputs, "input")
-    table: dict[Any, list[str]] = {}
-    for n in graph.order:
-        table.setdefault((graph.levels[n], kind[n], graph.nodes[n]), []).append(n)
-    at = {n: (k, i) for k, nodes in enumerate(table.values()) for i, n in enumerate(nodes)}
-    number = {e: k for k, e in enumerate(graph.edges)}
-    stacks = (*graph.stacks, *graph.fixed_stacks)
-    found = []
-    for nodes in table.values():
-        into: dict[int, list[str]] = {}
-        for e in (e for n in nodes for e in graph.incoming[n]):
-            into.setdefault(at[graph.edges[e][0]][0], []).append(e)
-        links = []
-        for source, edges in into.items():
-            shape, offset, names = stacks[graph.place_in_stacks[edges[0]][0]]
-            ends = [graph.edges[e] for e in edges]
-            links.append(
-                _Link(
-                    source,
-                    tuple(number[e] for e in edges),
-                    tuple(at[s][1] for s, _ in ends),
-                    tuple(at[t][1] for _, t in ends),
-                    (offset, (len(names), shape[0], shape[1])),
-                    tuple(graph.place_in_stacks[e][1] for e in edges),
-                )
-            )
-        found.append(_Group(tuple(nodes), graph.nodes[nodes[0]], tuple(links)))
-    return tuple(found)
+def _open(graph: Graph, rows: int) -> Program:
+    """The program of a graph all of whose gates are open, for so many rows."""
+    blocks = Blocks()
+    zeros = {n: blocks.add(np.zeros((rows, graph.nodes[n]))) for n in (*graph.inputs, *graph.outputs)}
+    inputs, targets = ({n: zeros[n] for n in nodes} for nodes in (graph.inputs, graph.outputs))
+    return compile_program(graph, [Context({}, inputs, targets)])
 
 
 class GatedNetwork(NamedTuple):
@@ -122,37 +68,37 @@ class GatedNetwork(NamedTuple):
     def of(cls, graph: Graph, rates: Rates) -> GatedNetwork:
         return cls(graph, *zip(*map(rates.of, graph.shapes), strict=True))
 
-    def pack(self, statistics: Statistics, gates: Any) -> Packed:
-        """Data and gates in the form that `loss` and `velocity` take."""
-        groups, g = _groups(self.graph), self.graph
-        first = [group.nodes for group in groups if not group.links]
-        last = [group.nodes for group in groups if group.nodes[0] in g.outputs]
-        side_by_side = lambda table, names: jnp.stack([table[n] for n in names])  # noqa: E731
-        return Packed(
-            tuple(side_by_side(statistics.inputs, nodes) for nodes in first),
-            tuple(side_by_side(statistics.targets, nodes) for nodes in last),
-            tuple(side_by_side(statistics.counts, nodes) for nodes in last),
-            statistics.irreducible_loss,
-            tuple(side_by_side(gates, group.nodes) for group in groups),
-            side_by_side(gates, g.edges),
-        )
+    def data(self, statistics: Statistics, gates: Any) -> Any:
+        """Data and gates as the numbers of a program, with the rows of all contexts below each other."""
+        contexts, rows, _ = statistics.inputs[self.graph.inputs[0]].shape
+        program = _open(self.graph, contexts * rows)
+        below = lambda v: v.reshape(contexts * rows, -1)  # noqa: E731
+        # An output without a target is closed, and its target 0.
+        shut = {o: gates[o] * counts for o, counts in statistics.counts.items()}
+        by_row = {n: jnp.repeat(g, rows)[:, None] for n, g in {**gates, **shut}.items()}
+        ones = jnp.ones_like(by_row[self.graph.outputs[0]])
+        table = lambda names: jnp.stack([ones if n is None else by_row[n] for n in names])  # noqa: E731
+        groups = []
+        for group, nodes, edges in zip(program.stack.groups, program.items, program.edges, strict=True):
+            if not group.products:
+                shown = jnp.stack([below(statistics.inputs[n]) for n in nodes])
+                groups.append({"rows": shown * table(nodes)})
+            else:
+                groups.append({"edge_gates": [table(names) for names in edges], "gate": table(nodes)})
+        readouts = []
+        for names in program.outputs:
+            counted = [statistics.targets[o] * statistics.counts[o][:, None, None] for _, o in names]
+            readouts.append({"target": jnp.stack([below(y) for y in counted]), "weight": None, "mix": None})
+        constant, fixed = statistics.irreducible_loss.sum(), program.data["fixed"]
+        fixed = [jnp.asarray(w, constant.dtype) for w in fixed]
+        return {"groups": groups, "readouts": readouts, "constant": constant, "fixed": fixed}
 
-    def loss(self, weights: Any, data: Packed) -> Any:
-        """Every context through the whole graph: `h_v = g_v sum_e g_e W_e h_s` (theory.md section 1)."""
-        groups, h = _groups(self.graph), []  # activities (nodes, contexts, rows, size)
-        fixed = [self.graph.fixed[e].ravel() for stack in self.graph.fixed_stacks for e in stack.names]
-        weights = jnp.concatenate([weights, *(jnp.asarray(w, weights.dtype) for w in fixed)])
-        inputs, targets = iter(data.inputs), iter(zip(data.targets, data.counts, strict=True))
-        total = data.irreducible_loss.sum()
-        for group, gate in zip(groups, data.nodes, strict=True):
-            arriving = [_carried(link, len(group.nodes), weights, h, data.edges) for link in group.links]
-            h.append(gate[..., None, None] * (sum(arriving) if arriving else next(inputs)))
-            if group.nodes[0] in self.graph.outputs:
-                y, counts = next(targets)
-                total = total + 0.5 * (counts * ((y - h[-1]) ** 2).sum(axis=(-1, -2))).sum()
-        return total
+    def loss(self, weights: Any, data: Any) -> Any:
+        """The loss of flat weights."""
+        rows = next(d["rows"].shape[1] for d in data["groups"] if "rows" in d)
+        return _open(self.graph, rows).stack.loss(weights, data)
 
-    def velocity(self, t: Any, weights: Any, data: Packed) -> Any:
+    def velocity(self, t: Any, weights: Any, data: Any) -> Any:
         """Time derivative of the weights at any time, `-scale (dL/dW + decay W)`."""
         move = -jax.grad(self.loss)(weights, data)
         if any(self.decay):
@@ -208,28 +154,6 @@ class GatedNetwork(NamedTuple):
             xp = jnp if isinstance(value, jax.Array) else np
             found[name] = xp.broadcast_to(value, (contexts,))
         return found
-
-
-def _carried(link: _Link, count: int, weights: Any, h: list[Any], gates: Any) -> Any:
-    """Sum over the edges of a link, at the nodes of its target group: `(nodes, contexts, rows, size)`."""
-    offset, shape = link.stack
-    stack = weights[offset : offset + prod(shape)].reshape(shape)
-    w, signal = _taken(stack, link.places), h[link.source]
-    if len(set(link.sources)) == 1:
-        passed = jnp.einsum("eoi,cri->ecro", w, signal[link.sources[0]])
-    else:
-        passed = jnp.einsum("eoi,ecri->ecro", w, _taken(signal, link.sources))
-    passed = _taken(gates, link.edges)[..., None, None] * passed
-    if count == 1:
-        return passed.sum(axis=0, keepdims=True)
-    if link.targets == tuple(range(count)):
-        return passed
-    return jnp.zeros((count, *passed.shape[1:]), passed.dtype).at[jnp.array(link.targets)].add(passed)
-
-
-def _taken(values: Any, places: tuple[int, ...]) -> Any:
-    """`values[places]`, without a copy where these are all of them in order."""
-    return values if places == tuple(range(len(values))) else values[jnp.array(places)]
 
 
 def numbers(name: str, value: Any) -> Any:

@@ -244,18 +244,18 @@ def _times(ts: Any) -> Any:
 
 
 def _loss(network: GatedNetwork, strengths: Any, statistics: Any, gates: Any) -> Any:
-    return network.loss(network.graph.flatten(strengths, jnp), network.pack(statistics, gates))
+    return network.loss(network.graph.flatten(strengths, jnp), network.data(statistics, gates))
 
 
 def _velocity(network: GatedNetwork, strengths: Any, statistics: Any, gates: Any) -> Any:
-    found = network.velocity(0.0, network.graph.flatten(strengths, jnp), network.pack(statistics, gates))
+    found = network.velocity(0.0, network.graph.flatten(strengths, jnp), network.data(statistics, gates))
     return network.graph.unflatten(found)
 
 
 def _solve(
     network: GatedNetwork, strengths: Any, statistics: Any, gates: Any, ts: Any, method: Adaptive | None
 ) -> tuple[Any, Any]:
-    y, data = network.graph.flatten(strengths, jnp), network.pack(statistics, gates)
+    y, data = network.graph.flatten(strengths, jnp), network.data(statistics, gates)
     rtol, atol, most = _tolerances(method, y)
     found = integrate(network.velocity, y, data, rtol, atol, ts, most)
     return jax.vmap(network.loss, (0, None))(found, data), network.graph.unflatten(found)
@@ -264,7 +264,7 @@ def _solve(
 def _learning_time(
     network: GatedNetwork, strengths: Any, statistics: Any, gates: Any, level: Any, t1: Any, method: Any
 ) -> Any:
-    y, data = network.graph.flatten(strengths, jnp), network.pack(statistics, gates)
+    y, data = network.graph.flatten(strengths, jnp), network.data(statistics, gates)
     rtol, atol, most = _tolerances(method, y)
     return crossing_time(network.velocity, network.loss, y, data, level, t1, rtol, atol, most)
 

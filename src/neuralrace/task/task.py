@@ -9,6 +9,7 @@ moments and samples alike.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,77 @@ from neuralrace.task.contexts import ArrayInterner, Blocks, Context, is_open
 from neuralrace.task.given import given_contexts
 from neuralrace.task.moments import Accumulator, is_dask, parts_in_parallel
 from neuralrace.task.samples import Samples, check_samples, gates_by_row
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Samples, or contexts that are already at hand, and the forms in which networks take them."""
+
+    graph: Graph  # a graph that has these inputs, outputs and biases
+    samples: Samples | None
+    contexts: list[Context] | None
+
+    @property
+    def sampled(self) -> bool:
+        """Whether samples are at hand, not only moments."""
+        return self.contexts is None or self.contexts[0].weight_block is not None
+
+    @cached_property
+    def moment_contexts(self) -> list[Context]:
+        """See `Task.moment_contexts`."""
+        if self.contexts is not None and not self.sampled:
+            return self.contexts
+        moments = Accumulator(self.graph)
+        if self.samples is not None:
+            moments.add(self.samples)
+        for c in self.contexts or ():
+            moments.add(Samples(c.inputs, c.targets, c.gates, np.asarray(c.weight)))
+        return moments.finish()
+
+    @cached_property
+    def sample_contexts(self) -> list[Context]:
+        """See `Task.sample_contexts`."""
+        if self.samples is None:
+            return self.contexts if self.contexts is not None and self.sampled else [self.merged_context]
+        s, share = self.samples, self.samples.share
+        inputs, targets = ArrayInterner(), ArrayInterner()
+        contexts = []
+        for gates, index in s.patterns:
+            contexts.append(
+                Context(
+                    gates,
+                    {x: inputs(v[index]) for x, v in s.inputs.items() if is_open(gates.get(x, 1.0))},
+                    {y: targets(v[index]) for y, v in s.targets.items()},
+                    inputs(np.ones(s.n)[index]) if self.graph.biases else None,
+                    targets(share[index]),
+                )
+            )
+        inputs.blocks.consolidate()
+        targets.blocks.consolidate()
+        return contexts
+
+    @cached_property
+    def merged_context(self) -> Context:
+        """See `Task.merged_context`."""
+        s, blocks = self.listed, Blocks()
+        return Context(
+            gates_by_row(s.gates, s.n),
+            {x: blocks.add(v) for x, v in s.inputs.items()},
+            {y: blocks.add(v) for y, v in s.targets.items()},
+            blocks.add(np.ones(s.n)) if self.graph.biases else None,
+            blocks.add(s.share),
+        )
+
+    @property
+    def listed(self) -> Samples:
+        """The samples, refused where they are not one list."""
+        if self.samples is None:
+            if self.sampled:
+                raise InputError("this task holds its samples context by context, not as one list")
+            raise InputError(
+                "this task was built from moments and holds no samples; nr.Task(graph, inputs, targets) does"
+            )
+        return self.samples
 
 
 class Task:
@@ -56,8 +128,7 @@ class Task:
         sample_weight: Any = None,
     ):
         self.graph: Graph = check_graph(graph)
-        self._samples: Samples | None = check_samples(graph, inputs, targets, gates, sample_weight)
-        self._contexts: list[Context] | None = None
+        self.data: Data = Data(graph, check_samples(graph, inputs, targets, gates, sample_weight), None)
 
     @classmethod
     def from_batches(cls, graph: Graph, batches: Iterable[Any] | str | Path) -> Task:
@@ -162,8 +233,12 @@ class Task:
             raise InputError(f"contexts must be a list of Context, got {type(contexts)}")
         if not contexts:
             raise InputError("a task needs at least one context, got none")
+        return cls._of(graph, Data(graph, None, list(contexts)))
+
+    @classmethod
+    def _of(cls, graph: Graph, data: Data) -> Task:
         task = cls.__new__(cls)
-        task.graph, task._samples, task._contexts = graph, None, list(contexts)
+        task.graph, task.data = graph, data
         return task
 
     def __repr__(self) -> str:
@@ -185,28 +260,29 @@ class Task:
         return table_html("Task", rows, graph_svg(g))
 
     def _gate_tables(self) -> list[Mapping[str, Any]]:
-        return [c.gates for c in self._contexts or ()] if self._samples is None else [self._samples.gates]
+        return [c.gates for c in self.data.contexts or ()] if self.n_samples is None else [self.samples.gates]
 
     def _data_words(self) -> str:
         """The kind of data, in words."""
-        if self._samples is not None:
-            return f"{self._samples.n} samples"
+        if self.n_samples is not None:
+            return f"{self.n_samples} samples"
         return "samples by context" if self.sampled else "moments"
 
     @property
     def n_contexts(self) -> int:
         """Number of distinct gate patterns."""
-        return len(self.samples.patterns if self._contexts is None else self._contexts)
+        contexts = self.data.contexts
+        return len(self.samples.patterns if contexts is None else contexts)
 
     @property
     def sampled(self) -> bool:
         """Whether samples are at hand, not only moments."""
-        return self._contexts is None or self._contexts[0].weight_block is not None
+        return self.data.sampled
 
     @property
     def n_samples(self) -> int | None:
         """Number of samples; None where they are not one list."""
-        return None if self._samples is None else self._samples.n
+        return None if self.data.samples is None else self.data.samples.n
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
@@ -219,13 +295,7 @@ class Task:
     @property
     def samples(self) -> Samples:
         """The samples with their gates and weights."""
-        if self._samples is None:
-            if self.sampled:
-                raise InputError("this task holds its samples context by context, not as one list")
-            raise InputError(
-                "this task was built from moments and holds no samples; nr.Task(graph, inputs, targets) does"
-            )
-        return self._samples
+        return self.data.listed
 
     def on(self, graph: Graph) -> Task:
         """The same data and gates on a graph that differs in hidden sizes or activations only.
@@ -253,73 +323,58 @@ class Task:
                 wanted, got = own.nodes[n], graph.nodes[n]
                 raise InputError(f"graph must keep the size {wanted} of {n!r}, an input or output, got {got}")
         self._check_neuron_gates(graph)
-        task = Task.__new__(Task)
-        task.graph, task._samples, task._contexts = graph, self._samples, self._contexts
-        task.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_contexts")})
-        return task
+        return Task._of(graph, self.data)
 
     def _check_neuron_gates(self, graph: Graph) -> None:
         """Gates of single neurons must still fit their node."""
         for gates in self._gate_tables():
             for n, g in gates.items():
-                size = np.shape(g)[-1:] if np.ndim(g) > (self._samples is not None) else ()
+                size = np.shape(g)[-1:] if np.ndim(g) > (self.n_samples is not None) else ()
                 if size and n in graph.nodes and size != (graph.nodes[n],):
                     raise InputError(
                         f"graph must keep the size of {n!r}, whose neurons have gates of their own"
                     )
 
+    def resized(self, sizes: Mapping[str, int]) -> Task:
+        """The task on a graph whose hidden nodes have other sizes; made once, so that it is compiled once.
+
+        Parameters
+        ----------
+        sizes : dict of str to int
+            Of some hidden nodes.
+
+        Returns
+        -------
+        Task
+
+        Examples
+        --------
+        >>> Task(Graph.chain([2, 4, 1]), [[1, 0], [0, 1]], [1, -1]).resized({"h1": 8}).graph.nodes["h1"]
+        8
+        """
+        key = tuple(sizes.items())
+        if key not in self._resized:
+            self._resized[key] = self.on(self.graph.resized(dict(sizes)))
+        return self._resized[key]
+
     @cached_property
-    def programs(self) -> dict[Any, Any]:
-        """What has been prepared for computing with this task."""
+    def _resized(self) -> dict[tuple[tuple[str, int], ...], Task]:
         return {}
 
-    # -- the data as contexts ----------------------------------------------------------------
-
-    @cached_property
+    @property
     def moment_contexts(self) -> list[Context]:
         """Contexts of pseudo-samples: all that a linear network with squared error sees."""
-        if self._contexts is not None and not self.sampled:
-            return self._contexts
-        moments = Accumulator(self.graph)
-        if self._contexts is None:
-            moments.add(self.samples)
-        for c in self._contexts or ():
-            moments.add(Samples(c.inputs, c.targets, c.gates, np.asarray(c.weight)))
-        return moments.finish()
+        return self.data.moment_contexts
 
-    @cached_property
+    @property
     def sample_contexts(self) -> list[Context]:
         """Contexts of the samples themselves."""
-        if self._contexts is not None and self.sampled:
-            return self._contexts
-        s, share = self.samples, self.samples.share
-        inputs, targets = ArrayInterner(), ArrayInterner()
-        contexts = []
-        for gates, index in s.patterns:
-            contexts.append(
-                Context(
-                    gates,
-                    {x: inputs(v[index]) for x, v in s.inputs.items() if is_open(gates.get(x, 1.0))},
-                    {y: targets(v[index]) for y, v in s.targets.items()},
-                    inputs(np.ones(s.n)[index]) if self.graph.biases else None,
-                    targets(share[index]),
-                )
-            )
-        inputs.blocks.consolidate()
-        targets.blocks.consolidate()
-        return contexts
+        return self.data.sample_contexts
 
-    @cached_property
+    @property
     def merged_context(self) -> Context:
         """All samples in their order as one context, each row with its own gates."""
-        s, blocks = self.samples, Blocks()
-        return Context(
-            gates_by_row(s.gates, s.n),
-            {x: blocks.add(v) for x, v in s.inputs.items()},
-            {y: blocks.add(v) for y, v in s.targets.items()},
-            blocks.add(np.ones(s.n)) if self.graph.biases else None,
-            blocks.add(s.share),
-        )
+        return self.data.merged_context
 
     # -- path statistics ---------------------------------------------------------------------
 

@@ -102,7 +102,9 @@ class _Described:
         elif isinstance(value, Graph):
             yield from self.lines("graph", value._content())
         elif isinstance(value, Task):  # what it has computed of its data does not count
-            yield from self._items([("graph", value.graph), ("data", (value._samples, value._contexts))])
+            yield from self._items(
+                [("graph", value.graph), ("data", (value.data.samples, value.data.contexts))]
+            )
         elif dataclasses.is_dataclass(value) and _installed(type(value)):  # likewise
             yield type(value).__qualname__
             yield from self._items((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
