@@ -234,7 +234,7 @@ class Parts:
     @cached_property
     def family(self) -> Any:
         """The family whose modes are meant, as in `mode_strengths`; None where the task has no modes."""
-        from neuralrace.reduction.strengths import modes_of  # the reduction measures too
+        from neuralrace.reduction.growth import modes_of  # the reduction measures too
 
         g = self.task.graph
         try:

@@ -5,7 +5,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.reduction import gaussian_start
-from neuralrace.reduction.first_order import FirstOrder
+from neuralrace.reduction.gaussian_start import FirstOrder
 
 from .test_directions import chain, signed_routing
 

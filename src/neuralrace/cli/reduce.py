@@ -19,7 +19,7 @@ from neuralrace.errors import InputError, quick
 from neuralrace.files import folder_for, write_text
 from neuralrace.measure import learning_time
 from neuralrace.reduction import Reduction, reduce
-from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
+from neuralrace.reduction.ends import complete_loss, settled_time, strongest_correlation
 
 LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
 MANY, PILOT = 1000, 20  # seeds whose time is estimated first, by that of so many

@@ -13,7 +13,7 @@ from neuralrace import plot
 from neuralrace.cli.description import Description
 from neuralrace.dynamics import Status, Trajectory
 from neuralrace.graph import Graph
-from neuralrace.reduction.completion import LEARNED
+from neuralrace.reduction.ends import LEARNED
 
 if TYPE_CHECKING:
     from neuralrace.cli.reduce import Explanation

@@ -23,8 +23,7 @@ from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import LazyWeights
 from neuralrace.errors import OutOfRange
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
-from neuralrace.lowrank.layout import Layout
-from neuralrace.lowrank.network import Saved
+from neuralrace.lowrank.network import Layout, Saved
 from neuralrace.lowrank.solve import Solution, solve
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task

@@ -11,8 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.errors import GraphError, InputError, array, distinct_names, integer, known, sequence, short
-from neuralrace.graph.checks import check_activations, check_name, edges_by_node, levels, named_edges, some
-from neuralrace.graph.edge import Edge
+from neuralrace.graph.parts import (
+    Edge,
+    check_activations,
+    check_name,
+    edges_by_node,
+    levels,
+    named_edges,
+    some,
+)
 from neuralrace.graph.weights import WeightLayout
 
 MAX_LISTED_PATHS = 1_000_000

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.errors import InputError, array, known
-from neuralrace.graph.checks import some
+from neuralrace.graph.parts import some
 
 WeightsLike = Mapping[str, ArrayLike]
 """Weights as a user gives them: edge name -> (target size, source size)."""

@@ -32,7 +32,7 @@ from neuralrace.laboratory.theory import (
     first_of,
     numbers,
 )
-from neuralrace.reduction.completion import LEARNED
+from neuralrace.reduction.ends import LEARNED
 from neuralrace.task import Task
 
 Weights = dict[str, np.ndarray]

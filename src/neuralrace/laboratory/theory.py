@@ -21,7 +21,7 @@ from neuralrace.laboratory.protocol import MOST_MEMORY, DrawnEdge, Group, Lane, 
 from neuralrace.laboratory.racers import RacerPath, racers
 from neuralrace.measure import half_time, learning_time
 from neuralrace.reduction import Reduction, Solution, reduce
-from neuralrace.reduction.completion import complete_loss, settled_time, strongest_correlation
+from neuralrace.reduction.ends import complete_loss, settled_time, strongest_correlation
 from neuralrace.reduction.family import Strengths
 from neuralrace.task import Task
 

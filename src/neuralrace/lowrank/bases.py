@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuralrace.lowrank import constants
-from neuralrace.lowrank.layout import Arrays, Layout
 from neuralrace.lowrank.linalg import factor, norm, row_basis
-from neuralrace.lowrank.network import Direction, ReducedNetwork, State
+from neuralrace.lowrank.network import Arrays, Direction, Layout, ReducedNetwork, State
 from neuralrace.task import Task
 
 

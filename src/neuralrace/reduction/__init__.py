@@ -1,11 +1,11 @@
 """The neural race reduction: the small system that governs learning, and how exact it is."""
 
 from neuralrace.reduction.attainable import AttainableLoss, attainable_loss
+from neuralrace.reduction.growth import mode_strengths
 from neuralrace.reduction.make import reduce
 from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.solution import Solution
 from neuralrace.reduction.start import StartReduction
-from neuralrace.reduction.strengths import mode_strengths
 
 __all__ = [
     "AttainableLoss",

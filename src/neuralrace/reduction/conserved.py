@@ -8,9 +8,9 @@ import numpy as np
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.graph import Graph
+from neuralrace.reduction.family import Classes
 from neuralrace.reduction.path_classes import class_rates
 from neuralrace.reduction.symbols import rate_symbols
-from neuralrace.reduction.ties import Classes
 
 if TYPE_CHECKING:
     import sympy

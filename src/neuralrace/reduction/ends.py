@@ -10,13 +10,16 @@ import numpy as np
 
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.measure import learning_time
 from neuralrace.network import gradient
 from neuralrace.reduction.attainable import LEFT
 from neuralrace.reduction.family import Strengths
 from neuralrace.reduction.solution import Solution
+from neuralrace.task import Task
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
+
 
 _MOVES = 0.03  # logarithm of the change of a strength, over as long as the solution took, that counts as rest
 _DECAYED = 1e-3  # factor by which a decaying strength is made smaller to see that nothing depends on it
@@ -163,3 +166,30 @@ def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
 
     closed = {e: np.zeros_like(w) for e, w in weights.items() if g.edges[e][0] in g.inputs}
     return pull(probed) > _PULL * pull({**probed, **closed})
+
+
+LEARNED = LEFT  # share of what can be learned that may be left at the end
+
+
+def complete_loss(r: Reduction) -> float:
+    """The loss at which all but a share `LEARNED` of what any weights can learn is learned."""
+    least = r.attainable.loss
+    return least + LEARNED * (r.untrained_loss - least)
+
+
+def settled_time(run: Trajectory) -> float:
+    """Time at which all runs have learned all but a share `LEARNED` of what they learn by their end.
+
+    Runs that stopped at the loss that was their goal have learned all at their end.
+    """
+    if set(run.statuses) == {Status.REACHED_LOSS}:
+        return float(np.max(run.end))
+    assert run.history is not None
+    first, last = run.history.loss[..., 0], run.history.loss.min(axis=-1)
+    return float(np.max(learning_time(run, last + LEARNED * (first - last))))
+
+
+def strongest_correlation(task: Task) -> float:
+    """The largest correlation of an input with a target in a context, which says how fast learning can be."""
+    pairs = ((x, y) for c in task.moment_contexts for x in c.inputs.values() for y in c.targets.values())
+    return max(float(np.linalg.norm(y.T @ x)) for x, y in pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,9 @@ from neuralrace.errors import InputError, array, known
 from neuralrace.graph import Graph
 from neuralrace.network import Program, compile_program
 from neuralrace.task import Blocks, Context
+
+if TYPE_CHECKING:
+    pass
 
 
 class Statistics(NamedTuple):

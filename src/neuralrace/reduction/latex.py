@@ -8,8 +8,8 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
+from neuralrace.reduction.family import Classes
 from neuralrace.reduction.symbols import Written
-from neuralrace.reduction.ties import Classes
 
 MOST_NAMED = 2  # edges of a class beside its equation
 DIGITS = 3

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, choice, integer, known, number, short
-from neuralrace.reduction.choice import choose
+from neuralrace.reduction.certificate import choose
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.start import StartReduction

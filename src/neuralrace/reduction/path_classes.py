@@ -17,8 +17,7 @@ import numpy as np
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.graph import Graph
-from neuralrace.reduction.family import Family
-from neuralrace.reduction.ties import Classes
+from neuralrace.reduction.family import Classes, Family
 from neuralrace.task import Context
 
 MOST_CLASSES = 400  # of paths

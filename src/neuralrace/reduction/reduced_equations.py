@@ -16,11 +16,10 @@ from neuralrace.reduction.attainable import AttainableLoss, attainable_loss
 from neuralrace.reduction.certificate import EXACT, inexact_paths, omitted_modes
 from neuralrace.reduction.conserved import laws
 from neuralrace.reduction.equations import write
-from neuralrace.reduction.family import Family
+from neuralrace.reduction.family import Classes, Family
 from neuralrace.reduction.latex import aligned
 from neuralrace.reduction.path_classes import TiedLoss, class_rates, tied_loss
 from neuralrace.reduction.symbols import Written, rate_values
-from neuralrace.reduction.ties import Classes
 from neuralrace.task import Task
 
 if TYPE_CHECKING:

@@ -16,18 +16,14 @@ from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import save_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, known, number, sequence, short
-from neuralrace.reduction.certificate import share_outside
-from neuralrace.reduction.choice import choose
-from neuralrace.reduction.completion import strongest_correlation
-from neuralrace.reduction.ends import judged
-from neuralrace.reduction.family import FAMILIES
+from neuralrace.reduction.certificate import choose, share_outside
+from neuralrace.reduction.ends import judged, strongest_correlation
+from neuralrace.reduction.family import FAMILIES, refine
 from neuralrace.reduction.gaussian_start import gaussian_strength
 from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
-from neuralrace.reduction.make_system import make_system
 from neuralrace.reduction.reduced_equations import ReducedEquations
 from neuralrace.reduction.solve import solve_small, solve_tied
-from neuralrace.reduction.system import System
-from neuralrace.reduction.ties import refine
+from neuralrace.reduction.system import System, make_system
 
 LEARNED = 1e-14  # share of what can be learned that is left where a solution stops
 _MOST_LOAD = 2.0  # of the equations of classes; beyond, the small network has fewer products

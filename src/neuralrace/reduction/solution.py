@@ -10,7 +10,7 @@ import numpy as np
 
 from neuralrace.dynamics.trajectory import LazyWeights, Trajectory
 from neuralrace.reduction.certificate import gradient_residual
-from neuralrace.reduction.ties import Classes
+from neuralrace.reduction.family import Classes
 
 if TYPE_CHECKING:
     from neuralrace.reduction.family import Family, Strengths

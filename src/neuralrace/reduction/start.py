@@ -20,7 +20,7 @@ from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
-from neuralrace.reduction.strengths import mode_strengths
+from neuralrace.reduction.growth import mode_strengths
 from neuralrace.task import Task
 
 _LARGE = 15_000  # weights between wide layers above which small bases are faster; `flow` asks for less error
