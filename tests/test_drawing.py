@@ -29,7 +29,7 @@ def test_graphs_are_drawn(graph, boxes):
 
 def test_every_edge_of_a_small_graph_is_a_curve():
     edges = {"a": ("x", "h"), "b": ("x", "h"), "c": ("h", "y"), "skip": ("x", "y")}
-    graph = nr.Graph({"x": 2, "h": 2, "y": 1}, edges, diagonal=["a"])
+    graph = nr.Graph({"x": 2, "h": 2, "y": 1}, {**edges, "a": nr.Edge(*edges["a"], diagonal=True)})
     paths = ET.fromstring(graph_svg(graph)).findall(f"{SVG}path")
     assert [p.findtext(f"{SVG}title") for p in paths] == list(edges)
     assert [p.get("stroke-dasharray") is not None for p in paths] == [True, False, False, False]

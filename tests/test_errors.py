@@ -46,7 +46,6 @@ CALLS = {
     "activations": lambda o: nr.Graph(NODES, EDGES, activations=o),
     "activation": lambda o: nr.Graph(NODES, EDGES, activations={"h": o}),
     "biases": lambda o: nr.Graph(NODES, EDGES, biases=o),
-    "diagonal": lambda o: nr.Graph(NODES, EDGES, diagonal=o),
     "chain": lambda o: nr.Graph.chain(o),
     "pathways": lambda o: nr.Graph.pathways(2, 1, o),
     "routing": lambda o: nr.Graph.routing(2, 2, o),

@@ -348,7 +348,7 @@ def test_other_networks_are_refused():
     for graph in (
         nr.Graph.chain([2, 4, 1], activations={"h1": "relu"}),
         nr.Graph.chain([2, 4, 1], biases=True),
-        nr.Graph({"x": 2, "h": 2, "y": 1}, [("x", "h"), ("h", "y")], diagonal=["x->h"]),
+        nr.Graph({"x": 2, "h": 2, "y": 1}, [nr.Edge("x", "h", diagonal=True), ("h", "y")]),
     ):
         with pytest.raises(ValueError, match="must have a linear graph"):
             nr.expected_learning_time(nr.Task(graph, x, y), "gaussian", 0.1, 0.1)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         flow,
     )
     from neuralrace.expected import ExpectedTime, expected_learning_time
-    from neuralrace.graph import Edge, Graph
+    from neuralrace.graph import Edge, Graph, Node
     from neuralrace.laboratory import lab
     from neuralrace.learned import events, learning_time
     from neuralrace.measure import (
@@ -55,7 +55,7 @@ else:
             "Adaptive", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow",
         ),
         "expected": ("ExpectedTime", "expected_learning_time"),
-        "graph": ("Edge", "Graph"),
+        "graph": ("Edge", "Graph", "Node"),
         "laboratory": ("lab",),
         "learned": ("events", "learning_time"),
         "measure": (
@@ -88,6 +88,7 @@ __all__ = [
     "ExpectedTime",
     "Graph",
     "LowRank",
+    "Node",
     "Rates",
     "Reduction",
     "Run",

@@ -227,7 +227,7 @@ class Parts:
             raise InputError("trajectory must be finite: this one diverged")
         g, times = task.graph, len(next(iter(self.weights.values())))
         self.weights |= {e: np.repeat(w[None], times, axis=0) for e, w in g.fixed.items()}
-        whole = Graph(g.nodes, g.given_edges({}), g.activations, g.biases, g.diagonal)
+        whole = Graph(g.nodes, g.given_edges({}), g.activations, g.biases)
         self.whole: Task = task.on(whole) if g.fixed else task  # in which fixed edges can be cut too
         self.full = self.outputs({})
 

@@ -11,8 +11,8 @@ import neuralrace as nr
 from neuralrace.dynamics import explicit, stiff
 from neuralrace.dynamics.field import InNumPy
 from neuralrace.dynamics.methods import Adaptive
-from neuralrace.dynamics.run import Problem
-from neuralrace.dynamics.status import Status
+from neuralrace.dynamics.run import Path, Problem
+from neuralrace.dynamics.status import Ending, Status
 
 RTOL = 1e-9
 BETWEEN = 50 * RTOL  # error allowed between steps
@@ -166,6 +166,43 @@ def test_stored_coefficients_are_those_of_diffrax_and_of_order_eight():
     assert np.abs(a.sum(axis=1) - c).max() < 1e-14
     assert all(abs(a[-1] @ c**k - 1 / (k + 1)) < 1e-14 for k in range(8))
     assert np.abs(table.curve.sum(axis=0) - a[-1]).max() < 1e-10  # the interpolant ends at the step
+
+
+class Euler:
+    """A method of one's own: steps of one length."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def solve(self, problem):
+        rows = []
+        for run, y in enumerate(problem.start):
+            states, at = [], 0.0
+            for t in problem.ts:
+                for h in np.full(n := round((t - at) / self.length), (t - at) / max(n, 1)):
+                    y = y + h * problem.system.velocity(y)[0]
+                states, at = [*states, y], t
+            rows.append(problem.system.keep(run, problem.ts, np.array(states)))
+        endings = (Ending(Status.FINISHED, problem.t1),) * len(rows)
+        return Path.of(problem.ts, rows, endings=endings, settings={"method": "Euler"})
+
+
+def test_a_method_of_ones_own():
+    task = nr.tasks.xor(hidden=3)
+    w = nr.init.gaussian(task.graph, 0.3, seed=range(2))
+    given = {"t1": 5.0, "save": 11, "record": lambda s: {"out": s.outputs["y"]}}
+    own, usual = nr.flow(task, w, method=Euler(1e-3), **given), nr.flow(task, w, **given)
+    assert own.settings["method"] == "Euler"
+    assert np.abs(own.loss - usual.loss).max() < 1e-3 * usual.loss.max()
+    assert np.abs(own.recorded["out"] - usual.recorded["out"]).max() < 1e-2
+    r = nr.reduce(task)
+    solved = [r.solve(0.3, 5.0, 11, method=method) for method in (Euler(1e-3), nr.Adaptive())]
+    assert np.abs(solved[0].strengths - solved[1].strengths).max() < 1e-2
+    net = nr.relu.train([[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]], [4], 0.1, 0.1, 20, method=Euler(1e-2))
+    assert net.loss[-1] < net.loss[0]
+    for wrong in ("euler", Euler):
+        with pytest.raises(ValueError, match="method must be"):
+            nr.flow(task, w, 1.0, method=wrong)
 
 
 # -- stiff ---------------------------------------------------------------------------------------

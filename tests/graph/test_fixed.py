@@ -77,7 +77,7 @@ def test_equal_graphs_have_equal_constants():
         (lambda: nr.Graph({"x": 1, "y": 1}, [nr.Edge("x", "z")]), "'z'"),
         (lambda: nr.Graph({"x": 1, "y": 1}, [nr.Edge("x", "y"), ("x", "y")]), "stands twice"),
         (lambda: GRAPH.resized({"h2": 4}), "fixed of edge 'x->h2' must have shape"),
-        (lambda: nr.Graph(GRAPH.nodes, GRAPH.given_edges(), diagonal=["x->h2"]), "leave it out of diagonal"),
+        (lambda: nr.Edge("x", "y", fixed=np.eye(2), diagonal=True), "is fixed: leave out diagonal"),
     ],
 )
 def test_wrong_fixed_edges(call, message):

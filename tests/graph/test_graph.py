@@ -1,3 +1,5 @@
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -96,3 +98,50 @@ def test_wrong_queries():
         nr.Graph.pathways(2, 2, [[3], []])
     with pytest.raises(ValueError, match="domains"):
         nr.Graph.routing(0, 4)
+
+
+def test_nodes_say_what_else_there_is_to_them():
+    nodes = {"x": 2, "a": nr.Node(3, "relu", bias=True), "b": nr.Node(3), "y": 1}
+    edges = [("x", "a"), nr.Edge("a", "b", diagonal=True), ("b", "y")]
+    graph = nr.Graph(nodes, edges, activations={"b": "tanh"}, biases=["y"])
+    assert graph.nodes == {"x": 2, "a": 3, "b": 3, "y": 1}
+    assert graph.activations == {"a": "relu", "b": "tanh"}
+    assert set(graph.biases) == {"a", "y"}
+    assert graph.shapes["a->b"] == (3,)
+    assert graph.resized({"y": 4}).shapes["a->b"] == (3,)
+    plain = nr.Graph(graph.nodes, graph.given_edges(), graph.activations, graph.biases)
+    assert plain == graph
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nr.Graph({"x": 1, "y": nr.Node(0)}, [("x", "y")]), "size of node 'y' must be"),
+        (lambda: nr.Graph({"x": 1, "y": nr.Node(1, "sine")}, [("x", "y")]), r"activations\['y'\] must be"),
+        (lambda: nr.Graph({"x": 1, "y": nr.Node(1, bias=2)}, [("x", "y")]), "bias of node 'y' must be"),
+        (lambda: nr.Graph({"x": nr.Node(1, "relu"), "y": 1}, [("x", "y")]), "'x' is an input"),
+        (lambda: nr.Edge("x", "y", diagonal="yes"), "diagonal of 'x' -> 'y' must be"),
+        (lambda: nr.Graph({"x": 1, "y": 2}, [nr.Edge("x", "y", diagonal=True)]), "must join nodes of equal"),
+    ],
+)
+def test_wrong_nodes_and_edges(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_an_activation_and_a_loss_of_ones_own(monkeypatch):
+    """One table each; functions of `jax.numpy`."""
+    from neuralrace.activations import ACTIVATIONS
+    from neuralrace.network import LOSSES
+
+    monkeypatch.setitem(ACTIVATIONS, "sine", jnp.sin)
+    monkeypatch.setitem(LOSSES, "quartic", lambda h, y: ((y - h) ** 4).sum(axis=-1))
+    graph = nr.Graph.chain([1, 1, 1], activations="sine")
+    task = nr.Task(graph, [0.5, 1.0], [1.0, 0.0])
+    w = {"x->h1": [[2.0]], "h1->y": [[3.0]]}
+    out = 3 * np.sin(np.array([1.0, 2.0]))
+    assert np.allclose(nr.predict(task, w)["y"][:, 0], out)
+    assert nr.loss(task, w, "quartic") == pytest.approx(((out - [1, 0]) ** 4).mean())
+    step = nr.descend(task, w, lr=0.01, steps=1, save=2, loss="quartic")
+    by_hand = nr.gradient(task, w, "quartic")["h1->y"]
+    assert np.allclose(step.weights["h1->y"][1], 3 - 0.01 * by_hand)

@@ -58,7 +58,7 @@ CALLS = {
     "LowRank": at(nr.LowRank, error=1e-3, max_steps=1000, of="outputs"),
     "Rates": at(lambda **k: nr.flow(XOR, START, t1=0.1, save=2, rates=nr.Rates(**k)), decay=0.1, scale={}, frozen=()),
     "Edge": at(lambda **k: nr.Graph({"x": 2, "y": 2}, [nr.Edge(**k), ("x", "y")]), source="x", target="y", fixed=np.eye(2)),
-    "Graph": at(nr.Graph, nodes={"x": 2, "h": 2, "y": 1}, edges=[("x", "h"), ("h", "y")], activations={"h": "relu"}, biases=False, diagonal=()),
+    "Graph": at(nr.Graph, nodes={"x": 2, "h": 2, "y": 1}, edges=[("x", "h"), ("h", "y")], activations={"h": "relu"}, biases=False),
     "Graph.chain": at(nr.Graph.chain, sizes=[2, 3, 1], biases=False),
     "Graph.pathways": at(nr.Graph.pathways, size_in=2, size_out=1, hidden=[[3], [3, 3]]),
     "Graph.routing": at(nr.Graph.routing, domains=3, size_in=2, hidden=(4, 4), size_out=2),

@@ -151,8 +151,7 @@ def unusual():
     rng = np.random.default_rng(5)
     graph = nr.Graph(
         {"x": 3, "a": 30, "b": 40, "d": 40, "y": 2},
-        [("x", "a"), ("a", "b"), ("b", "d"), ("d", "y"), ("a", "y")],
-        diagonal=["b->d"],
+        [("x", "a"), ("a", "b"), nr.Edge("b", "d", diagonal=True), ("d", "y"), ("a", "y")],
         biases=["a", "y"],
     )
     gates = {"a": (1.0, 0.5), "a->y": (0.4, 1.0), "a->b": (1.0, 1.5)}

@@ -83,7 +83,7 @@ def test_several_inputs_outputs_and_diagonal_edges():
     graph = nr.Graph.routing(2, 3, (4, 4), 2)
     w = drawn(graph, 2)
     assert np.allclose(end_to_end(graph, w, "x1", "y0"), w["h2->y0"] @ w["h1->h2"] @ w["x1->h1"])
-    graph = nr.Graph({"x": 3, "h": 3, "y": 2}, [("x", "h"), ("h", "y")], diagonal=["x->h"])
+    graph = nr.Graph({"x": 3, "h": 3, "y": 2}, [nr.Edge("x", "h", diagonal=True), ("h", "y")])
     w = drawn(graph, 2)
     assert np.allclose(end_to_end(graph, w), w["h->y"] * w["x->h"][:, None])
 

@@ -285,7 +285,8 @@ def test_error_rate_of_one_output_is_the_side_of_the_midpoint(low, high):
 
 def test_silent_outputs_have_the_leading_axis_of_the_weights():
     graph = nr.Graph(
-        {"x": 2, "h": 2, "y": 1, "z": 3}, {"d": ("x", "h"), "a": ("h", "y"), "b": ("h", "z")}, diagonal=["d"]
+        {"x": 2, "h": 2, "y": 1, "z": 3},
+        {"d": nr.Edge("x", "h", diagonal=True), "a": ("h", "y"), "b": ("h", "z")},
     )
     task = nr.Task(graph, np.eye(2), {"y": [1, 2], "z": np.ones((2, 3))}, {"b": 0.0})
     for seed, lead in ((0, ()), (range(4), (4,))):
@@ -419,7 +420,7 @@ def test_activity_of_tasks_without_a_list_of_samples():
 
 def test_neurons_joined_by_a_diagonal_edge_share_no_conserved_quantity():
     rng = np.random.default_rng(0)
-    graph = nr.Graph({"x": 3, "a": 3, "y": 2}, {"d": ("x", "a"), "o": ("a", "y")}, diagonal=["d"])
+    graph = nr.Graph({"x": 3, "a": 3, "y": 2}, {"d": nr.Edge("x", "a", diagonal=True), "o": ("a", "y")})
     task = nr.Task(graph, rng.normal(size=(20, 3)), rng.normal(size=(20, 2)))
     path = nr.flow(task, nr.init.gaussian(graph, 1.0, seed=1), t1=3.0, save=5)
     law = nr.conserved(task, path.weights)["a"]

@@ -69,7 +69,7 @@ def test_a_bottleneck_is_only_a_bound():
     gates = {"p0h1": [1, 1, 1], "p1h1": [0, 0, 1]}
     assert nr.attainable_loss(nr.Task(beside, np.eye(3), np.ones((3, 3)), gates)).tight is True
     assert nr.attainable_loss(nr.Task(beside, np.eye(3), np.eye(3), gates)).tight is False
-    diagonal = nr.Graph({"x": 2, "y": 2}, [("x", "y")], diagonal=["x->y"])
+    diagonal = nr.Graph({"x": 2, "y": 2}, [nr.Edge("x", "y", diagonal=True)])
     assert nr.attainable_loss(nr.Task(diagonal, np.eye(2), [[0, 1], [1, 0]])).tight is None
 
 

@@ -8,7 +8,20 @@ from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import State
+from neuralrace.dynamics.run import Path, Problem
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.trajectory import Trajectory
 
-__all__ = ["Adaptive", "Ending", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow"]
+__all__ = [
+    "Adaptive",
+    "Ending",
+    "LowRank",
+    "Path",
+    "Problem",
+    "Rates",
+    "State",
+    "Status",
+    "Trajectory",
+    "descend",
+    "flow",
+]

@@ -132,7 +132,7 @@ def check_steps(name: str, value: Any) -> int:
 
 def check_method(method: Any) -> Any:
     """The method to use; None where it is to be chosen."""
-    if method is not None and not callable(getattr(method, "solve", None)):
+    if method is not None and (isinstance(method, type) or not callable(getattr(method, "solve", None))):
         raise InputError(
             "method must be nr.Adaptive(...), nr.LowRank(...) or an object with solve(problem), "
             f"got {short(method)}"

@@ -10,9 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import GraphError, InputError, array, distinct_names, integer, known, sequence, short
+from neuralrace.errors import (
+    GraphError,
+    InputError,
+    array,
+    distinct_names,
+    flag,
+    integer,
+    known,
+    sequence,
+    short,
+)
 from neuralrace.graph.parts import (
     Edge,
+    Node,
     check_activations,
     check_name,
     edges_by_node,
@@ -33,17 +44,15 @@ class Graph(WeightLayout):
 
     Parameters
     ----------
-    nodes : dict of str to int
-        Number of neurons of each node.
+    nodes : dict of str to int or Node
+        Number of neurons of each node; a `Node` says more of it.
     edges : list of (str, str) or dict of str to (str, str)
         `(source, target)` pairs, named `"source->target"`, or a dict from names to such pairs; parallel
-        edges need names. An `Edge` in place of a pair may be constant.
+        edges need names. An `Edge` in place of a pair may be constant, or diagonal.
     activations : dict of str to str, optional
         Of nodes: linear (the default), relu, leaky_relu (slope .01), elu, tanh or swish.
     biases : bool or list of str
         True for a bias on every node but the inputs, or a list of nodes. A bias is named after its node.
-    diagonal : list of str
-        Edges that join neuron k with neuron k only: their weights are vectors.
 
     Attributes
     ----------
@@ -65,17 +74,16 @@ class Graph(WeightLayout):
 
     def __init__(
         self,
-        nodes: Mapping[str, int],
+        nodes: Mapping[str, int | Node],
         edges: Sequence[tuple[str, str] | Edge] | Mapping[str, tuple[str, str] | Edge],
         activations: Mapping[str, str] | None = None,
         biases: bool | Iterable[str] = False,
-        diagonal: Iterable[str] = (),
     ):
         if not isinstance(nodes, Mapping) or not nodes:
             raise GraphError(f"nodes must be a dict from names to sizes, got {short(nodes)}")
+        own = {check_name("nodes", n): s if isinstance(s, Node) else Node(s) for n, s in nodes.items()}
         self.nodes: dict[str, int] = {
-            check_name("nodes", n): integer(f"size of node {n!r}", s, most=LARGEST_NODE)
-            for n, s in nodes.items()
+            n: integer(f"size of node {n!r}", node.size, most=LARGEST_NODE) for n, node in own.items()
         }
         named = named_edges(edges)
         self.edges: dict[str, tuple[str, str]] = {name: (e.source, e.target) for name, e in named.items()}
@@ -107,18 +115,18 @@ class Graph(WeightLayout):
         }
         self.hidden: tuple[str, ...] = tuple(n for n in self.order if self.incoming[n] and self.outgoing[n])
 
-        self.activations: dict[str, str] = check_activations(activations, self.nodes)
+        self.activations: dict[str, str] = check_activations(activations, self.nodes, own)
         if isinstance(biases, (bool, np.bool_)):
             biases = [n for n in self.order if self.incoming[n]] if biases else []
         biases = distinct_names("biases", biases, self.nodes, "node")
+        own_bias = [n for n in self.order if flag(f"bias of node {n!r}", own[n].bias)]
+        biases = tuple(dict.fromkeys([*biases, *own_bias]))
         for node in (*self.activations, *biases):
             if node in self.inputs:
                 raise GraphError(f"{node!r} is an input: it has no activation and no bias")
         self.biases: tuple[str, ...] = biases
-        diagonal = frozenset(distinct_names("diagonal", diagonal, self.edges, "edge"))
+        diagonal = frozenset(name for name, edge in named.items() if edge.diagonal)
         for edge in diagonal:
-            if edge in self.fixed:
-                raise GraphError(f"edge {edge!r} is fixed: leave it out of diagonal, as its matrix says all")
             source, target = self.edges[edge]
             if self.nodes[source] != self.nodes[target]:
                 raise GraphError(f"diagonal edge {edge!r} must join nodes of equal size")
@@ -300,7 +308,8 @@ class Graph(WeightLayout):
         True
         """
         weights = self.fixed if fixed is None else fixed
-        return {name: Edge(*ends, weights.get(name)) for name, ends in self.edges.items()}
+        ends = self.edges.items()
+        return {e: Edge(*nodes, weights.get(e), e in self.diagonal) for e, nodes in ends}
 
     def resized(self, sizes: Mapping[str, int], fixed: Mapping[str, ArrayLike] | None = None) -> Graph:
         """The same graph with other numbers of neurons at some nodes.
@@ -324,8 +333,7 @@ class Graph(WeightLayout):
         if not isinstance(sizes, Mapping):
             raise GraphError(f"sizes must be a dict from nodes to sizes, got {short(sizes)}")
         known("sizes", sizes, self.nodes, "node")
-        edges = self.given_edges(fixed)
-        return Graph({**self.nodes, **sizes}, edges, self.activations, self.biases, self.diagonal)
+        return Graph({**self.nodes, **sizes}, self.given_edges(fixed), self.activations, self.biases)
 
     # -- common graphs -----------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Checks of the nodes and edges of a graph."""
+"""Nodes and edges as a user gives them, and their checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,33 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from neuralrace.activations import ACTIVATIONS
-from neuralrace.errors import GraphError, array, choice, known, listable, sequence, short
+from neuralrace.errors import GraphError, array, choice, flag, known, listable, sequence, short
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a graph, in place of its size.
+
+    Parameters
+    ----------
+    size : int
+        Number of neurons.
+    activation : str
+        One of those that `Graph` knows.
+    bias : bool
+        Whether its neurons have biases, named after the node.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> graph = nr.Graph({"x": 2, "h": nr.Node(8, "relu", bias=True), "y": 1}, [("x", "h"), ("h", "y")])
+    >>> graph.nodes, graph.activations, graph.biases
+    ({'x': 2, 'h': 8, 'y': 1}, {'h': 'relu'}, ('h',))
+    """
+
+    size: int
+    activation: str = "linear"
+    bias: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +49,8 @@ class Edge:
     fixed : array_like, shape (target size, source size), optional
         Its weights, if they are constant: an identity skip, a fixed readout, a weight beside an adapter. They
         are not among the weights that learn.
+    diagonal : bool
+        Whether neuron k is joined with neuron k only: the weights are a vector.
 
     Examples
     --------
@@ -35,12 +63,14 @@ class Edge:
     source: str
     target: str
     fixed: ArrayLike | None = None
+    diagonal: bool = False
 
     def __post_init__(self) -> None:
+        name = f"{short(self.source)} -> {short(self.target)}"
+        if flag(f"diagonal of {name}", self.diagonal) and self.fixed is not None:
+            raise GraphError(f"edge {name} is fixed: leave out diagonal, as its matrix says all")
         if self.fixed is not None:
-            fixed = array(
-                f"fixed of {short(self.source)} -> {short(self.target)}", self.fixed, (None, None)
-            ).copy()
+            fixed = array(f"fixed of {name}", self.fixed, (None, None)).copy()
             fixed.flags.writeable = False
             object.__setattr__(self, "fixed", fixed)
 
@@ -95,13 +125,13 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f", ... ({len(names)} in all)" if len(names) > 6 else "")
 
 
-def check_activations(given: Any, nodes: Mapping[str, int]) -> dict[str, str]:
-    """Activations of the nodes that are not linear."""
-    if given is None:
-        return {}
+def check_activations(given: Any, nodes: Mapping[str, int], own: Mapping[str, Node]) -> dict[str, str]:
+    """Activations of the nodes that are not linear, given beside the nodes or with them."""
+    given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise GraphError(f"activations must be a dict from nodes to names, got {short(given)}")
     known("activations", given, nodes, "node")
+    given = {n: node.activation for n, node in own.items()} | dict(given)
     checked = {n: choice(f"activations[{n!r}]", a, ACTIVATIONS) for n, a in given.items()}
     return {n: a for n, a in checked.items() if a != "linear"}
 

@@ -81,7 +81,7 @@ class Split:
 
     def graph(self, whole: Graph, sizes: Mapping[str, list[int]]) -> Graph:
         """A graph with these hidden nodes in parts: that of the network, or of a small one made from it."""
-        nodes, edges, diagonal = {}, {}, []
+        nodes, edges = {}, {}
         for n, size in whole.nodes.items():
             nodes |= dict(zip(self.parts[n], sizes[n], strict=True)) if n in sizes else {n: size}
         for e, (source, target) in whole.edges.items():
@@ -91,9 +91,9 @@ class Split:
             for i, row in enumerate(self.copies[e]):
                 for j, name in enumerate(row):
                     ends = ((source, j), (target, i))
-                    edges[name] = tuple(self.parts[n][k] if n in sizes else n for n, k in ends)
-                    diagonal += [name] * (e in whole.diagonal)
-        return Graph(nodes, edges, diagonal=diagonal)
+                    joined = (self.parts[n][k] if n in sizes else n for n, k in ends)
+                    edges[name] = Edge(*joined, diagonal=e in whole.diagonal)
+        return Graph(nodes, edges)
 
     def small(self, small: Task, modes: int) -> Task:
         """The small network of a family in parts. Signs are gates; modes without a direction are closed."""

@@ -135,7 +135,8 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
     frames = {n: np.zeros((g.nodes[n], modes)) for n in g.nodes} | hidden_frames(g, g.hidden, modes) | ends
     fixed = {e: np.diag(np.diagonal(w)) for e, w in between(g, frames).items()}
     sizes = dict.fromkeys(g.nodes, int(modes))
-    small = Graph(sizes, g.given_edges(fixed), diagonal=tuple(g.shapes))
+    edges = {e: Edge(*ends, fixed.get(e), e not in fixed) for e, ends in g.edges.items()}
+    small = Graph(sizes, edges)
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
     block_of = _RoundingInterner()
@@ -236,7 +237,7 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
     for name, (source, o) in joins.items():
         padded = np.pad(overlap[source], ((0, nodes[o] - len(overlap[source])), (0, 0)))
         fixed[name] = Edge(source, o, fixed=padded)
-    small = Graph(nodes, {**edges, **fixed}, diagonal=tuple(edges))
+    small = Graph(nodes, {**{e: Edge(*ends, diagonal=True) for e, ends in edges.items()}, **fixed})
     small_task = Task.from_contexts(small, _pathwise_contexts(task, small, origin, outputs, modes))
     shape = dict.fromkeys(g.edges, (modes,))
     return Family("pathwise", g, left, right, small_task, modes, shape, overlap)

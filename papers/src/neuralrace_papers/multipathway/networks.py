@@ -44,8 +44,9 @@ def task(depths: Sequence[int], width: int, activation: str = "linear", every: b
     hidden = [[width] * (d - 1) + [Y.shape[1]] * every for d in depths]
     graph = nr.Graph.pathways(len(Y), Y.shape[1], hidden)
     activations = dict.fromkeys(graph.hidden, activation)
-    passing = [path[-1] for path in graph.paths()] if every else []
-    return nr.tasks.hierarchy(4, graph=nr.Graph(graph.nodes, graph.edges, activations, diagonal=passing))
+    passing = {path[-1] for path in graph.paths()} if every else set()
+    edges = {e: nr.Edge(*ends, diagonal=e in passing) for e, ends in graph.edges.items()}
+    return nr.tasks.hierarchy(4, graph=nr.Graph(graph.nodes, edges, activations))
 
 
 def draw(task: nr.Task, std: float, seeds: int, series: int) -> nr.init.Weights:
