@@ -71,7 +71,7 @@ class Path:
     losses: np.ndarray  # (runs, save)
     kept: Any  # pytree of arrays (runs, save, ...)
     endings: tuple[Ending, ...]
-    history: History | None
+    history: History | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 

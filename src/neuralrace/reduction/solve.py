@@ -44,7 +44,7 @@ def solve_small(
 
     run = solved(b, ts, choose)
     held = np.zeros(len(run.statuses), bool)
-    if _rested(run):
+    if run.history is not None and _rested(run):
         rng = np.random.default_rng(0)
         near = {e: v + _NUDGE * np.abs(v).max() * rng.standard_normal(v.shape) for e, v in b.items()}
         run, held = _held(run, solved(near, ts[[0, -1]]), partial(solved, b))
