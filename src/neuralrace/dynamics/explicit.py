@@ -45,11 +45,11 @@ class Attempt(NamedTuple):
     """A step of every run that may be accepted or refused."""
 
     y: Any  # (runs, numbers) at its end
+    v: Any  # the velocity there
     k: Any  # (stages + 1, runs, numbers) velocities at all stages, and in the middle
-    error: Any  # (runs,) estimate of the local error, in tolerances
-    stiffness: Any  # (runs,) the rate of the fastest mode, times the length of the step
-    middle: Any  # (2, runs) loss and its slope halfway
-    end: Any  # (2, runs) the same at the end
+    # (6, runs): the estimate of the local error, in tolerances; the rate of the fastest mode, times the length
+    # of the step; loss and its slope halfway; loss and its slope at the end
+    summary: Any
 
 
 @cache
@@ -71,8 +71,9 @@ def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any) -> Attem
     tolerance = atol[:, None] + rtol * xp.maximum(xp.abs(y), xp.abs(end))
     far = xp.linalg.norm(change(rows[-3] - rows[-4]), axis=1)  # two stages, both at the end of the step
     rate = xp.linalg.norm(k[-3] - k[-4], axis=1) / far
-    ends = [xp.stack([losses[i], field.slope(*at)]) for i, at in ((-1, (middle, k[-1])), (-2, (end, k[-2])))]
-    return Attempt(end, k, size(change(error) / tolerance), h[:, 0] * rate, *ends)
+    points = [losses[-1], field.slope(middle, k[-1]), losses[-2], field.slope(end, k[-2])]
+    summary = xp.stack([size(change(error) / tolerance), h[:, 0] * rate, *points])
+    return Attempt(end, k[-2], k, summary)
 
 
 def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

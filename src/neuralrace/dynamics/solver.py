@@ -63,7 +63,9 @@ def _explicit(runs: list[Run], done: Callable[[], None]) -> None:
     atol, y = np.array([run.atol for run in runs]), np.stack([run.y for run in runs])
     if runs[0].v is None:
         first = system.attempt(y, np.zeros_like(y), np.zeros(len(runs)), runs[0].rtol, atol)
-        for run, v, loss, slope in zip(runs, np.asarray(first.k[1]), *np.asarray(first.end), strict=True):
+        for run, v, loss, slope in zip(
+            runs, np.asarray(first.v), *np.asarray(first.summary)[4:], strict=True
+        ):
             run.begin(v, float(loss), float(slope))
     v, h = np.stack([run.v for run in runs]), np.array([run.h for run in runs])  # pyright: ignore[reportCallIssue, reportArgumentType]
     while True:
@@ -77,32 +79,33 @@ def _explicit(runs: list[Run], done: Callable[[], None]) -> None:
         last = h >= t1 - t
         length = np.where(going, np.where(last, t1 - t, h), 0.0)
         tried = system.attempt(y, v, length, runs[0].rtol, atol)
-        error, stiffness = np.asarray(tried.error, float), np.asarray(tried.stiffness, float)
+        error, stiffness, *points = np.asarray(tried.summary, float)
         accept = going & (error <= 1)
         h = length * _factor(error, accept)
         edge = accept & ~(stiffness <= _EDGE)
         states = np.asarray(tried.y)
-        points = (np.where(last, t1, t + length), *tried.end), (t + length / 2, *tried.middle)
         for n in np.flatnonzero(going).tolist():
             run, run.h = runs[n], float(h[n])
             run.steps += 1
             if accept[n]:
                 run.calm = 0 if edge[n] else run.calm + 1
                 run.at_edge = run.at_edge + 1 if edge[n] else 0 if run.calm >= _CALM else run.at_edge
-                end, middle = ((float(t[n]), float(loss[n]), float(slope[n])) for t, loss, slope in points)
+                half, half_slope, loss, slope = (float(v[n]) for v in points)
+                middle = float(t[n] + length[n] / 2), half, half_slope
+                end = float(t1 if last[n] else t[n] + length[n]), loss, slope
                 inside = partial(_inside, float(t[n]), float(length[n]), run.y, tried, n)
-                run.accept(Step(end, middle, states[n], lambda n=n: np.asarray(tried.k[-2])[n], inside))
+                run.accept(Step(end, middle, states[n], lambda n=n: np.asarray(tried.v)[n], inside))
             if run.status is None and ((not accept[n] and t[n] + 0.1 * h[n] <= t[n]) or h[n] <= 0):
                 run.status = Status.DIVERGED
             if run.status is None and run.steps >= run.most:
                 run.status = Status.STEP_LIMIT
             if run.stiff and run.status is None:
-                run.v = np.asarray(tried.k[-2])[n]
+                run.v = np.asarray(tried.v)[n]
         if accept.all():
-            y, v = tried.y, tried.k[-2]
+            y, v = tried.y, tried.v
         elif accept.any():
             where = np.where if system.shrinks else jnp.where
-            y, v = (where(accept[:, None], *both) for both in ((tried.y, y), (tried.k[-2], v)))
+            y, v = (where(accept[:, None], *both) for both in ((tried.y, y), (tried.v, v)))
         done()
 
 
