@@ -18,6 +18,7 @@ from neuralrace.errors import InputError, affordable, array, integer, number, sh
 from neuralrace.graph import WeightsLike
 from neuralrace.network import Stack, check, gradient, precision, program
 from neuralrace.network.programs import check_task
+from neuralrace.progress import Progress
 from neuralrace.task import Task
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "two_layer_saddles",
     "visits",
 ]
+_STRETCH = 5e8  # multiplications of a search, about n^3 a step, after which it comes back to Python
 MAX_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
 Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient
 
@@ -386,8 +388,16 @@ def roots(
     rows = array("starts", starts, (None, None))
     with precision(np.float64):
         _check_field(field, rows, data)
-        solved = _roots(field, max_steps, jnp.asarray(rows), data, tol)
-    return np.asarray(solved[0]), np.asarray(solved[1])
+        with Progress("fixed points") as progress:  # in stretches, so that a search can be interrupted
+            ends, stretch = [], max(1, min(max_steps, int(_STRETCH / rows.shape[1] ** 3)))
+            for k, row in enumerate(rows):
+                for _ in range(-(-max_steps // stretch)):
+                    row, norm, done = _root(field, stretch, row, data, tol)
+                    if done:
+                        break
+                ends.append(jax.device_get((row, norm)))
+                progress(k / len(rows))
+    return np.array([w for w, _ in ends]).reshape(rows.shape), np.array([norm for _, norm in ends])
 
 
 def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:
@@ -432,17 +442,15 @@ def _check_field(field: Any, rows: np.ndarray, data: Any) -> None:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _roots(field: Field, max_steps: int, starts: Any, data: Any, tol: float) -> Any:
+def _root(field: Field, max_steps: int, start: Any, data: Any, tol: float) -> Any:
     import optimistix  # takes part of a second
 
     # Near a root steps shrink at once, so that the field is below tol where they are a tenth of it.
     solver = optimistix.LevenbergMarquardt(rtol=tol / 10, atol=tol / 10, norm=optimistix.two_norm)
 
-    def one(start: Any) -> Any:
-        w = optimistix.least_squares(field, solver, start, data, max_steps=max_steps, throw=False).value
-        return w, jnp.linalg.norm(field(w, data))
-
-    return jax.lax.map(one, starts)
+    found = optimistix.least_squares(field, solver, start, data, max_steps=max_steps, throw=False)
+    done = found.result == optimistix.RESULTS.successful
+    return found.value, jnp.linalg.norm(field(found.value, data)), done
 
 
 @partial(jax.jit, static_argnums=0)

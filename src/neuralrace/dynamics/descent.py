@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from neuralrace.compiling import Compiled
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
-from neuralrace.dynamics.progress import Progress
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.run import Path
@@ -26,6 +25,7 @@ from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, flag, integer, number, short
 from neuralrace.network import Program, program, row_blocks, some_rows
+from neuralrace.progress import Progress
 from neuralrace.task import Task
 
 _LARGE = 100_000  # weights whose products take all the time of a step

@@ -47,8 +47,8 @@ class Attempt(NamedTuple):
     y: Any  # (runs, numbers) at its end
     v: Any  # the velocity there
     k: Any  # (stages + 1, runs, numbers) velocities at all stages, and in the middle
-    # (6, runs): the estimate of the local error, in tolerances; the rate of the fastest mode, times the length
-    # of the step; loss and its slope halfway; loss and its slope at the end
+    # (6, runs): the estimate of the local error, in tolerances; the rate of the fastest mode, times the
+    # length of the step; loss and its slope halfway; loss and its slope at the end
     summary: Any
 
 

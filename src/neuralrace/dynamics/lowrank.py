@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.progress import Progress
 from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.run import Path, Problem
 from neuralrace.dynamics.setup import Setup
@@ -25,6 +24,7 @@ from neuralrace.errors import OutOfRange
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
 from neuralrace.lowrank.network import Layout, Saved
 from neuralrace.lowrank.solve import Solution, solve
+from neuralrace.progress import Progress
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from neuralrace.dynamics.explicit import ORDER, Attempt, interpolant
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.progress import Progress
 from neuralrace.dynamics.run import Path, Problem, Run, Step
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.stiff import go_on
 from neuralrace.dynamics.times import adapted_times
+from neuralrace.progress import Progress
 
 # Constants that trade accuracy for speed.
 _SAFETY, _SHORTEST, _LONGEST = (

@@ -6,17 +6,13 @@ A small unit climbs its rate of growth on the unit sphere: its maxima are the pa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status
 from neuralrace.errors import InputError, array, integer, number
-from neuralrace.network import precision
+from neuralrace.progress import Progress
 from neuralrace.relu.patterns import pattern_text, unit_inputs
 from neuralrace.relu.training import checked_data, target_rows
 
@@ -119,8 +115,7 @@ def self_consistent(
         return Maxima(empty[0], none, none, empty[1], empty[2], none, 1.0)
     w = rng.standard_normal((starts, x.shape[1])) @ basis
     v = rng.standard_normal((starts, e.shape[1])) @ outs
-    with precision(np.float64):
-        w = np.asarray(_ascend(jnp.asarray(xs), jnp.asarray(es / len(x)), w, v, steps))
+    w = _ascend(xs, es / len(x), w, v, steps)
     return _gathered(x, xs, es / len(x), w, basis, outs)
 
 
@@ -131,25 +126,21 @@ def _compressed(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return basis, a @ basis
 
 
-@partial(jax.jit, static_argnums=4)
-def _ascend(x: Any, e: Any, w: Any, v: Any, steps: int) -> Any:
+def _ascend(x: np.ndarray, e: np.ndarray, w: np.ndarray, v: np.ndarray, steps: int) -> np.ndarray:
     """Directions after a long time; the field is homogeneous, so that only lengths are lost by scaling."""
     # No pattern grows faster than this.
-    fastest = jnp.linalg.norm(x, ord=2) * jnp.linalg.norm(e, ord=2)
-
-    def step(state: Any, dt: Any) -> Any:
-        w, v = state
-        a = w @ x.T
-        slope = ((a > 0) * (v @ e.T)) @ x
-        w, v = w + dt * slope, v + dt * (jnp.maximum(a, 0) @ e)
-        size = jnp.sqrt((w**2).sum(-1, keepdims=True) + (v**2).sum(-1, keepdims=True))
-        return (w / size, v / size), None
-
+    fastest = np.linalg.norm(x, ord=2) * np.linalg.norm(e, ord=2)
     # Long at first, then ever shorter: units on a kink cross it at every step, by as much as a step.
-    later = jnp.geomspace(0.2, 1e-6, steps // 4)
-    dt = jnp.concatenate([jnp.full(steps - steps // 4, 0.2), later]) / fastest
-    (w, v), _ = jax.lax.scan(step, (jnp.asarray(w), jnp.asarray(v)), dt)
-    return w / jnp.maximum(jnp.linalg.norm(w, axis=-1, keepdims=True), 1e-300)
+    later = np.geomspace(0.2, 1e-6, steps // 4)
+    with Progress("maxima") as progress:
+        for k, dt in enumerate(np.concatenate([np.full(steps - steps // 4, 0.2), later]) / fastest):
+            a = w @ x.T
+            slope = np.where(a > 0, v @ e.T, 0.0) @ x
+            w, v = w + dt * slope, v + dt * (np.maximum(a, 0) @ e)
+            size = np.sqrt((w**2).sum(axis=-1, keepdims=True) + (v**2).sum(axis=-1, keepdims=True))
+            w, v = w / size, v / size
+            progress(k / steps)
+    return w / np.maximum(np.linalg.norm(w, axis=-1, keepdims=True), 1e-300)
 
 
 @dataclass
