@@ -391,6 +391,7 @@ def roots(
         with Progress("fixed points") as progress:  # in stretches, so that a search can be interrupted
             ends, stretch = [], max(1, min(max_steps, int(_STRETCH / rows.shape[1] ** 3)))
             for k, row in enumerate(rows):
+                norm = np.inf
                 for _ in range(-(-max_steps // stretch)):
                     row, norm, done = _root(field, stretch, row, data, tol)
                     if done:

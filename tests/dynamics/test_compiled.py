@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 import neuralrace as nr
-from neuralrace.dynamics import field
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.status import Status
 from tests.strategies import data, graphs, random_weights, seeds
 
@@ -120,7 +120,7 @@ def test_runs_side_by_side_are_those_alone():
     w = nr.init.gaussian(task.graph, 1.0, seed=[3] * len(sizes))
     w = {e: np.array(sizes)[:, None, None] * v for e, v in w.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(field, "_CACHED", 4 * task.graph.n_weights)
+        patch.setattr(constants, "CACHED_RUNS", 4 * task.graph.n_weights)
         for more in ({}, {"stop_loss": 0.05}, {"save": [0.5, 3.0]}, {"method": nr.Adaptive(max_steps=9)}):
             together = nr.flow(task, w, t1=6.0, **more)
             for k, run in enumerate(together):

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import neuralrace as nr
-from neuralrace.dynamics import explicit, stiff
+from neuralrace.dynamics import constants, explicit, stiff
 from neuralrace.dynamics.field import InNumPy
 from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.run import Path, Problem
@@ -97,7 +97,7 @@ def test_times_are_chosen_where_the_value_falls_also_if_it_is_solved_twice(solve
     given = ([1.0], np.linspace(0, 1e4, 200))
     once = solved(lambda y: -y, *given, choose=True)
     assert ((once.t > 0) & (once.t < 5)).sum() > 50
-    monkeypatch.setattr("neuralrace.dynamics.run._KEPT", 1)
+    monkeypatch.setattr(constants, "KEPT_NUMBERS", 1)
     again = solved(lambda y: -y, *given, choose=True)
     assert np.array_equal(once.t, again.t)
     assert np.array_equal(once.losses, again.losses)
@@ -230,7 +230,7 @@ def test_a_stiff_problem_is_solved_in_few_evaluations(solved, numbers, rtol, mon
         lambda t, y: field.given(y[None])[0], (0, 5), np.ones(numbers), "LSODA", ts, rtol=1e-10, atol=1e-12
     )
     assert np.abs(path.kept[0][0] - fine.y.T).max() < 1e-4
-    assert path.stats["steps"][0] < 5 * 1e5 / stiff._EXPLICIT / 5  # a fifth of the explicit ones
+    assert path.stats["steps"][0] < 5 * 1e5 / constants.EDGE / 5  # a fifth of the explicit ones
 
 
 def test_where_explicit_steps_are_the_better_ones_they_come_back(monkeypatch):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from neuralrace.compiling import Compiled
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.dynamics.rates import Rates
@@ -28,10 +29,6 @@ from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.progress import Progress
 from neuralrace.task import Task
 
-_LARGE = 100_000  # weights whose products take all the time of a step
-_ROWS, _KEPT = 256, 5_000_000  # saved steps that a stretch returns, and numbers that it does
-_FIRST, _SECONDS = 64, 0.3  # steps of the first stretch, and how long the others take, about
-_LEAST_ROOM = 4096
 _COMPILER = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}  # compiles in 2/3
 
 
@@ -130,7 +127,7 @@ def room(steps: int) -> int:
     >>> room(10), room(4095), room(4096)
     (4096, 4096, 8192)
     """
-    return max(_LEAST_ROOM, 1 << steps.bit_length())
+    return max(constants.LEAST_ROOM, 1 << steps.bit_length())
 
 
 def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
@@ -246,9 +243,9 @@ class _Stretches:
     ) -> None:  # fmt: skip
         n = setup.start.shape[1]
         batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
-        large = batch is None and n > _LARGE and jax.default_backend() == "cpu"
+        large = batch is None and n > constants.LARGE_WEIGHTS and jax.default_backend() == "cpu"
         self.setup, self.rule, self.steps, self.batch = setup, rule, steps, batch
-        self.rows: int = max(1, min(_ROWS, _KEPT // n))
+        self.rows: int = max(1, min(constants.STRETCH_ROWS, constants.STRETCH_NUMBERS // n))
         self.loop: Compiled = _LARGE_LOOP if large else _LOOP
         self.static = setup.program.stack, setup.kind, rule, batch, setup.recorder, self.rows
         level = -np.inf if stop is None else stop
@@ -272,7 +269,7 @@ class _Stretches:
         """Some runs side by side at their end, and rows (runs, save, ...) at the saved steps."""
         stops = saves if saves[-1] == self.steps else np.append(saves, self.steps)
         lift, carry = self.setup.lift(which), self.begin(which)
-        found, now, budget, final = [], 0, _FIRST, np.nan
+        found, now, budget, final = [], 0, constants.FIRST_STRETCH, np.nan
         while len(stops):
             ahead = stops[: self.rows]
             ahead = ahead[ahead <= now + budget]
@@ -282,7 +279,7 @@ class _Stretches:
             count = np.int32(len(given))
             carry, rows, final = self.loop(*self.static, *self.shared, lift, padded, count, saved, carry)
             going, before, now = np.asarray(carry.going).any(), now, int(given[-1])
-            fitting = (now - before) * _SECONDS / (perf_counter() - began)
+            fitting = (now - before) * constants.STRETCH_SECONDS / (perf_counter() - began)
             budget = 1 + int(np.clip(fitting, budget / 2, 4 * budget))
             if saved:
                 found.append(jax.tree.map(lambda v, n=count: np.asarray(v)[:, :n], rows))

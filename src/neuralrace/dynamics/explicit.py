@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.dynamics import constants
+
 ORDER = 8
 STAGES = 13  # velocities that a step computes: those of its stages but the first, and the one in its middle
-_SUMMED = 1000  # numbers up to which JAX sums faster than it multiplies matrices
 
 
 class Field(Protocol):
@@ -105,7 +106,7 @@ def _sum(row: Any, k: Any) -> Any:
     if isinstance(k, np.ndarray):
         return (row @ k.reshape(len(row), -1)).reshape(k.shape[1:])
     row = jnp.asarray(row, k.dtype)
-    return jnp.tensordot(row, k, 1) if k.size > _SUMMED else (row[:, None, None] * k).sum(axis=0)
+    return jnp.tensordot(row, k, 1) if k.size > constants.SUMMED else (row[:, None, None] * k).sum(axis=0)
 
 
 def slope(y: Any, v: Any, scale: Any, decay: Any) -> Any:

@@ -10,12 +10,10 @@ import jax
 import numpy as np
 
 from neuralrace.compiling import Compiled
-from neuralrace.dynamics import explicit
+from neuralrace.dynamics import constants, explicit
 from neuralrace.dynamics.explicit import Attempt
 from neuralrace.dynamics.setup import Setup
 from neuralrace.network import Stack, loss_and_gradient
-
-_CACHED = 60_000  # numbers of runs that go side by side in NumPy: more leave the cache of a processor
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class InNumPy:
         self.field, self.keep = field, keep
 
     def together(self, runs: int, numbers: int) -> int:
-        return max(1, _CACHED // numbers)
+        return max(1, constants.CACHED_RUNS // numbers)
 
     def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
         return explicit.attempt(self.field, y, v, h, rtol, atol)

@@ -8,6 +8,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.field import system_of
 from neuralrace.dynamics.methods import Adaptive, LowRank, Method, check_method
 from neuralrace.dynamics.rates import Rates
@@ -21,10 +22,6 @@ from neuralrace.errors import OutOfRange, affordable, flag, number
 from neuralrace.network import is_linear
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
-
-_ERROR = 1e-6  # stated error up to which a method may be chosen
-_LARGE = 60_000  # weights between wide layers above which small bases are faster
-_WIDE = 5  # neurons of a wide layer for each signal that passes it
 
 
 def flow(
@@ -121,18 +118,18 @@ def _solve(problem: Problem) -> Path:
     if double and linear and is_wide(setup.given):
         missed = {Status.MISSED_ERROR, Status.STEP_LIMIT, Status.DIVERGED}
         with suppress(OutOfRange):
-            path = LowRank(_ERROR).solve(problem)
+            path = LowRank(constants.LOW_RANK_ERROR).solve(problem)
             if not missed & {ending.status for ending in path.endings}:
                 return path
     return Adaptive().solve(problem)
 
 
-def is_wide(task: Task, large: int = _LARGE) -> bool:
+def is_wide(task: Task, large: int = constants.LOW_RANK_WEIGHTS) -> bool:
     """Whether a linear network is large, and its hidden layers much wider than the signals that pass them.
 
     Signals are the rows of inputs of all contexts, and the outputs.
     """
     g = task.graph
     rows = sum(c.rows for c in task.moment_contexts) + sum(g.nodes[o] for o in g.outputs)
-    wide = {n for n in rotation_invariant_nodes(task) if g.nodes[n] > _WIDE * rows}
+    wide = {n for n in rotation_invariant_nodes(task) if g.nodes[n] > constants.WIDE * rows}
     return sum(g.nodes[s] * g.nodes[t] for s, t in g.edges.values() if {s, t} <= wide) > large

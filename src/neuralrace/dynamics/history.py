@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from neuralrace.dynamics import constants
+
 SIZE = 4096  # rows kept per run: as many as figures and learning times need, in 100 kB
-_FLOOR = 1e-12  # fraction of the first loss; smaller differences are rounding
 
 Point = tuple[float, float, float]  # time, loss, and slope of the loss
 
@@ -60,7 +61,7 @@ def _thinned(points: np.ndarray) -> np.ndarray:
         (t_a, a, _), (t, loss, _), (t_b, b, _) = (points[k : len(points) - 2 + k : 2].T for k in range(3))
         width = t_b - t_a
         line = a + (b - a) * (t - t_a) / np.where(width > 0, width, 1)
-        floor = _FLOOR * np.abs(points[0, 1])  # below it losses differ by rounding
+        floor = constants.FLOOR * np.abs(points[0, 1])  # below it losses differ by rounding
         matters = np.abs(line - loss) / (np.abs(b - a) + floor) * (width / t_b)
         points = np.delete(points, 1 + 2 * np.argsort(matters)[: min(extra, (len(t) + 1) // 2)], axis=0)
     return points

@@ -10,15 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.explicit import Attempt, size
 from neuralrace.dynamics.history import History, Point, first_fall
 from neuralrace.dynamics.status import Ending, Status
-
-# Constants that trade accuracy or memory for speed.
-_BEGIN, _FALL = 0.01, 0.02  # relative change of y in the first step, and of the loss, about
-_LEARNED, _REST = 1e-20, 1e-8  # rest: share of the loss, and relative change of a number, that are none
-_MANY, _FAR = 1000, 1e4  # rest: steps left, and time ahead in units of that which has passed
-_KEPT = 50_000_000  # numbers of the polynomials inside steps that are kept until times are chosen
 
 
 class System(Protocol):
@@ -125,12 +120,12 @@ class Run:
         self.t, self.h = 0.0, 0.0
         self.status: Status | None = None
         self.steps: int = 0  # taken and refused
-        self.at_edge, self.calm, self.patience = 0, 0, 15  # steps at the edge of stability that make it stiff
+        self.at_edge, self.calm, self.patience = 0, 0, constants.PATIENT
         self.history: list[Point] = []
         self.inside: list[tuple[float, Callable[[Any], np.ndarray]]] = []  # steps by their ends
         self.saved: list[tuple[np.ndarray, Any]] = []
         self.passed: int = 0  # times to save that steps have passed
-        self.room: float = _KEPT / len(problem.start)
+        self.room: float = constants.KEPT_NUMBERS / len(problem.start)
         self.lost: bool = False  # whether steps that may be asked for were let go
 
     @property
@@ -143,9 +138,9 @@ class Run:
         p = self.problem
         self.v, self.history = v, [(0.0, loss, slope)]
         speed = float(size((v / (self.atol + self.rtol * np.abs(self.start)))[None])[0])
-        self.h = _BEGIN / self.rtol / speed if speed > 0 else p.t1
+        self.h = constants.FIRST_CHANGE / self.rtol / speed if speed > 0 else p.t1
         if slope < 0:  # no steps before the first say how the loss bends there
-            self.h = min(self.h, max(_FALL * loss / -slope, 1e-12 * p.t1))
+            self.h = min(self.h, max(constants.FIRST_FALL * loss / -slope, 1e-12 * p.t1))
         if not np.isfinite(v).all():
             self.status = Status.DIVERGED
         elif p.stop is not None and loss <= p.stop:
@@ -194,9 +189,11 @@ class Run:
         """
         t, loss, _ = step.end
         left = self.problem.t1 - t
-        if loss > _LEARNED * self.history[0][1] or left <= _MANY * h:
+        if loss > constants.NOTHING_LEFT * self.history[0][1] or left <= constants.MANY_STEPS * h:
             return False
-        return bool((np.abs(step.v()) * min(left, _FAR * t) <= _REST * np.abs(step.y)).all())
+        return bool(
+            (np.abs(step.v()) * min(left, constants.FAR * t) <= constants.NO_CHANGE * np.abs(step.y)).all()
+        )
 
     # -- what is saved ---------------------------------------------------------------------------
 
@@ -223,7 +220,7 @@ class Run:
             rows[within & (which == k)] = self.inside[k][1](due[within & (which == k)])
         rows[due == 0], rows[due == self.t] = self.start, self.y
         self.saved.append(self.problem.system.keep(self.k, due, rows))
-        self.inside, self.room = [], _KEPT / len(self.problem.start)
+        self.inside, self.room = [], constants.KEPT_NUMBERS / len(self.problem.start)
 
     def rows(self, ts: np.ndarray) -> tuple[np.ndarray, Any]:
         """Losses and what else is kept, at all times that were reached; after them the end of the run."""

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from neuralrace.compiling import Compiled
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.run import Path
@@ -21,7 +22,6 @@ from neuralrace.network import Program, cast, check, is_linear, precision, progr
 from neuralrace.subspace import Frames, closed_frames, expand, shrink
 from neuralrace.task import Task
 
-_CACHED = 100_000  # numbers of weights whose losses NumPy computes at once: more leave the cache
 FLOW_TIME = "flow time: tau = 1 on the mean loss"
 RESERVED = (
     "t",
@@ -115,7 +115,7 @@ class Setup:
         That is the weights, if they are saved, and what `record` returns.
         """
         stack, data, lift = self.program.stack, self.data, self.lift(run)
-        size = max(1, _CACHED // flat.shape[1])
+        size = max(1, constants.CACHED_WEIGHTS // flat.shape[1])
         if self.in_numpy:
             some = (flat[at : at + size] for at in range(0, len(flat), size))
             losses = np.concatenate([stack.loss(w, data) for w in some])

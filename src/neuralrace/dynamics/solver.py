@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.explicit import ORDER, Attempt, interpolant
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.run import Path, Problem, Run, Step
@@ -21,14 +22,6 @@ from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.stiff import go_on
 from neuralrace.dynamics.times import adapted_times
 from neuralrace.progress import Progress
-
-# Constants that trade accuracy for speed.
-_SAFETY, _SHORTEST, _LONGEST = (
-    0.9,
-    0.2,
-    10.0,
-)  # ratio of the next step to this one
-_EDGE, _CALM = 5.0, 6  # of stability; steps inside it after which a system is not stiff
 
 
 def evolve(problem: Problem, rtol: float, atols: np.ndarray, max_steps: int) -> Path:
@@ -82,14 +75,14 @@ def _explicit(runs: list[Run], done: Callable[[], None]) -> None:
         error, stiffness, *points = np.asarray(tried.summary, float)
         accept = going & (error <= 1)
         h = length * _factor(error, accept)
-        edge = accept & ~(stiffness <= _EDGE)
+        edge = accept & ~(stiffness <= constants.EDGE)
         states = np.asarray(tried.y)
         for n in np.flatnonzero(going).tolist():
             run, run.h = runs[n], float(h[n])
             run.steps += 1
             if accept[n]:
                 run.calm = 0 if edge[n] else run.calm + 1
-                run.at_edge = run.at_edge + 1 if edge[n] else 0 if run.calm >= _CALM else run.at_edge
+                run.at_edge = run.at_edge + 1 if edge[n] else 0 if run.calm >= constants.CALM else run.at_edge
                 half, half_slope, loss, slope = (float(v[n]) for v in points)
                 middle = float(t[n] + length[n] / 2), half, half_slope
                 end = float(t1 if last[n] else t[n] + length[n]), loss, slope
@@ -115,6 +108,6 @@ def _inside(t: float, h: float, y: np.ndarray, tried: Attempt, n: int) -> Callab
 
 def _factor(error: np.ndarray, accept: np.ndarray) -> np.ndarray:
     """The ratio of the next step to this one, from its error in tolerances."""
-    factor = _SAFETY * np.maximum(error, 1e-20) ** (-1 / ORDER)
-    factor = np.clip(factor, _SHORTEST, np.where(accept, _LONGEST, 1.0))
-    return np.where(np.isfinite(error), factor, _SHORTEST)
+    factor = constants.SAFETY * np.maximum(error, 1e-20) ** (-1 / ORDER)
+    factor = np.clip(factor, constants.SHORTEST, np.where(accept, constants.LONGEST, 1.0))
+    return np.where(np.isfinite(error), factor, constants.SHORTEST)

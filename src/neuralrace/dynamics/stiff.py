@@ -15,34 +15,27 @@ from collections.abc import Callable
 
 import numpy as np
 
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.explicit import STAGES
 from neuralrace.dynamics.history import cubic
 from neuralrace.dynamics.run import Run, Step
 from neuralrace.dynamics.status import Status
 
-# Constants that trade accuracy for speed.
-_FEW = 100  # numbers of a system for LSODA, which differentiates by each
-_FINER, _LEAST = 0.01, 1e-13  # LSODA: part of the tolerances, as its errors add up over many steps; the least
 _DAMPING = 2 / 13
-_MOST = {8: 2000, 4: 200}  # stages, by bytes of a number: their rounding adds up, to 1e-9 and .005
-_MARGIN = 1.1  # rates up to which a step is stable, in units of the estimated largest one
-_CLOSE, _ROUNDS = 0.05, 30  # relative change of the rate at which the power method stops; rounds at most
-_TRIED = 10  # steps after which Chebyshev's method is compared with explicit ones
-_EXPLICIT = 5.0  # length of an explicit step at the edge of stability, times the rate
 
 Velocity = Callable[[np.ndarray], np.ndarray]
 
 
 def go_on(run: Run, done: Callable[[], None]) -> None:
     """Follow a stiff run to its end, or until explicit steps are the better ones."""
-    (_by_lsoda if run.y.size <= _FEW else _by_chebyshev)(run, done)
+    (_by_lsoda if run.y.size <= constants.FEW_NUMBERS else _by_chebyshev)(run, done)
 
 
 def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
     from scipy.integrate import LSODA  # slow to import
 
-    velocity, rtol = run.problem.system.velocity, max(_FINER * run.rtol, _LEAST)
-    start, atol = np.asarray(run.y, float), _FINER * run.atol
+    velocity, rtol = run.problem.system.velocity, max(constants.LSODA_SHARE * run.rtol, constants.LSODA_LEAST)
+    start, atol = np.asarray(run.y, float), constants.LSODA_SHARE * run.atol
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
         solver = LSODA(lambda _, y: velocity(y)[0], run.t, start, run.problem.t1, rtol=rtol, atol=atol)
@@ -64,15 +57,15 @@ def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
 
 def _by_chebyshev(run: Run, done: Callable[[], None]) -> None:
     velocity, t1 = run.problem.system.velocity, run.problem.t1
-    v, h, most = velocity(run.y)[0], run.h, _MOST[run.y.dtype.itemsize]
+    v, h, most = velocity(run.y)[0], run.h, constants.MOST_STAGES[run.y.dtype.itemsize]
     mode, rate = _unit(v), 0.0
     work, since, taken = 0, run.t, 0
     while run.status is None:
         y, last = run.y, h >= t1 - run.t
         mode, rate, rounds = _fastest(lambda y: velocity(y)[0], y, v, mode, rate)
-        longest = (most**2 - 1) / 1.54 / (_MARGIN * rate) if rate > 0 else np.inf
+        longest = (most**2 - 1) / 1.54 / (constants.MARGIN * rate) if rate > 0 else np.inf
         last, length = last and t1 - run.t <= longest, min(h, t1 - run.t, longest)
-        stages = max(2, int(1 + np.sqrt(1 + 1.54 * length * _MARGIN * rate)))
+        stages = max(2, int(1 + np.sqrt(1 + 1.54 * length * constants.MARGIN * rate)))
         end = _polynomial(lambda y: velocity(y)[0], y, v, length, stages)
         v_end, loss, slope = velocity(end)
         off = 0.8 * (y - end) + 0.4 * length * (v + v_end)
@@ -91,12 +84,12 @@ def _by_chebyshev(run: Run, done: Callable[[], None]) -> None:
             run.status = Status.DIVERGED
         if run.status is None and run.steps >= run.most:
             run.status = Status.STEP_LIMIT
-        if taken % _TRIED == 0 and (run.t - since) * rate * STAGES < _EXPLICIT * work:
+        if taken % constants.TRIED == 0 and (run.t - since) * rate * STAGES < constants.EDGE * work:
             break
-        elif taken % _TRIED == 0:
+        elif taken % constants.TRIED == 0:
             work, since = 0, run.t
         done()
-    run.v, run.h = v, min(h, _EXPLICIT / rate) if rate > 0 else h
+    run.v, run.h = v, min(h, constants.EDGE / rate) if rate > 0 else h
     run.at_edge, run.patience = 0, 2 * run.patience
 
 
@@ -109,10 +102,10 @@ def _fastest(
     """
     small = np.sqrt(np.finfo(y.dtype).eps) * max(np.linalg.norm(y), 1e-3)
     rounds = 0
-    while rounds < _ROUNDS:
+    while rounds < constants.ROUNDS:
         rounds, before, change = rounds + 1, rate, (velocity(y + small * direction) - v) / small
         direction, rate = _unit(change), float(np.linalg.norm(change))
-        if abs(rate - before) <= _CLOSE * rate:
+        if abs(rate - before) <= constants.CLOSE * rate:
             break
     return direction, rate, rounds
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.history import History, curve
 from neuralrace.errors import InputError, array, integer, listable, number, sequence, short
 
 DEFAULT = 200  # times, where they are not given
-_RESOLVED = 0.1  # fraction of the fall of the loss between two even times, at most
-_FINE = 20_001  # points on which times are chosen
-_ROUNDING = 1e-12  # share of the loss below which a fall is none; of t1, by which a time may be later
 _MOST = 10_000_000
 
 
@@ -25,7 +23,7 @@ def save_times(t1: Any, save: Any) -> tuple[float, np.ndarray]:
         ts = array("save", save if hasattr(save, "__len__") else sequence("save", save, "times"), (None,))
         end = number("t1", ts[-1] if t1 is None and len(ts) else t1, above=0)
         increasing = len(ts) and (np.diff(ts) > 0).all()
-        if not increasing or ts[0] < 0 or ts[-1] > end * (1 + _ROUNDING):
+        if not increasing or ts[0] < 0 or ts[-1] > end * (1 + constants.ROUNDING):
             raise InputError(f"save must be increasing times between 0 and t1 = {end:g}")
         return end, np.minimum(ts, end)  # the product of a rate and steps may be past it, by rounding
     end = number("t1", t1, above=0)
@@ -60,7 +58,7 @@ def adapted_times(histories: list[History], t1: float) -> np.ndarray | None:
     if not falls:
         return None
     even = np.linspace(0, t1, DEFAULT)
-    if max(np.diff(np.interp(even, fine, f)).max() for f in falls) <= _RESOLVED:
+    if max(np.diff(np.interp(even, fine, f)).max() for f in falls) <= constants.RESOLVED:
         return None
     # Time and the fall of the loss have equal weight.
     travelled = fine / t1 + np.mean(falls, axis=0)
@@ -75,12 +73,12 @@ def _fine(histories: list[History], t1: float) -> np.ndarray:
     ]
     points = np.concatenate([np.linspace(0, t1, 1001), *own])
     points = np.unique(points[(points >= 0) & (points <= t1)])
-    return points[np.unique(np.linspace(0, len(points) - 1, _FINE).round().astype(int))]
+    return points[np.unique(np.linspace(0, len(points) - 1, constants.FINE_POINTS).round().astype(int))]
 
 
 def _fall(history: History, ts: np.ndarray) -> np.ndarray | None:
     """Fraction of the fall of the loss that has happened by each time; None if it never falls."""
     losses = np.minimum.accumulate(curve(history, ts))
     whole = losses[0] - losses[-1]
-    falls = np.isfinite(whole) and whole > _ROUNDING * abs(losses[0])
+    falls = np.isfinite(whole) and whole > constants.ROUNDING * abs(losses[0])
     return (losses[0] - losses) / whole if falls else None
