@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.errors import InputError, known, short
+from neuralrace.reduction.family import Classes
 from neuralrace.reduction.latex import in_latex
 from neuralrace.reduction.path_classes import MOST_CLASSES, SAME, Expansion, class_rates, live_classes
-from neuralrace.reduction.family import Classes
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduced_equations import ReducedEquations
