@@ -357,7 +357,7 @@ def test_contexts_example(capsys, tmp_path):
     assert (status, err) == (0, "")
     found = json.loads(text)
     assert found["classes"] == [["in_a", "out_a"], ["in_b", "out_b"]]
-    assert found["equations"] == ["tau dB1/dt = B1*(S1 - B1^2*D)", "tau dB2/dt = B2*(S2 - B2^2*D)"]
+    assert found["equations"] == ["tau dB1/dt = B1*(S1 - B1^2*D11)", "tau dB2/dt = B2*(S2 - B2^2*D22)"]
     assert found["time_chosen"]
     assert found["converged"]
     half = found["half_time"]

@@ -12,10 +12,10 @@ from tests.strategies import data, graphs, seeds
 
 def drawn_rates(graph, rng):
     """A number for all edges, or one for some of them; and learning rates of some edges."""
-    some = {e: float(rng.uniform(0, 0.5)) for e in graph.edges if rng.random() < 0.7}
+    some = {e: float(rng.uniform(0, 0.5)) for e in graph.shapes if rng.random() < 0.7}
     decay = float(rng.uniform(0.05, 0.5)) if rng.random() < 0.4 else some
-    scale = {e: float(rng.choice([0.0, 0.5, 2.0])) for e in list(graph.edges)[::2]}
-    return nr.Rates(decay, scale, frozen=[e for e in graph.edges if rng.random() < 0.1])
+    scale = {e: float(rng.choice([0.0, 0.5, 2.0])) for e in list(graph.shapes)[::2]}
+    return nr.Rates(decay, scale, frozen=[e for e in graph.shapes if rng.random() < 0.1])
 
 
 def agrees_with_flow(task, r, b, rates, t1=3.0):

@@ -337,7 +337,7 @@ NEURON_GATED = nr.Task(nr.Graph.chain([2, 3, 1]), np.eye(2), [[1], [2]], {"h1": 
         (lambda: R.equations(mode=9), "mode must be between"),
         (
             lambda: nr.reduce(cross_correlated(), basis="block").equations(mode=0),
-            "mode must be None for blocks",
+            "mode must be None for matrices",
         ),
         (lambda: nr.init.decoupled(R, 0), "strength"),
         (lambda: nr.tasks.sharing(6, 4), "group must divide"),

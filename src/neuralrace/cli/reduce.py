@@ -64,7 +64,7 @@ class Explanation:
     @cached_property
     def _equations(self) -> tuple[list[str], str | None]:
         try:
-            return [show.line(eq) for eq in self.reduction.equations()], None
+            return show.equations(self.reduction), None
         except InputError as error:
             return [], str(error)
 

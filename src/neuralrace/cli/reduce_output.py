@@ -13,6 +13,7 @@ from neuralrace import plot
 from neuralrace.cli.description import Description
 from neuralrace.dynamics import Status, Trajectory
 from neuralrace.graph import Graph
+from neuralrace.reduction import Reduction
 from neuralrace.reduction.ends import LEARNED
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ def lines(x: Explanation) -> list[str]:
         lines.append(f"equations: none. {x.why_no_equations}")
     else:
         kind = "equations" if r.exact else "approximate equations"
-        form = "of matrices" if r.basis == "block" else "in every mode" if r.tied else "of coupled modes"
+        form = {"matrices": "of matrices", "numbers": "in every mode", "vectors": "of coupled modes"}[r.form]
         lines += [f"{kind}, {form}:", *(f"  {_cut(e)}" for e in x.equations)]
-        modes = 0 if r.basis == "block" else r.n_modes
+        modes = r.n_modes if r.form == "numbers" else 0
         shown = min(modes, MODES_SHOWN)
         for mode in range(shown):
             lines.append(f"in mode {mode + 1}:")
-            lines += [f"  {_cut(line(eq))}" for eq in r.equations(mode)]
+            lines += [f"  {_cut(e)}" for e in equations(r, mode)]
         if shown < modes:
             lines.append(f"({_count(modes - shown, 'more mode')} in equations.tex)")
     if x.conserved:
@@ -150,10 +151,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... (in full in equations.tex)"
 
 
-def line(equation: Any) -> str:
-    """A differential equation as text."""
-    strength = next(f.args[0] for f in equation.lhs.args if f.is_Derivative)
-    return f"tau d{strength}/dt = {plain(_short(equation.rhs))}"
+def equations(r: Reduction, mode: int | None = None) -> list[str]:
+    """The equations of a reduction as text."""
+    return [f"tau d{eq.strength}/dt = {plain(_short(eq.rhs))}" for eq in r.written(mode).equations]
 
 
 def plain(expression: Any, order: str = "rev-lex") -> str:
@@ -174,14 +174,13 @@ def _short(expression: Any) -> Any:
 
 
 def latex(x: Explanation) -> str:
-    """The equations as LaTeX, with symbols and with the numbers of each mode."""
+    """The equations as LaTeX, with symbols, what these stand for, and with the numbers of each mode."""
     r = x.reduction
     lines = [f"% {r!r}"]
-    lines += [f"% B_{k + 1}: {_some(members)}" for k, members in enumerate(r.classes)]
     if x.why_no_equations:
         return "\n".join([*lines, f"% {x.why_no_equations}"]) + "\n"
-    lines += [r"\begin{equation}", r.latex(), r"\end{equation}"]
-    for mode in range(0 if r.basis == "block" else r.n_modes):
+    lines += [r"\begin{equation}", r.latex(), r"\end{equation}", *r.definitions()]
+    for mode in range(r.n_modes if r.form == "numbers" else 0):
         lines += [f"% mode {mode + 1}", r"\begin{equation}", r.latex(mode), r"\end{equation}"]
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import numpy as np
@@ -97,19 +96,13 @@ def _random_badge(lane: SolvedLane) -> Badge:
 def _equations(lane: SolvedLane) -> tuple[list[str], list[int], str | None]:
     """A LaTeX line for each equation, and the class of edges that it is about if it is about one."""
     try:
-        text = lane.reduction.latex()
+        every = lane.reduction.written().equations
     except InputError as error:
         return [], [], str(error)
-    body = text.removeprefix("\\begin{aligned}\n").removesuffix("\n\\end{aligned}")
-    lines = [line.split("&&")[0].replace("&", "").strip() for line in body.split(" \\\\\n")]
-    owners = []
-    for line in lines:
-        found = re.search(r"\\frac\{d\}\{dt\} B_\{(\d+)", line)
-        owners.append(int(found.group(1)) - 1 if found else 0)
-    owners = owners if lane.reduction.directions == 1 else []  # edges are in several classes
-    if len(lines) > MOST_EQUATIONS:
-        return lines[:MOST_EQUATIONS], owners[:MOST_EQUATIONS], f"and {len(lines) - MOST_EQUATIONS} more"
-    return lines, owners, None
+    shown = every[:MOST_EQUATIONS]
+    lines = [" = ".join(eq.latex) for eq in shown]
+    owners = [eq.edge_class for eq in shown] if lane.reduction.directions == 1 else []  # else in several
+    return lines, owners, f"and {len(every) - len(shown)} more" if len(every) > len(shown) else None
 
 
 def _conserved(lane: SolvedLane) -> list[str]:

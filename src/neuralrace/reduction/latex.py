@@ -1,37 +1,119 @@
-"""Equations as LaTeX, as they would stand in a paper."""
+"""Equations as LaTeX, as they would stand in a paper, and definitions of their symbols."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuralrace.reduction.family import Classes
-from neuralrace.reduction.symbols import Written
+
+if TYPE_CHECKING:
+    from neuralrace.reduction.equations import Equation, Quantity, Written
+    from neuralrace.reduction.reduced_equations import ReducedEquations
 
 MOST_NAMED = 2  # edges of a class beside its equation
 DIGITS = 3
 LARGEST_DENOMINATOR = 32  # of fractions that are written as such
-LARGEST_WHOLE = 1e5  # numbers from here on are written with a power of ten
+LARGEST_WHOLE = 10**5  # numbers from here on are written with a power of ten
+_LETTERS = {"Syx": r"\Sigma^{yx}", "Sxx": r"\Sigma^{xx}"}
 SPECIAL = str.maketrans({c: "\\" + c for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
 })  # fmt: skip
 
 
-def aligned(written: Written, classes: Classes) -> str:
-    """One equation per line, with the edges of its class beside it."""
-    import sympy as sp
+def in_latex(expression: Any) -> str:
+    """An expression in the order in which it is written."""
+    return _printer()(expression)
 
-    show = _printer(written.names)
-    lines = []
-    for eq, owner in zip(written.equations, written.owners, strict=True):
-        strength = next(f.args[0] for f in eq.lhs.args if f.is_Derivative)
-        rhs = show(eq.rhs.xreplace({f: rounded(f) for f in eq.rhs.atoms(sp.Float)}))
-        lines.append(rf"\tau \frac{{d}}{{dt}} {show(strength)} &= {rhs} && {edges(classes[owner])}")
+
+def named(name: str) -> str:
+    r"""The name of a symbol, with what follows its first letters as subscript.
+
+    Examples
+    --------
+    >>> [named(name) for name in ("B1", "D12_34", "Syx2", "lambda", "W_out", "trunk")]
+    ['B_{1}', 'D_{12,34}', '\\Sigma^{yx}_{2}', '\\lambda', 'W_{\\text{out}}', '\\operatorname{trunk}']
+    """
+    from sympy.printing.conventions import split_super_sub
+    from sympy.printing.latex import translate
+
+    base, _, parts = split_super_sub(name)
+    base = _LETTERS.get(str(base)) or str(translate(str(base)))
+    base = rf"\operatorname{{{base}}}" if len(base) > 1 and base.isalpha() else base
+    below = ",".join(part if part.isdigit() else rf"\text{{{part}}}" for part in parts)
+    return f"{base}_{{{below}}}" if below else base
+
+
+def aligned(equations: Sequence[Equation], classes: Classes) -> str:
+    """One equation per line, with the edges of its class beside it."""
+    lines = [f"{eq.latex[0]} &= {eq.latex[1]} && {edges(classes[eq.edge_class])}" for eq in equations]
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+def definitions(r: ReducedEquations, written: Written) -> list[str]:
+    """Sentences on weights and statistics of paths, on each class of paths, and on each symbol."""
+    paths = [
+        f"${_set(k)}$ are the paths with the product ${in_latex(x)}$." for k, x in enumerate(written.products)
+    ]
+    return [*_statistics(r), *paths, *map(_defined, written.quantities)]
+
+
+def _statistics(r: ReducedEquations) -> list[str]:
+    """What weights are, and the sums s and d over paths."""
+    m, n = "mn" if r.form == "vectors" else ("", "")
+    if r.form == "matrices":
+        u, v, where, factors = "U", "V", "The", "the gates"
+        weights = "$L B R^T$, with orthonormal bases $L$ and $R$ at its ends"
+    else:
+        u, v, where, factors = "u", "v", f"In each mode ({r.n_modes} in all) the", _factors(r)
+        weights = r"$B\, l r^T$, with directions $l$ and $r$ at its ends that are orthonormal over modes"
+        weights += r"; vectors have an entry for each mode, and $\circ$ multiplies entries" * bool(m)
+    overlap = rf"({u}_{{j{m}}}^T {u}_{{p{n}}})\, " if r.basis == "pathwise" else ""
+    s, d = ("s_m", "d_{mn}") if m else ("s", "d")
+    return [
+        f"{where} weights of an edge of strength $B$ are {weights}.",
+        f"At the output and at the input of a path $p$ these are ${u}_{{p{m}}}$ and ${v}_{{p{m}}}$.",
+        f"$x_p$ is its input, $y_p$ the target at its output, and $g_p$ the product along it of {factors}.",
+        rf"${s}(P) = \sum_{{p \in P}} {u}_{{p{m}}}^T \langle g_p\, y_p x_p^T \rangle {v}_{{p{m}}}$ and "
+        rf"${d}(P, Q) = \sum_{{j \in P,\, p \in Q}} {overlap}{v}_{{j{m}}}^T "
+        rf"\langle g_j g_p\, x_j x_p^T \rangle {v}_{{p{n}}}$, over pairs that end at one output; "
+        r"$\langle \cdot \rangle$ is the mean over samples.",
+        r"$\tau$ is the time constant of gradient flow on the mean loss.",
+    ]
+
+
+def _factors(r: ReducedEquations) -> str:
+    """What a path multiplies a mode by."""
+    factors = ["the gates"]
+    if r.task.graph.fixed:
+        factors.append("the fixed weights")
+    if r.directions > 1:
+        factors.append("the signs of parts of layers")
+    frames = [*r.family.left.values(), *r.family.right.values()]
+    lacking = any((f == 0).all(axis=0).any() for f in frames)
+    return " and ".join(factors) + " (0 in modes that a layer on it lacks)" * lacking
+
+
+def _defined(q: Quantity) -> str:
+    name, size = in_latex(q.symbol), ""
+    if q.symbol.is_Matrix:
+        rows, columns = map(int, q.symbol.shape)
+        size = rf" \in \mathbb{{R}}^{{{rows}" + rf" \times {columns}" * (columns > 1) + "}"
+    if q.names:  # a statistic
+        letter = "s" if len(q.of[0]) == 1 else "d"
+        once = [at for at in q.of if at <= at[::-1] or at[::-1] not in q.of]
+        equal = [f"{letter}({', '.join(map(_set, at))})" for at in once]
+        return f"${' = '.join([name, *equal])}{size}$."
+    value = f" = {q.value:g}" if isinstance(q.value, float) else ""
+    return f"${name}{size}{value}$ is the {q.kind.value} of ${edges(q.of)}$."
+
+
+def _set(k: int) -> str:
+    return f"P_{{{k + 1}}}"
 
 
 def edges(members: Sequence[str]) -> str:
@@ -43,90 +125,64 @@ def edges(members: Sequence[str]) -> str:
     return r",\ ".join(names)
 
 
-def rounded(x: Any) -> Any:
-    """A number as a person would write it: simple fractions as such, others with three digits.
+def rounded(value: float) -> str:
+    r"""A number as a person would write it: simple fractions as such, others with three digits.
 
     Examples
     --------
-    >>> import sympy as sp
-    >>> [rounded(sp.Float(v)) for v in (2.0, 1 / 3, 0.35355339, 1234.56, 1.2345e-7)]
-    [2, 1/3, 0.354, 1230, 1.23e-7]
+    >>> [rounded(v) for v in (2.0, 1 / 3, 0.35355339, 1234.56, -1.2345e-7)]
+    ['2', '\\frac{1}{3}', '0.354', '1.23 \\cdot 10^{3}', '- 1.23 \\cdot 10^{-7}']
     """
-    import sympy as sp
-
-    value = float(x)
-    short, simple = float(f"{value:.{DIGITS}g}"), Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
-
-    def is_exact(other: float) -> bool:
-        return abs(other - value) <= 1e-9 * abs(value)
-
-    if is_exact(round(value)) and abs(value) < LARGEST_WHOLE:
-        return sp.Integer(round(value))
-    if not is_exact(short) and is_exact(float(simple)) and abs(simple.numerator) < 100:
-        return sp.Rational(simple.numerator, simple.denominator)
-    if 10**DIGITS <= abs(value) < LARGEST_WHOLE:
-        return sp.Integer(round(short))
-    return sp.Float(f"{short:.{DIGITS}g}", DIGITS)
+    sign, value = "- " if value < 0 else "", abs(value)
+    simple = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
+    short = f"{value:.{DIGITS}g}"
+    if abs(simple - value) <= 1e-9 * value and simple.numerator < LARGEST_WHOLE:
+        if simple.denominator == 1:
+            return f"{sign}{simple}"
+        if simple.numerator < 100 and abs(float(short) - value) > 1e-9 * value:
+            return rf"{sign}\frac{{{simple.numerator}}}{{{simple.denominator}}}"
+    digits, _, power = short.partition("e")
+    return sign + digits + (rf" \cdot 10^{{{int(power)}}}" if power else "")
 
 
-def _printer(names: dict[Any, str]) -> Any:
-    """A function from expressions to LaTeX, with data before strengths and fractions before products."""
+@cache
+def _printer() -> Any:
+    """A printer that keeps the order of sums and products, with fractions before products."""
     import sympy as sp
     from sympy.printing.latex import LatexPrinter
 
     class Printer(LatexPrinter):
-        def _in_brackets(self, expr: Any, *kinds: type) -> str:
-            text = self._print(expr)
-            return rf"\left({text}\right)" if isinstance(expr, kinds) else text
+        def _print_Symbol(self, expr: Any, style: str = "") -> str:
+            return named(expr.name)
+
+        _print_MatrixSymbol = _print_Symbol
+
+        def _print_Float(self, expr: Any) -> str:
+            return rounded(float(expr))
+
+        def _in_brackets(self, expr: Any) -> str:
+            mixed = isinstance(expr, sp.HadamardProduct) and len({*expr.args}) > 1
+            return rf"\left({self._print(expr)}\right)" if mixed or expr.is_Add else self._print(expr)
 
         def _print_Add(self, expr: Any, order: Any = None) -> str:
-            terms = expr.args if expr.is_Matrix else sorted(expr.args, key=_place)
-            text = " + ".join(self._print(term) for term in terms)
-            return re.sub(r"\+ -\s*", "- ", text)
+            return " + ".join(map(self._print, expr.args)).replace("+ - ", "- ")
+
+        _print_MatAdd = _print_Add
 
         def _print_Mul(self, expr: Any) -> str:
-            number, factors = expr.as_coeff_mul(rational=False)
-            order = sorted(factors, key=lambda f: (_kind(f), _place(f)))
-            return self._times(number, [self._in_brackets(f, sp.Add) for f in order])
+            first, *factors = expr.args
+            if not first.is_Number:
+                return " ".join(map(self._in_brackets, expr.args))
+            size = [] if abs(first) == 1 else [self._print(abs(first))]
+            return "- " * bool(first < 0) + " ".join([*size, *map(self._in_brackets, factors)])
 
-        def _print_MatMul(self, expr: Any) -> str:
-            number = expr.args[0] if expr.args[0].is_Number else sp.Integer(1)
-            factors = [f for f in expr.args if not f.is_Number]
-            mixed = [isinstance(f, sp.HadamardProduct) and len(set(f.args)) > 1 for f in factors]
-            kinds = [(sp.Add, sp.HadamardProduct) if m else (sp.Add,) for m in mixed]
-            return self._times(
-                number, [self._in_brackets(f, *k) for f, k in zip(factors, kinds, strict=True)]
-            )
-
-        def _times(self, number: Any, factors: list[str]) -> str:
-            sign, size = ("- ", -number) if number.is_negative else ("", number)
-            return sign + " ".join([*([] if size == 1 else [self._print(size)]), *factors])
+        _print_MatMul = _print_Mul
 
         def _print_HadamardProduct(self, expr: Any) -> str:
-            powers = [(f, len(list(same))) for f, same in groupby(expr.args)]
-            texts = [(self._in_brackets(f, sp.Add), n) for f, n in powers]
-            return r" \circ ".join(text if n == 1 else rf"{text}^{{\circ {n}}}" for text, n in texts)
+            powers = [(self._in_brackets(f), len(list(same))) for f, same in groupby(expr.args)]
+            return r" \circ ".join(text if n == 1 else rf"{text}^{{\circ {n}}}" for text, n in powers)
 
         def _print_Transpose(self, expr: Any) -> str:
-            return f"{self._in_brackets(expr.arg, sp.Add)}^{{T}}"
+            return f"{self._in_brackets(expr.arg)}^{{T}}"
 
-    return Printer({"symbol_names": names}).doprint
-
-
-def _place(term: Any) -> Any:
-    """Sort key: terms without strengths, then by the numbers of their strengths; weight decay last."""
-    names = sorted(x.name for x in term.free_symbols if _is_strength(x))
-    decays = any(x.name.startswith("lambda") for x in term.free_symbols)
-    return decays, bool(names), [[int(n) for n in re.findall(r"\d+", name)] for name in names], str(term)
-
-
-def _kind(factor: Any) -> int:
-    """Factors are learning rates and decays, then strengths, brackets, and last S or D."""
-    if factor.is_Add:
-        return 2
-    (symbol,) = factor.free_symbols
-    return 1 if _is_strength(symbol) else 0 if re.fullmatch(r"(eta|lambda)\d*", symbol.name) else 3
-
-
-def _is_strength(symbol: Any) -> bool:
-    return re.fullmatch(r"B[\d_]+", symbol.name) is not None
+    return Printer().doprint

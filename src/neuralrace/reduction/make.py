@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from numpy.typing import ArrayLike
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, choice, integer, known, number, short
 from neuralrace.reduction.certificate import choose
+from neuralrace.reduction.equations import check_names
 from neuralrace.reduction.family import FAMILIES
 from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.start import StartReduction
@@ -27,6 +29,7 @@ def reduce(
     weights: None = ...,
     error: float = ...,
     rates: Rates | None = ...,
+    names: Mapping[str, str] | None = ...,
 ) -> Reduction: ...
 
 
@@ -53,6 +56,7 @@ def reduce(
     weights: Mapping[str, ArrayLike] | None = None,
     error: float = 1e-3,
     rates: Rates | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Reduction | StartReduction:
     """The reduction of a linear network with scalar gates: the small system that governs its learning.
 
@@ -78,6 +82,9 @@ def reduce(
         As in `flow`: `dW/dt = -scale (dL/dW + decay W)`. Edges with another decay or rate are in other
         classes. A frozen edge keeps the strength that it starts with: the right-hand side of its equation is
         0.
+    names : dict, optional
+        Symbols of strengths, in place of B1, B2, ...: edge -> the symbol of its class of edges. Other classes
+        keep theirs. With several directions the edges are those in `Reduction.classes`.
 
     Returns
     -------
@@ -110,9 +117,9 @@ def reduce(
     seed, error = integer("seed", seed, least=0), number("error", error, least=1e-10, most=1)
     rates = Rates.check(rates, g)
     if weights is not None:
-        if basis != "auto" or start is not None or directions != 1:
+        if basis != "auto" or start is not None or directions != 1 or names is not None:
             raise InputError(
-                "basis, start and directions must not be given with weights, around which the basis is chosen"
+                "basis, start, directions and names must not be given with weights, for which one is chosen"
             )
         return StartReduction.of(task, weights, error, rates)
     widest = max(2, *g.nodes.values())  # more directions than neurons change nothing
@@ -123,7 +130,8 @@ def reduce(
         raise InputError(f"directions must be 1 where edges are fixed, got {directions}")
     every = [name for name in FAMILIES if name != "pathwise" or not g.fixed]
     bases = every if basis == "auto" else [basis]
-    return Reduction(task, *choose(task, bases, _check_start(task, start), rates, directions, seed))
+    r = Reduction(task, *choose(task, bases, _check_start(task, start), rates, directions, seed))
+    return r if names is None else replace(r, names=check_names(names, r.classes))
 
 
 def _check_start(task: Task, start: Any) -> dict[str, Hashable]:

@@ -7,18 +7,17 @@ in the product along a path. Blocks do not commute: there the key lists the clas
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.graph import Graph
 from neuralrace.reduction.family import Classes, Family
-from neuralrace.task import Context
+from neuralrace.task import Blocks, Context
 
 MOST_CLASSES = 400  # of paths
 _SMALL = 10_000  # powers that take as long as the calls of the smallest system
@@ -78,38 +77,15 @@ class TiedLoss:
         loss = self.constant + np.add.reduce((0.5 * products - self.s) * m, axis=(1, 2))
         return loss, np.add.reduce(self._factors * (products - self.s)[:, None] * slopes, axis=2)
 
-    def statistics(self) -> PathStatistics:
-        """S and D of the classes of paths that are not zero."""
-        pairs = np.ndindex(self.d.shape[:2])
-        return live_statistics(self.powers, list(self.s), {pair: self.d[pair] for pair in pairs})
-
-
-class PathStatistics(NamedTuple):
-    """Statistics of classes of paths, for M modes or for blocks.
-
-    `s` has (M,) or `Sigma^yx` (out, in) for each class. `d` has, for classes j and p of paths that end at the
-    same output, (M, M) with the modes of j first, or `Sigma^xx` (input of j, input of p). Where modes
-    decouple it has (M,).
-    """
-
-    keys: tuple[Key, ...]
-    s: list[np.ndarray]
-    d: dict[tuple[int, int], np.ndarray]
-
 
 class TooManyPathClasses(Exception):
     """There are more than `MOST_CLASSES` classes of paths."""
 
 
-def tied_loss(family: Family, classes: Classes, rates: Rates) -> TiedLoss | None:
-    """The polynomial of a diagonal family; None where modes are coupled or terms are too many."""
-    if family.basis == "block":
-        return None
-    try:
-        found = Expansion(family, classes)
-    except TooManyPathClasses:
-        return None
-    sums, couplings = found.sums()
+def tied_loss(found: Expansion, rates: Rates) -> TiedLoss | None:
+    """The polynomial of a diagonal family; None where modes are coupled."""
+    family, classes = found.family, found.classes
+    sums, couplings = found.sums
     n = len(sums)
     s, d = np.reshape(sums, (n, family.modes)), np.zeros((n, n, family.modes))
     crossing = 0.0
@@ -133,7 +109,11 @@ class Expansion:
     Equal polynomials are computed and stored once.
     """
 
-    def __init__(self, family: Family, classes: Classes):
+    def __init__(
+        self, family: Family, classes: Classes, contexts: Sequence[tuple[Context, float]] | None = None
+    ):
+        own = [(c, 1.0) for c in family.small.moment_contexts]
+        self.contexts: Sequence[tuple[Context, float]] = own if contexts is None else contexts
         self.family: Family = family
         self.classes: Classes = classes
         self.graph: Graph = family.small.graph
@@ -144,7 +124,7 @@ class Expansion:
             self._number_constants(len(classes))
         self.polynomials: list[Polynomial] = []
         self.ids: dict[Any, int] = {}
-        self.terms: Counter[Any]
+        self.terms: dict[Any, float]
         self.constant: float
         self.terms, self.constant = self._collect()
         found = dict.fromkeys(
@@ -169,20 +149,26 @@ class Expansion:
             return key
         return tuple(k for k, p in enumerate(key) for _ in range(p))
 
-    def pairs(self) -> set[tuple[int, int]]:
-        """Pairs of classes of paths that end at the same output."""
-        met = set()
-        for ends, _, _ in self.terms:
-            here = {self.index[key] for _, p in ends for key in self.polynomials[p]}
-            met |= {(j, k) for j in here for k in here}
-        return met
+    def for_any_data(self) -> Expansion:
+        """The same with data drawn at random: sums that vanish or are equal then do so whatever the data.
 
-    def statistics(self) -> PathStatistics:
-        """S and D of the classes of paths that are not zero, with all couplings of modes."""
-        return live_statistics(list(self.index), *self.sums())
+        They follow from graph and gates alone, and from the frames of pathways.
+        """
+        rng = np.random.default_rng(0)
+        drawn = {n: Blocks().add(rng.normal(size=(1, size))) for n, size in self.graph.nodes.items()}
+        contexts = []
+        for c, _ in self.contexts:
+            inputs, targets = ({n: drawn[n] for n in b} for b in (c.input_blocks, c.target_blocks))
+            contexts.append((replace(c, input_blocks=inputs, target_blocks=targets), rng.uniform(0.5, 1.0)))
+        return Expansion(self.family, self.classes, contexts)
 
+    @cached_property
     def sums(self) -> tuple[list[Any], dict[tuple[int, int], Any]]:
-        """S of each class of paths and D of each pair (see `PathStatistics`; D is (modes,) if shared)."""
+        """S of each class of paths, and D of each two that end at the same output.
+
+        For M modes these are (M,) and (M, M) with the modes of the first class first, or (M,) in a shared
+        frame; for blocks `Sigma^yx` (out, in) and `Sigma^xx` (input of the first, input of the second).
+        """
         s: list[Any] = [0.0] * len(self.index)
         d: dict[tuple[int, int], Any] = {}
         for (ends, target, gate), count in self.terms.items():
@@ -272,13 +258,13 @@ class Expansion:
             self._enter(c, n, here)
         return here
 
-    def _collect(self) -> tuple[Counter[Any], float]:
-        """Count of each (polynomials that reach an output, target, gate); the loss that no weights remove."""
+    def _collect(self) -> tuple[dict[Any, float], float]:
+        """Weight of each (polynomials that reach an output, target, gate); the loss that nothing removes."""
         g, family = self.graph, self.family
-        terms: Counter[Any] = Counter()
+        terms: dict[Any, float] = {}
         memo: dict[Any, dict[str, int]] = {}
         constant = 0.0
-        for c in family.small.moment_contexts:
+        for c, weight in self.contexts:
             early = tuple((n, np.asarray(v).tobytes()) for n, v in c.gates.items() if g.outgoing.get(n, True))
             key = (tuple(c.input_blocks.items()), early)
             if key not in memo:
@@ -294,36 +280,22 @@ class Expansion:
                     here = dict(here)
                     self._enter(c, o, here)
                     ends = [("", here[o])] if o in here else []
-                terms[tuple(ends), y, float(c.gate(o)) if family.overlap else 1.0] += 1
+                end = (tuple(ends), y, float(c.gate(o)) if family.overlap else 1.0)
+                terms[end] = terms.get(end, 0.0) + weight
         return terms, constant
 
 
-def live_statistics(
-    keys: Sequence[Key], s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]
-) -> PathStatistics:
-    """Those of the classes of paths whose statistics do not all vanish, up to rounding."""
-    sizes = [[np.abs(v).max(initial=0.0) for v in values] for values in (s, d.values())]
-    large_s, large_d = (SAME * max(size, default=0.0) for size in sizes)
-    found = {k for k, size in enumerate(sizes[0]) if size > large_s}
-    found |= {k for pair, size in zip(d, sizes[1], strict=True) if size > large_d for k in pair}
-    live = sorted(found)
-    number = {k: n for n, k in enumerate(live)}
-    pairs = {(number[j], number[k]): v for (j, k), v in sorted(d.items()) if j in number and k in number}
-    return PathStatistics(tuple(keys[k] for k in live), [s[k] for k in live], pairs)
+def live_classes(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray]) -> list[int]:
+    """The classes of paths whose statistics do not all vanish, up to rounding: those that data reach."""
+    found: set[int] = set()
+    for values in ({(k,): v for k, v in enumerate(s)}, d):
+        sizes = {place: np.abs(v).max(initial=0.0) for place, v in values.items()}
+        least = SAME * max(sizes.values(), default=0.0)
+        found |= {place[-1] for place, size in sizes.items() if size > least}
+    return sorted(found)
 
 
 def class_rates(classes: Classes, rates: Rates) -> tuple[np.ndarray, np.ndarray]:
     """Learning rate and weight decay of each class of edges."""
     scale, decay = np.array([rates.of(c[0]) for c in classes]).T
     return scale, decay
-
-
-def terms_of_all_paths(graph: Graph) -> int:
-    """Products in the equations of all edges, written path by path (neural_race Eq. 10), without ties."""
-    paths, lengths = dict.fromkeys(graph.inputs, 1), dict.fromkeys(graph.inputs, 0)
-    for n in graph.order:
-        if graph.incoming[n]:
-            sources = [graph.edges[e][0] for e in graph.incoming[n]]
-            paths[n] = sum(paths[s] for s in sources)
-            lengths[n] = sum(lengths[s] + paths[s] for s in sources)
-    return sum(lengths[o] * (1 + paths[o]) for o in graph.outputs)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuralrace.dynamics.rates import Rates
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, flag, integer
 from neuralrace.network import gradient, loss
 from neuralrace.reduction.attainable import AttainableLoss, attainable_loss
 from neuralrace.reduction.certificate import EXACT, inexact_paths, omitted_modes
-from neuralrace.reduction.conserved import laws
-from neuralrace.reduction.equations import write
+from neuralrace.reduction.equations import Kind, Numbers, Symbols, Written, laws, write
 from neuralrace.reduction.family import Classes, Family
-from neuralrace.reduction.latex import aligned
-from neuralrace.reduction.path_classes import TiedLoss, class_rates, tied_loss
-from neuralrace.reduction.symbols import Written, rate_values
+from neuralrace.reduction.latex import aligned, definitions
+from neuralrace.reduction.path_classes import Expansion, TiedLoss, TooManyPathClasses, tied_loss
 from neuralrace.task import Task
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ class ReducedEquations:
     classes: Classes
     gradient_residual: dict[str, float]
     rates: Rates
+    names: Mapping[str, str] = field(default_factory=dict)  # of the strengths, by an edge of each
 
     @property
     def basis(self) -> str:
@@ -136,29 +135,66 @@ class ReducedEquations:
     @cached_property
     def tied(self) -> TiedLoss | None:
         """The loss as a polynomial in the strengths of the classes; None where modes are coupled."""
-        return tied_loss(self.family, self.classes, self.rates)
+        return None if self.basis == "block" or self.paths is None else tied_loss(self.paths, self.rates)
 
-    def equations(self, mode: int | None = None) -> list[sympy.Eq]:
+    @cached_property
+    def paths(self) -> Expansion | None:
+        """The network as polynomials in the strengths of the classes; None where these are too long."""
+        try:
+            return Expansion(self.family, self.classes)
+        except TooManyPathClasses:
+            return None
+
+    @property
+    def form(self) -> str:
+        """What strengths are in `equations`: numbers, vectors of coupled modes, or matrices."""
+        return "matrices" if self.basis == "block" else "numbers" if self.tied is not None else "vectors"
+
+    def written(self, mode: int | None = None, *, merge: bool = False) -> Written:
+        """The equations as records, from which all that follows is made; arguments as in `equations`."""
+        if mode is not None:
+            if self.form != "numbers":
+                raise InputError(
+                    f"mode must be None for {self.form}, got {mode!r}; statistics() has their numbers"
+                )
+            if integer("mode", mode, least=0) >= self.n_modes:
+                raise InputError(f"mode must be between 0 and {self.n_modes - 1}, got {mode}")
+        key = (mode, flag("merge", merge))
+        if key not in self._written:
+            self._written[key] = write(self, mode, merge)
+        return self._written[key]
+
+    @cached_property
+    def _written(self) -> dict[Any, Written]:
+        return {}
+
+    def equations(self, mode: int | None = None, *, merge: bool = False) -> list[sympy.Eq]:
         """The equations of motion, `tau dB/dt = ...`: exact on the family of weights where `exact` says so.
 
-        B1 is the strength of the edges in `classes[0]`, and so on. S and D are statistics, summed over the
-        paths whose edges have the same classes and numbered by these classes of paths as they appear: S1,
-        D12. Equal ones share a symbol; a single one has no number. `statistics` has their numbers,
-        `parameters` those of learning rates eta and weight decays lambda.
+        B1 is the strength of the edges in `classes[0]`, and so on, or has the name given to `reduce`. S and D
+        are statistics, summed over the paths whose edges have the same classes and numbered by these classes
+        of paths as they appear: S1, D12. Every class and every two classes have a symbol of their own, but
+        for what holds whatever the data, by the graph and the gates alone. A D is 0 if no sample opens both
+        paths to one output, D21 is D12, and paths from the same input to the same output have the same
+        statistics where their gates are the same. (If a gate of 0 or 1 opens path 2 only where path 1 is
+        open, D12 is D22.) What vanishes or is equal by the numbers of the data keeps its symbols. A single
+        symbol has no number. Paths that no data reach are left out.
 
         Parameters
         ----------
         mode : int, optional
-            Write the numbers of this mode instead of symbols. Blocks have no modes.
+            Write the numbers of this mode instead of symbols. For decoupled modes.
+        merge : bool
+            Also let statistics share a symbol that are equal for these data, to nine digits, and leave out
+            those that vanish.
 
         Returns
         -------
         list of sympy.Eq
-            One per class. Decoupled modes have the same equations, for numbers B1, B2, ... . Coupled modes
-            have their own, for B1_2 (class 1, mode 2) and so on, if these are at most 12; else B1 is a vector
-            of modes, multiplied entry by entry. For blocks B1 is a matrix, with statistics Syx and Sxx.
-            Vectors and matrices are `sympy.MatrixSymbol`; put numbers into `.rhs`, as SymPy cannot put them
-            into a derivative of a matrix. More than 5,000 terms raise an `InputError`.
+            One per class. Decoupled modes have the same equations, for numbers B1, B2, ... . Of coupled modes
+            B1 is a vector of modes, multiplied entry by entry. For blocks B1 is a matrix, with statistics Syx
+            and Sxx. Vectors and matrices are `sympy.MatrixSymbol`; put numbers into `.rhs`, as SymPy cannot
+            put them into a derivative of a matrix. More than 5,000 terms raise an `InputError`.
 
         Examples
         --------
@@ -169,30 +205,40 @@ class ReducedEquations:
         >>> nr.reduce(task, "block").equations()[0].rhs
         B2.T*(-B2*B1*Sxx + Syx)
         """
-        return list(self._written.equations if mode is None else write(self, mode).equations)
+        return [eq.sympy for eq in self.written(mode, merge=merge).equations]
 
-    def statistics(self) -> dict[Any, Any]:
+    def statistics(self, *, merge: bool = False) -> Numbers:
         """The numbers behind the statistics in `equations`.
+
+        Parameters
+        ----------
+        merge : bool
+            As in `equations`.
 
         Returns
         -------
         dict of sympy.Symbol or MatrixSymbol to float or ndarray
-            An array (modes,) where modes decouple; of the shape of the matrix for a matrix.
+            An array (modes,) where modes decouple; of the shape of the matrix for a matrix. The name of a
+            symbol does as well, also of one that another stands for: "D21", "D22".
 
         Examples
         --------
         >>> import neuralrace as nr
-        >>> {str(symbol): v.round(3) for symbol, v in nr.reduce(nr.tasks.xor()).statistics().items()}
+        >>> r = nr.reduce(nr.tasks.xor())
+        >>> {str(symbol): v.round(3) for symbol, v in r.statistics().items()}
         {'S': array([1.414]), 'D': array([2.])}
+        >>> r.statistics()["D"]
+        array([2.])
         """
-        return dict(self._written.values)
+        return self.written(merge=merge).numbers(Kind.CORRELATION, Kind.COVARIANCE, Kind.FIXED)
 
-    def parameters(self) -> dict[sympy.Symbol, float]:
+    def parameters(self) -> Numbers:
         """The numbers behind the symbols eta and lambda of `equations` and `conserved`.
 
         Returns
         -------
         dict of sympy.Symbol to float
+            The name of a symbol does as well.
 
         Examples
         --------
@@ -200,14 +246,16 @@ class ReducedEquations:
         >>> nr.reduce(nr.tasks.xor(), rates=nr.Rates(decay=0.1)).parameters()
         {lambda: 0.1}
         """
-        return rate_values(*class_rates(self.classes, self.rates))
+        symbols = Symbols()
+        symbols.rates(self)
+        return Numbers(symbols.made)
 
-    def latex(self, mode: int | None = None) -> str:
+    def latex(self, mode: int | None = None, *, merge: bool = False) -> str:
         """The equations in LaTeX (amsmath), one per line with the edges of its class beside it.
 
         Parameters
         ----------
-        mode : int, optional
+        mode, merge
             As in `equations`; numbers have three digits.
 
         Returns
@@ -220,20 +268,37 @@ class ReducedEquations:
         >>> "frac{d}{dt} B_{1}" in nr.reduce(nr.tasks.xor()).latex()
         True
         """
-        return aligned(self._written if mode is None else write(self, mode), self.classes)
+        return aligned(self.written(mode, merge=merge).equations, self.classes)
+
+    def definitions(self, *, merge: bool = False) -> list[str]:
+        r"""What every symbol in `equations` is, and its size: sentences in LaTeX, to stand below `latex`.
+
+        Parameters
+        ----------
+        merge : bool
+            As in `equations`.
+
+        Returns
+        -------
+        list of str
+            On what weights and statistics of paths are, on each class of paths, and on each symbol.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.reduce(nr.tasks.routing(3, 2), names={"h1->h2": "T"}).definitions()[-3:]
+        ['$T$ is the strength of $\\text{h1} \\to \\text{h2}$.', '$S = s(P_{1})$.', '$D = d(P_{1}, P_{1})$.']
+        """
+        return definitions(self, self.written(merge=merge))
 
     def _repr_latex_(self) -> str | None:
-        """The equations, and whether they are exact, for a notebook."""
+        """The equations, what is in them, and whether they are exact, for a notebook."""
         try:
-            text = self.latex()
+            text = "\n\n".join([f"$\\displaystyle {self.latex()}$", *self.definitions()])
         except InputError:
             return None
         exact = "exact" if self.exact else "NOT exact"
-        return f"$\\displaystyle {text}$\n\n{exact} on its family of weights (residual {self.residual:.1e})"
-
-    @cached_property
-    def _written(self) -> Written:
-        return write(self)
+        return f"{text}\n\n{exact} on its family of weights (residual {self.residual:.1e})"
 
     def conserved(self) -> list[sympy.Expr]:
         """Quantities that are constant along the flow, in every mode.
@@ -246,7 +311,7 @@ class ReducedEquations:
         Returns
         -------
         list of sympy.Expr
-            In B1, B2, ... (and t, tau, eta, lambda), one per independent hidden node.
+            In the strengths of `equations` (and t, tau, eta, lambda), one per independent hidden node.
 
         Examples
         --------
@@ -254,5 +319,4 @@ class ReducedEquations:
         >>> nr.reduce(nr.tasks.routing(domains=7, trained=4)).conserved()
         [-7*B1**2 + B2**2]
         """
-        blocks = [self.family.shape[c[0]] for c in self.classes] if self.basis == "block" else None
-        return laws(self.family.graph, self.classes, self.rates, blocks)
+        return laws(self)

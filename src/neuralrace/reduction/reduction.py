@@ -48,6 +48,8 @@ class Reduction(ReducedEquations):
         gradient, at random points of the family.
     rates : Rates
         Learning rate and weight decay of each edge.
+    names : dict
+        Edge -> symbol of the strength of its class in the equations, where it has a name of its own.
 
     Examples
     --------
