@@ -2,7 +2,7 @@
 
 Programs run in JAX; those of small linear networks in NumPy too (`backward`), where nothing is compiled."""
 
-from neuralrace.network.backward import backwards, forwards, loss_and_gradient
+from neuralrace.network.backward import loss_and_gradient
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.evaluate import activity, error_rate, gradient, loss, predict
 from neuralrace.network.losses import LOSSES
@@ -14,12 +14,10 @@ __all__ = [
     "Program",
     "Stack",
     "activity",
-    "backwards",
     "cast",
     "check",
     "compile_program",
     "error_rate",
-    "forwards",
     "gradient",
     "is_linear",
     "loss",

@@ -1,4 +1,4 @@
-"""Loss and gradient of a linear network in NumPy: no small network waits for a compiler.
+"""Loss and gradient: by JAX, or of a linear network in NumPy, which waits for no compiler.
 
 The pass forwards is that of `Stack`; the one backwards is written out here, for the squared error. Weights
 may have leading axes, such as one of runs.
@@ -13,11 +13,6 @@ import numpy as np
 
 from neuralrace.network.plan import Product, Stack, read, summed, take, weight_blocks
 
-_CACHED = 100_000  # numbers of a matrix that stays in the cache of a processor
-
-
-Passed = tuple[list[np.ndarray], list[np.ndarray | None]]  # activity of each group, and the error at it
-
 
 def loss_and_gradient(stack: Stack, flat: Any, data: Any, kind: str = "squared") -> tuple[Any, Any]:
     """Loss `(...)` of flat weights `(..., n_weights)`, and its gradient in the same form; in NumPy or JAX.
@@ -25,10 +20,7 @@ def loss_and_gradient(stack: Stack, flat: Any, data: Any, kind: str = "squared")
     In JAX runs go one after the other on a CPU, where that is faster, else side by side.
     """
     if isinstance(flat, np.ndarray):
-        loss, passed = forwards(stack, flat, data)
-        gradient = np.zeros_like(flat)
-        backwards(stack, flat, data, passed, gradient)
-        return loss, gradient
+        return _in_numpy(stack, flat, data)
     one = lambda w: stack.loss_and_gradient(w, data, kind)  # noqa: E731
     if flat.ndim == 1:
         return one(flat)
@@ -37,22 +29,11 @@ def loss_and_gradient(stack: Stack, flat: Any, data: Any, kind: str = "squared")
     return jax.lax.map(one, flat) if jax.default_backend() == "cpu" else jax.vmap(one)(flat)
 
 
-def forwards(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, Passed]:
-    """The loss, and what `backwards` needs."""
+def _in_numpy(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np.ndarray]:
     activities = stack.activities(stack.in_stacks(flat), data)
     loss, errors = _errors(stack, data, activities)
-    return loss + np.zeros(flat.shape[:-1]), (activities, errors)
-
-
-def backwards(
-    stack: Stack, flat: np.ndarray, data: Any, passed: Passed, out: np.ndarray, factor: float = 1.0
-) -> None:
-    """Add `factor` times the gradient to `out` `(..., n_weights)`.
-
-    That may be the weights themselves where `stack.uses_weights_once`.
-    """
-    weights, parts = [*stack.in_stacks(flat), *data["fixed"]], stack.in_stacks(out)  # views
-    activities, errors = passed[0], [None if e is None else factor * e for e in passed[1]]
+    gradient = np.zeros_like(flat)
+    weights, parts = [*stack.in_stacks(flat), *data["fixed"]], stack.in_stacks(gradient)  # views
     for k in reversed(range(len(stack.groups))):
         group, d, error = stack.groups[k], data["groups"][k], errors[k]
         if error is None or "rows" in d:
@@ -71,7 +52,8 @@ def backwards(
                 put = _put(_by_item(product, weights[at], here, items.shape[-2]), product.a, items.shape[-3])
                 errors[product.source] = put if before is None else before + put
             if at < len(parts):  # else it is fixed
-                _add_by_weight(product, items, here, parts[at])
+                parts[at] += _by_weight(product, items, here, parts[at].shape[-1 - len(product.shape)])
+    return loss + np.zeros(flat.shape[:-1]), gradient
 
 
 def _errors(
@@ -112,24 +94,16 @@ def _in_blocks(p: Product, error: np.ndarray) -> np.ndarray:
     return np.moveaxis(parts, -4, -2).reshape(*lead, n, j * rows, k * t)
 
 
-def _add_by_weight(p: Product, items: np.ndarray, error: np.ndarray, out: np.ndarray) -> None:
-    """Add the derivatives by the weights of each block to `out`, those of all weights of the stack."""
+def _by_weight(p: Product, items: np.ndarray, error: np.ndarray, count: int) -> np.ndarray:
+    """Derivatives by the weights of each block, put where they are among all of the stack."""
     (n, k, j), a = p.blocks, take(items, p.a)
     *lead, _, rows, s = items.shape
-    count, before = out.shape[-1 - len(p.shape)], error.shape[: -5 if len(p.shape) == 1 else -3]
+    before = error.shape[: -5 if len(p.shape) == 1 else -3]
     if len(p.shape) == 1:
         found = np.einsum("...nkjrs,...njrs->...nks", error, a.reshape(*lead, n, j, rows, s))
-        out += _put(found.reshape(*before, n * k, s), p.w, count, axis=-2)
-        return
-    t = p.shape[0]
-    error, a = error.swapaxes(-1, -2), a.reshape(*lead, n, j * rows, s)
-    if p.w is not None or t * s < _CACHED or before:
-        out += _put((error @ a).reshape(*before, n * k, t, s), p.w, count)
-        return
-    each = out.reshape(n, k * t, s)
-    for block in range(n):  # of large ones a few rows at a time, which do not leave the cache in between
-        for at in range(0, k * t, 64):
-            each[block, at : at + 64] += error[block, at : at + 64] @ a[block]
+        return _put(found.reshape(*before, n * k, s), p.w, count, axis=-2)
+    found = error.swapaxes(-1, -2) @ a.reshape(*lead, n, j * rows, s)
+    return _put(found.reshape(*before, n * k, p.shape[0], s), p.w, count)
 
 
 def _by_item(p: Product, weights: np.ndarray, error: np.ndarray, rows: int) -> np.ndarray:

@@ -84,20 +84,9 @@ class Stack:
         return sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
 
     @property
-    def load(self) -> float:
-        """What the products of loss and gradient cost in NumPy, in units of what the calls of NumPy do."""
-        return self.work / _SMALL
-
-    @property
     def cost(self) -> int:
         """What loss and gradient cost in NumPy, in evaluations of a small network."""
-        return 1 + int(self.load)
-
-    @cached_property
-    def uses_weights_once(self) -> bool:
-        """Whether each stack of weights has one product, so that it can change as soon as that is done."""
-        used = [p.stack for g in self.groups for p in g.products]
-        return len(used) == len(set(used))
+        return 1 + self.work // _SMALL
 
     # -- what compiled functions call, and NumPy without compiling ---------------------------
 

@@ -47,13 +47,10 @@ def program(task: Task, kind: str, mode: str | None = None) -> Program:
 _programs: WeakKeyDictionary[Task, dict[tuple[str, str], Program]] = WeakKeyDictionary()
 
 
-def runs_in_numpy(stack: Stack, kind: str, largest: float = _LARGEST) -> bool:
-    """Whether NumPy can compute this network (see `backward`), at a cost of at most `largest`.
-
-    By default in less time than compiling takes.
-    """
+def runs_in_numpy(stack: Stack, kind: str) -> bool:
+    """Whether NumPy computes this network (see `backward`): linear, and small enough to be as fast there."""
     linear = kind == "squared" and all(g.activation is None for g in stack.groups)
-    return linear and stack.cost <= largest
+    return linear and stack.cost <= _LARGEST
 
 
 def is_linear(task: Task, kind: str) -> bool:
