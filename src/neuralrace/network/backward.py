@@ -6,6 +6,7 @@ may have leading axes, such as one of runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,13 +21,20 @@ def loss_and_gradient(stack: Stack, flat: Any, data: Any, kind: str = "squared")
     In JAX runs go one after the other on a CPU, where that is faster, else side by side.
     """
     if isinstance(flat, np.ndarray):
-        return _in_numpy(stack, flat, data)
-    one = lambda w: stack.loss_and_gradient(w, data, kind)  # noqa: E731
-    if flat.ndim == 1:
-        return one(flat)
-    if len(flat) == 1:
+        one = many = lambda w: _in_numpy(stack, w, data)
+    else:
+        one = lambda w: stack.loss_and_gradient(w, data, kind)  # noqa: E731
+        many = _each(one)
+    if flat.ndim == 2 and len(flat) == 1:  # an axis of one run costs time
         return jax.tree.map(lambda v: v[None], one(flat[0]))
-    return jax.lax.map(one, flat) if jax.default_backend() == "cpu" else jax.vmap(one)(flat)
+    return one(flat) if flat.ndim == 1 else many(flat)
+
+
+def _each(one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same of every run."""
+    if jax.default_backend() != "cpu":
+        return jax.vmap(one)
+    return lambda flat: jax.lax.map(one, flat)
 
 
 def _in_numpy(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np.ndarray]:
