@@ -45,7 +45,7 @@ def rotation_invariant_nodes(task: Task) -> list[str]:
 
 def split_by_gates(task: Task) -> set[str]:
     """Nodes and edges with a gate for each neuron."""
-    return {name for c in task.moment_contexts for name, gate in c.gates.items() if np.ndim(gate)}
+    return set(task.data.neuron_gated)
 
 
 def shrink(graph: Graph, weights: Mapping[str, Any], frames: Frames) -> dict[str, Any]:

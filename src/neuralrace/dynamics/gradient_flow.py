@@ -130,6 +130,6 @@ def is_wide(task: Task, large: int = constants.LOW_RANK_WEIGHTS) -> bool:
     Signals are the rows of inputs of all contexts, and the outputs.
     """
     g = task.graph
-    rows = sum(c.rows for c in task.moment_contexts) + sum(g.nodes[o] for o in g.outputs)
+    rows = task.data.signals + sum(g.nodes[o] for o in g.outputs)
     wide = {n for n in rotation_invariant_nodes(task) if g.nodes[n] > constants.WIDE * rows}
     return sum(g.nodes[s] * g.nodes[t] for s, t in g.edges.values() if {s, t} <= wide) > large

@@ -76,6 +76,9 @@ def _errors(
         total = total + 0.5 * np.einsum("...nrs,...nrs->...", off, weighted)
         if d["mix"] is not None:
             weighted = take(d["mix"], r.mix).swapaxes(-1, -2) @ weighted
+        if r.joined > 1:
+            *lead, count, rows, size = weighted.shape
+            weighted = weighted.reshape(*lead, count * r.joined, rows // r.joined, size)
         put = _put(weighted, r.item, activities[r.group].shape[-3])
         before = errors[r.group]
         errors[r.group] = put if before is None else before + put

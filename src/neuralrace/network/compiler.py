@@ -6,7 +6,7 @@ Neither the number of domains nor that of contexts changes the program that is m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -17,12 +17,13 @@ import numpy as np
 from neuralrace.graph import Graph
 from neuralrace.network.losses import LOSSES
 from neuralrace.network.plan import Group, Product, Program, Readout, Stack
+from neuralrace.network.represent import Described, Reading
 from neuralrace.task.contexts import Block, Context, Gate, digest, is_open, stacked
 
 
-def compile_program(graph: Graph, contexts: Sequence[Context], kind: str = "squared") -> Program:
-    """The network as it acts on these contexts; `kind` is the loss, squared or cross_entropy."""
-    return _Builder(graph, contexts).build(kind)
+def compile_program(graph: Graph, given: Described | Sequence[Context], kind: str = "squared") -> Program:
+    """The network as it acts on what is given, contexts by default; `kind` is the loss."""
+    return _Builder(graph, given if isinstance(given, Described) else Described.of(given)).build(kind)
 
 
 @dataclass
@@ -38,10 +39,14 @@ class _Item:
 
 
 class _Builder:
-    def __init__(self, graph: Graph, contexts: Sequence[Context]):
-        self.graph, self.contexts = graph, contexts
-        self.widths = buckets({width_of(c) for c in contexts})
-        self.mixed_widths = buckets({c.rows for c in contexts if c.mix_block is not None})
+    def __init__(self, graph: Graph, given: Described):
+        self.graph, self.contexts, self.given = graph, given.contexts, given
+        self.widths = buckets({width_of(c) for c in given.contexts})
+        self.mixed_widths = buckets({r.target.shape[0] for r in given.readings if r.mix is not None})
+        self.read: list[dict[str, None]] = [{} for _ in given.contexts]  # outputs that are read, in order
+        for reading in given.readings:
+            for k in reading.contexts:
+                self.read[k][reading.output] = None
         self.items: list[_Item] = []
         self.ids: dict[Any, int] = {}
         self.groups: dict[Any, list[int]] = {}  # key -> items
@@ -72,7 +77,7 @@ class _Builder:
             self.items.append(_Item(node, -1, len(members) - 1, **fields))
         return self.ids[key]
 
-    def visit(self, c: Context) -> dict[str, int]:
+    def visit(self, c: Context, outputs: Iterable[str]) -> dict[str, int]:
         """Items of all nodes that are active in a context; what is zero has none."""
         g, width = self.graph, self.widths[width_of(c)]
         here: dict[str, int] = {}
@@ -116,7 +121,7 @@ class _Builder:
             settle(node, waiting[node])
             if node in here:
                 push(node)
-        for o in c.target_blocks:
+        for o in outputs:
             products = [
                 (e, here[g.edges[e][0]], self.gate_key(c.gate(e)))
                 for e in g.incoming[o]
@@ -126,7 +131,7 @@ class _Builder:
         return here
 
     def build(self, kind: str) -> Program:
-        active = [self.visit(c) for c in self.contexts]
+        active = [self.visit(c, read) for c, read in zip(self.contexts, self.read, strict=True)]
         # Sources come first: groups are computed in the order of their levels.
         self.group_keys.sort(key=lambda key: key[0])
         for number, key in enumerate(self.group_keys):
@@ -202,32 +207,34 @@ class _Builder:
     def readouts(
         self, active: list[dict[str, int]], kind: str
     ) -> tuple[list[Readout], list[Any], Any, float]:
-        constant = sum(c.irreducible_loss for c in self.contexts)
-        groups: dict[Any, list[tuple[int, Block, Any, Any, tuple[int, str]]]] = {}
-        for k, (c, here) in enumerate(zip(self.contexts, active, strict=True)):
-            for o, target in c.target_blocks.items():
-                if o in here:
-                    item = self.items[here[o]]
-                    width = (self.widths if c.mix_block is None else self.mixed_widths)[target.shape[0]]
-                    key = (item.group, width, c.mix_block is None, c.weight_block is None)
-                    row = (item.place, target, c.weight_block, c.mix_block, (k, o))
-                    groups.setdefault(key, []).append(row)
-                else:
-                    constant += _loss_of_silence(target.array, c.weight, kind)
+        constant = self.given.constant
+        groups: dict[Any, list[tuple[list[int], Reading, tuple[int, str]]]] = {}
+        for r in self.given.readings:
+            items = [self.items[i] for k in r.contexts if (i := active[k].get(r.output)) is not None]
+            if items:
+                width = (self.widths if r.mix is None else self.mixed_widths)[r.target.shape[0]]
+                key = (items[0].group, width, len(items), r.mix is None, r.weight is None)
+                row = ([item.place for item in items], r, (r.contexts[0], r.output))
+                groups.setdefault(key, []).append(row)
+            else:
+                weight = None if r.weight is None else r.weight.array
+                constant += _loss_of_silence(r.target.array, weight, kind)
         readouts, data = [], []
-        for (group, width, unmixed, unweighted), rows in groups.items():
-            place = np.array([r[0] for r in rows], np.int32)
+        for (group, width, joined, unmixed, unweighted), rows in groups.items():
+            place = np.array([places for places, *_ in rows], np.int32).ravel()
             n_places = len(self.groups[self.group_keys[group]])
-            target, targets = distinct([r[1] for r in rows], width)
-            weight, weights = (None, None) if unweighted else distinct([r[2] for r in rows], width)
-            mix, mixes = (None, None) if unmixed else distinct([r[3] for r in rows], width)
+            target, targets = distinct([r.target for _, r, _ in rows], width)
+            weighted = [r.weight for _, r, _ in rows if r.weight is not None]
+            weight, weights = (None, None) if unweighted else distinct(weighted, width)
+            mixed = [r.mix for _, r, _ in rows if r.mix is not None]
+            mix, mixes = (None, None) if unmixed else distinct(mixed, width)
             if mixes is not None:
-                extra = self.group_keys[group][2] - mixes.shape[2]
+                extra = joined * self.group_keys[group][2] - mixes.shape[2]
                 mixes = np.pad(mixes, ((0, 0), (0, 0), (0, extra)))
             item = None if is_plain(place, n_places) else place
-            readouts.append(Readout(group, item, target, weight, mix))
+            readouts.append(Readout(group, item, joined, target, weight, mix))
             data.append({"target": targets, "weight": weights, "mix": mixes})
-        return readouts, data, [[r[4] for r in rows] for rows in groups.values()], constant
+        return readouts, data, [[name for *_, name in rows] for rows in groups.values()], constant
 
 
 def _loss_of_silence(target: np.ndarray, weight: np.ndarray | None, kind: str) -> float:
@@ -321,7 +328,8 @@ def distinct(blocks: Sequence[Block], width: int) -> tuple[np.ndarray | None, np
 
 def width_of(c: Context) -> int:
     """Rows that run through the network for a context."""
-    return c.rows if c.mix_block is None else c.mix_block.shape[1]
+    shown = [*c.input_blocks.values(), *([] if c.ones_block is None else [c.ones_block])]
+    return shown[0].shape[0] if shown else c.rows
 
 
 def buckets(sizes: set[int]) -> dict[int, int]:

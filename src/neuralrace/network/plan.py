@@ -54,6 +54,7 @@ class Readout:
 
     group: int
     item: np.ndarray | None
+    joined: int  # items whose rows are mixed together
     target: np.ndarray | None
     weight: np.ndarray | None
     mix: np.ndarray | None
@@ -239,6 +240,8 @@ def read(r: Readout, d: Any, activities: list[Any]) -> Any:
     h = take(activities[r.group], r.item)
     if d["mix"] is None:
         return h
+    if r.joined > 1:
+        h = h.reshape(*h.shape[:-3], -1, r.joined * h.shape[-2], h.shape[-1])
     mix = take(d["mix"], r.mix)
     return mix @ h if library(h) is np else jnp.einsum("nrm,nms->nrs", mix, h)
 

@@ -16,8 +16,8 @@ from neuralrace.compiling import Compiled
 from neuralrace.errors import InputError, array, choice, without_nan
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.losses import LOSSES
-from neuralrace.network.maps import shared_maps
 from neuralrace.network.plan import Program, Stack
+from neuralrace.network.represent import Described, described
 from neuralrace.task import Task
 
 _LARGEST = 200  # cost of networks that NumPy computes
@@ -33,10 +33,10 @@ def program(task: Task, kind: str, mode: str | None = None) -> Program:
     made = _programs.setdefault(task, {})
     if (mode, kind) not in made:
         if mode == "moments":
-            contexts = shared_maps(task.graph, task.moment_contexts)
+            given = described(task)
         else:
-            contexts = task.sample_contexts if mode == "samples" else [task.merged_context]
-        found = compile_program(task.graph, contexts, kind)
+            given = Described.of(task.sample_contexts if mode == "samples" else [task.merged_context])
+        found = compile_program(task.graph, given, kind)
         # The numbers of a large network are not held twice.
         plain = runs_in_numpy(found.stack, kind)
         made[mode, kind] = found if plain else replace(found, data=found.on_device)

@@ -150,8 +150,8 @@ def aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
 class Context:
     """Rows that pass through the network under the same gates.
 
-    Data is stored as blocks, so that contexts can share it. `inputs`, `targets`, `ones`, `weight` and `mix`
-    are the arrays themselves.
+    Data is stored as blocks, so that contexts can share it. `inputs`, `targets`, `ones` and `weight` are
+    the arrays themselves.
 
     Parameters
     ----------
@@ -164,8 +164,6 @@ class Context:
         The constant input `(rows,)` that biases see; None where there are no biases.
     weight_block : Block, optional
         Weight of each row `(rows,)`; None for pseudo-samples, whose rows all weigh one.
-    mix_block : Block, optional
-        Matrix to apply to the rows of an output before it is compared with its target; None: identity.
     irreducible_loss : float
         The part of the loss that no weights can remove.
     """
@@ -175,7 +173,6 @@ class Context:
     target_blocks: dict[str, Block]
     ones_block: Block | None = None
     weight_block: Block | None = None
-    mix_block: Block | None = None
     irreducible_loss: float = 0.0
 
     @property
@@ -205,11 +202,6 @@ class Context:
     def weight(self) -> np.ndarray | None:
         """Weights of the rows, `(rows,)`."""
         return None if self.weight_block is None else self.weight_block.array
-
-    @property
-    def mix(self) -> np.ndarray | None:
-        """Matrix applied to the rows of outputs."""
-        return None if self.mix_block is None else self.mix_block.array
 
     def gate(self, name: str) -> Gate:
         """Gate of a node or edge."""

@@ -19,6 +19,7 @@ import numpy as np
 from neuralrace.errors import InputError, listable
 from neuralrace.graph import Graph, check_graph, some
 from neuralrace.task.contexts import ArrayInterner, Blocks, Context, is_open
+from neuralrace.task.gatings import Gatings
 from neuralrace.task.given import given_contexts
 from neuralrace.task.moments import Accumulator, is_dask, parts_in_parallel
 from neuralrace.task.samples import Samples, check_samples, gates_by_row
@@ -82,6 +83,71 @@ class Data:
             blocks.add(np.ones(s.n)) if self.graph.biases else None,
             blocks.add(s.share),
         )
+
+    @cached_property
+    def gatings(self) -> Gatings | None:
+        """The distinct gates of samples or contexts; None where single neurons have gates of their own."""
+        if self.neuron_gated:
+            return None
+        if self.samples is None:
+            gates = [c.gates for c in self.contexts or ()]
+            names = list(dict.fromkeys(n for own in gates for n in own))
+            table = np.array([[own.get(n, 1.0) for n in names] for own in gates], float)
+            return Gatings.distinct(names, table.reshape(len(gates), -1))
+        s = self.samples
+        columns = [np.asarray(g, float).reshape(len(np.atleast_1d(g)), -1)[:, 0] for g in s.gates.values()]
+        table = np.array([np.broadcast_to(c, s.n) for c in columns]).reshape(-1, s.n).T
+        return Gatings.distinct(list(s.gates), table)
+
+    @cached_property
+    def neuron_gated(self) -> frozenset[str]:
+        """Nodes whose neurons have gates of their own."""
+        if self.samples is None:
+            return frozenset(n for c in self.contexts or () for n, gate in c.gates.items() if np.ndim(gate))
+        wide = {n: np.asarray(g) for n, g in self.samples.gates.items() if np.ndim(g) > 1}
+        return frozenset(n for n, g in wide.items() if (g != g[:, :1]).any())
+
+    @property
+    def signals(self) -> int:
+        """Rows of inputs of all contexts, or as many as these have at most."""
+        if self.gatings is None or self.samples is None:
+            return sum(c.rows for c in self.moment_contexts)
+        most = sum(self.graph.nodes[x] for x in self.graph.inputs)
+        return int(np.minimum(np.bincount(self.gatings.of), most).sum())
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each sample or context."""
+        return (
+            np.ones(self.samples.n)
+            if self.samples is not None
+            else np.array([c.rows for c in self.contexts or ()])
+        )
+
+    @property
+    def irreducible_loss(self) -> float:
+        """The loss that no weights remove, as far as contexts say it."""
+        return sum(c.irreducible_loss for c in self.contexts or ())
+
+    def rows(self, output: str) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+        """All rows that are compared with targets of an output.
+
+        Inputs `(n, size)`, targets `(n, size)`, and of each row the number of its gating and the root of its
+        weight.
+        """
+        gatings = self.gatings
+        assert gatings is not None
+        if self.samples is not None:
+            s = self.samples
+            return s.inputs, s.targets[output], gatings.of, np.sqrt(s.share)
+        have = [k for k, c in enumerate(self.contexts or ()) if output in c.target_blocks]
+        some = [(self.contexts or [])[k] for k in have]
+        counts = [c.rows for c in some]
+        zeros = {x: np.zeros((max(counts, default=0), self.graph.nodes[x])) for x in self.graph.inputs}
+        x = {n: np.concatenate([c.inputs.get(n, z[: c.rows]) for c in some]) for n, z in zeros.items()}
+        root = [np.ones(c.rows) if c.weight is None else np.sqrt(c.weight) for c in some]
+        y = np.concatenate([c.targets[output] for c in some])
+        return x, y, np.repeat(gatings.of[have], counts), np.concatenate(root)
 
     @property
     def listed(self) -> Samples:
@@ -271,8 +337,10 @@ class Task:
     @property
     def n_contexts(self) -> int:
         """Number of distinct gate patterns."""
-        contexts = self.data.contexts
-        return len(self.samples.patterns if contexts is None else contexts)
+        contexts, gatings = self.data.contexts, self.data.gatings
+        if contexts is not None:
+            return len(contexts)
+        return len(self.samples.patterns if gatings is None else gatings)
 
     @property
     def sampled(self) -> bool:
