@@ -91,7 +91,8 @@ def _processor() -> str:
 def _kept_on_disk() -> Iterator[None]:
     """What the block compiles is kept in our folder; JAX is configured as before afterwards."""
     folder, own = cache_folder(), "jax_compilation_cache_dir"
-    if folder is None or getattr(jax.config, own):
+    noisy = jax.__version_info__ < (0, 10, 2)  # prints long lines for every program that it reads
+    if folder is None or getattr(jax.config, own) or noisy:
         yield
         return
     wanted = {own: str(folder / _processor()), "jax_persistent_cache_min_compile_time_secs": 0.0}
