@@ -7,6 +7,7 @@ does not live at that node. The same column of all frames belongs to the same mo
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
@@ -39,6 +40,8 @@ class Links:
         g = task.graph
         w = dict(zip(g.edges, rng.uniform(0.5, 1.5, len(g.edges)), strict=True))
         rho = dict(zip(g.outputs, rng.uniform(0.5, 1.5, len(g.outputs)), strict=True))
+        if task.data.samples is not None and task.data.gatings is not None:
+            return cls._of_samples(task, edges, w, rho)
         syx: dict[tuple[str, str], np.ndarray] = {}
         sxx: dict[tuple[str, str], np.ndarray] = {}
         products: dict[tuple[Block, Block], np.ndarray] = {}
@@ -68,6 +71,30 @@ class Links:
                                 _add(
                                     sxx, (x, z), rho[o] * a * b, product(c.input_blocks[x], c.input_blocks[z])
                                 )
+        return cls(syx, sxx)
+
+    @classmethod
+    def _of_samples(
+        cls, task: Task, edges: frozenset[str], w: Mapping[str, float], rho: Mapping[str, float]
+    ) -> Links:
+        """The same, of all samples at once: their gates may be as many as they are."""
+        g, gatings = task.graph, task.data.gatings
+        assert gatings is not None
+        syx, sxx, gains = {}, {}, {x: {x: np.ones(len(gatings)) * gatings.gate(x)} for x in g.inputs}
+        for node in g.order:
+            for e in (e for e in g.incoming[node] if e in edges):
+                gate = w[e] * gatings.gate(e) * gatings.gate(node)
+                for x, gain in gains.get(g.edges[e][0], {}).items():
+                    here = gains.setdefault(node, {})
+                    here[x] = here.get(x, 0.0) + gate * gain
+        for o in g.outputs:
+            inputs, y, gating, root = task.data.rows(o)
+            into = {x: gain for x, gain in gains.get(o, {}).items() if gain.any()}
+            rows = {x: (gain[gating] * root)[:, None] * inputs[x] for x, gain in into.items()}
+            for x, seen in rows.items():
+                _add(syx, (o, x), 1.0, (root[:, None] * y).T @ seen)
+                for z, other in rows.items():
+                    _add(sxx, (x, z), rho[o], seen.T @ other)
         return cls(syx, sxx)
 
 

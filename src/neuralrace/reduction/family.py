@@ -7,7 +7,7 @@ same graph with few neurons: one per mode with diagonal edges, or as many as the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -40,18 +40,23 @@ Strengths = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Family:
-    """Frames per edge, and the small network whose weights are the coordinates."""
+    """Frames per edge, and the small network whose weights are the coordinates, made when it is needed."""
 
     basis: str
     graph: Graph
     left: Frames  # edge -> (target size, k)
     right: Frames  # edge -> (source size, k)
-    small: Task
+    make_small: Callable[[], Task]
     modes: int
     shape: dict[str, tuple[int, ...]]  # of b, per edge that learns
     overlap: dict[str, np.ndarray]  # pathwise: small output node -> (dimensions of the output, modes)
     offset: dict[str, np.ndarray] = field(default_factory=dict)  # edge -> weights that never move
     split: Split | None = None  # with several hidden directions per mode: `graph` has hidden nodes in parts
+
+    @cached_property
+    def small(self) -> Task:
+        """The small network: its weights are the coordinates, its loss that of the lifted weights."""
+        return self.make_small()
 
     @property
     def network(self) -> Graph:
@@ -116,8 +121,8 @@ def with_directions(family: Family, directions: int) -> Family:
         left[name] = split.sign(e, i, j) * at(target, i, family.left[e])
         right[name] = at(source, j, family.right[e])
     shape: dict[str, tuple[int, ...]] = dict.fromkeys(whole.edges, (modes,))
-    small = split.small(family.small, modes)
-    return replace(family, graph=whole, left=left, right=right, small=small, shape=shape, split=split)
+    small = lambda: split.small(family.small, modes)  # noqa: E731
+    return replace(family, graph=whole, left=left, right=right, make_small=small, shape=shape, split=split)
 
 
 def by_edge(g: Graph, frames: Frames) -> tuple[Frames, Frames]:
@@ -137,6 +142,14 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
     sizes = dict.fromkeys(g.nodes, int(modes))
     edges = {e: Edge(*ends, fixed.get(e), e not in fixed) for e, ends in g.edges.items()}
     small = Graph(sizes, edges)
+    left, right = by_edge(g, frames)
+    make = lambda: Task.from_contexts(small, _shared_contexts(task, frames))  # noqa: E731
+    return Family("shared", g, left, right, make, modes, dict.fromkeys(g.shapes, (modes,)), {})
+
+
+def _shared_contexts(task: Task, frames: Frames) -> list[Context]:
+    """The contexts of a task mode by mode."""
+    g = task.graph
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
     block_of = _RoundingInterner()
@@ -149,9 +162,7 @@ def shared(task: Task, rng: np.random.Generator) -> Family:
         inputs, targets, lost = done[key]
         gates = {**c.gates, **{n: m * c.gate(n) for n, m in narrow.items() if n in g.hidden or n in targets}}
         contexts.append(Context(gates, inputs, targets, irreducible_loss=c.irreducible_loss + lost))
-    left, right = by_edge(g, frames)
-    reduced = Task.from_contexts(small, contexts)
-    return Family("shared", g, left, right, reduced, modes, dict.fromkeys(g.shapes, (modes,)), {})
+    return contexts
 
 
 def _by_mode(
@@ -238,9 +249,10 @@ def pathwise(task: Task, rng: np.random.Generator) -> Family:
         padded = np.pad(overlap[source], ((0, nodes[o] - len(overlap[source])), (0, 0)))
         fixed[name] = Edge(source, o, fixed=padded)
     small = Graph(nodes, {**{e: Edge(*ends, diagonal=True) for e, ends in edges.items()}, **fixed})
-    small_task = Task.from_contexts(small, _pathwise_contexts(task, small, origin, outputs, modes))
+    contexts = lambda: _pathwise_contexts(task, small, origin, outputs, modes)  # noqa: E731
+    make = lambda: Task.from_contexts(small, contexts())  # noqa: E731
     shape = dict.fromkeys(g.edges, (modes,))
-    return Family("pathwise", g, left, right, small_task, modes, shape, overlap)
+    return Family("pathwise", g, left, right, make, modes, shape, overlap)
 
 
 def _unused_mark(g: Graph) -> str:
@@ -304,19 +316,25 @@ def block(task: Task, rng: np.random.Generator) -> Family:
         frames = closed_frames(g, frames) if {*g.incoming[n], *g.outgoing[n]} & g.fixed.keys() else frames
     frames = {n: q if q.shape[1] else np.zeros((g.nodes[n], 1)) for n, q in frames.items()}
     small = g.resized({n: q.shape[1] for n, q in frames.items()}, between(g, frames))
+    left, right = by_edge(g, frames)
+    width = max(q.shape[1] for q in frames.values())
+    make = lambda: Task.from_contexts(small, _block_contexts(task, frames))  # noqa: E731
+    return Family("block", g, left, right, make, width, small.shapes, {})
+
+
+def _block_contexts(task: Task, frames: Frames) -> list[Context]:
+    """The contexts of a task in the bases of its inputs and outputs."""
     contexts, blocks = [], Blocks()
     for c in task.moment_contexts:
         inputs = {x: blocks.add(v @ frames[x]) for x, v in c.inputs.items()}
         whole = c.targets
         targets = {o: v @ frames[o] for o, v in whole.items()}
-        lost = sum(float(np.vdot(whole[o], whole[o]) - np.vdot(v, v)) for o, v in targets.items())
+        lost = sum(float(np.vdot(whole[o], whole[o])) - float(np.vdot(v, v)) for o, v in targets.items())
         blocks_of_targets = {o: blocks.add(v) for o, v in targets.items()}
         contexts.append(
             Context(c.gates, inputs, blocks_of_targets, irreducible_loss=c.irreducible_loss + 0.5 * lost)
         )
-    left, right = by_edge(g, frames)
-    width = max(q.shape[1] for q in frames.values())
-    return Family("block", g, left, right, Task.from_contexts(small, contexts), width, small.shapes, {})
+    return contexts
 
 
 def between(g: Graph, frames: Frames) -> dict[str, np.ndarray]:

@@ -401,7 +401,7 @@ def around_weights(family: Family, weights: Mapping[str, np.ndarray]) -> Family:
         family,
         left=left,
         right=right,
-        small=Task.from_contexts(small, contexts),
+        make_small=lambda: Task.from_contexts(small, contexts),
         modes=max(q.shape[1] for q in frames.values()),
         shape=small.shapes,
         offset=offset,
