@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from neuralrace.dynamics import constants
+
 Velocity = Callable[[Any, Any, Any], Any]  # (t, y, args) -> dy/dt
 Value = Callable[[Any, Any], Any]  # (y, args) -> number
-
-_BEGIN = 0.01  # relative change of y in the first step
 
 
 def integrate(
@@ -142,9 +142,9 @@ def _solved(
 
     part = lambda y, v: v / (atol + rtol * jnp.abs(y))  # noqa: E731
     speed = size(jax.tree.map(part, y0, velocity(jnp.zeros_like(t1), y0, args)))
-    first = jax.lax.stop_gradient(jnp.minimum(t1, _BEGIN / (rtol * speed)))  # diffrax's own may overflow
+    first = jnp.minimum(t1, constants.FIRST_CHANGE / (rtol * speed))  # diffrax's own may overflow
     control = diffrax.PIDController(rtol=rtol, atol=atol, norm=size)
     return diffrax.diffeqsolve(
-        diffrax.ODETerm(velocity), diffrax.Dopri8(), 0.0, t1, first, y0, args,
+        diffrax.ODETerm(velocity), diffrax.Dopri8(), 0.0, t1, jax.lax.stop_gradient(first), y0, args,
         stepsize_controller=control, max_steps=max_steps, throw=False, **more,
     )  # fmt: skip

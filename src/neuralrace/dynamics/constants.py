@@ -15,6 +15,7 @@ PATIENT = 15  # steps at the edge that make a system stiff
 FEW_NUMBERS = 100  # of a system for LSODA, which differentiates by each
 LSODA_SHARE = 0.01  # of the tolerances, as its errors add up over its many steps
 LSODA_LEAST = 1e-13  # relative tolerance
+CHEBYSHEV_SHARE = 0.1  # of the tolerances: with all of them errors were 100 times those of order 8
 MOST_STAGES = {8: 2000, 4: 200}  # by bytes of a number: their rounding adds up, to 1e-9 and 0.005
 MARGIN = 1.1  # rates up to which a step is stable, in units of the estimated largest one
 CLOSE = 0.05  # relative change of the largest rate at which its search stops

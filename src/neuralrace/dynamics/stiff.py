@@ -69,7 +69,7 @@ def _by_chebyshev(run: Run, done: Callable[[], None]) -> None:
         end = _polynomial(lambda y: velocity(y)[0], y, v, length, stages)
         v_end, loss, slope = velocity(end)
         off = 0.8 * (y - end) + 0.4 * length * (v + v_end)
-        tolerance = run.atol + run.rtol * np.maximum(np.abs(y), np.abs(end))
+        tolerance = constants.CHEBYSHEV_SHARE * (run.atol + run.rtol * np.maximum(np.abs(y), np.abs(end)))
         error = float(np.sqrt(np.mean((off / tolerance) ** 2)))
         accept, work, taken = error <= 1, work + stages + rounds, taken + 1
         run.steps += -(-(stages + rounds) // STAGES)
