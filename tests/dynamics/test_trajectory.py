@@ -130,6 +130,82 @@ def test_one_run_of_several():
         one[0]
 
 
+def relu_runs():
+    graph = nr.Graph.chain([2, 5, 1], activations={"h1": "relu"})
+    rng = np.random.default_rng(0)
+    task = nr.Task(graph, rng.normal(size=(6, 2)), rng.normal(size=(6, 1)))
+    return nr.flow(task, nr.init.gaussian(graph, 0.5, seed=range(2)), t1=2.0, save=3)
+
+
+def wide():
+    graph = nr.Graph.chain([2, 60, 50, 3])
+    return nr.Task(graph, np.eye(2), np.eye(2, 3)), nr.init.xavier(graph, seed=range(2))
+
+
+def wide_runs():
+    return nr.flow(*wide(), 5.0, 4, method=nr.LowRank(1e-3))
+
+
+def solved_runs():
+    return nr.reduce(TASK).solve([0.1, 0.2], t1=5.0, save=4)
+
+
+@pytest.mark.parametrize("make", [relu_runs, wide_runs, solved_runs])
+def test_the_network_at_a_saved_time(make):
+    """Of several runs and of one, whether its weights are stored or computed on demand."""
+    many = make()
+    outputs, graph = many.predict(), many.task.graph
+    active = [n for n in graph.hidden if n in graph.activations]
+    for traj, own in ((many, ...), (many[1], 1), (many[[1, 0]], [1, 0])):
+        for i in (1, -1):
+            at = traj.at(i)
+            assert set(at) == set(many.weights)
+            for e, w in many.weights.items():
+                assert np.allclose(at[e], np.asarray(w)[:, i][own], atol=1e-12)
+            for o, y in traj.predict(i).items():
+                assert np.array_equal(y, nr.predict(many.task, at)[o])
+                assert np.allclose(y, outputs[o][own][..., i, :, :], atol=1e-12)
+            for n, gates in zip(active, traj.gates(i), strict=True):
+                assert np.array_equal(gates, nr.activity(many.task, at, n) > 0)
+    for wrong in (len(many.t), 0.5, "end"):
+        with pytest.raises(ValueError, match="i must be the index of one of"):
+            many.at(wrong)
+
+
+def test_what_a_trajectory_lacks_is_said(tmp_path):
+    w = nr.init.gaussian(TASK.graph, 0.1)
+    bare = nr.flow(TASK, w, t1=1.0, save=3, save_weights=False)
+    with pytest.raises(ValueError, match="weights were not saved"):
+        bare.at(0)
+    for name in ("reduction", "strengths", "residual"):
+        with pytest.raises(ValueError, match="reduction"):
+            getattr(bare, name)
+    solved_runs().save(tmp_path / "run")
+    back = nr.Trajectory.load(tmp_path / "run")
+    with pytest.raises(ValueError, match="predict needs the task"):
+        back.predict(0)
+
+
+def test_endings_survive_the_way_to_xarray_and_back():
+    """All that is said of an end is made of its numbers, also in other units."""
+    task = nr.tasks.xor(hidden=3)
+    w = nr.init.gaussian(task.graph, 0.5, seed=range(2))
+    for traj in (
+        nr.flow(task, w, 30.0, stop_loss=0.1),
+        nr.flow(task, w, 30.0, method=nr.Adaptive(max_steps=5)),
+        nr.descend(task, w, 1e3, 20),
+        nr.descend(task, w, 0.1, 400, stop_loss=0.2),
+        nr.reduce(task).solve([0.1, 0.2], t1=3.0),
+        nr.reduce(task).solve([0.1, 0.2], t1=1e6),
+        nr.flow(*wide(), 5.0, 2, method=nr.LowRank(1e-9, max_steps=20)),
+    ):
+        back = nr.Trajectory.from_xarray(traj.to_xarray())
+        assert repr(back.endings) == repr(traj.endings)  # nan is not equal to nan
+        for some, others in ((back, traj), (back[0], traj[0]), (back.rescaled(4), traj.rescaled(4))):
+            assert some.outcome == others.outcome
+            assert some.outcomes == others.outcomes
+
+
 def test_scale_of_the_loss():
     w = nr.init.gaussian(TASK.graph, 0.1)
     mean = nr.flow(TASK, w, t1=5.0, save=4)

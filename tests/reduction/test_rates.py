@@ -73,6 +73,14 @@ def test_blocks_with_decay_and_rates(graph, seed):
     agrees_with_flow(task, r, b, rates)
 
 
+def test_decay_moves_what_has_learned_everything():
+    task = nr.tasks.routing(3, 2, hidden=(6, 5))
+    learned = nr.reduce(task).solve(0.5, t1=300.0).source.at(-1)
+    r = nr.reduce(task, rates=nr.Rates(decay=0.1))
+    assert r.loss(learned) < 1e-9
+    agrees_with_flow(task, r, learned, r.rates)
+
+
 # -- equations -------------------------------------------------------------------------------
 
 RATES = nr.Rates(decay={"h1->h2": 0.3, "x0->h1": 0.1, "h2->y1": 0.1}, scale={"h1->h2": 0.5, "x1->h1": 2.0})

@@ -260,8 +260,9 @@ class Reduction(ReducedEquations):
         if len(lead) > 1 or any(v.shape != (*lead, *self.family.shape[e]) for e, v in b.items()):
             raise InputError("strength and b0 may have one leading axis, of runs, the same for all edges")
         r = self if self.is_tied(b) or self.tied is None else self._retied(b)
-        # Nothing changes any more at the attainable loss.
+        # Nothing changes any more at the attainable loss, unless weights decay.
         rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
+        rest = -np.inf if r.rates.decays(r.family.graph) else rest
         coords = coordinates(runs, lead[0] if lead else 1, bool(lead))
         given = (b, end, ts, save is None, method, stop, rest, coords)
         tied = r.tied is not None and r.tied.load <= _MOST_LOAD
