@@ -24,15 +24,8 @@ from neuralrace.task import Task
 
 FLOW_TIME = "flow time: tau = 1 on the mean loss"
 RESERVED = (
-    "t",
-    "step",
-    "loss",
-    "end",
-    "step_loss",
-    "solver_step",
-    "status",
-    "outcome",
-)  # other names in a saved trajectory
+    "t", "step", "loss", "end", "step_loss", "solver_step", "status", "outcome", "ending",
+)  # other names in a saved trajectory  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 
 class Status(enum.Enum):
@@ -83,6 +84,11 @@ class Ending:
         """The same with the loss in other units."""
         level, loss = (None if v is None else factor * v for v in (self.level, self.loss))
         return replace(self, level=level, loss=loss)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """What there is besides status and time."""
+        return {k: v for k, v in asdict(self).items() if k not in ("status", "t") and v not in (None, "")}
 
     @property
     def missed(self) -> str:

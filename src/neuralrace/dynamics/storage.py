@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.dynamics.history import History
+from neuralrace.dynamics.setup import RESERVED
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.errors import InputError, need_extra
 from neuralrace.files import FORMAT, as_path, check_folder, check_format, replace_folder, restore
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 KIND = "trajectory of Trajectory.save"
 _TEXTS = ("stats", "settings", "versions", "dims", "runs", "loss_scale")  # beside "axes" of the arrays
-_TAKEN = ("run", "t", "step", "solver_step", "loss", "end", "step_loss", "status", "outcome")  # not of nodes
+_TAKEN = ("run", *RESERVED)  # names that axes of nodes do not have
 _ENDS = ("status", "end", "outcome")
 _PLAIN = re.compile(r"[\w:][\w:>.+-]{0,99}", re.ASCII)  # names of arrays that every file system can have
 _STORED = "stored_names"  # of the others
@@ -37,6 +38,7 @@ def to_xarray(traj: Trajectory) -> xarray.Dataset:
     run = ("run",) if traj.many else ()
     data: dict[str, Any] = {"loss": ((*run, "t"), traj.loss), "end": (run, np.asarray(traj.end, float))}
     ended = {"status": [s.name for s in traj.statuses], "outcome": traj.outcomes}
+    ended["ending"] = [json.dumps(e.numbers, default=_plain) for e in traj.endings]
     data |= {name: (run, np.array(texts if run else texts[0])) for name, texts in ended.items()}
     shared, each = {}, {}
     for name, value in traj.stats.items():
@@ -125,14 +127,16 @@ def _fields(ds: xarray.Dataset) -> dict[str, Any]:
         return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
     history = part("history:")
+    ends = [np.atleast_1d(arrays[n]).tolist() for n in _ENDS]
+    said = [{"said": words} for words in ends[2]]  # in files that have no numbers
+    numbers = map(json.loads, np.atleast_1d(arrays["ending"]).tolist()) if "ending" in arrays else said
     names = [n for n in notes["runs"] if n in ds.coords]
     return {
         "t": np.asarray(ds["t"].values),
         "loss": arrays["loss"],
         "weights": part("weights:"),
         "endings": tuple(
-            Ending(Status[status], end, said=said)
-            for status, end, said in zip(*(np.atleast_1d(arrays[n]).tolist() for n in _ENDS), strict=True)
+            Ending(Status[status], t, **more) for status, t, more in zip(*ends[:2], numbers, strict=True)
         ),
         "recorded": part("recorded:"),
         "step_loss": arrays.get("step_loss"),
