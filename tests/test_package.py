@@ -32,7 +32,7 @@ def test_import_is_light_and_leaves_jax_alone():
 
 def test_the_command_reduce_imports_what_it_needs(tmp_path):
     given = ["reduce", str(ROOT / "examples/networks/contexts.yaml"), "--out", str(tmp_path)]
-    found = imported_by(f"from neuralrace_command import main; assert main({given}) == 0")
+    found = imported_by(f"from neuralrace.cli import main; assert main({given}) == 0")
     assert not found & (HEAVY | {"neuralrace_papers.framework", "neuralrace.exact", "neuralrace.relu"})
 
 

@@ -144,7 +144,7 @@ def test_a_busy_worker_ends_with_its_server(tmp_path: Path):
 
 STARTING = """
 import multiprocessing, os, signal, time
-from neuralrace_command.worker import work
+from neuralrace.processes import work
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
