@@ -39,6 +39,10 @@ def work(module: str, *given: Any) -> None:
 
 
 def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_OFTEN)
+    server = parent_process()
+    if server is not None and server.pid == parent:  # `multiprocessing` tells on every system when it ends
+        server.join()
+    else:
+        while os.getppid() == parent:
+            time.sleep(_OFTEN)
     os._exit(1)
