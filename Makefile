@@ -39,6 +39,7 @@ test-all: .venv/ready-test
 # The tests with the lowest versions that pyproject.toml allows, in an environment of their own.
 test-lowest: BIN := .venv-lowest/bin
 test-lowest: .venv-lowest/ready
+	$(BIN)/python frontend/build.py
 	OMP_NUM_THREADS=1 XLA_FLAGS="$(call known,$(ONE_THREAD) $(UNOPTIMISED))" $(BIN)/python -m pytest -n 2 -W ignore::DeprecationWarning
 
 .venv-lowest/ready: pyproject.toml papers/pyproject.toml constraints/lowest.txt
@@ -54,6 +55,7 @@ constraints: .venv/ready-test
 	$(PYTHON) -m venv .venv-uv && .venv-uv/bin/pip install --quiet uv
 	.venv-uv/bin/uv pip compile --quiet --no-header --no-annotate --resolution lowest-direct --python-version 3.11 \
 		--extra test pyproject.toml | grep -v -E '^(torch|triton|nvidia.*|cuda.*)==' > constraints/lowest.txt
+	touch .venv/ready .venv/ready-test
 
 # The site of the manual, in site/; warnings are errors.
 docs: .venv/ready
