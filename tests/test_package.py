@@ -30,9 +30,14 @@ def test_import_is_light_and_leaves_jax_alone():
     assert not found & {f"neuralrace.{room}" for room in rooms}
 
 
+def test_a_flow_waits_for_nothing_of_scipy():
+    code = "import neuralrace as nr; t = nr.tasks.xor(); nr.flow(t, nr.init.gaussian(t.graph, 0.1), t1=1.0)"
+    assert not [name for name in imported_by(code) if name.startswith("scipy.")]
+
+
 def test_the_command_reduce_imports_what_it_needs(tmp_path):
     given = ["reduce", str(ROOT / "examples/networks/contexts.yaml"), "--out", str(tmp_path)]
-    found = imported_by(f"from neuralrace_command import main; assert main({given}) == 0")
+    found = imported_by(f"from neuralrace.cli import main; assert main({given}) == 0")
     assert not found & (HEAVY | {"neuralrace_papers.framework", "neuralrace.exact", "neuralrace.relu"})
 
 

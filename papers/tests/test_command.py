@@ -232,8 +232,8 @@ def test_a_reader_that_leaves_early_is_no_error():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("neuralrace ")
     code = (
-        "import os, sys, neuralrace_command; r, w = os.pipe(); os.close(r); os.dup2(w, 1); "
-        "sys.exit(neuralrace_command.main(['list']))"
+        "import os, sys; from neuralrace.cli import main; r, w = os.pipe(); os.close(r); os.dup2(w, 1); "
+        "sys.exit(main(['list']))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")

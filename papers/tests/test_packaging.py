@@ -18,13 +18,13 @@ def read(folder):
 def test_both_have_one_version():
     papers = read("papers")["project"]
     assert papers["version"] == nr.__version__
-    assert papers["dependencies"] == [f"neuralrace=={nr.__version__}"]
+    assert papers["dependencies"] == [f"neuralrace[plot,data,sklearn,optax]=={nr.__version__}"]
     assert papers["requires-python"] == read(".")["project"]["requires-python"]
 
 
 def test_the_library_brings_no_experiment():
     packages = read(".")["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert packages == ["src/neuralrace", "src/neuralrace_command"]
+    assert packages == ["src/neuralrace"]
     files = [file for package in packages for file in (ROOT / package).rglob("*")]
     assert [f for f in files if f.suffix == ".toml"] == []  # no ledger
     assert [f for f in files if f.suffix == ".py" and "EXPERIMENT = " in f.read_text()] == []

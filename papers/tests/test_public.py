@@ -11,8 +11,12 @@ import neuralrace as nr
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "papers" / "src").rglob("*.py"))
-# The pages of the reference. A class on them brings its methods.
-MODULES = ("neuralrace", *(f"neuralrace.{p.stem}" for p in (ROOT / "docs" / "api").glob("*.md")))
+# The pages of the reference, where a class brings its methods; and what commands share that start processes.
+MODULES = (
+    "neuralrace",
+    "neuralrace.processes",
+    *(f"neuralrace.{p.stem}" for p in (ROOT / "docs" / "api").glob("*.md")),
+)
 
 
 def private(source: str) -> list[str]:

@@ -222,7 +222,8 @@ def need_extra(name: str, *modules: str) -> None:
     """Refuse to go on where packages of an extra of this one are not installed."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
-        raise MissingPackageError(f"{', '.join(missing)} is needed: pip install 'neuralrace[{name}]'")
+        verb = "is" if len(missing) == 1 else "are"
+        raise MissingPackageError(f"{', '.join(missing)} {verb} needed: pip install 'neuralrace[{name}]'")
 
 
 def affordable(name: str, value: Any, numbers: float) -> None:

@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -256,35 +256,33 @@ def read_csv(source: Any, name: str) -> tuple[list[str] | None, np.ndarray]:
 
     `source` is a path or an open text file, `name` what messages call it.
     """
+    table = [(line, cells, [as_number(cell) for cell in cells]) for line, cells in _lines(source, name)]
+    if not table:
+        raise InputError(f"{name} is empty")
+    _, first, numbers = table[0]
+    names = [cell.strip() for cell in first] if np.isnan(numbers).all() else None
+    table = table if names is None else table[1:]
+    if not table:
+        raise InputError(f"{name} holds no numbers")
+    for line, cells, numbers in table:
+        if len(cells) != len(first):
+            wanted = f"must have {len(first)} cells as the first line has, got {len(cells)}"
+            raise InputError(f"{name}, line {line}: {wanted}")
+        for k in np.flatnonzero(~np.isfinite(numbers))[:1]:
+            raise InputError(f"{name}, line {line}: column {k + 1} must be a number, got {cells[k]!r}")
+    return names, np.array([numbers for *_, numbers in table])
+
+
+def _lines(source: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a csv file that are not blank: their numbers and cells."""
     try:
-        with ExitStack() as open_files:
-            file = source
-            if isinstance(source, Path):
-                file = open_files.enter_context(source.open(encoding="utf-8-sig", newline=""))
-            reader = csv.reader(file, strict=True)  # pandas would take a quarter of a second to import
-            table = [(reader.line_num, row) for row in reader if "".join(row).strip()]
+        with source.open(encoding="utf-8-sig", newline="") if isinstance(source, Path) else source as file:
+            reader = csv.reader(file, strict=True)
+            yield from ((reader.line_num, row) for row in reader if "".join(row).strip())
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{name} cannot be read as csv: {error}") from None
-    if not table:
-        raise InputError(f"{name} is empty")
-    n = len(table[0][1])
-    for line, row in table:
-        if len(row) != n:
-            raise InputError(
-                f"{name}, line {line}: must have {n} cells as the first line has, got {len(row)}"
-            )
-    names = None
-    if np.isnan([as_number(cell) for cell in table[0][1]]).all():
-        names, table = [cell.strip() for cell in table[0][1]], table[1:]
-    if not table:
-        raise InputError(f"{name} holds no numbers")
-    numbers = np.array([[as_number(cell) for cell in row] for _, row in table])
-    for k, j in np.argwhere(~np.isfinite(numbers))[:1]:
-        line, row = table[k]
-        raise InputError(f"{name}, line {line}: column {j + 1} must be a number, got {row[j]!r}")
-    return names, numbers
 
 
 def as_number(text: str) -> float:

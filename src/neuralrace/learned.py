@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, known, number, short
+from neuralrace.errors import InputError, known, need_extra, number, short
 from neuralrace.graph import Graph
 from neuralrace.measure import times as measure
 from neuralrace.measure.arrays import Floats, plain
@@ -69,6 +69,7 @@ class Events:
 
     def to_pandas(self) -> pandas.DataFrame:
         """The rows as a table."""
+        need_extra("data", "pandas")
         import pandas
 
         return pandas.DataFrame(list(self.rows), columns=list(Event._fields))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuralrace.errors import choice
+from neuralrace.errors import choice, need_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,6 +71,7 @@ def style(name: str | None = None) -> Iterator[None]:
     >>> ax.title.get_fontsize()
     20.0
     """
+    need_extra("plot", "matplotlib")
     import matplotlib
 
     chosen = choice("name", _in_force.get() if name is None else name, tuple(STYLES))
@@ -121,11 +122,11 @@ def figure(
     >>> fig.get_size_inches().tolist()
     [7.0, 2.5]
     """
-    from matplotlib.figure import Figure
-
     width = width or (COLUMN if columns == 1 else PAGE)
     height = height or rows * min(2.5, 0.72 * width / columns)
     with style():
+        from matplotlib.figure import Figure
+
         fig = Figure(figsize=(width * ENLARGED[_in_force.get()], height * ENLARGED[_in_force.get()]))
         setattr(fig, "_repr_png_", partial(_png, fig))  # noqa: B010  notebooks look for it
         return fig, fig.subplots(rows, columns, **keywords)
@@ -133,6 +134,7 @@ def figure(
 
 def shades(n: int) -> list[Any]:
     """Colours for n ordered items, from dark to bright."""
+    need_extra("plot", "matplotlib")
     import matplotlib
 
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.92, n)))

@@ -138,50 +138,60 @@ WRONG = [
         "save: 50",
         "save: 50\nsaves: 3",
         18,
-        "'saves' is no key; there are nodes, edges, inputs, targets, data",
+        "the file names 'saves', which is no key; there are nodes, edges, inputs, targets, data",
     ),
     ("save: 50", "save: 50\nsave: 60", 18, "the file has 'save' twice"),
     ("save: 50", "activations: {a: relu}", 17, "only linear networks without biases can be reduced"),
     ("save: 50", "biases: true", 17, "only linear networks without biases can be reduced"),
     # graph
-    ("{x: 2, a: 5, b: 4, y: 1}", "[x, a]", 1, "nodes must be a mapping, name: value; got a list of 2"),
+    ("{x: 2, a: 5, b: 4, y: 1}", "[x, a]", 1, "nodes must be a mapping, name: value; got ['x', 'a']"),
     ("a: 5", "a: 5.5", 1, "size of node 'a' must be a whole number, got 5.5"),
     ("a: 5", "a: 0", 1, "size of node 'a' must be at least 1"),
-    ("a: 5", "a: wide", 1, "nodes must be a number, got 'wide'"),
-    ("a: 5", "a: '5'", 1, "nodes must be a number, got '5'"),
-    ("a: 5", "a: [5]", 1, "nodes must be a number, got a list of 1"),
+    ("a: 5", "a: wide", 1, "size of node 'a' must be a whole number, got 'wide'"),
+    ("a: 5", "a: '5'", 1, "size of node 'a' must be a whole number, got '5'"),
+    ("a: 5", "a: [5]", 1, "size of node 'a' must be a whole number, got [5]"),
     ("a: 5", "a: 5, a: 6", 1, "nodes has 'a' twice"),
     ("a: 5", "a: 5, c: 3", 2, "node 'c' has no edges"),
     ("a: 5", "a/b: 5, a: 5", 2, "without '/'"),
-    ("- [b, y]", "- [b, z]", 6, "edges: 'z' is no node; there are x, a, b, y"),
-    ("- [b, y]", "- [b, y, x]", 6, "edges must be pairs [source, target], got a list of 3"),
+    ("- [b, y]", "- [b, z]", 6, "edges names 'z', which is no node; there are x, a, b, y"),
+    ("- [b, y]", "- [b, y, x]", 6, "edges must be pairs [source, target], got ['b', 'y', 'x']"),
     ("- [b, y]", "- {source: b, target: y}", 6, "an edge that is a mapping needs source, target, fixed"),
     ("- [b, y]", "- {source: b, target: y, fixed: identity}", 6, "identity needs nodes of equal size"),
-    ("- [b, y]", "- {source: b, target: y, fixed: [[1]]}", 6, "fixed of b->y must have shape (1, 4)"),
-    ("- [b, y]", "- {source: b, to: y, fixed: [[1]]}", 6, "'to' is no key"),
+    ("- [b, y]", "- {source: b, target: y, fixed: [[1]]}", 6, "fixed of edge b->y must have shape (1, 4)"),
+    (
+        "- [b, y]",
+        "- {source: b, to: y, fixed: [[1]]}",
+        6,
+        "an edge names 'to', which is no key; there are source, target, fixed",
+    ),
     ("- [b, y]", "- b", 6, "edges must be pairs [source, target], got 'b'"),
-    ("- [b, y]", "- [b, [y]]", 6, "edges must be named by text, got a list of 1"),
-    ("- [b, y]", "- [b, y]\n  - [a, y]", 7, "['a', 'y'] stands twice; parallel edges need names"),
+    ("- [b, y]", "- [b, [y]]", 6, "edges must be named by text, got ['y']"),
+    ("- [b, y]", "- [b, y]\n  - [a, y]", 2, "parallel edges need names: 'a->y' stands twice"),
     ("- [b, y]", "- [b, a]\n  - [a, b]\n  - [b, y]", 2, "cycle"),
     # data
     ("data.npz", "none.npz", 7, "none.npz cannot be read: No such file"),
     ("data.npz", "broken.npz", 7, "broken.npz cannot be read"),
     ("data.npz", "data.mat", 7, "data must be an .npz or .csv file, got data.mat"),
     ("data.npz", "x.csv", 7, "x.csv, line 1: must name the columns"),
-    ("data.npz", "[a, b]", 7, "data must be named by text, got a list of 2"),
+    ("data.npz", "[a, b]", 7, "data must be named by text, got ['a', 'b']"),
     ("data: data.npz", "", 8, "inputs: x names the array 'X', but no data file is given"),
-    ("{x: X}", "{x: Z}", 8, "inputs: x: 'Z' is no array of the data; there are one, text, x1, x2, bad, X, Y"),
+    (
+        "{x: X}",
+        "{x: Z}",
+        8,
+        "inputs: x names 'Z', which is no array of the data; there are one, text, x1, x2, bad, X, Y",
+    ),
     ("{x: X}", "{x: text}", 8, "text must hold real numbers"),
     ("{x: X}", "{x: bad}", 8, "bad must be finite"),
     ("{x: X}", "{x: one}", 8, "'one' must have one row per sample"),
     ("{x: X}", "{x: Y}", 8, "inputs: x must have shape (any, 2), got (4, 1)"),
-    ("{x: X}", "{x: [x1, Z]}", 8, "'Z' is no array"),
-    ("{x: X}", "{x: [[1, 2], [1]]}", 8, "inputs: x: rows must be equally long, 2; got 1"),
-    ("{x: X}", "{x: [[1, 2], [1, b]]}", 8, "inputs: x must be a number, got 'b'"),
+    ("{x: X}", "{x: [x1, Z]}", 8, "inputs: x names 'Z', which is no array"),
+    ("{x: X}", "{x: [[1, 2], [1]]}", 8, "inputs: x must have shape (2,), got (1,)"),
+    ("{x: X}", "{x: [[1, 2], [1, b]]}", 8, "inputs: x must hold real numbers, got [1, 'b']"),
     ("{x: X}", "{x: []}", 8, "inputs: x must be the name of an array"),
     ("{x: X}", "{x: {}}", 8, "inputs: x must be the name of an array"),
-    ("{x: X}", "{a: X}", 8, "inputs: 'a' is no input; there are x"),
-    ("{x: X}", "{}", 8, "inputs: lacks 'x'"),
+    ("{x: X}", "{a: X}", 8, "inputs names 'a', which is no input; there are x"),
+    ("{x: X}", "{}", 8, "inputs must hold an array for each of x; 'x' is missing"),
     ("{x: X}", "{x: none.csv}", 8, "none.csv cannot be read: No such file"),
     ("{x: X}", "{x: cell.csv}", 8, "cell.csv, line 4: column 2 must be a number, got 'two'"),
     ("{x: X}", "{x: nan.csv}", 8, "nan.csv, line 2: column 1 must be a number, got 'nan'"),
@@ -189,25 +199,30 @@ WRONG = [
     ("{x: X}", "{x: empty.csv}", 8, "empty.csv is empty"),
     ("{x: X}", "{x: broken.csv}", 8, "broken.csv cannot be read as csv"),
     ("{y: Y}", "{y: [1, 2, 3]}", 9, "targets: y must have shape (4, 1), got (3, 1)"),
-    ("{y: Y}", "{z: Y}", 9, "targets: 'z' is no output; there are y"),
+    ("{y: Y}", "{z: Y}", 9, "targets names 'z', which is no output; there are y"),
     # gates and weights
-    ("a: first", "c: first", 11, "gates: 'c' is no node or edge; there are x, a, b, y, x->a"),
+    ("a: first", "c: first", 11, "gates names 'c', which is no node or edge; there are x, a, b, y, x->a"),
     (
         "a: first",
         "a: [1, 0, 1]",
         11,
-        "gates: a must have one number for each of the 4 samples, got shape (3,)",
+        "gates: a must have shape (4,), got (3,)",
     ),
-    ("a: first", "a: X", 11, "gates: a must have one number for each of the 4 samples, got shape (4, 2)"),
-    ("a: first", "a: [1, 0, 1, .inf]", 11, "gates: a must be a number, got '.inf'"),
+    ("a: first", "a: X", 11, "gates: a must have shape (4,), got (4, 2)"),
+    ("a: first", "a: [1, 0, 1, .inf]", 11, "gates: a must hold real numbers, got '.inf'"),
     ("b->y: 0.5", "b->y: 1e999", 12, "gates: b->y must be finite"),
-    ("weights: w", "weights: [1, 2]", 13, "weights must have one number for each of the 4 samples"),
+    ("weights: w", "weights: [1, 2]", 13, "weights must have shape (4,), got (2,)"),
     ("weights: w", "weights: [1, 1, 1, -1]", 13, "sample_weight must be non-negative"),
     # settings
     ("basis: auto", "basis: best", 14, "basis must be one of auto, shared, pathwise, block; got 'best'"),
     ("{strength: 0.1}", "0.1", 15, "start must be a mapping"),
     ("{strength: 0.1}", "{strength: -1}", 15, "start: strength must be greater than 0, got -1"),
-    ("{strength: 0.1}", "{size: 1}", 15, "start: 'size' is no key; there are strength, std, seeds"),
+    (
+        "{strength: 0.1}",
+        "{size: 1}",
+        15,
+        "start names 'size', which is no key; there are strength, std, seeds",
+    ),
     ("{strength: 0.1}", "{strength: 1, std: 1}", 15, "start must give strength, or std and seeds"),
     ("{strength: 0.1}", "{strength: 1, seeds: 2}", 15, "start must give strength, or std and seeds"),
     ("{strength: 0.1}", "{seeds: 2}", 15, "start must give strength, or std and seeds"),
@@ -215,7 +230,7 @@ WRONG = [
     ("time: 20", "time: 0", 16, "time must be greater than 0"),
     ("time: 20", "time: long", 16, "time must be a number, got 'long'"),
     ("save: 50", "save: 1", 17, "save must be at least 2"),
-    ("save: 50", "save:", 17, "save must be a number, got nothing"),
+    ("save: 50", "save:", 17, "save must be a whole number, got None"),
 ]
 
 
@@ -268,11 +283,19 @@ def test_files_that_are_no_description(folder):
         read_description(folder)
 
 
+def test_a_wrong_row_has_its_own_line(folder):
+    rows = "inputs:\n  x:\n    - [1, 1]\n    - [1, -1]\n    - [-1, {}]\n    - [-1, -1]"
+    for cell, message in (
+        ("one", r"must hold real numbers, got \[-1, 'one'\]"),
+        ("1, 1", r"must have shape \(2,\)"),
+    ):
+        with pytest.raises(InputError, match=f"network.yaml, line 12: inputs: x {message}"):
+            read_description(network(folder, changed(("inputs: {x: X}", rows.format(cell)))))
+
+
 def test_several_inputs_must_be_named(folder):
     text = "nodes: {u: 1, v: 1, y: 1}\nedges: [[u, y], [v, y]]\ninputs: [1, 2]\ntargets: [3, 4]\n"
-    with pytest.raises(
-        InputError, match="line 3: inputs must name an array for each of u, v, got a list of 2"
-    ):
+    with pytest.raises(InputError, match="line 3: inputs must be a mapping, name: value; got \\[1, 2\\]"):
         read_description(network(folder, text))
     text = text.replace("[1, 2]", "{u: [1, 2], v: [1, 2, 3]}")
     with pytest.raises(InputError, match=r"line 3: inputs: v must have shape \(2, 1\), got \(3, 1\)"):
@@ -469,7 +492,7 @@ def test_strengths_of_a_wider_family_are_recorded(folder):
     found = reduce_file(network(folder, SADDLE + "start: {strength: 0.05}\ntime: 12\n"), folder / "out")
     assert found.flow.recorded.keys() == {c[0] for c in found.reduction.classes}
     for name, strength in found.flow.recorded.items():
-        np.testing.assert_allclose(strength, found.theory.b[name], atol=1e-6)
+        np.testing.assert_allclose(strength, found.theory.source.b[name], atol=1e-6)
 
 
 def test_where_no_wider_family_helps_the_outcome_is_said(folder, capsys):
@@ -508,7 +531,10 @@ def test_path_must_be_one(path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (changed(("[b, y]", "[b, z]")), "network.yaml, line 6: edges: 'z' is no node; there are x, a, b, y"),
+        (
+            changed(("[b, y]", "[b, z]")),
+            "network.yaml, line 6: edges names 'z', which is no node; there are x, a, b, y",
+        ),
         (changed(("{y: Y}", "{y: [0, 0, 0, 0]}")), "network.yaml: task has nothing to reduce"),
         (changed(("save: 50", "biases: true")), "network.yaml, line 17: biases: only linear networks"),
     ],

@@ -92,6 +92,7 @@ def test_only_the_tab_at_whose_step_a_process_dies_is_refused(monkeypatch: pytes
 SERVER = """
 import multiprocessing, os, signal, sys, time
 from neuralrace.laboratory import worker
+from neuralrace.processes import work
 {setting}
 def main():
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
@@ -99,7 +100,7 @@ def main():
     process.start()
     print(process.pid, flush=True)
     if {killed}:
-        ours.recv_bytes()
+        assert [ours.recv_bytes()[:1] for _ in range(2)] == [b"r", b"x"]  # it is ready, and within its step
         os.kill(os.getpid(), signal.SIGKILL)
     process.join()
     print(process.exitcode, flush=True)
@@ -111,7 +112,7 @@ def run(pipe):
         time.sleep(60)
         yield
     worker._warm_up = lambda: steps(None)
-    worker.run(pipe, True, {limit})
+    work(worker.__name__, pipe, True, {limit})
 if __name__ == "__main__":
     main()
 """
@@ -144,11 +145,11 @@ def test_a_busy_worker_ends_with_its_server(tmp_path: Path):
 
 STARTING = """
 import multiprocessing, os, signal, time
-from neuralrace_command.worker import work
+from neuralrace.processes import work
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=("neuralrace.laboratory.worker", theirs, False, 45.0))
+    process = context.Process(target=work, args=("slow_module", theirs))
     process.start()
     print(process.pid, flush=True)
     time.sleep({delay})
@@ -159,11 +160,16 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.5])
 def test_a_worker_that_still_imports_ends_with_its_server(tmp_path: Path, delay: float):
     """On a busy machine that takes many seconds."""
+    (tmp_path / "slow_module.py").write_text("import time; time.sleep(60)")
     file = tmp_path / "server.py"
     file.write_text(STARTING.format(delay=delay))
-    environment = {**os.environ, "PYTHONPATH": SOURCE}
-    found = subprocess.run([sys.executable, file], capture_output=True, text=True, env=environment)
-    assert_ends(int(found.stdout))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([SOURCE, str(tmp_path)])}
+    command = [sys.executable, file]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stdout is not None
+        pid = int(running.stdout.readline())
+        running.wait(30)
+        assert_ends(pid)
 
 
 @pytest.mark.parametrize(("given", "code"), [({"large": True}, worker.TOO_LARGE), ({"limit": -4.5}, 1)])

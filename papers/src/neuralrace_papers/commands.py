@@ -18,7 +18,7 @@ from typing import Any
 
 import neuralrace_papers as papers
 from neuralrace.errors import InputError
-from neuralrace_command.processes import end_with
+from neuralrace.processes import end_with
 from neuralrace_papers import Report, running
 from neuralrace_papers.command import minutes, print_table, reference
 from neuralrace_papers.framework.numbers import shown

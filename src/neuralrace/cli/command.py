@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -52,8 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         print(f"neuralrace: this needs more memory than there is: {error}", file=sys.stderr)
         return 3
-    except BrokenPipeError:  # whoever started the command ends it
-        raise
+    except BrokenPipeError:  # the reader has seen enough; Python's last flush must not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:  # a full disk, say
         print(f"neuralrace: {error}", file=sys.stderr)
         return 3
@@ -143,9 +146,11 @@ def _in(module: str, function: str) -> Callable[[argparse.Namespace], int]:
 
 def _reduce(given: argparse.Namespace) -> int:
     from neuralrace.cli.reduce import reduce_file
+    from neuralrace.cli.reduce_output import written
 
-    explanation = reduce_file(given.file, given.out, progress=sys.stderr.isatty())
-    print(json.dumps(explanation.to_dict()) if given.json else explanation)
+    tell = None if given.json else partial(print, flush=True)
+    explanation = reduce_file(given.file, given.out, sys.stderr.isatty(), tell)
+    print(json.dumps(explanation.to_dict()) if given.json else "\n".join(written(explanation)))
     return 0
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import yaml
 
-from neuralrace.errors import InputError, array, choice, integer, listed, number
+from neuralrace.errors import InputError, array, choice, integer, known, listed, number, short
 from neuralrace.files import as_number, csv_columns, read_csv, read_npz
 from neuralrace.graph import Edge, Graph
 from neuralrace.reduction.family import FAMILIES
@@ -19,7 +20,19 @@ from neuralrace.task import Task
 
 NEEDED = ("nodes", "edges", "inputs", "targets")
 KEYS = (*NEEDED, "data", "gates", "weights", "basis", "start", "time", "save")
+EDGE = ("source", "target", "fixed")  # keys of an edge that is a mapping
 Entries = dict[str, tuple[yaml.Node, yaml.Node]]  # name -> (where it is written, what stands there)
+Check = Callable[[str, Any], Any]
+SETTINGS: dict[str, Check] = {
+    "basis": partial(choice, options=("auto", *FAMILIES)),
+    "time": partial(number, above=0),
+    "save": partial(integer, least=2),
+}
+START: dict[str, Check] = {
+    "strength": partial(number, above=0),
+    "std": partial(number, above=0),
+    "seeds": integer,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +72,25 @@ def read_description(path: str | Path) -> Description:
     """The network that a YAML file describes; `InputError` names the file and the line of a mistake."""
     if not isinstance(path, (str, Path)):
         raise InputError(f"path must be the name of a file, got {path!r}")
-    return _Reader(Path(path)).read()
+    try:
+        return _Reader(Path(path)).read()
+    except _Placed as error:
+        raise InputError(f"{path}, {error}") from None
+
+
+class _Placed(InputError):
+    """An error with the line that it is about."""
+
+
+@contextmanager
+def _at(node: yaml.Node) -> Iterator[None]:
+    """Errors of the block are about the line of this node, unless they have one already."""
+    try:
+        yield
+    except _Placed:
+        raise
+    except InputError as error:
+        raise _Placed(f"line {node.start_mark.line + 1}: {error}") from None
 
 
 class _Reader:
@@ -68,29 +99,20 @@ class _Reader:
         self.tables: dict[str, np.ndarray] | None = None
 
     def read(self) -> Description:
-        top = self.mapping("", self.compose())
-        for name, (key, _) in top.items():
-            if name in ("activations", "biases"):
-                self.fail(key, f"{name}: only linear networks without biases can be reduced; leave it out")
-        self.only("", top, KEYS, "key")
+        top = _mapping("the file", self.compose())
+        for name in {"activations", "biases"} & set(top):
+            with _at(top[name][0]):
+                raise InputError(f"{name}: only linear networks without biases can be reduced; leave it out")
+        _only("the file", top, KEYS, "key")
         for name in NEEDED:
             if name not in top:
                 raise InputError(f"{self.path}: lacks {name!r}; it needs {', '.join(NEEDED)}")
         if "data" in top:
             self.tables = self.data(top["data"][1])
-        graph = self.graph(top)
-        task = self.task(graph, top)
-        settings: dict[str, Any] = {}
-        if "basis" in top:
-            node = top["basis"][1]
-            with self.at(node):
-                settings["basis"] = choice("basis", self.text("basis", node), ("auto", *FAMILIES))
+        task = self.task(self.graph(top), top)
+        settings = {name: _checked(name, top[name][1], SETTINGS[name]) for name in SETTINGS if name in top}
         if "start" in top:
-            settings |= self.start(*top["start"])
-        if "time" in top:
-            settings["time"] = self.number("time", top["time"][1], lambda v: number("time", v, above=0))
-        if "save" in top:
-            settings["save"] = self.number("save", top["save"][1], lambda v: integer("save", v, least=2))
+            settings |= _start(*top["start"])
         return Description(self.path, task, **settings)
 
     def compose(self) -> yaml.Node:
@@ -108,232 +130,173 @@ class _Reader:
             raise InputError(f"{self.path} is empty; it needs {', '.join(NEEDED)}")
         return document
 
-    # -- graph and task ----------------------------------------------------------------------
-
     def graph(self, top: Entries) -> Graph:
-        nodes = {
-            name: self.number("nodes", node, lambda v, n=name: integer(f"size of node {n!r}", v))
-            for name, (_, node) in self.mapping("nodes", top["nodes"][1]).items()
-        }
-        node = top["edges"][1]
+        sizes = _mapping("nodes", top["nodes"][1])
+        nodes = {name: _checked(f"size of node {name!r}", node, integer) for name, (_, node) in sizes.items()}
+        key, node = top["edges"]
         if isinstance(node, yaml.MappingNode):
-            edges = {name: self.edge(pair, nodes) for name, (_, pair) in self.mapping("edges", node).items()}
+            edges = {name: self.edge(pair, nodes) for name, (_, pair) in _mapping("edges", node).items()}
         elif isinstance(node, yaml.SequenceNode):
             edges = [self.edge(pair, nodes) for pair in node.value]
-            pairs = [tuple(edge) for edge in edges]
-            for k, pair in enumerate(pairs):
-                if pair in pairs[:k]:
-                    text = f"edges: {list(pair)} stands twice; parallel edges need names: {{W1: [x, h], ...}}"
-                    self.fail(node.value[k], text)
         else:
-            self.fail(node, f"edges must be a list of [source, target], got {_kind(node)}")
-        with self.at(top["edges"][0]):
+            edges = _plain(node)
+        with _at(key):
             return Graph(nodes, edges)
 
     def edge(self, node: yaml.Node, nodes: Mapping[str, int]) -> Edge:
         """A pair `[source, target]`, or a mapping of source, target and fixed."""
-        fixed: yaml.Node | None = None
-        if isinstance(node, yaml.MappingNode):
-            entries = self.mapping("edges", node)
-            keys = ("source", "target", "fixed")
-            self.only("edges", entries, keys, "key")
-            if len(entries) < len(keys):
-                self.fail(node, f"edges: an edge that is a mapping needs {', '.join(keys)}")
-            *ends, fixed = (entries[key][1] for key in keys)
-        elif isinstance(node, yaml.SequenceNode) and len(node.value) == 2:
-            ends = node.value
-        else:
-            self.fail(node, f"edges must be pairs [source, target], got {_kind(node)}")
-        source, target = (self.text("edges", end) for end in ends)
-        for name, end in zip((source, target), ends, strict=True):
-            if name not in nodes:
-                self.fail(end, f"edges: {name!r} is no node; there are {listed(nodes)}")
-        if fixed is None:
-            return Edge(source, target)
-        where, shape = f"edges: fixed of {source}->{target}", (nodes[target], nodes[source])
-        if isinstance(fixed, yaml.ScalarNode) and fixed.value == "identity":
-            if shape[0] != shape[1]:
-                self.fail(fixed, f"{where}: identity needs nodes of equal size, got {shape[::-1]}")
-            return Edge(source, target, np.eye(shape[0]))
-        value = self.array(where, fixed)
-        with self.at(fixed):
-            return Edge(source, target, array(where, value, shape))
+        with _at(node):
+            ends, fixed = node.value, None
+            if isinstance(node, yaml.MappingNode):
+                entries = _mapping("edges", node)
+                _only("an edge", entries, EDGE, "key")
+                if len(entries) < len(EDGE):
+                    raise InputError(f"edges: an edge that is a mapping needs {', '.join(EDGE)}")
+                *ends, fixed = (entries[key][1] for key in EDGE)
+            elif not isinstance(node, yaml.SequenceNode) or len(ends) != 2:
+                raise InputError(f"edges must be pairs [source, target], got {short(_plain(node))}")
+            source, target = (_text("edges", end) for end in ends)
+            known("edges", (source, target), nodes, "node")
+            if fixed is None:
+                return Edge(source, target)
+            where, shape = f"fixed of edge {source}->{target}", (nodes[target], nodes[source])
+            if fixed.value == "identity":
+                if shape[0] != shape[1]:
+                    raise InputError(f"{where}: identity needs nodes of equal size, got {shape[::-1]}")
+                return Edge(source, target, np.eye(shape[0]))
+            return Edge(source, target, self.array(where, fixed, shape))
 
     def task(self, graph: Graph, top: Entries) -> Task:
-        tables: dict[str, dict[str, np.ndarray]] = {}
         n: int | None = None
+        tables: dict[str, dict[str, np.ndarray]] = {"inputs": {}, "targets": {}}
         for key, ends in (("inputs", graph.inputs), ("targets", graph.outputs)):
-            tables[key] = {}
-            for name, node in self.by_node(key, top[key], ends).items():
-                where = f"{key}: {name}"
-                value = self.array(where, node)
-                value = value[:, None] if value.ndim == 1 else value
-                with self.at(node):
-                    tables[key][name] = array(where, value, (n, graph.nodes[name]))
-                n = len(value)
-                if n == 0:
-                    self.fail(node, f"{where} must hold at least one sample")
+            for name, node in _by_node(key, top[key], ends).items():
+                value = self.array(f"{key}: {name}", node, (n, graph.nodes[name]))
+                tables[key][name], n = value, len(value)
         gates: dict[str, Any] = {}
         if "gates" in top:
-            entries = self.mapping("gates", top["gates"][1])
-            self.only("gates", entries, graph.names, "node or edge")
+            entries = _mapping("gates", top["gates"][1])
+            _only("gates", entries, graph.names, "node or edge")
             for name, (_, node) in entries.items():
-                single = isinstance(node, yaml.ScalarNode) and _float(node) is not None
-                gates[name] = (
-                    self.number(f"gates: {name}", node, lambda v, m=name: number(f"gates: {m}", v))
-                    if single
-                    else self.row(f"gates: {name}", node, n)
-                )
-        weights = self.row("weights", top["weights"][1], n) if "weights" in top else None
-        with self.at(top["weights" if "weights" in top else "inputs"][0]):
+                single = isinstance(_plain(node), (int, float))
+                where = f"gates: {name}"
+                gates[name] = _checked(where, node, number) if single else self.array(where, node, (n,))
+        weights = self.array("weights", top["weights"][1], (n,)) if "weights" in top else None
+        with _at(top["weights" if "weights" in top else "inputs"][0]):
             return Task(graph, tables["inputs"], tables["targets"], gates, weights)
-
-    def by_node(self, key: str, entry: tuple[yaml.Node, yaml.Node], ends: Sequence[str]):
-        """Arrays of all inputs or outputs; the name may be left out where there is one."""
-        where, node = entry
-        if not isinstance(node, yaml.MappingNode):
-            if len(ends) > 1:
-                self.fail(node, f"{key} must name an array for each of {listed(ends)}, got {_kind(node)}")
-            return {ends[0]: node}
-        entries = self.mapping(key, node)
-        self.only(key, entries, ends, "input" if key == "inputs" else "output")
-        for name in ends:
-            if name not in entries:
-                self.fail(where, f"{key}: lacks {name!r}")
-        return {name: entries[name][1] for name in ends}
-
-    def start(self, key: yaml.Node, node: yaml.Node) -> dict[str, Any]:
-        entries = self.mapping("start", node)
-        self.only("start", entries, ("strength", "std", "seeds"), "key")
-        if ("strength" in entries) == ("std" in entries) or {"strength", "seeds"} <= set(entries):
-            self.fail(key, "start must give strength, or std and seeds")
-        settings: dict[str, Any] = {"strength": None}
-        for name, (_, value) in entries.items():
-            if name == "seeds":
-                settings[name] = self.number("start: seeds", value, lambda v: integer("start: seeds", v))
-            else:
-                settings[name] = self.number(
-                    f"start: {name}", value, lambda v, m=name: number(f"start: {m}", v, above=0)
-                )
-        return settings
 
     # -- arrays ------------------------------------------------------------------------------
 
-    def row(self, where: str, node: yaml.Node, n: int | None) -> np.ndarray:
-        value = self.array(where, node)
-        if value.ndim == 2 and value.shape[1] == 1:
-            value = value[:, 0]
-        if value.shape != (n,):
-            self.fail(
-                node, f"{where} must have one number for each of the {n} samples, got shape {value.shape}"
-            )
-        return value
+    def array(self, where: str, node: yaml.Node, shape: tuple[int | None, ...]) -> np.ndarray:
+        """An array of a shape; a row or a column of numbers may stand for the other."""
+        with _at(node):
+            value = self.numbers(where, node)
+            if value.ndim + len(shape) == 3 and value.size == len(value):
+                value = value.reshape(len(value), *(1,) * (len(shape) - 1))
+            return array(where, value, shape)
 
-    def array(self, where: str, node: yaml.Node) -> np.ndarray:
+    def numbers(self, where: str, node: yaml.Node) -> np.ndarray:
         """Numbers written in place, a csv file, an array of the data file, or several side by side."""
+        if isinstance(node, yaml.ScalarNode) and node.value.lower().endswith(".csv"):
+            return read_csv(path := self.path.parent / node.value, str(path))[1]
         if isinstance(node, yaml.ScalarNode):
-            if node.value.lower().endswith(".csv"):
-                with self.at(node):
-                    return read_csv(path := self.path.parent / node.value, str(path))[1]
             return self.named(where, node)
         if not isinstance(node, yaml.SequenceNode) or not node.value:
-            self.fail(node, f"{where} must be the name of an array, a csv file or numbers, got {_kind(node)}")
-        first = node.value[0]
-        if isinstance(first, yaml.ScalarNode) and _float(first) is None:
+            raise InputError(
+                f"{where} must be the name of an array, a csv file or numbers, got {short(_plain(node))}"
+            )
+        if isinstance(_plain(node.value[0]), str):
             columns = [self.named(where, part) for part in node.value]
             if len({len(c) for c in columns}) > 1 or any(c.ndim > 2 for c in columns):
-                self.fail(node, f"{where}: the arrays must have equally many samples")
+                raise InputError(f"{where}: the arrays must have equally many samples")
             return np.column_stack(columns)
-        if isinstance(first, yaml.SequenceNode):
-            rows = [self.numbers(where, row) for row in node.value]
-            for row, part in zip(rows, node.value, strict=True):
-                if len(row) != len(rows[0]):
-                    self.fail(part, f"{where}: rows must be equally long, {len(rows[0])}; got {len(row)}")
-            return np.array(rows)
-        return np.array(self.numbers(where, node))
+        first = _checked(where, node.value[0], array)
+        rows = [_checked(where, part, partial(array, shape=first.shape)) for part in node.value]
+        return np.stack(rows)
 
     def named(self, where: str, node: yaml.Node) -> np.ndarray:
-        name = self.text(where, node)
+        name = _text(where, node)
         if self.tables is None:
-            self.fail(node, f"{where} names the array {name!r}, but no data file is given (key data)")
-        if name not in self.tables:
-            self.fail(node, f"{where}: {name!r} is no array of the data; there are {listed(self.tables)}")
-        with self.at(node):
-            value = array(name, self.tables[name])
+            raise InputError(f"{where} names the array {name!r}, but no data file is given (key data)")
+        known(where, [name], self.tables, "array of the data")
+        value = array(name, self.tables[name])
         if not value.ndim:
-            self.fail(node, f"{where}: {name!r} must have one row per sample, but is a single number")
+            raise InputError(f"{where}: {name!r} must have one row per sample, but is a single number")
         return value
 
-    def numbers(self, where: str, node: yaml.Node) -> list[float]:
-        if not isinstance(node, yaml.SequenceNode):
-            self.fail(node, f"{where} must be a list of numbers, got {_kind(node)}")
-        return [self.number(where, part, lambda v: number(where, v)) for part in node.value]
-
     def data(self, node: yaml.Node) -> dict[str, np.ndarray]:
-        path = self.path.parent / self.text("data", node)
-        with self.at(node):
+        with _at(node):
+            path = self.path.parent / _text("data", node)
             if path.suffix.lower() == ".csv":
                 return csv_columns(path, str(path))
             if path.suffix.lower() == ".npz":
                 return read_npz(path)
             raise InputError(f"data must be an .npz or .csv file, got {path.name}")
 
-    # -- parts of YAML -----------------------------------------------------------------------
 
-    def fail(self, node: yaml.Node, text: str) -> NoReturn:
-        raise InputError(f"{self.path}, line {node.start_mark.line + 1}: {text}")
+def _start(key: yaml.Node, node: yaml.Node) -> dict[str, Any]:
+    entries = _mapping("start", node)
+    _only("start", entries, START, "key")
+    if ("strength" in entries) == ("std" in entries) or {"strength", "seeds"} <= set(entries):
+        with _at(key):
+            raise InputError("start must give strength, or std and seeds")
+    given = {name: _checked(f"start: {name}", value, START[name]) for name, (_, value) in entries.items()}
+    return {"strength": None, **given}
 
-    @contextmanager
-    def at(self, node: yaml.Node) -> Iterator[None]:
-        """Errors of the library with the line that they are about."""
-        try:
-            yield
-        except InputError as error:
-            raise InputError(f"{self.path}, line {node.start_mark.line + 1}: {error}") from None
 
-    def mapping(self, where: str, node: yaml.Node) -> Entries:
-        what = where or "the file"
+def _by_node(key: str, entry: tuple[yaml.Node, yaml.Node], ends: Sequence[str]) -> dict[str, yaml.Node]:
+    """Arrays of all inputs or outputs; the name may be left out where there is one."""
+    named = isinstance(entry[1], yaml.MappingNode) or len(ends) > 1
+    entries = _mapping(key, entry[1]) if named else {ends[0]: entry}
+    _only(key, entries, ends, "input" if key == "inputs" else "output")
+    with _at(entry[0]):
+        for name in ends:
+            if name not in entries:
+                raise InputError(f"{key} must hold an array for each of {listed(ends)}; {name!r} is missing")
+    return {name: entries[name][1] for name in ends}
+
+
+# -- parts of YAML ---------------------------------------------------------------------------
+
+
+def _mapping(where: str, node: yaml.Node) -> Entries:
+    with _at(node):
         if not isinstance(node, yaml.MappingNode):
-            self.fail(node, f"{what} must be a mapping, name: value; got {_kind(node)}")
-        entries: Entries = {}
-        for key, value in node.value:
-            name = self.text(where or "keys", key)
+            raise InputError(f"{where} must be a mapping, name: value; got {short(_plain(node))}")
+    entries: Entries = {}
+    for key, value in node.value:
+        with _at(key):
+            name = _text(where, key)
             if name in entries:
-                self.fail(key, f"{what} has {name!r} twice")
+                raise InputError(f"{where} has {name!r} twice")
             entries[name] = key, value
-        return entries
-
-    def only(self, where: str, entries: Entries, options: Any, what: str) -> None:
-        for name, (key, _) in entries.items():
-            if name not in options:
-                self.fail(
-                    key, f"{where}{': ' * bool(where)}{name!r} is no {what}; there are {listed(options)}"
-                )
-
-    def text(self, where: str, node: yaml.Node) -> str:
-        if not isinstance(node, yaml.ScalarNode) or not node.value:
-            self.fail(node, f"{where} must be named by text, got {_kind(node)}")
-        return node.value
-
-    def number(self, where: str, node: yaml.Node, check: Callable[[float | int], Any]) -> Any:
-        value = _float(node)
-        if value is None:
-            self.fail(node, f"{where} must be a number, got {_kind(node)}")
-        with self.at(node):
-            return check(int(value) if value.is_integer() and "." not in node.value else value)
+    return entries
 
 
-def _float(node: yaml.Node) -> float | None:
-    """A plain scalar as a number; 1e-3 is one here, though not in YAML 1.1."""
-    if not isinstance(node, yaml.ScalarNode) or node.style is not None:
-        return None
-    found = as_number(node.value)
-    return None if np.isnan(found) and "nan" not in node.value.lower() else found
+def _only(where: str, entries: Entries, options: Any, what: str) -> None:
+    for name, (key, _) in entries.items():
+        with _at(key):
+            known(where, [name], options, what)
 
 
-def _kind(node: yaml.Node) -> str:
+def _checked(where: str, node: yaml.Node, check: Check) -> Any:
+    with _at(node):
+        return check(where, _plain(node))
+
+
+def _text(where: str, node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode) or not node.value:
+        raise InputError(f"{where} must be named by text, got {short(_plain(node))}")
+    return node.value
+
+
+def _plain(node: yaml.Node) -> Any:
+    """A node as Python writes it. 1e-3 is a number here, though not in YAML 1.1; '1' is text."""
     if isinstance(node, yaml.SequenceNode):
-        return f"a list of {len(node.value)}"
+        return [_plain(part) for part in node.value]
     if isinstance(node, yaml.MappingNode):
-        return "a mapping"
-    return repr(node.value) if node.value else "nothing"
+        return {_plain(key): _plain(value) for key, value in node.value}
+    value = as_number(node.value) if isinstance(node, yaml.ScalarNode) and node.style is None else np.nan
+    if np.isnan(value):
+        return node.value or None
+    return int(value) if value.is_integer() and "." not in node.value else value

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace import plot
-from neuralrace.files import folder_for, read_npz, write_text
+from neuralrace.cli.saving import save_figure, save_table
+from neuralrace.files import folder_for, read_npz
 from neuralrace.relu.discovery import Discovery, discover
 from neuralrace.relu.training import checked_data
 
@@ -42,9 +43,9 @@ def discover_file(
     folder = folder_for(out, "discover", given)
     keywords.setdefault("every", max(1, min(100, keywords.get("steps", 8000) // 20)))
     discovery = discover(x, y, **keywords)
-    write_text(folder / "patterns.csv", _csv(discovery))
-    figure = draw(discovery)
-    return discovery, (folder / "patterns.csv", *plot.save(figure, folder, "discover"))
+    save_table(_columns(discovery), folder / "patterns.csv")
+    drawn = save_figure(lambda: draw(discovery), folder, "discover")
+    return discovery, (folder / "patterns.csv", *drawn)
 
 
 def draw(discovery: Discovery) -> Figure:
@@ -54,14 +55,9 @@ def draw(discovery: Discovery) -> Figure:
         image = left.imshow(
             discovery.centres, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="none"
         )
-        left.set(
-            yticks=range(discovery.k),
-            yticklabels=[f"{share:.0%}" for share in discovery.shares],
-            xlabel="sample",
-            xticks=np.unique(np.linspace(0, discovery.patterns.shape[1] - 1, 9).astype(int)),
-            ylabel="share of weight",
-            title=f"{discovery.k} patterns",
-        )
+        left.set_yticks(range(discovery.k), [f"{share:.0%}" for share in discovery.shares])
+        left.set_xticks(np.unique(np.linspace(0, discovery.patterns.shape[1] - 1, 9).astype(int)))
+        plot.label(left, "sample", "share of weight", f"{discovery.k} patterns")
         left.spines[["top", "right"]].set_visible(True)
         for row in range(1, discovery.k):
             left.axhline(row - 0.5, color=plot.BLACK, lw=0.7)
@@ -69,23 +65,16 @@ def draw(discovery: Discovery) -> Figure:
         k = np.array(list(discovery.elbow))
         d = np.array(list(discovery.elbow.values()))
         right.plot(k, d, "o-", color=plot.BLUE)
-        right.plot(
-            discovery.k, discovery.elbow[discovery.k], "o", ms=8, mfc="none", color=plot.RED, label="chosen"
-        )
-        right.set(
-            xlabel="clusters", ylabel="distance of outputs", title="gated network against ReLU", xticks=k
-        )
+        chosen = discovery.k, discovery.elbow[discovery.k]
+        right.plot(*chosen, "o", ms=8, mfc="none", color=plot.RED, label="chosen")
         top = d.max() if d.max() > 0 else 1.0
-        right.set_ylim(-0.04 * top, 1.08 * top)
-        right.legend()
+        properties = {"legend": "best", "xticks": k, "ylim": (-0.04 * top, 1.08 * top)}
+        plot.label(right, "clusters", "distance of outputs", "gated network against ReLU", **properties)
     return fig
 
 
-def _csv(discovery: Discovery) -> str:
+def _columns(discovery: Discovery) -> dict[str, np.ndarray]:
     """One row per pattern: share, ambiguity, then gate and mean gate on every sample."""
-    import pandas as pd
-
     columns = {"share": discovery.shares, "ambiguity": discovery.ambiguity}
     columns |= {f"gate{i}": gate.astype(int) for i, gate in enumerate(discovery.patterns.T)}
-    columns |= {f"mean{i}": mean for i, mean in enumerate(discovery.centres.T)}
-    return pd.DataFrame(columns).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return columns | {f"mean{i}": mean for i, mean in enumerate(discovery.centres.T)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace import init, plot
+from neuralrace import init
 from neuralrace.cli import reduce_output as show
 from neuralrace.cli.description import Description, read_description
+from neuralrace.cli.saving import save_figure, save_table
 from neuralrace.dynamics import Adaptive, State, Status, Trajectory, flow
 from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError, quick
@@ -154,7 +156,12 @@ class Explanation:
         return "\n".join(show.lines(self))
 
 
-def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = False) -> Explanation:
+def reduce_file(
+    path: str | Path,
+    out: str | Path = "results",
+    progress: bool = False,
+    tell: Callable[[Explanation], None] | None = None,
+) -> Explanation:
     """Reduce the network that a YAML file describes.
 
     Parameters
@@ -165,6 +172,8 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
         Equations, curves and figure go to the folder `out/reduce/<name of the file>`.
     progress : bool
         Show on stderr what is being done.
+    tell : callable, optional
+        Takes what was found before the figure is drawn, which takes about as long as all the rest.
 
     Returns
     -------
@@ -174,9 +183,7 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
     from tqdm import tqdm
 
     given = read_description(path)
-    with tqdm(
-        total=5, disable=not progress, leave=False, bar_format="{desc} ({n}/{total}, {elapsed})"
-    ) as bar:
+    with tqdm(disable=not progress, leave=False, bar_format="{desc} ({elapsed})") as bar:
         bar.set_description("looking for the reduction")
         try:
             r = reduce(given.task, given.basis)
@@ -189,23 +196,17 @@ def reduce_file(path: str | Path, out: str | Path = "results", progress: bool = 
             explain(few, r)
             quick("start: seeds", given.seeds, (perf_counter() - began) * given.seeds / PILOT)
         folder = folder_for(out, "reduce", given.path)
-        bar.update()
-        explanation = explain(given, r, bar)
-        bar.set_description("drawing")
-        write_text(folder / "equations.tex", show.latex(explanation))
-        write_text(folder / "curves.csv", show.table(explanation))
-        drawn = plot.save(show.figure(explanation), folder, "curves")
+        explanation = explain(given, r, bar.set_description)
+    write_text(folder / "equations.tex", show.latex(explanation))
+    save_table(show.table(explanation), folder / "curves.csv")
+    if tell is not None:
+        tell(explanation)
+    drawn = save_figure(lambda: show.figure(explanation), folder, "curves")
     return replace(explanation, files=(folder / "equations.tex", folder / "curves.csv", *drawn))
 
 
-def explain(given: Description, r: Reduction, bar: Any = None) -> Explanation:
-    """Solve a reduction, and run the true flow from the same start; a `tqdm` bar says what is being done."""
-
-    def say(text: str) -> None:
-        if bar is not None:
-            bar.set_description(text)
-            bar.update(bar.n > 1 or text != "choosing the time")
-
+def explain(given: Description, r: Reduction, say: Callable[[str], Any] = lambda text: None) -> Explanation:
+    """Solve a reduction, and run the true flow from the same start; `say` is told what is being done."""
     say("choosing the family and the time")
     found, left, t1, converged = None, "", given.time, True
     if given.strength is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,7 +80,12 @@ def lines(x: Explanation) -> list[str]:
         for name, run in (("theory", x.theory), ("flow", x.flow))
         if set(run.statuses) != {Status.FINISHED}
     ]
-    return [*lines, *(f"written: {f}" for f in x.files)]
+    return [*lines, *written(x)]
+
+
+def written(x: Explanation) -> list[str]:
+    """The files, line by line."""
+    return [f"written: {f}" for f in x.files]
 
 
 def _half_times(x: Explanation) -> list[str]:
@@ -185,7 +188,7 @@ def latex(x: Explanation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table(x: Explanation) -> str:
+def table(x: Explanation) -> dict[str, np.ndarray]:
     """Columns t, losses of theory and flow, and strengths of each class and mode; of each seed."""
     n, many = x.reached, x.theory.many
     columns: dict[str, np.ndarray] = {"t": x.theory.t}
@@ -199,11 +202,7 @@ def table(x: Explanation) -> str:
         for c in range(run.shape[-1]):
             for m in range(run.shape[-2]):
                 columns[f"B{c + 1} mode {m + 1}{f' seed {k}' if many else ''}"] = run[:, m, c]
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(np.stack([values[:n] for values in columns.values()], axis=1).tolist())
-    return text.getvalue()
+    return {name: values[:n] for name, values in columns.items()}
 
 
 def figure(x: Explanation) -> Any:

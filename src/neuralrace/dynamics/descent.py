@@ -24,7 +24,7 @@ from neuralrace.dynamics.setup import Setup, finish
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, affordable, flag, integer, number, short
+from neuralrace.errors import InputError, affordable, flag, integer, need_extra, number, short
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.progress import Progress
 from neuralrace.task import Task
@@ -135,6 +135,8 @@ def _check_optimizer(optimizer: Any, momentum: Any) -> tuple[Any, float]:
     if not named and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise InputError(f"optimizer must be sgd, adam or an optax transformation, got {short(optimizer)}")
     momentum = number("momentum", momentum, least=0)
+    if not named or optimizer == "adam":
+        need_extra("optax", "optax")
     if momentum and optimizer != "sgd":
         raise InputError("momentum must be 0 unless optimizer='sgd'; an optax transformation has its own")
     return optimizer, momentum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,8 @@ def trajectory_html(traj: Trajectory) -> str:
         ("weights", ", ".join(traj.weights) or "not saved"),
         ("recorded", ", ".join(traj.recorded)),
     ]
-    return table_html(type(traj).__name__, [row for row in rows if row[1]], _curve_svg(traj))
+    curve = _curve_svg(traj) if find_spec("matplotlib") else ""
+    return table_html(type(traj).__name__, [row for row in rows if row[1]], curve)
 
 
 def _curve_svg(traj: Trajectory) -> str:

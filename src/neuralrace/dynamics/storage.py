@@ -13,7 +13,7 @@ import numpy as np
 
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.status import Ending, Status
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, need_extra
 from neuralrace.files import FORMAT, as_path, check_folder, check_format, replace_folder, restore
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _STORED = "stored_names"  # of the others
 
 def to_xarray(traj: Trajectory) -> xarray.Dataset:
     """See `Trajectory.to_xarray`."""
+    need_extra("data", "xarray")
     import xarray as xr
 
     run = ("run",) if traj.many else ()
@@ -94,6 +95,7 @@ def _plain(value: Any) -> Any:
 
 def from_xarray(ds: Any) -> dict[str, Any]:
     """The fields of the trajectory that `to_xarray` wrote, also of some of its runs or times."""
+    need_extra("data", "xarray")
     import xarray as xr
 
     if not isinstance(ds, xr.Dataset) or any(n not in ds.attrs for n in (*_TEXTS, "axes", "format")):
@@ -146,6 +148,7 @@ def _fields(ds: xarray.Dataset) -> dict[str, Any]:
 
 def save(ds: xarray.Dataset, path: str | Path) -> None:
     """See `Trajectory.save`."""
+    need_extra("data", "zarr")
     odd = [str(name) for name in ds.variables if not _PLAIN.fullmatch(str(name))]
     stored = {name: f"stored:{k}" for k, name in enumerate(odd)}
     ds = ds.rename(stored).assign_attrs({_STORED: json.dumps({v: k for k, v in stored.items()})})
@@ -155,6 +158,7 @@ def save(ds: xarray.Dataset, path: str | Path) -> None:
 
 def load(path: str | Path) -> dict[str, Any]:
     """The fields of a saved trajectory."""
+    need_extra("data", "xarray", "zarr")
     import xarray as xr
 
     path = as_path("path", path).resolve()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from neuralrace.laboratory import worker
-from neuralrace_command.worker import work
+from neuralrace.processes import work
 
 
 class Line:

@@ -8,11 +8,11 @@ begins, `a` an answer, `f` the job is finished.
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
 import os
 import signal
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -46,30 +46,16 @@ def run(pipe: Connection, warm: bool, limit: float) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server is interrupted, and ends its workers
     threading.Thread(target=_guard, daemon=True).start()
-    import jax
-
-    from neuralrace_command import cache_folder
-
-    folder = cache_folder()
-    with suppress(OSError):  # without a cache programs are compiled anew
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            jax.config.update("jax_compilation_cache_dir", str(folder))
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     with suppress(EOFError, OSError):  # the server has ended
         pipe.send_bytes(pack("r", 0, 0))
         _work(pipe, _warm_up() if warm else iter(()), limit + SPARE_TIME)
 
 
 def _guard() -> None:
-    """Runs in a thread, whatever the worker is at: ends it with the server, or for its memory."""
-    server = multiprocessing.parent_process()
-    while server is not None:
-        server.join(0.25)
-        if not server.is_alive():
-            os._exit(1)
-        if _memory() > MOST_MEMORY:
-            os._exit(TOO_LARGE)
+    """Runs in a thread, whatever the worker is at: ends it for its memory."""
+    while _memory() <= MOST_MEMORY:
+        time.sleep(0.25)
+    os._exit(TOO_LARGE)
 
 
 def _memory() -> int:

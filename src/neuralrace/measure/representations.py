@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.errors import InputError, array, flag, integer
+from neuralrace.errors import InputError, array, flag, integer, need_extra
 from neuralrace.measure.arrays import Floats, floats, plain
 
 
@@ -234,6 +234,7 @@ def multidimensional_scaling(points: ArrayLike, rounds: int = 300) -> Floats:
     >>> multidimensional_scaling([[[0.0, 0.0, 3.0], [0.0, 0.0, -3.0]]], rounds=5).shape
     (1, 2, 2)
     """
+    need_extra("sklearn", "sklearn")
     from sklearn.manifold import smacof
 
     h, rounds = array("points", points, (None, None, None)), integer("rounds", rounds)

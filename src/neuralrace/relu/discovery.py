@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status, Trajectory
 from neuralrace.dynamics.methods import check_steps
-from neuralrace.errors import InputError, choice, flag, integer, number
+from neuralrace.errors import InputError, choice, flag, integer, need_extra, number
 from neuralrace.relu.clusters import (
     WORSE_IN_A_ROW,
     all_outputs,
@@ -227,6 +227,7 @@ def discover(
     >>> discover(x, y, [100], std=1e-3, lr=0.1, steps=200, every=10).patterns.tolist()
     [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]
     """
+    need_extra("sklearn", "sklearn")
     tolerance, max_clusters = number("tolerance", tolerance, least=0), integer("max_clusters", max_clusters)
     k = None if k is None else integer("k", k)
     layer, seed = integer("layer", layer), integer("seed", seed, 0, 2**32 - 1)
@@ -254,18 +255,11 @@ def discover(
         k, rule = choose_count(elbow, centres, follow, tolerance)
     if has_equal_patterns(centres[k]):
         warnings.append("two clusters have the same pattern: fewer clusters say as much")
+    losses = np.array([relative_loss(one) for one in networks])
     return Discovery(
-        open_patterns(centres[k]),
-        centres[k],
-        tried[k][1],
-        elbow,
-        rule,
-        np.array([relative_loss(one) for one in networks]),
-        centres,
-        layer,
-        len(networks[0].t),
-        tuple(warnings),
-    )
+        open_patterns(centres[k]), centres[k], tried[k][1], elbow, rule, losses, centres, layer,
+        len(networks[0].t), tuple(warnings),
+    )  # fmt: skip
 
 
 def mixed_share(

@@ -11,8 +11,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from scipy.linalg.blas import dtrsm  # pyright: ignore[reportAttributeAccessIssue]
-from scipy.linalg.lapack import dpstrf  # pyright: ignore[reportAttributeAccessIssue]
 
 from neuralrace.errors import InputError, need_extra
 from neuralrace.files import as_path
@@ -44,6 +42,8 @@ def cholesky(s: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
 
     Columns are scaled first so that units do not matter.
     """
+    from scipy.linalg.lapack import dpstrf  # pyright: ignore[reportAttributeAccessIssue]
+
     n, units = len(s), np.sqrt(np.diagonal(s).clip(0))
     units = np.where(units > 0, units, 1.0)
     lower, pivots, rank, _ = dpstrf(s / np.outer(units, units), tol=n * np.finfo(float).eps, lower=1)
@@ -85,6 +85,8 @@ class PseudoSamples:
         self, factor: Factor, key: Any, sxy: np.ndarray, scale: float, sizes: Sequence[int]
     ) -> tuple[list[Block], float]:
         """Y with `X^T Y = sxy scale^2`, split by nodes, and the sum of its squares."""
+        from scipy.linalg.blas import dtrsm  # pyright: ignore[reportAttributeAccessIssue]
+
         name = (factor, key, scale, tuple(sizes))
         if name not in self._solved:
             if factor is not self._last[0]:  # contexts with the same inputs come in a row

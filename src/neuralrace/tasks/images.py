@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from neuralrace import errors
 from neuralrace.errors import InputError, affordable, array, choice, flag, integer, sequence, short
 from neuralrace.files import read_npz
 from neuralrace.graph import Graph
@@ -51,6 +52,7 @@ def digits(part: str = "train", centred: bool = False, hidden: int = 128, graph:
     >>> x.shape, y.shape
     ((359, 64), (359, 10))
     """
+    errors.need_extra("sklearn", "sklearn")
     from sklearn.datasets import load_digits
 
     x, labels = (np.asarray(v) for v in load_digits(return_X_y=True))
@@ -210,6 +212,7 @@ def _stored(name: str, openml: str, first: int, path: Any) -> tuple[Labelled, La
         data = read_npz(file, *PARTS)
         x, y = ([data[f"{k}_{part}"] for part in _KINDS] for k in "xy")
     else:
+        errors.need_extra("sklearn", "sklearn")
         from sklearn.datasets import fetch_openml
 
         try:

@@ -12,7 +12,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag, helmert, solve_triangular
 
 from neuralrace.errors import InputError, affordable, array, integer, number, short
 from neuralrace.graph import Graph
@@ -143,6 +142,8 @@ def partition(
     >>> nr.tasks.partition(2, 2, flip=0.1).values.round(2).tolist()
     [1.64, 1.64, 0.36, 0.36]
     """
+    from scipy.linalg import block_diag
+
     classes = integer("classes", classes)
     if isinstance(per_class, Sequence) and not isinstance(per_class, str):
         sizes = [integer("per_class", m) for m in per_class]
@@ -328,6 +329,8 @@ def _gaussian(
     root = np.linalg.cholesky(precision)
 
     def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        from scipy.linalg import solve_triangular
+
         return solve_triangular(root, rng.standard_normal((len(root), n)), lower=True, trans=1)
 
     vectors = vectors / np.linalg.norm(vectors, axis=0)
@@ -345,6 +348,8 @@ def _flips(flip: Any, levels: int) -> np.ndarray:
 
 def _differences(n: int) -> np.ndarray:
     """Orthonormal columns `(n, n - 1)` that sum to zero."""
+    from scipy.linalg import helmert
+
     return helmert(n).T if n > 1 else np.zeros((1, 0))
 
 

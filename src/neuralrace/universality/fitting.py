@@ -185,23 +185,24 @@ def fit(
         raise InputError(
             "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
         )
-    errors = np.sqrt((residual**2).sum(0))
-    both = loss is not None
+    found = _found((rate_h, rate_y), width, start, np.sqrt((residual**2).sum(0)), dx, dy, t[0], problems)
+    if loss is None:
+        return found
+    rate, offset = float(speed[6]), float(np.exp(theta[5]) * np.sqrt(out))
+    interval = _interval(rate, width[6])
+    return dataclasses.replace(found, rate_mean=rate, rate_mean_interval=interval, offset=offset)
+
+
+def _found(
+    rates: Any, width: np.ndarray, start: np.ndarray, errors: np.ndarray, dx: float, dy: float, t0: float,
+    problems: tuple[str, ...] = (),
+) -> Fit:  # fmt: skip
+    """A fit without the mean output, from rates and the half widths of their logarithms."""
+    rate_h, rate_y = (float(rate) for rate in rates)
+    intervals = _interval(rate_h, width[0]), _interval(rate_y, width[1])
+    error, first = float(np.sqrt((errors**2).mean())), State(*start.tolist())
     return Fit(
-        rate_h,
-        rate_y,
-        _interval(rate_h, width[0]),
-        _interval(rate_y, width[1]),
-        State(*start.tolist()),
-        error=float(np.sqrt((errors**2).mean())),
-        errors=tuple(errors.tolist()),
-        dx=dx,
-        dy=dy,
-        t0=float(t[0]),
-        rate_mean=float(speed[6]) if both else None,
-        rate_mean_interval=_interval(float(speed[6]), width[6]) if both else None,
-        offset=float(np.exp(theta[5]) * np.sqrt(out)) if both else None,
-        problems=problems,
+        rate_h, rate_y, *intervals, first, error, tuple(errors.tolist()), dx, dy, float(t0), problems=problems
     )
 
 
@@ -252,18 +253,7 @@ def fit_rates(
             "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
         )
     errors = np.sqrt((left**2).sum(axis=0)) / np.abs(three).max(axis=0)
-    found = Fit(
-        float(rates[0]),
-        float(rates[1]),
-        _interval(float(rates[0]), width[0]),
-        _interval(float(rates[1]), width[1]),
-        State(*three[0].tolist()),
-        error=float(np.sqrt((errors**2).mean())),
-        errors=tuple(errors.tolist()),
-        dx=dx,
-        dy=dy,
-        t0=float(t[0]),
-    )
+    found = _found(rates, width, three[0], errors, dx, dy, t[0])
     return found if loss is None else _with_loss(found, t, series[:, 3], level)
 
 

@@ -21,7 +21,7 @@ import xarray as xr
 import neuralrace as nr
 from neuralrace.apps.sweep import folder as folder_module
 from neuralrace.apps.sweep.axes import Grid, read_axis
-from neuralrace.apps.sweep.identity import identity
+from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import FAILED, compute
 from neuralrace.errors import InputError
 
@@ -667,6 +667,11 @@ def test_what_a_kill_left_is_removed_and_nothing_else(tmp_path):
     nr.sweep(one_std, {"std": [0.1]}, seeds=1, out=tmp_path / "a")
     assert not any(p.exists() for p in left)
     assert (tmp_path / "a" / ".git").exists()
+
+
+def test_a_folder_whose_name_begins_as_that_of_the_environment_is_not_installed():
+    assert f"{sys.prefix}/lib/module.py".startswith(INSTALLED)
+    assert not f"{sys.prefix}-of-mine/module.py".startswith(INSTALLED)
 
 
 class Settings:

@@ -14,7 +14,7 @@ from neuralrace.apps.insight.models import as_network
 from neuralrace.apps.insight.probes import as_labels, as_numbers, choose_probes, targets_of
 from neuralrace.apps.insight.recordings import Recordings, from_recordings
 from neuralrace.apps.insight.watching import Watch
-from neuralrace.errors import InputError, choice, integer, sequence, short
+from neuralrace.errors import InputError, choice, integer, need_extra, sequence, short
 from neuralrace.universality.torch_module import as_inputs, is_module
 
 LOSSES = ("squared", "cross_entropy")
@@ -94,6 +94,7 @@ class _Watching:
         >>> see.regime().verdict, see.modes().data.half_time.values.argsort().tolist()
         ('rich', [0, 1, 2, 3])
         """
+        need_extra("insight", "matplotlib", "sklearn", "xarray")
         given, wanted = as_numbers("x", x), as_numbers("y", y)
         if given.ndim < 1 or len(given) < 2:
             raise InputError(f"x must hold at least two samples, got shape {given.shape}")
@@ -208,6 +209,7 @@ class _Watching:
         >>> nr.watch.from_recordings(sessions, x, y)
         Recordings(12 conditions, 4 sessions, recorded)
         """
+        need_extra("insight", "matplotlib", "sklearn", "xarray")
         return from_recordings(recorded, x, targets_of(y)[0], steps, distances)
 
 

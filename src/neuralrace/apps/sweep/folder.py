@@ -114,14 +114,14 @@ class Folder:
 
     def add(self, places: Sequence[int], records: Sequence[Record]) -> None:
         """Store the records of some points."""
-        arrays: dict[str, np.ndarray] = {"places": np.asarray(places)}
+        arrays: dict[str, Any] = {"places": np.asarray(places)}
         arrays |= {f"number:{n}": np.array([getattr(r, n) for r in records], float) for n in _NUMBERS}
         arrays |= {f"text:{n}": np.array([getattr(r, n) for r in records], dtype=np.str_) for n in _TEXTS}
         for name in {name for r in records for name in (r.values or {})}:
             arrays[f"value:{name}"] = padded([(r.values or {}).get(name) for r in records])
         self._check_names(arrays)
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **arrays)
+        np.savez(buffer, **arrays)
         name = f"{self._next:08d}.npz"
         write(self.path / "pieces" / name, lambda file: file.write(buffer.getvalue()))
         self._next += 1

@@ -11,6 +11,7 @@ import dis
 import functools
 import hashlib
 import inspect
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from neuralrace.errors import InputError, short
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 
-INSTALLED = tuple({sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])})
+INSTALLED = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, sys.base_prefix, Path(__file__).parents[3]))
 _LONGEST = 200  # letters of a value that is told as it is, in place of a sum of it
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range, slice)
 

@@ -32,8 +32,7 @@ from neuralrace.apps.sweep.folder import Folder, folder_path
 from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import Record, Run, compute, failure
 from neuralrace.errors import InputError, flag, integer, need_extra, short
-from neuralrace_command import cache_folder
-from neuralrace_command.processes import end_with
+from neuralrace.processes import end_with
 
 if TYPE_CHECKING:
     import xarray
@@ -130,7 +129,8 @@ def sweep(
 
 
 def check_workers(jobs: Any, cluster: Any) -> int | None:
-    """`jobs` as an int or None; refused where it or `cluster` is wrong."""
+    """`jobs` as an int or None; refused where it or `cluster` is wrong, or a package is missing."""
+    need_extra("sweep", "filelock", "loky", "pyarrow", "xarray", "zarr")
     jobs = None if jobs is None else integer("jobs", jobs, most=_MOST_JOBS)
     if cluster is None:
         return jobs
@@ -172,7 +172,6 @@ def swept(
     cluster: Any, retry_failed: bool, progress: bool,
 ) -> xarray.Dataset:  # fmt: skip
     """Do what is missing in a folder, `size` points at a time, and gather the result."""
-    need_extra("sweep", "filelock", "loky", "pyarrow")
     folder = Folder(out, grid, definition)
     with folder.opened():
         missing = folder.missing(retry_failed)
@@ -313,17 +312,13 @@ def _executor(cluster: Any, jobs: int) -> Iterator[Executor]:
 
 
 def _environment() -> dict[str, str]:
-    """Of the processes: one thread each, and compiled programs on disk, or each would compile them all.
+    """Of the processes: one thread each.
 
     With a changed file among the modules that are loaded it differs, so that new processes are started.
     """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
     found = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "XLA_FLAGS": flags}
     found["NEURALRACE_SWEEP"] = _own_modules()
-    folder = cache_folder()
-    if folder is not None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        found["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-        found["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     return found
 
 
