@@ -469,7 +469,7 @@ def test_strengths_of_a_wider_family_are_recorded(folder):
     found = reduce_file(network(folder, SADDLE + "start: {strength: 0.05}\ntime: 12\n"), folder / "out")
     assert found.flow.recorded.keys() == {c[0] for c in found.reduction.classes}
     for name, strength in found.flow.recorded.items():
-        np.testing.assert_allclose(strength, found.theory.b[name], atol=1e-6)
+        np.testing.assert_allclose(strength, found.theory.source.b[name], atol=1e-6)
 
 
 def test_where_no_wider_family_helps_the_outcome_is_said(folder, capsys):
