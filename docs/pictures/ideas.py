@@ -158,11 +158,11 @@ def universality() -> Figure:
     x, y = nr.tasks.two_points(dx2=1.0, dy2=0.5).arrays
     net = zoo.Network(depth=6, width=60, activation="tanh", gain=0.8)
     run = zoo.train(net, x, y, lr=0.05, steps=1500, seeds=[0])
-    fit = run.fit(0)
+    fit = nr.universality.fit_recorded(run)
     curves = fit.curves(run.t)
     shown = np.unique(np.geomspace(1, len(run.t) - 1, 60).astype(int))
     fig, ax = figure(width=4.6, height=2.3)
-    half = run.network.half - 1
+    half = net.half - 1
     for k, (name, label) in enumerate((("dh2", "representation"), ("dy2", "output"))):
         values = run.recorded[name][0]
         values = values[:, half] if values.ndim == 2 else values

@@ -53,20 +53,22 @@ def test_saved_and_loaded(tmp_path):
 def test_time_in_other_units():
     w = nr.init.gaussian(TASK.graph, 0.1)
     traj = nr.descend(TASK, w, lr=0.01, steps=100, save=3)
-    assert np.allclose(traj.time("steps", lr=0.01), [0, 50, 100])
+    assert np.allclose(traj.time("steps"), [0, 50, 100])
+    assert np.allclose(traj.time("steps", lr=0.02), [0, 25, 50])
     # Descent on the sum over 4 samples with lr .0025 takes the same steps.
     assert np.allclose(traj.time("steps", lr=0.0025, loss="sum", n=4), [0, 50, 100])
     assert np.allclose(traj.time("flow", tau=2.5), 2.5 * traj.t)
     assert np.allclose(traj.time(loss="sum", n=4), traj.t / 4)
     for wrong, message in (
         ({"unit": "epochs"}, "unit"),
-        ({"unit": "steps"}, "lr"),
         ({"loss": "sum"}, "n, the number"),
         ({"tau": 0}, "tau"),
         ({"unit": "steps", "lr": -1}, "lr"),
     ):
         with pytest.raises(ValueError, match=message):
             traj.time(**wrong)
+    with pytest.raises(ValueError, match="lr, the learning rate, is needed"):
+        nr.flow(TASK, w, t1=1.0, save=3).time("steps")
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 5), (2, 4, 7, 3), (6, 1, 4), (2, 8, 8)])

@@ -231,6 +231,17 @@ def test_pathways(depths, p0, s, sigma):
     assert abs(np.diff((printed - printed[0])[:, [0, -1]])).max() > 0.1
 
 
+def test_small_pathways_over_long_times():
+    """Some of these had a first step so long that it overflowed, and was tried for ever."""
+    times, small = 1e4 ** (np.arange(300) / 199) / 128, np.array([-2.31932378e-05, -3.90800977e-05])
+    assert exact.pathways(times, 1.0, (3, 3), small, 0.16)[:, -1].sum() == pytest.approx(1, rel=1e-9)
+    with jax.enable_x64(True):
+        total = lambda p0, s: exact.pathways(times[-1], s, (3, 3), p0, 0.16).sum()  # noqa: E731
+        by_start, by_strength = jax.grad(total, (0, 1))(jnp.asarray(small), jnp.float64(1.0))
+    assert np.abs(by_start).max() < 1e-9
+    assert by_strength == pytest.approx(1, rel=1e-9)
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 8, 9])
 def test_pathway_invariant(depth):
     p = np.array([-30, -2, 1e-8, 0.3, 1, 100])

@@ -54,7 +54,6 @@ W1, W2 = np.eye(2) * 0.1, np.eye(2) * 0.1
 
 CALLS = {
     "Adaptive": at(nr.Adaptive, rtol=1e-6, atol=1e-8, max_steps=1000),
-    "Chebyshev": at(nr.Chebyshev, rtol=1e-4, atol=1e-6, max_steps=1000),
     "LowRank": at(nr.LowRank, error=1e-3, max_steps=1000, of="outputs"),
     "Rates": at(lambda **k: nr.flow(XOR, START, t1=0.1, save=2, rates=nr.Rates(**k)), decay=0.1, scale={}, frozen=()),
     "Edge": at(lambda **k: nr.Graph({"x": 2, "y": 2}, [nr.Edge(**k), ("x", "y")]), source="x", target="y", fixed=np.eye(2)),

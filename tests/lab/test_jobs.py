@@ -304,7 +304,7 @@ def test_theory_that_is_cut_off_is_exact_all_the_same():
 
 def test_an_outcome_that_is_not_finished_is_on_the_page(monkeypatch: pytest.MonkeyPatch):
     outcome = property(lambda self: "at a saddle until 12.5")
-    monkeypatch.setattr(theory.Solution, "outcome", outcome)
+    monkeypatch.setattr(nr.Trajectory, "outcome", outcome)
     _, details = solved(scene("xor"))
     badge = details.lanes[0].badge
     assert badge.verdict == "inexact"

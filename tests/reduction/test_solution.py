@@ -24,7 +24,7 @@ def test_a_solution_is_a_trajectory(r, tmp_path):
     single = r.solve(strength=0.2, t1=30.0, save=9)
     assert single.status is nr.Status.UNSETTLED
     for e in TASK.graph.edges:
-        np.testing.assert_allclose(one.source.b[e], single.b[e], atol=1e-8)
+        np.testing.assert_allclose(one.source.b[e], single.source.b[e], atol=1e-8)
         np.testing.assert_allclose(one.weights[e], single.weights[e], atol=1e-8)
         assert many.weights[e].shape == (2, *single.weights[e].shape)
         assert many[[1, 0]].weights[e].shape == many.weights[e].shape

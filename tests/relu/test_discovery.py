@@ -75,7 +75,7 @@ def test_contexts(found):
 
 def test_distance_is_that_of_all_units_with_constant_gates(contexts, found):
     """Pathways in few units against every unit with the gates of its pattern; and close to `imitate`."""
-    x, y = contexts.X, contexts.Y
+    x, y = contexts.task.arrays
     own = contexts.gates(-1)[0].T
     nearest = np.abs(own[:, None] - found.patterns).sum(axis=2).argmin(axis=1)
     gates = found.patterns[nearest].T * own.any(axis=1)
@@ -83,7 +83,7 @@ def test_distance_is_that_of_all_units_with_constant_gates(contexts, found):
     task = nr.Task(nr.Graph(graph.nodes, graph.edges), x, y, {"h1": gates})
     settings = contexts.settings
     path = nr.descend(task, contexts.at(0), settings["lr"], settings["steps"], contexts.t)
-    outputs = np.stack([contexts.predict(i) for i in range(len(contexts.t))])
+    outputs = contexts.predict()["y"]
     apart = ((nr.predict(task, path.weights)["y"] - outputs) ** 2).sum(axis=(1, 2)) / (y**2).sum()
     assert np.sqrt(apart.mean()) == pytest.approx(found.elbow[4], rel=1e-6)
     beside = nr.relu.imitate(contexts, gated(x, y, found.patterns))

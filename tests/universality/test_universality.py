@@ -386,7 +386,8 @@ def test_record_of_a_function():
     dy2, w = run.recorded["dy2"], run.recorded["w"]
     np.testing.assert_allclose(run.loss, universality.loss(run.t, dy2, w, 1.0), atol=1e-12)
     assert nr.learning_time(run[0], run.loss[0, 50]) == pytest.approx(run.t[50])
-    assert universality.Training.from_xarray(run.to_xarray()).fit(0).rate_h == rec.fit().rate_h
+    again = nr.Trajectory.from_xarray(run.to_xarray())
+    assert universality.fit_recorded(again).rate_h == rec.fit().rate_h
     found = rec.fit()
     np.testing.assert_allclose([found.rate_h, found.rate_y], 0.5, rtol=0.02)  # steps of 0.05 are no flow
     assert found.error < 0.01

@@ -15,7 +15,7 @@ def test_two_stages_are_exact_while_the_network_is_linear():
     net = nr.relu.train(X, Y, [60], 1e-4, 1e-3, 600, 31, seed=0)
     predicted = two_stage_loss(net, CONTEXT)
     assert predicted.shape == net.loss.shape
-    early = net.steps <= 400
+    early = net.time("steps") <= 400
     assert np.abs(predicted - net.loss)[early].max() < 0.03 * net.loss[0]
     # The order of samples does not matter.
     order = np.random.default_rng(0).permutation(24)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import neuralrace as nr
 from neuralrace import universality
 from neuralrace.errors import InputError
-from neuralrace.universality import fit_rates
+from neuralrace.universality import fit_rates, fit_recorded
 from neuralrace_papers.zoo import Network, fit_runs, train
 
 
@@ -39,7 +39,7 @@ def test_fits_of_all_runs_are_those_of_each(run):
     fits = fit_runs(run, layers=(2, 4), loss=True, times=101)
     for k in range(2):
         for layer in (2, 4):
-            one, found = run.fit(k, layer, loss=True, times=101), fits.isel(run=k).sel(layer=layer)
+            one, found = fit_recorded(run, k, layer, loss=True, times=101), fits.isel(run=k).sel(layer=layer)
             for name in ("rate_h", "rate_y", "rate_mean", "final"):
                 assert found[name] == getattr(one, name)
             assert np.array_equal(found.errors, one.errors)
@@ -66,7 +66,7 @@ def test_runs_without_a_fit_are_nan(run):
 
 def test_what_is_no_training_is_refused(run):
     for wrong, message in (
-        (lambda: fit_runs(run[0]), "training must be a Training of several runs"),
+        (lambda: fit_runs(run[0]), "training must be a Trajectory of several runs"),
         (lambda: fit_runs(run, layers=(5,)), "layers must be at most 4, got 5"),
         (lambda: fit_runs(run, loss=1), "loss must be True or False"),
     ):

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 Velocity = Callable[[Any, Any, Any], Any]  # (t, y, args) -> dy/dt
 Value = Callable[[Any, Any], Any]  # (y, args) -> number
 
+_BEGIN = 0.01  # relative change of y in the first step
+
 
 def integrate(
     velocity: Velocity, y0: Any, args: Any, rtol: Any, atol: Any, ts: Any = None, max_steps: int = 16384
@@ -132,9 +134,17 @@ def _solved(
     velocity: Velocity, y0: Any, args: Any, t1: Any, rtol: Any, atol: Any, max_steps: int, **more: Any
 ) -> Any:
     import diffrax
+    from optimistix import rms_norm
 
-    control = diffrax.PIDController(rtol=rtol, atol=atol)
+    def size(error: Any) -> Any:
+        found = rms_norm(error)
+        return jnp.where(jnp.isnan(found), jnp.inf, found)  # a step that overflows is refused, not repeated
+
+    part = lambda y, v: v / (atol + rtol * jnp.abs(y))  # noqa: E731
+    speed = size(jax.tree.map(part, y0, velocity(jnp.zeros_like(t1), y0, args)))
+    first = jax.lax.stop_gradient(jnp.minimum(t1, _BEGIN / (rtol * speed)))  # diffrax's own may overflow
+    control = diffrax.PIDController(rtol=rtol, atol=atol, norm=size)
     return diffrax.diffeqsolve(
-        diffrax.ODETerm(velocity), diffrax.Dopri8(), 0.0, t1, None, y0, args,
+        diffrax.ODETerm(velocity), diffrax.Dopri8(), 0.0, t1, first, y0, args,
         stepsize_controller=control, max_steps=max_steps, throw=False, **more,
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -76,7 +75,8 @@ class Structure:
         found = self._solved(self.reduction, b, time)
         if found.status not in (Status.SADDLE, *([] if time else [Status.UNSETTLED])):
             return found, ""
-        ended = found.outcome if time else re.sub(" at t = [^:]*", "", found.outcome, count=1)  # for ever
+        end = found.endings[0]
+        ended = str(end) if time else f"{end.status.value}: {end.why}"  # for ever
         if self.wider is None:
             return found, ended
         return self._solved(self.wider, aligned(self.wider, start), time), ended

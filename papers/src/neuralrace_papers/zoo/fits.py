@@ -68,7 +68,7 @@ def fit_runs(
     if not isinstance(training, Trajectory) or not training.many:
         raise InputError("training must be a Trajectory of several runs, as of zoo.train")
     n, depth = training.recorded["dh2"].shape[::2]
-    half = training.settings["half"]
+    half = training.settings.get("half", depth // 2 + 1)
     layers = [half] if layers is None else [integer("layers", k, most=depth) for k in layers]
     keep = np.linspace(0, len(training.t) - 1, min(integer("times", times), len(training.t)))
     keep = np.unique(keep.round().astype(int))
