@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.errors import InputError
-from neuralrace.measure import squared_distances
-from neuralrace.universality import Comparison, compare, fit, structure
 from neuralrace.universality.recording import pair_distances, pair_series
 
 LOOKS = 12  # steps at which the correlation with theory is shown
@@ -34,10 +33,10 @@ def representations_of(
     # Two probes with the same input have one representation.
     keep = np.sort(np.unique(x, axis=0, return_index=True)[1])
     own = np.ix_(keep, keep)
-    goal = structure(x[keep], y[keep])
+    goal = nr.universality.structure(x[keep], y[keep])
     measured = np.stack([distances(name, len(steps) - 1)[own] for name in layers])
-    found: list[Comparison | None] = [_compared(goal, m) for m in measured]
-    inputs = [_compared(squared_distances(x[keep]), m) for m in measured]
+    found: list[nr.universality.Comparison | None] = [_compared(goal, m) for m in measured]
+    inputs = [_compared(nr.measure.squared_distances(x[keep]), m) for m in measured]
     looks = np.unique(np.linspace(0, len(steps) - 1, LOOKS).round().astype(int))
     course = [[_correlation(goal, distances(name, k)[own]) for k in looks] for name in layers]
     nan = (np.nan, np.nan)
@@ -83,9 +82,9 @@ def _correlation(predicted: np.ndarray, measured: np.ndarray) -> float:
     return float(np.corrcoef(one, two)[0, 1])
 
 
-def _compared(predicted: np.ndarray, measured: np.ndarray) -> Comparison | None:
+def _compared(predicted: np.ndarray, measured: np.ndarray) -> nr.universality.Comparison | None:
     try:
-        return compare(predicted, measured)
+        return nr.universality.compare(predicted, measured)
     except InputError:  # all distances alike, or too few probes
         return None
 
@@ -113,7 +112,7 @@ def _fits(
         dh2, dy2, w, _ = pair_series(h, out, y, i, j)
         dx, dy = pair_distances(x, y, np.array([[i, j]]))
         try:
-            f = fit(steps, dh2, dy2, w, float(dx[0]), float(dy[0]), strict=False)
+            f = nr.universality.fit(steps, dh2, dy2, w, float(dx[0]), float(dy[0]), strict=False)
         except InputError:
             results.append((np.nan, np.nan, np.nan))
             continue

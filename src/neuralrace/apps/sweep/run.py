@@ -12,16 +12,11 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics.descent import descend
-from neuralrace.dynamics.gradient_flow import flow
-from neuralrace.dynamics.status import Status
-from neuralrace.dynamics.trajectory import Trajectory
+import neuralrace as nr
 from neuralrace.errors import InputError, refuse_masked, sequence, short
-from neuralrace.measure import learning_time
 from neuralrace.network import is_linear, program
-from neuralrace.task import Task
 
-Measure = Callable[[Trajectory], Mapping[str, Any]]
+Measure = Callable[[nr.Trajectory], Mapping[str, Any]]
 _EXACT = 2**53 - 1  # whole numbers beyond it are not all floats
 FAILED = "FAILED"  # status of a run that raised an error
 _AT_ONCE = 64  # small runs in one compiled call on a CPU: more gain nothing
@@ -56,13 +51,13 @@ class Run:
 
     def __init__(
         self,
-        task: Task,
+        task: nr.Task,
         weights: Mapping[str, ArrayLike],
         measure: Measure | None = None,
-        process: Callable[..., Trajectory] = flow,
+        process: Callable[..., nr.Trajectory] = nr.flow,
         **options: Any,
     ):
-        if not isinstance(task, Task):
+        if not isinstance(task, nr.Task):
             raise InputError(f"task must be a Task, got {type(task)}")
         for name, value in (("measure", measure), ("process", process)):
             if value is not None and not callable(value):
@@ -72,7 +67,7 @@ class Run:
             raise InputError("weights must be those of one run, without a leading axis")
         self.measure, self.process, self.given = measure or final_and_half_time, process, options
         needed: dict[str, Any] = {}
-        if measure is None and process in (flow, descend):
+        if measure is None and process in (nr.flow, nr.descend):
             needed = {"save": 2, "save_weights": False}  # the loss at both ends, and at the solver's steps
         if isinstance(options.get("save"), Iterator):  # which would be empty when it is read again
             options["save"] = sequence("save", options["save"], "times")
@@ -90,10 +85,10 @@ class Run:
         kept = times if self.options.get("save_weights", True) else 1
         return 8 * (self.task.graph.n_weights * (20 + kept) + 4096 * 3)
 
-    def solve(self) -> Trajectory:
+    def solve(self) -> nr.Trajectory:
         """Compute it."""
         found = self.process(self.task, self.weights, **self.options)
-        if not isinstance(found, Trajectory):
+        if not isinstance(found, nr.Trajectory):
             raise InputError(f"process must return a Trajectory, got {short(found)}")
         if found.many:
             raise InputError(f"process must return the trajectory of one run, got one of {len(found)}")
@@ -122,12 +117,12 @@ class Run:
         return all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(mine, theirs, strict=True))
 
 
-def final_and_half_time(trajectory: Trajectory) -> dict[str, Any]:
+def final_and_half_time(trajectory: nr.Trajectory) -> dict[str, Any]:
     """The final loss, and when the loss is midway between its start and its end; nan where it diverged."""
-    if trajectory.status == Status.DIVERGED:  # what was saved before that is no end
+    if trajectory.status == nr.Status.DIVERGED:  # what was saved before that is no end
         return {"final_loss": np.nan, "half_time": np.nan}
     start, end = trajectory.loss[0], trajectory.loss[-1]
-    return {"final_loss": end, "half_time": learning_time(trajectory, (start + end) / 2)}
+    return {"final_loss": end, "half_time": nr.learning_time(trajectory, (start + end) / 2)}
 
 
 @dataclass(frozen=True)
@@ -201,10 +196,14 @@ def _records(runs: list[Run]) -> Iterator[Record]:
         yield _measured(run, trajectory, seconds)
 
 
-def _together(runs: list[Run]) -> list[Trajectory]:
+def _together(runs: list[Run]) -> list[nr.Trajectory]:
     """Trajectories of runs with the same key: in one call where that is possible."""
     first = runs[0]
-    if len(runs) == 1 or first.process not in (flow, descend) or set(first.options) & set(_SHARED_OPTIONS):
+    if (
+        len(runs) == 1
+        or first.process not in (nr.flow, nr.descend)
+        or set(first.options) & set(_SHARED_OPTIONS)
+    ):
         return [run.solve() for run in runs]
     if all(first.same_data(run) for run in runs[1:]):
         # The last runs of large networks are filled up, so that one compiled program serves all.
@@ -214,7 +213,7 @@ def _together(runs: list[Run]) -> list[Trajectory]:
     return [run.solve() for run in runs]
 
 
-def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
+def _measured(run: Run, trajectory: nr.Trajectory, seconds: float) -> Record:
     start = time.perf_counter()
     try:
         found = run.measure(trajectory)
