@@ -18,7 +18,6 @@ from neuralrace.apps.insight.regime import Regime, change_of, judged, told_chang
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
 from neuralrace.errors import InputError, array, flag, listable, short
-from neuralrace.universality.recording import samples
 
 FEWEST = 3  # conditions
 
@@ -175,7 +174,8 @@ def from_recordings(
         if is_rsa(value) or (isinstance(value, (list, tuple)) and value and is_rsa(value[0])):
             value, distances = as_sessions(value)
         sessions[str(name)] = _checked(name, value)
-    stimuli = moderate("x", samples("x", x))
+    stimuli = moderate("x", np.atleast_1d(array("x", x)))
+    stimuli = stimuli.reshape(len(stimuli), -1)
     if len(targets) != len(stimuli):
         raise InputError(f"y must have {len(stimuli)} rows, as many as x, got {len(targets)}")
     count = {len(s) for s in sessions.values()}

@@ -100,11 +100,12 @@ class _Described:
                 kept = [v for v in kept if not isinstance(v[1], slots)]
                 yield from self._items([("bases", value.__bases__), *kept])
         elif isinstance(value, nr.Graph):
-            yield from self.lines("graph", value._content())
+            parts = (value.nodes, value.given_edges(), value.activations, value.biases)
+            yield from self.lines("graph", parts)
         elif isinstance(value, nr.Task):  # what it has computed of its data does not count
-            yield from self._items(
-                [("graph", value.graph), ("data", (value.data.samples, value.data.contexts))]
-            )
+            contexts = value.sample_contexts if value.sampled else value.moment_contexts
+            data = contexts if value.n_samples is None else value.samples
+            yield from self._items([("graph", value.graph), ("data", data)])
         elif dataclasses.is_dataclass(value) and _installed(type(value)):  # likewise
             yield type(value).__qualname__
             yield from self._items((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -14,14 +16,12 @@ from numpy.typing import ArrayLike
 
 import neuralrace as nr
 from neuralrace.errors import InputError, refuse_masked, sequence, short
-from neuralrace.network import is_linear, program
 
 Measure = Callable[[nr.Trajectory], Mapping[str, Any]]
 _EXACT = 2**53 - 1  # whole numbers beyond it are not all floats
 FAILED = "FAILED"  # status of a run that raised an error
-_AT_ONCE = 64  # small runs in one compiled call on a CPU: more gain nothing
-_LARGE_AT_ONCE = 16  # large ones
-_SHARED_OPTIONS = ("record", "runs", "progress")  # options with which runs are not put together
+_AT_ONCE = 64  # runs in one call on a CPU: more gain nothing
+_ALONE = {"record", "runs", "progress"}  # options of runs that are not put together
 
 
 class Run:
@@ -96,25 +96,23 @@ class Run:
 
     @property
     def key(self) -> Any:
-        """Equal for runs that one call can compute."""
+        """Equal for runs that one call can compute: they differ in their weights alone."""
+        if self.process not in (nr.flow, nr.descend) or self.options.keys() & _ALONE:
+            return id(self)
+        linear = self.task.graph.is_linear and self.options.get("loss", "squared") == "squared"
+        known = linear or self.task.n_samples is not None
         try:
             options = pickle.dumps(sorted(self.options.items()))
         except Exception:  # options that cannot be compared
             return id(self)
-        return self.process, options, program(self.task, self._loss).stack.digest
+        return self.process, options, self.task.graph, _digest(self.task) if known else id(self.task)
 
-    @property
-    def _loss(self) -> str:
-        return self.options.get("loss", "squared")
 
-    def same_data(self, other: Run) -> bool:
-        """Whether both have the same graph and data."""
-        if self.task is other.task:
-            return True
-        if self.task.graph != other.task.graph or not is_linear(self.task, self._loss):
-            return False
-        mine, theirs = (jax.tree.leaves(program(r.task, r._loss).data) for r in (self, other))
-        return all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(mine, theirs, strict=True))
+@lru_cache(maxsize=1)  # one run after the other has the same task
+def _digest(task: nr.Task) -> bytes:
+    """Equal for tasks of equal data."""
+    s = task.as_samples().samples
+    return hashlib.sha256(pickle.dumps((s.inputs, s.targets, s.gates, s.sample_weight))).digest()
 
 
 def final_and_half_time(trajectory: nr.Trajectory) -> dict[str, Any]:
@@ -152,27 +150,11 @@ def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -
             continue
         groups.setdefault(run.key, []).append((k, run))
     for members in groups.values():
-        for some in _calls(members):
-            places, runs = zip(*some, strict=True)
+        most = _AT_ONCE if jax.default_backend() == "cpu" else len(members)
+        for at in range(0, len(members), most):
+            places, runs = zip(*members[at : at + most], strict=True)
             records |= dict(zip(places, _records(list(runs)), strict=True))
     return [records[k] for k in range(len(points))]
-
-
-def _calls(members: list[tuple[int, Run]]) -> Iterator[list[tuple[int, Run]]]:
-    """Runs with the same key, as many at a time as one compiled call takes.
-
-    On a CPU a call computes one after the other, and every number of runs is compiled anew: so small networks
-    come by powers of two, large ones by a fixed number.
-    """
-    first = members[0][1]
-    if len(members) == 1 or jax.default_backend() != "cpu":
-        yield members
-        return
-    large = program(first.task, first._loss).stack.cost > 1
-    while members:
-        n = _LARGE_AT_ONCE if large else 1 << (min(_AT_ONCE, len(members)).bit_length() - 1)
-        yield members[:n]
-        members = members[n:]
 
 
 def failure(fault: Exception, seconds: float = 0.0) -> Record:
@@ -197,20 +179,12 @@ def _records(runs: list[Run]) -> Iterator[Record]:
 
 
 def _together(runs: list[Run]) -> list[nr.Trajectory]:
-    """Trajectories of runs with the same key: in one call where that is possible."""
+    """Trajectories of runs with the same key, in one call."""
     first = runs[0]
-    if (
-        len(runs) == 1
-        or first.process not in (nr.flow, nr.descend)
-        or set(first.options) & set(_SHARED_OPTIONS)
-    ):
-        return [run.solve() for run in runs]
-    if all(first.same_data(run) for run in runs[1:]):
-        # The last runs of large networks are filled up, so that one compiled program serves all.
-        filled = [*runs, *[first] * (_LARGE_AT_ONCE - len(runs))] if len(runs) > _LARGE_AT_ONCE / 2 else runs
-        stacked = {e: np.stack([run.weights[e] for run in filled]) for e in first.weights}
-        return list(first.process(first.task, stacked, **first.options))[: len(runs)]
-    return [run.solve() for run in runs]
+    if len(runs) == 1:
+        return [first.solve()]
+    weights = {e: np.stack([run.weights[e] for run in runs]) for e in first.weights}
+    return list(first.process(first.task, weights, **first.options))
 
 
 def _measured(run: Run, trajectory: nr.Trajectory, seconds: float) -> Record:
