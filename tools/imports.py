@@ -6,12 +6,14 @@
 
 A *room* is a folder of the package, or a file beside the folders. Rules:
 
-- modules do not import each other in a circle, nor do rooms;
+- modules do not import each other in a circle, nor do rooms, and none but an app imports an app;
 - a name that starts with an underscore is imported only within its room;
-- no function or class of a package has the name of one of the package's modules, which it would hide.
+- no function or class of a package has the name of one of the package's modules, which it would hide;
+- apps and papers take public names alone: those of `neuralrace`, of the modules that have a page of the
+  reference (`docs/api`), and of a few leaves. Attributes of `import neuralrace as nr` count as well.
 
-Imports inside functions count, those for type checkers alone (`if TYPE_CHECKING:`) do not. Imports of the top
-module `neuralrace`, which collects the public names, are left out.
+Imports inside functions count, those for type checkers alone (`if TYPE_CHECKING:`) do not. A name of the top
+module `neuralrace`, which collects the public names, is that of the module where it is made.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ from textwrap import fill
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
+PAPERS = ROOT.parent / "papers" / "src"
+PAGES = ROOT.parent / "docs" / "api"
+APPS = ("neuralrace.apps", "neuralrace.laboratory", "neuralrace.cli")  # rooms; `__main__` starts one of them
+LEAVES = ("neuralrace.files", "neuralrace.processes", "neuralrace.torch_modules")  # for apps, without a page
 Graph = dict[str, set[str]]
 
 
@@ -41,11 +47,28 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def imported(path: Path) -> Iterator[tuple[str, str | None]]:
-    """Each (module, name) that a file imports; name None for a plain `import module`."""
+def dotted(node: ast.AST) -> list[str]:
+    """The parts of `a.b.c`; of anything else one part that is no name."""
+    if isinstance(node, ast.Attribute):
+        return [*dotted(node.value), node.attr]
+    return [node.id if isinstance(node, ast.Name) else ""]
+
+
+def imported(path: Path, for_types: bool = False) -> Iterator[tuple[str, str | None]]:
+    """Each (module, name) that a file imports; name None for a plain `import module`.
+
+    Of `import module as name` each attribute of `name` counts too, such as `measure.cosine`.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    known = {alias.asname: alias.name for alias in imports if alias.asname}
 
     def walk(node: ast.AST) -> Iterator[tuple[str, str | None]]:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not for_types:
+            return
+        first, *rest = dotted(node)
+        if rest and first in known:
+            yield known[first], ".".join(rest)
             return
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
@@ -54,16 +77,19 @@ def imported(path: Path) -> Iterator[tuple[str, str | None]]:
         for child in ast.iter_child_nodes(node):
             yield from walk(child)
 
-    yield from walk(ast.parse(path.read_text()))
+    yield from walk(tree)
 
 
 def import_graph(files: Mapping[str, Path]) -> Graph:
     """Module -> modules of the package that it imports, other than the top one."""
     top = {name.split(".")[0] for name in files}
+    collected = {t: {m: module for module, m in imported(files[t], True) if m} for t in top if t in files}
     graph: Graph = {name: set() for name in files}
     for name, path in files.items():
         for module, member in imported(path):
-            target = f"{module}.{member}" if f"{module}.{member}" in files else module
+            first = str(member).split(".")[0]
+            module = collected.get(module, {}).get(first, module)
+            target = f"{module}.{first}" if f"{module}.{first}" in files else module
             if target in files and target != name and target not in top:
                 graph[name].add(target)
     return graph
@@ -126,11 +152,56 @@ def hidden_modules(files: Mapping[str, Path]) -> list[str]:
     return found
 
 
-def broken_rules(root: Path = ROOT) -> list[str]:
+def public_names(files: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Module -> its public names, of the modules whose names apps and papers may take."""
+    pages = ("neuralrace", *(f"neuralrace.{page.stem}" for page in PAGES.glob("*.md")))
+    found = {}
+    for module in (name for name in (*pages, *LEAVES) if name in files):
+        tree = ast.parse(files[module].read_text(encoding="utf-8"))
+        given = {
+            ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)
+        }
+        if "__all__" in given:
+            found[module] = set(ast.literal_eval(given["__all__"]))
+        else:  # what is defined there
+            defined = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+            found[module] = {name for name in defined | set(given) if not name.startswith("_")}
+    return found
+
+
+def private_uses(files: Mapping[str, Path], users: Mapping[str, Path]) -> list[str]:
+    """Names of the package that are not public, and that its users take all the same."""
+    public, found = public_names(files), []
+    for name, path in users.items():
+        for module, member in imported(path):
+            if not module.startswith("neuralrace") or module.startswith((*APPS, "neuralrace_papers")):
+                continue
+            whole = [module, *(member.split(".") if member else [])]
+            for k in range(len(whole), 0, -1):  # the longest part that is a module
+                if (inside := ".".join(whole[:k])) in files:
+                    taken = whole[k] if k < len(whole) else ""
+                    fine = not taken or taken.startswith("__") or taken in public.get(inside, ())
+                    if inside not in public or not fine or (not member and inside != "neuralrace"):
+                        found.append(f"{name} takes {'.'.join(whole)}, which is not public")
+                    break
+    return found
+
+
+def core_of_apps(graph: Graph) -> list[str]:
+    """Modules outside apps that import an app."""
+    inside = lambda name: name.startswith(APPS) or name.endswith("__main__")  # noqa: E731
+    pairs = ((name, t) for name, targets in graph.items() for t in sorted(targets) if t.startswith(APPS))
+    return [f"{name} imports {target}, which is an app" for name, target in pairs if not inside(name)]
+
+
+def broken_rules(root: Path = ROOT, papers: Path = PAPERS) -> list[str]:
     """What is wrong, a line each; empty where all rules hold."""
     files = modules(root)
     graph = import_graph(files)
+    apps = {name: path for name, path in files.items() if name.startswith(APPS)}
     return [
+        *private_uses(files, apps | modules(papers)),
+        *core_of_apps(graph),
         *(f"modules import each other in a circle: {', '.join(group)}" for group in cycles(graph)),
         *(f"rooms import each other in a circle: {', '.join(group)}" for group in cycles(room_graph(graph))),
         *private_imports(files),

@@ -19,6 +19,24 @@ import numpy as np
 
 from neuralrace.errors import InputError, short
 
+__all__ = [
+    "FORMAT",
+    "as_number",
+    "as_path",
+    "check_folder",
+    "check_format",
+    "clear_leftovers",
+    "csv_columns",
+    "folder_for",
+    "read_csv",
+    "read_npz",
+    "refuse_foreign",
+    "replace_folder",
+    "restore",
+    "writable",
+    "write",
+    "write_text",
+]
 FORMAT = 1  # of everything that is stored: it grows when older versions could no longer read what is written
 MARK = ".neuralrace.json"  # in a folder that was written here: what it is, its format, sums of its files
 ZARR_MARK = ".zattrs"  # in its place in a zarr folder, where other files are frowned upon
@@ -47,7 +65,7 @@ def replace_folder(path: Path, kind: str, fill: Callable[[Path], Any]) -> None:
     """
     writable(as_path("path", path).parent).mkdir(parents=True, exist_ok=True)
     new, old = (_beside(path, age) for age in ("new", "old"))
-    with alone_in(path.parent):
+    with _alone_in(path.parent):
         _restore(path)
         refuse_foreign(path, kind)
         try:
@@ -75,7 +93,7 @@ def restore(path: Path) -> None:
     """Put back an older folder that a killed process had moved aside to replace it."""
     with suppress(OSError):
         if _beside(path, "old").is_dir() and not path.exists():
-            with alone_in(path.parent):  # or it is in the midst of being replaced
+            with _alone_in(path.parent):  # or it is in the midst of being replaced
                 _restore(path)
 
 
@@ -153,7 +171,7 @@ def _sum(file: Path) -> int:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def _alone_in(folder: Path) -> Iterator[None]:
     """No other process replaces a folder inside that one until the end of the block."""
     try:
         import fcntl

@@ -276,7 +276,7 @@ def test_strengths_of_a_wider_family_are_sizes_of_weights():
     for members, size in zip(lane.known.reduction.classes, lane.sizes(), strict=True):
         squares = [(weights[e] ** 2).sum(axis=(1, 2)) for e in members]
         np.testing.assert_allclose(size, np.sqrt(np.mean(squares, axis=0)), rtol=1e-9)
-    for racer, carries in zip(lane.known.racers, lane.carries(), strict=True):
+    for racer, carries in zip(lane.known.racing[0], lane.carries(), strict=True):
         np.testing.assert_allclose(carries, racer.carried(lane.known.reduction, weights), atol=1e-9)
 
 
@@ -285,7 +285,7 @@ def test_where_no_wider_family_helps_nothing_is_green(monkeypatch: pytest.Monkey
         raise nr.errors.InputError("no wider family")
 
     monkeypatch.setattr(nr.Reduction, "widened", none)
-    monkeypatch.setattr(theory, "_structures", theory.OrderedDict())
+    monkeypatch.setattr(theory, "_kept", lambda structure: structure)
     picture, details = solved(SADDLE.model_copy(update={"values": {"strength": 0.07}}))
     assert picture.lanes[0].loss[-1] == pytest.approx(0.25, abs=1e-3)
     badge = details.lanes[0].badge

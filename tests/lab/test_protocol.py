@@ -10,7 +10,6 @@ from neuralrace.errors import InputError
 from neuralrace.laboratory.gallery import GALLERY, values_of
 from neuralrace.laboratory.own import scene_of, task_of
 from neuralrace.laboratory.protocol import Scene
-from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.typescript import typescript
 
 SKIP = nr.Graph(
@@ -71,16 +70,6 @@ def test_a_task_is_drawn_and_read_back(task: nr.Task):
     assert nr.loss(again, w) == pytest.approx(nr.loss(task, w), rel=1e-12)
     for edge, g in nr.gradient(task, w).items():
         np.testing.assert_allclose(nr.gradient(again, w)[edge], g, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "task", [nr.tasks.contextual_classification(6, hidden=3), nr.Task(SKIP, np.eye(3), np.ones((3, 2)))]
-)
-def test_activity_without_a_compiler_is_that_of_the_library(task: nr.Task):
-    w = nr.init.gaussian(task.graph, 1.0, seed=0)
-    found = TaskRows.of(task).activity(task, task.graph.with_fixed(w))
-    for node in task.graph.nodes:
-        np.testing.assert_allclose(found[node], nr.activity(task, w, node), atol=1e-12)
 
 
 def test_tasks_that_the_page_cannot_show_are_refused():

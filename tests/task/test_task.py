@@ -60,7 +60,7 @@ def test_batches_and_moments_say_the_same_as_samples(graph, seed):
         )
     direct = nr.Task.from_moments(graph, given_moments)
     w = random_weights(graph, rng)
-    for other in (streamed, direct):
+    for other in (streamed, direct, streamed.as_samples()):
         assert nr.loss(other, w) == pytest.approx(nr.loss(task, w), rel=1e-10)
         a, b = nr.gradient(other, w), nr.gradient(task, w)
         assert max(np.abs(a[e] - b[e]).max() for e in b) < 1e-9 * (
@@ -106,6 +106,20 @@ def test_inputs_and_outputs_left_out_are_off():
         assert nr.loss(task, w) == pytest.approx(nr.loss(dense, w), rel=1e-12)
     halves = [{**moments, "probability": 0.5}] * 2
     assert nr.loss(nr.Task.from_moments(graph, halves), w) == pytest.approx(nr.loss(dense, w), rel=1e-12)
+
+
+def test_pseudo_samples_know_gates_of_neurons_outputs_that_are_off_and_noise():
+    graph = nr.Graph({"x": 2, "h": 3, "y": 2, "z": 1}, [("x", "h"), ("h", "y"), ("h", "z")])
+    one = {"sxx": {("x", "x"): np.eye(2)}, "syx": {("y", "x"): [[1.0, 0.5], [0.0, 1.0]]}, "syy": {"y": 5.0}}
+    two = {"sxx": {("x", "x"): 2 * np.eye(2)}, "syx": {("z", "x"): [[1.0, -1.0]]}, "probability": 0.3}
+    task = nr.Task.from_moments(graph, [{**one, "gates": {"h": [1, 0, 2]}}, two])
+    listed = task.as_samples()
+    assert listed.n_samples == 2 + 1 + 2  # one row without an input has what no weights remove
+    assert set(listed.samples.gates) == {"h", "y", "z"}
+    w = nr.init.gaussian(graph, 0.5)
+    assert nr.loss(listed, w) == pytest.approx(nr.loss(task, w), rel=1e-12)
+    for e, g in nr.gradient(task, w).items():
+        np.testing.assert_allclose(nr.gradient(listed, w)[e], g, atol=1e-12)
 
 
 def test_moments_without_syy_mean_targets_without_noise():

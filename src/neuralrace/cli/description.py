@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import yaml
 
+import neuralrace as nr
 from neuralrace.errors import InputError, array, choice, integer, known, listed, number, short
 from neuralrace.files import as_number, csv_columns, read_csv, read_npz
-from neuralrace.graph import Edge, Graph
-from neuralrace.reduction.family import FAMILIES
-from neuralrace.task import Task
+from neuralrace.reduction import BASES
 
 NEEDED = ("nodes", "edges", "inputs", "targets")
 KEYS = (*NEEDED, "data", "gates", "weights", "basis", "start", "time", "save")
@@ -24,7 +23,7 @@ EDGE = ("source", "target", "fixed")  # keys of an edge that is a mapping
 Entries = dict[str, tuple[yaml.Node, yaml.Node]]  # name -> (where it is written, what stands there)
 Check = Callable[[str, Any], Any]
 SETTINGS: dict[str, Check] = {
-    "basis": partial(choice, options=("auto", *FAMILIES)),
+    "basis": partial(choice, options=BASES),
     "time": partial(number, above=0),
     "save": partial(integer, least=2),
 }
@@ -59,7 +58,7 @@ class Description:
     """
 
     path: Path
-    task: Task
+    task: nr.Task
     basis: str = "auto"
     strength: float | None = 0.01
     std: float | None = None
@@ -130,7 +129,7 @@ class _Reader:
             raise InputError(f"{self.path} is empty; it needs {', '.join(NEEDED)}")
         return document
 
-    def graph(self, top: Entries) -> Graph:
+    def graph(self, top: Entries) -> nr.Graph:
         sizes = _mapping("nodes", top["nodes"][1])
         nodes = {name: _checked(f"size of node {name!r}", node, integer) for name, (_, node) in sizes.items()}
         key, node = top["edges"]
@@ -141,9 +140,9 @@ class _Reader:
         else:
             edges = _plain(node)
         with _at(key):
-            return Graph(nodes, edges)
+            return nr.Graph(nodes, edges)
 
-    def edge(self, node: yaml.Node, nodes: Mapping[str, int]) -> Edge:
+    def edge(self, node: yaml.Node, nodes: Mapping[str, int]) -> nr.Edge:
         """A pair `[source, target]`, or a mapping of source, target and fixed."""
         with _at(node):
             ends, fixed = node.value, None
@@ -158,15 +157,15 @@ class _Reader:
             source, target = (_text("edges", end) for end in ends)
             known("edges", (source, target), nodes, "node")
             if fixed is None:
-                return Edge(source, target)
+                return nr.Edge(source, target)
             where, shape = f"fixed of edge {source}->{target}", (nodes[target], nodes[source])
             if fixed.value == "identity":
                 if shape[0] != shape[1]:
                     raise InputError(f"{where}: identity needs nodes of equal size, got {shape[::-1]}")
-                return Edge(source, target, np.eye(shape[0]))
-            return Edge(source, target, self.array(where, fixed, shape))
+                return nr.Edge(source, target, np.eye(shape[0]))
+            return nr.Edge(source, target, self.array(where, fixed, shape))
 
-    def task(self, graph: Graph, top: Entries) -> Task:
+    def task(self, graph: nr.Graph, top: Entries) -> nr.Task:
         n: int | None = None
         tables: dict[str, dict[str, np.ndarray]] = {"inputs": {}, "targets": {}}
         for key, ends in (("inputs", graph.inputs), ("targets", graph.outputs)):
@@ -183,7 +182,7 @@ class _Reader:
                 gates[name] = _checked(where, node, number) if single else self.array(where, node, (n,))
         weights = self.array("weights", top["weights"][1], (n,)) if "weights" in top else None
         with _at(top["weights" if "weights" in top else "inputs"][0]):
-            return Task(graph, tables["inputs"], tables["targets"], gates, weights)
+            return nr.Task(graph, tables["inputs"], tables["targets"], gates, weights)
 
     # -- arrays ------------------------------------------------------------------------------
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace import plot
 from neuralrace.cli.saving import save_figure, save_table
-from neuralrace.files import folder_for, read_npz
-from neuralrace.relu.discovery import Discovery, discover
-from neuralrace.relu.training import checked_data
+from neuralrace.files import folder_for, read_npz, writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def discover_file(
     path: str | Path, out: str | Path = "results", **keywords: Any
-) -> tuple[Discovery, tuple[Path, ...]]:
+) -> tuple[nr.relu.Discovery, tuple[Path, ...]]:
     """`discover` on the data of a file, with a table and a figure.
 
     Parameters
@@ -39,16 +38,16 @@ def discover_file(
     """
     given = Path(path)
     arrays = read_npz(given, "X", "Y")
-    x, y = checked_data(arrays["X"], arrays["Y"])
-    folder = folder_for(out, "discover", given)
+    writable(Path(out))  # before minutes of training
     keywords.setdefault("every", max(1, min(100, keywords.get("steps", 8000) // 20)))
-    discovery = discover(x, y, **keywords)
+    discovery = nr.relu.discover(arrays["X"], arrays["Y"], **keywords)
+    folder = folder_for(out, "discover", given)
     save_table(_columns(discovery), folder / "patterns.csv")
     drawn = save_figure(lambda: draw(discovery), folder, "discover")
     return discovery, (folder / "patterns.csv", *drawn)
 
 
-def draw(discovery: Discovery) -> Figure:
+def draw(discovery: nr.relu.Discovery) -> Figure:
     """Mean gates of each cluster as a matrix, beside the distance for each number of clusters."""
     with plot.style():
         fig, (left, right) = plot.figure(1, 2, height=2.2, width_ratios=[2, 1])
@@ -73,7 +72,7 @@ def draw(discovery: Discovery) -> Figure:
     return fig
 
 
-def _columns(discovery: Discovery) -> dict[str, np.ndarray]:
+def _columns(discovery: nr.relu.Discovery) -> dict[str, np.ndarray]:
     """One row per pattern: share, ambiguity, then gate and mean gate on every sample."""
     columns = {"share": discovery.shares, "ambiguity": discovery.ambiguity}
     columns |= {f"gate{i}": gate.astype(int) for i, gate in enumerate(discovery.patterns.T)}

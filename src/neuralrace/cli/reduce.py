@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,21 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace import init
+import neuralrace as nr
 from neuralrace.cli import reduce_output as show
 from neuralrace.cli.description import Description, read_description
 from neuralrace.cli.saving import save_figure, save_table
-from neuralrace.dynamics import Adaptive, State, Status, Trajectory, flow
-from neuralrace.dynamics.record import Record
 from neuralrace.errors import InputError, quick
 from neuralrace.files import folder_for, write_text
-from neuralrace.measure import learning_time
-from neuralrace.reduction import Reduction, reduce
-from neuralrace.reduction.ends import complete_loss, settled_time, strongest_correlation
+from neuralrace.reduction import settled_time
 
-LONGEST = 1e12  # times the time in which the strongest correlation of inputs and targets is learned
+LONGEST = 1e12  # in units of the fastest learning, that a network is followed to choose an end
 MANY, PILOT = 1000, 20  # seeds whose time is estimated first, by that of so many
-MAX_STEPS = {True: 100_000, False: 2_000}  # to choose an end: of equations, and of small networks
+ROUGH = nr.Adaptive(1e-6, 1e-8, max_steps=2_000)  # to choose an end, of networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +50,13 @@ class Explanation:
     """
 
     description: Description
-    reduction: Reduction
-    theory: Trajectory
-    flow: Trajectory
+    reduction: nr.Reduction
+    theory: nr.Trajectory
+    flow: nr.Trajectory
     converged: bool
     distance: float
     left: str = ""
-    prediction: Trajectory | None = None
+    prediction: nr.Trajectory | None = None
     files: tuple[Path, ...] = ()
 
     @cached_property
@@ -112,7 +108,7 @@ class Explanation:
         level = (self.flow.loss[..., 0] + self.flow.loss[..., -1]) / 2
         runs = {"theory": self.theory, "prediction": self.prediction, "flow": self.flow}
         return {
-            name: np.atleast_1d(learning_time(run, level)) for name, run in runs.items() if run is not None
+            name: np.atleast_1d(nr.learning_time(run, level)) for name, run in runs.items() if run is not None
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,7 +182,7 @@ def reduce_file(
     with tqdm(disable=not progress, leave=False, bar_format="{desc} ({elapsed})") as bar:
         bar.set_description("looking for the reduction")
         try:
-            r = reduce(given.task, given.basis)
+            r = nr.reduce(given.task, given.basis)
         except InputError as error:
             raise InputError(f"{given.path}: {error}") from None
         if given.seeds > MANY:
@@ -205,17 +201,19 @@ def reduce_file(
     return replace(explanation, files=(folder / "equations.tex", folder / "curves.csv", *drawn))
 
 
-def explain(given: Description, r: Reduction, say: Callable[[str], Any] = lambda text: None) -> Explanation:
+def explain(
+    given: Description, r: nr.Reduction, say: Callable[[str], Any] = lambda text: None
+) -> Explanation:
     """Solve a reduction, and run the true flow from the same start; `say` is told what is being done."""
     say("choosing the family and the time")
     found, left, t1, converged = None, "", given.time, True
     if given.strength is not None:
         r, found, left = _family(r, given.strength)
-        weights = init.decoupled(r, given.strength)
+        weights = nr.init.decoupled(r, given.strength)
         start: dict[str, Any] = {"strength": given.strength}
     else:
         assert given.std is not None
-        weights = init.gaussian(r.task.graph, given.std, seed=range(given.seeds))
+        weights = nr.init.gaussian(r.task.graph, given.std, seed=range(given.seeds))
         start = {"b0": r.strengths(weights)}
     if t1 is None:
         t1, converged = _long_enough(r, found, weights)
@@ -224,22 +222,22 @@ def explain(given: Description, r: Reduction, say: Callable[[str], Any] = lambda
     theory = replace(theory, source=replace(theory.source, reduction=r))  # edges of a class side by side
     say("running the flow of the network")
     record = _coordinates(r) if given.strength is not None and r.basis != "block" else None
-    true = flow(r.task, weights, t1, theory.t, save_weights=False, record=record)
+    true = nr.flow(r.task, weights, t1, theory.t, save_weights=False, record=record)
     prediction = None
     if given.strength is None:
         say("predicting from the start itself")
-        prediction = reduce(r.task, weights=weights).solve(t1=t1, save=theory.t)
+        prediction = nr.reduce(r.task, weights=weights).solve(t1=t1, save=theory.t)
     return Explanation(given, r, theory, true, converged, r.distance(weights), left, prediction)
 
 
-def _family(r: Reduction, strength: float) -> tuple[Reduction, Trajectory, str]:
+def _family(r: nr.Reduction, strength: float) -> tuple[nr.Reduction, nr.Trajectory, str]:
     """The family whose theory is shown, its rough solution, and why it is not the one of the papers.
 
     A wider one is taken where that one rests at a saddle, or never settles; else the words say that there is
     none.
     """
-    found = _until_learned(r, strength)
-    if found.status not in (Status.SADDLE, Status.UNSETTLED):
+    found = r.until_learned(strength)
+    if found.status not in (nr.Status.SADDLE, nr.Status.UNSETTLED):
         return r, found, ""
     ended = found.outcome.partition("; ")[0]
     said = f"the papers' family, with one direction per mode, does not learn all that networks do ({ended})"
@@ -248,20 +246,10 @@ def _family(r: Reduction, strength: float) -> tuple[Reduction, Trajectory, str]:
     except InputError as error:
         return r, found, f"{said}; {error}"
     said += f"; shown is r.widened(), with {wider.directions} directions per mode"
-    return wider, _until_learned(wider, strength), said
+    return wider, wider.until_learned(strength), said
 
 
-def _until_learned(r: Reduction, strength: float) -> Trajectory:
-    """A rough solution, until what can be learned is learned, or for ever.
-
-    From a small start the loss rests near saddles before it falls: a small slope does not mean the end.
-    """
-    method = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[r.tied is not None])
-    forever = LONGEST / strongest_correlation(r.task)
-    return r.solve(strength, forever, method=method, stop_loss=complete_loss(r))
-
-
-def _coordinates(r: Reduction) -> Record:
+def _coordinates(r: nr.Reduction) -> Callable[[nr.State], Mapping[str, Any]]:
     """A function that gives the strengths of the first edge of each class."""
     import jax.numpy as jnp
 
@@ -270,31 +258,29 @@ def _coordinates(r: Reduction) -> Record:
     every = slice(None)
     places = {n: (n, every, every) if split is None else split.place(n) for n in names}
 
-    def record(state: State) -> dict[str, Any]:
+    def record(state: nr.State) -> dict[str, Any]:
         parts = {n: state.weights[e][rows, columns] for n, (e, rows, columns) in places.items()}
         return {n: jnp.einsum("om,oi,im->m", u, parts[n], v) for n, (u, v) in frames.items()}
 
     return record
 
 
-def _long_enough(r: Reduction, theory: Trajectory | None, weights: Any) -> tuple[float, bool]:
+def _long_enough(r: nr.Reduction, theory: nr.Trajectory | None, weights: Any) -> tuple[float, bool]:
     """A time by which learning is complete, and whether there is one.
 
     It is that of the network itself from random weights, without `theory`, and where the network leaves the
     family of theory. Its steps are limited; a goal that is not reached within them counts as never reached.
     """
-    runs: list[Trajectory] = [] if theory is None else [theory]
-    strongest = strongest_correlation(r.task)
+    runs: list[nr.Trajectory] = [] if theory is None else [theory]
     if theory is None or not (r.exact or _reached(theory)):
-        method, level = Adaptive(1e-6, 1e-8, max_steps=MAX_STEPS[False]), complete_loss(r)
-        forever = LONGEST / strongest
-        runs.append(flow(r.task, weights, forever, 2, method=method, stop_loss=level, save_weights=False))
+        t1, goal = LONGEST * r.fastest_time, r.complete_loss
+        runs.append(nr.flow(r.task, weights, t1, 2, method=ROUGH, stop_loss=goal, save_weights=False))
     settled, complete = max(map(settled_time, runs)), _reached(runs[-1])
-    return _rounded((1.25 if complete else 2.0) * settled or 1 / strongest), complete
+    return _rounded((1.25 if complete else 2.0) * settled or r.fastest_time), complete
 
 
-def _reached(run: Trajectory) -> bool:
-    return set(run.statuses) == {Status.REACHED_LOSS}
+def _reached(run: nr.Trajectory) -> bool:
+    return set(run.statuses) == {nr.Status.REACHED_LOSS}
 
 
 def _rounded(t: float) -> float:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace import plot
 from neuralrace.cli.description import Description
-from neuralrace.dynamics import Status, Trajectory
-from neuralrace.graph import Graph
-from neuralrace.reduction import Reduction
-from neuralrace.reduction.ends import LEARNED
+from neuralrace.reduction import UNLEARNED
 
 if TYPE_CHECKING:
     from neuralrace.cli.reduce import Explanation
@@ -78,7 +76,7 @@ def lines(x: Explanation) -> list[str]:
     lines += [
         f"{name}: {run.outcome}"
         for name, run in (("theory", x.theory), ("flow", x.flow))
-        if set(run.statuses) != {Status.FINISHED}
+        if set(run.statuses) != {nr.Status.FINISHED}
     ]
     return [*lines, *written(x)]
 
@@ -105,7 +103,7 @@ def _half_times(x: Explanation) -> list[str]:
     return lines
 
 
-def graph_line(g: Graph) -> str:
+def graph_line(g: nr.Graph) -> str:
     """Nodes, edges and paths of a graph."""
     nodes = [f"{n} {size}" for n, size in g.nodes.items()]
     edges = _some([f"{s}->{t}" if e == f"{s}->{t}" else f"{e}: {s}->{t}" for e, (s, t) in g.edges.items()])
@@ -123,13 +121,13 @@ def _time(x: Explanation) -> str:
     if x.description.time is not None:
         return t
     if x.converged:
-        return f"{t}, chosen: all but {LEARNED:.2%} of what can be learned has then been learned"
-    if {*x.theory.statuses} <= {Status.SADDLE, Status.UNDECIDED}:
+        return f"{t}, chosen: all but {UNLEARNED:.2%} of what can be learned has then been learned"
+    if {*x.theory.statuses} <= {nr.Status.SADDLE, nr.Status.UNDECIDED}:
         return f"{t}, chosen: theory is at rest then"
     return f"{t}, chosen; more may be learned later (set time for a longer run)"
 
 
-def statuses(run: Trajectory) -> str | list[str]:
+def statuses(run: nr.Trajectory) -> str | list[str]:
     """The status of a run, or those of several."""
     found = [s.value for s in run.statuses]
     return found if run.many else found[0]
@@ -154,7 +152,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... (in full in equations.tex)"
 
 
-def equations(r: Reduction, mode: int | None = None) -> list[str]:
+def equations(r: nr.Reduction, mode: int | None = None) -> list[str]:
     """The equations of a reduction as text."""
     return [f"tau d{eq.strength}/dt = {plain(_short(eq.rhs))}" for eq in r.written(mode).equations]
 

@@ -10,7 +10,7 @@ from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import State
 from neuralrace.dynamics.run import Path, Problem
 from neuralrace.dynamics.status import Ending, Status
-from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.dynamics.trajectory import Trajectory, versions
 
 __all__ = [
     "Adaptive",
@@ -24,4 +24,5 @@ __all__ = [
     "Trajectory",
     "descend",
     "flow",
+    "versions",
 ]

@@ -14,6 +14,8 @@ from neuralrace.dynamics import constants
 Velocity = Callable[[Any, Any, Any], Any]  # (t, y, args) -> dy/dt
 Value = Callable[[Any, Any], Any]  # (y, args) -> number
 
+_BEGIN = 0.01  # relative change of y in the first step
+
 
 def integrate(
     velocity: Velocity, y0: Any, args: Any, rtol: Any, atol: Any, ts: Any = None, max_steps: int = 16384

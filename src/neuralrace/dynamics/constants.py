@@ -29,7 +29,7 @@ MANY_STEPS = 1000  # steps left below which it is not worth to look
 FAR = 1e4  # time ahead, in units of that which has passed: rates below are rounding
 
 # Memory and cache --------------------------------------------------------------------------------
-KEPT_NUMBERS = 50_000_000  # of polynomials inside steps, kept until times are chosen; else it is solved twice
+KEPT_NUMBERS = 50_000_000  # of polynomials inside steps, kept to choose times; else the fall is solved twice
 CACHED_RUNS = 60_000  # numbers of runs that go side by side in NumPy: more leave the cache
 CACHED_WEIGHTS = 100_000  # numbers of weights whose losses NumPy computes at once, likewise
 FLOOR = 1e-12  # share of the first loss below which differences of a history are rounding
@@ -53,3 +53,8 @@ STRETCH_NUMBERS = 5_000_000  # and numbers
 FIRST_STRETCH = 64  # steps of the first stretch
 STRETCH_SECONDS = 0.3  # how long the others take, about: it can be interrupted between them
 LEAST_ROOM = 4096  # places for losses in a program: of few sizes, so that many lengths share it
+
+# Names in a saved trajectory, which runs and axes do not have --------------------------------------
+RESERVED = (
+    "t", "step", "loss", "end", "step_loss", "solver_step", "status", "outcome", "ending",
+)  # fmt: skip

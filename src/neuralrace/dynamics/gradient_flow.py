@@ -52,8 +52,8 @@ def flow(
         linear network that has learned all is solved only until it rests; the outcome says since when.
     save : int or times, optional
         Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
-        spaced, or half of them where the loss falls if even ones would skip that; the flow is then solved
-        twice.
+        spaced, or half of them where the loss falls if even ones would skip that; a large network is then
+        solved a second time up to the end of the fall.
     method : Adaptive, LowRank or your own, optional
         How to solve. By default `LowRank(1e-6)` for large networks whose hidden layers are much wider than
         the signals that pass them, and `Adaptive()` for all others, or where that error is missed. `settings`

@@ -23,9 +23,6 @@ from neuralrace.subspace import Frames, closed_frames, expand, shrink
 from neuralrace.task import Task
 
 FLOW_TIME = "flow time: tau = 1 on the mean loss"
-RESERVED = (
-    "t", "step", "loss", "end", "step_loss", "solver_step", "status", "outcome", "ending",
-)  # other names in a saved trajectory  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -156,9 +153,10 @@ def coordinates(runs: Any, n: int, many: bool) -> dict[str, np.ndarray]:
         raise InputError(f"runs must be a dict from names to a value for each run, got {short(runs)}")
     found = {}
     for name, value in runs.items():
-        if not isinstance(name, str) or not name or name in RESERVED or ":" in name:
+        if not isinstance(name, str) or not name or name in constants.RESERVED or ":" in name:
             raise InputError(
-                f"runs must be named by text without ':', other than {', '.join(RESERVED)}; got {short(name)}"
+                "runs must be named by text without ':', other than "
+                f"{', '.join(constants.RESERVED)}; got {short(name)}"
             )
         wanted = f"one value for each of {n} runs" if many else "a single value, as there is one run"
         try:

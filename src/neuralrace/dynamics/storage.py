@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuralrace.dynamics import constants
 from neuralrace.dynamics.history import History
-from neuralrace.dynamics.setup import RESERVED
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.errors import InputError, need_extra
 from neuralrace.files import FORMAT, as_path, check_folder, check_format, replace_folder, restore
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KIND = "trajectory of Trajectory.save"
 _TEXTS = ("stats", "settings", "versions", "dims", "runs", "loss_scale")  # beside "axes" of the arrays
-_TAKEN = ("run", *RESERVED)  # names that axes of nodes do not have
+_TAKEN = ("run", *constants.RESERVED)  # names that axes of nodes do not have
 _ENDS = ("status", "end", "outcome")
 _PLAIN = re.compile(r"[\w:][\w:>.+-]{0,99}", re.ASCII)  # names of arrays that every file system can have
 _STORED = "stored_names"  # of the others

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from neuralrace.errors import need_extra
 
 if TYPE_CHECKING:
+    from neuralrace import Task
     from neuralrace.laboratory.notebook import LabWidget
-    from neuralrace.task import Task
 
 
 def lab(task: Task | None = None) -> LabWidget:

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from neuralrace import exact, init, tasks, universality
-from neuralrace.dynamics import Adaptive, Rates
-from neuralrace.graph import Graph
+import neuralrace as nr
 from neuralrace.laboratory.model import Values
-from neuralrace.laboratory.protocol import (
-    Badge,
-    Details,
-    Finished,
-    Group,
-    Lane,
-    LaneDetails,
-    Picture,
-    Simulated,
-)
+from neuralrace.laboratory.protocol import Badge, Details, Finished, LaneDetails, Picture, Simulated
 from neuralrace.laboratory.simulate import agreement, stretches
-from neuralrace.laboratory.theory import (
-    TIMES,
-    drawn_edges,
-    drawn_nodes,
-    drawn_racer,
-    finite,
-    first_of,
-    numbers,
-)
-from neuralrace.reduction.ends import LEARNED
-from neuralrace.task import Task
+from neuralrace.laboratory.theory import TIMES, drawn_lane, drawn_picture, drawn_racer, first_of, numbers
+from neuralrace.reduction import UNLEARNED
 
 Weights = dict[str, np.ndarray]
-METHOD = Adaptive(rtol=1e-10, atol=1e-12)  # networks pass saddles here, which magnify errors
+METHOD = nr.Adaptive(rtol=1e-10, atol=1e-12)  # networks pass saddles here, which magnify errors
 
 
 @dataclass(frozen=True)
@@ -51,9 +30,9 @@ class ClosedForm:
         Weights `(times, out, in)` -> racers by time.
     """
 
-    task: Task
+    task: nr.Task
     weights: Weights
-    rates: Rates
+    rates: nr.Rates
     names: list[str]
     goals: list[float]
     equations: list[str]
@@ -65,35 +44,27 @@ class ClosedForm:
     race: bool = True  # whether its curves race
 
     def times(self) -> np.ndarray:
-        """An even time axis by whose end all but a share `LEARNED` is learned."""
+        """An even time axis by whose end all but a share `UNLEARNED` is learned."""
         probe = np.append(0.0, np.geomspace(0.05, 2000.0, 60))
         loss = self.solve(probe)[0]
-        left = loss[-1] + LEARNED * (loss[0] - loss[-1])
+        left = loss[-1] + UNLEARNED * (loss[0] - loss[-1])
         end = probe[int(np.argmax(loss <= left))] if loss[0] > loss[-1] else 10.0
         return np.linspace(0.0, float(f"{max(end, 0.1):.2g}"), TIMES)
 
     def picture(self, number: int, began: float) -> Picture:
         """What the page draws."""
-        t = self.times()
+        t, graph = self.times(), self.task.graph
         loss, carries, sizes = self.solve(t)
-        graph = self.task.graph
-        edges = drawn_edges(graph, {e: k for k, e in enumerate(graph.edges)})
-        sizes = sizes / max(sizes.max(), 1e-300)
-        groups = [Group(edges=[e.name], strength=numbers(v)) for e, v in zip(edges, sizes, strict=True)]
         racers = [
             drawn_racer(n, c, goal, t, list(graph.edges))
             for n, c, goal in zip(self.names, carries, self.goals, strict=True)
         ]
         level = float(loss[-1] + 0.4 * (loss[0] - loss[-1]))
-        below = np.flatnonzero(loss <= level)
-        lane = Lane(
-            name="network", nodes=drawn_nodes(graph), edges=edges, groups=groups, racers=racers,
-            loss=numbers(loss), learning_time=finite(t[below[0]]) if len(below) else None,
-        )  # fmt: skip
-        return Picture(
-            id=number, t=numbers(t), level=level, lanes=[lane], racers_are="modes", theory="closed form",
-            winner=first_of(racers) if self.race else None,
-            seconds=time.perf_counter() - began,
+        groups = {(e,): size for e, size in zip(graph.edges, sizes, strict=True)}
+        lane = drawn_lane("network", graph, groups, racers, loss, nr.measure.crossing(t, loss, level))
+        return drawn_picture(
+            number, began, t, level, [lane],
+            racers_are="modes", theory="closed form", winner=first_of(racers) if self.race else None,
         )  # fmt: skip
 
     def details(self, number: int) -> Details:
@@ -126,19 +97,19 @@ def balanced(v: Values) -> ClosedForm:
     modes = min(n_in, n_out)
     s = np.linspace(2.0, 1.0, modes)
     rng = np.random.default_rng(0)
-    u, right = init.random_frame(rng, n_out, modes), init.random_frame(rng, n_in, modes)
-    graph = Graph.chain([n_in, modes, n_out])
-    w = init.balanced(graph, v["lam"], v["scale"], seed=3)
+    u, right = nr.init.random_frame(rng, n_out, modes), nr.init.random_frame(rng, n_in, modes)
+    graph = nr.Graph.chain([n_in, modes, n_out])
+    w = nr.init.balanced(graph, v["lam"], v["scale"], seed=3)
     # At lam = 0 the sign of this determinant never changes: with the wrong one a mode is never learned.
     u[:, 0] *= np.sign(np.linalg.det(u.T @ w["h1->y"] @ w["x->h1"] @ right)) or 1.0
     syx = (u * s) @ right.T
-    task = tasks.linear(syx, graph=graph)
+    task = nr.tasks.linear(syx, graph=graph)
 
     def measure(weights: Weights) -> np.ndarray:
         return np.einsum("om,toh,thi,im->mt", u, weights["h1->y"], weights["x->h1"], right)
 
     def solve(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        w1, w2 = (np.asarray(x) for x in exact.balanced(t, w["x->h1"], w["h1->y"], syx))
+        w1, w2 = (np.asarray(x) for x in nr.exact.balanced(t, w["x->h1"], w["h1->y"], syx))
         loss = 0.5 * ((w2 @ w1 - syx) ** 2).sum(axis=(1, 2))
         sizes = np.sqrt(np.stack([(w1**2).sum(axis=(1, 2)), (w2**2).sum(axis=(1, 2))]))
         return loss, measure({"x->h1": w1, "h1->y": w2}), sizes
@@ -152,7 +123,7 @@ syx = (u * np.linspace(2.0, 1.0, {modes})) @ v.T
 w1, w2 = nr.exact.balanced(t, w["x->h1"], w["h1->y"], syx)
 loss = 0.5 * ((w2 @ w1 - syx) ** 2).sum(axis=(1, 2))"""
     return ClosedForm(
-        task, w, Rates(), [f"mode {k + 1}" for k in range(modes)], s.tolist(),
+        task, w, nr.Rates(), [f"mode {k + 1}" for k in range(modes)], s.tolist(),
         [
             r"\tau \frac{d}{dt} W_1 = W_2^T \left(\Sigma^{yx} - W_2 W_1\right)",
             r"\tau \frac{d}{dt} W_2 = \left(\Sigma^{yx} - W_2 W_1\right) W_1^T",
@@ -173,15 +144,17 @@ def two_points(v: Values) -> ClosedForm:
     dx, dy, dh2 = v["dx2"] ** 0.5, v["dy2"] ** 0.5, v["dh2"]
     hidden = 16
     start = 0.1 * dh2**0.5  # difference of the outputs, along that of the targets
-    graph = Graph.chain([1, hidden, 1])
-    task = Task(graph, [[-dx / 2], [dx / 2]], [[-dy / 2], [dy / 2]])
-    direction = init.random_frame(np.random.default_rng(0), hidden, 1)
+    graph = nr.Graph.chain([1, hidden, 1])
+    task = nr.Task(graph, [[-dx / 2], [dx / 2]], [[-dy / 2], [dy / 2]])
+    direction = nr.init.random_frame(np.random.default_rng(0), hidden, 1)
     weights = {"x->h1": direction * dh2**0.5 / dx, "h1->y": direction.T * start / dh2**0.5}
     given = {"dx": dx, "dy": dy, "rate_h": v["rate_h"], "rate_y": v["rate_y"]}
     begin = {"dh2": dh2, "dy2": start**2, "w": start**2 - start * dy}
 
     def solve(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        h, y, w = (np.broadcast_to(np.asarray(x), t.shape) for x in universality.solve(t, **begin, **given))
+        h, y, w = (
+            np.broadcast_to(np.asarray(x), t.shape) for x in nr.universality.solve(t, **begin, **given)
+        )
         loss = np.maximum(dy**2 - y + 2 * w, 0) / 8
         sizes = np.stack([np.sqrt(h) / dx, np.sqrt(y / np.maximum(h, 1e-300))])
         return loss, np.stack([h, y]), sizes
@@ -190,13 +163,13 @@ def two_points(v: Values) -> ClosedForm:
         w1, w2 = weights["x->h1"], weights["h1->y"]
         return np.stack([(dx**2) * (w1**2).sum(axis=(1, 2)), (dx * (w2 @ w1)[:, 0, 0]) ** 2])
 
-    final = float(np.asarray(universality.solve([1e4], **begin, **given).dh2).ravel()[0])
+    final = float(np.asarray(nr.universality.solve([1e4], **begin, **given).dh2).ravel()[0])
     code = f"""dx, dy, dh2, start = {dx!r}, {dy!r}, {dh2!r}, {start!r}
 rates = {{"rate_h": {v["rate_h"]!r}, "rate_y": {v["rate_y"]!r}}}
 dh2, dy2, w = nr.universality.solve(t, dh2, start**2, start**2 - start * dy, dx=dx, dy=dy, **rates)
 loss = (dy**2 - dy2 + 2 * w) / 8"""
     return ClosedForm(
-        task, weights, Rates(scale={"x->h1": 2 * v["rate_h"], "h1->y": 2 * v["rate_y"]}),
+        task, weights, nr.Rates(scale={"x->h1": 2 * v["rate_h"], "h1->y": 2 * v["rate_y"]}),
         ["|dh|², representation", "|dy|², output"], [final, dy**2],
         [
             r"\frac{d}{dt} |dh|^2 = -\frac{1}{\tau_h} |dx|^2\, w",

@@ -6,14 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from neuralrace.dynamics import Status
+import neuralrace as nr
 from neuralrace.errors import InputError
 from neuralrace.laboratory.protocol import Badge, Details, LaneDetails, Similarity
-from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.theory import Solved, SolvedLane, finite
-from neuralrace.measure import cosine_similarity
-from neuralrace.reduction import Solution
-from neuralrace.relu.gatings import race
 
 _ALIGNED = "Equations of aligned starts; {:.0%} of the square of these random weights lies outside them."
 FRAMES = 25  # times at which similarities are shown
@@ -37,7 +33,7 @@ def _race(solved: Solved) -> list[tuple[str, float | None]]:
     if len(solved.lanes) < 2 or solved.random:
         return []
     model = solved.model
-    found = race(model.lanes, level=solved.level, strength=model.strength, t1=float(solved.t[-1]) * 4)
+    found = nr.race(model.lanes, level=solved.level, strength=model.strength, t1=float(solved.t[-1]) * 4)
     return [(name, finite(t)) for name, t in found.times.items()]
 
 
@@ -46,16 +42,16 @@ def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
     lines, owners, why = _equations(lane)
     badge, ended = _random_badge(lane) if random else _badge(lane), lane.solution.outcome
     stuck = lane.left if r.directions == 1 else ""
-    if stuck or not ended.startswith((Status.FINISHED.value, Status.UNSETTLED.value)):
+    if stuck or not ended.startswith((nr.Status.FINISHED.value, nr.Status.UNSETTLED.value)):
         ended = stuck or ended
         badge.verdict, badge.title, badge.words = "inexact", f"≈ {ended}", f"{ended}. {badge.words}"
     elif lane.left:
-        does = "rests at a saddle" if lane.left.startswith(Status.SADDLE.value) else "does not learn all"
+        does = "rests at a saddle" if lane.left.startswith(nr.Status.SADDLE.value) else "does not learn all"
         badge.title = (
             f"The papers' family {does} here; shown is a family with {r.directions} directions per mode"
         )
         badge.words = f"The papers' family: {lane.left}. Shown: {badge.words}"
-    elif ended.startswith(Status.UNSETTLED.value):
+    elif ended.startswith(nr.Status.UNSETTLED.value):
         badge.words += f" At the end of the axis: {ended}."
     return LaneDetails(
         name=lane.name, badge=badge,
@@ -116,28 +112,19 @@ def _conserved(lane: SolvedLane) -> list[str]:
 
 def similarities(lane: SolvedLane, number: int, at: np.ndarray) -> list[Similarity]:
     """Cosine similarity of samples in some layers at some times; first the layers that most samples reach."""
-    task, sol = lane.reduction.task, lane.solution
-    rows = TaskRows.of(task)
-    if isinstance(sol.source, Solution):  # lifted at those times alone
-        weights = lane.reduction.family.lift({e: np.asarray(v)[at] for e, v in sol.source.b.items()})
-    else:
-        weights = {e: np.asarray(v)[at] for e, v in sol.weights.items()}
-    activity = rows.activity(task, task.graph.with_fixed(weights))
-    chosen = _distinct(rows)
+    rows = lane.reduction.task.as_samples()
+    each = [lane.solution.at(k) for k in at]
+    weights = {e: np.stack([w[e] for w in each]) for e in each[0]}
+    n = len(rows.samples.sample_weight)
+    chosen = np.unique(np.linspace(0, n - 1, min(n, MOST_SAMPLES)).round().astype(int))
     found: list[tuple[int, Similarity]] = []
-    for layer in [*task.graph.hidden[:MOST_LAYERS], *task.graph.outputs[:2]]:
-        h = activity[layer][:, chosen]
+    for layer in [*rows.graph.hidden[:MOST_LAYERS], *rows.graph.outputs[:2]]:
+        h = nr.activity(rows, weights, layer)[:, chosen]
         size = np.linalg.norm(h, axis=-1)
         live = size > 1e-9 * size.max(initial=1e-300)
-        cosine = np.nan_to_num(cosine_similarity(np.where(live[..., None], h, 0.0)))
+        cosine = np.nan_to_num(nr.measure.cosine_similarity(np.where(live[..., None], h, 0.0)))
         codes = (np.rint(LEVELS * np.clip(cosine, -1, 1)) + LEVELS + ord("0")).astype(np.uint8)
         frames = [frame.tobytes().decode("ascii") for frame in codes.reshape(len(at), -1)]
         reached = int(live[-1].sum())
         found.append((reached, Similarity(lane=number, layer=layer, samples=len(chosen), frames=frames)))
     return [s for _, s in sorted(found, key=lambda pair: -pair[0])]
-
-
-def _distinct(rows: TaskRows) -> np.ndarray:
-    """Some samples, spread evenly where there are too many."""
-    n = rows.n
-    return np.arange(n) if n <= MOST_SAMPLES else np.linspace(0, n - 1, MOST_SAMPLES).round().astype(int)

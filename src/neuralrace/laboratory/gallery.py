@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuralrace import tasks
+import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, Values
 from neuralrace.laboratory.protocol import Entry, Slider
 
@@ -103,12 +102,12 @@ def model(lanes: dict[str, Call], strength: float, **options: Any) -> Model:
 )
 def xor(v: Values) -> Model:
     names = {f"p{k}h1": f"sample {s}" for k, s in enumerate(("++", "+-", "-+", "--"))}
-    return model({"xor": call(tasks.xor, hidden=int(v["hidden"]))}, v["strength"], names=names)
+    return model({"xor": call(nr.tasks.xor, hidden=int(v["hidden"]))}, v["strength"], names=names)
 
 
 def gatings(delta: float) -> dict[str, Call]:
     """The gatings that race for the same data."""
-    return {g: call(tasks.separability, delta, g, hidden=16) for g in ("linear", "xor")}
+    return {g: call(nr.tasks.separability, delta, g, hidden=16) for g in ("linear", "xor")}
 
 
 @scenery(
@@ -132,7 +131,7 @@ def separability(v: Values) -> Model:
     whole("samples", "samples", 10, 500, 100),
 )
 def contextual(v: Values) -> Model:
-    task = call(tasks.contextual_classification, int(v["samples"]), hidden=16)
+    task = call(nr.tasks.contextual_classification, int(v["samples"]), hidden=16)
     return model({"contextual": task}, v["strength"], names={"p0h1": "context 1", "p1h1": "context 2"})
 
 
@@ -148,7 +147,7 @@ def contextual(v: Values) -> Model:
 )
 def routing(v: Values) -> Model:
     m, hidden = int(v["domains"]), (32,) * (int(v["depth"]) - 1)
-    task = call(tasks.routing, m, min(int(v["trained"]), m), hidden=hidden)
+    task = call(nr.tasks.routing, m, min(int(v["trained"]), m), hidden=hidden)
     return model({"routing": task}, v["strength"])
 
 
@@ -164,7 +163,7 @@ def routing(v: Values) -> Model:
 )
 def sharing(v: Values) -> Model:
     group, hidden = int(v["group"]), (32,) * (int(v["depth"]) - 1)
-    task = call(tasks.sharing, int(v["groups"]) * group, group, hidden=hidden)
+    task = call(nr.tasks.sharing, int(v["groups"]) * group, group, hidden=hidden)
     return model({"sharing": task}, v["strength"])
 
 
@@ -180,7 +179,7 @@ def sharing(v: Values) -> Model:
 def contexts(v: Values) -> Model:
     n = int(v["contexts"])
     names = {"p0h1": "always open"} | {f"p{k + 1}h1": f"all but context {n - k}" for k in range(n)}
-    task = call(tasks.contexts, n, gating="shared", hidden=16)
+    task = call(nr.tasks.contexts, n, gating="shared", hidden=16)
     return model({"contexts": task}, v["strength"], time=v["time"], names=names)
 
 
@@ -199,7 +198,7 @@ def pathways(v: Values) -> Model:
     """Parallel pathways of one or two depths; the first starts with a head start."""
     n, shallow, deep = int(v["pathways"]), int(v["shallow"]), int(v["deep"])
     hidden = [[32] * (shallow - 1)] + [[32] * (deep - 1)] * (n - 1)
-    task = call(tasks.hierarchy, 3, graph=call(Graph.pathways, 4, 7, hidden))
+    task = call(nr.tasks.hierarchy, 3, graph=call(nr.Graph.pathways, 4, 7, hidden))
     ahead = {e: v["strength"] * v["ahead"] for e in task.value.graph.edges if "p0h" in e}
     names = {f"p{k}h1": f"pathway {k + 1}, {len(h) + 1} layers" for k, h in enumerate(hidden)}
     return model({"pathways": task}, v["strength"], edge_strength=ahead, names=names)
@@ -215,7 +214,7 @@ def pathways(v: Values) -> Model:
 )
 def chain(v: Values) -> Model:
     sizes = [4, *[32] * (int(v["depth"]) - 1), 7]
-    return model({"chain": call(tasks.hierarchy, 3, graph=call(Graph.chain, sizes))}, v["strength"])
+    return model({"chain": call(nr.tasks.hierarchy, 3, graph=call(nr.Graph.chain, sizes))}, v["strength"])
 
 
 @scenery(
@@ -228,7 +227,7 @@ def chain(v: Values) -> Model:
     initial(0.02),
 )
 def hierarchy(v: Values) -> Model:
-    task = call(tasks.hierarchy, int(v["levels"]), int(v["branching"]))
+    task = call(nr.tasks.hierarchy, int(v["levels"]), int(v["branching"]))
     return model({"hierarchy": task}, v["strength"])
 
 
@@ -274,8 +273,8 @@ def relu(v: Values) -> Model:
     width, std, made = int(v["hidden"]), v["std"], gatings(v["delta"])
     # make_haste_slowly C: of n pathways each has width / n units, whose growing part is |w + v|^2 / 4.
     parts = {g: float(np.sqrt(width / n / 2) * std) for g, n in (("linear", 2), ("xor", 4))}
-    graph = Graph.chain([3, width, 1], activations={"h1": "relu"})
-    beside = tasks.separability(v["delta"], graph=graph)
+    graph = nr.Graph.chain([3, width, 1], activations={"h1": "relu"})
+    beside = nr.tasks.separability(v["delta"], graph=graph)
     own = {f"{g}/{e}": parts[g] for g, t in made.items() for e in t.value.graph.edges}
     return model(made, parts["xor"], edge_strength=own, beside=beside, beside_std=std)
 

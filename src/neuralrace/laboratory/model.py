@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neuralrace.graph import Graph
-from neuralrace.task import Task
+import neuralrace as nr
 
 Values = Mapping[str, float]
 
@@ -39,13 +38,13 @@ class Model:
         Names of pathways for readers, by their first hidden node.
     """
 
-    lanes: dict[str, Task]
+    lanes: dict[str, nr.Task]
     strength: float
     code: dict[str, str]
     time: float | None = None
     level: float = 0.4
     edge_strength: dict[str, float] = field(default_factory=dict)
-    beside: Task | None = None
+    beside: nr.Task | None = None
     beside_std: float = 0.0
     names: dict[str, str] = field(default_factory=dict)
 
@@ -55,11 +54,11 @@ class Model:
         return {e: own.get(f"{lane}/{e}", own.get(e, self.strength)) for e in self.lanes[lane].graph.shapes}
 
 
-def std_of(task: Task, strength: float) -> float:
+def std_of(task: nr.Task, strength: float) -> float:
     """Standard deviation of gaussian weights that grow about as weights of this strength do.
 
     In two layers of h hidden neurons a mode starts with `|W1 v + W2^T u|^2 / 4`, in the mean `h std^2 / 2`.
     """
-    graph: Graph = task.graph
+    graph: nr.Graph = task.graph
     hidden = np.mean([graph.nodes[n] for n in graph.hidden]) if graph.hidden else 1.0
     return float(f"{strength * np.sqrt(2 / hidden):.3g}")

@@ -10,10 +10,10 @@ from typing import Any
 import anywidget
 import traitlets
 
+import neuralrace as nr
 from neuralrace.errors import InputError
 from neuralrace.laboratory.page import FOLDER, page_files
 from neuralrace.laboratory.protocol import MAX_MESSAGE, MAX_UPLOAD, REQUEST, Problem, Simulate, Stop
-from neuralrace.task import Task
 
 
 class LabWidget(anywidget.AnyWidget):
@@ -86,11 +86,11 @@ class LabWidget(anywidget.AnyWidget):
                 self._changed.clear()
 
 
-def show(task: Task | None) -> LabWidget:
+def show(task: nr.Task | None) -> LabWidget:
     """The widget for a task, or for the gallery."""
     if task is None:
         return LabWidget()
-    if not isinstance(task, Task):
+    if not isinstance(task, nr.Task):
         raise InputError(f"task must be a Task, got {type(task)}")
     from neuralrace.laboratory.own import scene_of
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuralrace import tasks
+import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.graph import Edge as GraphEdge
-from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, Values
 from neuralrace.laboratory.protocol import (
     MAX_CONTEXTS,
@@ -22,8 +20,6 @@ from neuralrace.laboratory.protocol import (
     Scene,
     World,
 )
-from neuralrace.laboratory.rows import TaskRows
-from neuralrace.task import Task
 
 OWN = Entry(
     name="own", title="A network of your own", figure="yours",
@@ -36,28 +32,28 @@ def world_arrays(world: World) -> tuple[np.ndarray, np.ndarray]:
     """Inputs `(n, in)` and targets `(n, out)` of a structured world."""
     n = world.size
     made = {
-        "hierarchy": lambda: tasks.hierarchy(min(n, 5) + 1),
-        "partition": lambda: tasks.partition(n + 1, 2),
-        "ring": lambda: tasks.ring(2 * n + 2),
-        "grid": lambda: tasks.grid(n + 1, 2),
-        "xor": lambda: tasks.xor(),
-        "two modes": lambda: tasks.linear(np.diag([float(n), 1.0])),
+        "hierarchy": lambda: nr.tasks.hierarchy(min(n, 5) + 1),
+        "partition": lambda: nr.tasks.partition(n + 1, 2),
+        "ring": lambda: nr.tasks.ring(2 * n + 2),
+        "grid": lambda: nr.tasks.grid(n + 1, 2),
+        "xor": lambda: nr.tasks.xor(),
+        "two modes": lambda: nr.tasks.linear(np.diag([float(n), 1.0])),
     }
     return made[world.name]().arrays
 
 
-def task_of(drawn: Drawn) -> Task:
+def task_of(drawn: Drawn) -> nr.Task:
     """The task that a drawing describes."""
     edges = [(e.source, e.target) for e in drawn.edges]
     if len({n.name for n in drawn.nodes}) < len(drawn.nodes):
         raise InputError("nodes must have different names")
     if not edges:
         raise InputError("edges: connect an input with an output first")
-    shape = Graph({n.name: n.size for n in drawn.nodes}, edges)
+    shape = nr.Graph({n.name: n.size for n in drawn.nodes}, edges)
     inputs, targets, context, weight = _data(drawn, shape)
     sizes = {n.name: n.size for n in drawn.nodes}
     sizes |= {n: rows.shape[1] for n, rows in (inputs | targets).items()}
-    graph = Graph(sizes, [GraphEdge(e.source, e.target, e.fixed) for e in drawn.edges])
+    graph = nr.Graph(sizes, [nr.Edge(e.source, e.target, e.fixed) for e in drawn.edges])
     known = (*graph.nodes, *graph.edges)
     gates = {}
     for name, by_context in drawn.gates.items():
@@ -67,10 +63,10 @@ def task_of(drawn: Drawn) -> Task:
             raise InputError(f"gates: {name!r} must have {drawn.contexts} numbers, got {len(by_context)}")
         if any(g != 1 for g in by_context):
             gates[name] = np.array(by_context)[context]
-    return Task(graph, inputs, targets, gates, weight)
+    return nr.Task(graph, inputs, targets, gates, weight)
 
 
-def _data(drawn: Drawn, graph: Graph):
+def _data(drawn: Drawn, graph: nr.Graph):
     """Rows of every input and output, the context of each, and their weights."""
     if isinstance(drawn.data, World):
         x, y = world_arrays(drawn.data)
@@ -118,7 +114,7 @@ def model_of(drawn: Drawn, values: Values) -> Model:
     return Model({"network": task_of(drawn)}, strength, {"network": drawn.model_dump_json()})
 
 
-def scene_of(task: Task) -> Scene:
+def scene_of(task: nr.Task) -> Scene:
     """The scene that shows a task; for networks that the page can draw and hold."""
     graph = task.graph
     if not graph.is_linear or graph.biases:
@@ -126,10 +122,12 @@ def scene_of(task: Task) -> Scene:
     widest = max(graph.nodes, key=lambda n: graph.nodes[n])
     if graph.nodes[widest] > MAX_SIZE:
         raise InputError(f"task: {widest!r} has {graph.nodes[widest]} neurons; the page takes {MAX_SIZE}")
-    rows = TaskRows.of(task)
+    rows = task.as_samples().samples
     if rows.n > MAX_SAMPLES:
         raise InputError(f"task: has {rows.n} samples; the page takes {MAX_SAMPLES}")
-    table = np.stack([*rows.gates.values()], axis=1) if rows.gates else np.zeros((rows.n, 0))
+    if any(np.size(g) > rows.n for g in rows.gates.values()):
+        raise InputError("task must have one gate per node: split nodes whose neurons have their own")
+    table = np.stack([np.ones(rows.n), *(np.ravel(g) * np.ones(rows.n) for g in rows.gates.values())], axis=1)
     patterns, context = np.unique(table, axis=0, return_inverse=True)
     if len(patterns) > MAX_CONTEXTS:
         raise InputError(f"task: has {len(patterns)} contexts; the page takes {MAX_CONTEXTS}")
@@ -142,7 +140,7 @@ def scene_of(task: Task) -> Scene:
         inputs={n: v.tolist() for n, v in rows.inputs.items()},
         targets={n: v.tolist() for n, v in rows.targets.items()},
         context=context.ravel().tolist(),
-        weight=[] if rows.weight is None else rows.weight.tolist(),
+        weight=rows.sample_weight.tolist() if np.ptp(rows.sample_weight) else [],
     )
     drawn = Drawn(
         nodes=[Node(name=n, size=k) for n, k in graph.nodes.items()],
@@ -151,7 +149,7 @@ def scene_of(task: Task) -> Scene:
             for e, (s, t) in graph.edges.items()
         ],
         contexts=len(patterns),
-        gates={name: patterns[:, k].tolist() for k, name in enumerate(rows.gates)},
+        gates={name: patterns[:, k].tolist() for k, name in enumerate(rows.gates, 1)},
         data=data,
     )
     return Scene(entry="own", values={"strength": 0.05}, drawn=drawn)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neuralrace.graph import Graph
-from neuralrace.reduction import Reduction
+import neuralrace as nr
 
 MOST = 12  # racers that are shown
 MOST_PATHS = 3000  # paths that are looked through for one that stands for its class
@@ -28,7 +27,7 @@ class RacerPath:
     alone: float
     members: tuple[tuple[str, ...], ...] = field(default=())
 
-    def carries(self, r: Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
+    def carries(self, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """What the racer carries, from strengths `(..., modes)` or blocks with leading axes."""
         if r.family.split is not None:
             learned = _product([r.family.split.signed(e, b) for e in self.path])[..., 0, 0]
@@ -40,7 +39,7 @@ class RacerPath:
         learned = np.prod([b[e] for e in self.path if e not in fixed], axis=0)
         return _together((learned * _constant(r, self.path))[..., list(self.modes)])
 
-    def carried(self, r: Reduction, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+    def carried(self, r: nr.Reduction, weights: Mapping[str, np.ndarray]) -> np.ndarray:
         """The same of a network with these weights `(..., out, in)`."""
         every = r.task.graph.with_fixed(weights)
         product = _product([every[e] for e in self.path])
@@ -58,7 +57,7 @@ def _product(along: list[np.ndarray]) -> np.ndarray:
     return product
 
 
-def _constant(r: Reduction, path: tuple[str, ...]) -> np.ndarray:
+def _constant(r: nr.Reduction, path: tuple[str, ...]) -> np.ndarray:
     """What the fixed edges of a path multiply each mode by."""
     fixed = r.family.small.graph.fixed
     return np.prod([np.ones(r.n_modes), *(np.diagonal(fixed[e]) for e in path if e in fixed)], axis=0)
@@ -71,7 +70,7 @@ def _together(strengths: np.ndarray) -> np.ndarray:
     return np.sqrt((strengths**2).mean(axis=-1))
 
 
-def racers(r: Reduction, names: Mapping[str, str]) -> tuple[list[RacerPath], bool]:
+def racers(r: nr.Reduction, names: Mapping[str, str]) -> tuple[list[RacerPath], bool]:
     """The racers of a reduction, and whether they are pathways (else modes)."""
     graph = r.task.graph
     paths = graph.paths() if graph.n_paths <= MOST_PATHS else []
@@ -115,7 +114,7 @@ def racers(r: Reduction, names: Mapping[str, str]) -> tuple[list[RacerPath], boo
     return found, True
 
 
-def _open_paths(r: Reduction, paths: list[tuple[str, ...]], names: Mapping[str, str]) -> list[RacerPath]:
+def _open_paths(r: nr.Reduction, paths: list[tuple[str, ...]], names: Mapping[str, str]) -> list[RacerPath]:
     """Racers where modes are coupled: every path that data reaches."""
     found = []
     for path in paths[: 4 * MOST]:
@@ -151,7 +150,7 @@ def _mode_name(first: int, count: int) -> str:
 
 
 def _name(
-    graph: Graph, path: tuple[str, ...], others: list[tuple[str, ...]], names: Mapping[str, str]
+    graph: nr.Graph, path: tuple[str, ...], others: list[tuple[str, ...]], names: Mapping[str, str]
 ) -> str:
     """A name for readers: that of the first node that no other path has."""
     elsewhere = {n for p in others if p != path for n in _nodes(graph, p)}
@@ -163,7 +162,7 @@ def _name(
 
 
 def _group_name(
-    graph: Graph, group: list[tuple[str, ...]], paths: list[tuple[str, ...]], names: Mapping[str, str]
+    graph: nr.Graph, group: list[tuple[str, ...]], paths: list[tuple[str, ...]], names: Mapping[str, str]
 ) -> str:
     """A name for paths that act alike: of the first two, and how many there are."""
     said = [_name(graph, path, paths, names) for path in group[:2]]
@@ -173,5 +172,5 @@ def _group_name(
     return both if len(group) == 2 else f"{said[0]} and {len(group) - 1} alike"
 
 
-def _nodes(graph: Graph, path: tuple[str, ...]) -> list[str]:
+def _nodes(graph: nr.Graph, path: tuple[str, ...]) -> list[str]:
     return [graph.edges[path[0]][0], *(graph.edges[e][1] for e in path)]

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from neuralrace import init
-from neuralrace.dynamics import Adaptive, descend, flow
+import neuralrace as nr
 from neuralrace.laboratory.protocol import Finished, Simulated
 from neuralrace.laboratory.theory import Solved, SolvedLane, numbers, refuse_large
-from neuralrace.task import Task
 
 EVERY = 4  # times of the theory between two points of a network
 PER_STRETCH = 5  # points in a stretch
 TRAINING_COPIES = 60  # of the weights of a network, that its training holds at most (measured)
 LARGEST_STEP = 0.05  # of descent, in flow time
-METHOD = Adaptive(rtol=1e-9, atol=1e-11)
+METHOD = nr.Adaptive(rtol=1e-9, atol=1e-11)
 
 Stretch = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]  # places, loss (runs, n), weights
 
@@ -29,14 +27,14 @@ def places(n: int) -> Iterator[np.ndarray]:
 
 
 def stretches(
-    task: Task, weights: dict[str, np.ndarray], t: np.ndarray, method: Adaptive = METHOD, **options: Any
+    task: nr.Task, weights: dict[str, np.ndarray], t: np.ndarray, method: nr.Adaptive = METHOD, **options: Any
 ) -> Iterator[Stretch]:
     """The flow of networks (a leading axis of runs) at places of `t`, stretch by stretch.
 
     All stretches have the same number of times, so that they share one compiled program.
     """
     for at in places(len(t)):
-        run = flow(task, weights, save=t[at] - t[at[0]], method=method, **options)
+        run = nr.flow(task, weights, save=t[at] - t[at[0]], method=method, **options)
         first = 0 if at[0] == 0 else 1
         kept = {e: np.asarray(w) for e, w in run.weights.items()}
         yield at[first:], run.loss[:, first:], {e: w[:, first:] for e, w in kept.items()}
@@ -78,7 +76,7 @@ def agreement(worst: float, first: float) -> str:
 def _lane(
     lane: SolvedLane, k: int, solved: Solved, number: int, differences: list[float | None]
 ) -> Iterator[list[Simulated]]:
-    r, racing, t = lane.known.reduction, lane.known.racers, solved.t
+    r, racing, t = lane.known.reduction, lane.known.racing[0], solved.t
     for at, loss, weights in stretches(r.task, lane.weights, t):
         carries = np.array([p.carried(r, weights) for p in racing])  # (racers, runs, n)
         if not solved.random:  # the page has the theory of every random start
@@ -98,12 +96,12 @@ def _beside(
     """By descent in small steps: an adaptive solver stumbles over the kinks of ReLUs."""
     task = solved.model.beside
     assert task is not None
-    weights = init.gaussian(task.graph, solved.model.beside_std, seed=range(seeds))
+    weights = nr.init.gaussian(task.graph, solved.model.beside_std, seed=range(seeds))
     t = solved.t
     spacing = float(t[EVERY] - t[0])
     steps = int(np.ceil(spacing / LARGEST_STEP))
     for at in places(len(t)):
-        run = descend(task, weights, lr=spacing / steps, steps=steps * PER_STRETCH, save=PER_STRETCH + 1)
+        run = nr.descend(task, weights, lr=spacing / steps, steps=steps * PER_STRETCH, save=PER_STRETCH + 1)
         weights = {e: np.asarray(w)[:, -1] for e, w in run.weights.items()}
         for k, lane in enumerate(solved.lanes):
             off = float(np.abs(run.loss - lane.solution.loss[at]).max())

@@ -11,7 +11,6 @@ import numpy as np
 from neuralrace.laboratory.closed import ClosedForm
 from neuralrace.laboratory.model import std_of
 from neuralrace.laboratory.protocol import Scene
-from neuralrace.laboratory.rows import TaskRows
 from neuralrace.laboratory.theory import Solved
 
 BEGIN = """import numpy as np
@@ -33,7 +32,7 @@ def yaml_text(solved: Solved, scene: Scene) -> str:
     """The first lane as `neuralrace reduce` reads it: the same task, start, times."""
     lane = solved.lanes[0]
     task, graph = lane.reduction.task, lane.reduction.task.graph
-    rows = TaskRows.of(task)
+    rows = task.as_samples().samples
     own = set(solved.model.edge_strength.values()) - {solved.model.strength}
     lines = [f"# {scene.entry}, from the lab:  neuralrace reduce FILE"]
     if len(solved.lanes) > 1:
@@ -55,8 +54,8 @@ def yaml_text(solved: Solved, scene: Scene) -> str:
     ]  # fmt: skip
     if rows.gates:
         lines += ["gates:", *(f"  {_json(n)}: {_json(v)}" for n, v in rows.gates.items())]
-    if rows.weight is not None:
-        lines.append(f"weights: {_json(rows.weight)}")
+    if np.ptp(rows.sample_weight):
+        lines.append(f"weights: {_json(rows.sample_weight)}")
     if scene.start == "random":
         start = f"{{std: {std_of(task, solved.model.strength)!r}, seeds: {max(scene.seeds, 1)}}}"
     else:
@@ -109,7 +108,7 @@ def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
     if code.startswith("nr."):
         return [f"task = {code}"]
     task = solved.lanes[k].reduction.task
-    rows, graph = TaskRows.of(task), task.graph
+    rows, graph = task.as_samples().samples, task.graph
     edges = [
         f"{_json(e)}: nr.Edge({_json(s)}, {_json(t)}, fixed={_json(graph.fixed[e])})"
         if e in graph.fixed
@@ -121,7 +120,7 @@ def _task_lines(code: str, solved: Solved, k: int) -> list[str]:
         f"inputs = {_json(rows.inputs)}",
         f"targets = {_json(rows.targets)}",
         f"gates = {_json(rows.gates)}",
-        f"weights = {None if rows.weight is None else rows.weight.tolist()}",
+        f"weights = {rows.sample_weight.tolist() if np.ptp(rows.sample_weight) else None}",
         "task = nr.Task(graph, inputs, targets, gates, weights)",
     ]
 

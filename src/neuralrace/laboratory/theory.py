@@ -3,93 +3,92 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from neuralrace import init
-from neuralrace.dynamics import Adaptive, Status, Trajectory
+import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.graph import Graph
 from neuralrace.laboratory.model import Model, std_of
 from neuralrace.laboratory.protocol import MOST_MEMORY, DrawnEdge, Group, Lane, Node, Picture, Racer
 from neuralrace.laboratory.racers import RacerPath, racers
-from neuralrace.measure import half_time, learning_time
-from neuralrace.reduction import Reduction, Solution, reduce
-from neuralrace.reduction.ends import complete_loss, settled_time, strongest_correlation
-from neuralrace.reduction.family import Strengths
-from neuralrace.task import Task
+from neuralrace.reduction import Solution, settled_time
 
 TIMES = 241  # on the time axis
-LONGER = 4  # times as late as strengths say, random starts are looked for their end
-FOREVER = 1e15  # in units of the fastest learning
+LONGER = 100  # times as late as aligned networks, random ones are looked for their end
 LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
 ALIGNED_COPIES, RANDOM_COPIES = 35, 480  # of its weights, that theory of a network holds at most (measured)
 MEMORY_SHARE = 0.8  # of the memory of a process that may be needed for this
 DIGITS = 6
-METHOD = Adaptive(rtol=1e-7, atol=1e-9)
-ROUGH = Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
+METHOD = nr.Adaptive(rtol=1e-7, atol=1e-9)
+ROUGH = nr.Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
 MOST_STRUCTURES = 40  # that are kept, as sliders come back to them
-_structures: OrderedDict[Any, Structure] = OrderedDict()
 
 
+@dataclass(frozen=True)
 class Structure:
-    """What does not change with the strengths of a start: the reduction of the papers, who races in it, and
-    how far; and the wider reduction where that one rests at a saddle.
+    """What does not change with the strengths of a start: the reduction of the papers and who races in it;
+    and the wider reduction where that one rests at a saddle.
     """
 
-    def __init__(self, task: Task, alike: dict[str, float], names: Mapping[str, str]):
-        self.reduction: Reduction = reduce(task, start=alike)
-        self.racers: list[RacerPath]
-        self.pathways: bool
-        self.racers, self.pathways = racers(self.reduction, names)
+    code: str  # tells tasks apart
+    alike: tuple[tuple[str, float], ...]  # edge -> a number, equal where edges start equal
+    task: nr.Task = field(compare=False)
+    names: Mapping[str, str] = field(compare=False)
+
+    @classmethod
+    def of(cls, model: Model, lane: str) -> Structure:
+        """That of a lane of a model."""
+        start = model.start(lane)
+        values = list(dict.fromkeys(start.values()))
+        alike = tuple((e, float(values.index(v))) for e, v in start.items())
+        return _kept(cls(model.code[lane], alike, model.lanes[lane], model.names))
 
     @cached_property
-    def rate(self) -> float:
-        """How fast learning can be."""
-        return strongest_correlation(self.reduction.task)
+    def reduction(self) -> nr.Reduction:
+        """That of the papers."""
+        return nr.reduce(self.task, start=dict(self.alike))
 
     @cached_property
-    def goal(self) -> float:
-        """The loss at which all but a small share of what can be learned is learned."""
-        return max(complete_loss(self.reduction), 1e-12)
+    def racing(self) -> tuple[list[RacerPath], bool]:
+        """Who races, and whether these are pathways (else modes)."""
+        return racers(self.reduction, self.names)
 
     @cached_property
-    def wider(self) -> Reduction | None:
+    def wider(self) -> nr.Reduction | None:
         """The family with more directions per mode that learns what networks do; None if there is none."""
         try:
             return self.reduction.widened()
         except InputError:
             return None
 
-    def followed(self, start: dict[str, float], b: Strengths, time: float | None) -> tuple[Trajectory, str]:
-        """The solution from strengths b to a time, or roughly to the goal or for ever.
+    def solve(self, start: Mapping[str, float], time: float | None) -> tuple[nr.Trajectory, str]:
+        """The solution from strengths by edge to a time, or roughly until all is learned.
 
         Where it stays at a saddle, it is that of the wider family if there is one. Then how the first one
         ended is said too.
         """
-        found = self._solved(self.reduction, b, time)
-        if found.status not in (Status.SADDLE, *([] if time else [Status.UNSETTLED])):
+        found = _solved(self.reduction, start, time)
+        if found.status not in (nr.Status.SADDLE, *([] if time else [nr.Status.UNSETTLED])):
             return found, ""
         end = found.endings[0]
         ended = str(end) if time else f"{end.status.value}: {end.why}"  # for ever
-        if self.wider is None:
-            return found, ended
-        return self._solved(self.wider, aligned(self.wider, start), time), ended
+        return (found if self.wider is None else _solved(self.wider, start, time)), ended
 
-    def _solved(self, r: Reduction, b: Strengths, time: float | None) -> Trajectory:
-        if time is not None:
-            return r.solve(t1=time, save=np.linspace(0.0, time, TIMES), b0=b, method=METHOD)
-        return r.solve(t1=FOREVER / self.rate, b0=b, method=ROUGH, stop_loss=self.goal)
 
-    def end(self, found: Trajectory) -> float:
-        """A time by which a solution has reached the goal, or learned all that it does."""
-        settled = settled_time(found)
-        return float(f"{1.15 * settled:.2g}") if settled > 0 else 10.0 / self.rate
+@lru_cache(MOST_STRUCTURES)
+def _kept(structure: Structure) -> Structure:
+    """The one that was made first among equal ones, with all that it has found."""
+    return structure
+
+
+def _solved(r: nr.Reduction, start: Mapping[str, float], time: float | None) -> nr.Trajectory:
+    if time is None:
+        return r.until_learned(start, method=ROUGH)
+    return r.solve(start, time, np.linspace(0.0, time, TIMES), method=METHOD)
 
 
 @dataclass(frozen=True)
@@ -99,13 +98,19 @@ class SolvedLane:
     name: str
     known: Structure
     weights: dict[str, np.ndarray]  # of the networks that are trained beside it, with an axis of runs
-    solution: Trajectory  # from an aligned start; or from the first of random ones
+    solution: nr.Trajectory  # from an aligned start; or from the first of random ones
     left: str = ""  # how the family of the papers ended, where it stays at a saddle
 
     @property
-    def reduction(self) -> Reduction:
+    def reduction(self) -> nr.Reduction:
         """The reduction that is drawn; that of the papers beside random starts."""
-        return self.solution.reduction if isinstance(self.solution.source, Solution) else self.known.reduction
+        return self.known.reduction if self.strengths is None else self.solution.reduction
+
+    @property
+    def strengths(self) -> Mapping[str, np.ndarray] | None:
+        """Strengths over time, by edge; None of a random start, which is followed as it is."""
+        source = self.solution.source
+        return source.b if isinstance(source, Solution) else None
 
     @property
     def n_runs(self) -> int:
@@ -114,13 +119,10 @@ class SolvedLane:
 
     def sizes(self) -> list[np.ndarray]:
         """Strength of each class of edges over time: the mean size of their weights."""
-        sol = self.solution
+        b, family = self.strengths, self.reduction.family
 
         def square(edge: str) -> Any:
-            names = self.reduction.family.strengths_of(edge)
-            parts = (
-                [sol.source.b[n] for n in names] if isinstance(sol.source, Solution) else [sol.weights[edge]]
-            )
+            parts = [self.solution.weights[edge]] if b is None else [b[n] for n in family.strengths_of(edge)]
             return sum((np.asarray(x).reshape(len(x), -1) ** 2).sum(axis=1) for x in parts)
 
         classes = self.known.reduction.classes
@@ -128,14 +130,19 @@ class SolvedLane:
 
     def carries(self) -> list[np.ndarray]:
         """What each racer carries over time."""
-        sol, racing = self.solution, self.known.racers
-        if isinstance(sol.source, Solution):
-            return [p.carries(sol.reduction, sol.source.b) for p in racing]
-        return [p.carried(self.known.reduction, sol.weights) for p in racing]
+        b, (racing, _) = self.strengths, self.known.racing
+        if b is not None:
+            return [p.carries(self.reduction, b) for p in racing]
+        return [p.carried(self.reduction, self.solution.weights) for p in racing]
 
     def of_run(self, run: int, t: np.ndarray) -> SolvedLane:
         """Theory of one of the random starts, which leaves nothing of it out."""
-        return replace(self, solution=_around(self.reduction.task, self.weights, run, t))
+        return replace(self, solution=_finished(self.around(run, t)), left="")
+
+    def around(self, run: int, t: Any, stop_loss: float | None = None) -> nr.Trajectory:
+        """The reduction around one of the random starts, solved."""
+        weights = {e: w[run] for e, w in self.weights.items()}
+        return nr.reduce(self.known.task, weights=weights).solve(float(t[-1]), t, stop_loss=stop_loss)
 
 
 @dataclass(frozen=True)
@@ -152,46 +159,44 @@ class Solved:
 def solve(model: Model, random: bool, seeds: int) -> Solved:
     """Reduce and solve every lane: from its start, or from the first of some random ones."""
     refuse_large("theory", model, RANDOM_COPIES if random else ALIGNED_COPIES)
-    begun = []
+    lanes = []
     for name, task in model.lanes.items():
-        start = model.start(name)
-        known = _structure(model.code[name], task, start, model.names)
-        weights = random_weights(task, start, seeds) if random else None
-        b = aligned(known.reduction, start) if weights is None else _grown(known.reduction, weights)
-        found, left = known.followed(start, b, model.time)
-        b = aligned(found.reduction, start)
-        weights = weights or {e: w[None] for e, w in found.reduction.lift(b).items()}
-        begun.append((SolvedLane(name, known, weights, found, left), found.reduction, b))
-    end = model.time or max(lane.known.end(lane.solution) for lane, _, _ in begun)
-    if random and not model.time:  # strengths only tell about when
-        longer = [0.0, LONGER * end]
-        runs = [_around(r.task, lane.weights, 0, longer) for lane, r, _ in begun]
-        end = float(f"{1.15 * max(map(settled_time, runs)):.2g}") or end
-    lanes, t = [], np.linspace(0.0, end, TIMES)
-    for lane, r, b in begun:
-        solution = lane.solution
-        if random:
-            solution = _around(r.task, lane.weights, 0, t)
-        elif not model.time:
-            solution = r.solve(t1=end, save=t, b0=b, method=METHOD)
-        _refuse_unfinished(solution)
-        lanes.append(replace(lane, solution=solution, left="" if random else lane.left))
+        known, start = Structure.of(model, name), model.start(name)
+        found, left = known.solve(start, model.time)
+        aligned = {e: w[None] for e, w in found.at(0).items()}
+        weights = random_weights(task, start, seeds) if random else aligned
+        lanes.append(SolvedLane(name, known, weights, found, left))
+    t = np.linspace(0.0, model.time or _end(lanes, random), TIMES)
+    for k, lane in enumerate(lanes):
+        found = lane.solution
+        if not random and not model.time:
+            found = found.reduction.solve(model.start(lane.name), t[-1], t, method=METHOD)
+        lanes[k] = lane.of_run(0, t) if random else replace(lane, solution=_finished(found))
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
     return Solved(model, t, lanes, final + model.level * (first - final), random)
 
 
-def _around(task: Task, weights: dict[str, np.ndarray], run: int, t: Any) -> Trajectory:
-    """Theory of one of some starts, which leaves nothing of it out."""
-    solution = reduce(task, weights={e: w[run] for e, w in weights.items()}).solve(t1=float(t[-1]), save=t)
-    _refuse_unfinished(solution)
-    return solution
+def _end(lanes: list[SolvedLane], random: bool) -> float:
+    """A time by which all have learned what they learn."""
+    end = _later(max(settled_time(lane.solution) for lane in lanes))
+    end = end or 10 * max(lane.known.reduction.fastest_time for lane in lanes)
+    if random:  # aligned networks only tell about when
+        far = [0.0, LONGER * end]
+        runs = [lane.around(0, far, lane.known.reduction.complete_loss) for lane in lanes]
+        end = _later(max(map(settled_time, runs))) or end
+    return end
 
 
-def _refuse_unfinished(solution: Trajectory) -> None:
-    """Refuse a solution that does not go to its end; other outcomes are said beside the curves."""
-    if solution.status in (Status.DIVERGED, Status.STEP_LIMIT):
+def _later(t: float) -> float:
+    return float(f"{1.15 * t:.2g}")
+
+
+def _finished(solution: nr.Trajectory) -> nr.Trajectory:
+    """A solution, refused if it does not go to its end; other outcomes are said beside the curves."""
+    if solution.status in (nr.Status.DIVERGED, nr.Status.STEP_LIMIT):
         raise InputError(f"theory did not come to its end: {solution.outcome}; try a larger strength")
+    return solution
 
 
 def refuse_large(what: str, model: Model, copies: int) -> None:
@@ -205,40 +210,10 @@ def refuse_large(what: str, model: Model, copies: int) -> None:
         )
 
 
-def _structure(code: str, task: Task, start: dict[str, float], names: Mapping[str, str]) -> Structure:
-    """The structure of a task; it depends on which edges start equal, not on how strong they are."""
-    values = list(dict.fromkeys(start.values()))
-    alike = {e: float(values.index(v)) for e, v in start.items()}
-    key = (code, *alike.values())
-    if key not in _structures:
-        _structures[key] = Structure(task, alike, names)
-        while len(_structures) > MOST_STRUCTURES:
-            _structures.popitem(last=False)
-    return _structures[key]
-
-
-def random_weights(task: Task, start: Mapping[str, float], seeds: int) -> dict[str, np.ndarray]:
+def random_weights(task: nr.Task, start: Mapping[str, float], seeds: int) -> dict[str, np.ndarray]:
     """Gaussian weights of some networks, those of each edge as large as its strength asks for."""
-    drawn = init.gaussian(task.graph, 1.0, seed=range(max(seeds, 1)))
+    drawn = nr.init.gaussian(task.graph, 1.0, seed=range(max(seeds, 1)))
     return {e: std_of(task, start[e]) * w for e, w in drawn.items()}
-
-
-def aligned(r: Reduction, start: Mapping[str, float]) -> Strengths:
-    """Strengths in the family of a reduction, of these sizes."""
-    return {e: start[r.family.edge_of(e)] * v for e, v in r.family.start.items()}
-
-
-def _grown(r: Reduction, weights: dict[str, np.ndarray]) -> Strengths:
-    """What grows of given weights in each mode, averaged over the edges of a class and over the networks.
-
-    It only chooses the time axis.
-    """
-    grown = r.strengths(weights)
-    b = {}
-    for members in r.classes:
-        mean = np.mean([grown[e].mean(axis=0) for e in members], axis=0)
-        b |= dict.fromkeys(members, mean)
-    return b
 
 
 # -- the picture ------------------------------------------------------------------------------------
@@ -247,15 +222,10 @@ def _grown(r: Reduction, weights: dict[str, np.ndarray]) -> Strengths:
 def picture(solved: Solved, number: int, began: float) -> Picture:
     """What the page draws."""
     lanes = [_lane(lane, solved) for lane in solved.lanes]
-    largest = max(max(max(g.strength) for g in lane.groups) for lane in lanes) or 1.0
-    for lane in lanes:
-        for g in lane.groups:
-            g.strength = numbers(np.array(g.strength) / largest)
-    pathways = any(lane.known.pathways for lane in solved.lanes)
-    return Picture(
-        id=number, t=numbers(solved.t), level=solved.level, lanes=lanes,
-        racers_are="pathways" if pathways else "modes",
-        winner=winner(lanes), seconds=time.perf_counter() - began,
+    pathways = any(lane.known.racing[1] for lane in solved.lanes)
+    return drawn_picture(
+        number, began, solved.t, solved.level, lanes,
+        racers_are="pathways" if pathways else "modes", winner=winner(lanes),
         networks=solved.lanes[0].n_runs if solved.random else 0,
     )  # fmt: skip
 
@@ -267,46 +237,56 @@ def others(solved: Solved) -> Iterator[list[Lane]]:
 
 
 def _lane(lane: SolvedLane, solved: Solved) -> Lane:
-    sol, graph, racing = lane.solution, lane.reduction.task.graph, lane.known.racers
-    classes = lane.known.reduction.classes
-    of_class = {e: k for k, members in enumerate(classes) for e in members}
-    groups = []
-    for members, size in zip(classes, lane.sizes(), strict=True):
-        groups.append(Group(edges=list(members), strength=size.tolist()))
-    carries = lane.carries()
+    r, racing, carries = lane.known.reduction, lane.known.racing[0], lane.carries()
     most = max((float(np.abs(c).max()) for c in carries), default=1.0)
-    tied = lane.known.reduction.tied is not None
-    goals = [p.alone if tied else np.copysign(most, c[-1]) for p, c in zip(racing, carries, strict=True)]
+    racers = []
+    for p, c in zip(racing, carries, strict=True):
+        goal = np.copysign(most, c[-1]) if r.tied is None else p.alone
+        racers.append(drawn_racer(p.name, c, goal, solved.t, sorted({e for path in p.members for e in path})))
+    sizes, sol = dict(zip(r.classes, lane.sizes(), strict=True)), lane.solution
+    reached = nr.learning_time(sol, solved.level)
+    return drawn_lane(lane.name, lane.reduction.task.graph, sizes, racers, sol.loss, reached)
+
+
+def drawn_picture(
+    number: int, began: float, t: np.ndarray, level: float, lanes: list[Lane], **more: Any
+) -> Picture:
+    """Networks on one time axis; of the strengths of all groups the largest is 1."""
+    largest = max(max(max(g.strength) for g in lane.groups) for lane in lanes) or 1.0
+    for lane in lanes:
+        for g in lane.groups:
+            g.strength = numbers(np.array(g.strength) / largest)
+    seconds = time.perf_counter() - began
+    return Picture(id=number, t=numbers(t), level=level, lanes=lanes, seconds=seconds, **more)
+
+
+def drawn_lane(
+    name: str, graph: nr.Graph, sizes: Mapping[tuple[str, ...], np.ndarray], racers: list[Racer],
+    loss: np.ndarray, learning_time: Any,
+) -> Lane:  # fmt: skip
+    """A network, with the size of each group of edges over time; fixed edges have group -1.
+
+    Its hidden layers may be wider than those that the page draws.
+    """
+    group = {e: k for k, members in enumerate(sizes) for e in members}
     return Lane(
-        name=lane.name,
-        nodes=drawn_nodes(graph),
-        edges=drawn_edges(graph, of_class),
-        groups=groups,
-        racers=[
-            drawn_racer(p.name, c, goal, solved.t, sorted({e for path in p.members for e in path}))
-            for p, c, goal in zip(racing, carries, goals, strict=True)
+        name=name,
+        nodes=[Node.model_construct(name=n, size=size) for n, size in graph.nodes.items()],
+        edges=[
+            DrawnEdge(name=e, source=s, target=t, group=group.get(e, -1))
+            for e, (s, t) in graph.edges.items()
         ],
-        loss=numbers(sol.loss),
-        learning_time=finite(learning_time(sol, solved.level)),
-    )
-
-
-def drawn_nodes(graph: Graph) -> list[Node]:
-    """Layers of a picture; hidden ones may be wider than those that the page draws."""
-    return [Node.model_construct(name=n, size=size) for n, size in graph.nodes.items()]
-
-
-def drawn_edges(graph: Graph, group: Mapping[str, int]) -> list[DrawnEdge]:
-    """Edges of a picture, with the group of each: -1 for fixed ones."""
-    return [
-        DrawnEdge(name=e, source=s, target=t, group=group.get(e, -1)) for e, (s, t) in graph.edges.items()
-    ]
+        groups=[Group(edges=list(members), strength=size.tolist()) for members, size in sizes.items()],
+        racers=racers,
+        loss=numbers(loss),
+        learning_time=finite(learning_time),
+    )  # fmt: skip
 
 
 def drawn_racer(name: str, carries: np.ndarray, goal: float, t: np.ndarray, edges: list[str]) -> Racer:
     """What a racer carries over time, and as a share of its goal."""
     share = carries / goal if abs(goal) > 1e-9 else carries
-    half = finite(half_time(t, carries)) if share[-1] - share[0] > LEVEL else None  # what decays has none
+    half = finite(nr.half_time(t, carries)) if share[-1] - share[0] > LEVEL else None  # what decays has none
     return Racer(name=name, carries=numbers(carries), share=numbers(share), half_time=half, edges=edges)
 
 

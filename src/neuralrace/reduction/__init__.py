@@ -1,13 +1,16 @@
 """The neural race reduction: the small system that governs learning, and how exact it is."""
 
-from neuralrace.reduction.attainable import AttainableLoss, attainable_loss
+from neuralrace.reduction.attainable import UNLEARNED, AttainableLoss, attainable_loss
+from neuralrace.reduction.ends import settled_time
 from neuralrace.reduction.growth import mode_strengths
-from neuralrace.reduction.make import reduce
+from neuralrace.reduction.make import BASES, reduce
 from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.solution import Solution
 from neuralrace.reduction.start import StartReduction
 
 __all__ = [
+    "BASES",
+    "UNLEARNED",
     "AttainableLoss",
     "Reduction",
     "Solution",
@@ -15,4 +18,5 @@ __all__ = [
     "attainable_loss",
     "mode_strengths",
     "reduce",
+    "settled_time",
 ]

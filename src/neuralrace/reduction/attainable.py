@@ -21,7 +21,7 @@ from neuralrace.task import Block, Context, Task
 from neuralrace.task.contexts import is_open
 
 _INDEPENDENT = 1e-9  # of its length: what is left of a pattern that others span is rounding
-LEFT = 1e-4  # share of what can be learned that may be left where a loss counts as reached
+UNLEARNED = 1e-4  # share of what can be learned that may be left where it counts as learned
 _MOST = 4_000_000  # numbers in the patterns of a node; beyond, gatings count as free, which lowers the bound
 
 
@@ -67,7 +67,7 @@ class AttainableLoss:
             return None
         if all(g.nodes[n] >= size for n, size in self.needed.items()):
             return True
-        return False if patterns.blocked > LEFT * patterns.learned else None
+        return False if patterns.blocked > UNLEARNED * patterns.learned else None
 
 
 def attainable_loss(task: Task) -> AttainableLoss:

@@ -12,7 +12,7 @@ from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.measure import learning_time
 from neuralrace.network import gradient
-from neuralrace.reduction.attainable import LEFT
+from neuralrace.reduction.attainable import UNLEARNED
 from neuralrace.reduction.family import Strengths
 from neuralrace.reduction.solution import Solution
 from neuralrace.task import Task
@@ -45,10 +45,10 @@ def judged(sol: Trajectory) -> Trajectory:
 def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False) -> tuple[Status, str]:
     """How a run ended that came to the strengths b and this loss at time t, and what else is said of it."""
     least, untrained = r.attainable.loss, r.untrained_loss
-    if loss <= least + LEFT * max(untrained - least, 0.0):
+    if loss <= least + UNLEARNED * max(untrained - least, 0.0):
         return (Status.FINISHED, "")
     bound = f"no weights go below {least:.4g}"
-    moving = None if held else _movement(r, b, loss, t, LEFT * (untrained - least), loss - least)
+    moving = None if held else _movement(r, b, loss, t, UNLEARNED * (untrained - least), loss - least)
     if moving is not None:
         return (Status.UNSETTLED, f"loss {loss:.4g}, {bound}; {moving}")
     if r.rates.decays(r.family.graph):
@@ -168,25 +168,33 @@ def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
     return pull(probed) > _PULL * pull({**probed, **closed})
 
 
-LEARNED = LEFT  # share of what can be learned that may be left at the end
-
-
-def complete_loss(r: Reduction) -> float:
-    """The loss at which all but a share `LEARNED` of what any weights can learn is learned."""
-    least = r.attainable.loss
-    return least + LEARNED * (r.untrained_loss - least)
-
-
 def settled_time(run: Trajectory) -> float:
-    """Time at which all runs have learned all but a share `LEARNED` of what they learn by their end.
+    """Time at which all runs have learned all but 1e-4 of what they learn by their end.
 
     Runs that stopped at the loss that was their goal have learned all at their end.
+
+    Parameters
+    ----------
+    run : Trajectory
+        One run or several.
+
+    Returns
+    -------
+    float
+        Flow time; 0 where nothing is learned.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> sol = nr.reduce(nr.tasks.xor()).solve(0.05, t1=1000.0)
+    >>> round(settled_time(sol), 1)
+    14.5
     """
     if set(run.statuses) == {Status.REACHED_LOSS}:
         return float(np.max(run.end))
     assert run.history is not None
     first, last = run.history.loss[..., 0], run.history.loss.min(axis=-1)
-    return float(np.max(learning_time(run, last + LEARNED * (first - last))))
+    return float(np.max(learning_time(run, last + UNLEARNED * (first - last))))
 
 
 def strongest_correlation(task: Task) -> float:

@@ -17,6 +17,8 @@ from neuralrace.reduction.reduction import Reduction
 from neuralrace.reduction.start import StartReduction
 from neuralrace.task import Task
 
+BASES = ("auto", *FAMILIES)  # that `reduce` takes
+
 
 @overload
 def reduce(
@@ -107,7 +109,7 @@ def reduce(
     """
     if not isinstance(task, Task):
         raise InputError(f"task must be a Task, got {type(task)}")
-    choice("basis", basis, ("auto", *FAMILIES))
+    choice("basis", basis, BASES)
     g = task.graph
     if not g.is_linear or g.biases or g.diagonal:
         raise InputError(

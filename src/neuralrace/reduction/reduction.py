@@ -16,6 +16,7 @@ from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.times import save_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, known, number, sequence, short
+from neuralrace.reduction.attainable import UNLEARNED
 from neuralrace.reduction.certificate import choose, share_outside
 from neuralrace.reduction.ends import judged, strongest_correlation
 from neuralrace.reduction.family import FAMILIES, refine
@@ -30,6 +31,8 @@ _MOST_LOAD = 2.0  # of the equations of classes; beyond, the small network has f
 _SMALL = 0.1  # strength of the start from which a family is tried
 _LONG = 1e6  # how long it is tried, in units of the fastest time of the data
 _COARSE = Adaptive(rtol=1e-6, atol=1e-8, max_steps=5000)
+_FOREVER = 1e15  # in units of the fastest time of the data
+_MOST_STEPS = {"equations": 100_000, "network": 2_000}  # until all is learned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -268,6 +271,48 @@ class Reduction(ReducedEquations):
         tied = r.tied is not None and r.tied.load <= _MOST_LOAD
         return judged((solve_tied if tied else solve_small)(r, *given))
 
+    @cached_property
+    def complete_loss(self) -> float:
+        """The loss at which all but 1e-4 of what any weights can learn is learned."""
+        least = self.attainable.loss
+        return least + UNLEARNED * (self.untrained_loss - least)
+
+    @cached_property
+    def fastest_time(self) -> float:
+        """Flow time in which the strongest correlation of inputs with targets can be learned, about."""
+        return 1 / strongest_correlation(self.task)
+
+    def until_learned(
+        self, strength: ArrayLike | Mapping[str, ArrayLike], *, method: Method | None = None
+    ) -> Trajectory:
+        """Solve until what can be learned is learned, however long that takes.
+
+        From a small start the loss rests near saddles before it falls: a small slope does not mean the end.
+
+        Parameters
+        ----------
+        strength, method
+            As in `solve`. By default steps are coarse, as the result tells when learning is complete.
+
+        Returns
+        -------
+        Trajectory
+            Its start and its end. The status is `REACHED_LOSS` at `complete_loss`; else it says why the
+            family does not come there.
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> sol = nr.reduce(nr.tasks.xor()).until_learned(0.05)
+        >>> sol.status.value, round(sol.end)
+        ('reached loss', 14)
+        """
+        most = _MOST_STEPS["equations" if self.tied is not None else "network"]
+        method = replace(_COARSE, max_steps=most) if method is None else method
+        return self.solve(
+            strength, _FOREVER * self.fastest_time, 2, method=method, stop_loss=self.complete_loss
+        )
+
     def _retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
         """The same with the classes of edges that start equal in b."""
         start = {e: (self.rates.of(e), v.tobytes()) for e, v in b.items()}
@@ -386,7 +431,7 @@ class Reduction(ReducedEquations):
     @cached_property
     def reaches_attainable(self) -> bool:
         """Whether the family comes to the attainable loss from a small start."""
-        sol = self.solve(_SMALL, _LONG / strongest_correlation(self.task), 2, method=_COARSE)
+        sol = self.solve(_SMALL, _LONG * self.fastest_time, 2, method=_COARSE)
         return sol.status is Status.FINISHED
 
     def to_jax(

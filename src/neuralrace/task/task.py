@@ -365,6 +365,25 @@ class Task:
         """The samples with their gates and weights."""
         return self.data.listed
 
+    def as_samples(self) -> Task:
+        """The same task with its samples as one list.
+
+        A task from moments gets pseudo-samples: rows with the same moments, and the same loss that no weights
+        remove, so that a linear network cannot tell them from samples.
+
+        Returns
+        -------
+        Task
+
+        Examples
+        --------
+        >>> moments = {"sxx": [[1, 0], [0, 1]], "syx": [[1.0, 0.5]], "syy": 2.0}
+        >>> task = Task.from_moments(Graph.chain([2, 3, 1]), [moments]).as_samples()
+        >>> task.n_samples, task.syx(["x->h1", "h1->y"]).round(12)
+        (3, array([[1. , 0.5]]))
+        """
+        return self if self.n_samples is not None else Task(self.graph, *pseudo_samples(self))
+
     def on(self, graph: Graph) -> Task:
         """The same data and gates on a graph that differs in hidden sizes or activations only.
 
@@ -519,3 +538,29 @@ class Task:
                     f"path statistics need scalar gates; {node!r} or {source!r} has one per neuron"
                 )
         return float(g)
+
+
+Rows = dict[str, np.ndarray]  # of samples, by node or edge
+
+
+def pseudo_samples(task: Task) -> tuple[Rows, Rows, Rows]:
+    """Inputs, targets and gates of rows that have the moments of a task."""
+    graph, contexts = task.graph, task.moment_contexts
+    counts = [c.rows + (c.irreducible_loss > 0) for c in contexts]
+    n = sum(counts)  # rows of contexts are summed, samples averaged
+    rows = {node: np.zeros((n, graph.nodes[node])) for node in (*graph.inputs, *graph.outputs)}
+    for c, place in zip(contexts, np.split(np.arange(n), np.cumsum(counts)[:-1]), strict=True):
+        for node, values in {**c.inputs, **c.targets}.items():
+            rows[node][place[: c.rows]] = np.sqrt(n) * values
+        if c.irreducible_loss > 0:  # a row that has no input
+            rows[next(iter(c.targets))][place[-1], 0] = np.sqrt(2 * n * c.irreducible_loss)
+
+    def gate(name: str) -> np.ndarray:
+        off = [name in graph.outputs and name not in c.targets for c in contexts]
+        each = [0.0 if o else c.gate(name) for o, c in zip(off, contexts, strict=True)]
+        return np.repeat(np.stack(np.broadcast_arrays(*each)), counts, axis=0)
+
+    gated = [*(name for c in contexts for name in c.gates), *graph.outputs]
+    gates = {name: g for name in dict.fromkeys(gated) if (g := gate(name)).min() != 1 or g.max() != 1}
+    inputs, targets = ({node: rows[node] for node in nodes} for nodes in (graph.inputs, graph.outputs))
+    return inputs, targets, gates

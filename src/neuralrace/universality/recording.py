@@ -11,8 +11,8 @@ import numpy as np
 from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, flag, integer, number, short
+from neuralrace.torch_modules import is_module, measure_module
 from neuralrace.universality.fitting import Fit, fit
-from neuralrace.universality.torch_module import is_module, measure_module
 
 if TYPE_CHECKING:
     pass

@@ -494,17 +494,44 @@ def test_processes_start_anew_where_a_module_of_the_user_changed(tmp_path, monke
     assert _environment() != before
 
 
-@pytest.mark.parametrize(("hidden", "sizes"), [((5, 5), [16, 4, 1]), ((64, 64), [16, 5])])
-def test_runs_in_one_call(hidden, sizes, monkeypatch):
-    """Small ones by powers of two, large ones by a fixed number: few programs to compile."""
+def made(k):
+    """Tasks made anew for each run, of two kinds, from moments and from samples."""
+    kinds = (nr.tasks.routing, 3, 1), (nr.tasks.routing, 3, 2), (nr.tasks.separability, 0.5)
+    make, *given = kinds[k % 3]
+    task = make(*given, hidden=(5, 5)) if make is nr.tasks.routing else make(*given)
+    return nr.Run(task, nr.init.gaussian(task.graph, 0.1, seed=k), t1=2.0, save=2)
+
+
+def test_runs_on_equal_data_are_computed_in_one_call(monkeypatch):
+    """Whatever lies between them in the grid; and with the same numbers as alone."""
     from neuralrace.apps.sweep import run as module
 
-    calls = Calls()
-    monkeypatch.setattr(module, "_records", lambda runs: calls.append(len(runs)) or runs)
-    task = nr.tasks.routing(7, 1, hidden=hidden)
-    weights = nr.init.orthogonal(task.graph, 0.1)
-    compute(lambda k: nr.Run(task, weights, t1=1.0), [{"k": k} for k in range(21)])
-    assert calls == sizes
+    calls, together = Calls(), module._together
+    monkeypatch.setattr(module, "_together", lambda runs: calls.append(len(runs)) or together(runs))
+    monkeypatch.setattr(module, "_AT_ONCE", 4)
+    records = compute(made, [{"k": k} for k in range(15)])
+    assert calls == [4, 1] * 3
+    for k in (0, 1, 14):
+        assert records[k].values is not None
+        assert records[k].values["final_loss"] == made(k).solve().loss[-1]
+
+
+def test_runs_that_differ_in_more_than_weights_are_computed_alone(monkeypatch):
+    from neuralrace.apps.sweep import run as module
+
+    calls, together = Calls(), module._together
+    monkeypatch.setattr(module, "_together", lambda runs: calls.append(len(runs)) or together(runs))
+
+    def described(k):
+        options = {"t1": 1.0 + (k == 1), "save": 2}
+        if k == 2:
+            options["record"] = lambda state: {}
+        weight = [1.0, 1.0, 1.0, 2.0] if k == 3 else None
+        task = nr.Task(XOR.graph, *XOR.arrays, sample_weight=weight)
+        return nr.Run(task, nr.init.gaussian(task.graph, 0.1, seed=k), **options)
+
+    compute(described, [{"k": k} for k in range(5)])
+    assert calls == [2, 1, 1, 1]  # the first and the last
 
 
 def scaled(seed, lr=1.0):

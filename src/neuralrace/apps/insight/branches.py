@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.modes import Modes
 from neuralrace.apps.insight.probes import as_labels
 from neuralrace.errors import InputError, listable, sequence, short
-from neuralrace.measure import cosine
 
 SHARED = 0.8  # transfer of a readout to another domain above which it counts as generalising
 RACE = (
@@ -86,7 +86,7 @@ def branches_of(
         coordinates |= {"domain": names, "other": names}
         if without:
             usage = np.stack([_usage(outputs, out, domains) for out in without.values()])
-            common = np.asarray(cosine(usage.T[:, None], usage.T[None], axes=1))
+            common = np.asarray(nr.measure.cosine(usage.T[:, None], usage.T[None], axes=1))
             data |= {"usage": (("branch", "domain"), usage), "common": (("domain", "other"), common)}
             told.append(f"Two domains use the same branches to {_between(common).mean():.2f} (1: the same).")
         if activity:

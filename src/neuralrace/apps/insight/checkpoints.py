@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neuralrace.errors import InputError, listed, number, sequence, short
-from neuralrace.universality.torch_module import is_module
+from neuralrace.torch_modules import is_module
 
 STEPS = "global_step", "step", "iteration", "iter", "epoch"  # keys under which trainers store them
 NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)")  # in a name

@@ -16,7 +16,7 @@ import numpy as np
 from neuralrace.apps.insight.modules import as_function
 from neuralrace.apps.insight.reading import Reading
 from neuralrace.errors import InputError, detached, listed
-from neuralrace.universality.torch_module import (
+from neuralrace.torch_modules import (
     check_layer,
     check_runs,
     first_tensor,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace.apps.insight.answer import Answer
-from neuralrace.measure import half_time
 
 if TYPE_CHECKING:
     import xarray
@@ -89,7 +89,7 @@ def modes_of(
     layers of weights.
     """
     share = modes.shares(outputs, x, y)
-    times = half_time(steps, share.T, axis=-1)
+    times = nr.half_time(steps, share.T, axis=-1)
     learned = (share[-1] > LEARNED) & (share[0] < LEARNED)  # a mode may be there from the start
     times = np.where(learned, times, np.nan)
     told_by_theory = (np.abs(share[0]) < BEGUN) & (not modes.explained < LINEAR)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.modes import data_modes, modes_data, predicted, told_modes
 from neuralrace.apps.insight.pathways import pathways_of
@@ -17,8 +18,6 @@ from neuralrace.apps.insight.regime import Regime, change_of, judged, told_chang
 from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
 from neuralrace.errors import InputError, array, flag, listable, short
-from neuralrace.measure import cosine, half_time, squared_distances
-from neuralrace.universality.recording import samples
 
 FEWEST = 3  # conditions
 
@@ -63,7 +62,7 @@ class Recordings:
         strength = np.einsum("na,tnm,ma->ta", along, self._grams(region), along)
         share = strength / np.where(strength[-1] > 0, strength[-1], np.nan)
         grown = (share[-1] - share[0]) > 0.5
-        times = np.where(grown, half_time(self.steps, share.T, axis=-1), np.nan)
+        times = np.where(grown, nr.half_time(self.steps, share.T, axis=-1), np.nan)
         theory = predicted(times - self.steps[0], modes, 2)
         theory = theory._replace(times=theory.times + self.steps[0])
         measured, said = told_modes(times, theory, modes, 2, f"squared activity of {region}")
@@ -106,7 +105,7 @@ class Recordings:
         grams = self._grams(region)[[0, -1]]
         change, interval = change_of(grams, len(self.x))
         goal = self.y - self.y.mean(axis=0)
-        aligned = np.asarray([cosine(g, goal @ goal.T) if g.any() else np.nan for g in grams])
+        aligned = np.asarray([nr.measure.cosine(g, goal @ goal.T) if g.any() else np.nan for g in grams])
         what = f"matrix of inner products in {region}"
         verdict, why = judged(change, interval, what)
         of_targets = (
@@ -175,7 +174,8 @@ def from_recordings(
         if is_rsa(value) or (isinstance(value, (list, tuple)) and value and is_rsa(value[0])):
             value, distances = as_sessions(value)
         sessions[str(name)] = _checked(name, value)
-    stimuli = moderate("x", samples("x", x))
+    stimuli = moderate("x", np.atleast_1d(array("x", x)))
+    stimuli = stimuli.reshape(len(stimuli), -1)
     if len(targets) != len(stimuli):
         raise InputError(f"y must have {len(stimuli)} rows, as many as x, got {len(targets)}")
     count = {len(s) for s in sessions.values()}
@@ -204,7 +204,7 @@ def from_recordings(
         own = {k: np.stack([_squared(mean, s) for s in v]) for k, v in sessions.items()}
         return Recordings(None, own, mean @ stimuli, mean @ targets, times)
     activity = {k: [mean @ s for s in v] for k, v in sessions.items()}
-    own = {k: np.stack([squared_distances(a) for a in v]) for k, v in activity.items()}
+    own = {k: np.stack([nr.measure.squared_distances(a) for a in v]) for k, v in activity.items()}
     return Recordings(activity, own, mean @ stimuli, mean @ targets, times)
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace.apps.insight.answer import Answer
-from neuralrace.measure import kernel_change, kernel_turn
 
 RICH, LAZY = 1.0, 0.2  # change of the kernel above which learning is rich, and below which it is lazy
 TURNED = 0.1  # turn of the kernel below which its change is growth alone
@@ -83,7 +83,7 @@ def regime_of(
     import xarray as xr
 
     change, interval = change_of(kernels, probes)
-    turn = float(kernel_turn(kernels)[-1]) if np.isfinite(change) else np.nan
+    turn = float(nr.measure.kernel_turn(kernels)[-1]) if np.isfinite(change) else np.nan
     verdict, why = judged(change, interval, "tangent kernel")
     if moved == 0:
         verdict, why = "not decided", "The weights did not change: nothing was learned."
@@ -143,7 +143,7 @@ def change_of(kernels: np.ndarray, probes: int) -> tuple[float, tuple[float, flo
     def without(*left_out: int) -> float:
         keep = np.delete(np.arange(kernels.shape[1]), [k * each + i for k in left_out for i in range(each)])
         part = kernels[:, keep][:, :, keep]
-        return float(kernel_change(part)[-1]) if part[0].any() else np.nan
+        return float(nr.measure.kernel_change(part)[-1]) if part[0].any() else np.nan
 
     change = without()
     if probes < FEWEST or not np.isfinite(change):

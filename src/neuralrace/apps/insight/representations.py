@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.errors import InputError
-from neuralrace.measure import squared_distances
-from neuralrace.universality import Comparison, compare, fit, structure
-from neuralrace.universality.recording import pair_distances, pair_series
+from neuralrace.universality import Comparison, compare, fit_recorded, follow_pair, structure
 
 LOOKS = 12  # steps at which the correlation with theory is shown
 PAIRS = 6  # that are fitted at each layer
@@ -37,7 +37,7 @@ def representations_of(
     goal = structure(x[keep], y[keep])
     measured = np.stack([distances(name, len(steps) - 1)[own] for name in layers])
     found: list[Comparison | None] = [_compared(goal, m) for m in measured]
-    inputs = [_compared(squared_distances(x[keep]), m) for m in measured]
+    inputs = [_compared(nr.measure.squared_distances(x[keep]), m) for m in measured]
     looks = np.unique(np.linspace(0, len(steps) - 1, LOOKS).round().astype(int))
     course = [[_correlation(goal, distances(name, k)[own]) for k in looks] for name in layers]
     nan = (np.nan, np.nan)
@@ -56,13 +56,12 @@ def representations_of(
     }
     if not isinstance(series, str):
         outputs, activity = series
-        pairs = _pairs(y[keep])
-        fits = [
-            _fits(steps, activity[name][:, keep], outputs[:, keep], x[keep], y[keep], pairs)
-            for name in layers
-        ]
-        for at, name in enumerate(("fit_error", "rate_h", "rate_y")):
-            data[name] = (("layer", "pair"), [[f[at] for f in each] for each in fits])
+        pairs, t = _pairs(y[keep]), np.asarray(steps, float)
+        recorded = lambda name: {"hidden": activity[name][None, :, keep], "output": outputs[None, :, keep]}  # noqa: E731
+        runs = [nr.Trajectory(t, np.zeros((1, len(t))), recorded=recorded(name)) for name in layers]
+        fits = np.stack([_fits(run, x[keep], y[keep], pairs) for run in runs], axis=1)
+        names = ("fit_error", "rate_h", "rate_y")
+        data |= {name: (("layer", "pair"), values) for name, values in zip(names, fits, strict=True)}
     ds = xr.Dataset(data, {"layer": list(layers), "probe": keep, "step": steps[looks]})
     return Answer(
         "What do its representations look like?",
@@ -103,23 +102,15 @@ def _pairs(y: np.ndarray) -> list[tuple[int, int]]:
     return found
 
 
-def _fits(
-    steps: np.ndarray, h: np.ndarray, out: np.ndarray, x: np.ndarray, y: np.ndarray,
-    pairs: list[tuple[int, int]],
-) -> list[tuple[float, float, float]]:  # fmt: skip
-    """Error and rates of each pair; nan where no fit is possible."""
-    results = []
-    for i, j in pairs:
-        dh2, dy2, w, _ = pair_series(h, out, y, i, j)
-        dx, dy = pair_distances(x, y, np.array([[i, j]]))
-        try:
-            f = fit(steps, dh2, dy2, w, float(dx[0]), float(dy[0]), strict=False)
-        except InputError:
-            results.append((np.nan, np.nan, np.nan))
-            continue
-        known = f.rate_h_interval is not None and f.rate_y_interval is not None
-        results.append((f.error, f.rate_h if known else np.nan, f.rate_y if known else np.nan))
-    return results
+def _fits(run: nr.Trajectory, x: np.ndarray, y: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:
+    """Error and rates of each pair (3, pairs), of recorded activity; nan where no fit is possible."""
+    found = np.full((3, len(pairs)), np.nan)
+    for k, pair in enumerate(pairs):
+        with suppress(InputError):
+            f = fit_recorded(follow_pair(run, x, y, pair), strict=False)
+            known = f.rate_h_interval is not None and f.rate_y_interval is not None
+            found[:, k] = f.error, *((f.rate_h, f.rate_y) if known else (np.nan, np.nan))
+    return found
 
 
 def _measured(ds: Any, names: list[str]) -> str:

@@ -15,7 +15,7 @@ from neuralrace.apps.insight.probes import as_labels, as_numbers, choose_probes,
 from neuralrace.apps.insight.recordings import Recordings, from_recordings
 from neuralrace.apps.insight.watching import Watch
 from neuralrace.errors import InputError, choice, integer, need_extra, sequence, short
-from neuralrace.universality.torch_module import as_inputs, is_module
+from neuralrace.torch_modules import as_inputs, is_module
 
 LOSSES = ("squared", "cross_entropy")
 MOST_PROBES = 256

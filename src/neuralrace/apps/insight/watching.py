@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, softmax
 
+import neuralrace as nr
 from neuralrace.apps.insight.answer import Answer
 from neuralrace.apps.insight.branches import branches_of
 from neuralrace.apps.insight.models import Network, Observation
@@ -23,7 +24,6 @@ from neuralrace.apps.insight.representations import representations_of
 from neuralrace.apps.insight.rsa import to_rdms
 from neuralrace.apps.insight.snapshots import Snapshots
 from neuralrace.errors import InputError, number
-from neuralrace.measure import squared_distances
 
 CROSSED = (
     "with cross-entropy outputs grow without end, and Eq. 7 describes outputs that settle at their targets"
@@ -181,7 +181,7 @@ class Watch:
 
     def _distances(self, layer: str, k: int) -> np.ndarray:
         """Squared distances of the probes in a layer, in snapshot number k."""
-        return squared_distances(self.snapshots.kept[k].seen.activity[layer])
+        return nr.measure.squared_distances(self.snapshots.kept[k].seen.activity[layer])
 
     def to_rsatoolbox(self) -> Any:
         """Squared distances of the probes as `rsatoolbox.rdm.RDMs`, one matrix per layer and snapshot."""

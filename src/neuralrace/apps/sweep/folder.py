@@ -21,7 +21,7 @@ import numpy as np
 
 from neuralrace.apps.sweep.axes import RESERVED, Grid
 from neuralrace.apps.sweep.run import FAILED, Record
-from neuralrace.dynamics.trajectory import versions
+from neuralrace.dynamics import versions
 from neuralrace.errors import InputError, short
 from neuralrace.files import (
     FORMAT,

@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
+import neuralrace as nr
 from neuralrace.errors import InputError, short
-from neuralrace.graph import Graph
-from neuralrace.task import Task
 
 INSTALLED = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, sys.base_prefix, Path(__file__).parents[3]))
 _LONGEST = 200  # letters of a value that is told as it is, in place of a sum of it
@@ -100,12 +99,13 @@ class _Described:
                 slots = (types.MemberDescriptorType, types.GetSetDescriptorType)
                 kept = [v for v in kept if not isinstance(v[1], slots)]
                 yield from self._items([("bases", value.__bases__), *kept])
-        elif isinstance(value, Graph):
-            yield from self.lines("graph", value._content())
-        elif isinstance(value, Task):  # what it has computed of its data does not count
-            yield from self._items(
-                [("graph", value.graph), ("data", (value.data.samples, value.data.contexts))]
-            )
+        elif isinstance(value, nr.Graph):
+            parts = (value.nodes, value.given_edges(), value.activations, value.biases)
+            yield from self.lines("graph", parts)
+        elif isinstance(value, nr.Task):  # what it has computed of its data does not count
+            contexts = value.sample_contexts if value.sampled else value.moment_contexts
+            data = contexts if value.n_samples is None else value.samples
+            yield from self._items([("graph", value.graph), ("data", data)])
         elif dataclasses.is_dataclass(value) and _installed(type(value)):  # likewise
             yield type(value).__qualname__
             yield from self._items((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.dynamics.descent import descend
-from neuralrace.dynamics.gradient_flow import flow
-from neuralrace.dynamics.status import Status
-from neuralrace.dynamics.trajectory import Trajectory
+import neuralrace as nr
 from neuralrace.errors import InputError, refuse_masked, sequence, short
-from neuralrace.measure import learning_time
-from neuralrace.network import is_linear, program
-from neuralrace.task import Task
 
-Measure = Callable[[Trajectory], Mapping[str, Any]]
+Measure = Callable[[nr.Trajectory], Mapping[str, Any]]
 _EXACT = 2**53 - 1  # whole numbers beyond it are not all floats
 FAILED = "FAILED"  # status of a run that raised an error
-_AT_ONCE = 64  # small runs in one compiled call on a CPU: more gain nothing
-_LARGE_AT_ONCE = 16  # large ones
-_SHARED_OPTIONS = ("record", "runs", "progress")  # options with which runs are not put together
+_AT_ONCE = 64  # runs in one call on a CPU: more gain nothing
+_ALONE = {"record", "runs", "progress"}  # options of runs that are not put together
 
 
 class Run:
@@ -56,13 +51,13 @@ class Run:
 
     def __init__(
         self,
-        task: Task,
+        task: nr.Task,
         weights: Mapping[str, ArrayLike],
         measure: Measure | None = None,
-        process: Callable[..., Trajectory] = flow,
+        process: Callable[..., nr.Trajectory] = nr.flow,
         **options: Any,
     ):
-        if not isinstance(task, Task):
+        if not isinstance(task, nr.Task):
             raise InputError(f"task must be a Task, got {type(task)}")
         for name, value in (("measure", measure), ("process", process)):
             if value is not None and not callable(value):
@@ -72,7 +67,7 @@ class Run:
             raise InputError("weights must be those of one run, without a leading axis")
         self.measure, self.process, self.given = measure or final_and_half_time, process, options
         needed: dict[str, Any] = {}
-        if measure is None and process in (flow, descend):
+        if measure is None and process in (nr.flow, nr.descend):
             needed = {"save": 2, "save_weights": False}  # the loss at both ends, and at the solver's steps
         if isinstance(options.get("save"), Iterator):  # which would be empty when it is read again
             options["save"] = sequence("save", options["save"], "times")
@@ -90,10 +85,10 @@ class Run:
         kept = times if self.options.get("save_weights", True) else 1
         return 8 * (self.task.graph.n_weights * (20 + kept) + 4096 * 3)
 
-    def solve(self) -> Trajectory:
+    def solve(self) -> nr.Trajectory:
         """Compute it."""
         found = self.process(self.task, self.weights, **self.options)
-        if not isinstance(found, Trajectory):
+        if not isinstance(found, nr.Trajectory):
             raise InputError(f"process must return a Trajectory, got {short(found)}")
         if found.many:
             raise InputError(f"process must return the trajectory of one run, got one of {len(found)}")
@@ -101,33 +96,31 @@ class Run:
 
     @property
     def key(self) -> Any:
-        """Equal for runs that one call can compute."""
+        """Equal for runs that one call can compute: they differ in their weights alone."""
+        if self.process not in (nr.flow, nr.descend) or self.options.keys() & _ALONE:
+            return id(self)
+        linear = self.task.graph.is_linear and self.options.get("loss", "squared") == "squared"
+        known = linear or self.task.n_samples is not None
         try:
             options = pickle.dumps(sorted(self.options.items()))
         except Exception:  # options that cannot be compared
             return id(self)
-        return self.process, options, program(self.task, self._loss).stack.digest
-
-    @property
-    def _loss(self) -> str:
-        return self.options.get("loss", "squared")
-
-    def same_data(self, other: Run) -> bool:
-        """Whether both have the same graph and data."""
-        if self.task is other.task:
-            return True
-        if self.task.graph != other.task.graph or not is_linear(self.task, self._loss):
-            return False
-        mine, theirs = (jax.tree.leaves(program(r.task, r._loss).data) for r in (self, other))
-        return all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(mine, theirs, strict=True))
+        return self.process, options, self.task.graph, _digest(self.task) if known else id(self.task)
 
 
-def final_and_half_time(trajectory: Trajectory) -> dict[str, Any]:
+@lru_cache(maxsize=1)  # one run after the other has the same task
+def _digest(task: nr.Task) -> bytes:
+    """Equal for tasks of equal data."""
+    s = task.as_samples().samples
+    return hashlib.sha256(pickle.dumps((s.inputs, s.targets, s.gates, s.sample_weight))).digest()
+
+
+def final_and_half_time(trajectory: nr.Trajectory) -> dict[str, Any]:
     """The final loss, and when the loss is midway between its start and its end; nan where it diverged."""
-    if trajectory.status == Status.DIVERGED:  # what was saved before that is no end
+    if trajectory.status == nr.Status.DIVERGED:  # what was saved before that is no end
         return {"final_loss": np.nan, "half_time": np.nan}
     start, end = trajectory.loss[0], trajectory.loss[-1]
-    return {"final_loss": end, "half_time": learning_time(trajectory, (start + end) / 2)}
+    return {"final_loss": end, "half_time": nr.learning_time(trajectory, (start + end) / 2)}
 
 
 @dataclass(frozen=True)
@@ -157,27 +150,11 @@ def compute(function: Callable[..., Run], points: Sequence[Mapping[str, Any]]) -
             continue
         groups.setdefault(run.key, []).append((k, run))
     for members in groups.values():
-        for some in _calls(members):
-            places, runs = zip(*some, strict=True)
+        most = _AT_ONCE if jax.default_backend() == "cpu" else len(members)
+        for at in range(0, len(members), most):
+            places, runs = zip(*members[at : at + most], strict=True)
             records |= dict(zip(places, _records(list(runs)), strict=True))
     return [records[k] for k in range(len(points))]
-
-
-def _calls(members: list[tuple[int, Run]]) -> Iterator[list[tuple[int, Run]]]:
-    """Runs with the same key, as many at a time as one compiled call takes.
-
-    On a CPU a call computes one after the other, and every number of runs is compiled anew: so small networks
-    come by powers of two, large ones by a fixed number.
-    """
-    first = members[0][1]
-    if len(members) == 1 or jax.default_backend() != "cpu":
-        yield members
-        return
-    large = program(first.task, first._loss).stack.cost > 1
-    while members:
-        n = _LARGE_AT_ONCE if large else 1 << (min(_AT_ONCE, len(members)).bit_length() - 1)
-        yield members[:n]
-        members = members[n:]
 
 
 def failure(fault: Exception, seconds: float = 0.0) -> Record:
@@ -201,20 +178,16 @@ def _records(runs: list[Run]) -> Iterator[Record]:
         yield _measured(run, trajectory, seconds)
 
 
-def _together(runs: list[Run]) -> list[Trajectory]:
-    """Trajectories of runs with the same key: in one call where that is possible."""
+def _together(runs: list[Run]) -> list[nr.Trajectory]:
+    """Trajectories of runs with the same key, in one call."""
     first = runs[0]
-    if len(runs) == 1 or first.process not in (flow, descend) or set(first.options) & set(_SHARED_OPTIONS):
-        return [run.solve() for run in runs]
-    if all(first.same_data(run) for run in runs[1:]):
-        # The last runs of large networks are filled up, so that one compiled program serves all.
-        filled = [*runs, *[first] * (_LARGE_AT_ONCE - len(runs))] if len(runs) > _LARGE_AT_ONCE / 2 else runs
-        stacked = {e: np.stack([run.weights[e] for run in filled]) for e in first.weights}
-        return list(first.process(first.task, stacked, **first.options))[: len(runs)]
-    return [run.solve() for run in runs]
+    if len(runs) == 1:
+        return [first.solve()]
+    weights = {e: np.stack([run.weights[e] for run in runs]) for e in first.weights}
+    return list(first.process(first.task, weights, **first.options))
 
 
-def _measured(run: Run, trajectory: Trajectory, seconds: float) -> Record:
+def _measured(run: Run, trajectory: nr.Trajectory, seconds: float) -> Record:
     start = time.perf_counter()
     try:
         found = run.measure(trajectory)

@@ -1,4 +1,4 @@
-"""Activity of a layer of a torch module, without importing torch unless there is one."""
+"""Modules of PyTorch: run, looked into, and left as they were. Torch is imported only where there is one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ from typing import Any
 import numpy as np
 
 from neuralrace.errors import InputError, integer, listed, need_extra
+
+__all__ = [
+    "as_inputs",
+    "check_layer",
+    "check_runs",
+    "first_tensor",
+    "hooked",
+    "is_module",
+    "measure_module",
+    "modules_in_order",
+    "need_torch",
+    "running_on",
+]
 
 
 def is_module(model: Any) -> bool:
