@@ -67,7 +67,7 @@ def reduced_ours(quick: bool) -> Work:
 
     def run() -> Numbers:
         r = nr.reduce(task)
-        solved = r.solve(strength=published.STRENGTH, t1=times[-1], save=times)
+        solved = r.solve(strengths=published.STRENGTH, t1=times[-1], save=times)
         shared = next(k for k, edges in enumerate(r.classes) if "h1->h2" in edges)
         return published.some(solved.strengths[..., shared])
 
@@ -142,7 +142,7 @@ def race_ours(quick: bool) -> Work:
 
     def run() -> Numbers:
         solved = nr.reduce(task, "pathwise").solve(
-            strength=published.RACE_START**0.5, t1=times[-1], save=times
+            strengths=published.RACE_START**0.5, t1=times[-1], save=times
         )
         return published.some(task.n_samples * solved.loss, 21)
 

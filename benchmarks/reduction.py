@@ -12,14 +12,14 @@ def against_flow(t1: float) -> dict[str, Any]:
     found: list[nr.Reduction] = []
     first = seconds(lambda: found.append(nr.reduce(task)))
     r = found[0]
-    cold["ours"] = seconds(lambda: r.solve(strength=0.1, t1=t1, save=200))
+    cold["ours"] = seconds(lambda: r.solve(strengths=0.1, t1=t1, save=200))
     weights = nr.init.decoupled(r, 0.1)
     cold["base"] = seconds(lambda: nr.flow(task, weights, t1=t1, save=200))
     many = 20  # a solve is over before the clock and the caches settle
 
     def solves() -> None:
         for _ in range(many):
-            r.solve(strength=0.1, t1=t1, save=200)
+            r.solve(strengths=0.1, t1=t1, save=200)
 
     warm = race({"ours": solves, "base": lambda: nr.flow(task, weights, t1=t1, save=200)}, 10)
     warm["ours"] /= many
@@ -35,7 +35,7 @@ def whole(domains: int) -> float:
     def all_of_it() -> None:
         r = nr.reduce(task)
         r.equations()
-        r.solve(strength=0.1, t1=300.0, save=200)
+        r.solve(strengths=0.1, t1=300.0, save=200)
 
     return seconds(all_of_it)
 

@@ -65,7 +65,7 @@ def learned(p, data):
     )  # Eckart and Young: it has the strongest modes
     yield "modes-that-fit", end[:, :few].min("mode")
     yield "other-modes", abs(end[:, few:]).max("mode")
-    half = [nr.half_time(nets.t, nets.modes[..., 0], start=0.0, axis=1) for nets in data.networks.values()]
+    half = [nr.half_time(nets.t, nets.modes[..., 0], first=0.0, axis=1) for nets in data.networks.values()]
     yield f"half-time-{few}-over-{many}-units", half[0] / half[-1]
 
 

@@ -119,7 +119,7 @@ CALLS |= {
     "path to load": lambda o: nr.Trajectory.load(o),
     "level": lambda o: nr.learning_time(TRAJ, o),
     "half_time": lambda o: nr.half_time([0.0, 1.0], [] if o is None else o),
-    "start": lambda o: nr.half_time([0.0, 1.0], [0.0, 1.0], start=o),
+    "first": lambda o: nr.half_time([0.0, 1.0], [0.0, 1.0], first=o),
     "axis": lambda o: nr.half_time([0.0, 1.0], [0.0, 1.0], axis=o),
     "end_to_end": lambda o: nr.end_to_end(o, W),
     "network": lambda o: nr.end_to_end(GRAPH, o),

@@ -60,7 +60,7 @@ def solved(r: Any, task: nr.Task, net: Record) -> Record:
     least, learn, slowest = net["attainable"], net["learnable"], float(np.nanmax(net["end"]))
     start = strength(r, task, net["std"])
     began = time.perf_counter()
-    sol = r.solve(strength=start, t1=LONGER.get(r.basis, 10.0) * slowest)
+    sol = r.solve(strengths=start, t1=LONGER.get(r.basis, 10.0) * slowest)
     left = float((sol.loss[..., -1] - least) / learn)
     levels = {f"{s:g}": float(nr.learning_time(sol, least + s * learn)) for s in networks.SHARES}
     found = {
@@ -70,7 +70,7 @@ def solved(r: Any, task: nr.Task, net: Record) -> Record:
         "seconds": time.perf_counter() - began,
     }  # fmt: skip
     if left > RIGHT:
-        later = r.solve(strength=start, t1=LATER.get(r.basis, 100.0) * slowest, method=COARSE)
+        later = r.solve(strengths=start, t1=LATER.get(r.basis, 100.0) * slowest, method=COARSE)
         found["left_later"] = float((later.loss[..., -1] - least) / learn)
         found["status_later"], found["outcome_later"] = later.status.name, later.outcome
     return found

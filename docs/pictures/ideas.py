@@ -52,7 +52,7 @@ def reduction() -> Figure:
     """Routing: the two classes of the theory and the weights of the network."""
     task = nr.tasks.routing(domains=5, trained=3)
     theory = nr.reduce(task)
-    sol = theory.solve(strength=0.1, t1=120.0)
+    sol = theory.solve(strengths=0.1, t1=120.0)
     net = nr.flow(task, {e: w[0] for e, w in sol.weights.items()}, t1=120.0, save=sol.t)
     strengths = nr.mode_strengths(net, task)
     fig, (left, right) = figure(1, 2, width=PAGE, height=2.2)
@@ -252,7 +252,7 @@ def insight() -> Figure:
 def slides() -> Figure:
     """The figure of the page on slides."""
     with style("slides"):
-        return nr.reduce(nr.tasks.hierarchy(3)).solve(strength=0.05, t1=40.0).plot()
+        return nr.reduce(nr.tasks.hierarchy(3)).solve(strengths=0.05, t1=40.0).plot()
 
 
 IDEAS = (

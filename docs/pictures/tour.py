@@ -41,7 +41,7 @@ def network() -> Figure:
 
 def race() -> Figure:
     """What each pathway carries of each mode: theory and network."""
-    theory = nr.reduce(TASK).solve(strength=0.1, t1=20.0)
+    theory = nr.reduce(TASK).solve(strengths=0.1, t1=20.0)
     start = {edge: w[0] for edge, w in theory.weights.items()}
     net = nr.flow(TASK, start, t1=20.0, save=21)
     maps = {name: net.weights[f"{name}->y"] @ net.weights[f"x->{name}"] for name in ("all", "some")}

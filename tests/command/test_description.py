@@ -328,7 +328,7 @@ def test_command_tells_what_python_finds(folder, capsys):
     assert found["classes"] == [list(c) for c in r.classes]
     assert (found["residual"], found["exact"]) == (r.residual, r.exact)
     assert len(found["equations"]) == (0 if found["no_equations"] else r.n_classes)
-    sol = r.solve(strength=0.1, t1=20.0, save=50)
+    sol = r.solve(strengths=0.1, t1=20.0, save=50)
     true = nr.flow(task, nr.init.decoupled(r, 0.1), 20.0, 50)
     table = columns(out / "reduce" / "network" / "curves.csv")
     np.testing.assert_allclose(table["t"], sol.t)

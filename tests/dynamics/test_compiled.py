@@ -55,7 +55,7 @@ GALLERY = {
 def test_nothing_is_compiled_for_the_first_answers(name, basis, compilations):
     task = GALLERY[name]()
     r = nr.reduce(task, basis)
-    sol = r.solve(strength=0.1, t1=20.0)
+    sol = r.solve(strengths=0.1, t1=20.0)
     weights = {e: w[-1] for e, w in sol.weights.items()}
     assert nr.loss(task, weights) == pytest.approx(sol.loss[-1], abs=1e-9)
     nr.gradient(task, weights)
@@ -80,9 +80,9 @@ def test_reduced_systems_agree_with_compiled_ones(stop):
     task = nr.tasks.routing(3, 2, hidden=(8, 8))
     r = nr.reduce(task, "block", rates=nr.Rates(decay=1e-3, scale={"x0->h1": 0.5}))
     ts = [0.0, 0.1, 3.0, 40.0, 50.0]
-    ours = r.solve(strength=[0.3, 0.5], save=ts, stop_loss=stop)
+    ours = r.solve(strengths=[0.3, 0.5], save=ts, stop_loss=stop)
     with compiled():
-        other = r.solve(strength=[0.3, 0.5], save=ts, stop_loss=stop)
+        other = r.solve(strengths=[0.3, 0.5], save=ts, stop_loss=stop)
     assert ours.t == pytest.approx(other.t, rel=1e-7)
     assert np.abs(ours.loss - other.loss).max() < 1e-8
     assert np.abs(ours.strengths - other.strengths).max() < 1e-7
@@ -177,7 +177,7 @@ def test_the_same_call_gives_the_same_bits_however_often(name, compilations):
     r, w = nr.reduce(task), nr.init.gaussian(task.graph, 0.1)
     calls = [
         lambda: nr.flow(task, w, t1=3.0).loss,
-        lambda: r.solve(strength=0.1, t1=3.0).loss,
+        lambda: r.solve(strengths=0.1, t1=3.0).loss,
         lambda: nr.descend(task, w, lr=0.1, steps=40).loss,
         lambda: next(iter(nr.gradient(task, w).values())),
     ]
@@ -208,9 +208,9 @@ def test_long_flows_end_as_compiled_ones_do(graph, seed):
 
 def test_modes_that_wait_for_long_agree_with_the_compiled_ones():
     r = nr.reduce(chain(4), "block")
-    ours = r.solve(strength=0.1, t1=2000.0)
+    ours = r.solve(strengths=0.1, t1=2000.0)
     with compiled():
-        other = r.solve(strength=0.1, t1=2000.0, save=ours.t)
+        other = r.solve(strengths=0.1, t1=2000.0, save=ours.t)
     assert ours.status is other.status is Status.FINISHED
     assert np.abs(ours.loss - other.loss).max() < 1e-7 * ours.loss[0]
 
@@ -219,7 +219,7 @@ def test_modes_that_wait_for_long_agree_with_the_compiled_ones():
 def test_a_system_at_rest_takes_few_steps_and_is_never_compiled(stop, compilations):
     r = nr.reduce(chain(5))
     for _ in range(20):
-        sol = r.solve(strength=0.02, t1=1e9, save=2, stop_loss=stop)
+        sol = r.solve(strengths=0.02, t1=1e9, save=2, stop_loss=stop)
     assert sol.status is (Status.FINISHED if stop is None else Status.REACHED_LOSS)
     assert sol.stats["steps"] < 4000
     assert sol.loss[-1] == pytest.approx(stop or 0, abs=1e-9)

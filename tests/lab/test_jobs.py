@@ -323,7 +323,7 @@ def test_similarity_is_that_of_the_network():
     picture, details = solved(scene("hierarchy", levels=3))
     shown = next(s for s in details.similarity if s.layer == "h1")
     r = nr.reduce(nr.tasks.hierarchy(3))
-    weights = r.solve(strength=0.02, t1=picture.t[-1], save=2).weights
+    weights = r.solve(strengths=0.02, t1=picture.t[-1], save=2).weights
     h = nr.activity(r.task, {e: w[-1] for e, w in weights.items()}, "h1")
     cosine = h @ h.T / np.outer(np.linalg.norm(h, axis=1), np.linalg.norm(h, axis=1))
     last = (np.frombuffer(shown.frames[-1].encode(), np.uint8).astype(float) - 48) / 36 - 1

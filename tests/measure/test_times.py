@@ -72,11 +72,11 @@ def test_half_time_goes_from_start_to_end_up_or_down():
         ends = {"start": curves[:, 0], "end": curves[:, 0] + (1 if curves is up else -5)}
         assert np.allclose(half_time(t, curves, **ends), expected, atol=1e-5)
         assert np.allclose(half_time(t, curves.T, axis=0, **ends), expected, atol=1e-5)
-    assert np.allclose(half_time(t, down, share=0.9, end=0.0), np.log(10) / rates, atol=1e-4)
-    assert np.allclose(half_time(t, up, start=0.0, end=3.0), np.log(2) / rates, atol=1e-5)
-    assert np.isnan(half_time(t, up[0], end=9.0))
+    assert np.allclose(half_time(t, down, share=0.9, last=0.0), np.log(10) / rates, atol=1e-4)
+    assert np.allclose(half_time(t, up, first=0.0, last=3.0), np.log(2) / rates, atol=1e-5)
+    assert np.isnan(half_time(t, up[0], last=9.0))
     assert half_time([0.0, 1.0], [2.0, 2.0]) == 0
-    assert np.isnan(half_time([0.0, 1.0], [0.0, 1.0], start=np.inf))  # without a warning
+    assert np.isnan(half_time([0.0, 1.0], [0.0, 1.0], first=np.inf))  # without a warning
 
 
 def test_half_time_of_a_trajectory_does_not_depend_on_what_is_saved():
@@ -124,7 +124,7 @@ def test_plateau_share():
         (lambda: crossing([0, 1], np.ones((3, 2)), np.ones(4)), "must fit each other"),
         (lambda: crossing([0, 1], "ab", 1), "y must hold real numbers"),
         (lambda: crossing([0, 1], [1, 2], 1, axis=1), "axis must be one of the 1 axes"),
-        (lambda: half_time([0, 1], np.ones((3, 2)), start=np.ones(2)), "start and end must be numbers or"),
+        (lambda: half_time([0, 1], np.ones((3, 2)), first=np.ones(2)), "first and last must be numbers or"),
         (lambda: half_time([0, 1]), "trajectory must be a Trajectory, got list"),
         (lambda: plateau_share([0, 1], [1, 2, 3]), "equally many times, got 2 and 3"),
     ],

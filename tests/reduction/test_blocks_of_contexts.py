@@ -12,7 +12,7 @@ def test_block_reduction_follows_pathways_from_random_weights(structures):
     w = nr.init.gaussian(task.graph, std=1e-5, seed=range(2))
     t = np.linspace(0, 80, 21)
     r = nr.reduce(task, "block")
-    solved = r.solve(b0=r.strengths(w), t1=80.0, save=t)
+    solved = r.solve(strengths=r.strengths(w), t1=80.0, save=t)
     run = nr.flow(task, w, 80.0, t)
     assert run.loss[:, -1].max() < 0.2 * run.loss[0, 0]
     assert np.abs(solved.loss - run.loss).max() < 1e-5 * run.loss[0, 0]

@@ -46,7 +46,7 @@ def test_conserved_quantities(layers):
     r = nr.reduce(chain(layers), directions=2)
     b0 = {e: 0.2 * v for e, v in r.family.start.items()}
     b0 = {e: v * (1 + 0.1 * k) for k, (e, v) in enumerate(b0.items())}
-    sol = r.solve(b0=b0, t1=20.0, save=30)
+    sol = r.solve(strengths=b0, t1=20.0, save=30)
     laws = sol.reduction.conserved()
     assert laws
     for law in laws:

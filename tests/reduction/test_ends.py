@@ -37,7 +37,7 @@ def median_times(task, std, levels, t1, seeds=20):
 def test_opposite_targets():
     task = opposite_targets()
     r = nr.reduce(task)
-    sol = r.solve(strength=0.05, t1=100.0)
+    sol = r.solve(strengths=0.05, t1=100.0)
     assert (sol.status, r.exact) == (Status.SADDLE, True)
     assert sol.loss[-1] == pytest.approx(0.25)
     assert sol.stats["attainable"] == pytest.approx(0.0, abs=1e-15)

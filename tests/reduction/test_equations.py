@@ -244,7 +244,7 @@ def test_equations_depend_on_graph_and_gates_alone(graph, seed):
         targets = {y: rng.normal(size=(40, graph.nodes[y])) for y in graph.outputs}
         task = nr.Task(graph, inputs, targets, gates, weights)
         try:
-            r = nr.reduce(task, "block", start={e: float(k) for k, e in enumerate(graph.shapes)})
+            r = nr.reduce(task, "block", ties={e: float(k) for k, e in enumerate(graph.shapes)})
         except nr.errors.NothingToReduceError:
             reject()
         texts.append(written(r))
@@ -672,7 +672,7 @@ def test_blocks_conserve_matrices(rates):
     r = nr.reduce(skip(), "block", rates=rates)
     rng = np.random.default_rng(0)
     b = {e: 0.5 * rng.normal(size=s) for e, s in r.family.shape.items()}
-    sol = r.solve(b0=b, t1=5.0, save=4)
+    sol = r.solve(strengths=b, t1=5.0, save=4)
     assert len(r.conserved()) == 2
     for law in r.conserved():
         along = []

@@ -195,8 +195,8 @@ def test_ends_with_fixed_edges():
         (lambda t: nr.reduce(t).widened(), "widened needs a task without fixed edges"),
         (lambda t: nr.reduce(t).strength(0.1), "strength needs a task without fixed edges"),
         (
-            lambda t: nr.reduce(t, start=dict.fromkeys(t.graph.edges, 1.0)),
-            "start names 'x->y'",
+            lambda t: nr.reduce(t, ties=dict.fromkeys(t.graph.edges, 1.0)),
+            "ties names 'x->y'",
         ),
         (lambda t: nr.reduce(t).lift(dict.fromkeys(t.graph.edges, np.ones(3))), "b names 'x->y'"),
     ],

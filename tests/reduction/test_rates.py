@@ -19,7 +19,7 @@ def drawn_rates(graph, rng):
 
 
 def agrees_with_flow(task, r, b, rates, t1=3.0):
-    sol = r.solve(b0=b, t1=t1, save=7, method=TIGHT)
+    sol = r.solve(strengths=b, t1=t1, save=7, method=TIGHT)
     true = nr.flow(task, r.lift(b), t1=t1, save=7, method=TIGHT, rates=rates)
     scale = 1 + max(np.abs(v).max() for v in true.weights.values())
     assert max(np.abs(sol.weights[e] - w).max() for e, w in true.weights.items()) < 1e-6 * scale

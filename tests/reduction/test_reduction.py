@@ -33,7 +33,7 @@ def test_routing_gives_the_printed_equations(domains, trained):
     assert sp.simplify(law / (domains * B1**2 - B2**2)).is_number
 
     start = {e: 0.1 if e.startswith("x") else 0.2 for e in task.graph.edges}
-    three = nr.reduce(task, start=start)
+    three = nr.reduce(task, ties=start)
     error = S - B3 * B2 * B1 * D
     expected = (B3 * B2 * error / domains, B3 * B1 * error, B2 * B1 * error / domains)
     assert three.n_classes == 3
@@ -45,7 +45,7 @@ def test_ratio_of_layers_tends_to_root_m():
     r = nr.reduce(nr.tasks.routing(7, 4, hidden=(6, 6)))
     gaps = []
     for strength in (0.3, 0.1, 0.03, 0.01):
-        b = r.solve(strength=strength, t1=30 / strength).strengths[-1, 0]
+        b = r.solve(strengths=strength, t1=30 / strength).strengths[-1, 0]
         gaps.append(np.sqrt(7) - b[1] / b[0])
     assert np.all(np.diff(gaps) < 0)
     assert 0 < gaps[-1] < 1e-3
@@ -65,7 +65,7 @@ def test_sharing(domains, group):
     first, second = r.equations()
     assert same(first, sp.sqrt(p) / domains**2 * B2 * B1 * error)
     assert same(second, sp.Rational(p, domains**2) * B1**2 * error)
-    b = r.solve(strength=0.01, t1=1e4 * domains**2 / p).strengths[-1, 0]
+    b = r.solve(strengths=0.01, t1=1e4 * domains**2 / p).strengths[-1, 0]
     assert b[1] / b[0] == pytest.approx(p**0.25, rel=1e-3)
 
 
@@ -86,7 +86,7 @@ def test_the_shared_pathway_wins_the_race():
         moments.append({"sxx": {x: rows.T @ rows}, "syx": {(y, x): target.T @ rows}})
     r = nr.reduce(nr.Task.from_moments(graph, moments))
     assert r.exact
-    sol = r.solve(strength=0.05, t1=1000.0)
+    sol = r.solve(strengths=0.05, t1=1000.0)
     end = {members: sol.strengths[-1, 0, k] for k, members in enumerate(r.classes)}
     shared = next(v for members, v in end.items() if "h1->h2" in members)
     dedicated = next(v for members, v in end.items() if "d0.0h1->d0.0h2" in members)
@@ -101,7 +101,7 @@ def test_xor_is_a_logistic():
     assert r.n_classes == r.n_modes == 1
     s, d = np.sqrt(2) / 4, 2 / 4
     a0 = 1e-3
-    sol = r.solve(strength=np.sqrt(a0), t1=40.0)
+    sol = r.solve(strengths=np.sqrt(a0), t1=40.0)
     a = (s / d) / (1 - (1 - s / (d * a0)) * np.exp(-2 * s * sol.t))
     assert np.abs(sol.strengths[:, 0, 0] ** 2 - a).max() < 1e-7
     assert np.abs(sol.loss - (0.5 - np.sqrt(2) * a + a**2)).max() < 1e-7
@@ -152,7 +152,7 @@ TIGHT = nr.Adaptive(1e-11, 1e-13)  # flows may drift apart a hundred thousandfol
 def full_flow_agrees(task, r, t1=3.0):
     rng = np.random.default_rng(0)
     b = {e: 0.4 * rng.uniform(0.5, 1, s) for e, s in r.family.shape.items()}
-    sol = r.solve(b0=b, t1=t1, save=7, method=TIGHT)
+    sol = r.solve(strengths=b, t1=t1, save=7, method=TIGHT)
     true = nr.flow(task, r.lift(b), t1=t1, save=7, method=TIGHT)
     lifted = sol.weights
     scale = 1 + max(np.abs(v).max() for v in true.weights.values())
@@ -169,7 +169,7 @@ def test_diagonalisable_data_reduce_exactly(graph, seed, degenerate):
     r = reduced(task, "shared")
     assert r.residual < 1e-10
     full_flow_agrees(task, r)
-    strengths = r.solve(strength=0.3, t1=3.0, save=7, method=TIGHT)
+    strengths = r.solve(strengths=0.3, t1=3.0, save=7, method=TIGHT)
     decoupled = nr.flow(task, nr.init.decoupled(r, 0.3), t1=3.0, save=7, method=TIGHT)
     assert np.abs(strengths.loss - decoupled.loss).max() < 1e-6 * (1 + decoupled.loss.max())
 
@@ -244,7 +244,7 @@ def test_degenerate_modes_do_not_spoil_the_reduction():
         assert r.residual < 1e-12
         assert r.n_modes == 8
         assert r.n_classes == 1
-        loss = r.solve(strength=0.05, t1=100.0).loss
+        loss = r.solve(strengths=0.05, t1=100.0).loss
         reference = loss if reference is None else reference
         assert np.abs(loss - reference).max() < 1e-8
         full_flow_agrees(task, r)
@@ -256,14 +256,14 @@ def test_narrow_hidden_layers_learn_the_strongest_modes():
     assert r.exact
     assert r.omitted_modes == 5
     assert "5 modes left out" in repr(r)
-    end = r.solve(strength=0.1, t1=300.0)
+    end = r.solve(strengths=0.1, t1=300.0)
     best = nr.flow(task, nr.init.gaussian(task.graph, 0.1, seed=0), t1=3000.0)
     assert end.loss[-1] == pytest.approx(best.loss[-1], rel=1e-3)
 
 
 def test_conserved_along_the_solution():
     r = nr.reduce(cross_correlated())
-    sol = r.solve(strength=0.2, t1=20.0)
+    sol = r.solve(strengths=0.2, t1=20.0)
     values = {sp.Symbol(f"B{k + 1}"): sol.strengths[..., k] for k in range(r.n_classes)}
     assert len(r.conserved()) == 1
     for law in r.conserved():
@@ -281,9 +281,9 @@ def test_project_and_lift():
     assert all(np.allclose(back[e], b[e], atol=1e-12) for e in b)
     assert r.distance(w) < 1e-12
     assert r.distance(nr.init.gaussian(r.task.graph, 1.0)) > 0.5
-    many = r.solve(b0=b, t1=5.0, save=6)
+    many = r.solve(strengths=b, t1=5.0, save=6)
     assert many.loss.shape == (2, 6)
-    one = r.solve(b0={e: v[1] for e, v in b.items()}, t1=5.0, save=6)
+    one = r.solve(strengths={e: v[1] for e, v in b.items()}, t1=5.0, save=6)
     assert np.allclose(many.loss[1], one.loss, atol=1e-8)
 
 
@@ -292,7 +292,7 @@ def half_time_errors(task, std, seeds, t1):
     w = nr.init.gaussian(task.graph, std, seed=seeds)
     start = nr.loss(task, {e: np.zeros_like(v[0]) for e, v in w.items()})
     sim = nr.learning_time(nr.flow(task, w, t1=t1, save=2000), start / 2)
-    theory = nr.learning_time(r.solve(b0=r.strengths(w), t1=t1, save=2000), start / 2)
+    theory = nr.learning_time(r.solve(strengths=r.strengths(w), t1=t1, save=2000), start / 2)
     return np.abs(theory - sim) / sim
 
 
@@ -303,7 +303,7 @@ def test_random_starts_of_two_layers_without_a_free_constant():
 
 def test_learning_time_of_a_solution():
     r = nr.reduce(nr.tasks.xor(hidden=5))
-    sol = r.solve(strength=0.03, t1=60.0, save=2000)
+    sol = r.solve(strengths=0.03, t1=60.0, save=2000)
     t = nr.learning_time(sol, 0.2)
     assert np.interp(t, sol.t, sol.loss) == pytest.approx(0.2, abs=1e-4)
 
@@ -321,17 +321,17 @@ NEURON_GATED = nr.Task(nr.Graph.chain([2, 3, 1]), np.eye(2), [[1], [2]], {"h1": 
         (lambda: nr.reduce("task"), "task must be a Task"),
         (lambda: nr.reduce(RELU), "linear graph"),
         (lambda: nr.reduce(NEURON_GATED), "scalar gates"),
-        (lambda: nr.reduce(R.task, start={"q": 1}), "start names 'q'"),
-        (lambda: nr.reduce(R.task, start={"x0->h1": 1}), "missing"),
-        (lambda: R.solve(strength=np.nan, t1=1.0), "strength must be finite"),
-        (lambda: R.solve(strength=-1, t1=1.0), "strength"),
-        (lambda: R.solve(strength=0.1, t1=0), "t1 must be greater than 0"),
-        (lambda: R.solve(strength=0.1, t1=-2.0), "t1"),
+        (lambda: nr.reduce(R.task, ties={"q": 1}), "ties names 'q'"),
+        (lambda: nr.reduce(R.task, ties={"x0->h1": 1}), "missing"),
+        (lambda: R.solve(strengths=np.nan, t1=1.0), "strength must be finite"),
+        (lambda: R.solve(strengths=-1, t1=1.0), "strength"),
+        (lambda: R.solve(strengths=0.1, t1=0), "t1 must be greater than 0"),
+        (lambda: R.solve(strengths=0.1, t1=-2.0), "t1"),
         (lambda: R.solve(t1=1.0), "one of strength and b0"),
-        (lambda: R.solve(strength=0.1, b0=OK, t1=1.0), "one of strength"),
-        (lambda: R.solve(b0={**OK, "q": 1}, t1=1.0), "'q'"),
-        (lambda: R.solve(b0={"x0->h1": OK["x0->h1"]}, t1=1.0), "lacks edge"),
-        (lambda: R.solve(b0={**OK, "h1->h2": [1, 2]}, t1=1.0), r"shape \(4,\)"),
+        (lambda: R.solve(strengths=0.1, b0=OK, t1=1.0), "one of strength"),
+        (lambda: R.solve(strengths={**OK, "q": 1}, t1=1.0), "'q'"),
+        (lambda: R.solve(strengths={"x0->h1": OK["x0->h1"]}, t1=1.0), "lacks edge"),
+        (lambda: R.solve(strengths={**OK, "h1->h2": [1, 2]}, t1=1.0), r"shape \(4,\)"),
         (lambda: R.lift({"q": 1}), "'q'"),
         (lambda: R.project({"q": 1}), "'q'"),
         (lambda: R.equations(mode=9), "mode must be between"),

@@ -227,7 +227,7 @@ def test_where_the_first_method_fails_another_one_is_taken(monkeypatch):
 def test_mode_strengths_of_an_aligned_network_are_those_of_the_reduction():
     task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 12, 12, 7]))
     r = nr.reduce(task)
-    sol = r.solve(strength=0.3, t1=20.0, save=9)
+    sol = r.solve(strengths=0.3, t1=20.0, save=9)
     run = nr.flow(task, nr.init.decoupled(r, 0.3), 20.0, 9)
     found = nr.mode_strengths(run, task)
     for e, b in found.items():
@@ -239,7 +239,7 @@ def test_modes_that_wait_do_not_take_the_directions_of_learned_ones():
     task = nr.tasks.hierarchy(4, graph=nr.Graph.chain([8, 30, 30, 15]))
     reduction = nr.reduce(task)
     start = nr.init.decoupled(reduction, 0.1)
-    expected = reduction.solve(b0=reduction.strengths(start), t1=20.0, save=20).strengths
+    expected = reduction.solve(strengths=reduction.strengths(start), t1=20.0, save=20).strengths
     assert np.ptp(expected[-1, :, 0]) > 1  # some are learned, others wait
     found = nr.reduce(task, weights=start).solve(t1=20.0, save=20).strengths
     assert np.abs(found - expected).max() < 1e-3

@@ -122,7 +122,7 @@ def test_solution_is_that_of_the_reduction_and_of_the_flow(basis):
     system = r.to_jax(strength=0.1)
     ts = np.linspace(0.0, 60.0, 7)
     losses, b = system.solve(system.strengths, system.statistics, system.gates, ts)
-    assert np.abs(losses - r.solve(strength=0.1, t1=60.0, save=ts).loss).max() < 1e-6
+    assert np.abs(losses - r.solve(strengths=0.1, t1=60.0, save=ts).loss).max() < 1e-6
     full = nr.flow(task, system.lift(system.strengths), save=ts)
     assert np.abs(losses - full.loss).max() < 1e-6
     lifted = system.lift({e: v[-1] for e, v in b.items()})

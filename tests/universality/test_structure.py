@@ -171,7 +171,7 @@ def test_bad_input_is_refused():
         (lambda: compare(np.triu(square), square), "predicted must be symmetric"),
         (lambda: compare(square[:4, :4], square[:4, :4]), "measured has 4 samples, too few for an interval"),
         (lambda: compare(1 - np.eye(12), square), "predicted is the same for all pairs"),
-        (lambda: compare(square, square, level=1.0), "level must be less than 1"),
+        (lambda: compare(square, square, confidence=1.0), "confidence must be less than 1"),
         (lambda: compare(square, square, draws=10), "draws must be at least 100"),
     ):
         with pytest.raises(InputError, match=message):

@@ -39,7 +39,10 @@ def test_fits_of_all_runs_are_those_of_each(run):
     fits = fit_runs(run, layers=(2, 4), loss=True, times=101)
     for k in range(2):
         for layer in (2, 4):
-            one, found = fit_recorded(run, k, layer, loss=True, times=101), fits.isel(run=k).sel(layer=layer)
+            one, found = (
+                fit_recorded(run, k, layer, with_loss=True, times=101),
+                fits.isel(run=k).sel(layer=layer),
+            )
             for name in ("rate_h", "rate_y", "rate_mean", "final"):
                 assert found[name] == getattr(one, name)
             assert np.array_equal(found.errors, one.errors)

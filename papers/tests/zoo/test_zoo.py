@@ -343,7 +343,7 @@ def test_fit_of_a_run():
     x, y = two_points()
     run = train(Network(depth=4, width=60, gain=0.8), x, y, 0.05, 1500, range(2))
     assert (run.loss[:, -1] < 0.01 * run.loss[:, 0]).all()
-    found = fit_recorded(run, 1, loss=True)
+    found = fit_recorded(run, 1, with_loss=True)
     keep = np.unique(np.linspace(0, 1500, 300).round().astype(int))
     series = (v[keep] for v in (run.recorded["dh2"][1, :, 2], run.recorded["dy2"][1], run.recorded["w"][1]))
     dx, dy = run.runs["dx"][1], run.runs["dy"][1]

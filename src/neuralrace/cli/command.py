@@ -93,8 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--k", type=int, metavar="K", help="number of patterns (default: chosen)")
     data.add_argument("--runs", type=int, default=3, metavar="N", help="networks to train (default: 3)")
     data.add_argument("--hidden", default="700", metavar="N,N", help="sizes of ReLU layers (default: 700)")
-    data.add_argument("--std", type=float, default=7e-6, help="of initial weights (default: 7e-6)")
-    data.add_argument("--lr", type=float, default=1e-3, help="learning rate, summed loss (default: 1e-3)")
+    data.add_argument("--std", type=float, help="of initial weights (default: from the data)")
+    data.add_argument("--lr", type=float, help="learning rate, summed loss (default: from the data)")
     data.add_argument("--steps", type=int, default=8000, help="steps of training (default: 8000)")
     data.add_argument("--seed", type=int, default=0, help="of initial weights and clustering (default: 0)")
 

@@ -343,7 +343,7 @@ class Trajectory:
         Examples
         --------
         >>> import neuralrace as nr
-        >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=0.1, t1=40.0, save=5)
+        >>> sol = nr.reduce(nr.tasks.xor()).solve(strengths=0.1, t1=40.0, save=5)
         >>> sol.predict(-1)["y"][:, 0].round(2)  # at the end, of the four samples
         array([-1.,  1.,  1., -1.])
         """

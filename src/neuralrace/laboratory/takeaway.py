@@ -96,7 +96,7 @@ def _start_lines(
     alike = len(set(start.values())) == 1
     return [
         f"strength = {_json(next(iter(start.values())) if alike else start)}",
-        f"r = nr.reduce(task{'' if alike else ', start=strength'}){'.widened()' * wide}",
+        f"r = nr.reduce(task{'' if alike else ', ties=strength'}){'.widened()' * wide}",
         f"theory_{k} = r.solve(strength, t1=t[-1], save=t)",
         f"w = {{e: x[0] for e, x in theory_{k}.weights.items()}}",
         flow,

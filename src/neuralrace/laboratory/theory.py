@@ -50,7 +50,7 @@ class Structure:
     @cached_property
     def reduction(self) -> nr.Reduction:
         """That of the papers."""
-        return nr.reduce(self.task, start=dict(self.alike))
+        return nr.reduce(self.task, ties=dict(self.alike))
 
     @cached_property
     def racing(self) -> tuple[list[RacerPath], bool]:

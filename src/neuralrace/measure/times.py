@@ -90,8 +90,8 @@ def half_time(
     y: ArrayLike | None = None,
     *,
     share: float = 0.5,
-    start: ArrayLike | None = None,
-    end: ArrayLike | None = None,
+    first: ArrayLike | None = None,
+    last: ArrayLike | None = None,
     axis: int = -1,
 ) -> Floats:
     """First time at which a curve has gone half of the way from its start to its end, up or down.
@@ -104,7 +104,7 @@ def half_time(
         Curves, with any leading axes (runs, modes); not given for a trajectory.
     share : float
         Share of the way.
-    start, end : float or array_like, shape (...), optional
+    first, last : float or array_like, shape (...), optional
         Values between which the way lies; by default the first and the last of each curve.
     axis : int
         Axis of `y` along which time goes.
@@ -118,47 +118,47 @@ def half_time(
     --------
     >>> half_time([0.0, 1.0, 2.0], [[0.0, 1.0, 4.0], [5.0, 2.0, 1.0]])
     array([1.33333333, 0.66666667])
-    >>> half_time([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], start=0.0, end=4.0)
+    >>> half_time([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], first=0.0, last=4.0)
     1.0
     """
     share = number("share", share, above=0, most=1)
     if y is None:
         history = _history(cast(LossCurve, t))
-        first, last = _ends(history.loss, start, end)
-        upwards = np.where(last > first, -1.0, 1.0)
-        return _first_below(history, first + share * (last - first), upwards)
+        begin, end = _ends(history.loss, first, last)
+        upwards = np.where(end > begin, -1.0, 1.0)
+        return _first_below(history, begin + share * (end - begin), upwards)
     curves = _along(floats("y", y, 1), axis)
     if not curves.shape[-1]:
         raise InputError(f"y must have at least one time, got shape {curves.shape}")
-    first, last = _ends(curves, start, end)
-    sign = np.where(last > first, -1.0, 1.0)
+    begin, end = _ends(curves, first, last)
+    sign = np.where(end > begin, -1.0, 1.0)
     with np.errstate(invalid="ignore"):  # from or to infinity: nan, never reached
-        level = sign * (first + share * (last - first))
-    return crossing(cast(ArrayLike, t), sign[..., None] * curves, level)
+        value = sign * (begin + share * (end - begin))
+    return crossing(cast(ArrayLike, t), sign[..., None] * curves, value)
 
 
-def _ends(curves: Floats, start: ArrayLike | None, end: ArrayLike | None) -> tuple[Floats, Floats]:
-    first = curves[..., 0] if start is None else floats("start", start)
-    last = curves[..., -1] if end is None else floats("end", end)
+def _ends(curves: Floats, first: ArrayLike | None, last: ArrayLike | None) -> tuple[Floats, Floats]:
+    begin = curves[..., 0] if first is None else floats("first", first)
+    end = curves[..., -1] if last is None else floats("last", last)
     try:
-        first, last, _ = np.broadcast_arrays(first, last, curves[..., 0])
+        begin, end, _ = np.broadcast_arrays(begin, end, curves[..., 0])
     except ValueError as fault:
         raise InputError(
-            f"start and end must be numbers or have shape {curves.shape[:-1]}, "
-            f"got {first.shape} and {last.shape}"
+            f"first and last must be numbers or have shape {curves.shape[:-1]}, "
+            f"got {begin.shape} and {end.shape}"
         ) from fault
-    return first, last
+    return begin, end
 
 
 def crossing(
     x: ArrayLike,
     y: ArrayLike | Callable[[NDArray[np.float64]], ArrayLike],
-    level: ArrayLike,
+    value: ArrayLike,
     *,
     rising: bool = False,
     axis: int = -1,
 ) -> Floats:
-    """First x at which curves are at or below a level (at or above it, if `rising`).
+    """First x at which curves are at or below a value (at or above it, if `rising`).
 
     Parameters
     ----------
@@ -166,11 +166,11 @@ def crossing(
         Abscissa, such as times.
     y : array_like, shape (..., n), or callable
         Curves, with any leading axes. Or one curve as a function of x, shape (n,): it is asked again for as
-        many points between the two around the level. `x` must then increase.
-    level : float or array_like
+        many points between the two around the value. `x` must then increase.
+    value : float or array_like
         One for all curves, or an array that broadcasts with the axes of `y` other than `axis`.
     rising : bool
-        Whether the level is reached from below.
+        Whether the value is reached from below.
     axis : int
         Axis of `y` along which `x` goes.
 
@@ -190,23 +190,23 @@ def crossing(
     """
     if callable(y):
         coarse = floats("x", x, 1)
-        first = crossing(coarse, y(coarse), level, rising=rising)
+        first = crossing(coarse, y(coarse), value, rising=rising)
         after = int(np.clip(np.searchsorted(coarse, first), 1, len(coarse) - 1))
         fine = np.linspace(coarse[after - 1], coarse[after], len(coarse))
         x, y = fine, y(fine)
-    x, y, level = _curves(x, y, level, rising, axis)
-    below = y <= level[..., None]
-    return _where(x, y, level, np.where(below.any(axis=-1), below.argmax(axis=-1), y.shape[-1]))
+    x, y, value = _curves(x, y, value, rising, axis)
+    below = y <= value[..., None]
+    return _where(x, y, value, np.where(below.any(axis=-1), below.argmax(axis=-1), y.shape[-1]))
 
 
 def last_crossing(
-    x: ArrayLike, y: ArrayLike, level: ArrayLike, *, rising: bool = False, axis: int = -1
+    x: ArrayLike, y: ArrayLike, value: ArrayLike, *, rising: bool = False, axis: int = -1
 ) -> Floats:
-    """The x from which on curves stay at or below a level (at or above it, if `rising`).
+    """The x from which on curves stay at or below a value (at or above it, if `rising`).
 
     Parameters
     ----------
-    x, y, level, rising, axis
+    x, y, value, rising, axis
         As in `crossing`; a y of nan counts as one that stays.
 
     Returns
@@ -220,30 +220,30 @@ def last_crossing(
     >>> last_crossing([0.0, 1.0, 2.0, 3.0], [3.0, 1.0, 3.0, 1.0], 2.0)
     2.5
     """
-    x, y, level = _curves(x, y, level, rising, axis)
-    above = y > level[..., None]
+    x, y, value = _curves(x, y, value, rising, axis)
+    above = y > value[..., None]
     n = y.shape[-1]
-    return _where(x, y, level, np.where(above.any(axis=-1), n - above[..., ::-1].argmax(axis=-1), 0))
+    return _where(x, y, value, np.where(above.any(axis=-1), n - above[..., ::-1].argmax(axis=-1), 0))
 
 
 def _curves(
-    x: ArrayLike, y: ArrayLike, level: ArrayLike, rising: bool, axis: int
+    x: ArrayLike, y: ArrayLike, value: ArrayLike, rising: bool, axis: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Arrays x `(..., n)`, y `(..., n)` and level `(...)` of the same leading axes; y falls to the level."""
-    xs, ys, levels = floats("x", x, 1), floats("y", y, 1), floats("level", level)
+    """Arrays x `(..., n)`, y `(..., n)` and value `(...)` of the same leading axes; y falls to the value."""
+    xs, ys, values = floats("x", x, 1), floats("y", y, 1), floats("value", value)
     ys = _along(ys, axis)
     xs = _along(xs, axis) if xs.ndim > 1 else xs
     if xs.shape[-1] != ys.shape[-1] or not ys.shape[-1]:
         raise InputError(f"x and y must have equally many points, got {xs.shape[-1]} and {ys.shape[-1]}")
     try:
-        lead = np.broadcast_shapes(xs.shape[:-1], ys.shape[:-1], levels.shape)
+        lead = np.broadcast_shapes(xs.shape[:-1], ys.shape[:-1], values.shape)
     except ValueError as fault:
         raise InputError(
-            f"x, y and level must fit each other, got {xs.shape}, {ys.shape} and {levels.shape}"
+            f"x, y and value must fit each other, got {xs.shape}, {ys.shape} and {values.shape}"
         ) from fault
     xs, ys = (np.broadcast_to(v, (*lead, v.shape[-1])) for v in (xs, ys))
-    levels = np.broadcast_to(levels, lead)
-    return (xs, -ys, -levels) if flag("rising", rising) else (xs, ys, levels)
+    values = np.broadcast_to(values, lead)
+    return (xs, -ys, -values) if flag("rising", rising) else (xs, ys, values)
 
 
 def _along(curves: Floats, axis: int) -> Floats:
@@ -253,15 +253,15 @@ def _along(curves: Floats, axis: int) -> Floats:
     return np.moveaxis(curves, axis, -1)
 
 
-def _where(x: Floats, y: Floats, level: Floats, k: NDArray[np.intp]) -> Floats:
-    """The x at which y crosses the level on its way to point k `(...)`; nan where k is beyond the end."""
+def _where(x: Floats, y: Floats, value: Floats, k: NDArray[np.intp]) -> Floats:
+    """The x at which y crosses the value on its way to point k `(...)`; nan where k is beyond the end."""
     there = np.minimum(k, y.shape[-1] - 1)
     pick = lambda v, at: np.take_along_axis(v, at[..., None], axis=-1)[..., 0]  # noqa: E731
     before = np.maximum(there - 1, 0)
     x0, x1, y0, y1 = pick(x, before), pick(x, there), pick(y, before), pick(y, there)
     jump = (k == 0) | (y0 == y1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        between = x0 + (x1 - x0) * (y0 - level) / np.where(jump, 1.0, y0 - y1)
+        between = x0 + (x1 - x0) * (y0 - value) / np.where(jump, 1.0, y0 - y1)
     return plain(np.where(k < y.shape[-1], np.where(jump, x1, between), np.nan))
 
 

@@ -24,7 +24,7 @@ BASES = ("auto", *FAMILIES)  # that `reduce` takes
 def reduce(
     task: Task,
     basis: str = ...,
-    start: Mapping[str, float] | None = ...,
+    ties: Mapping[str, float] | None = ...,
     seed: int = ...,
     *,
     directions: int = ...,
@@ -39,7 +39,7 @@ def reduce(
 def reduce(
     task: Task,
     basis: str = ...,
-    start: Mapping[str, float] | None = ...,
+    ties: Mapping[str, float] | None = ...,
     seed: int = ...,
     *,
     weights: Mapping[str, ArrayLike],
@@ -51,7 +51,7 @@ def reduce(
 def reduce(
     task: Task,
     basis: str = "auto",
-    start: Mapping[str, float] | None = None,
+    ties: Mapping[str, float] | None = None,
     seed: int = 0,
     *,
     directions: int = 1,
@@ -69,7 +69,7 @@ def reduce(
     basis : {"auto", "shared", "pathwise", "block"}
         One frame per node for all paths; frames per pathway; or small full blocks, which are always exact.
         "auto" takes the first of these whose residual is below 1e-8.
-    start : dict, optional
+    ties : dict, optional
         A number for every edge: edges with the same number start equal. All edges, if not given.
     seed : int
         Of the random points at which the reduction is tested.
@@ -119,9 +119,9 @@ def reduce(
     seed, error = integer("seed", seed, least=0), number("error", error, least=1e-10, most=1)
     rates = Rates.check(rates, g)
     if weights is not None:
-        if basis != "auto" or start is not None or directions != 1 or names is not None:
+        if basis != "auto" or ties is not None or directions != 1 or names is not None:
             raise InputError(
-                "basis, start, directions and names must not be given with weights, for which one is chosen"
+                "basis, ties, directions and names must not be given with weights, for which one is chosen"
             )
         return StartReduction.of(task, weights, error, rates)
     widest = max(2, *g.nodes.values())  # more directions than neurons change nothing
@@ -132,18 +132,18 @@ def reduce(
         raise InputError(f"directions must be 1 where edges are fixed, got {directions}")
     every = [name for name in FAMILIES if name != "pathwise" or not g.fixed]
     bases = every if basis == "auto" else [basis]
-    r = Reduction(task, *choose(task, bases, _check_start(task, start), rates, directions, seed))
+    r = Reduction(task, *choose(task, bases, _check_ties(task, ties), rates, directions, seed))
     return r if names is None else replace(r, names=check_names(names, r.classes))
 
 
-def _check_start(task: Task, start: Any) -> dict[str, Hashable]:
+def _check_ties(task: Task, ties: Any) -> dict[str, Hashable]:
     g = task.graph
-    if start is None:
+    if ties is None:
         return dict.fromkeys(g.shapes, 1.0)
-    if not isinstance(start, Mapping):
-        raise InputError(f"start must be a dict from edges to numbers, got {short(start)}")
-    known("start", start, g.shapes, "edge that learns")
-    missing = [e for e in g.shapes if e not in start]
+    if not isinstance(ties, Mapping):
+        raise InputError(f"ties must be a dict from edges to numbers, got {short(ties)}")
+    known("ties", ties, g.shapes, "edge that learns")
+    missing = [e for e in g.shapes if e not in ties]
     if missing:
-        raise InputError(f"start must name every edge; {missing[0]!r} is missing")
-    return {e: number(f"start[{e!r}]", v) for e, v in start.items()}
+        raise InputError(f"ties must name every edge; {missing[0]!r} is missing")
+    return {e: number(f"ties[{e!r}]", v) for e, v in ties.items()}

@@ -214,11 +214,10 @@ class Reduction(ReducedEquations):
 
     def solve(
         self,
-        strength: ArrayLike | Mapping[str, ArrayLike] | None = None,
+        strengths: ArrayLike | Mapping[str, ArrayLike],
         t1: float | None = None,
         save: int | Iterable[float] | None = None,
         *,
-        b0: Mapping[str, ArrayLike] | None = None,
         method: Method = Adaptive(rtol=1e-9, atol=1e-11),  # noqa: B008 (a frozen value)
         stop_loss: float | None = None,
         runs: Mapping[str, ArrayLike] | None = None,
@@ -227,12 +226,12 @@ class Reduction(ReducedEquations):
 
         Parameters
         ----------
-        strength : float, array of shape (runs,), or dict, optional
-            Start from this strength in every mode of every edge; a dict has one for each edge.
+        strengths : float, array of shape (runs,), or dict
+            Where the solution starts: with this strength in every mode of every edge. A dict has for each
+            edge a number, or what `project` and `strengths` give: (modes,), or blocks, with a leading axis
+            where there are runs. Axes of length 1 broadcast, as in NumPy.
         t1, save, stop_loss, runs
             As in `flow`. Flow time, tau = 1 on the mean loss.
-        b0 : dict, optional
-            Start from these strengths: edge -> (modes,), or blocks; a leading axis of runs may be given.
         method : Adaptive or your own
 
         Returns
@@ -245,23 +244,19 @@ class Reduction(ReducedEquations):
         Examples
         --------
         >>> import neuralrace as nr
-        >>> sol = nr.reduce(nr.tasks.xor()).solve(strength=[0.01, 0.1], t1=40.0)
+        >>> sol = nr.reduce(nr.tasks.xor()).solve([0.01, 0.1], t1=40.0)
         >>> sol.loss.shape, sol[1].status.value
         ((2, 200), 'finished')
         """
         if check_method(method) is None or isinstance(method, LowRank):
             raise InputError(f"method must be nr.Adaptive(...) or your own, got {short(method)}")
-        if (strength is None) == (b0 is None):
-            raise InputError("give one of strength and b0: where the solution starts")
         if isinstance(save, Iterator):
             save = sequence("save", save, "times")  # a generator is read twice
         end, ts = save_times(t1, save)
         stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
-        b = self._start(strength) if b0 is None else self._check(b0)
+        b = self._start(strengths)
         edge, shape = next(iter(self.family.shape.items()))
         lead = b[edge].shape[: b[edge].ndim - len(shape)]
-        if len(lead) > 1 or any(v.shape != (*lead, *self.family.shape[e]) for e, v in b.items()):
-            raise InputError("strength and b0 may have one leading axis, of runs, the same for all edges")
         r = self if self.is_tied(b) or self.tied is None else self._retied(b)
         # Nothing changes any more at the attainable loss, unless weights decay.
         rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
@@ -283,7 +278,7 @@ class Reduction(ReducedEquations):
         return 1 / strongest_correlation(self.task)
 
     def until_learned(
-        self, strength: ArrayLike | Mapping[str, ArrayLike], *, method: Method | None = None
+        self, strengths: ArrayLike | Mapping[str, ArrayLike], *, method: Method | None = None
     ) -> Trajectory:
         """Solve until what can be learned is learned, however long that takes.
 
@@ -291,7 +286,7 @@ class Reduction(ReducedEquations):
 
         Parameters
         ----------
-        strength, method
+        strengths, method
             As in `solve`. By default steps are coarse, as the result tells when learning is complete.
 
         Returns
@@ -310,7 +305,7 @@ class Reduction(ReducedEquations):
         most = _MOST_STEPS["equations" if self.tied is not None else "network"]
         method = replace(_COARSE, max_steps=most) if method is None else method
         return self.solve(
-            strength, _FOREVER * self.fastest_time, 2, method=method, stop_loss=self.complete_loss
+            strengths, _FOREVER * self.fastest_time, 2, method=method, stop_loss=self.complete_loss
         )
 
     def _retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
@@ -318,27 +313,36 @@ class Reduction(ReducedEquations):
         start = {e: (self.rates.of(e), v.tobytes()) for e, v in b.items()}
         return replace(self, classes=refine(self.family, start, np.random.default_rng(0)))
 
-    def _start(self, strength: Any) -> dict[str, np.ndarray]:
-        """Strengths of this size to start from."""
-        if not isinstance(strength, Mapping):
-            strength = dict.fromkeys(self.task.graph.shapes, strength)
-        known("strength", strength, self.task.graph.shapes, "edge that learns")
+    def _start(self, strengths: Any) -> dict[str, np.ndarray]:
+        """Where a solution starts: strengths of every edge, with a leading axis where there are runs."""
+        family, edges = self.family, self.task.graph.shapes
+        if not isinstance(strengths, Mapping):
+            size = array("strengths", strengths)
+            if size.ndim > 1 or not size.size or (size < 0).any():
+                raise InputError(
+                    "strengths must be at least 0, a number or one for each run, or a dict by edge; "
+                    f"got {short(strengths)}"
+                )
+            each = {n: _by_run(size, n) for n in (1, 2)}
+            strengths = {family.edge_of(e): each[unit.ndim] for e, unit in family.start.items()}
+        known("strengths", strengths, {**edges, **family.shape}, "edge that learns")
         made, found = {}, {}
-        for e, v in self.family.start.items():
-            name = self.family.edge_of(e)
-            if name not in strength:
-                raise InputError(f"strength must name every edge; {name!r} is missing")
-            key = (id(strength[name]), id(v))  # many edges start alike
+        for e, unit in family.start.items():
+            name = e if e in strengths else family.edge_of(e)
+            if name not in strengths:
+                raise InputError(f"strengths must name every edge that learns; {name!r} is missing")
+            key = (id(strengths[name]), id(unit))  # many edges start alike
             if key not in made:
-                size = array("strength", strength[name])
-                if size.ndim > 1 or not size.size or (size < 0).any():
-                    raise InputError(
-                        "strength must be at least 0, a number or one for each run; "
-                        f"got {short(strength[name])}"
-                    )
-                made[key] = size[(...,) + (None,) * v.ndim] * v
+                made[key] = _begun(name, strengths[name], unit, name == e)
             found[e] = made[key]
-        return found
+        leads = {v.shape[: v.ndim - len(family.shape[e])] for e, v in found.items()}
+        if len(leads) == 1:
+            return found
+        try:
+            lead = np.broadcast_shapes(*leads)
+        except ValueError:
+            raise InputError(f"strengths must have equally many runs for all edges, got {leads}") from None
+        return {e: np.broadcast_to(v, (*lead, *family.shape[e])) for e, v in found.items()}
 
     # -- other families ----------------------------------------------------------------------
 
@@ -363,7 +367,8 @@ class Reduction(ReducedEquations):
         Returns
         -------
         float, or dict of str to float
-            For `solve`; a number for each edge where pathways differ. Arrays for an array.
+            For `solve`; a number for each edge where pathways differ. With an array, one run for each of its
+        entries.
 
         Examples
         --------
@@ -381,8 +386,10 @@ class Reduction(ReducedEquations):
         if (size < 0).any():
             raise InputError(f"std must be at least 0, got {short(std)}")
         each = gaussian_strength(self.family, self.task)
-        found = {e: size * v if size.ndim else float(size) * v for e, v in each.items()}
-        return next(iter(found.values())) if np.ptp(list(each.values())) < 1e-12 else found
+        if np.ptp(list(each.values())) < 1e-12:
+            return (size if size.ndim else float(size)) * next(iter(each.values()))
+        dims = {self.family.edge_of(e): unit.ndim for e, unit in self.family.start.items()}
+        return {e: v * (_by_run(size, dims[e]) if size.ndim else float(size)) for e, v in each.items()}
 
     @property
     def way_on(self) -> str:
@@ -458,3 +465,23 @@ class Reduction(ReducedEquations):
         0.5
         """
         return make_system(self, strength, weights)
+
+
+def _by_run(size: np.ndarray, dims: int) -> np.ndarray:
+    """A size for each run, to multiply strengths of so many dimensions."""
+    return size.reshape(size.shape + (1,) * dims) if size.ndim else size
+
+
+def _begun(edge: str, given: Any, unit: np.ndarray, own: bool) -> np.ndarray:
+    """The strengths of an edge: those given, or a size of those with which its family starts."""
+    value = array(f"strengths[{edge!r}]", given)
+    last = value.shape[-unit.ndim :]
+    if own and last == unit.shape and value.size and value.ndim <= unit.ndim + 1:
+        return value
+    sized = value.ndim in (unit.ndim, unit.ndim + 1) and last in ((1,) * unit.ndim, unit.shape[-1:])
+    if (value.ndim and not sized) or not value.size or (value < 0).any():
+        raise InputError(
+            f"strengths[{edge!r}] must be a number of at least 0, or have shape {unit.shape}, with a leading "
+            f"axis of runs at most; got {short(given)}"
+        )
+    return value * unit

@@ -32,7 +32,7 @@ from neuralrace.relu.clusters import (
 )
 from neuralrace.relu.gates import as_relu_network, network_at
 from neuralrace.relu.patterns import context_labels, pattern_text
-from neuralrace.relu.training import checked_data, train, unit_gates
+from neuralrace.relu.training import checked_data, default_rate, train, unit_gates
 
 FOLLOW = ("trained", "swapped")
 LEARNED = 0.01  # share of the loss of a silent network that a run which has converged may leave
@@ -153,8 +153,8 @@ def discover(
     hidden: Sequence[int] = (700,),
     k: int | None = None,
     runs: int = 3,
-    std: float = 7e-6,
-    lr: float = 1e-3,
+    std: float | None = None,
+    lr: float | None = None,
     steps: int = 8000,
     every: int = 100,
     seed: int = 0,
@@ -382,7 +382,9 @@ def train_networks(
     if "save" in keywords:
         raise InputError("save must not be given: `every` says at which steps gates are taken")
     seeds = [1000 * seed + r for r in range(runs)]
-    unit = number("lr", lr, above=0) * (1 if keywords.get("objective") == "mean" else len(x))
+    objective = keywords.get("objective", "sum")
+    lr = default_rate(x, y, objective) if lr is None else number("lr", lr, above=0)
+    unit = lr * (1 if objective == "mean" else len(x))
     save = unit * np.union1d(np.arange(0, steps + 1, every), [steps])
     return list(train(x, y, hidden, std, lr, steps, save, seeds, **keywords))
 

@@ -15,13 +15,16 @@ from neuralrace.dynamics import Status, Trajectory, flow
 from neuralrace.errors import InputError, NothingToReduceError, array, flag, integer, number, sequence, short
 from neuralrace.init import decoupled, gaussian
 from neuralrace.measure import learning_time
-from neuralrace.reduction import Reduction, attainable_loss, reduce
+from neuralrace.network import loss
+from neuralrace.reduction import Reduction, attainable_loss, reduce, settled_time
 from neuralrace.relu.patterns import context_labels, implementable_patterns, pattern_text
 from neuralrace.relu.training import checked_data
 from neuralrace.task import Task
 from neuralrace.tasks.structured import gated
 
 MAX_CONTEXTS = 10  # unions of more are too many to list
+LEFT = 0.1  # of what the best candidate can learn, where a race ends that names no level
+LONG = 1e6  # how long networks are followed that cannot be reduced, in units of the fastest time of the data
 _SAME = 1e-6  # relative difference of times that is none
 
 
@@ -252,9 +255,9 @@ class Race:
 
 def race(
     candidates: Mapping[str, Task],
-    level: float = 0.2,
+    level: float | None = None,
     strength: float = 1e-3,
-    t1: float = 1e4,
+    t1: float | None = None,
 ) -> Race:
     """When each of several gated networks reaches a level of the loss.
 
@@ -269,12 +272,13 @@ def race(
     ----------
     candidates : dict
         Name -> Task, of linear pathways.
-    level : float
-        Mean loss to reach.
+    level : float, optional
+        Mean loss to reach. By default that at which a tenth is left of what the best candidate can learn.
     strength : float
         Start of every mode in every layer.
-    t1 : float
-        The end, in flow time (tau = 1 on the mean loss).
+    t1 : float, optional
+        The end, in flow time (tau = 1 on the mean loss). By default twice the time in which each candidate
+        learns all that it can learn.
 
     Returns
     -------
@@ -293,13 +297,19 @@ def race(
             raise InputError(
                 f"candidates[{name!r}] must be a Task of linear, gated pathways, got {short(task)}"
             )
-    level, strength = number("level", level, above=0), number("strength", strength, above=0)
-    end = number("t1", t1, above=0)
+    strength, end = number("strength", strength, above=0), None if t1 is None else number("t1", t1, above=0)
+    least = {name: attainable_loss(task).loss for name, task in candidates.items()}
+    if level is None:
+        untrained = (
+            loss(task, {e: np.zeros(s) for e, s in task.graph.shapes.items()}) for task in candidates.values()
+        )
+        level = min(least.values()) + LEFT * (max(map(float, untrained)) - min(least.values()))
+    else:
+        level = number("level", level, above=0)
     times, trajectories, how = {}, {}, {}
     for name, task in candidates.items():
-        least = attainable_loss(task).loss
-        if level < least:
-            times[name], how[name] = math.inf, f"no weights go below {least:.4g}"
+        if level < least[name]:
+            times[name], how[name] = math.inf, f"no weights go below {least[name]:.4g}"
             continue
         try:
             trajectories[name], how[name] = _learned(task, level, strength, end)
@@ -311,29 +321,38 @@ def race(
     return Race(
         {name: times[name] for name in order},
         {name: run.statuses[0] for name, run in trajectories.items()},
-        trajectories, how, level, end,
+        trajectories, how, level, end or max((run.t[-1] for run in trajectories.values()), default=0.0),
     )  # fmt: skip
 
 
-def _learned(task: Task, level: float, strength: float, end: float) -> tuple[Trajectory, str]:
+def _learned(task: Task, level: float, strength: float, end: float | None) -> tuple[Trajectory, str]:
     """The trajectory of one candidate, and how it was solved."""
     r = reduce(task, basis="shared")
     r = r if r.exact else reduce(task, basis="block" if task.graph.fixed else "pathwise")
     if not r.exact:
         both = reduce(task, basis="pathwise", directions=2)
-        return flow(task, decoupled(both, strength), end, stop_loss=level), "full flow"
-    run = r.solve(strength, end)
+        weights = decoupled(both, strength)
+        return flow(task, weights, end or LONG * both.fastest_time, stop_loss=level), "full flow"
+    run = r.solve(strength, end or _twice(r, strength))
     if run.status is Status.FINISHED:
         return run, "reduced"
     return _followed(r, strength, end)
 
 
-def _followed(r: Reduction, strength: float, end: float) -> tuple[Trajectory, str]:
+def _twice(r: Reduction, strength: float) -> float:
+    """Twice the time in which a reduction learns all that it can learn."""
+    return float(f"{2 * settled_time(r.until_learned(strength)) or r.fastest_time:.2g}")
+
+
+def _followed(r: Reduction, strength: float, end: float | None) -> tuple[Trajectory, str]:
     """The trajectory of a candidate whose first family does not come to the attainable loss."""
     try:
         wider = r.widened()
     except InputError:
         sizes = 1.0 if r.task.graph.fixed else r.strength(1.0)
         std = strength / (max(sizes.values()) if isinstance(sizes, dict) else sizes)
-        return reduce(r.task, weights=gaussian(r.task.graph, std)).solve(end), "from random weights"
-    return wider.solve(strength, end), f"reduced, {wider.directions} directions per mode"
+        start = reduce(r.task, weights=gaussian(r.task.graph, std))
+        return start.solve(end or LONG * r.fastest_time), "from random weights"
+    return wider.solve(
+        strength, end or _twice(wider, strength)
+    ), f"reduced, {wider.directions} directions per mode"

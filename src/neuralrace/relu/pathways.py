@@ -69,7 +69,7 @@ def self_consistent(
     residual: ArrayLike,
     starts: int = 200,
     seed: int = 0,
-    steps: int = 4000,
+    iterations: int = 4000,
 ) -> Maxima:
     """Patterns that small ReLU units grow into while the residual stays as it is.
 
@@ -89,7 +89,7 @@ def self_consistent(
         Number of random starts, at most a million.
     seed : int
         Of the starts.
-    steps : int
+    iterations : int
         Steps of the flow, at most a million.
 
     Returns
@@ -106,7 +106,10 @@ def self_consistent(
     x, e = unit_inputs(X), array("residual", residual)
     if e.ndim != 2 or len(e) != len(x) or not e.size:
         raise InputError(f"residual must have shape ({len(x)} samples, outputs), got {e.shape}")
-    starts, steps = integer("starts", starts, most=MAX_STARTS), integer("steps", steps, 4, MAX_STEPS)
+    starts, iterations = (
+        integer("starts", starts, most=MAX_STARTS),
+        integer("iterations", iterations, 4, MAX_STEPS),
+    )
     rng = np.random.default_rng(integer("seed", seed, least=0))
     basis, xs = _compressed(x)
     outs, es = _compressed(e)
@@ -115,7 +118,7 @@ def self_consistent(
         return Maxima(empty[0], none, none, empty[1], empty[2], none, 1.0)
     w = rng.standard_normal((starts, x.shape[1])) @ basis
     v = rng.standard_normal((starts, e.shape[1])) @ outs
-    w = _ascend(xs, es / len(x), w, v, steps)
+    w = _ascend(xs, es / len(x), w, v, iterations)
     return _gathered(x, xs, es / len(x), w, basis, outs)
 
 
@@ -300,7 +303,7 @@ class Pathways:
 def predict_pathways(
     X: ArrayLike,
     Y: ArrayLike,
-    level: float = 1e-3,
+    share: float = 1e-3,
     max_rounds: int = 10,
     starts: int = 400,
     seed: int = 0,
@@ -321,7 +324,7 @@ def predict_pathways(
         Inputs.
     Y : array, shape (n, out) or (n,)
         Targets.
-    level : float
+    share : float
         Share of the initial loss at which to end.
     max_rounds : int
         Rounds after which to end; it also ends after a round that gains nothing.
@@ -344,7 +347,7 @@ def predict_pathways(
     """
     x, y = checked_data(X, Y)
     x = unit_inputs(x, bias)
-    level, tie = number("level", level, above=0), number("tie", tie, least=0)
+    share, tie = number("share", share, above=0), number("tie", tie, least=0)
     max_rounds, seed = integer("max_rounds", max_rounds), integer("seed", seed, least=0)
     residual = y
     losses = [0.5 * float((y**2).sum()) / len(y)]
@@ -352,7 +355,7 @@ def predict_pathways(
     ending = None
     while ending is None:
         k = len(losses) - 1
-        if losses[-1] <= level * losses[0]:
+        if losses[-1] <= share * losses[0]:
             ending = f"loss {losses[-1]:.2g} after {k} rounds"
         elif k and losses[-1] > losses[-2] * (1 - 1e-9):
             ending = f"round {k - 1} gained nothing, loss {losses[-1]:.2g}"

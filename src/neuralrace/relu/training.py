@@ -18,13 +18,16 @@ from neuralrace.init import gaussian
 from neuralrace.network import activity
 from neuralrace.task import Task
 
+UNTRAINED = 1e-9  # size of the outputs of an initial network, relative to the targets
+GROWTH = 0.04  # largest relative change of weights in the first step
+
 
 def train(
     X: ArrayLike,
     Y: ArrayLike,
     hidden: Sequence[int] = (700,),
-    std: float = 7e-6,
-    lr: float = 1e-3,
+    std: float | None = None,
+    lr: float | None = None,
     steps: int = 8000,
     save: int | Iterable[float] | None = 200,
     seed: int | Iterable[int] = 0,
@@ -47,10 +50,12 @@ def train(
         Targets.
     hidden : list of int
         Sizes of the ReLU layers.
-    std : float
-        Standard deviation of the initial weights, which are normal.
-    lr : float
-        Learning rate on the objective.
+    std : float, optional
+        Standard deviation of the initial weights, which are normal. By default the outputs of the initial
+        network are about 1e-9 of the targets, so that features are learned one after the other.
+    lr : float, optional
+        Learning rate on the objective. By default nothing grows by more than 4% in the first step. An
+        optimizer other than gradient descent needs a rate.
     steps : int
         Steps of full-batch descent.
     save : int or times, optional
@@ -100,12 +105,15 @@ def train(
     by_flow = not isinstance(method, str)
     if not by_flow and method != "descend":
         raise InputError(f"method must be 'descend', nr.Adaptive(...) or your own, got {short(method)}")
-    lr, steps = number("lr", lr, above=0), check_steps("steps", steps)
+    if lr is None and keywords.get("optimizer", "sgd") != "sgd":
+        raise InputError("lr must be given for an optimizer other than gradient descent")
+    lr = default_rate(x, y, objective) if lr is None else number("lr", lr, above=0)
+    steps = check_steps("steps", steps)
     graph = relu_chain([x.shape[1], *sizes, y.shape[1]], bias)
     full = Task(graph, x, y)
     if weights is None:
         seed = sequence("seed", seed, "seeds") if isinstance(seed, Iterator) else seed
-        start = gaussian(graph, std, seed)
+        start = gaussian(graph, _default_std(x, y, sizes) if std is None else std, seed)
         keywords.setdefault("runs", _seed_coordinate(seed, start))
     else:
         start = graph.check_weights(weights)
@@ -225,6 +233,21 @@ class _RecordGates:
 def _speed(objective: str, x: np.ndarray) -> int:
     """How much faster than the mean loss the objective learns at the same learning rate."""
     return len(x) if objective == "sum" else 1
+
+
+def default_rate(x: np.ndarray, y: np.ndarray, objective: str) -> float:
+    """The learning rate at which no pattern of gates lets weights grow by more than `GROWTH` in a step."""
+    fastest = np.linalg.norm(x, 2) * np.linalg.norm(y, 2)  # of correlations of inputs and targets, any gates
+    return GROWTH / float(fastest or 1.0) * (len(x) if objective == "mean" else 1)
+
+
+def _default_std(x: np.ndarray, y: np.ndarray, hidden: Sequence[int]) -> float:
+    """The size of initial weights at which the outputs are about `UNTRAINED` of the targets."""
+    outputs = np.sqrt(
+        (x**2).sum(axis=1).mean() * np.prod(np.asarray(hidden) / 2)
+    )  # at std 1: half are active
+    size = UNTRAINED * np.sqrt((y**2).mean()) / outputs if outputs else 0.0
+    return float(size or UNTRAINED) ** (1 / (len(hidden) + 1))
 
 
 def _seed_coordinate(seed: Any, start: Mapping[str, np.ndarray]) -> dict[str, Any] | None:

@@ -42,7 +42,7 @@ class Fit:
     rate_h, rate_y : float
         Rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
     rate_h_interval, rate_y_interval : tuple of float, or None
-        Where the true rate lies with the probability `level`; allows for residuals that are correlated in
+        Where the true rate lies with the probability `confidence`; allows for residuals that are correlated in
         time. None where the series do not identify the rate, not even to a factor of 1000.
     start : State
         Fitted dh2, dy2 and w at the first time.
@@ -128,7 +128,7 @@ class Fit:
 
 
 def fit(
-    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, loss: Any = None, level: float = 0.95,
+    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, loss: Any = None, confidence: float = 0.95,
     strict: bool = True,
 ) -> Fit:  # fmt: skip
     """Effective learning rates and the initial state that explain three series over time (Eq. 7).
@@ -147,7 +147,7 @@ def fit(
         Distances of the two inputs and of the two targets, not squared.
     loss : array_like, shape (times,), optional
         One half of the mean squared error of both samples: fits the rate of the mean output too (Eq. 9).
-    level : float, default 0.95
+    confidence : float, default 0.95
         Probability with which an interval holds the true rate.
     strict : bool, default True
         Refuse series that do not determine rate_h and rate_y to a factor of two. With False the best fit is
@@ -167,18 +167,18 @@ def fit(
     >>> round(rates.rate_h, 4), round(rates.rate_y, 4)
     (2.0, 0.5)
     """
-    t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, loss, level, strict)
+    t, series, dx, dy, confidence = _checked(t, dh2, dy2, w, dx, dy, loss, confidence, strict)
     span = t[-1] - t[0]
     unit, high, out = _units(series, dy)
     target = dy / np.sqrt(out)
     theta, residual, jacobian = best_fit((t - t[0]) / span, series / unit, target)
     with np.errstate(all="ignore"):
-        width = _quantile(level, residual.size - len(theta)) * _deviation(residual, jacobian)
+        width = _quantile(confidence, residual.size - len(theta)) * _deviation(residual, jacobian)
         speed = np.exp(theta) / span
     rate_h, rate_y = float(speed[0] * high / out / dx**2), float(speed[1] / high)
     start = _state(theta, target) * unit[:3]
     rates = (("rate_h", rate_h, width[0]), ("rate_y", rate_y, width[1]))
-    problems = tuple(p for given in rates if (p := _problem(*given, level)))
+    problems = tuple(p for given in rates if (p := _problem(*given, confidence)))
     if strict and problems:
         raise InputError(problems[0])
     if not (np.isfinite(start).all() and 0 < rate_h < np.inf and 0 < rate_y < np.inf):
@@ -207,7 +207,7 @@ def _found(
 
 
 def fit_rates(
-    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, loss: Any = None, level: float = 0.95
+    t: Any, dh2: Any, dy2: Any, w: Any, dx: float, dy: float, *, loss: Any = None, confidence: float = 0.95
 ) -> Fit:
     """The two effective learning rates alone, from the observed start (representations_align Eq. 49).
 
@@ -223,7 +223,7 @@ def fit_rates(
         Distances of the two inputs and of the two targets, not squared.
     loss : array_like, shape (times,), optional
         One half of the mean squared error of both samples.
-    level : float, default 0.95
+    confidence : float, default 0.95
         Probability with which an interval holds the true rate.
 
     Returns
@@ -239,14 +239,14 @@ def fit_rates(
     >>> round(found.rate_h, 4), round(found.rate_y, 4)
     (2.0, 0.5)
     """
-    t, series, dx, dy, level = _checked(t, dh2, dy2, w, dx, dy, loss, level, False)
+    t, series, dx, dy, confidence = _checked(t, dh2, dy2, w, dx, dy, loss, confidence, False)
     if series[0, 0] <= 0:
         raise InputError("dh2 must be positive at the first time, from which the theory starts")
     span, three = t[-1] - t[0], series[:, :3]
     unit, high, out = _units(three, dy)
     theta, left, jacobian = best_rates((t - t[0]) / span, three / unit, dy / np.sqrt(out), unit)
     with np.errstate(all="ignore"):
-        width = _quantile(level, left.size - 2) * _deviation(left, jacobian)
+        width = _quantile(confidence, left.size - 2) * _deviation(left, jacobian)
         rates = np.exp(theta) / span * [high / out / dx**2, 1 / high]
     if not (np.isfinite(rates).all() and (rates > 0).all() and np.isfinite(left).all()):
         raise InputError(
@@ -254,10 +254,10 @@ def fit_rates(
         )
     errors = np.sqrt((left**2).sum(axis=0)) / np.abs(three).max(axis=0)
     found = _found(rates, width, three[0], errors, dx, dy, t[0])
-    return found if loss is None else _with_loss(found, t, series[:, 3], level)
+    return found if loss is None else _with_loss(found, t, series[:, 3], confidence)
 
 
-def _with_loss(found: Fit, t: np.ndarray, measured: np.ndarray, level: float) -> Fit:
+def _with_loss(found: Fit, t: np.ndarray, measured: np.ndarray, confidence: float) -> Fit:
     """The same fit with the rate at which the mean output comes to its target, from where it was observed."""
     from scipy.optimize import least_squares
 
@@ -271,7 +271,7 @@ def _with_loss(found: Fit, t: np.ndarray, measured: np.ndarray, level: float) ->
     guesses = np.log(10.0 ** np.linspace(-2, 4, 61) / since[-1])
     best: Any = least_squares(residual, min(guesses, key=lambda log: float((residual(log) ** 2).sum())))
     with np.errstate(all="ignore"):
-        width = _quantile(level, len(t) - 1) * _deviation(best.fun[:, None], best.jac[:, None])[0]
+        width = _quantile(confidence, len(t) - 1) * _deviation(best.fun[:, None], best.jac[:, None])[0]
     rate, errors = float(np.exp(best.x[0])), (*found.errors, float(np.sqrt((best.fun**2).sum())))
     return dataclasses.replace(
         found,
@@ -290,12 +290,12 @@ def _units(series: np.ndarray, dy: float) -> tuple[np.ndarray, float, float]:
     return np.array([high, out, out, out])[: series.shape[1]], high, out
 
 
-def _problem(name: str, value: float, width: float, level: float) -> str:
+def _problem(name: str, value: float, width: float, confidence: float) -> str:
     """Why the series do not determine a rate whose logarithm has this half width; empty where they do."""
     if width < np.log(DETERMINED):
         return ""
     return (
-        f"the series do not determine {name}: about {value:.3g}, {level:.0%} interval wider than a factor of "
+        f"the series do not determine {name}: about {value:.3g}, {confidence:.0%} interval wider than a factor of "
         f"{DETERMINED:g} either way; they should cover learning, from the start to near the end, "
         "and rise well above their noise"
     )
@@ -317,7 +317,7 @@ def _state(theta: np.ndarray, target: float) -> np.ndarray:
 
 
 def _checked(
-    t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, level: Any, strict: bool
+    t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, loss: Any, confidence: Any, strict: bool
 ) -> Any:
     t = array("t", t, (None,))
     if len(t) < FEWEST:
@@ -327,7 +327,7 @@ def _checked(
     named = {"dh2": dh2, "dy2": dy2, "w": w} | ({} if loss is None else {"loss": loss})
     series = {n: array(n, v, (len(t),)) for n, v in named.items()}
     dx, dy = number("dx", dx, least=1e-100, most=1e100), number("dy", dy, least=0, most=1e100)
-    level, strict = number("level", level, above=0, below=1), flag("strict", strict)
+    confidence, strict = number("confidence", confidence, above=0, below=1), flag("strict", strict)
     for name in series.keys() - {"w"}:
         if series[name].max() <= 0:
             raise InputError(f"{name} must be positive somewhere, as a squared distance is")
@@ -341,7 +341,7 @@ def _checked(
                 f"{name} is flat (deviation {v.std():.3g}, noise about {noise:.3g}): it does not identify "
                 "the rates; record for longer, or more often while it changes"
             )
-    return t, np.stack(list(series.values()), 1), dx, dy, level
+    return t, np.stack(list(series.values()), 1), dx, dy, confidence
 
 
 def _deviation(residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
@@ -358,12 +358,12 @@ def _deviation(residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     return np.where(unseen, np.inf, np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0)))
 
 
-def _quantile(level: float, freedom: int) -> float:
+def _quantile(confidence: float, freedom: int) -> float:
     from scipy.special import (
         stdtrit,
     )  # Student's distribution; scipy.stats takes a third of a second to import
 
-    return float(stdtrit(freedom, (1 + level) / 2))
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def best_fit(t: np.ndarray, data: np.ndarray, target: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -122,8 +122,8 @@ class Comparison:
     correlation : float
         Over all pairs of different samples.
     interval : tuple of float
-        Where it lies with the probability `level`.
-    level : float
+        Where it lies with the probability `confidence`.
+    confidence : float
         Probability of the interval.
     draws : ndarray, shape (draws,)
         Correlations of the resampled sets; nan where all pairs of a set are alike. Those of another
@@ -142,7 +142,7 @@ class Comparison:
 
     correlation: float
     interval: Interval
-    level: float
+    confidence: float
     draws: np.ndarray = field(repr=False)
 
     def over(self, other: Comparison) -> tuple[float, Interval]:
@@ -157,7 +157,7 @@ class Comparison:
         -------
         difference : float
         interval : tuple of float
-            Where it lies with the probability `level`.
+            Where it lies with the probability `confidence`.
 
         Examples
         --------
@@ -169,11 +169,11 @@ class Comparison:
         """
         if len(self.draws) != len(other.draws):
             raise InputError(f"other must have as many draws, {len(self.draws)}, got {len(other.draws)}")
-        return self.correlation - other.correlation, _interval(self.draws - other.draws, self.level)
+        return self.correlation - other.correlation, _interval(self.draws - other.draws, self.confidence)
 
 
 def compare(
-    predicted: Any, measured: Any, *, level: float = 0.95, draws: int = 1000, seed: int = 0
+    predicted: Any, measured: Any, *, confidence: float = 0.95, draws: int = 1000, seed: int = 0
 ) -> Comparison:
     """How two matrices of distances correlate over all pairs of different samples.
 
@@ -185,7 +185,7 @@ def compare(
     ----------
     predicted, measured : array_like, shape (samples, samples)
         Symmetric matrices of distances, in any units; at least 8 samples.
-    level : float
+    confidence : float
         Probability with which the interval holds the true correlation.
     draws : int
         Number of resampled sets, 100 to 1,000,000.
@@ -208,7 +208,7 @@ def compare(
     measured = _matrix("measured", measured)
     n = len(measured)
     predicted = _matrix("predicted", predicted, n)
-    level = number("level", level, above=0, below=1)
+    confidence = number("confidence", confidence, above=0, below=1)
     if n < FEWEST:
         raise InputError(f"measured has {n} samples, too few for an interval; at least {FEWEST} are needed")
     pairs = np.triu_indices(n, 1)
@@ -227,7 +227,7 @@ def compare(
     correlations = _correlations(np.vstack([np.ones(n), counts]), *centred)
     # A draw of few different samples, all pairs of which are alike, says nothing.
     usable = np.where(np.isfinite(correlations), correlations, np.nan)
-    return Comparison(float(correlations[0]), _interval(usable[1:], level), level, usable[1:])
+    return Comparison(float(correlations[0]), _interval(usable[1:], confidence), confidence, usable[1:])
 
 
 def _correlations(counts: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -240,8 +240,8 @@ def _correlations(counts: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarra
         return (total(p * q) / size - a * b) / np.sqrt(np.where(spread > 1e-20, spread, np.nan))
 
 
-def _interval(draws: np.ndarray, level: float) -> Interval:
-    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
+def _interval(draws: np.ndarray, confidence: float) -> Interval:
+    low, high = np.nanquantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 

@@ -109,16 +109,18 @@ class Record:
             dims={"recorded:dh2": ("layer",)},
         )
 
-    def fit(self, pair: int = 0, *, loss: bool = False, level: float = 0.95, strict: bool = True) -> Fit:
+    def fit(
+        self, pair: int = 0, *, with_loss: bool = False, confidence: float = 0.95, strict: bool = True
+    ) -> Fit:
         """Effective learning rates of one pair: `universality.fit` of its series, at all times.
 
         Parameters
         ----------
         pair : int, default 0
             Its place among the pairs.
-        loss : bool, default False
+        with_loss : bool, default False
             Whether to fit the loss too, for the rate of the mean output.
-        level, strict
+        confidence, strict
             As in `universality.fit`.
 
         Returns
@@ -129,12 +131,14 @@ class Record:
         if integer("pair", pair, 0) >= len(self.pairs):
             raise InputError(f"pair must be below {len(self.pairs)}, the number of pairs; got {pair}")
         times = max(1, len(self._times))
-        return fit_recorded(self.trajectory, pair, loss=loss, times=times, level=level, strict=strict)
+        return fit_recorded(
+            self.trajectory, pair, with_loss=with_loss, times=times, confidence=confidence, strict=strict
+        )
 
 
 def fit_recorded(
-    trajectory: Trajectory, run: int = 0, layer: int | None = None, *, loss: bool = False, times: int = 300,
-    level: float = 0.95, strict: bool = True,
+    trajectory: Trajectory, run: int = 0, layer: int | None = None, *, with_loss: bool = False, times: int = 300,
+    confidence: float = 0.95, strict: bool = True,
 ) -> Fit:  # fmt: skip
     """Effective learning rates of one run of a trajectory that was recorded: `fit` of its series.
 
@@ -147,11 +151,11 @@ def fit_recorded(
         Its place among the runs.
     layer : int, optional
         The layer among those recorded, counted from 1; by default ``settings["half"]``, or the one half way.
-    loss : bool, default False
+    with_loss : bool, default False
         Whether to fit the loss too, for the rate of the mean output.
     times : int, default 300
         How many of the times to use, evenly spaced.
-    level, strict
+    confidence, strict
         As in `universality.fit`.
 
     Returns
@@ -176,8 +180,8 @@ def fit_recorded(
     keep = np.unique(keep.round().astype(int))
     dh2, dy2, w = (v[keep] for v in (dh2[:, chosen - 1], one.recorded["dy2"], one.recorded["w"]))
     dx, dy = float(one.runs["dx"]), float(one.runs["dy"])
-    losses = one.loss[keep] if flag("loss", loss) else None
-    return fit(one.t[keep], dh2, dy2, w, dx, dy, loss=losses, level=level, strict=strict)
+    losses = one.loss[keep] if flag("with_loss", with_loss) else None
+    return fit(one.t[keep], dh2, dy2, w, dx, dy, loss=losses, confidence=confidence, strict=strict)
 
 
 def record(

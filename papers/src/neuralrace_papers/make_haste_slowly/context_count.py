@@ -61,7 +61,7 @@ def networks(p: ContextCount, item: tuple[int, int]):
     pathways = nr.relu.imitate(net, nr.tasks.contexts(c, gating="shared"))
     start = {e: w[0] for e, w in pathways.trajectory.weights.items()}
     r = nr.reduce(pathways.task, "block")
-    solved = r.solve(b0=r.strengths(start), t1=net.t[-1], save=net.t)
+    solved = r.solve(strengths=r.strengths(start), t1=net.t[-1], save=net.t)
     task = nr.tasks.contexts(c, gating="shared", hidden=p.pathway)
     in_order = modes.as_published(net, task, p.std(c), SCRIPTS[c][0], seed)
     values = modes.singular_values(task.graph, in_order.weights, LEADING)

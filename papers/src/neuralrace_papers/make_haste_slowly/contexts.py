@@ -132,7 +132,7 @@ def race(p: Contexts, data: Data):
     t = data.networks[0].epoch.values * p.lr * len(x)
     alone, (common, others) = modes.on_the_residual(x, y, 3), RACE_START
     reduction = nr.reduce(alone, "pathwise")
-    solved = reduction.solve(strength=others**0.5, t1=t[-1], save=t)
+    solved = reduction.solve(strengths=others**0.5, t1=t[-1], save=t)
     flow = nr.flow(alone, nr.init.decoupled(reduction, others**0.5), t[-1], t)
     both = [modes.singular_values(alone.graph, w.weights, VALUES) for w in (solved, flow)]
     first, _ = modes.mode_outputs(x, y, np.ones(len(x)), lambda s, d: nr.exact.chain(t, s, d, common))

@@ -276,7 +276,7 @@ def reduced(p: PathwayCoordinates, data: Data):
     depth = p.depths[-1]
     for kind in p.sizes:
         run = data.orthogonal[depth, kind]
-        printed, k = (half_time(run.t, run[name].sum("pathway"), start=0.0) for name in ("printed", "k"))
+        printed, k = (half_time(run.t, run[name].sum("pathway"), first=0.0) for name in ("printed", "k"))
         yield f"eq-17-sigma-{kind}", printed / k
         yield f"eq-19-sigma-{kind}", run.curve
     yield "eq-19-corrected", data.orthogonal[depth, "published"].curve / p.sizes["published"] ** (2 * depth)

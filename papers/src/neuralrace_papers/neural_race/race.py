@@ -83,7 +83,7 @@ def train(p: Race, pairs: np.ndarray, groups: tuple[int, ...]) -> dict[str, Any]
         modes.append(carried[saved])
         off.append(np.nan if pairs.all() else wrong[~pairs].mean() / (2 * ITEMS * SILENT_LOSS))
     r = nr.reduce(task)
-    theory = r.solve(b0=r.strengths(start), save=t, method=method, stop_loss=stop)
+    theory = r.solve(strengths=r.strengths(start), save=t, method=method, stop_loss=stop)
     b = theory.source.b
     products = [np.prod(layers(b, p.domains, g), axis=0)[pairs].mean(axis=0) / S for g in groups]
     saved = np.arange(len(t)).clip(max=len(theory.t) - 1)

@@ -87,7 +87,7 @@ def decoupled(p: Routing):
     outer = np.stack([b for e, b in b0.items() if e != "h1->h2"])  # (domain, run, mode)
     even = {e: b if e == "h1->h2" else outer.mean(axis=0) for e, b in b0.items()}
     run = nr.flow(task, r.lift(b0), t1, p.save, method=fine)
-    theory, balanced = (r.solve(b0=b, t1=t1, save=run.t, method=fine) for b in (b0, even))
+    theory, balanced = (r.solve(strengths=b, t1=t1, save=run.t, method=fine) for b in (b0, even))
     equal = nr.flow(task, nr.init.decoupled(r, p.strength), t1, p.save, method=fine)
     b1, b2 = (equal.singular_values(e)[:, :ITEMS] for e in ("x0->h1", "h1->h2"))
     small = r.solve(p.small, p.t1(p.small), p.save)
@@ -135,7 +135,7 @@ def random(p: Routing, case: str | int):
     if trained != p.trained:
         return networks
     r = nr.reduce(task)
-    theory = r.solve(b0=r.strengths(start), t1=t1, save=run.t, method=nr.Adaptive(1e-7, 1e-9))
+    theory = r.solve(strengths=r.strengths(start), t1=t1, save=run.t, method=nr.Adaptive(1e-7, 1e-9))
     strengths = [-np.sort(-np.abs(b), axis=-1).mean(axis=2) for b in layers(theory.source.b, p.domains)]
     return {
         **networks,
@@ -303,7 +303,7 @@ def learning_times(p: Routing, data: Data):
     run = data.random["descent"]
     curves = run.eq15_strengths[1, 1], run.singular_values[1]  # (t, mode), (run, t, mode)
     theory, half = (
-        nr.measure.half_time(run.t, c.values, start=0.0, end=run.eq15_end.values, axis=-2) for c in curves
+        nr.measure.half_time(run.t, c.values, first=0.0, last=run.eq15_end.values, axis=-2) for c in curves
     )
     for mode in range(ITEMS):
         yield f"half-time-mode-{mode + 1}", np.abs(theory / half - 1)[:, mode]

@@ -135,12 +135,12 @@ def half_times(p: Sharing, s: float, b: list[float], random: bool) -> dict[str, 
     weights whose growing part `|W1 + W2^T|^2 / 4` (two layers) is the same product on average."""
     task = nr.Task(nr.Graph.chain([1, *[p.hidden] * (len(b) - 1), 1]), [[1.0]], [[s]])
     b0, level = {e: [v] for e, v in zip(task.graph.edges, b, strict=True)}, s**2 / 8
-    r = nr.reduce(task, start={e: v for e, (v,) in b0.items()})
+    r = nr.reduce(task, ties={e: v for e, (v,) in b0.items()})
     theory = nr.exact.chain_time(0.25, s, float(np.prod(b)), len(b))
     until = {"t1": 1.5 * theory, "save": 2, "stop_loss": level}
     network = nr.flow(task, r.lift(b0), method=nr.Adaptive(1e-10, 1e-12), **until)
     if len(set(b)) > 1:
-        theory = nr.measure.stopping_time(r.solve(b0=b0, **until))
+        theory = nr.measure.stopping_time(r.solve(strengths=b0, **until))
     times = {"theory": theory, "network": nr.measure.stopping_time(network)}
     if random:
         std = float(2 * np.prod(b) / p.hidden) ** 0.5

@@ -178,7 +178,7 @@ def shapes(p: Balanced, data: Data):
     fig, (a, b, c) = plot.figure(1, 3, height=2.3)
     modes = data.modes
     for lam, learned, colour in zip(p.relative, modes.a.values, plot.shades(len(p.relative)), strict=True):
-        t = modes.t / half_time(modes.t, learned, start=0.0, end=1.0)
+        t = modes.t / half_time(modes.t, learned, first=0.0, last=1.0)
         a.plot(t, learned, color=colour, label=f"{lam:g}")
         b.plot(t, (1 - learned) ** 2, color=colour)
     plot.theory(c, modes.fine, modes.plateau, label="exact solution")
@@ -227,7 +227,7 @@ def curves(p: Balanced, data: Data):
 
 def turn_time(turn: Any) -> np.ndarray:
     """Time to half of the turn at the end, with the leading axes of `turn`."""
-    return half_time(TIMES, turn, start=0.0)
+    return half_time(TIMES, turn, first=0.0)
 
 
 @figure("balanced-architecture")

@@ -307,7 +307,7 @@ def trajectories_and_surface(p: Chains, data: Data):
     half = {}
     for key, depth in (("shallow", 1), ("deep", 2)):
         modes = data.modes[depth].transpose("run", "mode", "t")
-        half = {k: half_time(modes.t, modes[k], start=0, end=p.s) for k in ("networks", "theory", "free")}
+        half = {k: half_time(modes.t, modes[k], first=0, last=p.s) for k in ("networks", "theory", "free")}
         early, late = (
             crossing(modes.t, modes.networks / p.s[:, None], level, rising=True) for level in (0.1, 0.9)
         )

@@ -68,7 +68,7 @@ def easy(agent: Agent, w: Any) -> np.ndarray:
 def outcome(agent: Agent, t: np.ndarray, w: np.ndarray) -> dict[str, Any]:
     """Associations and accuracy over time, and when each input is learned."""
     associations = agent.associations(w)
-    learned = half_time(t, np.abs(associations).max(axis=-1), start=0.0, axis=1)
+    learned = half_time(t, np.abs(associations).max(axis=-1), first=0.0, axis=1)
     return {
         "t": ("t", t),
         "input": ("input", list(INPUTS)),

@@ -28,7 +28,7 @@ def aligned_half_times(p: Chains) -> np.ndarray:
     latest = 2 / ((p.deep - 2) * min(p.strengths) * p.aligned ** (p.deep - 2))  # twice the last one's wait
     run = nr.flow(task, start, latest, save=4001)
     modes = np.diagonal(end_to_end(task.graph, run), axis1=-2, axis2=-1)
-    return half_time(run.t, modes, start=0.0, end=p.s, axis=0)
+    return half_time(run.t, modes, first=0.0, last=p.s, axis=0)
 
 
 def train(p: Chains, depth: int, gain: float, before: float) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def order(p: Saddles, ratio: float):
     run = nr.flow(task, start, (np.log(1 / p.std) + 4) / s[1], save=1001, method=PRECISE)
     modes = np.diagonal(end_to_end(task.graph, run), axis1=-2, axis2=-1)
     return {
-        "half": ("run mode", half_time(run.t, modes, start=0.0, end=s, axis=1)),
+        "half": ("run mode", half_time(run.t, modes, first=0.0, last=s, axis=1)),
         "expected": ("run mode", expected_half_times(growing_part(start["x->h1"], start["h1->y"]), s)),
     }
 
@@ -289,7 +289,7 @@ def individuals(p: Saddles, data: Data):
     order, one = along(data.order, "ratio"), data.paths[1]
     usual = order.sel(ratio=p.usual)
     half, expected = usual.half[:, 1], usual.expected[:, 1]
-    alone = half_time(one.t, one.maps[..., 1, 1], start=0.0, end=p.strengths[1], axis=1)
+    alone = half_time(one.t, one.maps[..., 1, 1], first=0.0, last=p.strengths[1], axis=1)
     yield "times-vary", float(half.std() / half.mean()) / (alone.std() / alone.mean())
     yield "times-foretold", np.corrcoef(half, expected)[0, 1]
     first, foretold = (v[..., 0] < v[..., 1] for v in (order.half, order.expected))

@@ -240,7 +240,7 @@ def wrong_beliefs(p: Worlds, data: Data):
 
 def half_times(world: Any, quantity: str) -> np.ndarray:
     """Times to half of the final value of each stage (runs, stages)."""
-    return measure.half_time(world.t, world[quantity], start=0.0, axis=1)
+    return measure.half_time(world.t, world[quantity], first=0.0, axis=1)
 
 
 def least_step(half: np.ndarray) -> np.ndarray:
