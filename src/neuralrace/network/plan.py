@@ -298,7 +298,7 @@ class Program:
 
     @cached_property
     def microseconds(self) -> float:
-        """Time of loss and gradient in NumPy, about, by a count of calls, multiplications and numbers that are moved."""
+        """Of loss and gradient in NumPy, about: by a count of calls, products, and numbers moved."""
         calls, moved, work = 10, 0, self.stack.work
         for g in self.stack.groups:
             moved += g.items * g.rows * g.size

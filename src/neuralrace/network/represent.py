@@ -160,7 +160,7 @@ def _contexts_of(
 
 
 def by_bases(task: Task, bases: Mapping[str, Basis], summed: bool = True) -> Described:
-    """All rows of each output at once, mixed from the outputs of its basis; zeros unless they are `summed`."""
+    """All rows of each output at once, mixed from the outputs of its basis; zeros unless `summed`."""
     graph, blocks = task.graph, Blocks()
     contexts, of = _contexts_of(graph, bases)
     readings, constant = [], task.data.irreducible_loss
