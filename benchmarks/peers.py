@@ -3,10 +3,11 @@
     python -m benchmarks.peers [NAME ...] [--quick] [--out FILE]
 
 `python -m benchmarks` measures all of them too. Each side runs in a process of its own. Cold is its first
-call after imports; nothing that was compiled before is read from the disk. Then comes the second call; warm is the best of all later ones. Seconds are those of the
-processor, so that work beside it counts less. The published side is in `published.py`; where it would take
-minutes some epochs are timed, and multiplied. What a user would write instead is in `by_hand.py`. Both sides
-record the same number of values, or nothing is measured.
+call after imports; nothing that was compiled before is read from the disk. Then comes the second call; warm
+is the best of all later ones. Seconds are those of the processor, so that work beside it counts less. The
+published side is in `published.py`; where it would take minutes some epochs are timed, and multiplied. What a
+user would write instead is in `by_hand.py`. Both sides record the same number of values, or nothing is
+measured.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class Compiled:
 def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """These options of the compiler; none where it does not know one."""
     try:
-        jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
+        if options:
+            jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
     except (RuntimeError, ValueError):
         return {}
     return dict(options)
