@@ -59,8 +59,10 @@ constraints: .venv/ready-test
 
 # The site of the manual, in site/; warnings are errors.
 docs: .venv/ready
+	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -e ".[docs]" -e ./papers
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python frontend/build.py
+	$(BIN)/python tools/site/make.py
 
 # Pictures of the manual and outputs of its notebooks, computed anew.
 pictures: .venv/ready-test
@@ -87,4 +89,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest .venv-uv results dist site frontend/node_modules src/neuralrace/laboratory/static
+	rm -rf .venv .venv-lowest .venv-uv results dist build site frontend/node_modules src/neuralrace/laboratory/static

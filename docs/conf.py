@@ -1,4 +1,6 @@
-"""The site of the manual, which `tools/site/make.py` builds. Pages load nothing from elsewhere and open from the disk.
+"""The site of the manual, which `tools/site/make.py` builds.
+
+Pages load nothing from elsewhere and open from the disk.
 
 `NEURALRACE_GALLERY=0` leaves out running the scripts of the gallery.
 """
@@ -27,7 +29,11 @@ extensions = [
     "typeset",
     "reference",
 ]
-exclude_patterns = ["gallery/*.ipynb", "gallery/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = [
+    "gallery/*.ipynb",
+    "gallery/sg_execution_times.rst",
+    "sg_execution_times.rst",
+]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "substitution"]
 myst_heading_anchors = 4
@@ -58,6 +64,8 @@ sphinx_gallery_conf = {
     "doc_module": ("neuralrace",),
     "reference_url": {"neuralrace": None},
     "remove_config_comments": True,
+    "download_all_examples": False,
+    "thumbnail_size": (480, 320),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 10,
@@ -68,7 +76,8 @@ html_title = "neuralrace"
 html_static_path = ["_static"]
 html_css_files = ["neuralrace.css"]
 html_copy_source = html_show_sourcelink = False
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "gallery/index": []}
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "neuralrace"},
     "navbar_align": "left",
@@ -79,6 +88,6 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "article_header_start": ["breadcrumbs"],
-    "pygments_light_style": "a11y-high-contrast-light",
-    "pygments_dark_style": "a11y-high-contrast-dark",
+    "pygments_light_style": "tango",
+    "pygments_dark_style": "github-dark",
 }

@@ -20,7 +20,7 @@ def add_summary(app: Any, what: str, name: str, module: Any, options: Any, lines
 
 
 def settle_types(app: Any, doctree: Any) -> None:
-    """Types of parameters lead to classes of `neuralrace`; other words in them, such as "weights", to nothing."""
+    """Types of parameters lead to classes of `neuralrace`; other words there to nothing."""
     from sphinx.addnodes import pending_xref
 
     for link in list(doctree.findall(pending_xref)):
