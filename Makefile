@@ -57,7 +57,7 @@ constraints: .venv/ready-test
 		--extra test pyproject.toml | grep -v -E '^(torch|triton|nvidia.*|cuda.*)==' > constraints/lowest.txt
 	touch .venv/ready .venv/ready-test
 
-# The site of the manual, in site/; warnings are errors.
+# The site of the manual, in build/site/html; warnings are errors.
 docs: .venv/ready
 	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -e ".[docs]" -e ./papers
@@ -89,4 +89,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest .venv-uv results dist build site frontend/node_modules src/neuralrace/laboratory/static
+	rm -rf .venv .venv-lowest .venv-uv results dist build frontend/node_modules src/neuralrace/laboratory/static

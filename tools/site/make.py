@@ -1,12 +1,13 @@
-"""Builds the site of the manual in site/: `python tools/site/make.py [FOLDER]`. Warnings are errors.
+"""Builds the site of the manual in build/site/html: `python tools/site/make.py`. Warnings are errors.
 
-The pages lie in docs/, papers/docs and notebooks/. They are gathered in the folder build/site, where pages
-of the gallery are made as well, so nothing is written into docs/. `--no-gallery` shows its scripts without
-running them.
+The pages lie in docs/, papers/docs and notebooks/. They are gathered in build/site/pages, where pages of
+the gallery are made as well, so nothing is written into docs/. `--no-gallery` shows its scripts without
+running them; `--into FOLDER` takes another folder than build/site.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -22,22 +23,25 @@ def gather(pages: Path) -> None:
             shutil.rmtree(old)
         elif old.is_file():
             old.unlink()
-    no_pages = shutil.ignore_patterns("_static", "*.py")
+    no_pages = shutil.ignore_patterns("_static", "*.py", "*.toml")
     shutil.copytree(ROOT / "docs", pages, dirs_exist_ok=True, ignore=no_pages)
-    shutil.copytree(ROOT / "notebooks", pages / "notebooks", ignore=shutil.ignore_patterns(".*"))
+    shutil.copytree(ROOT / "notebooks", pages / "notebooks", ignore=shutil.ignore_patterns(".*", "*.toml"))
 
 
-def build(to: Path, work: Path, gallery: bool = True) -> int:
-    """The exit status of Sphinx."""
+def build(work: Path, gallery: bool = True) -> int:
+    """Builds the site in `work`/html; the exit status of Sphinx."""
     from sphinx.cmd.build import main
 
     gather(work / "pages")
     os.environ["NEURALRACE_GALLERY"] = str(int(gallery))
-    folders = ["-c", str(ROOT / "docs"), "-d", str(work / "doctrees"), str(work / "pages"), str(to)]
-    return main(["-q", "-W", "--keep-going", "-D", f"nb_output_folder={work / 'outputs'}", *folders])
+    settings, doctrees = str(ROOT / "docs"), str(work / "doctrees")
+    options = ["-q", "-W", "--keep-going", "-c", settings, "-d", doctrees]
+    return main([*options, str(work / "pages"), str(work / "html")])
 
 
 if __name__ == "__main__":
-    folders = [argument for argument in sys.argv[1:] if argument != "--no-gallery"]
-    to = Path(folders[0]) if folders else ROOT / "site"
-    sys.exit(build(to, ROOT / "build/site", gallery="--no-gallery" not in sys.argv))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--no-gallery", action="store_true")
+    parser.add_argument("--into", type=Path, default=ROOT / "build/site")
+    given = parser.parse_args()
+    sys.exit(build(given.into, gallery=not given.no_gallery))
