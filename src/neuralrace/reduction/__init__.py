@@ -20,3 +20,7 @@ __all__ = [
     "reduce",
     "settled_time",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
