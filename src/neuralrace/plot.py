@@ -22,6 +22,44 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = [
+    "ABOVE",
+    "BELOW",
+    "BESIDE",
+    "BLACK",
+    "BLUE",
+    "COLOURS",
+    "COLUMN",
+    "ENLARGED",
+    "FORMATS",
+    "GREEN",
+    "ORANGE",
+    "PAGE",
+    "PINK",
+    "RED",
+    "SKY",
+    "STYLES",
+    "YELLOW",
+    "figure",
+    "key",
+    "label",
+    "legend_below",
+    "logarithmic",
+    "matrix",
+    "points",
+    "runs",
+    "save",
+    "shades",
+    "sized",
+    "style",
+    "theory",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 COLUMN, PAGE = 3.4, 7.0  # inches
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",

@@ -18,3 +18,7 @@ __all__ = [
     "reduce",
     "settled_time",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

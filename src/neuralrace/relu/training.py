@@ -105,7 +105,8 @@ def train(
     by_flow = not isinstance(method, str)
     if not by_flow and method != "descend":
         raise InputError(f"method must be 'descend', nr.Adaptive(...) or your own, got {short(method)}")
-    if lr is None and keywords.get("optimizer", "sgd") != "sgd":
+    optimizer = keywords.get("optimizer", "sgd")
+    if lr is None and not (isinstance(optimizer, str) and optimizer == "sgd"):
         raise InputError("lr must be given for an optimizer other than gradient descent")
     lr = default_rate(x, y, objective) if lr is None else number("lr", lr, above=0)
     steps = check_steps("steps", steps)

@@ -42,8 +42,8 @@ class Fit:
     rate_h, rate_y : float
         Rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
     rate_h_interval, rate_y_interval : tuple of float, or None
-        Where the true rate lies with the probability `confidence`; allows for residuals that are correlated in
-        time. None where the series do not identify the rate, not even to a factor of 1000.
+        Where the true rate lies with the probability `confidence`; allows for residuals that are correlated
+        in time. None where the series do not identify the rate, not even to a factor of 1000.
     start : State
         Fitted dh2, dy2 and w at the first time.
     error : float
@@ -295,8 +295,8 @@ def _problem(name: str, value: float, width: float, confidence: float) -> str:
     if width < np.log(DETERMINED):
         return ""
     return (
-        f"the series do not determine {name}: about {value:.3g}, {confidence:.0%} interval wider than a factor of "
-        f"{DETERMINED:g} either way; they should cover learning, from the start to near the end, "
+        f"the series do not determine {name}: about {value:.3g}, {confidence:.0%} interval wider than a "
+        f"factor of {DETERMINED:g} either way; they should cover learning, from the start to near the end, "
         "and rise well above their noise"
     )
 

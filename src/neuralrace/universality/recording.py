@@ -137,8 +137,8 @@ class Record:
 
 
 def fit_recorded(
-    trajectory: Trajectory, run: int = 0, layer: int | None = None, *, with_loss: bool = False, times: int = 300,
-    confidence: float = 0.95, strict: bool = True,
+    trajectory: Trajectory, run: int = 0, layer: int | None = None, *, with_loss: bool = False,
+    times: int = 300, confidence: float = 0.95, strict: bool = True,
 ) -> Fit:  # fmt: skip
     """Effective learning rates of one run of a trajectory that was recorded: `fit` of its series.
 

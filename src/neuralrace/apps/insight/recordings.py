@@ -175,6 +175,8 @@ def from_recordings(
             value, distances = as_sessions(value)
         sessions[str(name)] = _checked(name, value)
     stimuli = moderate("x", np.atleast_1d(array("x", x)))
+    if len(stimuli) < 2 or not stimuli.size:
+        raise InputError(f"x must have at least two samples, got shape {stimuli.shape}")
     stimuli = stimuli.reshape(len(stimuli), -1)
     if len(targets) != len(stimuli):
         raise InputError(f"y must have {len(stimuli)} rows, as many as x, got {len(targets)}")
