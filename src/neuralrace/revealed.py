@@ -304,17 +304,9 @@ class RevealedNetwork:
         Of more directions those with the largest signals are kept; half of the room is for signals that come
         backwards.
         """
-        sweep, omitted = _Sweep(self, {}), [0.0]
-        for node in self.graph.order:
-            sweep.forwards(node)
-            for e in self._with_unknown(self.graph.outgoing[node], TARGET):
-                omitted.append(self._reveal(e, SOURCE, *sweep.images(e, SOURCE), _FIRST, most // 2))
-        sweep.end_at(lambda y, out: np.concatenate([y, out], axis=2))
-        for node in reversed(self.graph.order):
-            sweep.backwards(node)
-            for e in self._with_unknown(self.graph.incoming[node], SOURCE):
-                omitted.append(self._reveal(e, TARGET, *sweep.images(e, TARGET), _FIRST, most))
-        self.omitted = max(omitted)
+        sweep = _Sweep(self, {})
+        both = lambda y, out: np.concatenate([y, out], axis=2)  # noqa: E731
+        self._follow(sweep, sweep.images, both, _FIRST, (most // 2, most))
         for node in self.graph.hidden:
             if not self.known[node]:  # no signal ever passes
                 self.extend(node, 1)
@@ -343,16 +335,29 @@ class RevealedNetwork:
         """
         sweep = _Sweep(self, moved)
         sweep.all()
-        speeds, omitted = sweep.speeds(), [0.0]
+        speeds = sweep.speeds()
+        moving = lambda e, end: (sweep.velocities(e, end, speeds), 1.0)  # noqa: E731
+        self._follow(sweep, moving, _error, share, (most, most))
+
+    def _follow(
+        self,
+        sweep: _Sweep,
+        signals: Callable[[str, int], tuple[np.ndarray, Any]],
+        end: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        share: float,
+        most: tuple[int, int],
+    ) -> None:
+        """Reveal images of signals, given as products and the size of the whole: forwards, then backwards."""
+        omitted = [0.0]
         for node in self.graph.order:
             sweep.forwards(node)
             for e in self._with_unknown(self.graph.outgoing[node], TARGET):
-                omitted.append(self._reveal(e, SOURCE, sweep.velocities(e, SOURCE, speeds), 1.0, share, most))
-        sweep.end_at(_error)
+                omitted.append(self._reveal(e, SOURCE, *signals(e, SOURCE), share, most[0]))
+        sweep.end_at(end)
         for node in reversed(self.graph.order):
             sweep.backwards(node)
             for e in self._with_unknown(self.graph.incoming[node], SOURCE):
-                omitted.append(self._reveal(e, TARGET, sweep.velocities(e, TARGET, speeds), 1.0, share, most))
+                omitted.append(self._reveal(e, TARGET, *signals(e, TARGET), share, most[1]))
         self.omitted = max(omitted)
 
     def _with_unknown(self, edges: tuple[str, ...], end: int) -> list[str]:
