@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,34 +36,6 @@ _FIRST = 1e-6  # fraction of the initial signals that may be left out
 _SLOWEST = 1e-3  # smaller speeds, relative to the largest, are set to this
 
 
-class Revealed(Protocol):
-    """A random matrix known in some directions."""
-
-    @property
-    def block(self) -> np.ndarray:
-        """Entries between the known directions, `(draws, target, source)`."""
-        ...
-
-    def extend(self, end: int, count: int) -> None:
-        """Make directions known at one end that are independent of the matrix."""
-        ...
-
-    def leaks(self, end: int) -> np.ndarray:
-        """Map from signals at one end to directions unknown at the other: `(draws, known, open)`.
-
-        `leaks^T f` has the expected length of the part of the image of f outside the known directions.
-        """
-        ...
-
-    def reveal(self, end: int, turn: np.ndarray, count: int) -> int:
-        """Draw the images of some directions of one end; return the number of new directions at the other.
-
-        `turn` `(draws, open, open)` is orthogonal; its first columns are the directions, in coordinates of
-        `leaks`.
-        """
-        ...
-
-
 class FixedMatrix:
     """A constant matrix between layers of which all directions are known.
 
@@ -73,15 +45,24 @@ class FixedMatrix:
     """
 
     def __init__(self, weights: np.ndarray):
-        self.block: np.ndarray = weights[None]
+        self.block: np.ndarray = weights[None]  # entries between known directions, (draws, target, source)
 
     def extend(self, end: int, count: int) -> None:
-        pass
+        """Make directions known at one end that are independent of the matrix."""
 
     def leaks(self, end: int) -> np.ndarray:
+        """Map from signals at one end to directions unknown at the other: `(draws, known, open)`.
+
+        `leaks^T f` has the expected length of the part of the image of f outside the known directions.
+        """
         return np.zeros((1, self.block.shape[2 - end], 0))
 
     def reveal(self, end: int, turn: np.ndarray, count: int) -> int:
+        """Draw the images of some directions of one end; return the number of new directions at the other.
+
+        `turn` `(draws, open, open)` is orthogonal; its first columns are the directions, in coordinates of
+        `leaks`.
+        """
         return 0
 
 
@@ -214,6 +195,9 @@ class OrthogonalMatrix:
         columns = self._block.shape[2]
         self._block = np.concatenate([self._block, rows[:, :, :columns]], axis=1)
         self._beyond = np.concatenate([self._beyond, rows[:, :, columns:]], axis=1)
+
+
+Revealed = FixedMatrix | GaussianMatrix | OrthogonalMatrix  # matrices known in some directions
 
 
 def _triangle(rng: np.random.Generator, draws: int, n: int, columns: int) -> np.ndarray:

@@ -201,16 +201,13 @@ def _held(
     else:
         parting = np.array([_parting(one, other)])
     ends = np.stack([_speed(r)[:, -1] for r in (run, nudged)])
-    held = (parting < np.inf) | (
-        ends.max(axis=0) > 2 * ends.min(axis=0)
-    )  # what moves then came from rounding
+    # Runs that move at different speeds in the end move by what rounding left.
+    held = (parting < np.inf) | (ends.max(axis=0) > 2 * ends.min(axis=0))
     if not held.any():
         return run, held
     until = np.minimum(parting, run.t[-1])
     fine = solved(np.union1d(run.t, until))
-    index = np.searchsorted(
-        fine.t, np.minimum(run.t, until[:, None])
-    )  # a run repeats its state at the saddle
+    index = np.searchsorted(fine.t, np.minimum(run.t, until[:, None]))  # it repeats its state at the saddle
     rows = np.arange(len(until))[:, None]
     pick = lambda v: v[rows, index] if run.many else v[index[0]]  # noqa: E731
     t, losses, slopes = (np.atleast_2d(np.asarray(v)) for v in run.history)
@@ -280,7 +277,7 @@ class TiedField:
 
     def keep(self, run: int, ts: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         b = y.reshape(-1, *self.shape)
-        return self.tied.loss(b), b
+        return self.tied.loss_and_gradient(b)[0], b
 
 
 # -- how a solution ended: whether it rests, and whether networks do too (theory.md section 10) ----
