@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuralrace.errors import InputError
-from neuralrace.reduction.basis import spans
+from neuralrace.reduction.basis import joined, spans
 from neuralrace.task import Block, Context, Task
 from neuralrace.task.contexts import is_open
 
@@ -295,26 +295,11 @@ def _hashable(c: Context, name: str) -> Any:
 
 def _separate(equations: list[_Equation]) -> Iterator[tuple[_Equation, ...]]:
     """Groups of equations that share no map; maps are numbered anew, so that equal groups are equal."""
-    parent: dict[Any, Any] = {}
-
-    def root(name: Any) -> Any:
-        while parent[name] != name:
-            parent[name] = parent[parent[name]]
-            name = parent[name]
-        return name
-
-    for eq in equations:
-        for name, *_ in eq.terms:
-            parent.setdefault(name, name)
-            parent[root(name)] = root(eq.terms[0][0])
-    groups: dict[Any, list[_Equation]] = {}
-    for k, eq in enumerate(equations):
-        groups.setdefault(root(eq.terms[0][0]) if eq.terms else k, []).append(eq)
-    for members in groups.values():
+    for group in joined([[name for name, *_ in eq.terms] for eq in equations]):
         number: dict[Any, int] = {}
         yield tuple(
             eq._replace(terms=tuple((number.setdefault(t[0], len(number)), *t[1:]) for t in eq.terms))
-            for eq in members
+            for eq in (equations[k] for k in group)
         )
 
 

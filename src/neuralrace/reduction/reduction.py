@@ -510,10 +510,8 @@ def reduce(
 @overload
 def reduce(
     task: Task,
-    basis: str = ...,
-    ties: Mapping[str, float] | None = ...,
-    seed: int = ...,
     *,
+    seed: int = ...,
     weights: Mapping[str, ArrayLike],
     error: float = ...,
     rates: Rates | None = ...,
@@ -595,7 +593,7 @@ def reduce(
             raise InputError(
                 "basis, ties, directions and names must not be given with weights, for which one is chosen"
             )
-        return StartReduction.of(task, weights, error, rates)
+        return StartReduction(task, g.check_weights(weights), error, rates)
     widest = max(2, *g.nodes.values())  # more directions than neurons change nothing
     directions = min(integer("directions", directions), widest)
     if directions > 1 and basis == "block":

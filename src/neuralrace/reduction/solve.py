@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from neuralrace.measure import learning_time
 from neuralrace.network import gradient
 from neuralrace.reduction.attainable import UNLEARNED
 from neuralrace.reduction.certificate import gradient_residual
-from neuralrace.reduction.family import Classes, Family, Strengths
+from neuralrace.reduction.family import Family, Strengths
 from neuralrace.reduction.path_classes import TiedLoss
 from neuralrace.task import Task
 
@@ -71,14 +71,8 @@ class Solution:
         return np.stack(first, axis=-1)
 
     def at(self, index: Any) -> Strengths:
-        """Strengths at one of the saved times, `(i,)`, or of one run there, `(run, i)`.
-
-        Edges of a class share an array where they are stored once.
-        """
-        if isinstance(self.b, TiedStrengths):
-            each = [(c, self.b[c[0]][index]) for c in self.b.classes]
-            return {e: v for c, v in each for e in c}
-        return {e: np.asarray(v)[index] for e, v in self.b.items()}
+        """Strengths at one of the saved times, `(i,)`, or of one run there, `(run, i)`."""
+        return _each(self.b, lambda v: v[index])
 
     def residual(self, traj: Trajectory) -> float:
         """The certificate along a solution, at ten of its times (see `Reduction.residual`)."""
@@ -88,35 +82,21 @@ class Solution:
 
     def picked(self, k: Any) -> Solution:
         """One run, or several."""
-        own = {e: np.asarray(v)[k] for e, v in self.b.items()}
-        b = self.b.picked(k) if isinstance(self.b, TiedStrengths) else own
-        return Solution(self.reduction, b, np.asarray(self.held)[k] if np.ndim(self.held) else self.held)
+        held = np.asarray(self.held)[k] if np.ndim(self.held) else self.held
+        return Solution(self.reduction, _each(self.b, lambda v: v[k]), held)
 
     def words(self, traj: Trajectory) -> str:
         """What it is."""
         return repr(self.reduction)
 
 
-class TiedStrengths(Mapping[str, np.ndarray]):
-    """Strengths of all edges, stored once per class: `by_class` (..., save, classes, modes)."""
-
-    def __init__(self, classes: Classes, by_class: np.ndarray):
-        self.classes: Classes = classes
-        self.by_class: np.ndarray = by_class
-        self.class_of: dict[str, int] = {e: k for k, members in enumerate(classes) for e in members}
-
-    def __getitem__(self, edge: str) -> np.ndarray:
-        return self.by_class[..., self.class_of[edge], :]
-
-    def picked(self, k: Any) -> TiedStrengths:
-        """Those of one run, or of several."""
-        return TiedStrengths(self.classes, self.by_class[k])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.class_of)
-
-    def __len__(self) -> int:
-        return len(self.class_of)
+def _each(b: Mapping[str, np.ndarray], part: Callable[[np.ndarray], np.ndarray]) -> Strengths:
+    """A part of the strengths of each edge; edges that share an array share it too."""
+    edges, made = list(b.items()), {}
+    for _, v in edges:
+        if id(v) not in made:
+            made[id(v)] = part(np.asarray(v))
+    return {e: made[id(v)] for e, v in edges}
 
 
 class FamilyWeights(LazyWeights):
@@ -130,10 +110,10 @@ class FamilyWeights(LazyWeights):
         return self.family.lift_edge(edge, self.b)
 
     def picked(self, k: int | np.ndarray) -> FamilyWeights:
-        return FamilyWeights(self.family, {e: np.asarray(v)[k] for e, v in self.b.items()}, np.ndim(k) > 0)
+        return FamilyWeights(self.family, _each(self.b, lambda v: v[k]), np.ndim(k) > 0)
 
     def at(self, i: int) -> dict[str, np.ndarray]:
-        return self.family.lift({e: np.asarray(v)[:, i] if self.many else v[i] for e, v in self.b.items()})
+        return self.family.lift(_each(self.b, lambda v: v[:, i] if self.many else v[i]))
 
 
 # -- solving ---------------------------------------------------------------------------------------
@@ -251,7 +231,8 @@ def solve_tied(
     path = method.solve(
         Problem(system, flat, units, t1, ts, choose, stop, rest, decays=r.rates.decays(r.family.graph))
     )
-    found = TiedStrengths(r.classes, path.kept if many else path.kept[0])
+    kept = np.moveaxis(path.kept if many else path.kept[0], -2, 0)
+    found = {e: v for c, v in zip(r.classes, kept, strict=True) for e in c}
     settings = path.settings | {
         "process": "reduction", "t1": t1, "stop_loss": stop, "time": FLOW_TIME,
         **r.rates.settings(r.family.graph),

@@ -65,11 +65,6 @@ class StartReduction:
     error: float
     rates: Rates
 
-    @classmethod
-    def of(cls, task: Task, weights: Any, error: float, rates: Rates) -> StartReduction:
-        """From the arguments of `reduce`; weights and rates are checked here."""
-        return cls(task, task.graph.check_weights(weights), error, rates)
-
     @property
     def is_wide(self) -> bool:
         """Whether the network is wide, so that small bases are used: they cannot hold weights that decay."""
