@@ -210,15 +210,15 @@ def explain(
     if given.strength is not None:
         r, found, left = _family(r, given.strength)
         weights = nr.init.decoupled(r, given.strength)
-        start: dict[str, Any] = {"strength": given.strength}
+        start: Any = given.strength
     else:
         assert given.std is not None
         weights = nr.init.gaussian(r.task.graph, given.std, seed=range(given.seeds))
-        start = {"b0": r.strengths(weights)}
+        start = r.strengths(weights)
     if t1 is None:
         t1, converged = _long_enough(r, found, weights)
     say("solving the reduced system")
-    theory = r.solve(t1=t1, save=given.save, **start)
+    theory = r.solve(start, t1, given.save)
     theory = replace(theory, source=replace(theory.source, reduction=r))  # edges of a class side by side
     say("running the flow of the network")
     record = _coordinates(r) if given.strength is not None and r.basis != "block" else None
