@@ -138,6 +138,7 @@ def _krylov(
     small = np.sqrt(np.finfo(y.dtype).eps) * max(np.linalg.norm(y), 1e-3)
     most, speed = constants.MOST_DIRECTIONS, float(np.linalg.norm(v))
     q, matrix = [v / (speed if speed > 0 else 1.0)], np.zeros((most + 1, most))
+    found = _Krylov(y, speed, np.zeros(0), matrix)
     for j in range(most):
         new = (velocity(y + small * q[j]) - v) / small
         for i in range(max(j - 1, 0), j + 1):

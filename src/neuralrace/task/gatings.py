@@ -111,7 +111,6 @@ def single_paths(graph: Graph, gatings: Gatings, output: str) -> Basis:
 
 def spanning(graph: Graph, gatings: Gatings, output: str) -> Basis | None:
     """Some of the gatings themselves as a basis; None where there is no good one of few."""
-
     patterns: dict[str, np.ndarray] = {}
     whole = []
     for x in graph.inputs:
