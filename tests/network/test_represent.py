@@ -120,3 +120,23 @@ def test_gates_of_single_neurons_are_left_to_contexts():
     )
     assert task.data.gatings is None
     assert program(task, "squared").how == "contexts"
+
+
+def test_what_gates_close_is_not_a_pattern():
+    """A node that closes where all before it is open: what passes is rounding of the span before it."""
+    graph = nr.Graph(
+        {"x0": 4, "h0_0": 8, "h0_1": 4, "h1_0": 4, "h2_1": 8, "y0": 6},
+        [("x0", "h0_0"), ("x0", "h0_1"), ("h0_0", "h1_0"), ("h0_1", "h1_0"), ("h1_0", "h2_1"), ("h1_0", "y0"),
+         ("h2_1", "y0")],
+    )  # fmt: skip
+    gates = {"h0_0": [0.0, 1, 1, 1], "h0_1": [0.0, 0, 0, 1], "h1_0": [1.0, 0, 1, 1], "h2_1": [1.0, 0, 0, 0]}
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.standard_normal((20, 4)), rng.standard_normal((20, 6))
+    which = rng.integers(0, 4, 20)
+    shown = {n: np.array(g)[which] for n, g in gates.items()}
+    task, w = nr.Task(graph, inputs, targets, gates=shown), random_weights(graph, rng)
+    basis = spanning(graph, task.data.gatings, "y0")
+    assert basis is not None
+    assert len(basis.gatings) == 2
+    given = {"x0": inputs}, {"y0": targets}, shown, np.ones(20)
+    agree(task, w, oracles.sample_loss(graph, w, *given), oracles.sample_gradient(graph, w, *given))

@@ -113,6 +113,8 @@ def descend(
         "optimizer": optimizer if isinstance(optimizer, str) else "optax", "stop_loss": stop_loss,
         "seed": seed,
     }  # fmt: skip
+    if batches is not None:
+        settings["representation"] = "samples"
     if not setup.many:
         taken = int(path.stats["steps"][0]) + 1
         losses = losses[0, :taken]

@@ -53,7 +53,7 @@ def flow(
     save : int or times, optional
         Number of times to save, evenly spaced from start to end; or the times. By default 200 times, evenly
         spaced, or half of them where the loss falls if even ones would skip that; a large network is then
-        solved a second time up to the end of the fall.
+        solved a second time only if its loss falls late.
     method : Adaptive, LowRank or your own, optional
         How to solve. By default `LowRank(1e-6)` for large networks whose hidden layers are much wider than
         the signals that pass them, and `Adaptive()` for all others, or where that error is missed. `settings`
@@ -74,6 +74,9 @@ def flow(
     progress : bool
         Show a progress bar.
     dtype : float64 or float32
+        Single precision takes about half the time where weights are many or networks have activations, in
+        descent above all. Its losses stop falling at about 1e-13 of the first. Small linear networks are no
+        faster with it.
 
     Returns
     -------

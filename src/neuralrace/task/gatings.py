@@ -147,4 +147,5 @@ def _independent(rows: np.ndarray) -> np.ndarray:
     if not rows.any():
         return rows[:0]
     _, size, basis = np.linalg.svd(rows, full_matrices=False)
+    basis[np.abs(basis) < _NEW] = 0.0  # rounding, which would be a pattern where gates leave nothing else
     return basis[size > _NEW * size[0]]
