@@ -121,7 +121,7 @@ class Run:
         self.t, self.h = 0.0, 0.0
         self.status: Status | None = None
         self.steps: int = 0  # taken and refused
-        self.at_edge, self.calm, self.patience = 0, 0, constants.PATIENT
+        self.at_edge, self.calm = 0, 0
         self.history: list[Point] = []
         self.inside: list[tuple[float, Callable[[Any], np.ndarray]]] = []  # steps by their ends
         self.saved: list[tuple[np.ndarray, Any]] = []
@@ -133,7 +133,7 @@ class Run:
     @property
     def stiff(self) -> bool:
         """Whether stability, not accuracy, keeps explicit steps short."""
-        return self.at_edge >= self.patience
+        return self.at_edge >= constants.PATIENT
 
     def begin(self, v: np.ndarray, loss: float, slope: float) -> None:
         """The velocity at the start, and the length of the first step."""

@@ -89,7 +89,7 @@ def _by_exponential(run: Run, done: Callable[[], None]) -> None:
             work, since = 0, run.t
         done()
     run.v, run.h = v, min(h, constants.EDGE / rate) if rate > 0 else h
-    run.at_edge, run.patience = 0, 2 * run.patience
+    run.at_edge = 0
 
 
 @dataclass(frozen=True)
