@@ -100,10 +100,15 @@ def _activities(trajectory: Any, node: Any, labels: Any) -> tuple[Floats, list[s
 
 def _paths(ax: Any, places: Floats, names: list[str]) -> None:
     """Paths of the samples in the plane, with dots and names at their ends."""
-    reach = 1.25 * np.abs(places).max()
+    reach = 1.15 * np.abs(places).max()
     for path, name, colour in zip(places.swapaxes(0, 1), names, plot.shades(len(names)), strict=True):
         ax.plot(*path.T, color=colour)
         ax.plot(*path[-1], "o", color=colour)
-        ax.annotate(name, 1.12 * path[-1], ha="center", va="center", fontsize=plot.sized("legend.fontsize"))
+        x, y = path[-1] / np.linalg.norm(path[-1])  # names stand outwards
+        side = "left" if x > 0.3 else "right" if x < -0.3 else "center"
+        height = "bottom" if y > 0.7 else "top" if y < -0.7 else "center"
+        away = np.array([x, y]) * plot.sized("lines.markersize", 1.2)
+        where = {"xytext": away, "textcoords": "offset points", "ha": side, "va": height}
+        ax.annotate(name, path[-1], fontsize=plot.sized("legend.fontsize"), **where)
     ax.set(title="paths in the plane", xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     ax.axis("off")
