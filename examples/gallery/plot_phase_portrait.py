@@ -27,8 +27,8 @@ fig.axes[0].set(
 
 # %%
 # There are two saddles and one attractor. At the origin nothing is learned. On the
-# horizontal axis the pathway ``all`` has learned what it can alone, at a strength of
-# 0.71. Both are left by the slightest strength of ``some``.
+# horizontal axis the pathway ``all`` has learned what it can alone. Both are left by
+# the slightest strength of ``some``.
 #
 # The attractor is on the vertical axis: ``some`` does everything. Every solution ends
 # there, but few go straight. A network that starts with a strong ``all`` first runs

@@ -37,7 +37,8 @@ right.plot(gains, change, "o-", color=nr.plot.BLACK)
 nr.plot.label(right, "gain of the initial weights", "relative change of the kernel")
 nr.plot.logarithmic(right.xaxis)
 nr.plot.logarithmic(right.yaxis, 10.0 ** np.arange(-1, 3))
-print("kernel changes by", *change.round(3))
+for gain, turned in zip(gains, change, strict=True):
+    print(f"gain {gain:.2g}: the kernel changes by {turned:.2f}")
 
 # %%
 # Left: two of the networks, each on a time axis of its own. From large weights (gain

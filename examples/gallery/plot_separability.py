@@ -33,8 +33,7 @@ nr.plot.label(ax, "size of the hint", "learning time (τ = 1)", legend="upper ri
 
 # %%
 # A weak hint makes the linear way slow: at 0.4 it takes 2.0 times as long as the
-# other. A strong hint makes it fast: at 1.4 the other takes 1.4 times as long. Near
-# 0.9 the curves cross.
+# other. A strong hint makes it fast: at 1.4 the other takes 1.4 times as long.
 #
 # The dotted line is where both *grow* equally fast, at the root of two thirds. The
 # learning times cross a little to its right, because the end of learning takes time

@@ -62,7 +62,9 @@ def plot_representations(
     )
     centred = h[path] - h[path].mean(axis=1, keepdims=True)
     if not np.linalg.norm(centred[-1], axis=-1).all() or len(path) < 2:
-        raise InputError(f"node must be a layer whose representations of the samples part, got {node!r}")
+        raise InputError(
+            f"node must be a layer whose representations change and tell samples apart, got {node!r}"
+        )
     places = multidimensional_scaling(centred)
     fig, axes = plot.figure(
         1, times + 1, width=1.5 * times + 2.6, height=2.3, width_ratios=[1] * times + [1.6]
@@ -70,10 +72,13 @@ def plot_representations(
     grams = gram(h[at])
     with plot.style():
         limit = float(np.abs(grams).max())
-        for ax, k, values in zip(axes, at, grams, strict=False):
-            image = plot.matrix(ax, values, f"t = {trajectory.t[k]:.3g}", limit)
+        images = [
+            plot.matrix(ax, values, f"t = {trajectory.t[k]:.3g}", limit)
+            for ax, k, values in zip(axes, at, grams, strict=False)
+        ]
+        for ax in axes[:-1]:
             ax.set_aspect("equal")
-        fig.colorbar(image, ax=list(axes[:-1]), label="inner product", location="bottom", shrink=0.5)
+        fig.colorbar(images[-1], ax=list(axes[:-1]), label="inner product", location="bottom", shrink=0.5)
         _paths(axes[-1], places, names)
     return fig
 
