@@ -27,9 +27,7 @@ for phase, task in enumerate((first, second, first)):
     run = nr.flow(task, weights, t1=10.0, save=101)
     weights = run.at(-1)
     level = 0.1 * nr.loss(first, {edge: 0 * w[0] for edge, w in weights.items()})
-    print(
-        f"phase {phase + 1}: learned at {np.median(nr.learning_time(run, level)):.2f}"
-    )
+    print(f"phase {phase + 1}: learned at {np.median(nr.learning_time(run, level)):.2f}")
     for test, name, colour in (
         (first, "first task", nr.plot.BLUE),
         (second, "second task", nr.plot.RED),
@@ -39,9 +37,7 @@ for phase, task in enumerate((first, second, first)):
         print(f"  {name}: {np.median(loss[:, 0]):.2f} to {np.median(loss[:, -1]):.2f}")
     ax.axvline(10 * phase, color="0.8", zorder=0)
     ax.text(10 * phase + 5, 9.4, ["first", "second"][phase % 2], ha="center")
-nr.plot.label(
-    ax, "time (τ = 1)", "loss", "task in training:", nr.plot.BESIDE, ylim=(0, 10)
-)
+nr.plot.label(ax, "time (τ = 1)", "loss", "task in training:", nr.plot.BESIDE, ylim=(0, 10))
 
 # %%
 # The second task erases the first one: its loss goes from 0.00 to 8.64, far above the

@@ -44,9 +44,7 @@ nr.plot.theory(ax, data.strength, data.predicted_half_time, label="deep linear t
 nr.plot.points(ax, data.strength, data.half_time, label="tanh network")
 nr.plot.logarithmic(ax.xaxis, [0.03, 0.1, 0.2])
 nr.plot.logarithmic(ax.yaxis)
-nr.plot.label(
-    ax, "strength of the mode in the data", "half time (steps)", legend="upper right"
-)
+nr.plot.label(ax, "strength of the mode in the data", "half time (steps)", legend="upper right")
 
 # %%
 # Each dot is a mode of the data: a pattern of pixels that goes along with some

@@ -21,9 +21,7 @@ print(reduction.statistics())
 
 # %%
 fig = nr.plot.phase_portrait(reduction, modes=[(1, 0), (1, 1)])
-fig.axes[0].set(
-    xlabel="strength of the pathway all", ylabel="strength of the pathway some"
-)
+fig.axes[0].set(xlabel="strength of the pathway all", ylabel="strength of the pathway some")
 
 # %%
 # There are two saddles and one attractor. At the origin nothing is learned. On the

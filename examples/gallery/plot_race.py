@@ -28,9 +28,7 @@ measured = nr.mode_strengths(network, task)
 fig, axes = nr.plot.figure(1, 2, sharey=True)
 titles = ["asked for in all four samples", "asked for in two samples"]
 for mode, (ax, title) in enumerate(zip(axes, titles, strict=True)):
-    for k, (name, colour) in enumerate(
-        zip(("all", "some"), nr.plot.COLOURS, strict=False)
-    ):
+    for k, (name, colour) in enumerate(zip(("all", "some"), nr.plot.COLOURS, strict=False)):
         nr.plot.theory(ax, theory.t, theory.strengths[:, mode, k] ** 2, colour, name)
         nr.plot.points(ax, network.t, measured[f"x->{name}"][:, mode] ** 2, colour)
     nr.plot.label(ax, "time (τ = 1)", title=title)

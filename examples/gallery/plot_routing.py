@@ -39,9 +39,7 @@ for ax, partners in zip(axes, (2, 4), strict=True):
         (~trained, nr.plot.RED, "pairs never seen"),
     ):
         nr.plot.runs(ax, run.t, over_time[:, pairs].T, colour, name)
-        print(
-            f"{partners} partners, {name}: error up to {over_time[-1, pairs].max():.1e}"
-        )
+        print(f"{partners} partners, {name}: error up to {over_time[-1, pairs].max():.1e}")
     nr.plot.label(ax, "time (τ = 1)", title=f"{partners} partners for each input")
 nr.plot.label(axes[0], y="error of the answer")
 nr.plot.label(axes[1], legend="upper right")

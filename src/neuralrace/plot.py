@@ -25,6 +25,48 @@ if TYPE_CHECKING:
 
     from neuralrace.reduction import Reduction
 
+__all__ = [
+    "ABOVE",
+    "BELOW",
+    "BESIDE",
+    "BLACK",
+    "BLUE",
+    "COLOURS",
+    "COLUMN",
+    "FORMATS",
+    "FRAMES_PER_SECOND",
+    "GREEN",
+    "ORANGE",
+    "PAGE",
+    "PINK",
+    "RED",
+    "SKY",
+    "SLIDE",
+    "STYLES",
+    "YELLOW",
+    "figure",
+    "gif",
+    "key",
+    "label",
+    "legend_below",
+    "logarithmic",
+    "matrix",
+    "phase_portrait",
+    "points",
+    "runs",
+    "save",
+    "save_animation",
+    "shades",
+    "sized",
+    "style",
+    "theory",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 COLUMN, PAGE = 3.4, 7.0  # inches
 SLIDE = (12.0, 6.75)  # inches: 16:9
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
@@ -49,7 +91,7 @@ _SLIDES: Any = {
 }  # fmt: skip
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
 FRAMES_PER_SECOND = 15
-ARROWS, SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
+_ARROWS, _SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
 
@@ -571,7 +613,7 @@ class _Plane:
         from scipy.optimize import root
 
         size = high - low
-        grid = np.stack(np.meshgrid(*np.linspace(low, high, SEARCHES).T), axis=-1).reshape(-1, 2)
+        grid = np.stack(np.meshgrid(*np.linspace(low, high, _SEARCHES).T), axis=-1).reshape(-1, 2)
         scale = max(np.abs(self.velocity(point)).max() for point in grid)
         found = [root(self.velocity, start, tol=1e-11, options={"maxfev": 60}).x for start in (*grid, *ends)]
         near: list[np.ndarray] = []
@@ -593,11 +635,11 @@ class _Plane:
 
 def _arrows(ax: Axes, plane: _Plane, low: np.ndarray, high: np.ndarray) -> None:
     """Arrows on a grid, in units of the panel; short ones where the flow is slow."""
-    grid = np.stack(np.meshgrid(*np.linspace(low, high, ARROWS).T), axis=-1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(*np.linspace(low, high, _ARROWS).T), axis=-1).reshape(-1, 2)
     v = np.array([plane.velocity(point) for point in grid]) / (high - low)
     speed = np.linalg.norm(v, axis=1, keepdims=True)
     v = v / np.maximum(speed, 1e-300) * (speed / speed.max()) ** 0.25
-    ax.quiver(*grid.T, *v.T, color="0.68", pivot="mid", scale=1.2 * ARROWS, width=0.005, zorder=1)
+    ax.quiver(*grid.T, *v.T, color="0.68", pivot="mid", scale=1.2 * _ARROWS, width=0.005, zorder=1)
 
 
 def _moving(fig: Figure, path: Path, lines: Any, dots: Any, t: np.ndarray, paths: np.ndarray) -> None:

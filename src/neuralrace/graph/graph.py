@@ -472,11 +472,7 @@ class Graph(WeightLayout):
             **dict(zip(middle, hidden, strict=True)),
             **dict.fromkeys(ys, size_out),
         }
-        edges = [
-            *((x, middle[0]) for x in xs),
-            *pairwise(middle),
-            *((middle[-1], y) for y in ys),
-        ]
+        edges = [*((x, middle[0]) for x in xs), *pairwise(middle), *((middle[-1], y) for y in ys)]
         return cls(nodes, edges, **keywords)
 
 

@@ -80,3 +80,7 @@ __all__ = [
     "unit_sizes",
     "xor_strengths",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
