@@ -44,12 +44,12 @@ nr.plot.label(ax, "time (τ = 1)", "loss", "task in training:", nr.plot.BESIDE, 
 # 3.75 of a network that knows nothing. Forgetting is as fast as learning, since it is
 # the same change of weights.
 #
-# Something remains all the same. The first task takes until time 2.94 to fall to a
-# tenth of its initial loss, the second only 1.22, and so does the first when it comes
-# back. The weights are no longer small: there is no plateau to cross.
+# Something remains all the same. At first it takes until time 2.94 to bring the loss
+# down to a tenth of that 3.75. The second task takes only 1.22, and so does the first
+# when it comes back. The weights are no longer small: there is no plateau to cross.
 #
-# The price of that head start is the last part. At the end of the second phase 0.06
-# of the loss is left.
+# The price of that head start is the last part: at the end of the second phase a loss
+# of 0.06 is left.
 #
 # **Three steps to try**
 #

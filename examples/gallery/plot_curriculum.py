@@ -60,8 +60,8 @@ nr.plot.label(ax, "time (τ = 1)", "share of the hard answer", legend=nr.plot.BE
 #
 # **Three steps to try**
 #
-# - Teach the easy lesson for longer, or shorter. When does the curriculum stop to
-#   pay?
+# - Teach the easy lesson for longer, or shorter. When does the curriculum stop
+#   paying?
 # - Make the network shallow: leave out ``h2`` and ``h3``. How much of the advantage
 #   is left?
 # - Turn the order around: hard first, then easy.

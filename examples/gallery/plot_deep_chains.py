@@ -59,6 +59,6 @@ nr.plot.logarithmic(right.yaxis)
 #
 # **Three steps to try**
 #
-# - Add strengths of 0.6 and 0.8. When does depth stop to matter?
+# - Add strengths of 0.6 and 0.8. When does depth stop mattering?
 # - Compare with the closed form: ``nr.exact.chain(t, s=1.0, a0=0.2**3, depth=3)``.
 # - Let the answer be 2 instead of 1. A strong signal shortens every wait.

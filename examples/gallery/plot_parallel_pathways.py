@@ -44,5 +44,5 @@ nr.plot.label(axes[1], legend="center right")
 #
 # - Make the lead smaller: 0.301 against 0.300. Do five layers still decide?
 # - Give the pathways different depths: ``Graph.pathways(1, 1, [[1], [1, 1, 1]])``.
-# - Draw the plane of both strengths: ``nr.plot.phase_portrait``, with different gates
-#   for the two pathways.
+# - Train a network in place of the theory: ``run = nr.flow(task,
+#   nr.init.gaussian(graph, 0.3), t1=15.0)``.

@@ -49,8 +49,8 @@ nr.plot.label(axes[1], legend="center right")
 #
 # **Three steps to try**
 #
-# - Open ``some`` in three samples: ``gates={"some": [1, 1, 1, 0]}``. Who wins the
-#   second mode now?
+# - Ask for both modes in all four samples: end ``Y`` with ``[1, 1], [1, -1]``. Is
+#   anything left for ``some``?
 # - Start from a larger strength, ``strengths=0.5``. The race is decided less clearly,
 #   because nobody has time to get far ahead.
 # - Start from random weights: ``start = nr.init.gaussian(graph, 0.02)``, with theory

@@ -56,6 +56,6 @@ nr.plot.label(axes[1], title="with fixed identity edges", legend="upper right")
 #
 # - Make the identity weaker: ``fixed=0.5 * np.eye(4)``. At which size does the
 #   plateau come back?
-# - Start the plain chain from larger weights, standard deviation 0.5. Part of what a
-#   skip does is to make the start large.
+# - Ask for a mode that turns its sign: -0.4 in place of 0.4. Identity edges help as
+#   long as the answer is not far from the identity.
 # - Print the equations with the skip as a constant: ``nr.reduce(chain(2, True))``.

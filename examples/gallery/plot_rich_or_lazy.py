@@ -54,6 +54,7 @@ for gain, turned in zip(gains, change, strict=True):
 #
 # - Make the network wider, 1000 hidden units. Where does the right-hand curve level
 #   off?
-# - Train a ReLU network: ``activations="relu"`` in ``Graph.chain``.
+# - Make the network deeper, ``Graph.chain([8, 100, 100, 15])``. The right-hand curve
+#   becomes steeper.
 # - Ask for the angle alone: ``nr.measure.kernel_turn`` does not see a kernel that
 #   only grows.
