@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from neuralrace.dynamics import Status, Trajectory
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, choice, flag, integer, need_extra, number
+from neuralrace.interrupts import heard
 from neuralrace.relu.clusters import (
     WORSE_IN_A_ROW,
     all_outputs,
@@ -147,6 +148,7 @@ class Discovery:
         }
 
 
+@heard()
 def discover(
     X: ArrayLike | None = None,
     Y: ArrayLike | None = None,
