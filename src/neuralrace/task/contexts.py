@@ -7,7 +7,7 @@ the same data where their blocks are equal, and many blocks are stacked by index
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -97,14 +97,15 @@ class Blocks:
 
 
 class ArrayInterner:
-    """Turns arrays into blocks; equal arrays become one block."""
+    """Turns arrays into blocks; arrays with equal names become one block."""
 
-    def __init__(self):
+    def __init__(self, name: Callable[[np.ndarray], bytes] | None = None):
         self.blocks: Blocks = Blocks()
         self.known: dict[bytes, Block] = {}
+        self.name: Callable[[np.ndarray], bytes] = name or digest
 
     def __call__(self, value: np.ndarray) -> Block:
-        key = digest(value)
+        key = self.name(value)
         if key not in self.known:
             self.known[key] = self.blocks.add(value)
         return self.known[key]

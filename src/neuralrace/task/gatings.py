@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
 
 from neuralrace.graph import Graph
 from neuralrace.task.contexts import Gate
@@ -115,6 +114,8 @@ def single_paths(graph: Graph, gatings: Gatings, output: str) -> Basis:
 
 def spanning(graph: Graph, gatings: Gatings, output: str) -> Basis | None:
     """Some of the gatings themselves as a basis; None where there is no good one of few."""
+    from scipy.linalg import qr  # slow to import
+
     patterns: dict[str, np.ndarray] = {}
     whole = []
     for x in graph.inputs:
