@@ -82,7 +82,7 @@ def begun(kind: str, folder: str) -> subprocess.Popen[str]:
         rng = np.random.default_rng(0)
         np.savez(Path(folder) / "wide.npz", X=rng.normal(size=(60, 30)), Y=rng.normal(size=(60, 10)))
         (Path(folder) / "wide.yaml").write_text(WIDE)
-        words = [*COMMANDS[kind].split(), folder]
+        words = [*COMMANDS[kind].split(), str(Path(folder) / "results")]
         code = f"import sys\nfrom neuralrace.cli import main{BEGUN}sys.exit(main({words}))"
     else:
         setting, call = CODES[kind]
@@ -147,7 +147,7 @@ def interrupts(kind: str, times: int, rng: random.Random) -> Iterator[tuple[floa
     """For each interrupt: when it came, and what `pressed` says."""
     last = LAST
     if kind in COMMANDS:  # the least of two times, since a machine may be busy
-        last = 0.9 * min(finished(kind), finished(kind))
+        last = 0.7 * min(finished(kind), finished(kind))
     for _ in range(times):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             wait = rng.uniform(FIRST, last)
