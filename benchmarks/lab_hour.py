@@ -1,8 +1,8 @@
 """An hour of use of the lab with everything going wrong: `python -m benchmarks.lab_hour [--minutes M]`.
 
 Thirty tabs (`--tabs`), each with one scene after the other (a third of them random starts, some networks of
-their own that are slow or too large), training, exports, changes of mind. Meanwhile workers are killed, and 500
-requests at a time are begun and never finished. Every few seconds processes, memory and open files are
+their own that are slow or too large), training, exports, changes of mind. Meanwhile workers are killed, and
+500 requests at a time are begun and never finished. Every few seconds processes, memory and open files are
 counted. At the end the server is killed, and then some fresh ones, each at a random moment of work. Prints
 answers by kind, scenes without any answer (lost), seconds until a picture, the counts, and what was left.
 """
