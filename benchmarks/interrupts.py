@@ -74,6 +74,7 @@ start: {std: 0.05, seeds: 5}
 LONGEST = {"discover": 5.0}
 GIVEN_UP = 60.0  # seconds after which a signal counts as swallowed
 FIRST, LAST = 0.1, 8.0  # seconds of work after which the signal is sent
+SHORT = {"neuralrace reduce": 3.0}  # which ends by itself
 
 
 def begun(kind: str, folder: str) -> subprocess.Popen[str]:
@@ -96,16 +97,6 @@ def begun(kind: str, folder: str) -> subprocess.Popen[str]:
     if process.stdout.readline() != "begun\n":
         raise RuntimeError(process.communicate()[1])
     return process
-
-
-def finished(kind: str) -> float:
-    """Seconds until a command ends by itself."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        process, start = begun(kind, folder), time.monotonic()
-        said = process.communicate()[1]
-    if process.returncode:
-        raise RuntimeError(said)
-    return time.monotonic() - start
 
 
 def pressed(process: subprocess.Popen[str], wait: float, longest: float) -> tuple[float, float, str]:
@@ -145,12 +136,9 @@ def _of_ended() -> float:
 
 def interrupts(kind: str, times: int, rng: random.Random) -> Iterator[tuple[float, float, float, str]]:
     """For each interrupt: when it came, and what `pressed` says."""
-    last = LAST
-    if kind in COMMANDS:  # the least of two times, since a machine may be busy
-        last = 0.7 * min(finished(kind), finished(kind))
     for _ in range(times):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            wait = rng.uniform(FIRST, last)
+            wait = rng.uniform(FIRST, SHORT.get(kind, LAST))
             yield wait, *pressed(begun(kind, folder), wait, LONGEST.get(kind, 2.0))
 
 
