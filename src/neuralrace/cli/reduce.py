@@ -276,12 +276,8 @@ def _long_enough(r: nr.Reduction, theory: nr.Trajectory | None, weights: Any) ->
         t1, goal = LONGEST * r.fastest_time, r.complete_loss
         runs.append(nr.flow(r.task, weights, t1, 2, method=ROUGH, stop_loss=goal, save_weights=False))
     settled, complete = max(map(settled_time, runs)), _reached(runs[-1])
-    return _rounded((1.25 if complete else 2.0) * settled or r.fastest_time), complete
+    return float(f"{(1.25 if complete else 2.0) * settled or r.fastest_time:.2g}"), complete
 
 
 def _reached(run: nr.Trajectory) -> bool:
     return set(run.statuses) == {nr.Status.REACHED_LOSS}
-
-
-def _rounded(t: float) -> float:
-    return float(f"{t:.2g}")
