@@ -60,22 +60,19 @@ class Explanation:
     prediction: nr.Trajectory | None = None
     files: tuple[Path, ...] = ()
 
-    @cached_property
-    def _equations(self) -> tuple[list[str], str | None]:
-        try:
-            return show.equations(self.reduction), None
-        except InputError as error:
-            return [], str(error)
-
     @property
     def equations(self) -> list[str]:
         """One line per class, and per mode where modes are coupled; none where there are too many terms."""
-        return self._equations[0]
+        return [] if self.why_no_equations else show.equations(self.reduction)
 
-    @property
+    @cached_property
     def why_no_equations(self) -> str | None:
         """The reason where there are no equations."""
-        return self._equations[1]
+        try:
+            self.reduction.written()
+        except InputError as error:
+            return str(error)
+        return None
 
     @cached_property
     def conserved(self) -> list[str]:

@@ -152,9 +152,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... (in full in equations.tex)"
 
 
-def equations(r: nr.Reduction, mode: int | None = None) -> list[str]:
+def equations(r: nr.Reduction) -> list[str]:
     """The equations of a reduction as text."""
-    return [f"tau d{eq.strength}/dt = {plain(_short(eq.rhs))}" for eq in r.written(mode).equations]
+    return [f"tau d{eq.strength}/dt = {plain(eq.rhs)}" for eq in r.written().equations]
 
 
 def plain(expression: Any, order: str = "rev-lex") -> str:
@@ -162,13 +162,6 @@ def plain(expression: Any, order: str = "rev-lex") -> str:
     import sympy as sp
 
     return sp.sstr(expression, order="none" if expression.is_Matrix else order).replace("**", "^")
-
-
-def _short(expression: Any) -> Any:
-    """The same with numbers of five digits."""
-    import sympy as sp
-
-    return expression.xreplace({f: sp.Float(f"{float(f):.5g}", 5) for f in expression.atoms(sp.Float)})
 
 
 # -- files -----------------------------------------------------------------------------------
