@@ -24,7 +24,8 @@ def run_sweep(given: Namespace) -> int:
     against = given.against.split(",") if given.against else None
     if against is not None:
         known("--against", against, over, "axis")
-    same = {name: getattr(given, name) for name in ("quick", "seeds", "jobs", "cluster", "retry_failed")}
+    names = ("quick", "seeds", "jobs", "cluster", "retry_failed")
+    same = {name: getattr(given, name) for name in names}
     ds = sweep_experiment(given.name, over, out, zipped=zipped, progress=True, **same)
     out, failed = Path(out), int((ds.status == "FAILED").sum())
     print(f"{ds.status.size} points, {failed} failed" if failed else f"{ds.status.size} points")
