@@ -45,6 +45,8 @@ def __dir__() -> list[str]:
 
 
 Weights = dict[str, np.ndarray]
+"""Edge name -> array (out, in), with leading axes where there are several draws."""
+
 Seed = int | Iterable[int]
 
 

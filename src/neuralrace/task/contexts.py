@@ -64,6 +64,19 @@ class Table:
         self._entries = list(whole)
 
 
+def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first of all equal rows, in lexicographic order, and which of them each row is."""
+    codes, size = np.zeros(len(table), int), 1
+    for column in table.T:  # an order of whole rows takes ten times as long
+        values, place = np.unique(column, return_inverse=True)
+        if size * len(values) > 2**62:
+            codes = np.unique(codes, return_inverse=True)[1].ravel()
+            size = int(codes.max()) + 1
+        codes, size = codes * len(values) + place.ravel(), size * len(values)
+    _, first, of = np.unique(codes, return_index=True, return_inverse=True)
+    return first, of.ravel()
+
+
 class Block(NamedTuple):
     """One array of a table; blocks are equal where they are the same place of the same table."""
 
