@@ -152,9 +152,14 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... (in full in equations.tex)"
 
 
-def equations(r: nr.Reduction) -> list[str]:
-    """The equations of a reduction as text."""
-    return [f"tau d{eq.strength}/dt = {plain(eq.rhs)}" for eq in r.written().equations]
+def equations(r: nr.Reduction, mode: int | None = None) -> list[str]:
+    """The equations of a reduction as text; numbers have five digits."""
+    import sympy as sp
+
+    def short(expression: Any) -> Any:
+        return expression.xreplace({f: sp.Float(f"{float(f):.5g}", 5) for f in expression.atoms(sp.Float)})
+
+    return [f"tau d{eq.strength}/dt = {plain(short(eq.rhs))}" for eq in r.written(mode).equations]
 
 
 def plain(expression: Any, order: str = "rev-lex") -> str:
