@@ -32,11 +32,12 @@ def closed_form(
 
     def wrap(formula: Callable[P, Any]) -> Callable[P, Any]:
         signature = inspect.signature(formula)
+        of_names: Callable[..., Any] = formula  # for type checkers, which know it by its own arguments
 
         @functools.partial(jax.jit, static_argnames=tuple(static))
         def compiled(**given: Any) -> Any:
             arrays = {n: v for n, v in given.items() if n not in static}
-            return formula(**given | dict(zip(arrays, floats(*arrays.values()), strict=True)))
+            return of_names(**given | dict(zip(arrays, floats(*arrays.values()), strict=True)))
 
         @functools.wraps(formula)
         def function(*args: P.args, **keywords: P.kwargs) -> Any:
