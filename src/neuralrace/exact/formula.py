@@ -25,6 +25,7 @@ def closed_form(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]:
     """Make a formula in JAX a function of numbers, lists and arrays that returns NumPy float64.
 
+    The formula gets its arguments checked, all arrays with one floating type.
     `checks` has one check per argument (`errors.array`, or `positive`, ... below); those in `static` are no
     arrays, those in `apart` do not broadcast. With a tracer among the arguments it follows the caller's
     precision, and values are not checked.
@@ -32,7 +33,12 @@ def closed_form(
 
     def wrap(formula: Callable[P, Any]) -> Callable[P, Any]:
         signature = inspect.signature(formula)
-        compiled = jax.jit(formula, static_argnames=tuple(static))
+        of_names: Callable[..., Any] = formula  # for type checkers, which know it by its own arguments
+
+        @functools.partial(jax.jit, static_argnames=tuple(static))
+        def compiled(**given: Any) -> Any:
+            arrays = {n: v for n, v in given.items() if n not in static}
+            return of_names(**given | dict(zip(arrays, floats(*arrays.values()), strict=True)))
 
         @functools.wraps(formula)
         def function(*args: P.args, **keywords: P.kwargs) -> Any:

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from neuralrace.apps.processes import end_with
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder, folder_path
 from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import Record, Run, compute, failure
 from neuralrace.errors import InputError, flag, integer, need_extra, short
 from neuralrace.interrupts import heard
-from neuralrace.processes import end_with
 
 if TYPE_CHECKING:
     import xarray
