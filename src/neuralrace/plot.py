@@ -60,13 +60,19 @@ def __dir__() -> list[str]:
     return __all__
 
 
-COLUMN, PAGE = 3.4, 7.0  # inches
+#: Width of a figure in inches: one column of a paper, or the whole page.
+COLUMN, PAGE = 3.4, 7.0
+#: A colour of Okabe and Ito; ``COLOURS`` holds all of them in order.
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",
 )  # fmt: skip
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # legends outside a panel
+#: A legend below a panel.
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
+#: A legend to the right of a panel.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+#: A legend above a panel.
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
+#: Formats in which figures are saved.
 FORMATS = ("svg", "pdf", "png")
 _PAPER: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
@@ -81,8 +87,10 @@ _SLIDES: Any = {
     "lines.markersize": 8, "xtick.major.width": 1.6, "ytick.major.width": 1.6, "xtick.major.size": 7,
     "ytick.major.size": 7,
 }  # fmt: skip
+#: Settings of matplotlib for each style.
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
-ENLARGED = {"paper": 1.0, "slides": 12.0 / PAGE}  # a page-wide figure fills a slide, 12 inches
+#: How much larger figures of each style are: one as wide as a page fills a slide, 12 inches.
+ENLARGED = {"paper": 1.0, "slides": 12.0 / PAGE}
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import neuralrace
 
 
 def add_summary(app: Any, what: str, name: str, module: Any, options: Any, lines: list[str]) -> None:
-    """A table of the public names after the docstring of a module."""
+    """A table of the public functions and classes after the docstring of a module."""
     if what != "module":
         return
     own = [n for n, value in vars(module).items() if getattr(value, "__module__", "") == name and n[0] != "_"]
     chosen = options.get("members")
     listed = chosen if isinstance(chosen, list) else getattr(module, "__all__", own)
-    public = [n for n in listed if not isinstance(getattr(module, n), ModuleType)]
+    public = [n for n in listed if "neuralrace" in str(getattr(getattr(module, n), "__module__", ""))]
     lines += ["", ".. autosummary::", "   :nosignatures:", "", *(f"   {n}" for n in sorted(public)), ""]
 
 
