@@ -32,7 +32,9 @@ PAPERS = ROOT.parent / "papers" / "src"
 PAGES = ROOT.parent / "docs" / "api"
 APPS = ("neuralrace.apps", "neuralrace.laboratory", "neuralrace.cli")  # rooms; `__main__` starts one of them
 # Apps may take all that is defined in these.
-LEAVES = tuple(f"neuralrace.{name}" for name in ("errors", "files", "processes", "torch_modules"))
+LEAVES = tuple(  # modules without a page that apps and papers may take from
+    f"neuralrace.{name}" for name in ("activations", "errors", "files", "processes", "torch_modules")
+)
 Graph = dict[str, set[str]]
 
 
@@ -160,7 +162,9 @@ def public_names(files: Mapping[str, Path]) -> dict[str, set[str]]:
     for module in (name for name in (*pages, *LEAVES) if name in files):
         tree = ast.parse(files[module].read_text(encoding="utf-8"))
         given = {
-            ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)
+            ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target): node.value
+            for node in tree.body
+            if isinstance(node, (ast.Assign, ast.AnnAssign))
         }
         if "__all__" in given and module not in LEAVES:
             found[module] = set(ast.literal_eval(given["__all__"]))

@@ -46,6 +46,8 @@ def __dir__() -> list[str]:
 
 #: Edge name -> matrix of shape (out, in), or several of them along a leading axis.
 Weights = dict[str, np.ndarray]
+"""Edge name -> array (out, in), with leading axes where there are several draws."""
+
 Seed = int | Iterable[int]
 
 

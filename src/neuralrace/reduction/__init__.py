@@ -1,11 +1,9 @@
 """The neural race reduction: the small system that governs learning, and how exact it is."""
 
 from neuralrace.reduction.attainable import UNLEARNED, AttainableLoss, attainable_loss
-from neuralrace.reduction.ends import settled_time
 from neuralrace.reduction.growth import mode_strengths
-from neuralrace.reduction.make import BASES, reduce
-from neuralrace.reduction.reduction import Reduction
-from neuralrace.reduction.solution import Solution
+from neuralrace.reduction.reduction import BASES, Reduction, reduce
+from neuralrace.reduction.solve import Solution, settled_time
 from neuralrace.reduction.start import StartReduction
 
 __all__ = [

@@ -244,9 +244,8 @@ def default_rate(x: np.ndarray, y: np.ndarray, objective: str) -> float:
 
 def _default_std(x: np.ndarray, y: np.ndarray, hidden: Sequence[int]) -> float:
     """The size of initial weights at which the outputs are about `UNTRAINED` of the targets."""
-    outputs = np.sqrt(
-        (x**2).sum(axis=1).mean() * np.prod(np.asarray(hidden) / 2)
-    )  # at std 1: half are active
+    # Half of the units are active; this is the size at std 1.
+    outputs = np.sqrt((x**2).sum(axis=1).mean() * np.prod(np.asarray(hidden) / 2))
     size = UNTRAINED * np.sqrt((y**2).mean()) / outputs if outputs else 0.0
     return float(size or UNTRAINED) ** (1 / (len(hidden) + 1))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neuralrace.graph import Graph
-from neuralrace.task.contexts import Gate
+from neuralrace.task.contexts import Gate, distinct_rows
 
 MOST_PATHS = 128  # that are followed one by one
 MOST_PATTERNS = 256  # dimensions of the span of patterns that are looked for
@@ -33,11 +33,8 @@ class Gatings:
     @classmethod
     def distinct(cls, names: Sequence[str], table: np.ndarray) -> Gatings:
         """From the gates of all samples or contexts, `(n, names)`."""
-        rows = np.ascontiguousarray(table + 0.0).view([("", float)] * max(table.shape[1], 1)).ravel()
-        if not table.shape[1]:
-            return cls((), np.zeros((1, 0)), np.zeros(len(table), int))
-        _, first, of = np.unique(rows, return_index=True, return_inverse=True)
-        return cls(tuple(names), table[first], of.ravel())
+        first, of = distinct_rows(table)
+        return cls(tuple(names), table[first], of)
 
     @classmethod
     def of_dicts(cls, gates: Sequence[Mapping[str, Gate]]) -> Gatings:
