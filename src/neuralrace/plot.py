@@ -100,8 +100,10 @@ _SLIDES: Any = {
 }  # fmt: skip
 #: Settings of matplotlib for each style.
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
+#: Frames per second of animations.
 FRAMES_PER_SECOND = 15
-ARROWS, SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
+#: Of a phase portrait: arrows along an axis, and starts along it of the search for fixed points.
+ARROWS, SEARCHES = 13, 7
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
 
