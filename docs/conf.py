@@ -17,7 +17,7 @@ import neuralrace  # noqa: E402
 project = "neuralrace"
 author = copyright = "neuralrace developers"
 version = release = neuralrace.__version__
-INSTALL = "pip install ."  # the line that works today, shown wherever {{ install }} stands
+LIBRARY = "."  # what pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI
 
 extensions = [
     "myst_nb",
@@ -37,7 +37,11 @@ exclude_patterns = [
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "substitution"]
 myst_heading_anchors = 4
-myst_substitutions = {"install": f"```bash\n{INSTALL}\n```"}
+myst_substitutions = {
+    "install": f"```bash\npip install {LIBRARY}\n```",
+    "install_lab": f'```bash\npip install "{LIBRARY}[lab]"\n```',
+    "install_all": f'```bash\npip install "{LIBRARY}[all,torch]"\n```',
+}
 math_number_all = True
 html_math_renderer = "katex"
 
