@@ -64,6 +64,7 @@ sphinx_gallery_conf = {
     "plot_gallery": os.environ.get("NEURALRACE_GALLERY") != "0",
     "abort_on_example_error": True,
     "image_scrapers": ("figures",),
+    "within_subsection_order": "figures.ByReader",
     "ignore_repr_types": r"matplotlib",
     "doc_module": ("neuralrace",),
     "reference_url": {"neuralrace": None},
