@@ -80,11 +80,12 @@ html_theme = "pydata_sphinx_theme"
 html_title = "neuralrace"
 html_static_path = ["_static"]
 html_css_files = ["neuralrace.css"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = html_show_sourcelink = False
 html_sidebars = {"index": [], "gallery/index": []}
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "logo": {"text": "neuralrace"},
+    "logo": {"text": "neuralrace", "image_light": "_static/favicon.svg", "image_dark": "_static/favicon.svg"},
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
