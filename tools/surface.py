@@ -6,6 +6,7 @@ python tools/surface.py > tests/stored/surface.txt
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 from collections.abc import Iterator
@@ -46,7 +47,8 @@ def _attributes(value: type) -> Iterator[str]:
 def _arguments(value: Any) -> str:
     """The arguments of a function, without their types."""
     value = inspect.unwrap(getattr(value, "__func__", value))
-    if not (inspect.isfunction(value) or inspect.isclass(value)):
+    made = inspect.isclass(value) and not issubclass(value, enum.Enum)
+    if not (made or inspect.isfunction(value)):
         return ""
     try:
         signature = inspect.signature(value)

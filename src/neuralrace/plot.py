@@ -67,14 +67,21 @@ def __dir__() -> list[str]:
     return __all__
 
 
-COLUMN, PAGE = 3.4, 7.0  # inches
-SLIDE = (12.0, 6.75)  # inches: 16:9
+#: Width of a figure in inches: one column of a paper, or the whole page.
+COLUMN, PAGE = 3.4, 7.0
+#: Width and height of a slide in inches: 16:9.
+SLIDE = (12.0, 6.75)
+#: A colour of Okabe and Ito; ``COLOURS`` holds all of them in order.
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",
 )  # fmt: skip
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # legends outside a panel
+#: A legend below a panel.
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
+#: A legend to the right of a panel.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+#: A legend above a panel.
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
+#: Formats in which figures are saved.
 FORMATS = ("svg", "pdf", "png")
 _PAPER: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
@@ -89,7 +96,9 @@ _SLIDES: Any = {
     "lines.markersize": 8, "xtick.major.width": 1.6, "ytick.major.width": 1.6, "xtick.major.size": 7,
     "ytick.major.size": 7,
 }  # fmt: skip
+#: Settings of matplotlib for each style.
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
+#: Frames per second of animations.
 FRAMES_PER_SECOND = 15
 _ARROWS, _SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
