@@ -1,6 +1,6 @@
 // Builds the page into the Python package: node build.mjs [folder]
 import { build } from "esbuild";
-import { cpSync, mkdirSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 
 const out = process.argv[2] ?? "../src/neuralrace/laboratory/static";
 rmSync(out, { recursive: true, force: true });
@@ -15,4 +15,11 @@ await build({
   ...common, entryPoints: ["src/widget.ts", "src/widget.css"],
   loader: { ...common.loader, ".woff2": "dataurl" },
 });
+// A saved page is one file, with the fonts of its formulas inside.
+const FONTS = /KaTeX_(Main-Regular|Math-Italic|Size[1-4]-Regular)\.woff2$/;
+const fonts = {
+  name: "fonts",
+  setup: ({ onLoad }) => onLoad({ filter: /\.woff2$/ }, ({ path }) => ({ contents: FONTS.test(path) ? readFileSync(path) : "", loader: FONTS.test(path) ? "dataurl" : "empty" })),
+};
+await build({ ...common, entryPoints: ["src/saved.ts"], plugins: [fonts] });
 cpSync("src/index.html", `${out}/index.html`);

@@ -2,7 +2,7 @@
 import { DARK, LIGHT, type Theme } from "./colours.ts";
 import { Asker, type Transport } from "./connection.ts";
 import { emptyDrawn, inputs, links, missing, outputs } from "./drawn.ts";
-import { Editor } from "./editor.ts";
+import type { Editor } from "./editor.ts";
 import { listenToKeys, type Acts } from "./keys.ts";
 import { decode, encode, linkIn, LONGEST_LINK, type State, type View } from "./link.ts";
 import { takeAwayMenu } from "./menu.ts";
@@ -28,6 +28,7 @@ export interface Options {
   state?: State;
   address: boolean; // keep the state in the address
   wholePage: boolean;
+  makeEditor?: (...given: ConstructorParameters<typeof Editor>) => Editor; // of networks of one's own; a saved page has none, nor a server
 }
 
 export class Lab {
@@ -228,11 +229,12 @@ export class Lab {
     if (fresh || !this.entries.some((e) => e.name === name)) {
       this.kept = scene.drawn ?? this.kept;
       const drawn = entry.name === OWN ? this.kept : null;
-      this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
+      this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN && this.options.makeEditor ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
       this.player.at = 0.45;
     }
     this.picture = this.details = null;
-    this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d) => this.edited(d), (content) => this.transport.upload(content)) : null;
+    const make = this.options.makeEditor;
+    this.editor = entry.name === OWN && make ? make(this.state.scene.drawn ?? emptyDrawn(), (d) => this.edited(d), (content) => this.transport.upload(content)) : null;
     this.header();
     this.showControls();
     this.theory.clear();
@@ -367,12 +369,8 @@ export class Lab {
     pick.addEventListener("change", () => this.open(pick.value, true));
     const view = this.state.view;
     this.head.replaceChildren(
-      html("strong", { class: "brand" }, "neuralrace lab"),
-      button("Gallery", "all entries (g)", () => this.showGallery(), "wide"),
-      button("‹", "previous entry (p)", () => this.next(-1)),
-      pick,
-      button("›", "next entry (n)", () => this.next(1)),
-      button("Draw your own", "draw a network of your own", () => this.open(OWN, true), "wide draw"),
+      html("strong", { class: "brand" }, this.options.makeEditor ? "neuralrace lab" : "neuralrace"),
+      ...(this.options.makeEditor ? this.ways(pick) : []),
       html("span", { class: "space" }),
       this.takeAway(),
       button("Controls", "hide or show the controls (c)", () => this.switch("plain", !this.state.view.plain), "toggle-controls"),
@@ -382,16 +380,27 @@ export class Lab {
     );
   }
 
+  /** Ways to other scenes. */
+  private ways(pick: HTMLElement): HTMLElement[] {
+    return [
+      button("Gallery", "all entries (g)", () => this.showGallery(), "wide"),
+      button("‹", "previous entry (p)", () => this.next(-1)),
+      pick,
+      button("›", "next entry (n)", () => this.next(1)),
+      button("Draw your own", "draw a network of your own", () => this.open(OWN, true), "wide draw"),
+    ];
+  }
+
   private showControls(): void {
     const entry = this.entry();
     const scene = this.state.scene;
     const parts: Node[] = [html("h2", {}, entry.title), html("p", { class: "sentence" }, entry.sentence)];
     if (!this.editor) parts.push(html("p", { class: "figure" }, entry.figure));
-    const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true }] : entry.sliders;
+    const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true, stops: [] }] : entry.sliders;
     if (this.editor) parts.push(this.editor.root);
     for (const s of sliders)
       parts.push(sliderRow(s, scene.values[s.name] ?? s.value, (v) => this.change({ values: { ...this.state.scene.values, [s.name]: v } })));
-    parts.push(this.trainingChoice(entry));
+    if (this.options.makeEditor) parts.push(this.trainingChoice(entry));
     if (!this.editor) parts.push(button("Reset", "back to the defaults of this entry (r)", () => this.open(entry.name, true), "reset"));
     this.controls.replaceChildren(...parts);
   }
@@ -449,6 +458,7 @@ export class Lab {
       figure: () => this.figure(),
       index: () => this.index(),
       exported: (format) => this.exported(format),
+      server: this.options.makeEditor !== undefined,
       copyLink: () => this.copyLink(),
       say: (text) => this.say(text),
     });
@@ -462,14 +472,16 @@ export class Lab {
   private async copyLink(): Promise<void> {
     const text = await this.link();
     if (!text) throw new Error("The data are too large for a link; take the YAML instead.");
-    const open = "opens it: neuralrace lab LINK, or paste it on the page";
-    await navigator.clipboard.writeText(`lab:${text}`).then(
-      () => this.say(`The exact state is copied as a link. This ${open}.`),
-      () => this.say(`The browser did not let the page copy the link. It is lab:${text} and this ${open}.`),
+    const server = this.options.makeEditor !== undefined; // its address holds a token
+    const link = server ? `lab:${text}` : `${location.href.split("#")[0]}#s=${text}`;
+    const open = server ? "This opens it: neuralrace lab LINK, or paste it on the page." : "";
+    await navigator.clipboard.writeText(link).then(
+      () => this.say(`The exact state is copied as a link. ${open}`),
+      () => this.say(`The browser did not let the page copy the link. It is ${link} ${open}`),
     );
   }
 
-  exported(format: "yaml" | "python"): Promise<string> {
+  exported(format: "yaml" | "python" | "html"): Promise<string> {
     return new Promise((done) => this.exports.set(this.asker.export(this.state.scene, format), done));
   }
 
@@ -483,9 +495,7 @@ export class Lab {
       ArrowRight: () => this.player.step(1 / 60),
       Home: () => this.player.step(-1),
       End: () => this.player.step(1),
-      n: () => this.next(1),
-      p: () => this.next(-1),
-      g: () => this.showGallery(),
+      ...(this.options.makeEditor ? { n: () => this.next(1), p: () => this.next(-1), g: () => this.showGallery() } : {}),
       c: () => this.switch("plain", !this.state.view.plain),
       l: () => this.switch("large", !this.state.view.large),
       d: () => this.switch("theme", this.state.view.theme === "dark" ? "light" : "dark"),

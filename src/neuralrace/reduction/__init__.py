@@ -2,20 +2,27 @@
 
 from neuralrace.reduction.attainable import UNLEARNED, AttainableLoss, attainable_loss
 from neuralrace.reduction.ends import settled_time
+from neuralrace.reduction.equations import Kind
 from neuralrace.reduction.growth import mode_strengths
+from neuralrace.reduction.latex import in_latex
 from neuralrace.reduction.make import BASES, reduce
-from neuralrace.reduction.reduction import Reduction
+from neuralrace.reduction.path_classes import class_rates
+from neuralrace.reduction.reduction import LEARNED, Reduction
 from neuralrace.reduction.solution import Solution
 from neuralrace.reduction.start import StartReduction
 
 __all__ = [
     "BASES",
+    "LEARNED",
     "UNLEARNED",
     "AttainableLoss",
+    "Kind",
     "Reduction",
     "Solution",
     "StartReduction",
     "attainable_loss",
+    "class_rates",
+    "in_latex",
     "mode_strengths",
     "reduce",
     "settled_time",
