@@ -13,7 +13,7 @@ import type { Answer, Details, Drawn, Entry, Exported, Finished, Picture, Scene 
 import { Runs } from "./race.ts";
 import { sliderRow } from "./sliders.ts";
 import { Stage } from "./stage.ts";
-import { button, html } from "./svg.ts";
+import { button, html, icon } from "./svg.ts";
 import type { Figure } from "./takeaway.ts";
 import { TheoryPanel } from "./theory.ts";
 import { shown } from "./ticks.ts";
@@ -56,7 +56,7 @@ export class Lab {
   private transportBar = html("div", { class: "transport", role: "group", "aria-label": "time" });
   private time = html("input", { type: "range", min: 0, max: 1000, step: 1, "aria-label": "time cursor", class: "time" });
   private clock = html("output", { class: "clock" });
-  private playButton = button("▶", "play or pause (space)", () => this.player.toggle(), "play");
+  private playButton = button(icon("play"), "play or pause (space)", () => this.player.toggle(), "play");
   private message = html("p", { class: "message", role: "status", "aria-live": "polite" });
   private gallery = html("dialog", { class: "gallery", "aria-label": "gallery" });
 
@@ -71,6 +71,7 @@ export class Lab {
     this.state = structuredClone(options.state ?? FIRST);
     this.asker = new Asker((request) => transport.send(request));
     root.classList.add("nr-lab");
+    root.classList.toggle("saved", !options.makeEditor);
     this.build();
     this.keys();
     void this.begin();
@@ -121,10 +122,10 @@ export class Lab {
     const main = html("main", {}, this.controls, html("div", { class: "middle" }, this.holder, this.transportBar, this.message), this.theory.root);
     this.holder.append(this.stage.root);
     this.transportBar.append(
-      button("⏮", "back to the start (Home)", () => this.player.step(-1)),
-      button("◀", "a step back (arrow left)", () => this.player.step(-1 / 60)),
+      button(icon("start"), "back to the start (Home)", () => this.player.step(-1)),
+      button(icon("back"), "a step back (arrow left)", () => this.player.step(-1 / 60)),
       this.playButton,
-      button("▶|", "a step on (arrow right)", () => this.player.step(1 / 60)),
+      button(icon("on"), "a step on (arrow right)", () => this.player.step(1 / 60)),
       this.time,
       this.clock,
     );
@@ -334,7 +335,7 @@ export class Lab {
   private moved(at: number, playing: boolean): void {
     this.state.view.at = at;
     this.time.value = String(Math.round(at * 1000));
-    this.playButton.textContent = playing ? "⏸" : "▶";
+    this.playButton.replaceChildren(icon(playing ? "pause" : "play"));
     if (!this.picture) {
       this.clock.textContent = "";
       return;
@@ -369,14 +370,14 @@ export class Lab {
     pick.addEventListener("change", () => this.open(pick.value, true));
     const view = this.state.view;
     this.head.replaceChildren(
-      html("strong", { class: "brand" }, this.options.makeEditor ? "neuralrace lab" : "neuralrace"),
+      html("strong", { class: "brand" }, this.options.makeEditor ? "neuralrace lab" : this.entry().title),
       ...(this.options.makeEditor ? this.ways(pick) : []),
       html("span", { class: "space" }),
       this.takeAway(),
       button("Controls", "hide or show the controls (c)", () => this.switch("plain", !this.state.view.plain), "toggle-controls"),
       button("A", "large type (l)", () => this.switch("large", !this.state.view.large)),
-      button("◐", "light or dark (d)", () => this.switch("theme", view.theme === "dark" ? "light" : "dark")),
-      button("⛶", "full screen (f)", () => this.fullScreen()),
+      button(icon("theme"), "light or dark (d)", () => this.switch("theme", view.theme === "dark" ? "light" : "dark")),
+      button(icon("full"), "full screen (f)", () => this.fullScreen()),
     );
   }
 
@@ -394,7 +395,8 @@ export class Lab {
   private showControls(): void {
     const entry = this.entry();
     const scene = this.state.scene;
-    const parts: Node[] = [html("h2", {}, entry.title), html("p", { class: "sentence" }, entry.sentence)];
+    const parts: Node[] = [html("p", { class: "sentence" }, entry.sentence)];
+    if (this.options.makeEditor) parts.unshift(html("h2", {}, entry.title)); // else it is in the head
     if (!this.editor) parts.push(html("p", { class: "figure" }, entry.figure));
     const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true, stops: [] }] : entry.sliders;
     if (this.editor) parts.push(this.editor.root);

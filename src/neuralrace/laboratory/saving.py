@@ -65,16 +65,17 @@ def save(path: Any, scene: Scene) -> Path:
     return file
 
 
-def save_gallery(folder: Path) -> list[Path]:
-    """Write the page of every entry of the gallery."""
+def save_gallery(folder: Any) -> list[Path]:
+    """Write the page of every entry of the gallery into a folder."""
+    path = as_path("folder", folder)
+    page_files()  # a clear word where the page is not built
 
     def fill(new: Path) -> None:
-        new.mkdir()
         for name in GALLERY:
             write_text(new / f"{name}.html", page(Scene(entry=name)))
 
-    replace_folder(folder, "gallery of pages", fill)
-    return [folder / f"{name}.html" for name in GALLERY]
+    replace_folder(path, "gallery of pages", fill)
+    return [path / f"{name}.html" for name in GALLERY]
 
 
 def page(scene: Scene) -> str:
