@@ -77,7 +77,7 @@ export interface Finished {
   words: string;
 }
 
-/** What is read off a state: one sum with its sign, or the root of a weighted sum of squares of several. */
+/** What is read off a state: one sum with its sign, or the root of a weighted sum of squares. */
 export interface Gauge {
   signed: boolean;
   parts: [number, [number, number[]][]][];
@@ -197,7 +197,7 @@ export interface Saved {
   rules: Rules;
 }
 
-/** One network for some positions of the sliders: the system of the papers, and the wider one if needed. */
+/** One network at some positions: the system of the papers, and the wider one if needed. */
 export interface SavedLane {
   name: string;
   nodes: Node[];

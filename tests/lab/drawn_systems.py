@@ -45,7 +45,7 @@ def corners() -> Iterator[Model]:
 
 
 def network(rng: np.random.Generator) -> Model:
-    """Some pathways, with gates in two contexts, and data of any covariance; each pathway starts by itself."""
+    """Some pathways with gates, and data of any covariance; each pathway starts with its own strength."""
     n_in, n_out, n = rng.integers(1, 3, 3).tolist()
     depths = rng.integers(0, 2, n)
     graph = nr.Graph.pathways(n_in, n_out, [[8] * int(d + 1) for d in depths])
@@ -65,11 +65,10 @@ def solved(model: Model) -> Iterator[Drawn]:
         known, start = Structure.of(model, lane), model.start(lane)
         r = known.reduction
         found = system(r, start, {}, r, [], SAID)
-        if found is not None:
-            end = 1.15 * settled_time(r.until_learned(start, method=ROUGH)) or 10 * r.fastest_time
-            times = np.linspace(0.0, end, TIMES)
-            what = f"{lane}: {model.code[lane]} from {model.strength:.3g} ({r.form})"
-            yield Drawn(what, found, times, r.solve(start, end, times).loss)
+        end = 1.15 * settled_time(r.until_learned(start, method=ROUGH)) or 10 * r.fastest_time
+        times = np.linspace(0.0, end, TIMES)
+        what = f"{lane}: {model.code[lane]} from {model.strength:.3g} ({r.form})"
+        yield Drawn(what, found, times, r.solve(start, end, times).loss)
 
 
 def drawn(count: int, seed: int) -> list[Drawn]:

@@ -89,7 +89,9 @@ def _numbers(value: Any) -> str:
     v = np.asarray(value)
     if v.ndim == 2 and 1 not in v.shape:
         small = v.size <= MOST_VALUES
-        return "; ".join(" ".join(f"{x:.3g}" for x in row) for row in v) if small else f"{len(v)} × {len(v.T)}"
+        return (
+            "; ".join(" ".join(f"{x:.3g}" for x in row) for row in v) if small else f"{len(v)} × {len(v.T)}"
+        )
     found = Counter(f"{x:.3g}" for x in v.ravel())
     each = [x if n == 1 else f"{x} ({n} times)" for x, n in found.items()]
     return ", ".join(each[:MOST_VALUES]) + ", …" * (len(each) > MOST_VALUES)

@@ -353,7 +353,7 @@ Sum = list[tuple[float, list[int]]]  # of products of numbers of a state: coeffi
 
 
 class Gauge(Message):
-    """What is read off a state: one sum with its sign, or the root of a weighted sum of squares of several."""
+    """What is read off a state: one sum with its sign, or the root of a weighted sum of squares."""
 
     signed: bool
     parts: list[tuple[float, Sum]]
@@ -389,7 +389,7 @@ class System(Message):
 
 
 class SavedLane(Message):
-    """One network for some positions of the sliders: the system of the papers, and the wider one if needed."""
+    """One network at some positions: the system of the papers, and the wider one if needed."""
 
     name: str
     nodes: list[Node]

@@ -33,7 +33,7 @@ class RacerPath:
         return np.linalg.norm(along, axis=(-2, -1)) if r.basis == "block" else _together(along)
 
     def along(self, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The product of the strengths along the path: (..., modes of the racer), or a block (..., out, in)."""
+        """The product of strengths along the path: (..., modes of the racer), or a block (..., out, in)."""
         if r.family.split is not None:
             learned = _product([r.family.split.signed(e, b) for e in self.path])[..., 0, 0]
             return learned[..., list(self.modes)]

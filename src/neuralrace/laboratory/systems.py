@@ -20,6 +20,10 @@ SAME = 1e-9  # of the largest: statistics of modes that differ less are the same
 DIGITS = 14
 
 
+class TooLarge(Exception):
+    """A system has more numbers or products than a page can solve while a slider moves."""
+
+
 class Polynomial:
     """A sum of products of the numbers of a state: their places, sorted -> coefficient.
 
@@ -78,12 +82,14 @@ class State:
         known: dict[bytes, int] = {}
         columns = [r.tied.s, r.tied.d.reshape(-1, r.n_modes), start]
         grid = [np.round(c / (SAME * max(np.abs(c).max(initial=0.0), 1e-300))) for c in columns]
-        first = [known.setdefault(np.concatenate([c[:, m] for c in grid]).tobytes(), m) for m in range(r.n_modes)]
+        first = [
+            known.setdefault(np.concatenate([c[:, m] for c in grid]).tobytes(), m) for m in range(r.n_modes)
+        ]
         modes, number, copies = np.unique(first, return_inverse=True, return_counts=True)
         place = [k * len(modes) + number for k in range(r.n_classes)]
         return cls(place, np.tile(copies, r.n_classes).astype(float), modes)
 
-    def strengths(self, r: nr.Reduction) -> dict[str, np.ndarray]:
+    def strengths(self, r: nr.Reduction) -> dict[str, Any]:
         """Symbols in the place of strengths, by edge."""
         symbol = np.frompyfunc(lambda k: Polynomial({(k,): 1.0}), 1, 1)
         return {e: symbol(at) for members, at in zip(r.classes, self.place, strict=True) for e in members}
@@ -92,8 +98,8 @@ class State:
 def system(
     r: nr.Reduction, start: Mapping[str, float], powers: Mapping[str, Mapping[str, float]],
     whole: nr.Reduction, racing: Sequence[RacerPath], said: LaneDetails,
-) -> System | None:  # fmt: skip
-    """A reduction as a page solves it; None where it is too large.
+) -> System:  # fmt: skip
+    """A reduction as a page solves it.
 
     `start` has the strength of each edge, and `powers` for each live slider how that depends on it. Groups
     are the classes of the reduction of the papers, `whole`.
@@ -102,12 +108,15 @@ def system(
     r = r if r.is_tied(b) else r.retied(b)
     state = State.of(r, b)
     if r.paths is None or len(state.copies) > MOST_NUMBERS:
-        return None
+        raise TooLarge
     symbols = state.strengths(r)
     products, s, d = _statistics(r, state, symbols)
     if sum(len(p.terms) for p in products) > MOST_PRODUCTS:
-        return None
-    of, first = np.empty(len(state.copies), int), np.empty(len(state.copies))  # class and start of each number
+        raise TooLarge
+    of, first = (
+        np.empty(len(state.copies), int),
+        np.empty(len(state.copies)),
+    )  # class and start of each number
     for k, (members, at) in enumerate(zip(r.classes, state.place, strict=True)):
         of[at], first[at] = k, b[members[0]]
     rates, decays = class_rates(r.classes, r.rates)
@@ -165,26 +174,21 @@ def _statistics(
     return every, np.concatenate(s), {pair: v for pair, v in d.items() if abs(v) > least}
 
 
-def _gauge(parts: Counter[tuple[tuple[tuple[int, ...], float], ...]], signed: bool = False) -> Gauge:
-    return Gauge(
-        signed=signed, parts=[(rounded(weight), Polynomial(dict(terms)).sum) for terms, weight in parts.items()]
-    )
+def _gauge(parts: Mapping[Any, float], signed: bool = False) -> Gauge:
+    """From weights of the terms of sums."""
+    each = [(rounded(weight), Polynomial(dict(terms)).sum) for terms, weight in parts.items()]
+    return Gauge(signed=signed, parts=each)
 
 
 def _group(r: nr.Reduction, members: Sequence[str], symbols: Mapping[str, np.ndarray]) -> Gauge:
     """The mean size of the weights of some edges."""
-    parts: Counter[Any] = Counter()
-    for e in members:
-        for name in r.family.strengths_of(e):
-            for p in symbols[name].ravel():
-                parts[tuple(p.terms.items())] += 1 / len(members)  # type: ignore[assignment]
-    return _gauge(parts)
+    names = [name for e in members for name in r.family.strengths_of(e)]
+    parts = Counter(tuple(p.terms.items()) for name in names for p in symbols[name].ravel())
+    return _gauge({terms: count / len(members) for terms, count in parts.items()})
 
 
 def _racer(r: nr.Reduction, path: RacerPath, symbols: Mapping[str, np.ndarray]) -> Gauge:
     """What a racer carries: see `RacerPath.carries`."""
     along = path.along(r, symbols).ravel()
-    parts: Counter[Any] = Counter()
-    for p in along:
-        parts[tuple(p.terms.items())] += 1 if r.basis == "block" else 1 / len(along)  # type: ignore[assignment]
-    return _gauge(parts, signed=r.basis != "block" and len(along) == 1)
+    parts, n = Counter(tuple(p.terms.items()) for p in along), 1 if r.basis == "block" else len(along)
+    return _gauge({terms: count / n for terms, count in parts.items()}, r.basis != "block" and n == 1)
