@@ -283,6 +283,7 @@ export interface System {
   s: number[];
   d: [number, number, number][];
   constant: number;
+  coupled: boolean;
   groups: Gauge[];
   racers: Gauge[];
   goals: (number | null)[];

@@ -31,6 +31,8 @@ const [FIRST_CHANGE, FIRST_FALL] = [0.01, 0.02]; // of the state and of the loss
 const [EDGE, CALM, PATIENT] = [5, 6, 15]; // step times rate at the edge of stability, and steps inside or at it
 const ORDER = 8;
 const MOST_STEPS = 30_000;
+const NUDGE = 1e-11; // of the largest number of a start: more than rounding
+const [SAME, LITTLE] = [0.1, 1e-6]; // of what still changes, and of the whole change: losses that differ more part
 const ROWS = 6; // of the extrapolation: the order of an implicit step
 
 interface Attempt {
@@ -122,8 +124,8 @@ function factorised(jacobian: Vector[], h: number): (b: Vector) => Vector {
   };
 }
 
-/** Follow a system from a start, at some increasing times, until the last of them or until its loss is `stop`. */
-export function solve(field: Field, start: Vector, times: number[], { rtol, atol, stop }: Options): Solution {
+/** Steps from a start to the last of some increasing times, or until the loss is `stop`. */
+function follow(field: Field, start: Vector, times: number[], { rtol, atol, stop }: Options): Solution {
   const t1 = times[times.length - 1];
   const tight = atol * Math.min(1, Math.max(...start.map(Math.abs)) || 1);
   let [t, y, here] = [0, start, field.at(start)];
@@ -175,6 +177,47 @@ export function solve(field: Field, start: Vector, times: number[], { rtol, atol
   return { y: found, loss: found.map((state) => Math.max(0, field.at(state).loss)), history, end: { t, loss: here.loss, slope: here.slope }, last: y, steps };
 }
 
+/**
+ * A system from its start, at some increasing times, until the last of them or until its loss is `stop`. Coupled modes
+ * stay at a saddle that they would leave by rounding, as in the library (reduction/solve.py).
+ */
+export function solve(field: Field, start: Vector, times: number[], options: Options): Solution {
+  const found = follow(field, start, times, options);
+  if (!field.coupled) return found;
+  const most = Math.max(...start.map(Math.abs));
+  const nudged = start.map((x, i) => x + NUDGE * most * Math.sin(1 + 2 * i)); // in no direction of its own
+  const t1 = times[times.length - 1];
+  const until = parting(found.history, follow(field, nudged, [0, t1], options).history);
+  if (until === Infinity) return found;
+  const held = follow(field, start, [...times.map((t) => Math.min(t, until)), until], options);
+  const end = { t: t1, loss: held.end.loss, slope: 0 };
+  return { ...held, y: held.y.slice(0, -1), loss: held.loss.slice(0, -1), history: [...held.history, end], end };
+}
+
+/** The time until which two losses are the same; infinite if they always are. */
+function parting(one: Point[], other: Point[]): number {
+  const last = Math.min(one[one.length - 1].t, other[other.length - 1].t);
+  const t = [...one, ...other].map((p) => p.t).filter((x) => x <= last).sort((a, b) => a - b);
+  const [a, b] = [one, other].map((history) => lossesAt(history, t));
+  const still = new Float64Array(t.length);
+  let [high, low] = [-Infinity, Infinity];
+  for (let k = t.length - 1; k >= 0; k--) {
+    [high, low] = [Math.max(high, a[k], b[k]), Math.min(low, a[k], b[k])];
+    still[k] = high - low;
+  }
+  const k = t.findIndex((_, i) => Math.abs(a[i] - b[i]) > SAME * still[i] + LITTLE * still[0]);
+  return k < 0 ? Infinity : t[Math.max(k - 1, 0)];
+}
+
+function lossesAt(history: Point[], times: number[]): number[] {
+  let k = 1;
+  return times.map((t) => {
+    while (k < history.length - 1 && history[k].t < t) k++;
+    const [a, b] = [history[k - 1], history[k]];
+    return b.t > a.t ? between(a, b, Math.max(0, Math.min(1, (t - a.t) / (b.t - a.t)))) : b.loss;
+  });
+}
+
 function firstStep(y: Vector, here: { v: Vector; loss: number; slope: number }, t1: number, rtol: number, atol: number): number {
   const speed = size(here.v.map((x, i) => x / (atol + rtol * Math.abs(y[i]))));
   const h = speed > 0 ? FIRST_CHANGE / rtol / speed : t1;
@@ -192,13 +235,16 @@ function crossing(value: (x: number) => number, level: number): number {
   return high;
 }
 
-/** The first time at which the loss of a history is at or below a level: by the cubic between two of its points; null if never. */
+/** The loss between two points, by the cubic through their values and slopes. */
+function between(a: Point, b: Point, x: number): number {
+  const bend = (b.t - a.t) * x * (1 - x) * ((1 - x) * a.slope - x * b.slope);
+  return (1 + 2 * x) * (1 - x) ** 2 * a.loss + x * x * (3 - 2 * x) * b.loss + bend;
+}
+
+/** The first time at which the loss of a history is at or below a level; null if never. */
 export function learningTime(history: Point[], level: number): number | null {
   const k = history.findIndex((point) => point.loss <= level + 1e-12 * Math.abs(level));
   if (k <= 0) return k ? null : history[0].t;
   const [a, b] = [history[k - 1], history[k]];
-  const width = b.t - a.t;
-  const cubic = (x: number) =>
-    (1 + 2 * x) * (1 - x) ** 2 * a.loss + x * x * (3 - 2 * x) * b.loss + width * x * (1 - x) * ((1 - x) * a.slope - x * b.slope);
-  return a.t + crossing(cubic, level) * width;
+  return a.t + crossing((x) => between(a, b, x), level) * (b.t - a.t);
 }

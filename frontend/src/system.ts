@@ -30,6 +30,7 @@ function derivative(factors: Product["factors"], y: Vector, ...by: number[]): nu
 /** The equations of motion of a system: `dy/dt = -speed (dL/dy + decay y)`, with `L = constant - s u + u D u / 2`. */
 export class Field {
   readonly n: number;
+  readonly coupled: boolean;
   private products: Product[];
   private places: number[][]; // of the numbers in each sum
 
@@ -38,6 +39,7 @@ export class Field {
   constructor(system: System) {
     this.system = system;
     this.n = system.speed.length;
+    this.coupled = system.coupled;
     this.products = system.sums.flatMap((terms, sum) => terms.map(([coefficient, places]) => ({ sum, coefficient, factors: factored(places) })));
     this.places = system.sums.map((terms) => [...new Set(terms.flatMap(([, places]) => places))]);
   }
@@ -49,7 +51,7 @@ export class Field {
   }
 
   /** D u: what the sums carry of each other's inputs. */
-  private coupled(u: Vector): Vector {
+  private carriedBy(u: Vector): Vector {
     const found = new Float64Array(u.length);
     for (const [p, q, value] of this.system.d) found[p] += value * u[q];
     return found;
@@ -59,7 +61,7 @@ export class Field {
   at(y: Vector): { v: Vector; loss: number; slope: number } {
     const { s, speed, decay, constant } = this.system;
     const u = this.sums(y);
-    const carried = this.coupled(u);
+    const carried = this.carriedBy(u);
     const loss = u.reduce((total, x, p) => total + (carried[p] / 2 - s[p]) * x, constant);
     const gradient = new Float64Array(this.n);
     for (const { sum, coefficient, factors } of this.products)
@@ -71,7 +73,7 @@ export class Field {
   /** The derivative of the velocity by the state, row by row. */
   jacobian(y: Vector): Vector[] {
     const { s, d, speed, decay } = this.system;
-    const carried = this.coupled(this.sums(y));
+    const carried = this.carriedBy(this.sums(y));
     const found = Array.from({ length: this.n }, () => new Float64Array(this.n));
     const slopes = this.system.sums.map(() => new Float64Array(this.n)); // of the sums
     for (const { sum, coefficient, factors } of this.products)

@@ -100,6 +100,35 @@ def test_a_system_has_the_loss_and_the_velocity_of_its_reduction(seed: int):
             assert read == pytest.approx(float(p.carries(r, b)), rel=1e-9, abs=1e-12)
 
 
+def cancelling(seed: int) -> nr.Task:
+    """Two pathways in two dimensions whose targets are opposite: with equal starts they rest at a saddle."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((4, 2))
+    turn = np.linalg.qr(rng.standard_normal((2, 2)))[0] * [1.0, 2.0]
+    first = [1, 1, 0, 0] if seed % 2 else [1, 1, 1, 1]
+    gates = {"p0h1": first, "p1h1": [0, 0, 1, 1]}
+    graph = nr.Graph.pathways(2, 2, [[8], [8]])
+    return nr.Task(graph, x, np.vstack([x[:2] @ turn, -x[2:] @ turn]), gates)
+
+
+def test_blocks_stay_at_a_saddle_that_they_would_leave_by_rounding():
+    """As in the library: however long it takes, nothing moves what rounding alone would."""
+    asked, rests = [], []
+    for seed in (1, 4, 5):
+        task = cancelling(seed)
+        r, start = nr.reduce(task, "block"), dict.fromkeys(task.graph.edges, 0.1)
+        found = r.solve(0.1, 1e5, [0.0, 1e5])
+        assert found.status is nr.Status.SADDLE
+        rests.append(found.loss[-1])
+        s = system(r, start, {}, r, [], SAID)
+        asked.append({"system": s.model_dump(), "times": [0.0, 1e5, 1e12]})
+        asked.append({"system": {**s.model_dump(), "coupled": False}, "times": [0.0, 1e5, 1e12]})
+    held, free = (in_node(asked)[k::2] for k in (0, 1))
+    for rest, mine, moved in zip(rests, held, free, strict=True):
+        assert mine["loss"][-2:] == pytest.approx([rest, rest], rel=0.02)
+        assert moved["loss"][-1] < 1e-9  # this is what rounding does
+
+
 # -- pages in a browser -----------------------------------------------------------------------------
 
 

@@ -375,6 +375,7 @@ class System(Message):
     s: list[float]
     d: list[tuple[int, int, float]]
     constant: float
+    coupled: bool  # whether rounding may make it leave a saddle
     groups: list[Gauge]
     racers: list[Gauge]
     goals: list[float | None]  # what each racer would carry alone; None: the largest of all is the goal

@@ -128,7 +128,7 @@ def system(
         speed=[rounded(v) for v in (rates / sizes)[of] / state.copies],
         decay=[rounded(v) for v in (sizes * decays)[of] * state.copies],
         sums=[p.sum for p in products], s=[rounded(v) for v in s],
-        d=[(p, q, rounded(v)) for (p, q), v in d.items()], constant=rounded(r.paths.loss_of_zero),
+        d=[(p, q, rounded(v)) for (p, q), v in d.items()], constant=rounded(r.paths.loss_of_zero), coupled=r.tied is None,
         groups=[_group(r, members, symbols) for members in whole.classes],
         racers=[_racer(r, p, symbols) for p in racing],
         goals=[None if whole.tied is None else p.alone for p in racing],
