@@ -17,7 +17,7 @@ from neuralrace.laboratory.own import scene_of
 from neuralrace.laboratory.protocol import Details, Picture, Saved, Scene, Solve, System
 from neuralrace.laboratory.saving import save, save_gallery, saved
 from neuralrace.laboratory.systems import system
-from neuralrace.laboratory.theory import Structure
+from neuralrace.laboratory.theory import METHOD, Structure
 from tests.lab.chromium import Browser, Page
 from tests.lab.conftest import needs_page
 from tests.lab.drawn_systems import SAID, Drawn, drawn, network
@@ -117,7 +117,7 @@ def test_blocks_stay_at_a_saddle_that_they_would_leave_by_rounding():
     for seed in (1, 4, 5):
         task = cancelling(seed)
         r, start = nr.reduce(task, "block"), dict.fromkeys(task.graph.edges, 0.1)
-        found = r.solve(0.1, 1e5, [0.0, 1e5])
+        found = r.solve(0.1, 1e5, [0.0, 1e5], method=METHOD)
         assert found.status is nr.Status.SADDLE
         rests.append(found.loss[-1])
         s = system(r, start, {}, r, [], SAID)
