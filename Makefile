@@ -57,10 +57,12 @@ constraints: .venv/ready-test
 		--extra test pyproject.toml | grep -v -E '^(torch|triton|nvidia.*|cuda.*)==' > constraints/lowest.txt
 	touch .venv/ready .venv/ready-test
 
-# The site of the manual, in site/; warnings are errors.
+# The site of the manual, in build/site/html; warnings are errors.
 docs: .venv/ready
+	$(BIN)/pip install --quiet $(TORCH)
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -e ".[docs]" -e ./papers
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python frontend/build.py
+	$(BIN)/python tools/site/make.py
 
 # Pictures of the manual and outputs of its notebooks, computed anew.
 pictures: .venv/ready-test
@@ -87,4 +89,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest .venv-uv results dist site frontend/node_modules src/neuralrace/laboratory/static
+	rm -rf .venv .venv-lowest .venv-uv results dist build frontend/node_modules src/neuralrace/laboratory/static

@@ -25,6 +25,7 @@ from benchmarks import published
 from benchmarks.__main__ import table
 from benchmarks.measure import Row, fresh, race, seconds
 from benchmarks.published import Numbers, Timed, Work
+from neuralrace.dynamics import State
 from neuralrace_papers import zoo
 
 
@@ -82,7 +83,7 @@ def pathways_ours(depth: int) -> Callable[[bool], Work]:
         task, weights = published.pathway_task(depth, quick)
         unit = 16 * published.RATE
 
-        def maps(state: nr.State) -> dict[str, Any]:
+        def maps(state: State) -> dict[str, Any]:
             return {f"map{a}": state.activity("y", np.eye(8), {f"p{1 - a}h1": 0.0}) for a in range(2)}
 
         times = np.unique([*np.linspace(0, epochs * unit, 200), unit * (timed - 1)])
@@ -123,7 +124,7 @@ def gated_ours(quick: bool) -> Work:
     rate = published.LR * task.n_samples
     paths = task.graph.paths()
 
-    def maps(state: nr.State) -> dict[str, Any]:
+    def maps(state: State) -> dict[str, Any]:
         return {a: state.weights[b] @ state.weights[a] for a, b in paths}
 
     def run() -> Numbers:

@@ -16,6 +16,7 @@ import numpy as np
 
 import neuralrace as nr
 from benchmarks.measure import Row, fresh, peak_gib, seconds
+from neuralrace.dynamics import State
 
 EPOCHS, RATE, ROUNDS = 20_000, 0.01, 5
 
@@ -36,7 +37,7 @@ def ours(width: int, depth: int, errors: list[float], steps: int) -> list[dict[s
 
     doors = [task.graph.edges[path[0]][1] for path in paths]
 
-    def maps(state: nr.State) -> dict[str, Any]:
+    def maps(state: State) -> dict[str, Any]:
         """The map of each pathway, the other one being closed."""
         said = [state.activity("y", np.eye(8), {other: 0.0}) for other in reversed(doors)]
         return {"K": jnp.stack(said)}

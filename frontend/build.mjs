@@ -5,7 +5,22 @@ import { cpSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 const out = process.argv[2] ?? "../src/neuralrace/laboratory/static";
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
+// Licences ask that their notices go along with every copy, also inside a page that somebody saves.
+const { version } = JSON.parse(readFileSync("node_modules/katex/package.json"));
+const banner = `/*!
+This file holds work of others; whole licences are in THIRD_PARTY.md of neuralrace.
+
+KaTeX ${version}, https://katex.org
+${readFileSync("node_modules/katex/LICENSE", "utf8").trim()}
+
+Fonts of KaTeX: Copyright (c) 2009-2010, Design Science, Inc. Copyright (c) 2014-2018 Khan Academy, with Reserved
+Font Names that begin with KaTeX. SIL Open Font License, Version 1.1, https://openfontlicense.org
+
+Coefficients of Dormand and Prince's method of order 8: from diffrax, https://github.com/patrick-kidger/diffrax,
+Apache License, Version 2.0, https://www.apache.org/licenses/LICENSE-2.0; changed in form.
+*/`;
 const common = {
+  banner: { js: banner, css: banner },
   bundle: true, minify: true, format: "esm", target: "es2022", outdir: out, legalComments: "none",
   loader: { ".woff2": "file", ".woff": "empty", ".ttf": "empty" }, assetNames: "fonts/[name]",
 };

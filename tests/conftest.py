@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import jax
 import pytest
@@ -31,6 +31,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"cases of this run are drawn again by --hypothesis-seed={config.option.hypothesis_seed}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With NEURALRACE_REQUIRE_BROWSER=1 tests of the lab, or of a page in a browser, must not be skipped."""
+    report = yield
+    of_a_page = "lab" in item.path.parts or "chrome" in getattr(item, "fixturenames", ())
+    if report.skipped and of_a_page and os.environ.get("NEURALRACE_REQUIRE_BROWSER") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but NEURALRACE_REQUIRE_BROWSER=1 forbids that: {call.excinfo}"
+    return report
 
 
 @pytest.fixture(scope="module", autouse=True)

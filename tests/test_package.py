@@ -51,6 +51,17 @@ def test_names_that_are_imported_when_first_used():
         nr.flwo  # noqa: B018
 
 
+def test_the_surface_is_the_one_that_is_stored():
+    """Every public name and its arguments: what changes here is said in CHANGELOG, and stored anew."""
+    shown = subprocess.run(
+        [sys.executable, ROOT / "tools" / "surface.py"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == (ROOT / "tests" / "stored" / "surface.txt").read_text()
+    for module in ("", *(name for name in nr.__all__ if isinstance(getattr(nr, name), type(nr)))):
+        shown = getattr(nr, module) if module else nr
+        assert set(dir(shown)) - {"__version__"} == set(shown.__all__)  # what completion offers
+
+
 def test_readme_example_prints_what_is_shown(capsys):
     text = (ROOT / "README.md").read_text()
     example = text.split("```python\n")[1].split("```")[0]

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+SOURCE = (
+    "Dopri8 of diffrax, https://github.com/patrick-kidger/diffrax, Apache License 2.0: see THIRD_PARTY.md"
+)
 FILE = Path(__file__).parents[1] / "src" / "neuralrace" / "dynamics" / "dormand_prince_8.json"
 
 
@@ -29,4 +32,4 @@ def coefficients() -> dict[str, list[Any]]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(coefficients(), indent=0) + "\n")
+    FILE.write_text(json.dumps({"source": SOURCE, **coefficients()}, indent=0) + "\n")

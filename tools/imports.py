@@ -31,7 +31,10 @@ ROOT = Path(__file__).resolve().parents[1] / "src"
 PAPERS = ROOT.parent / "papers" / "src"
 PAGES = ROOT.parent / "docs" / "api"
 APPS = ("neuralrace.apps", "neuralrace.laboratory", "neuralrace.cli")  # rooms; `__main__` starts one of them
-LEAVES = ("neuralrace.files", "neuralrace.processes", "neuralrace.torch_modules")  # for apps, without a page
+# Apps may take all that is defined in these.
+LEAVES = tuple(  # modules without a page that apps and papers may take from
+    f"neuralrace.{name}" for name in ("activations", "errors", "files", "processes", "torch_modules")
+)
 Graph = dict[str, set[str]]
 
 
@@ -159,9 +162,11 @@ def public_names(files: Mapping[str, Path]) -> dict[str, set[str]]:
     for module in (name for name in (*pages, *LEAVES) if name in files):
         tree = ast.parse(files[module].read_text(encoding="utf-8"))
         given = {
-            ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)
+            ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target): node.value
+            for node in tree.body
+            if isinstance(node, (ast.Assign, ast.AnnAssign))
         }
-        if "__all__" in given:
+        if "__all__" in given and module not in LEAVES:
             found[module] = set(ast.literal_eval(given["__all__"]))
         else:  # what is defined there
             defined = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}

@@ -1,12 +1,10 @@
-"""Runs the notebooks and keeps what they show, and makes pages of the site from them.
+"""Runs the notebooks and keeps what they show: `python tools/notebooks.py [NAME ...]`, or all.
 
-`python tools/notebooks.py [NAME ...]` runs `notebooks/NAME.ipynb`, all of them by default, and stores their
-outputs. MkDocs loads this file as a hook, which shows every notebook as a page.
+The outputs are stored in `notebooks/NAME.ipynb`. The site shows them as they are stored.
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
 from pathlib import Path
@@ -53,47 +51,6 @@ def _joined(outputs: list[Any]) -> list[Any]:
         else:
             kept.append(output)
     return kept
-
-
-def page(book: Any, name: str) -> tuple[str, dict[str, bytes]]:
-    """A notebook as Markdown, and the pictures in it by name."""
-    where = f"To run it, open `notebooks/{name}.ipynb` of the project in Jupyter."
-    parts, pictures = [], {}
-    for cell in book["cells"]:
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "markdown":
-            parts.append(source)
-            continue
-        parts.append(f"```python\n{source}\n```")
-        for output in cell["outputs"]:
-            data = output.get("data", {})
-            if WIDGET in data:
-                parts.append("*A picture with sliders, in the notebook.*")
-            elif "image/png" in data:
-                pictures[f"{name}-{len(pictures)}.png"] = base64.b64decode(data["image/png"])
-                parts.append(f"![Output of the code above]({name}-{len(pictures) - 1}.png)")
-            elif "text/html" in data:
-                parts.append(f"<div>{''.join(data['text/html'])}</div>")
-            else:
-                parts.append(
-                    f"```text\n{''.join(output.get('text', data.get('text/plain', ''))).rstrip()}\n```"
-                )
-    heading, _, rest = parts[0].partition("\n")
-    return "\n\n".join([heading, where, rest.strip(), *parts[1:]]) + "\n", pictures
-
-
-def on_files(files: Any, config: Any) -> Any:
-    """MkDocs calls this when it has collected its files."""
-    import json
-
-    from mkdocs.structure.files import File
-
-    for file in sorted(FOLDER.glob("*.ipynb")):
-        text, pictures = page(json.loads(file.read_text()), file.stem)
-        files.append(File.generated(config, f"notebooks/{file.stem}.md", content=text))
-        for picture, content in pictures.items():
-            files.append(File.generated(config, f"notebooks/{picture}", content=content))
-    return files
 
 
 if __name__ == "__main__":

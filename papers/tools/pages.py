@@ -52,7 +52,8 @@ def index() -> str:
         lines += [f"## {ledger.short}", "", ledger.reference, "", ledger.summary, ""]
         if (DOCS / f"{ledger.name}.md").is_file():
             lines += [f"[Figures and what they show]({ledger.name}.md)", ""]
-    return "\n".join(lines)
+    listed = ["coverage", "gallery", *ledgers()]
+    return "\n".join([*lines, "```{toctree}", ":hidden:", "", *listed, "../errata", "```", ""])
 
 
 def _table() -> list[str]:
@@ -106,7 +107,9 @@ def _line(claim: Claim, verdict: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    """As it stands in a table of Markdown; formulas keep their signs."""
+    parts = text.replace("|", "\\|").replace("\n", " ").split("$")
+    return "$".join(part if i % 2 else part.replace("<", "&lt;") for i, part in enumerate(parts))
 
 
 def gallery() -> str:

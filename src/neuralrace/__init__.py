@@ -15,19 +15,18 @@ if TYPE_CHECKING:
         tasks,
         universality,
     )
-    from neuralrace.apps.insight import Watch, watch
+    from neuralrace.apps.insight import watch
     from neuralrace.apps.sweep import Run, sweep, sweep_figure
     from neuralrace.dynamics import (
         Adaptive,
         LowRank,
         Rates,
-        State,
         Status,
         Trajectory,
         descend,
         flow,
     )
-    from neuralrace.expected import ExpectedTime, expected_learning_time
+    from neuralrace.expected import expected_learning_time
     from neuralrace.graph import Edge, Graph, Node
     from neuralrace.laboratory import lab
     from neuralrace.learned import events, learning_time
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
         unit_sizes,
     )
     from neuralrace.network import activity, error_rate, gradient, loss, predict
-    from neuralrace.reduction import Reduction, StartReduction, attainable_loss, mode_strengths, reduce
+    from neuralrace.reduction import Reduction, attainable_loss, mode_strengths, reduce
     from neuralrace.relu import race
     from neuralrace.task import Task
 else:
@@ -49,12 +48,10 @@ else:
         "errors", "exact", "init", "landscape", "measure", "plot", "relu", "tasks", "universality",
     )  # fmt: skip
     _NAMES = {
-        "apps.insight": ("Watch", "watch"),
+        "apps.insight": ("watch",),
         "apps.sweep": ("Run", "sweep", "sweep_figure"),
-        "dynamics": (
-            "Adaptive", "LowRank", "Rates", "State", "Status", "Trajectory", "descend", "flow",
-        ),
-        "expected": ("ExpectedTime", "expected_learning_time"),
+        "dynamics": ("Adaptive", "LowRank", "Rates", "Status", "Trajectory", "descend", "flow"),
+        "expected": ("expected_learning_time",),
         "graph": ("Edge", "Graph", "Node"),
         "laboratory": ("lab",),
         "learned": ("events", "learning_time"),
@@ -62,7 +59,7 @@ else:
             "conserved", "end_to_end", "half_time", "pathway_maps", "tangent_kernel", "unit_sizes",
         ),
         "network": ("activity", "error_rate", "gradient", "loss", "predict"),
-        "reduction": ("Reduction", "StartReduction", "attainable_loss", "mode_strengths", "reduce"),
+        "reduction": ("Reduction", "attainable_loss", "mode_strengths", "reduce"),
         "relu": ("race",),
         "task": ("Task",),
     }  # fmt: skip
@@ -77,7 +74,7 @@ else:
         raise AttributeError(f"module 'neuralrace' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return [*__all__, "__version__"]
 
 
 __version__ = "0.1.0"
@@ -85,19 +82,15 @@ __version__ = "0.1.0"
 __all__ = [
     "Adaptive",
     "Edge",
-    "ExpectedTime",
     "Graph",
     "LowRank",
     "Node",
     "Rates",
     "Reduction",
     "Run",
-    "StartReduction",
-    "State",
     "Status",
     "Task",
     "Trajectory",
-    "Watch",
     "activity",
     "attainable_loss",
     "conserved",

@@ -25,6 +25,19 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "GraphError",
+    "InputError",
+    "MissingPackageError",
+    "NothingToReduceError",
+    "OutOfRange",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 MOST = 1_000_000  # entries of a list
 LONGEST = 4_000  # letters of a message: what a user gave may be a megabyte
 LONGEST_CALL = 3600.0  # seconds by an estimate

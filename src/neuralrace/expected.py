@@ -27,7 +27,6 @@ from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.measure import stopping_time
 from neuralrace.reduction.attainable import attainable_loss
 from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed, RevealedNetwork
-from neuralrace.subspace import split_by_gates
 from neuralrace.task import Task
 
 Weights = dict[str, np.ndarray]
@@ -156,18 +155,8 @@ def expected_learning_time(
     if level <= least:
         raise InputError(f"level must be above {least:.6g}, which no weights can reach; got {level:g}")
     if draws > _MANY:
-        few = partial(
-            expected_learning_time,
-            task,
-            init,
-            scale,
-            level,
-            width=width,
-            draws=_PILOT,
-            seed=seed,
-            t1=t1,
-            tolerance=tolerance,
-        )
+        same = {"width": width, "seed": seed, "t1": t1, "tolerance": tolerance}
+        few = partial(expected_learning_time, task, init, scale, level, draws=_PILOT, **same)
         few()  # compiles
         began = perf_counter()
         hidden = few().hidden
@@ -192,7 +181,7 @@ def _checked_sizes(task: Any, width: Any) -> dict[str, int]:
     g = task.graph
     if not g.is_linear or g.biases or g.diagonal:
         raise InputError("task must have a linear graph, without activations, biases and diagonal edges")
-    split = sorted(set(g.hidden) & split_by_gates(task))
+    split = sorted(set(g.hidden) & task.data.neuron_gated)
     if split:
         raise InputError(f"task must gate the neurons of a hidden node together; those of {split} differ")
     if width is None:

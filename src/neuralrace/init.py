@@ -29,7 +29,24 @@ from neuralrace.graph import Graph, check_graph
 if TYPE_CHECKING:
     from neuralrace.reduction import Reduction
 
+__all__ = [
+    "Weights",
+    "balanced",
+    "decoupled",
+    "gaussian",
+    "orthogonal",
+    "random_frame",
+    "xavier",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Weights = dict[str, np.ndarray]
+"""Edge name -> array (out, in), with leading axes where there are several draws."""
+
 Seed = int | Iterable[int]
 
 

@@ -35,6 +35,12 @@ __all__ = [
     "two_layer_saddles",
     "visits",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _STRETCH = 5e8  # multiplications of a search, about n^3 a step, after which it comes back to Python
 MAX_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
 Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient

@@ -1,4 +1,4 @@
-"""One style for all figures: theory is a line, simulation is points or a band.
+"""One style for all figures: theory is a line, simulation is points or a band. And phase portraits.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart; sizes fit a paper's column.
 Nothing here touches matplotlib's global state.
@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -15,14 +15,62 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from neuralrace.errors import choice, need_extra
+from neuralrace.errors import InputError, array, choice, integer, need_extra, number, sequence, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from neuralrace.reduction import Reduction
+
+__all__ = [
+    "ABOVE",
+    "ARROWS",
+    "BELOW",
+    "BESIDE",
+    "BLACK",
+    "BLUE",
+    "COLOURS",
+    "COLUMN",
+    "FORMATS",
+    "FRAMES_PER_SECOND",
+    "GREEN",
+    "ORANGE",
+    "PAGE",
+    "PINK",
+    "RED",
+    "SEARCHES",
+    "SKY",
+    "SLIDE",
+    "STYLES",
+    "YELLOW",
+    "figure",
+    "gif",
+    "key",
+    "label",
+    "legend_below",
+    "logarithmic",
+    "matrix",
+    "phase_portrait",
+    "points",
+    "runs",
+    "save",
+    "save_animation",
+    "shades",
+    "sized",
+    "style",
+    "theory",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 COLUMN, PAGE = 3.4, 7.0  # inches
+SLIDE = (12.0, 6.75)  # inches: 16:9
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",
 )  # fmt: skip
@@ -44,7 +92,8 @@ _SLIDES: Any = {
     "ytick.major.size": 7,
 }  # fmt: skip
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
-ENLARGED = {"paper": 1.0, "slides": 12.0 / PAGE}  # a page-wide figure fills a slide, 12 inches
+FRAMES_PER_SECOND = 15
+ARROWS, SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
 
@@ -55,9 +104,9 @@ def style(name: str | None = None) -> Iterator[None]:
     Parameters
     ----------
     name : {"paper", "slides"}, optional
-        For a paper, or for slides: figures 12 inches wide with large type and thick lines. By default the
-        style around this one, so that a figure of the library drawn inside ``with style("slides")`` is one
-        for slides; "paper" where there is none.
+        For a paper, or for slides: figures of 12 by 6.75 inches (16:9) with large type and thick lines. By
+        default the style around this one, so that a figure of the library drawn inside
+        ``with style("slides")`` is one for slides; "paper" where there is none.
 
     Returns
     -------
@@ -105,8 +154,8 @@ def figure(
     rows, columns : int
         Number of panels.
     width, height : float, optional
-        In inches on paper; slides enlarge them. By default one panel is as wide as a column, several as a
-        page.
+        In inches on paper; a slide is 12 by 6.75 inches. By default one panel is as wide as a column, several
+        as a page.
     **keywords
         Those of matplotlib's `Figure.subplots`.
 
@@ -127,7 +176,7 @@ def figure(
     with style():
         from matplotlib.figure import Figure
 
-        fig = Figure(figsize=(width * ENLARGED[_in_force.get()], height * ENLARGED[_in_force.get()]))
+        fig = Figure(figsize=SLIDE if _in_force.get() == "slides" else (width, height))
         setattr(fig, "_repr_png_", partial(_png, fig))  # noqa: B010  notebooks look for it
         return fig, fig.subplots(rows, columns, **keywords)
 
@@ -391,3 +440,220 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
             fig.set_layout_engine("none")  # what was laid out for the first stays
     fig.set_layout_engine(layout)
     return paths
+
+
+def save_animation(
+    fig: Figure, path: str | Path, frames: int, draw: Callable[[int], None], seconds: float = 4.0
+) -> Path:
+    """Write a figure that moves as a GIF, with Pillow, which matplotlib brings.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+    path : str or Path
+        Of the file, which must end in ".gif".
+    frames : int
+        Number of frames.
+    draw : callable
+        `draw(k)` changes the figure to frame k.
+    seconds : float
+        How long it plays; it then starts again.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    path, frames = gif(path), integer("frames", frames)
+    fps = frames / number("seconds", seconds, above=0)
+    from matplotlib.animation import PillowWriter
+
+    writer, layout = PillowWriter(fps=max(1, round(fps))), fig.get_layout_engine()
+    with style(), writer.saving(fig, str(path), dpi=100):
+        fig.draw_without_rendering()
+        fig.set_layout_engine("none")  # what was laid out once stays
+        for k in range(frames):
+            draw(k)
+            writer.grab_frame()
+    fig.set_layout_engine(layout)
+    return path
+
+
+def gif(path: Any) -> Path:
+    """`path`, whose name must end in ".gif"."""
+    if not isinstance(path, (str, Path)) or Path(path).suffix != ".gif":
+        raise InputError(f"path must be the name of a file that ends in .gif, got {short(path)}")
+    return Path(path)
+
+
+def phase_portrait(
+    reduction: Reduction,
+    modes: Sequence[Any] = (0, 1),
+    starts: ArrayLike | None = None,
+    animate: str | Path | None = None,
+) -> Figure:
+    """The reduced equations in the plane of two strengths: arrows, trajectories and fixed points.
+
+    All other strengths are zero, and must stay zero. Arrows have the direction of the flow; the longer, the
+    faster. Blue lines are solutions; filled dots are fixed points that attract what is near, hollow ones are
+    saddles.
+
+    Parameters
+    ----------
+    reduction : Reduction
+        As of `nr.reduce`, in a shared or pathwise basis.
+    modes : sequence of two
+        The strengths along the axes: for each a mode, or a pair (mode, class); a mode alone is its first
+        class. They are the last two axes of `sol.strengths`.
+    starts : array_like, shape (n, 2), optional
+        Where trajectories start; by default a few near the origin and a few beyond the fixed points.
+    animate : str or Path, optional
+        A GIF to write, in which the trajectories grow at the speed of the equations.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    Two pathways of three layers learn the same mode. The one that starts ahead takes it all.
+
+    >>> import neuralrace as nr
+    >>> task = nr.Task(nr.Graph.pathways(1, 1, [[1, 1], [1, 1]]), [[1.0]], [[1.0]], gates={"p0h1": [0.9]})
+    >>> figure = phase_portrait(nr.reduce(task), modes=[(0, 0), (0, 1)])
+    >>> [text.get_text() for text in figure.legends[0].get_texts()]
+    ['solution', 'stable', 'saddle']
+    """
+    target = None if animate is None else gif(animate)
+    plane = _Plane(reduction, modes)
+    ends = plane.solved(np.array([[0.3, 0.0], [0.0, 0.3], [0.3, 0.3]]))[1][:, -1]
+    if starts is None:
+        angles = np.linspace(0.05, 0.95, 6) * np.pi / 2
+        near = 0.1 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        begin = np.concatenate([near, [[1.2, 0.5], [0.5, 1.2], [1.2, 1.2]]]) * ends.max(axis=0)
+    else:
+        begin = array("starts", starts, (None, 2))
+    t, paths = plane.solved(begin)
+    high = 1.05 * np.maximum(paths.max(axis=(0, 1)), ends.max(axis=0))
+    low = np.minimum(1.05 * paths.min(axis=(0, 1)), 0.0) - 0.05 * high
+    plane.check_closed(low, high)
+    fig, ax = figure(height=3.2)
+    with style():
+        _arrows(ax, plane, low, high)
+        lines = [ax.plot(*path.T, color=BLUE, zorder=3)[0] for path in paths]
+        dots = ax.plot(*paths[:, 0].T, "o", color=BLUE, ms=sized("lines.markersize", 0.8), zorder=4)[0]
+        lines[0].set_label("solution")
+        for point, stable in plane.fixed_points(low, high):
+            name, filling = ("stable", BLACK) if stable else ("saddle", "white")
+            size = sized("lines.markersize", 2)
+            ax.plot(*point, "o", color=BLACK, mfc=filling, ms=size, label=name, zorder=5)
+        ax.set(xlabel=plane.labels[0], ylabel=plane.labels[1], xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        legend_below(fig, ax, 3)
+        if target is not None:
+            _moving(fig, target, lines, dots, t, paths)
+    return fig
+
+
+class _Plane:
+    """Two strengths of a reduction; the others are zero."""
+
+    def __init__(self, reduction: Any, modes: Any):
+        if not hasattr(reduction, "classes") or not hasattr(reduction, "velocity"):
+            raise InputError(f"reduction must be one that nr.reduce returned, got {short(reduction)}")
+        if reduction.basis == "block":
+            raise InputError(
+                "reduction must have modes, as in the shared and the pathwise basis; it has blocks"
+            )
+        pairs = [m if isinstance(m, (tuple, list)) else (m, 0) for m in sequence("modes", modes, "strengths")]
+        if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs) or pairs[0] == pairs[1]:
+            raise InputError(f"modes must be two different strengths, (mode, class) each, got {short(modes)}")
+        self.reduction, self.pairs = reduction, pairs
+        self.labels = []
+        for mode, k in pairs:
+            integer("mode in modes", mode, least=0, most=reduction.n_modes - 1)
+            members = reduction.classes[integer("class in modes", k, least=0, most=reduction.n_classes - 1)]
+            symbol = next((reduction.names[e] for e in members if e in reduction.names), f"B{k + 1}")
+            self.labels.append(f"strength {symbol} ({members[0]}), mode {mode}")
+
+    def strengths(self, points: np.ndarray) -> dict[str, np.ndarray]:
+        """Strengths of all edges (..., modes) at points (..., 2)."""
+        r = self.reduction
+        found = {e: np.zeros((*points.shape[:-1], r.n_modes)) for e in r.family.shape}
+        for axis, (mode, k) in enumerate(self.pairs):
+            for e in r.classes[k]:
+                found[e][..., mode] = points[..., axis]
+        return found
+
+    def velocity(self, point: np.ndarray) -> np.ndarray:
+        """The right-hand sides of the two equations at a point."""
+        v = self.reduction.velocity(self.strengths(point))
+        return np.array([v[self.reduction.classes[k][0]][mode] for mode, k in self.pairs])
+
+    def solved(self, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Times, and solutions (n, times, 2) from starts (n, 2)."""
+        sol = self.reduction.solve(self.strengths(starts), t1=1000 * self.reduction.fastest_time)
+        edges = [(self.reduction.classes[k][0], mode) for mode, k in self.pairs]
+        return sol.t, np.stack([sol.source.b[e][..., mode] for e, mode in edges], axis=-1)
+
+    def check_closed(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Refuse a plane that the flow leaves."""
+        for share in ([0.3, 0.5], [0.8, 0.2], [0.4, 0.9]):
+            v = self.reduction.velocity(self.strengths(low + share * (high - low)))
+            rates = np.stack([np.abs(v[members[0]]) for members in self.reduction.classes])
+            inside = np.zeros(rates.shape, bool)
+            inside[tuple(zip(*[(k, mode) for mode, k in self.pairs], strict=True))] = True
+            if rates[~inside].max(initial=0.0) > 1e-9 * rates[inside].max():
+                raise InputError(
+                    f"modes must be two strengths that the others do not follow; in the plane of "
+                    f"{self.labels[0]} and {self.labels[1]} other strengths leave zero"
+                )
+
+    def fixed_points(self, low: np.ndarray, high: np.ndarray) -> list[tuple[np.ndarray, bool]]:
+        """Fixed points in the window, and whether each attracts what is near."""
+        from scipy.optimize import root
+
+        size = high - low
+        grid = np.stack(np.meshgrid(*np.linspace(low, high, SEARCHES).T), axis=-1).reshape(-1, 2)
+        scale = max(np.abs(self.velocity(point)).max() for point in grid)
+        ends = [root(self.velocity, point, tol=1e-12).x for point in grid]
+        near: list[np.ndarray] = []
+        for end in sorted(ends, key=lambda point: np.abs(self.velocity(point)).max()):
+            inside = ((low - 1e-6 * size <= end) & (end <= high)).all()
+            new = all((np.abs(end - other) > 0.02 * size).any() for other in near)
+            if inside and new and np.abs(self.velocity(end)).max() < 1e-8 * scale:
+                near.append(end)
+        return sorted(((point, self._attracts(point, 1e-3 * size)) for point in near), key=lambda p: not p[1])
+
+    def _attracts(self, point: np.ndarray, radii: np.ndarray) -> bool:
+        """Whether no arrow on a small circle around a fixed point leads outwards."""
+        angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+        around = np.stack([np.cos(angles), np.sin(angles)], axis=1) * radii
+        v = np.array([self.velocity(point + step) for step in around])
+        outwards = (v * around).sum(axis=1) / np.linalg.norm(around, axis=1)
+        return bool(outwards.max() < 1e-4 * np.linalg.norm(v, axis=1).max())
+
+
+def _arrows(ax: Axes, plane: _Plane, low: np.ndarray, high: np.ndarray) -> None:
+    """Arrows on a grid, in units of the panel; short ones where the flow is slow."""
+    grid = np.stack(np.meshgrid(*np.linspace(low, high, ARROWS).T), axis=-1).reshape(-1, 2)
+    v = np.array([plane.velocity(point) for point in grid]) / (high - low)
+    speed = np.linalg.norm(v, axis=1, keepdims=True)
+    v = v / np.maximum(speed, 1e-300) * (speed / speed.max()) ** 0.25
+    ax.quiver(*grid.T, *v.T, color="0.68", pivot="mid", scale=1.2 * ARROWS, width=0.005, zorder=1)
+
+
+def _moving(fig: Figure, path: Path, lines: Any, dots: Any, t: np.ndarray, paths: np.ndarray) -> None:
+    """Write solutions that grow as a GIF, until nothing moves any more."""
+    last = np.abs(np.diff(paths, axis=1)).max(axis=(0, 2)) > 1e-3 * np.ptp(paths)
+    times = np.linspace(0, t[np.flatnonzero(last)[-1] + 1], 4 * FRAMES_PER_SECOND)
+
+    def draw(k: int) -> None:
+        upto = t <= times[k]
+        for line, own in zip(lines, paths, strict=True):
+            line.set_data(*own[upto].T)
+        dots.set_data(*paths[:, upto][:, -1].T)
+
+    save_animation(fig, path, len(times), draw)
+    for line, own in zip(lines, paths, strict=True):
+        line.set_data(*own.T)
+    dots.set_data(*paths[:, 0].T)

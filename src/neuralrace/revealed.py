@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,34 +36,6 @@ _FIRST = 1e-6  # fraction of the initial signals that may be left out
 _SLOWEST = 1e-3  # smaller speeds, relative to the largest, are set to this
 
 
-class Revealed(Protocol):
-    """A random matrix known in some directions."""
-
-    @property
-    def block(self) -> np.ndarray:
-        """Entries between the known directions, `(draws, target, source)`."""
-        ...
-
-    def extend(self, end: int, count: int) -> None:
-        """Make directions known at one end that are independent of the matrix."""
-        ...
-
-    def leaks(self, end: int) -> np.ndarray:
-        """Map from signals at one end to directions unknown at the other: `(draws, known, open)`.
-
-        `leaks^T f` has the expected length of the part of the image of f outside the known directions.
-        """
-        ...
-
-    def reveal(self, end: int, turn: np.ndarray, count: int) -> int:
-        """Draw the images of some directions of one end; return the number of new directions at the other.
-
-        `turn` `(draws, open, open)` is orthogonal; its first columns are the directions, in coordinates of
-        `leaks`.
-        """
-        ...
-
-
 class FixedMatrix:
     """A constant matrix between layers of which all directions are known.
 
@@ -73,15 +45,24 @@ class FixedMatrix:
     """
 
     def __init__(self, weights: np.ndarray):
-        self.block: np.ndarray = weights[None]
+        self.block: np.ndarray = weights[None]  # entries between known directions, (draws, target, source)
 
     def extend(self, end: int, count: int) -> None:
-        pass
+        """Make directions known at one end that are independent of the matrix."""
 
     def leaks(self, end: int) -> np.ndarray:
+        """Map from signals at one end to directions unknown at the other: `(draws, known, open)`.
+
+        `leaks^T f` has the expected length of the part of the image of f outside the known directions.
+        """
         return np.zeros((1, self.block.shape[2 - end], 0))
 
     def reveal(self, end: int, turn: np.ndarray, count: int) -> int:
+        """Draw the images of some directions of one end; return the number of new directions at the other.
+
+        `turn` `(draws, open, open)` is orthogonal; its first columns are the directions, in coordinates of
+        `leaks`.
+        """
         return 0
 
 
@@ -216,6 +197,9 @@ class OrthogonalMatrix:
         self._beyond = np.concatenate([self._beyond, rows[:, :, columns:]], axis=1)
 
 
+Revealed = FixedMatrix | GaussianMatrix | OrthogonalMatrix  # matrices known in some directions
+
+
 def _triangle(rng: np.random.Generator, draws: int, n: int, columns: int) -> np.ndarray:
     """`Q^T G` `(draws, min(n, columns), columns)` of normal G `(n, columns)`, Q a basis of its columns."""
     rows = min(n, columns)
@@ -304,17 +288,9 @@ class RevealedNetwork:
         Of more directions those with the largest signals are kept; half of the room is for signals that come
         backwards.
         """
-        sweep, omitted = _Sweep(self, {}), [0.0]
-        for node in self.graph.order:
-            sweep.forwards(node)
-            for e in self._with_unknown(self.graph.outgoing[node], TARGET):
-                omitted.append(self._reveal(e, SOURCE, *sweep.images(e, SOURCE), _FIRST, most // 2))
-        sweep.end_at(lambda y, out: np.concatenate([y, out], axis=2))
-        for node in reversed(self.graph.order):
-            sweep.backwards(node)
-            for e in self._with_unknown(self.graph.incoming[node], SOURCE):
-                omitted.append(self._reveal(e, TARGET, *sweep.images(e, TARGET), _FIRST, most))
-        self.omitted = max(omitted)
+        sweep = _Sweep(self, {})
+        both = lambda y, out: np.concatenate([y, out], axis=2)  # noqa: E731
+        self._follow(sweep, sweep.images, both, _FIRST, (most // 2, most))
         for node in self.graph.hidden:
             if not self.known[node]:  # no signal ever passes
                 self.extend(node, 1)
@@ -343,16 +319,29 @@ class RevealedNetwork:
         """
         sweep = _Sweep(self, moved)
         sweep.all()
-        speeds, omitted = sweep.speeds(), [0.0]
+        speeds = sweep.speeds()
+        moving = lambda e, end: (sweep.velocities(e, end, speeds), 1.0)  # noqa: E731
+        self._follow(sweep, moving, _error, share, (most, most))
+
+    def _follow(
+        self,
+        sweep: _Sweep,
+        signals: Callable[[str, int], tuple[np.ndarray, Any]],
+        end: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        share: float,
+        most: tuple[int, int],
+    ) -> None:
+        """Reveal images of signals, given as products and the size of the whole: forwards, then backwards."""
+        omitted = [0.0]
         for node in self.graph.order:
             sweep.forwards(node)
             for e in self._with_unknown(self.graph.outgoing[node], TARGET):
-                omitted.append(self._reveal(e, SOURCE, sweep.velocities(e, SOURCE, speeds), 1.0, share, most))
-        sweep.end_at(_error)
+                omitted.append(self._reveal(e, SOURCE, *signals(e, SOURCE), share, most[0]))
+        sweep.end_at(end)
         for node in reversed(self.graph.order):
             sweep.backwards(node)
             for e in self._with_unknown(self.graph.incoming[node], SOURCE):
-                omitted.append(self._reveal(e, TARGET, sweep.velocities(e, TARGET, speeds), 1.0, share, most))
+                omitted.append(self._reveal(e, TARGET, *signals(e, TARGET), share, most[1]))
         self.omitted = max(omitted)
 
     def _with_unknown(self, edges: tuple[str, ...], end: int) -> list[str]:

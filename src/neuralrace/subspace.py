@@ -38,14 +38,8 @@ def closed_frames(task: Task, weights: Mapping[str, np.ndarray]) -> Frames:
 def rotation_invariant_nodes(task: Task) -> list[str]:
     """Hidden nodes whose neurons may be mixed: linear, gated together, without diagonal and fixed edges."""
     g = task.graph
-    split = split_by_gates(task)
-    split |= {n for e in (*g.diagonal, *g.fixed) for n in g.edges[e]}
+    split = task.data.neuron_gated | {n for e in (*g.diagonal, *g.fixed) for n in g.edges[e]}
     return [n for n in g.hidden if n not in split and g.is_linear]
-
-
-def split_by_gates(task: Task) -> set[str]:
-    """Nodes and edges with a gate for each neuron."""
-    return set(task.data.neuron_gated)
 
 
 def shrink(graph: Graph, weights: Mapping[str, Any], frames: Frames) -> dict[str, Any]:

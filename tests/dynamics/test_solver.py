@@ -2,10 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm
 
 import neuralrace as nr
 from neuralrace.dynamics import constants, explicit, stiff
@@ -207,8 +207,6 @@ def test_a_method_of_ones_own():
 
 # -- stiff ---------------------------------------------------------------------------------------
 
-STABLE = 0.653  # largest stable rate of s stages, divided by s^2 - 1: 2/3 (1 - 2/15 damping)
-
 
 def spread(numbers, rates):
     """Modes that decay at very different rates, and pull at each other a little."""
@@ -222,7 +220,7 @@ def spread(numbers, rates):
 
 @pytest.mark.parametrize(("numbers", "rtol"), [(12, 1e-8), (120, 1e-5)])
 def test_a_stiff_problem_is_solved_in_few_evaluations(solved, numbers, rtol, monkeypatch):
-    """By LSODA where numbers are few, by Chebyshev's method where they are many."""
+    """By LSODA where numbers are few, by the exponential method where they are many."""
     ts, field = np.linspace(0, 5, 51), spread(numbers, 1e5)
     path = solved(None, np.ones(numbers), ts, rtol=rtol, atol=1e-8, field=field)
     assert path.endings[0].status is Status.FINISHED
@@ -237,36 +235,63 @@ def test_where_explicit_steps_are_the_better_ones_they_come_back(monkeypatch):
     """A mode that is learned late: stiff while it waits, not while it grows."""
     task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 12, 12, 7]))
     w = nr.init.gaussian(task.graph, 0.02)
-    calls, usual = [], stiff._by_chebyshev
-    monkeypatch.setattr(stiff, "_by_chebyshev", lambda *given: calls.append(1) or usual(*given))
+    calls, usual = [], stiff._by_exponential
+    monkeypatch.setattr(stiff, "_by_exponential", lambda *given: calls.append(1) or usual(*given))
     run = nr.flow(task, w, t1=4000.0, save=30)
     fine = nr.flow(task, w, t1=4000.0, save=30, method=nr.Adaptive(1e-10, 1e-12))
     assert len(calls) > 1
     assert np.abs(run.loss - fine.loss).max() < 1e-6 * run.loss[0]
 
 
-@pytest.mark.parametrize("stages", [2, 3, 10, 60, 2000])
-def test_a_step_is_the_published_polynomial_stable_and_damped(stages):
-    """Sommeijer, Shampine and Verwer 1998: 1 - b T(w0) + b T(w0 + w1 z), with damping 2/13."""
-    rates = np.linspace(0, STABLE * (stages**2 - 1), 2001)
-    y, z = np.ones(len(rates)), -rates
-    found = stiff._polynomial(lambda y: z * y, y, z * y, 1.0, stages)
-    with mpmath.workdps(50):
-        w0 = 1 + mpmath.mpf(2) / 13 / stages**2
-        last, x = mpmath.chebyt(stages, w0), mpmath.acosh(w0)
-        first = stages * mpmath.sinh(stages * x) / mpmath.sinh(x)
-        second = (stages**2 * last - w0 * first) / (w0**2 - 1)
-        b, w1 = second / first**2, first / second
-        some = range(0, len(rates), 50)
-        expected = [1 - b * last + b * mpmath.chebyt(stages, w0 - w1 * float(rates[k])) for k in some]
-    assert found[some] == pytest.approx(np.array(expected, float), abs=1e-9)
-    assert np.abs(found[rates > 2]).max(initial=0) < 0.96
+@pytest.mark.parametrize("length", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_step_is_exact_where_the_velocity_is_linear(length, scaled):
+    """Against the exponential of the whole matrix, which learning rates make unsymmetric."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((60, 60))
+    j = -(a @ a.T) / 20 * (rng.uniform(0.1, 3, (60, 1)) if scaled else 1)
+    y, tolerance = rng.standard_normal(60), np.full(60, 1e-6)
+    space, taken = stiff._krylov(lambda w: j @ w, y, j @ y, length, tolerance)
+    assert 0 < taken <= length
+    assert np.abs(space.states([taken])[0] - expm(taken * j) @ y).max() < 1e-5
+    assert np.abs(space.velocity(taken) - j @ expm(taken * j) @ y).max() < 1e-4
+    assert space.rate <= 1.01 * np.abs(np.linalg.eigvals(j)).max()
 
 
-def test_the_fastest_mode_is_found_also_where_the_velocity_has_little_of_it():
-    decay = lambda y: -np.array([1.0, 10.0, 100.0]) * y  # noqa: E731
-    y = np.array([1.0, 1e-3, 1e-6])
-    direction, rate, _ = stiff._fastest(decay, y, decay(y), decay(y) / np.linalg.norm(decay(y)), 0.0)
-    assert rate == pytest.approx(100, rel=0.1)
-    assert abs(direction[-1]) == pytest.approx(1, abs=0.1)
-    assert stiff._fastest(decay, y, decay(y), direction, rate)[2] == 1  # known: one round
+def test_a_step_is_made_shorter_where_few_directions_are_not_enough():
+    j = -np.geomspace(1e-3, 1e5, 400)
+    y, tolerance = np.ones(400), np.full(400, 1e-9)
+    space, taken = stiff._krylov(lambda w: j * w, y, j * y, 10.0, tolerance)
+    assert taken < 1
+    assert np.abs(space.states([taken])[0] - np.exp(taken * j)).max() < 1e-7
+
+
+def narrow(std=0.2):
+    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 12, 12, 7]))
+    return task, nr.init.gaussian(task.graph, std)
+
+
+@pytest.mark.parametrize("rates", [None, nr.Rates(scale={"h1->h2": 3.0}, frozen=("x->h1",))])
+def test_a_network_rests_where_the_loss_left_can_move_nothing(rates):
+    task, w = narrow(0.3)
+    run = nr.flow(task, w, t1=1e4, rates=rates)
+    fine = nr.flow(task, w, t1=1e4, rates=rates, method=nr.Adaptive(1e-12, 1e-14))
+    assert run.endings[0].since < 2e3
+    assert run.loss[-1] <= constants.NOTHING_LEFT * run.loss[0]
+    for e, v in run.weights.items():
+        assert np.abs(v[-1] - fine.weights[e][-1]).max() < 1e-6
+
+
+def test_times_of_a_large_network_are_chosen_without_solving_again(monkeypatch):
+    task, w = narrow()
+    given = {"t1": 2000.0, "method": nr.Adaptive()}
+    whole, tries, attempt = nr.flow(task, w, **given), [], explicit.attempt
+    monkeypatch.setattr(constants, "KEPT_NUMBERS", 8 * 60 * sum(v.size for v in w.values()))
+    monkeypatch.setattr(explicit, "attempt", lambda *a: tries.append(1) or attempt(*a))
+    some = nr.flow(task, w, **given)
+    assert len(tries) <= some.stats["steps"] + 1
+    assert len(some.t) == len(whole.t) == 200
+    even = np.isin(some.t, np.linspace(0, 2000, 200))
+    assert even[-50:].all()
+    assert not even[1:50].any()
+    assert np.abs(some.loss - nr.flow(task, w, save=some.t, **given).loss).max() < 1e-8 * some.loss[0]

@@ -67,11 +67,11 @@ VERBS = {
         "task": (NOT_TASKS, lambda v: nr.reduce(v)),
         "weights": (NOT_WEIGHTS[:1] + NOT_WEIGHTS[2:], lambda v: nr.reduce(XOR, weights=v)),
         "basis": (("text", None, 3, [], Broken(), "x" * 100_000), lambda v: nr.reduce(XOR, v)),
-        "start": (("text", 3, [], {}, {"q": 1.0}, dict.fromkeys(XOR.graph.edges, np.nan),
+        "ties": (("text", 3, [], {}, {"q": 1.0}, dict.fromkeys(XOR.graph.edges, np.nan),
                    dict.fromkeys(XOR.graph.edges, "a")), lambda v: nr.reduce(XOR, ties=v)),
     },
     "solve": {
-        "strength": (NOT_NUMBERS[:2] + NOT_NUMBERS[4:8], lambda v: nr.reduce(XOR).solve(strengths=v, t1=1.0)),
+        "strengths": (NOT_NUMBERS[:2] + NOT_NUMBERS[4:8], lambda v: nr.reduce(XOR).solve(strengths=v, t1=1.0)),
         "t1": (NOT_NUMBERS, lambda v: nr.reduce(XOR).solve(strengths=0.1, t1=v)),
     },
     "loss": {"task": (NOT_TASKS, lambda v: nr.loss(v, START)), "weights": (NOT_WEIGHTS, lambda v: nr.loss(XOR, v))},

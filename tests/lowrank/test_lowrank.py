@@ -11,7 +11,7 @@ import neuralrace as nr
 from neuralrace.dynamics import lowrank as lowrank_flow
 from neuralrace.dynamics.lowrank import holds_all_inputs, input_dimensions, small_weights
 from neuralrace.errors import InputError
-from neuralrace.lowrank import bases, constants, linalg
+from neuralrace.lowrank import bases, constants, network
 from neuralrace.lowrank.bases import adapt, assess, projection_residual, reduced_network, truncate
 from neuralrace.lowrank.network import Saved
 from neuralrace.lowrank.solve import _Solver, solve
@@ -414,11 +414,11 @@ def test_directions_hold_rows():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(6, 4)) @ (np.array([1.0, 0.3, 1e-3, 1e-5])[:, None] * rng.normal(size=(4, 50)))
     for least, most in ((1e-1, 2), (1e-4, 3), (1e-7, 4), (0.0, 4)):
-        u = linalg.row_basis(rows, least)
+        u = network.row_basis(rows, least)
         assert len(u) <= most
         assert np.allclose(u @ u.T, np.eye(len(u)), atol=1e-6)
         assert np.linalg.norm(rows - (rows @ u.T) @ u, axis=1).max() < max(least, 1e-7 * np.linalg.norm(rows))
-    assert linalg.row_basis(0 * rows, 0.0).shape == (0, 50)
+    assert network.row_basis(0 * rows, 0.0).shape == (0, 50)
 
 
 def test_look_ahead_spares_enrichments(monkeypatch):

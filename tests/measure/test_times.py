@@ -69,7 +69,7 @@ def test_half_time_goes_from_start_to_end_up_or_down():
     down = 5 * np.exp(-rates[:, None] * t)
     expected = np.log(2) / rates
     for curves in (up, down):
-        ends = {"start": curves[:, 0], "end": curves[:, 0] + (1 if curves is up else -5)}
+        ends = {"first": curves[:, 0], "last": curves[:, 0] + (1 if curves is up else -5)}
         assert np.allclose(half_time(t, curves, **ends), expected, atol=1e-5)
         assert np.allclose(half_time(t, curves.T, axis=0, **ends), expected, atol=1e-5)
     assert np.allclose(half_time(t, down, share=0.9, last=0.0), np.log(10) / rates, atol=1e-4)

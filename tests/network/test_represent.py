@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 import neuralrace as nr
-from neuralrace.network import compile_program, loss_and_gradient, represent
-from neuralrace.network.represent import Described, by_bases, described, shared_maps
+from neuralrace.network import compile_program, loss_and_gradient, program
+from neuralrace.network.represent import Described, by_bases, shared_maps
 from neuralrace.task.gatings import single_paths, spanning
 from tests import oracles
 from tests.strategies import data, graphs, random_weights, seeds
@@ -31,10 +31,10 @@ def agree(task, w, truth, slope):
     for name, form in forms(task).items():
         made = compile_program(task.graph, form)
         loss, g = loss_and_gradient(made.stack, flat, made.data)
-        assert loss == pytest.approx(truth, rel=1e-11), name
+        assert loss == pytest.approx(truth, rel=1e-12), name
         found, size = task.graph.unflatten(g), max(np.abs(v).max() for v in slope.values())
         for e, v in found.items():
-            assert np.abs(v - slope[e]).max() <= 1e-11 * max(size, 1e-3), (name, e)
+            assert np.abs(v - slope[e]).max() <= 1e-12 * max(size, 1e-3), (name, e)
 
 
 @settings(max_examples=40)
@@ -78,10 +78,10 @@ def pathways(contexts, paths=6, gates=None):
 
 
 def test_many_patterns_of_few_paths_are_compiled_from_paths():
-    many, few = pathways(400), pathways(4)
-    assert described(many).how == "paths"
-    assert described(few).how == "contexts"
-    sizes = [len(represent.described(pathways(n)).contexts) for n in (400, 4000)]
+    many, few = pathways(400), pathways(400, gates=np.ones((400, 6)))
+    assert program(many, "squared").how == "paths"
+    assert program(few, "squared").how == "contexts"
+    sizes = [len(program(pathways(n), "squared").rows) for n in (400, 4000)]
     assert sizes == [6, 6]  # whatever the number of contexts
 
 
@@ -97,8 +97,8 @@ def test_few_patterns_of_many_paths_are_compiled_from_their_span():
         nr.Graph(nodes, edges), rng.standard_normal((500, 4)), rng.standard_normal((500, 2)), gates
     )
     assert task.graph.n_paths == 216
-    form = described(task)
-    assert (form.how, len(form.contexts)) == ("paths", 6)
+    made = program(task, "squared")
+    assert (made.how, len(made.rows)) == ("paths", 6)
     w = nr.init.gaussian(task.graph, 0.3)
     plain = compile_program(task.graph, Described.of(task.moment_contexts))
     assert nr.loss(task, w) == pytest.approx(
@@ -119,4 +119,4 @@ def test_gates_of_single_neurons_are_left_to_contexts():
         nr.Graph.chain([3, 5, 2]), rng.standard_normal((60, 3)), rng.standard_normal((60, 2)), {"h1": gate}
     )
     assert task.data.gatings is None
-    assert described(task).how == "contexts"
+    assert program(task, "squared").how == "contexts"

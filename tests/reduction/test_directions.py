@@ -121,7 +121,7 @@ def test_strength_of_gaussian_weights():
         (lambda: nr.reduce(chain(2), "block", directions=2), "directions must be 1 for blocks"),
         (lambda: nr.reduce(chain(2), "block").widened(), "no wider family"),
         (lambda: nr.reduce(chain(2)).strength(-1.0), "std must be"),
-        (lambda: nr.reduce(chain(2)).solve({"x->h1": 0.1}, t1=1.0), "strength must name every edge"),
+        (lambda: nr.reduce(chain(2)).solve({"x->h1": 0.1}, t1=1.0), "strengths must name every edge"),
         (lambda: nr.reduce(chain(2)).solve({"a": 0.1}, t1=1.0), "strength"),
         (
             lambda: nr.reduce(chain(2), directions=2, weights=nr.init.gaussian(chain(2).graph, 0.1)),

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.reduction import gaussian_start
-from neuralrace.reduction.gaussian_start import FirstOrder
+from neuralrace.reduction import start
 
 from .test_directions import chain, signed_routing
 
@@ -22,15 +21,22 @@ def two_inputs(layers, width):
     return nr.Task(graph, inputs, {"y": targets}, {"a": on, "b": 1 - on})
 
 
+def two_pathways(width):
+    """Two pathways of other frames, one of them open for half of the samples."""
+    graph = nr.Graph.pathways(3, 3, [[width, width]] * 2)
+    y = np.random.default_rng(0).normal(size=(6, 3))
+    return nr.Task(graph, np.tile(np.eye(3), (2, 1)), y, {"p0h1": np.repeat([1.0, 0.0], 3)})
+
+
 def test_the_force_is_the_part_of_the_gradient_that_is_linear_in_the_targets():
     task = two_inputs(3, 4)
     flipped = nr.Task(task.graph, task.samples.inputs, {"y": -task.samples.targets["y"]}, task.samples.gates)
     w = nr.init.gaussian(task.graph, 0.5, seed=1)
-    first = FirstOrder(task.graph, w, task.moment_contexts)
+    force, flat = start.first_order(task, w, 3)
     plus, minus = (nr.gradient(t, w) for t in (flipped, task))
-    wanted = np.concatenate([(plus[e] - minus[e]).ravel() / 2 for e in w])
-    assert first.force(first.start) == pytest.approx(wanted, abs=1e-12)
-    assert first.force(2 * first.start) == pytest.approx(4 * wanted, abs=1e-12)
+    wanted = task.graph.flatten({e: (plus[e] - minus[e]) / 2 for e in w})
+    assert force(flat) == pytest.approx(wanted, abs=1e-12)
+    assert force(2 * flat) == pytest.approx(4 * wanted, abs=1e-12)
 
 
 @pytest.mark.parametrize("layers", [3, 4])
@@ -38,14 +44,14 @@ def test_one_mode_grows_as_the_closed_form_says(layers, monkeypatch):
     graph = nr.Graph.chain([1, *[30] * (layers - 1), 1])
     r = nr.reduce(nr.Task(graph, [[1.0]], [[-2.0]]), directions=2)
     followed = r.strength(1.0)
-    monkeypatch.setattr(gaussian_start, "_followed", lambda *_: None)
+    monkeypatch.setattr(start, "_followed", lambda *_: None)
     assert followed == pytest.approx(r.strength(1.0), rel=1e-4)
 
 
 def test_a_start_that_decays_has_no_time():
     force = lambda u: -u * np.abs(u)  # noqa: E731
-    assert gaussian_start._blow_up(force, np.ones(2), 3) == np.inf
-    assert gaussian_start._blow_up(lambda u: u * np.abs(u), np.full(2, 0.1), 3) == pytest.approx(10, rel=1e-5)
+    assert start._blow_up(force, np.ones(2), 3) == np.inf
+    assert start._blow_up(lambda u: u * np.abs(u), np.full(2, 0.1), 3) == pytest.approx(10, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,7 @@ def test_a_start_that_decays_has_no_time():
         (two_inputs(3, 64), "block", 1),
         (chain(3).on(nr.Graph.chain([2, 120, 30, 2])), "shared", 2),
         (signed_routing(2, [60, 60], 2), "shared", 4),
+        (two_pathways(60), "pathwise", 2),
     ],
 )
 def test_times_are_those_of_wide_networks(task, basis, directions):

@@ -127,9 +127,9 @@ def test_equations_show_lambda_and_eta():
 # -- what is conserved -----------------------------------------------------------------------
 
 
-def drift(r, **start):
+def drift(r, strengths):
     """The largest change of each law along a solution, relative to its size."""
-    sol = r.solve(t1=20.0, save=40, **start)
+    sol = r.solve(strengths, t1=20.0, save=40)
     known = r.parameters() | {sp.Symbol("tau"): 1.0}
     symbols = [sp.Symbol(f"B{k + 1}") for k in range(r.n_classes)]
     found = []
@@ -155,7 +155,7 @@ def drift(r, **start):
 def test_laws_with_decay_and_rates(rates, number):
     r = nr.reduce(nr.tasks.routing(3, 2, hidden=(6, 5)), rates=rates)
     assert len(r.conserved()) == number
-    assert all(d < 1e-6 for d in drift(r, strength=0.3))
+    assert all(d < 1e-6 for d in drift(r, 0.3))
 
 
 def test_a_law_where_rate_times_decay_is_the_same():
@@ -163,7 +163,7 @@ def test_a_law_where_rate_times_decay_is_the_same():
     rates = nr.Rates(scale={"h1->h2": 0.5}, decay=dict.fromkeys(edges, 0.05) | {"h1->h2": 0.1})
     r = nr.reduce(nr.tasks.routing(3, 2, hidden=(6, 5)), rates=rates)
     assert len(r.conserved()) == 1
-    assert all(d < 1e-6 for d in drift(r, strength=0.3))
+    assert all(d < 1e-6 for d in drift(r, 0.3))
 
 
 def test_conserved_of_weights_with_rates():

@@ -56,8 +56,8 @@ def test_learning_times_do_not_depend_on_what_is_saved(r):
 @pytest.mark.parametrize("r", [R, BLOCK], ids=["tied", "block"])
 def test_zero_strengths_rest(r):
     zero = {e: np.zeros(s) for e, s in r.family.shape.items()}
-    for start in ({"strength": 0.0}, {"b0": zero}):
-        sol = r.solve(t1=10.0, **start)
+    for start in (0.0, zero):
+        sol = r.solve(start, t1=10.0)
         assert sol.status is nr.Status.SADDLE
         assert np.ptp(sol.loss) < 1e-14
         assert np.abs(sol.strengths).max() == 0
@@ -104,14 +104,13 @@ OK = {e: np.full(4, 0.1) for e in TASK.graph.edges}
     [
         (lambda v: nr.reduce(v), "task must be a Task"),
         (lambda v: nr.reduce(TASK, basis=v), "basis must be one of"),
-        (lambda v: nr.reduce(TASK, ties=v), "start"),
-        (lambda v: nr.reduce(TASK, ties=dict.fromkeys(TASK.graph.edges, 1.0) | {"h1->h2": [v]}), "start"),
+        (lambda v: nr.reduce(TASK, ties=v), "ties must be"),
+        (lambda v: nr.reduce(TASK, ties=dict.fromkeys(TASK.graph.edges, 1.0) | {"h1->h2": [v]}), "ties"),
         (lambda v: nr.reduce(TASK, seed=v), "seed must be"),
         (lambda v: nr.reduce(TASK, rates=nr.Rates(decay=v)), "decay"),
         (lambda v: nr.reduce(TASK, rates=nr.Rates(decay={"h1->h2": v})), "decay"),
         (lambda v: nr.reduce(TASK, rates=v), "rates must be nr.Rates"),
-        (lambda v: R.solve(strengths=v, t1=1.0), "strength"),
-        (lambda v: R.solve(strengths=v, t1=1.0), "b must be a dict"),
+        (lambda v: R.solve(strengths=v, t1=1.0), "strengths must"),
         (lambda v: R.solve(strengths={**OK, "h1->h2": v}, t1=1.0), "h1->h2"),
         (lambda v: R.solve(strengths=0.1, t1=v), "t1"),
         (lambda v: R.solve(strengths=0.1, t1=1.0, save=v), "save"),
@@ -139,10 +138,13 @@ def test_odd_arguments(call, message, value):
     [
         (lambda: nr.reduce(TASK, ties=3), "ties must be a dict"),
         (lambda: nr.reduce(TASK, rates=nr.Rates(decay=-1.0)), "decay"),
-        (lambda: R.solve(strengths=[], t1=1.0), "strength must be"),
-        (lambda: R.solve(strengths=[[0.1]], t1=1.0), "strength must be"),
-        (lambda: R.solve(strengths={**OK, "h1->h2": np.ones((2, 4))}, t1=1.0), "one leading axis"),
-        (lambda: R.solve(strengths={e: np.ones((2, 2, 4)) for e in OK}, t1=1.0), "one leading axis"),
+        (lambda: R.solve(strengths=[], t1=1.0), "strengths must be"),
+        (lambda: R.solve(strengths=[[0.1]], t1=1.0), "strengths must be"),
+        (lambda: R.solve(strengths={e: np.ones((2, 2, 4)) for e in OK}, t1=1.0), "leading axis of runs"),
+        (
+            lambda: R.solve(strengths={**OK, "h1->h2": np.ones((2, 4)), "h2->y0": np.ones((3, 4))}, t1=1.0),
+            "equally many runs",
+        ),
         (lambda: R.solve(strengths=0.1), "t1 must be"),
         (lambda: R.solve(strengths=0.1, t1=1.0, method=nr.LowRank(1e-3)), "method must be"),
         (lambda: R.solve(strengths=[0.1, 0.2], t1=1.0, runs={"a": [1]}), "runs"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import neuralrace as nr
-from neuralrace.reduction.gated import Statistics
+from neuralrace.reduction.system import Statistics
 from tests.strategies import data, graphs, seeds
 
 few = settings(max_examples=3)  # each compiles several programs

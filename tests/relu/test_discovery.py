@@ -10,7 +10,6 @@ import pytest
 import neuralrace as nr
 from neuralrace import cli
 from neuralrace.errors import InputError
-from neuralrace.relu import clusters
 from neuralrace.relu.discovery import discover, mixed_share
 from neuralrace.tasks.structured import gated
 
@@ -246,7 +245,7 @@ def test_not_converged_is_a_warning(signs):
 
 
 def test_many_patterns_are_cut(signs, monkeypatch):
-    monkeypatch.setattr(clusters, "MAX_NUMBERS", 12)
+    monkeypatch.setattr("neuralrace.relu.discovery.MAX_NUMBERS", 12)
     found = discover(*signs, **QUICK, runs=1)
     assert "left out for their number" in found.warnings[0]
     assert max(found.elbow) <= 3

@@ -134,7 +134,7 @@ def test_train_many_seeds_gates_only_and_flow(small):
 
 def test_contexts_losses():
     x, y = nr.tasks.contexts(3, DIFFERENT).arrays
-    net = relu.train(x, y, std=0.005 / 700, save=5, dtype=np.float32)
+    net = relu.train(x, y, std=0.005 / 700, lr=1e-3, save=5, dtype=np.float32)
     assert net.outcome.startswith("finished")
     expected = [22.6, 4.4, 0.58, 0.03]
     assert np.all(np.abs(np.log(net.loss[1:] / expected)) < [0.05, 0.15, 0.3, 0.7])
@@ -377,7 +377,7 @@ def test_predicted_pathways():
 def test_race_of_separability():
     for delta in (0.5, 0.9, 0.95, 2.0):
         result = nr.race(
-            {g: nr.tasks.separability(delta, g) for g in ("linear", "xor")}, strength=np.sqrt(1e-3)
+            {g: nr.tasks.separability(delta, g) for g in ("linear", "xor")}, level=0.2, strength=np.sqrt(1e-3)
         )
         exact = {
             g: brentq(lambda t: nr.exact.separability_loss(t, delta, g, 1e-3) - 0.2, 0, 100)
@@ -488,10 +488,10 @@ ODD += (2**31, 2**63, object(), 1j, np.zeros((2, 0)), np.array("a"), np.ma.maske
         (relu.implementable_patterns, {}, "X bias"),
         (
             relu.self_consistent,
-            {"residual": np.ones((4, 1)), "starts": 3, "steps": 8},
-            "X residual starts seed steps",
+            {"residual": np.ones((4, 1)), "starts": 3, "iterations": 8},
+            "X residual starts seed iterations",
         ),
-        (relu.predict_pathways, {"starts": 3, "max_rounds": 1}, "X Y level max_rounds starts seed tie bias"),
+        (relu.predict_pathways, {"starts": 3, "max_rounds": 1}, "X Y share max_rounds starts seed tie bias"),
         (relu.context_candidates, {"context": [0, 0, 1, 1]}, "X Y context columns common hidden"),
         (
             relu.pattern_candidates,

@@ -512,8 +512,8 @@ T = np.linspace(0, 40, 30)
 PATH = U.solve(T, 1e-4, 1e-4, -5e-3, 1, 1, 2, 0.5)
 ROWS = np.random.default_rng(0).normal(size=(9, 2))
 CALLS = {
-    "fit": (U.fit, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
-    "fit_rates": (U.fit_rates, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "level"),
+    "fit": (U.fit, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "confidence"),
+    "fit_rates": (U.fit_rates, {"t": T, **PATH._asdict(), "dx": 1.0, "dy": 1.0}, "confidence"),
     "structure": (U.structure, {"x": ROWS, "y": ROWS, "rate_h": 1.0, "rate_y": 1.0}),
     "smooth_distances": (U.smooth_distances, {"distances": squared_distances(ROWS), "unit": 1.0}),
     "compare": (U.compare, dict.fromkeys(("predicted", "measured"), squared_distances(ROWS)), "draws"),

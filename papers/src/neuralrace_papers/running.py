@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import platform
 import re
 import shlex
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from neuralrace import plot
+from neuralrace.errors import InputError
+from neuralrace.files import write_text
 from neuralrace_papers import experiment
 from neuralrace_papers.framework.declaration import Experiment
-from neuralrace_papers.framework.files import writable, write_text
 from neuralrace_papers.framework.results import FORMAT, Report
 from neuralrace_papers.framework.store import Store, digest, key_of
 
@@ -98,8 +100,20 @@ def _opened(
     """An experiment with its parameters, and the store of its parts."""
     chosen = experiment(name)
     p = chosen.chosen(quick, changes)
-    folder = writable(Path(out) / _folder_name(chosen, p, quick))
+    folder = _writable(Path(out) / _folder_name(chosen, p, quick))
     return chosen, p, Store(folder / "parts", key_of(_settings(p), code_key(chosen)))
+
+
+def _writable(folder: Path) -> Path:
+    """A folder for results, made where it is missing; refused where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f".{os.getpid()}").touch()
+        (folder / f".{os.getpid()}").unlink()
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"out must be a folder that can be written, got {str(folder)!r}: {why}") from None
+    return folder
 
 
 def _settings(p: Any) -> dict[str, Any]:

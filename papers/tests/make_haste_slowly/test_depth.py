@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import neuralrace as nr
+from neuralrace.dynamics import State
 from neuralrace.errors import InputError
 from neuralrace_papers.make_haste_slowly import depth
 
@@ -84,7 +84,7 @@ def test_gates_of_a_network_made_by_hand():
     w3 = np.zeros((60, 4))
     w3[0], w3[1, 3] = [1, 2, 3, 3], 4
     weights = {"x->h1": w1, "h1->h2": w2, "h2->y": w3}
-    state = depth.relu_state(nr.State(0.0, depth.relu_task(3, 4), lambda: weights))
+    state = depth.relu_state(State(0.0, depth.relu_task(3, 4), lambda: weights))
     first = np.sqrt([11 * 2, 3 * 10, 8 * 1])
     second = np.sqrt([1, 1, 10, 1]) * [1, 2, 3, 5]
     assert np.isclose(state["open"], first @ [1, 1 / 3, 3 / 4] / first.sum())

@@ -3,7 +3,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace_papers.make_haste_slowly.in_order import train_in_order
+from neuralrace_papers.make_haste_slowly.stages import train_in_order
 
 X, Y = nr.tasks.contexts(2).arrays
 NET = nr.relu.train(X, Y, [4], std=0.1, lr=1e-2, steps=60, save=4)

@@ -3,6 +3,7 @@ import pytest
 
 import neuralrace as nr
 import neuralrace_papers
+from neuralrace.dynamics import State
 from neuralrace.errors import InputError
 from neuralrace_papers.framework.store import dataset
 from neuralrace_papers.multipathway import networks, pathway_figures
@@ -41,7 +42,7 @@ def test_contributions_of_pathways_are_their_outputs(activation, bend):
     for every in (False, True):
         task = networks.task([2, 3], 10, activation, every)
         w = {e: v[0] for e, v in networks.draw(task, 0.5, 1, series=3).items()}
-        k = np.asarray(networks.contributions(task.graph)(nr.State(0.0, task, lambda w=w: w))["outputs"])
+        k = np.asarray(networks.contributions(task.graph)(State(0.0, task, lambda w=w: w))["outputs"])
         first = w[task.graph.paths()[0][1]] @ bend(w["x->p0h1"])
         second = w[task.graph.paths()[1][2]] @ bend(w["p1h1->p1h2"] @ bend(w["x->p1h1"]))
         for a, out in enumerate((first, second)):

@@ -11,9 +11,9 @@ import pytest
 
 import neuralrace_papers as experiments
 from neuralrace.errors import InputError
+from neuralrace.files import write, write_text
 from neuralrace_papers import report
 from neuralrace_papers.framework import results
-from neuralrace_papers.framework.files import write, write_text
 from neuralrace_papers.report.render import embedded
 from neuralrace_papers.report.tests import source_of
 

@@ -3,6 +3,7 @@ import pytest
 
 import neuralrace as nr
 import neuralrace_papers
+from neuralrace.dynamics import State
 from neuralrace_papers.talk import relative_scale as scale
 
 
@@ -30,7 +31,7 @@ def test_shares_of_correct_sums():
     p = scale.RelativeScale(modulus=5, share=0.6, hidden=4)
     task, correct = scale.addition(p)
     silent = {"x->h1": np.zeros((4, 10)), "h1->y": np.zeros((5, 4))}
-    shares = correct(nr.State(0.0, task, lambda: silent))  # says 0 to every sum
+    shares = correct(State(0.0, task, lambda: silent))  # says 0 to every sum
     assert np.isclose(15 * float(shares["train"]) + 10 * float(shares["test"]), 5)
 
 

@@ -15,6 +15,7 @@ import neuralrace as nr
 from neuralrace.cli import reduce_output as show
 from neuralrace.cli.description import Description, read_description
 from neuralrace.cli.saving import save_figure, save_table
+from neuralrace.dynamics import State
 from neuralrace.errors import InputError, quick
 from neuralrace.files import folder_for, write_text
 from neuralrace.reduction import settled_time
@@ -209,16 +210,15 @@ def explain(
     found, left, t1, converged = None, "", given.time, True
     if given.strength is not None:
         r, found, left = _family(r, given.strength)
-        weights = nr.init.decoupled(r, given.strength)
-        start: dict[str, Any] = {"strength": given.strength}
+        weights, start = nr.init.decoupled(r, given.strength), given.strength
     else:
         assert given.std is not None
         weights = nr.init.gaussian(r.task.graph, given.std, seed=range(given.seeds))
-        start = {"b0": r.strengths(weights)}
+        start = r.strengths(weights)
     if t1 is None:
         t1, converged = _long_enough(r, found, weights)
     say("solving the reduced system")
-    theory = r.solve(t1=t1, save=given.save, **start)
+    theory = r.solve(start, t1, given.save)
     theory = replace(theory, source=replace(theory.source, reduction=r))  # edges of a class side by side
     say("running the flow of the network")
     record = _coordinates(r) if given.strength is not None and r.basis != "block" else None
@@ -249,7 +249,7 @@ def _family(r: nr.Reduction, strength: float) -> tuple[nr.Reduction, nr.Trajecto
     return wider, wider.until_learned(strength), said
 
 
-def _coordinates(r: nr.Reduction) -> Callable[[nr.State], Mapping[str, Any]]:
+def _coordinates(r: nr.Reduction) -> Callable[[State], Mapping[str, Any]]:
     """A function that gives the strengths of the first edge of each class."""
     import jax.numpy as jnp
 
@@ -258,7 +258,7 @@ def _coordinates(r: nr.Reduction) -> Callable[[nr.State], Mapping[str, Any]]:
     every = slice(None)
     places = {n: (n, every, every) if split is None else split.place(n) for n in names}
 
-    def record(state: nr.State) -> dict[str, Any]:
+    def record(state: State) -> dict[str, Any]:
         parts = {n: state.weights[e][rows, columns] for n, (e, rows, columns) in places.items()}
         return {n: jnp.einsum("om,oi,im->m", u, parts[n], v) for n, (u, v) in frames.items()}
 

@@ -26,3 +26,7 @@ __all__ = [
     "flow",
     "versions",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

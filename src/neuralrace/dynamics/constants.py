@@ -15,12 +15,13 @@ PATIENT = 15  # steps at the edge that make a system stiff
 FEW_NUMBERS = 100  # of a system for LSODA, which differentiates by each
 LSODA_SHARE = 0.01  # of the tolerances, as its errors add up over its many steps
 LSODA_LEAST = 1e-13  # relative tolerance
-CHEBYSHEV_SHARE = 0.1  # of the tolerances: with all of them errors were 100 times those of order 8
-MOST_STAGES = {8: 2000, 4: 200}  # by bytes of a number: their rounding adds up, to 1e-9 and 0.005
-MARGIN = 1.1  # rates up to which a step is stable, in units of the estimated largest one
-CLOSE = 0.05  # relative change of the largest rate at which its search stops
-ROUNDS = 30  # of that search at most
-TRIED = 10  # steps after which Chebyshev's method is compared with explicit steps
+EXPONENTIAL_SHARE = 0.1  # of the tolerances, as its order is 2
+MOST_DIRECTIONS = 40  # of a Krylov space, which is as many states in memory
+EACH = 4  # new directions between looks at whether they are enough
+LEFT_OUT = 0.1  # of a step by these, in tolerances
+SHORTER = 0.7  # ratio of steps that are tried where the most directions are not enough
+MOST_PARTS = 4  # of a step whose losses are kept
+TRIED = 3  # steps after which the exponential method is compared with explicit steps
 
 # Rest, where nothing changes any more ------------------------------------------------------------
 NOTHING_LEFT = 1e-20  # share of the first loss that is none

@@ -101,9 +101,10 @@ def follow(
     """The flow of a network that was checked; a run whose loss falls to `rest` rests there."""
     kept = setup.start.shape[1] if setup.recorder.save_weights else 1
     affordable("save", len(ts), float(setup.count) * len(ts) * kept)
+    scale, decays = setup.vectors[0], setup.rates.decays(setup.given.graph)
     problem = Problem(
         system_of(setup), setup.start, np.abs(setup.full).max(axis=1, initial=0.0), t1, ts, choose, stop,
-        rest, progress, setup.rates.decays(setup.given.graph), setup,
+        rest, progress, decays, 1.0 if scale is None else float(scale.max()), setup,
     )  # fmt: skip
     with setup.precision():
         path = method.solve(problem) if method else _solve(problem)

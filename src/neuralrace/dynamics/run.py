@@ -52,6 +52,7 @@ class Problem:
     rest: float = -np.inf  # loss at which nothing changes any more: a run that falls to it rests there
     progress: bool = False
     decays: bool = True  # else the loss never rises
+    rate: float = np.inf  # largest learning rate: `-d loss/dt >= |v|^2 / rate`
     network: Any = None  # the `Setup` of a network's weights, for methods that look inside
 
 
@@ -126,7 +127,8 @@ class Run:
         self.saved: list[tuple[np.ndarray, Any]] = []
         self.passed: int = 0  # times to save that steps have passed
         self.room: float = constants.KEPT_NUMBERS / len(problem.start)
-        self.lost: bool = False  # whether steps that may be asked for were let go
+        self.known: float = np.inf  # up to here any time can be saved, after it those of the problem
+        self.after: list[tuple[np.ndarray, Any]] = []  # rows that are saved after it
 
     @property
     def stiff(self) -> bool:
@@ -154,7 +156,8 @@ class Run:
         passed, y = bisect_right(p.ts, end[0]), step.y
         level = p.rest if p.stop is None else max(p.stop, p.rest)
         crossed = end[1] <= level
-        inside = step.inside() if crossed or p.choose or passed > self.passed else None
+        wanted = (p.choose and self.known == np.inf) or passed > self.passed
+        inside = step.inside() if crossed or wanted else None
         if crossed and inside is not None:
             end, y = self._crossing(inside, before, step, level)
             self.status = Status.REACHED_LOSS if level == p.stop else Status.FINISHED
@@ -184,33 +187,48 @@ class Run:
     def _rests(self, step: Step, h: float) -> bool:
         """Whether all is learned, and no number would change by a part that counts in the many steps left.
 
-        Changes are looked for in the time left, up to 10^4 times that which has passed: rates below are
-        rounding. A loss that stays above 0 is no rest: a mode too small to be seen may still grow.
+        No weight moves further than the root of `rate x time x loss`, as velocities are gradients of a loss
+        that is left. Else changes are looked for in the time left, up to 10^4 times that which has passed:
+        rates below are rounding. A loss that stays above 0 is no rest: a mode too small to be seen may still
+        grow.
         """
-        t, loss, _ = step.end
-        left = self.problem.t1 - t
-        if loss > constants.NOTHING_LEFT * self.history[0][1] or left <= constants.MANY_STEPS * h:
+        p, (t, loss, _) = self.problem, step.end
+        left = p.t1 - t
+        if loss > constants.NOTHING_LEFT * self.history[0][1] or left <= h:
             return False
-        return bool(
-            (np.abs(step.v()) * min(left, constants.FAR * t) <= constants.NO_CHANGE * np.abs(step.y)).all()
-        )
+        if (
+            not p.decays
+            and (p.rate * left * loss) ** 0.5 <= min(self.rtol, constants.NO_CHANGE) * p.units[self.k]
+        ):
+            return True
+        if left <= constants.MANY_STEPS * h:
+            return False
+        change = np.abs(step.v()) * min(left, constants.FAR * t)
+        return bool((change <= constants.NO_CHANGE * np.abs(step.y)).all())
 
     # -- what is saved ---------------------------------------------------------------------------
 
     def _remember(self, inside: Callable[[Any], np.ndarray], passed: int) -> None:
         """Keep a step until its times are saved: those are chosen late, and many together save fast."""
-        self.passed = passed
+        p, first, self.passed = self.problem, self.passed, passed
+        if self.known < np.inf:
+            due = p.ts[first:passed]
+            if len(due):
+                rows = inside(due)
+                rows[due == self.t] = self.y
+                self.after.append(p.system.keep(self.k, due, rows))
+            return
         self.inside.append((self.t, inside))
         self.room -= 8 * self.start.size
-        if self.room < 0 and self.problem.choose:
-            self.lost, self.inside = True, []
+        if self.room < 0 and p.choose:
+            self.known = self.t
         elif self.room < 0:
-            self.save(self.problem.ts)
+            self.save(p.ts)
 
     def save(self, ts: np.ndarray) -> None:
         """Save rows at the times that were passed and not saved yet."""
         done = sum(len(losses) for losses, _ in self.saved)
-        due = ts[done : bisect_right(ts, self.t)]
+        due = ts[done : bisect_right(ts, min(self.t, self.known))]
         if not len(due):
             return
         rows = np.empty((len(due), self.start.size), self.start.dtype)
@@ -224,9 +242,9 @@ class Run:
 
     def rows(self, ts: np.ndarray) -> tuple[np.ndarray, Any]:
         """Losses and what else is kept, at all times that were reached; after them the end of the run."""
-        self.save(ts)
-        n = sum(len(losses) for losses, _ in self.saved)
-        found = [*self.saved]
+        self.save(ts[ts <= self.known])
+        found = [*self.saved, *self.after]
+        n = sum(len(losses) for losses, _ in found)
         if n < len(ts) and (n == 0 or ts[n - 1] < self.t or self.status is Status.FINISHED):
             left = ts[n:] if self.status is Status.FINISHED else np.array([self.t])
             found.append(self.problem.system.keep(self.k, left, np.repeat(self.y[None], len(left), axis=0)))

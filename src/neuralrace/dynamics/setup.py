@@ -183,6 +183,7 @@ def finish(
         "loss": setup.kind, "dtype": str(np.dtype(setup.dtype)),
         "time": FLOW_TIME, **setup.rates.settings(setup.given.graph),
     }  # fmt: skip
+    settings.setdefault("representation", setup.program.how)
     settings.setdefault("dimensions", {n: q.shape[-1] for n, q in setup.frames.items()})
     fields = path.fields(setup.many)
     return Trajectory(

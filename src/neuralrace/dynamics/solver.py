@@ -39,9 +39,10 @@ def evolve(problem: Problem, rtol: float, atols: np.ndarray, max_steps: int) -> 
                     _explicit([run], done)
         ts, history = problem.ts, History.of([run.history for run in runs])
         if problem.choose:
-            better = adapted_times([history.run(k) for k in range(len(runs))], problem.t1)
+            known = min(run.known for run in runs)
+            better = adapted_times([history.run(k) for k in range(len(runs))], problem.t1, known)
             ts = ts if better is None else better
-            if any(run.lost for run in runs):
+            if not np.isin(ts[ts > known], problem.ts).all():
                 return evolve(replace(problem, ts=ts, choose=False), rtol, atols, max_steps)
         rows, endings = [run.rows(ts) for run in runs], tuple(run.ending for run in runs)
     path = Path.of(ts, rows, endings=endings, history=history)

@@ -1,34 +1,32 @@
 """Stiff methods, for runs whose explicit steps are kept short by stability alone.
 
 What has been learned forces small steps on what grows slowly. A small system goes on by LSODA, which is
-implicit. A large one goes on by the Runge-Kutta-Chebyshev method of order 2, for as long as its steps are
-worth their stages: `s` stages are damped Chebyshev polynomials, which are stable for modes that decay at any
-rate up to about `2 s^2 / 3` per step, so the cost of a long step grows with its square root (Sommeijer,
-Shampine and Verwer 1998, RKC: an explicit solver for parabolic PDEs). The rates of a gradient flow are real,
-as the method needs.
+implicit. A large one goes on by the exponential method of Rosenbrock and Euler, for as long as its steps are
+worth their evaluations: it is exact for velocities that are linear in the weights, as they become where all
+but little is learned. What it needs of the derivative of the velocity is found in a Krylov space of it
+(Hochbruck and Ostermann 2010, Exponential integrators, sections 2.3 and 4.2).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from neuralrace.dynamics import constants
-from neuralrace.dynamics.explicit import STAGES
-from neuralrace.dynamics.history import cubic
+from neuralrace.dynamics.explicit import STAGES, size
 from neuralrace.dynamics.run import Run, Step
 from neuralrace.dynamics.status import Status
-
-_DAMPING = 2 / 13
 
 Velocity = Callable[[np.ndarray], np.ndarray]
 
 
 def go_on(run: Run, done: Callable[[], None]) -> None:
     """Follow a stiff run to its end, or until explicit steps are the better ones."""
-    (_by_lsoda if run.y.size <= constants.FEW_NUMBERS else _by_chebyshev)(run, done)
+    (_by_lsoda if run.y.size <= constants.FEW_NUMBERS else _by_exponential)(run, done)
 
 
 def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
@@ -55,32 +53,33 @@ def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
             done()
 
 
-def _by_chebyshev(run: Run, done: Callable[[], None]) -> None:
+def _by_exponential(run: Run, done: Callable[[], None]) -> None:
     velocity, t1 = run.problem.system.velocity, run.problem.t1
-    v, h, most = velocity(run.y)[0], run.h, constants.MOST_STAGES[run.y.dtype.itemsize]
-    mode, rate = _unit(v), 0.0
+    (v, loss, slope), h, rate = velocity(run.y), run.h, 0.0
     work, since, taken = 0, run.t, 0
     while run.status is None:
-        y, last = run.y, h >= t1 - run.t
-        mode, rate, rounds = _fastest(lambda y: velocity(y)[0], y, v, mode, rate)
-        longest = (most**2 - 1) / 1.54 / (constants.MARGIN * rate) if rate > 0 else np.inf
-        last, length = last and t1 - run.t <= longest, min(h, t1 - run.t, longest)
-        stages = max(2, int(1 + np.sqrt(1 + 1.54 * length * constants.MARGIN * rate)))
-        end = _polynomial(lambda y: velocity(y)[0], y, v, length, stages)
-        v_end, loss, slope = velocity(end)
-        off = 0.8 * (y - end) + 0.4 * length * (v + v_end)
-        tolerance = constants.CHEBYSHEV_SHARE * (run.atol + run.rtol * np.maximum(np.abs(y), np.abs(end)))
-        error = float(np.sqrt(np.mean((off / tolerance) ** 2)))
-        accept, work, taken = error <= 1, work + stages + rounds, taken + 1
-        run.steps += -(-(stages + rounds) // STAGES)
-        factor = 0.9 * max(error, 1e-20) ** (-1 / 3) if np.isfinite(error) else 0.2
-        h = length * min(max(factor, 0.2), 10.0 if accept else 1.0)
-        if accept:
-            inside = lambda given=(run.t, length, y, v, end, v_end): lambda ts: _cubic(ts, *given)  # noqa: E731
-            at = t1 if last else run.t + length
-            run.accept(Step((at, loss, slope), None, end, lambda v=v_end: v, inside))
-            v = v_end
-        elif h <= 0 or run.t + 0.1 * h <= run.t:
+        t, y, last = run.t, run.y, h >= t1 - run.t
+        tolerance = constants.EXPONENTIAL_SHARE * (run.atol + run.rtol * np.abs(y))
+        space, length = _krylov(lambda y: velocity(y)[0], y, v, min(h, t1 - t), tolerance)
+        last, end = last and length == t1 - t, space.states([length])[0]
+        found = velocity(end)
+        error = length / 3 * _size((found[0] - space.velocity(length)) / tolerance)
+        parts = int(np.clip(-slope * length / loss if loss > 0 else 1, 1, constants.MOST_PARTS))
+        evaluations, rate = len(space.basis) + parts, max(rate, space.rate)
+        work, taken = work + evaluations, taken + 1
+        run.steps += -(-evaluations // STAGES)
+        h = length * (min(max(0.9 * max(error, 1e-20) ** (-1 / 3), 0.2), 10.0) if np.isfinite(error) else 0.2)
+        if error <= 1:
+            inside = lambda t=t, space=space: lambda ts: space.states(np.asarray(ts) - t)  # noqa: E731
+            for part in length * np.arange(1, parts) / parts:  # for cubics through the losses
+                if run.status is None:
+                    y = space.states([part])[0]
+                    w = velocity(y)
+                    run.accept(Step((t + part, *w[1:]), None, y, lambda w=w: w[0], inside))
+            if run.status is None:
+                v, loss, slope = found
+                run.accept(Step((t1 if last else t + length, loss, slope), None, end, lambda v=v: v, inside))
+        elif h <= 0 or t + 0.1 * h <= t:
             run.status = Status.DIVERGED
         if run.status is None and run.steps >= run.most:
             run.status = Status.STEP_LIMIT
@@ -93,54 +92,68 @@ def _by_chebyshev(run: Run, done: Callable[[], None]) -> None:
     run.at_edge, run.patience = 0, 2 * run.patience
 
 
-def _fastest(
-    velocity: Velocity, y: np.ndarray, v: np.ndarray, direction: np.ndarray, rate: float
-) -> tuple[np.ndarray, float, int]:
-    """The mode that decays, or grows, fastest at y, from an estimate; its rate; and how many rounds it took.
+@dataclass(frozen=True)
+class _Krylov:
+    """The solution through y of what is linear, `y + x phi1(x J) v`, in a space of few directions."""
 
-    By the power method on differences of velocities.
+    y: np.ndarray
+    speed: float  # the length of v
+    basis: np.ndarray  # (directions, numbers); the first one is that of v
+    matrix: np.ndarray  # J in that basis
+
+    @property
+    def rate(self) -> float:
+        """Of the fastest mode."""
+        return float(np.abs(np.linalg.eigvals(self.matrix)).max())
+
+    def states(self, times: Any) -> np.ndarray:
+        """The states (times, numbers) at times from that of y on."""
+        shares = [x * self.functions(x)[0] for x in np.asarray(times, float)]
+        return self.y + (self.speed * np.array(shares)).astype(self.y.dtype) @ self.basis
+
+    def velocity(self, x: float) -> np.ndarray:
+        """The velocity after a time x."""
+        share = self.matrix @ self.functions(x)[0] * x  # exp(z) = 1 + z phi1(z)
+        share[0] += 1
+        return (self.speed * share).astype(self.y.dtype) @ self.basis
+
+    def functions(self, x: float) -> tuple[np.ndarray, np.ndarray]:
+        """What phi1(x J) and phi2(x J) make of the first direction."""
+        from scipy.linalg import expm  # slow to import
+
+        m = len(self.matrix)
+        wide = np.zeros((m + 2, m + 2))
+        wide[:m, :m], wide[0, m], wide[m, m + 1] = x * self.matrix, 1.0, 1.0
+        found = expm(wide)
+        return found[:m, m], found[:m, m + 1]
+
+
+def _krylov(
+    velocity: Velocity, y: np.ndarray, v: np.ndarray, h: float, tolerance: np.ndarray
+) -> tuple[_Krylov, float]:
+    """A space for a step of length h, or of as much of it as so few directions are enough for.
+
+    New directions are made orthogonal to the last two: J of a gradient flow is similar to a symmetric matrix.
     """
     small = np.sqrt(np.finfo(y.dtype).eps) * max(np.linalg.norm(y), 1e-3)
-    rounds = 0
-    while rounds < constants.ROUNDS:
-        rounds, before, change = rounds + 1, rate, (velocity(y + small * direction) - v) / small
-        direction, rate = _unit(change), float(np.linalg.norm(change))
-        if abs(rate - before) <= constants.CLOSE * rate:
-            break
-    return direction, rate, rounds
+    most, speed = constants.MOST_DIRECTIONS, float(np.linalg.norm(v))
+    q, matrix = [v / (speed if speed > 0 else 1.0)], np.zeros((most + 1, most))
+    for j in range(most):
+        new = (velocity(y + small * q[j]) - v) / small
+        for i in range(max(j - 1, 0), j + 1):
+            matrix[i, j] = q[i] @ new
+            new = new - matrix[i, j] * q[i]
+        matrix[j + 1, j] = np.linalg.norm(new)
+        found, whole = _Krylov(y, speed, np.zeros(0), matrix[: j + 1, : j + 1]), matrix[j + 1, j] == 0
+        if whole or j % constants.EACH == constants.EACH - 1:
+            off = 0.0 if whole else speed * _size(new / tolerance)
+            while not off * h**2 * abs(found.functions(h)[1][-1]) <= constants.LEFT_OUT and j == most - 1:
+                h *= constants.SHORTER
+            if off * h**2 * abs(found.functions(h)[1][-1]) <= constants.LEFT_OUT:
+                break
+        q.append(new / matrix[j + 1, j])
+    return replace(found, basis=np.stack(q[: len(found.matrix)])), h
 
 
-def _polynomial(velocity: Velocity, y: np.ndarray, v: np.ndarray, h: float, stages: int) -> np.ndarray:
-    """The last stage: stages are sums of Chebyshev polynomials T_j, at w0 just above 1."""
-    above = _DAMPING / stages**2
-    w0, square = 1 + above, above * (2 + above)  # square: w0^2 - 1, in which rounding would be large
-    x = np.log1p(above + np.sqrt(square))  # arccosh(w0)
-    last, slope = np.cosh(stages * x), stages * np.sinh(stages * x) / np.sinh(x)
-    w1 = slope * square / (stages**2 * last - w0 * slope)  # T'/T'' of the last one
-    before, now = (1.0, 0.0, 0.0), (w0, 1.0, 0.0)  # T, T', T'' of the last two
-    b_past = b = 1 / w0  # b0 is in no result: at stage 2, `past` is y
-    past, at = y, y + b * w1 * h * v
-    for _ in range(2, stages + 1):
-        new = (
-            2 * w0 * now[0] - before[0],
-            2 * now[0] + 2 * w0 * now[1] - before[1],
-            4 * now[1] + 2 * w0 * now[2] - before[2],
-        )
-        b_new = new[2] / new[1] ** 2
-        mu, nu, pull = 2 * b_new * w0 / b, -b_new / b_past, 2 * b_new * w1 / b
-        first = -(1 - b * now[0]) * pull
-        ahead = (1 - mu - nu) * y + mu * at + nu * past + h * (pull * velocity(at) + first * v)
-        past, at, before, now, b_past, b = at, ahead, now, new, b, b_new
-    return at
-
-
-def _cubic(
-    ts: np.ndarray, t: float, h: float, y: np.ndarray, v: np.ndarray, end: np.ndarray, v_end: np.ndarray
-) -> np.ndarray:
-    """The state (times, numbers) inside a step of length h from t, y to `end`."""
-    return cubic((np.asarray(ts)[:, None] - t) / h, h, y, v, end, v_end)
-
-
-def _unit(v: np.ndarray) -> np.ndarray:
-    size = np.linalg.norm(v)
-    return v / (size if size > 0 else 1.0)
+def _size(v: np.ndarray) -> float:
+    return float(size(v[None])[0])

@@ -48,23 +48,29 @@ def save_steps(steps: int, save: Any, lr: float) -> np.ndarray:
     return np.unique(np.round(ts).astype(int))
 
 
-def adapted_times(histories: list[History], t1: float) -> np.ndarray | None:
+def adapted_times(histories: list[History], t1: float, known: float = np.inf) -> np.ndarray | None:
     """Default number of times, half of them where losses fall; None if even times resolve the fall already.
 
-    The times are the same for all runs: each run has an equal part of them.
+    The times are the same for all runs: each run has an equal part of them. After `known` they are the even
+    ones, if these are enough there.
     """
     fine = _fine(histories, t1)
     falls = [f for f in (_fall(h, fine) for h in histories) if f is not None]
     if not falls:
         return None
-    even = np.linspace(0, t1, DEFAULT)
-    if max(np.diff(np.interp(even, fine, f)).max() for f in falls) <= constants.RESOLVED:
+    even = _even(t1, DEFAULT)
+    resolved = lambda ts: max(np.diff(np.interp(ts, fine, f)).max() for f in falls) <= constants.RESOLVED  # noqa: E731
+    if resolved(even):
         return None
     # Time and the fall of the loss have equal weight.
     travelled = fine / t1 + np.mean(falls, axis=0)
     ts = np.interp(np.linspace(0, travelled[-1], DEFAULT), travelled, fine)
     ts[0], ts[-1] = 0.0, t1
-    return ts if (np.diff(ts) > 0).all() else np.unique(ts)
+    ts = ts if (np.diff(ts) > 0).all() else np.unique(ts)
+    early, late = ts[ts <= known], even[even > known]
+    fill = np.linspace(len(late) - 1, 0, min(max(DEFAULT - len(early), 1), len(late))).astype(int)
+    cheap = np.concatenate([early, late[fill[::-1]]])
+    return cheap if resolved(cheap) else ts
 
 
 def _fine(histories: list[History], t1: float) -> np.ndarray:

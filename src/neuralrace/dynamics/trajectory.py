@@ -457,20 +457,63 @@ class Trajectory:
             return self.t / (number("lr", lr, above=0) * speed)
         return self.t * tau / speed
 
-    def plot(self) -> Figure:
+    def plot(self, over: Trajectory | None = None) -> Figure:
         """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time.
+
+        Several runs are a band from the least to the greatest around their median.
+
+        Parameters
+        ----------
+        over : Trajectory, optional
+            Another trajectory, drawn pale below this one: networks under theory. Of several runs this one
+            then shows the median as a line and the range as dotted lines.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
 
         Examples
         --------
         >>> import neuralrace as nr
         >>> task = nr.tasks.hierarchy(3)
-        >>> figure = nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=20.0).plot()
-        >>> [ax.get_ylabel() for ax in figure.axes]
-        ['loss', 'singular values', 'singular values']
+        >>> networks = nr.flow(task, nr.init.gaussian(task.graph, 0.01, seed=range(3)), t1=20.0)
+        >>> r = nr.reduce(task)
+        >>> figure = r.solve(r.strength(0.01), t1=20.0).plot(over=networks)
+        >>> [text.get_text() for text in figure.legends[0].get_texts()]
+        ['3 networks: median and range', 'theory']
         """
         from neuralrace.dynamics.show import trajectory_figure
 
-        return trajectory_figure(self)
+        return trajectory_figure(self, over)
+
+    def animate(self, path: str | Path, over: Trajectory | None = None, seconds: float = 4.0) -> Path:
+        """Write the figure of `plot` as a GIF in which time goes on.
+
+        Parameters
+        ----------
+        path : str or Path
+            Of the file, which must end in ".gif".
+        over : Trajectory, optional
+            As in `plot`.
+        seconds : float
+            How long it plays, at most 60; it then starts again.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Examples
+        --------
+        >>> import tempfile, neuralrace as nr
+        >>> sol = nr.reduce(nr.tasks.xor()).solve(strengths=0.1, t1=20.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sol.animate(f"{folder}/race.gif", seconds=0.2).suffix
+        '.gif'
+        """
+        from neuralrace.dynamics.show import animate
+
+        return animate(self, path, over, seconds)
 
     def _repr_html_(self) -> str:
         from neuralrace.dynamics.show import trajectory_html

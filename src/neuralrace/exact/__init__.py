@@ -40,3 +40,7 @@ __all__ = [
     "sharing",
     "xor_loss",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,9 @@ from neuralrace.graph.parts import (
     some,
 )
 from neuralrace.graph.weights import WeightLayout
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_LISTED_PATHS = 1_000_000
 LARGEST_NODE, MAX_DOMAINS = 2**31 - 1, 100_000  # neurons; nodes on one side of a routing network
@@ -151,6 +154,31 @@ class Graph(WeightLayout):
             ("weights", f"{self.n_weights:,}"),
         ]
         return table_html("Graph", rows, graph_svg(self))
+
+    def plot(self, gates: Mapping[str, ArrayLike] | None = None) -> Figure:
+        """A matplotlib figure: layers from left to right, with names, sizes and activations.
+
+        Fixed edges are dotted, diagonal ones dashed. Of a graph with more than 40 nodes a part is drawn.
+
+        Parameters
+        ----------
+        gates : dict of str to array_like, shape (n,), optional
+            Gates of nodes, as in `nr.Task`. A gated node is red and has a square for each context, filled
+            where the gate is open.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> figure = Graph.pathways(2, 1, [[8], [8]]).plot(gates={"p0h1": [1, 1, 0], "p1h1": [0, 0, 1]})
+        >>> [text.get_text() for text in figure.axes[0].texts][:4]
+        ['x', '2', 'p0h1', '8']
+        """
+        from neuralrace.drawing import graph_figure
+
+        return graph_figure(self, gates)
 
     def _content(self) -> tuple[Any, ...]:
         parts = (self.nodes, self.edges, self.activations)
@@ -444,11 +472,7 @@ class Graph(WeightLayout):
             **dict(zip(middle, hidden, strict=True)),
             **dict.fromkeys(ys, size_out),
         }
-        edges = [
-            *((x, middle[0]) for x in xs),
-            *pairwise(middle),
-            *((middle[-1], y) for y in ys),
-        ]
+        edges = [*((x, middle[0]) for x in xs), *pairwise(middle), *((middle[-1], y) for y in ys)]
         return cls(nodes, edges, **keywords)
 
 

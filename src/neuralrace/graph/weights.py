@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -60,11 +60,7 @@ class WeightLayout:
             ends = self.edges.get(name, (name, name))
             key = tuple(self.levels[n] for n in ends) if prod(shape) >= _LARGE else ()
             names.setdefault((shape, key), []).append(name)
-        stacks, offset = [], 0
-        for (shape, _), members in names.items():
-            stacks.append(WeightStack(shape, offset, tuple(members)))
-            offset += len(members) * prod(shape)
-        return tuple(stacks)
+        return _stacked([(shape, members) for (shape, _), members in names.items()], 0)
 
     @cached_property
     def fixed_stacks(self) -> tuple[WeightStack, ...]:
@@ -72,11 +68,7 @@ class WeightLayout:
         names: dict[tuple[int, ...], list[str]] = {}
         for name, w in self.fixed.items():
             names.setdefault(w.shape, []).append(name)
-        stacks, offset = [], self.n_weights
-        for shape, members in names.items():
-            stacks.append(WeightStack(shape, offset, tuple(members)))
-            offset += len(members) * prod(shape)
-        return tuple(stacks)
+        return _stacked(names.items(), self.n_weights)
 
     @cached_property
     def place_in_stacks(self) -> dict[str, tuple[int, int]]:
@@ -165,3 +157,12 @@ class WeightLayout:
                 start = offset + k * size
                 weights[name] = flat[..., start : start + size].reshape(*flat.shape[:-1], *shape)
         return {name: weights[name] for name in self.shapes}
+
+
+def _stacked(groups: Iterable[tuple[tuple[int, ...], list[str]]], offset: int) -> tuple[WeightStack, ...]:
+    """Stacks of names by shape, one after the other from an offset on."""
+    stacks = []
+    for shape, names in groups:
+        stacks.append(WeightStack(shape, offset, tuple(names)))
+        offset += len(names) * prod(shape)
+    return tuple(stacks)

@@ -9,8 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuralrace.lowrank import constants
-from neuralrace.lowrank.linalg import factor, norm, row_basis
-from neuralrace.lowrank.network import Arrays, Direction, Layout, ReducedNetwork, State
+from neuralrace.lowrank.network import (
+    Arrays,
+    Direction,
+    Layout,
+    ReducedNetwork,
+    State,
+    factor,
+    norm,
+    row_basis,
+)
 from neuralrace.task import Task
 
 

@@ -11,8 +11,7 @@ from scipy.optimize import brentq
 
 from neuralrace.lowrank import bases, constants
 from neuralrace.lowrank.bdf import Stepper
-from neuralrace.lowrank.linalg import norm
-from neuralrace.lowrank.network import ReducedNetwork, Saved, State
+from neuralrace.lowrank.network import ReducedNetwork, Saved, State, norm
 from neuralrace.task import Task
 
 

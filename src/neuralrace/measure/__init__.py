@@ -24,6 +24,7 @@ from neuralrace.measure.maps import (
     unit_sizes,
     xor_strengths,
 )
+from neuralrace.measure.pictures import plot_representations
 from neuralrace.measure.representations import (
     cosine,
     cosine_similarity,
@@ -69,6 +70,7 @@ __all__ = [
     "pathway_coordinates",
     "pathway_maps",
     "plateau_share",
+    "plot_representations",
     "power_law_exponent",
     "principal_components",
     "share_within",
@@ -78,3 +80,7 @@ __all__ = [
     "unit_sizes",
     "xor_strengths",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

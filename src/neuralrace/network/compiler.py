@@ -152,7 +152,8 @@ class _Builder:
         }  # fmt: skip
         places = [{n: (self.items[i].group, self.items[i].place) for n, i in here.items()} for here in active]
         items = [[self.items[i].node for i in self.groups[key]] for key in self.group_keys]
-        return Program(stack, numbers, names, places, [c.rows for c in self.contexts], items, edges)
+        rows = [c.rows for c in self.contexts]
+        return Program(stack, numbers, names, places, rows, items, edges, self.given.how)
 
     def group(self, key: Any) -> tuple[Group, dict[str, Any], list[list[str | None]]]:
         level, size, width, activation, biased = key

@@ -294,6 +294,26 @@ class Program:
     edges: list[
         list[list[str | None]]
     ]  # by group and product, the edge of each part; None where it only pads
+    how: str = "contexts"  # what it was compiled from: contexts, paths or samples
+
+    @cached_property
+    def microseconds(self) -> float:
+        """Of loss and gradient in NumPy, about: by a count of calls, products, and numbers moved."""
+        calls, moved, work = 10, 0, self.stack.work
+        for g in self.stack.groups:
+            moved += g.items * g.rows * g.size
+            for p in g.products:
+                (n, k, j), rows = p.blocks, g.rows
+                weights, items = n * k * prod(p.shape), n * j * rows * p.shape[-1]
+                parts = (p.w, weights), (p.a, items), (p.target, n * k * j * rows * g.size)
+                taken = [size for index, size in parts if index is not None]
+                calls, moved = calls + 6 + 4 * len(taken), moved + sum(taken)
+        for r, d in zip(self.stack.readouts, self.data["readouts"], strict=True):
+            (count, rows, size), mix = d["target"].shape, d["mix"]
+            moved += (count if r.target is None else len(r.target)) * rows * size
+            calls += 7 if mix is None else 14
+            work += 0 if mix is None else (len(mix) if r.mix is None else len(r.mix)) * mix[0].size * size
+        return calls + 1.1e-3 * moved + 2.7e-4 * work
 
     @cached_property
     def on_device(self) -> Any:

@@ -17,7 +17,7 @@ from neuralrace.errors import InputError, array, choice, without_nan
 from neuralrace.network.compiler import compile_program
 from neuralrace.network.losses import LOSSES
 from neuralrace.network.plan import Program, Stack
-from neuralrace.network.represent import Described, described
+from neuralrace.network.represent import Described, forms
 from neuralrace.task import Task
 
 _LARGEST = 200  # cost of networks that NumPy computes
@@ -33,14 +33,22 @@ def program(task: Task, kind: str, mode: str | None = None) -> Program:
     made = _programs.setdefault(task, {})
     if (mode, kind) not in made:
         if mode == "moments":
-            given = described(task)
+            found = _cheapest(task)
         else:
-            given = Described.of(task.sample_contexts if mode == "samples" else [task.merged_context])
-        found = compile_program(task.graph, given, kind)
+            contexts = task.sample_contexts if mode == "samples" else [task.merged_context]
+            given = replace(Described.of(contexts), how="samples")
+            found = compile_program(task.graph, given, kind)
         # The numbers of a large network are not held twice.
         plain = runs_in_numpy(found.stack, kind)
         made[mode, kind] = found if plain else replace(found, data=found.on_device)
     return made[mode, kind]
+
+
+def _cheapest(task: Task) -> Program:
+    """From whatever form of a task costs least by a count."""
+    tried = [(compile_program(task.graph, form), form.whole) for form in forms(task)]
+    made, whole = min(tried, key=lambda one: one[0].microseconds)
+    return made if whole is None else compile_program(task.graph, whole())
 
 
 # Mode and loss -> the program of a task, for as long as there is the task.

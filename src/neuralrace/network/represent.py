@@ -1,4 +1,4 @@
-"""What the network of a task is compiled from, whichever costs least by a count.
+"""What the network of a task can be compiled from; `programs` takes what costs least by a count.
 
 A *reading* is an output that is compared with targets. Each context has its own readings. Contexts that
 differ in their data but not in the gates of hidden nodes share one map of the inputs, of which each mixes its
@@ -8,8 +8,9 @@ from a basis of gatings at once (see `gatings`): then their number does not matt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,8 @@ from neuralrace.task import Task
 from neuralrace.task.contexts import Block, Blocks, Context, gate_bytes
 from neuralrace.task.gatings import MOST_PATHS, Basis, Gatings, single_paths, spanning
 
-_FEWEST = 16  # gatings of which a basis may be worth its making
-_EVALUATIONS = 1000  # of loss and gradient, about, for which a network is compiled
-_VISIT = 50_000  # multiplications that take as long as to compile one edge of a context
+_MANY = 20_000  # edges of contexts that are visited in less than .1 s
+_WIDEST = 4096  # features whose products are held
 _CHUNK = 2_000_000  # numbers of features that are summed at a time
 
 
@@ -43,6 +43,7 @@ class Described:
     readings: Sequence[Reading]
     constant: float = 0.0
     how: str = "contexts"
+    whole: Callable[[], Described] | None = None  # the same with its numbers, where these are zeros as yet
 
     @classmethod
     def of(cls, contexts: Sequence[Context]) -> Described:
@@ -55,14 +56,22 @@ class Described:
         return cls(contexts, readings, sum(c.irreducible_loss for c in contexts))
 
 
-def described(task: Task) -> Described:
-    """A linear network and its squared loss, in the form that costs least."""
-    graph, gatings = task.graph, task.data.gatings
-    if gatings is not None and not graph.biases and len(gatings) > _FEWEST:
-        bases = _bases(graph, gatings)
-        if bases is not None and _by_bases_costs(graph, bases) < _by_contexts_costs(task, gatings):
-            return by_bases(task, bases)
-    return shared_maps(graph, task.moment_contexts)
+def forms(task: Task) -> list[Described]:
+    """All that the linear network of a task may be compiled from, for its squared loss.
+
+    Contexts alone where these have one gating; bases of gatings alone where contexts are too many to try.
+    """
+    graph, gatings, found = task.graph, task.data.gatings, []
+    if gatings is not None and not graph.biases and len(gatings) > 1:
+        many = len(gatings) * len(graph.edges) > _MANY
+        few = graph.n_paths <= MOST_PATHS
+        for make in ([single_paths] if few else []) + ([spanning] if not (few and many) else []):
+            bases = _bases(graph, gatings, make)
+            if bases is not None and all(b.width(graph) * len(b.gatings) <= _WIDEST for b in bases.values()):
+                found.append(by_bases(task, bases, summed=False))
+        if found and many:
+            return found
+    return [shared_maps(graph, task.moment_contexts), *found]
 
 
 # -- contexts, and maps that they share ------------------------------------------------------------
@@ -122,14 +131,13 @@ def _map_rows(
 # -- a basis of gatings ----------------------------------------------------------------------------
 
 
-def _bases(graph: Graph, gatings: Gatings) -> dict[str, Basis] | None:
-    """A basis for each output; None where there is none of few gatings."""
-    found, few = {}, graph.n_paths <= MOST_PATHS
+def _bases(graph: Graph, gatings: Gatings, make: Callable[..., Basis | None]) -> dict[str, Basis] | None:
+    """A basis for each output; None where one has none of few gatings."""
+    found = {}
     for o in graph.outputs:
-        basis = single_paths(graph, gatings, o) if few else spanning(graph, gatings, o)
-        if basis is None:
+        found[o] = make(graph, gatings, o)
+        if found[o] is None:
             return None
-        found[o] = basis
     return found
 
 
@@ -151,19 +159,23 @@ def _contexts_of(
     return contexts, of
 
 
-def by_bases(task: Task, bases: Mapping[str, Basis]) -> Described:
-    """All rows of each output at once, mixed from the outputs of its basis."""
+def by_bases(task: Task, bases: Mapping[str, Basis], summed: bool = True) -> Described:
+    """All rows of each output at once, mixed from the outputs of its basis; zeros unless `summed`."""
     graph, blocks = task.graph, Blocks()
     contexts, of = _contexts_of(graph, bases)
     readings, constant = [], task.data.irreducible_loss
+    width = max([1, *(b.width(graph) for b in bases.values())])
     for o, basis in bases.items():
-        rows, left = _summed(task, basis, o, max([1, *(b.width(graph) for b in bases.values())]))
+        n, columns = graph.nodes[o], width * len(basis.gatings) + graph.nodes[o]
+        rows, left = np.zeros((columns, columns)), 0.0
+        if summed:
+            rows, left = _summed(task, basis, o, width)
         constant += left
         if len(rows):
-            n = graph.nodes[o]
             mix, target = blocks.add(rows[:, :-n]), blocks.add(rows[:, -n:])
             readings.append(Reading(o, of[o], target, None, mix))
-    return Described(contexts, readings, constant, "paths")
+    whole = None if summed else partial(by_bases, task, bases)
+    return Described(contexts, readings, constant, "paths", whole)
 
 
 def _summed(task: Task, basis: Basis, o: str, width: int) -> tuple[np.ndarray, float]:
@@ -186,62 +198,3 @@ def _summed(task: Task, basis: Basis, o: str, width: int) -> tuple[np.ndarray, f
             triangle = np.asarray(np.linalg.qr(triangle, mode="r"))
     live = triangle[:, :-n].any(axis=1)
     return triangle[live], 0.5 * float((triangle[~live, -n:] ** 2).sum())
-
-
-# -- what they cost --------------------------------------------------------------------------------
-
-
-def _by_bases_costs(graph: Graph, bases: Mapping[str, Basis]) -> float:
-    """Multiplications to compile the bases, and then to run them forwards many times."""
-    width, steps, mixed = max([1, *(b.width(graph) for b in bases.values())]), set(), 0
-    work = visits = 0
-    for o, basis in bases.items():
-        features = width * len(basis.gatings)
-        mixed += features**2 * graph.nodes[o]
-        visits += len(basis.gatings) * len(graph.edges)
-        if basis.paths is None:
-            codes = Gatings.of_dicts(basis.gatings).codes(graph)
-            work += width * _products(graph, codes, Gatings.of_dicts(basis.gatings))
-        else:
-            steps |= {path[:k] for path in basis.paths for k in range(1, len(path) + 1)}
-    ends = (graph.edges[step[-1]] for step in steps)
-    work += sum(width * graph.nodes[s] * graph.nodes[t] for s, t in ends)
-    return _EVALUATIONS * (work + mixed) + _VISIT * visits
-
-
-def _by_contexts_costs(task: Task, gatings: Gatings) -> float:
-    """The same of contexts, which may share maps."""
-    graph = task.graph
-    width = sum(graph.nodes[x] for x in graph.inputs)
-    samples = np.bincount(gatings.of, task.data.counts, len(gatings))
-    rows = np.minimum(samples, width) if task.data.contexts is None else samples
-    codes = gatings.codes(graph)
-    late = [
-        n for n in gatings.names if n in graph.outputs or graph.edges.get(n, ("", ""))[1] in graph.outputs
-    ]
-    early = [k for k, n in enumerate(gatings.names) if n not in late]
-    maps = len(np.unique(gatings.values[:, early], axis=0)) if early else 1
-    if maps * width < rows.sum():
-        outputs = sum(graph.nodes[o] for o in graph.outputs)
-        work = width * _products(graph, codes, gatings) + float(rows.sum()) * width * outputs
-    else:
-        work = 0.0
-        for e, (source, target) in graph.edges.items():
-            live = _live(graph, codes, gatings, e)
-            work += float(rows[live].sum()) * graph.nodes[source] * graph.nodes[target]
-    return _EVALUATIONS * work + _VISIT * len(gatings) * len(graph.edges)
-
-
-def _products(graph: Graph, codes: Mapping[str, np.ndarray], gatings: Gatings) -> int:
-    """Multiplications of one row through all that is distinct."""
-    total = 0
-    for e, (source, target) in graph.edges.items():
-        distinct = len(np.unique(codes[target][_live(graph, codes, gatings, e)]))
-        total += distinct * graph.nodes[source] * graph.nodes[target]
-    return total
-
-
-def _live(graph: Graph, codes: Mapping[str, np.ndarray], gatings: Gatings, edge: str) -> np.ndarray:
-    """Gatings in which something passes an edge."""
-    source, target = graph.edges[edge]
-    return (codes[source] > 0) & (codes[target] > 0) & (gatings.gate(edge) != 0)

@@ -1,14 +1,12 @@
 """The neural race reduction: the small system that governs learning, and how exact it is."""
 
 from neuralrace.reduction.attainable import UNLEARNED, AttainableLoss, attainable_loss
-from neuralrace.reduction.ends import settled_time
 from neuralrace.reduction.equations import Kind
 from neuralrace.reduction.growth import mode_strengths
 from neuralrace.reduction.latex import in_latex
-from neuralrace.reduction.make import BASES, reduce
 from neuralrace.reduction.path_classes import class_rates
-from neuralrace.reduction.reduction import LEARNED, Reduction
-from neuralrace.reduction.solution import Solution
+from neuralrace.reduction.reduction import BASES, LEARNED, Reduction, reduce
+from neuralrace.reduction.solve import Solution, settled_time
 from neuralrace.reduction.start import StartReduction
 
 __all__ = [
@@ -27,3 +25,7 @@ __all__ = [
     "reduce",
     "settled_time",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

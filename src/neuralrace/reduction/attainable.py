@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuralrace.errors import InputError
-from neuralrace.reduction.basis import spans
+from neuralrace.reduction.basis import joined, spans
 from neuralrace.task import Block, Context, Task
 from neuralrace.task.contexts import is_open
 
@@ -137,9 +137,8 @@ class Patterns:
                 gatings.append(inner)
             self.gating_of.append(numbers[key])
         self.count: int = len(gatings)
-        self.gates: dict[
-            str, np.ndarray
-        ] = {}  # what is not 1: (patterns, gatings), one for each kind of neuron
+        # What is not 1: (patterns, gatings), one for each kind of neuron.
+        self.gates: dict[str, np.ndarray] = {}
         for n in {n: None for inner in gatings for n in inner}:
             columns = np.array(np.broadcast_arrays(*(np.asarray(inner.get(n, 1.0)) for inner in gatings)))
             self.gates[n] = np.unique(columns.reshape(self.count, -1).T, axis=0)
@@ -176,18 +175,15 @@ class Patterns:
             for e in edges:
                 before = g.edges[e][1 if back else 0]
                 if before in found:
-                    parts.append((found[before], e if e in self.gates else ""))
-                    if back and before in self.gates and before not in g.outputs:
-                        parts[-1] = (self._gated(found[before], before), parts[-1][1])
+                    number, gated = found[before], back and before in self.gates and before not in g.outputs
+                    number = self._joined(before, [(number, "")]) if gated else number
+                    parts.append((number, e if e in self.gates else ""))
             if parts:
                 key = (node if node in self.gates and not back else "", *sorted(set(parts)))
                 if key not in self.known:
                     self.known[key] = self._joined(key[0], key[1:])
                 found[node] = self.known[key]
         return found
-
-    def _gated(self, number: int, name: str) -> int:
-        return self._joined(name, [(number, "")])
 
     def _joined(self, node: str, parts: Sequence[tuple[int, str]]) -> int:
         """The span of what arrives through gated edges, behind the gate of the node."""
@@ -297,32 +293,13 @@ def _hashable(c: Context, name: str) -> Any:
     return tuple(gate.ravel().tolist()) if isinstance(gate, np.ndarray) else gate
 
 
-def _array(gate: Any) -> np.ndarray:
-    return np.asarray(gate, float)
-
-
 def _separate(equations: list[_Equation]) -> Iterator[tuple[_Equation, ...]]:
     """Groups of equations that share no map; maps are numbered anew, so that equal groups are equal."""
-    parent: dict[Any, Any] = {}
-
-    def root(name: Any) -> Any:
-        while parent[name] != name:
-            parent[name] = parent[parent[name]]
-            name = parent[name]
-        return name
-
-    for eq in equations:
-        for name, *_ in eq.terms:
-            parent.setdefault(name, name)
-            parent[root(name)] = root(eq.terms[0][0])
-    groups: dict[Any, list[_Equation]] = {}
-    for k, eq in enumerate(equations):
-        groups.setdefault(root(eq.terms[0][0]) if eq.terms else k, []).append(eq)
-    for members in groups.values():
+    for group in joined([[name for name, *_ in eq.terms] for eq in equations]):
         number: dict[Any, int] = {}
         yield tuple(
             eq._replace(terms=tuple((number.setdefault(t[0], len(number)), *t[1:]) for t in eq.terms))
-            for eq in members
+            for eq in (equations[k] for k in group)
         )
 
 
@@ -331,7 +308,7 @@ def _squares(equations: tuple[_Equation, ...]) -> np.ndarray:
 
     Neurons with the same gates are fitted together.
     """
-    gates = np.stack([np.broadcast_to(_array(eq.gate), eq.target.shape[1]) for eq in equations])
+    gates = np.stack([np.broadcast_to(np.asarray(eq.gate, float), eq.target.shape[1]) for eq in equations])
     found = np.zeros(3)
     for gate in np.unique(gates, axis=1).T:
         alike = (gates == gate[:, None]).all(axis=0)
@@ -350,7 +327,7 @@ def _fit(
         rows = np.zeros((eq.target.shape[0], sum(sizes.values())))
         for name, block, gate_in, value in eq.terms:
             rows[:, start[name] : start[name] + sizes[name]] += (
-                g * weight * value * (_array(gate_in) * block.array)
+                g * weight * value * (np.asarray(gate_in) * block.array)
             )
         features.append(rows)
         targets.append(weight * eq.target.array[:, neurons])

@@ -7,7 +7,7 @@ does not live at that node. The same column of all frames belongs to the same mo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
@@ -334,21 +334,29 @@ def hidden_frames(graph: Graph, nodes: Any, modes: int) -> Frames:
 
 def components(graph: Graph) -> list[frozenset[str]]:
     """Edges of each pathway: those joined through hidden nodes; an edge from input to output is one alone."""
-    parent = {n: n for n in graph.hidden}
+    edges, hidden = list(graph.edges), set(graph.hidden)
+    return [frozenset(edges[k] for k in some) for some in joined([{*graph.edges[e]} & hidden for e in edges])]
 
-    def find(n: str) -> str:
-        while parent[n] != n:
-            n = parent[n]
-        return n
 
-    for s, t in graph.edges.values():
-        if s in parent and t in parent:
-            parent[find(s)] = find(t)
-    groups: dict[str, set[str]] = {}
-    for e, (s, t) in graph.edges.items():
-        key = find(s) if s in parent else find(t) if t in parent else e
-        groups.setdefault(key, set()).add(e)
-    return [frozenset(edges) for edges in groups.values()]
+def joined(parts: Sequence[Iterable[Hashable]]) -> list[list[int]]:
+    """Places of the parts that share a member, or are joined by others that do, in order."""
+    parent: dict[Hashable, Hashable] = {}
+
+    def root(member: Hashable) -> Hashable:
+        while parent.setdefault(member, member) != member:
+            parent[member] = parent[parent[member]]
+            member = parent[member]
+        return member
+
+    firsts = []
+    for k, part in enumerate(parts):
+        first, *others = [*part] or [(k,)]  # a part without members is alone
+        parent.update(dict.fromkeys(map(root, others), root(first)))
+        firsts.append(first)
+    groups: dict[Hashable, list[int]] = {}
+    for k, first in enumerate(firsts):
+        groups.setdefault(root(first), []).append(k)
+    return list(groups.values())
 
 
 def spans(graph: Graph, task: Task) -> Frames:

@@ -135,20 +135,11 @@ class Split:
 
     def rates(self, rates: Rates) -> Rates:
         """Learning rates and decays of the copies."""
-        of = {name: rates.of(e) for name, (e, _, _) in self.edge_of.items()}
-        frozen = [name for name, (e, _, _) in self.edge_of.items() if e in rates.frozen]
-        return Rates(
-            {n: d for n, (_, d) in of.items()}, {n: s for n, (s, _) in of.items() if n not in frozen}, frozen
-        )
+        return _renamed(rates, {name: e for name, (e, _, _) in self.edge_of.items()})
 
     def rates_of_whole(self, rates: Rates) -> Rates:
         """The inverse of `rates`."""
-        first = {e: rows[0][0] for e, rows in self.copies.items()}
-        of = {e: rates.of(name) for e, name in first.items()}
-        frozen = [e for e, name in first.items() if name in rates.frozen]
-        return Rates(
-            {e: d for e, (_, d) in of.items()}, {e: s for e, (s, _) in of.items() if e not in frozen}, frozen
-        )
+        return _renamed(rates, {e: rows[0][0] for e, rows in self.copies.items()})
 
     def signed(self, edge: str, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """Strengths of the copies with their signs, (..., modes, parts of target, parts of source)."""
@@ -177,3 +168,11 @@ class Split:
         first = [np.cumsum([0, *self.sizes(n)]).tolist() for n in reversed(self.whole.edges[edge])]
         rows, columns = (slice(at[k], at[k + 1]) for at, k in zip(first, parts, strict=True))
         return edge, rows, columns
+
+
+def _renamed(rates: Rates, names: Mapping[str, str]) -> Rates:
+    """Rates of edges by new names, each with the old one."""
+    of = {new: rates.of(old) for new, old in names.items()}
+    frozen = [new for new, old in names.items() if old in rates.frozen]
+    moving = {new: scale for new, (scale, _) in of.items() if new not in frozen}
+    return Rates({new: decay for new, (_, decay) in of.items()}, moving, frozen)

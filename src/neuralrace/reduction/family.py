@@ -28,7 +28,7 @@ from neuralrace.reduction.basis import (
     spans,
 )
 from neuralrace.reduction.directions import Split
-from neuralrace.task import Block, Blocks, Context, Task
+from neuralrace.task import ArrayInterner, Block, Blocks, Context, Task
 
 NOTHING = (
     "task has nothing to reduce: no open path correlates an input with a target; are gates 0 everywhere, or "
@@ -152,7 +152,7 @@ def _shared_contexts(task: Task, frames: Frames) -> list[Context]:
     g = task.graph
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
-    block_of = _RoundingInterner()
+    block_of = ArrayInterner(_rounded)
     done: dict[Any, Any] = {}
     contexts = []
     for c in task.moment_contexts:
@@ -166,7 +166,7 @@ def _shared_contexts(task: Task, frames: Frames) -> list[Context]:
 
 
 def _by_mode(
-    c: Context, frames: Frames, block_of: _RoundingInterner
+    c: Context, frames: Frames, block_of: ArrayInterner
 ) -> tuple[dict[str, Block], dict[str, Block], float]:
     """Each mode's own rows, as many as there are active inputs."""
     xs, ys = list(c.inputs), list(c.targets)
@@ -194,22 +194,10 @@ def _by_mode(
     return inputs, targets, 0.5 * (total - kept)
 
 
-class _RoundingInterner:
-    """Turns arrays into blocks; arrays that agree to rounding become one block."""
-
-    def __init__(self):
-        self.blocks = Blocks()
-        self.known: dict[bytes, Block] = {}
-
-    def __call__(self, value: np.ndarray) -> Block:
-        value = np.ascontiguousarray(value)
-        size = np.abs(value).max(initial=1e-300)
-        key = (
-            str(value.shape).encode() + (np.round(value / size, 10) + 0.0).tobytes() + f"{size:.10e}".encode()
-        )
-        if key not in self.known:
-            self.known[key] = self.blocks.add(value)
-        return self.known[key]
+def _rounded(value: np.ndarray) -> bytes:
+    """Equal for arrays that agree to rounding."""
+    size = np.abs(value).max(initial=1e-300)
+    return str(value.shape).encode() + (np.round(value / size, 10) + 0.0).tobytes() + f"{size:.10e}".encode()
 
 
 def pathwise(task: Task, rng: np.random.Generator) -> Family:

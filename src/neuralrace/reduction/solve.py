@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,106 @@ from neuralrace.dynamics.methods import Method
 from neuralrace.dynamics.run import Problem
 from neuralrace.dynamics.setup import FLOW_TIME, Setup, weight_dims
 from neuralrace.dynamics.status import Ending, Status
-from neuralrace.dynamics.trajectory import Trajectory
+from neuralrace.dynamics.trajectory import LazyWeights, Trajectory
+from neuralrace.measure import learning_time
+from neuralrace.network import gradient
+from neuralrace.reduction.attainable import UNLEARNED
+from neuralrace.reduction.certificate import gradient_residual
+from neuralrace.reduction.family import Family, Strengths
 from neuralrace.reduction.path_classes import TiedLoss
-from neuralrace.reduction.solution import FamilyWeights, Solution, TiedStrengths
+from neuralrace.task import Task
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
 
+
 _REST = 1e-3  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
 _NUDGE = 1e-11  # of the largest strength: a change of the start that is larger than rounding
 _SAME, _LITTLE = 0.1, 1e-6  # of what still changes, and of the whole change: curves that differ more part
+_MOVES = 0.03  # logarithm of the change of a strength, over as long as the solution took, that counts as rest
+_DECAYED = 1e-3  # factor by which a decaying strength is made smaller to see that nothing depends on it
+_NOTHING = 1e-10  # of the largest singular value of a block: smaller ones are rounding
+_SPARE = 1e-3  # of the largest weight: a direction with less is free
+_PULL = 1e-6  # of the correlation of the data: a gradient that is larger is none of rounding
+
+
+# -- what a solution is ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A reduction, solved: the `source` of a trajectory.
+
+    Attributes
+    ----------
+    reduction : Reduction
+        The reduction that was solved.
+    b : mapping
+        Edge name -> (save, modes), or (save, rows, columns) for blocks; runs are a leading axis.
+    held : bool or ndarray, shape (runs,)
+        Whether a run stays at a saddle that it would have left by rounding alone.
+    """
+
+    reduction: Reduction
+    b: Mapping[str, np.ndarray]
+    held: Any = False
+
+    def strengths(self, traj: Trajectory) -> np.ndarray:
+        """Strength of each mode in each class, (save, modes, classes); singular values for blocks."""
+        first = [np.asarray(self.b[members[0]]) for members in self.reduction.classes]
+        if self.reduction.basis == "block":
+            n = self.reduction.n_modes
+            values = [np.linalg.svd(b, compute_uv=False) for b in first]
+            first = [np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, n - v.shape[-1])]) for v in values]
+        return np.stack(first, axis=-1)
+
+    def at(self, index: Any) -> Strengths:
+        """Strengths at one of the saved times, `(i,)`, or of one run there, `(run, i)`."""
+        return _each(self.b, lambda v: v[index])
+
+    def residual(self, traj: Trajectory) -> float:
+        """The certificate along a solution, at ten of its times (see `Reduction.residual`)."""
+        at = np.unique(np.linspace(0, len(traj.t) - 1, 10).round().astype(int))
+        points = [{e: np.take(v, k, axis=int(traj.many)) for e, v in self.b.items()} for k in at]
+        return max(gradient_residual(self.reduction.task, self.reduction.family, points).values())
+
+    def picked(self, k: Any) -> Solution:
+        """One run, or several."""
+        held = np.asarray(self.held)[k] if np.ndim(self.held) else self.held
+        return Solution(self.reduction, _each(self.b, lambda v: v[k]), held)
+
+    def words(self, traj: Trajectory) -> str:
+        """What it is."""
+        return repr(self.reduction)
+
+
+def _each(b: Mapping[str, np.ndarray], part: Callable[[np.ndarray], np.ndarray]) -> Strengths:
+    """A part of the strengths of each edge; edges that share an array share it too."""
+    edges, made = list(b.items()), {}
+    for _, v in edges:
+        if id(v) not in made:
+            made[id(v)] = part(np.asarray(v))
+    return {e: made[id(v)] for e, v in edges}
+
+
+class FamilyWeights(LazyWeights):
+    """Weights (..., save, out, in) of each edge, computed from strengths on demand."""
+
+    def __init__(self, family: Family, b: Mapping[str, np.ndarray], many: bool):
+        self.names = family.network.shapes
+        self.family, self.b, self.many = family, b, many
+
+    def lift(self, edge: str) -> np.ndarray:
+        return self.family.lift_edge(edge, self.b)
+
+    def picked(self, k: int | np.ndarray) -> FamilyWeights:
+        return FamilyWeights(self.family, _each(self.b, lambda v: v[k]), np.ndim(k) > 0)
+
+    def at(self, i: int) -> dict[str, np.ndarray]:
+        return self.family.lift(_each(self.b, lambda v: v[:, i] if self.many else v[i]))
+
+
+# -- solving ---------------------------------------------------------------------------------------
 
 
 def solve_small(
@@ -91,16 +181,13 @@ def _held(
     else:
         parting = np.array([_parting(one, other)])
     ends = np.stack([_speed(r)[:, -1] for r in (run, nudged)])
-    held = (parting < np.inf) | (
-        ends.max(axis=0) > 2 * ends.min(axis=0)
-    )  # what moves then came from rounding
+    # Runs that move at different speeds in the end move by what rounding left.
+    held = (parting < np.inf) | (ends.max(axis=0) > 2 * ends.min(axis=0))
     if not held.any():
         return run, held
     until = np.minimum(parting, run.t[-1])
     fine = solved(np.union1d(run.t, until))
-    index = np.searchsorted(
-        fine.t, np.minimum(run.t, until[:, None])
-    )  # a run repeats its state at the saddle
+    index = np.searchsorted(fine.t, np.minimum(run.t, until[:, None]))  # it repeats its state at the saddle
     rows = np.arange(len(until))[:, None]
     pick = lambda v: v[rows, index] if run.many else v[index[0]]  # noqa: E731
     t, losses, slopes = (np.atleast_2d(np.asarray(v)) for v in run.history)
@@ -144,7 +231,8 @@ def solve_tied(
     path = method.solve(
         Problem(system, flat, units, t1, ts, choose, stop, rest, decays=r.rates.decays(r.family.graph))
     )
-    found = TiedStrengths(r.classes, path.kept if many else path.kept[0])
+    kept = np.moveaxis(path.kept if many else path.kept[0], -2, 0)
+    found = {e: v for c, v in zip(r.classes, kept, strict=True) for e in c}
     settings = path.settings | {
         "process": "reduction", "t1": t1, "stop_loss": stop, "time": FLOW_TIME,
         **r.rates.settings(r.family.graph),
@@ -170,4 +258,182 @@ class TiedField:
 
     def keep(self, run: int, ts: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         b = y.reshape(-1, *self.shape)
-        return self.tied.loss(b), b
+        return self.tied.loss_and_gradient(b)[0], b
+
+
+# -- how a solution ended: whether it rests, and whether networks do too (theory.md section 10) ----
+
+
+def judged(sol: Trajectory) -> Trajectory:
+    """A solved reduction whose runs that came to their end say how they rest there."""
+    source, endings, losses = sol.source, list(sol.endings), np.atleast_2d(sol.loss)[:, -1]
+    assert isinstance(source, Solution)
+    for k, end in enumerate(endings):
+        if end.status is Status.FINISHED:
+            last = source.at((k, -1) if sol.many else -1)
+            rests = bool(np.broadcast_to(source.held, len(endings))[k])
+            status, why = judge(source.reduction, last, float(losses[k]), end.t, rests)
+            endings[k] = Ending(status, end.t, why=why) if why else end
+    stats = {**sol.stats, "attainable": source.reduction.attainable.loss}
+    return replace(sol, endings=tuple(endings), stats=stats)
+
+
+def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False) -> tuple[Status, str]:
+    """How a run ended that came to the strengths b and this loss at time t, and what else is said of it."""
+    least, untrained = r.attainable.loss, r.untrained_loss
+    if loss <= least + UNLEARNED * max(untrained - least, 0.0):
+        return (Status.FINISHED, "")
+    bound = f"no weights go below {least:.4g}"
+    moving = None if held else _movement(r, b, loss, t, UNLEARNED * (untrained - least), loss - least)
+    if moving is not None:
+        return (Status.UNSETTLED, f"loss {loss:.4g}, {bound}; {moving}")
+    if r.rates.decays(r.family.graph):
+        return (Status.UNDECIDED, f"at rest at loss {loss:.4g}, with weight decay; without it {bound}")
+    if not r.rates.frozen and _networks_leave(r, b):
+        known = f"they can reach {least:.4g}" if r.attainable.tight else bound
+        return (Status.SADDLE, f"at loss {loss:.4g}, which networks leave: {known}; {r.way_on}")
+    narrow = " that networks of these widths do not reach" if r.attainable.tight is False else ""
+    return (
+        Status.UNDECIDED,
+        f"at rest at loss {loss:.4g}, above the bound {least:.4g}{narrow}: whether networks leave is not "
+        "known; nr.reduce(task, weights=...) follows a network",
+    )
+
+
+def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float, left: float) -> str | None:
+    """What still moves, in words; None where the strengths are at rest.
+
+    `little` is a change of the loss that does not count, `left` what could still be learned.
+    """
+    state = _State.of(r, b)
+    moves = state.moves(state.sizes, t)
+    smaller = {
+        e: np.where(m < 0, _DECAYED * s, s) for (e, s), m in zip(state.sizes.items(), moves, strict=True)
+    }
+    if any((m < 0).any() for m in moves):
+        if abs(r.loss(state.strengths(smaller)) - loss) > little:
+            return "strengths still decay"
+        # What decays to nothing moves no more; without it, nothing else may.
+        moves = [np.where(m < 0, 0, now) for m, now in zip(moves, state.moves(smaller, t), strict=True)]
+    if any(m.any() for m in moves):
+        growth = state.growth(smaller)
+        fastest = max(np.abs(np.where(m, g, 0.0)).max() for m, g in zip(moves, growth, strict=True))
+        return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
+    slope, v = r.slope(b), r.velocity(b)
+    falls = -sum(float(np.vdot(slope[e], v[e])) for e in b)
+    if t * falls <= little:
+        return None
+    return f"the loss still falls: at this speed, what is left takes a time of about {left / falls:.3g}"
+
+
+@dataclass(frozen=True)
+class _State:
+    """Strengths as sizes along fixed directions: themselves, or the singular values of blocks."""
+
+    r: Reduction
+    frames: dict[str, tuple[np.ndarray, np.ndarray]]  # of blocks: singular vectors
+    sizes: Strengths
+
+    @classmethod
+    def of(cls, r: Reduction, b: Strengths) -> _State:
+        if r.basis != "block":  # the edges of a class are alike
+            return cls(r, {}, {c[0]: b[c[0]] for c in r.classes} if r.is_tied(b) else b)
+        found = {e: np.linalg.svd(v, full_matrices=False) for e, v in b.items()}
+        return cls(
+            r, {e: (u, vt) for e, (u, _, vt) in found.items()}, {e: s for e, (_, s, _) in found.items()}
+        )
+
+    def strengths(self, sizes: Strengths) -> Strengths:
+        if self.frames:
+            return {e: (u * sizes[e]) @ vt for e, (u, vt) in self.frames.items()}
+        return sizes | {e: sizes[c[0]] for c in self.r.classes if c[0] in sizes for e in c if e not in sizes}
+
+    def growth(self, sizes: Strengths) -> list[np.ndarray]:
+        """Logarithmic derivative of each size in time."""
+        v = self.r.velocity(self.strengths(sizes))
+        if self.frames:
+            v = {e: ((u.T @ v[e]) * vt).sum(axis=1) for e, (u, vt) in self.frames.items()}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return [np.where(np.abs(s) > _NOTHING * np.abs(s).max(), v[e] / s, 0.0) for e, s in sizes.items()]
+
+    def moves(self, sizes: Strengths, t: float) -> list[np.ndarray]:
+        """1 where a size grows by more than `_MOVES` in a time as long as t, -1 where it decays, else 0.
+
+        A fast one that is near its rest does not: a little further it would come back.
+        """
+        signs = [np.sign(g) * (t * np.abs(g) >= _MOVES) for g in self.growth(sizes)]
+        if not any(m.any() for m in signs):
+            return signs
+        further = {e: s * (1 + _MOVES * m) for (e, s), m in zip(sizes.items(), signs, strict=True)}
+        return [np.where(np.sign(g) == m, m, 0) for m, g in zip(signs, self.growth(further), strict=True)]
+
+
+def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
+    """Whether the gradient by the map of a path is not 0 whose hidden nodes each have a free direction.
+
+    Small weights along such a path change its map alone, and the loss falls (theory.md section 10). In the
+    free directions all edges but those from the inputs are given random weights, which changes no output. The
+    gradient by the weights from the inputs into these directions is then a random combination of those of all
+    such paths.
+    """
+    g, weights = r.task.graph, r.family.lift(b)
+    every = g.with_fixed(weights)
+    largest = max(float(np.abs(w).max()) for w in weights.values())
+    free: dict[str, np.ndarray] = {}
+    for n in g.hidden:
+        parts = [every[e] for e in g.incoming[n]] + [every[e].T for e in g.outgoing[n]]
+        u, s, _ = np.linalg.svd(np.concatenate(parts, axis=1))
+        if len(s) < len(u) or s[-1] <= _SPARE * largest:
+            free[n] = u[:, -1]
+    if len(free) == len(g.hidden) and not g.fixed:
+        return True
+    rng = np.random.default_rng(0)
+    probed = dict(weights)
+    for e in g.shapes:
+        source, target = g.edges[e]
+        if source in free and (target in free or target in g.outputs):
+            end = free[target] if target in free else rng.standard_normal(g.nodes[target])
+            probed[e] = probed[e] + rng.uniform(0.5, 1.5) * np.outer(end, free[source])
+    into = {e: free[g.edges[e][1]] for e in g.shapes if g.edges[e][0] in g.inputs and g.edges[e][1] in free}
+
+    def pull(w: Mapping[str, np.ndarray]) -> float:
+        slope = gradient(r.task, w)
+        return max((float(np.abs(q @ slope[e]).max()) for e, q in into.items()), default=0.0)
+
+    closed = {e: np.zeros_like(w) for e, w in weights.items() if g.edges[e][0] in g.inputs}
+    return pull(probed) > _PULL * pull({**probed, **closed})
+
+
+def settled_time(run: Trajectory) -> float:
+    """Time at which all runs have learned all but 1e-4 of what they learn by their end.
+
+    Runs that stopped at the loss that was their goal have learned all at their end.
+
+    Parameters
+    ----------
+    run : Trajectory
+        One run or several.
+
+    Returns
+    -------
+    float
+        Flow time; 0 where nothing is learned.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> sol = nr.reduce(nr.tasks.xor()).solve(0.05, t1=1000.0)
+    >>> round(settled_time(sol), 1)
+    14.5
+    """
+    if set(run.statuses) == {Status.REACHED_LOSS}:
+        return float(np.max(run.end))
+    assert run.history is not None
+    first, last = run.history.loss[..., 0], run.history.loss.min(axis=-1)
+    return float(np.max(learning_time(run, last + UNLEARNED * (first - last))))
+
+
+def strongest_correlation(task: Task) -> float:
+    """The largest correlation of an input with a target in a context, which says how fast learning can be."""
+    pairs = ((x, y) for c in task.moment_contexts for x in c.inputs.values() for y in c.targets.values())
+    return max(float(np.linalg.norm(y.T @ x)) for x, y in pairs)

@@ -38,3 +38,7 @@ __all__ = [
     "train",
     "train_like",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

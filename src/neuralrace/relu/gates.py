@@ -20,13 +20,7 @@ from neuralrace.measure import unit_sizes
 from neuralrace.network import activity, loss, predict
 from neuralrace.reduction import reduce
 from neuralrace.relu.patterns import nearest_pattern
-from neuralrace.relu.training import (
-    check_network,
-    is_network,
-    relu_chain,
-    target_rows,
-    train_like,
-)
+from neuralrace.relu.training import check_network, is_network, relu_chain, target_rows, train_like
 from neuralrace.task import Task
 
 Layer = tuple[np.ndarray, np.ndarray | None]

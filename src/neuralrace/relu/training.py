@@ -105,7 +105,8 @@ def train(
     by_flow = not isinstance(method, str)
     if not by_flow and method != "descend":
         raise InputError(f"method must be 'descend', nr.Adaptive(...) or your own, got {short(method)}")
-    if lr is None and keywords.get("optimizer", "sgd") != "sgd":
+    optimizer = keywords.get("optimizer", "sgd")
+    if lr is None and not (isinstance(optimizer, str) and optimizer == "sgd"):
         raise InputError("lr must be given for an optimizer other than gradient descent")
     lr = default_rate(x, y, objective) if lr is None else number("lr", lr, above=0)
     steps = check_steps("steps", steps)
@@ -243,9 +244,8 @@ def default_rate(x: np.ndarray, y: np.ndarray, objective: str) -> float:
 
 def _default_std(x: np.ndarray, y: np.ndarray, hidden: Sequence[int]) -> float:
     """The size of initial weights at which the outputs are about `UNTRAINED` of the targets."""
-    outputs = np.sqrt(
-        (x**2).sum(axis=1).mean() * np.prod(np.asarray(hidden) / 2)
-    )  # at std 1: half are active
+    # Half of the units are active; this is the size at std 1.
+    outputs = np.sqrt((x**2).sum(axis=1).mean() * np.prod(np.asarray(hidden) / 2))
     size = UNTRAINED * np.sqrt((y**2).mean()) / outputs if outputs else 0.0
     return float(size or UNTRAINED) ** (1 / (len(hidden) + 1))
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
 
 from neuralrace.graph import Graph
-from neuralrace.task.contexts import Gate
+from neuralrace.task.contexts import Gate, distinct_rows
 
 MOST_PATHS = 128  # that are followed one by one
 MOST_PATTERNS = 256  # dimensions of the span of patterns that are looked for
@@ -34,11 +33,8 @@ class Gatings:
     @classmethod
     def distinct(cls, names: Sequence[str], table: np.ndarray) -> Gatings:
         """From the gates of all samples or contexts, `(n, names)`."""
-        rows = np.ascontiguousarray(table + 0.0).view([("", float)] * max(table.shape[1], 1)).ravel()
-        if not table.shape[1]:
-            return cls((), np.zeros((1, 0)), np.zeros(len(table), int))
-        _, first, of = np.unique(rows, return_index=True, return_inverse=True)
-        return cls(tuple(names), table[first], of.ravel())
+        first, of = distinct_rows(table)
+        return cls(tuple(names), table[first], of)
 
     @classmethod
     def of_dicts(cls, gates: Sequence[Mapping[str, Gate]]) -> Gatings:
@@ -115,6 +111,8 @@ def single_paths(graph: Graph, gatings: Gatings, output: str) -> Basis:
 
 def spanning(graph: Graph, gatings: Gatings, output: str) -> Basis | None:
     """Some of the gatings themselves as a basis; None where there is no good one of few."""
+    from scipy.linalg import qr  # slow to import
+
     patterns: dict[str, np.ndarray] = {}
     whole = []
     for x in graph.inputs:

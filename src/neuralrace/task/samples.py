@@ -11,7 +11,7 @@ import numpy as np
 
 from neuralrace.errors import InputError, array, known
 from neuralrace.graph import Graph
-from neuralrace.task.contexts import Gate, tidy_gates
+from neuralrace.task.contexts import Gate, distinct_rows, tidy_gates
 
 LARGEST = 1e150  # of data
 
@@ -42,12 +42,10 @@ class Samples:
         varied = {n: np.asarray(g).reshape(self.n, -1) for n, g in self.gates.items() if np.ndim(g)}
         if not varied:
             return [(tidy_gates(constant), slice(None))]
-        table = np.concatenate(list(varied.values()), axis=1) + 0.0
-        rows = np.ascontiguousarray(table).view([("", table.dtype)] * table.shape[1]).ravel()
-        _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))  # contexts in the order of their first sample
-        members = np.argsort(rank[inverse.ravel()], kind="stable")
-        groups = np.split(members, np.cumsum(np.bincount(rank[inverse.ravel()]))[:-1])
+        first, of = distinct_rows(np.concatenate(list(varied.values()), axis=1))
+        place = np.argsort(np.argsort(first))[of]  # contexts in the order of their first sample
+        members = np.argsort(place, kind="stable")
+        groups = np.split(members, np.cumsum(np.bincount(place))[:-1])
         return [
             (tidy_gates({**constant, **{n: g[index[0]] for n, g in varied.items()}}), index)
             for index in groups

@@ -90,10 +90,7 @@ class Data:
         if self.neuron_gated:
             return None
         if self.samples is None:
-            gates = [c.gates for c in self.contexts or ()]
-            names = list(dict.fromkeys(n for own in gates for n in own))
-            table = np.array([[own.get(n, 1.0) for n in names] for own in gates], float)
-            return Gatings.distinct(names, table.reshape(len(gates), -1))
+            return Gatings.of_dicts([c.gates for c in self.contexts or ()])
         s = self.samples
         columns = [np.asarray(g, float).reshape(len(np.atleast_1d(g)), -1)[:, 0] for g in s.gates.values()]
         table = np.array([np.broadcast_to(c, s.n) for c in columns]).reshape(-1, s.n).T

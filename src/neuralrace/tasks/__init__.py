@@ -49,3 +49,7 @@ __all__ = [
     "two_points",
     "xor",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

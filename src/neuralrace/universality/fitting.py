@@ -42,8 +42,8 @@ class Fit:
     rate_h, rate_y : float
         Rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
     rate_h_interval, rate_y_interval : tuple of float, or None
-        Where the true rate lies with the probability `confidence`; allows for residuals that are correlated in
-        time. None where the series do not identify the rate, not even to a factor of 1000.
+        Where the true rate lies with the probability `confidence`; allows for residuals that are correlated
+        in time. None where the series do not identify the rate, not even to a factor of 1000.
     start : State
         Fitted dh2, dy2 and w at the first time.
     error : float
@@ -181,10 +181,7 @@ def fit(
     problems = tuple(p for given in rates if (p := _problem(*given, confidence)))
     if strict and problems:
         raise InputError(problems[0])
-    if not (np.isfinite(start).all() and 0 < rate_h < np.inf and 0 < rate_y < np.inf):
-        raise InputError(
-            "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
-        )
+    _check_explained([rate_h, rate_y], start)
     found = _found((rate_h, rate_y), width, start, np.sqrt((residual**2).sum(0)), dx, dy, t[0], problems)
     if loss is None:
         return found
@@ -248,13 +245,18 @@ def fit_rates(
     with np.errstate(all="ignore"):
         width = _quantile(confidence, left.size - 2) * _deviation(left, jacobian)
         rates = np.exp(theta) / span * [high / out / dx**2, 1 / high]
-    if not (np.isfinite(rates).all() and (rates > 0).all() and np.isfinite(left).all()):
-        raise InputError(
-            "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
-        )
+    _check_explained(rates, left)
     errors = np.sqrt((left**2).sum(axis=0)) / np.abs(three).max(axis=0)
     found = _found(rates, width, three[0], errors, dx, dy, t[0])
     return found if loss is None else _with_loss(found, t, series[:, 3], confidence)
+
+
+def _check_explained(rates: Any, values: np.ndarray) -> None:
+    """Refuse rates, and what goes with them, that are not finite."""
+    if not (all(0 < rate < np.inf for rate in rates) and np.isfinite(values).all()):
+        raise InputError(
+            "no finite rates explain the series: dh2, dy2 and w do not move as in Eq. 7; try another layer"
+        )
 
 
 def _with_loss(found: Fit, t: np.ndarray, measured: np.ndarray, confidence: float) -> Fit:
@@ -295,8 +297,8 @@ def _problem(name: str, value: float, width: float, confidence: float) -> str:
     if width < np.log(DETERMINED):
         return ""
     return (
-        f"the series do not determine {name}: about {value:.3g}, {confidence:.0%} interval wider than a factor of "
-        f"{DETERMINED:g} either way; they should cover learning, from the start to near the end, "
+        f"the series do not determine {name}: about {value:.3g}, {confidence:.0%} interval wider than a "
+        f"factor of {DETERMINED:g} either way; they should cover learning, from the start to near the end, "
         "and rise well above their noise"
     )
 
@@ -359,9 +361,8 @@ def _deviation(residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
 
 
 def _quantile(confidence: float, freedom: int) -> float:
-    from scipy.special import (
-        stdtrit,
-    )  # Student's distribution; scipy.stats takes a third of a second to import
+    # Student's distribution; scipy.stats takes a third of a second to import.
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, flag, integer, number, short
 from neuralrace.torch_modules import is_module, measure_module
 from neuralrace.universality.fitting import Fit, fit
-
-if TYPE_CHECKING:
-    pass
 
 
 class Record:
@@ -97,17 +94,10 @@ class Record:
         """What was recorded, one run for each pair: `loss`, and `dh2`, `dy2`, `w` under `recorded`."""
         if not self._times:
             raise InputError("nothing is recorded yet: call the record with the time during training")
-        dh2, dy2, w, loss = np.stack(self._rows, axis=-1)  # (pairs, times) each
-        n, t = len(self.pairs), np.array(self._times)
-        return Trajectory(
-            t=t,
-            loss=loss,
-            endings=(Ending(Status.FINISHED, float(t[-1])),) * n,
-            recorded={"dh2": dh2[..., None], "dy2": dy2, "w": w},
-            settings={"layer": self.layer},
-            runs={"first": self.pairs[:, 0], "second": self.pairs[:, 1], "dx": self.dx, "dy": self.dy},
-            dims={"recorded:dh2": ("layer",)},
-        )
+        endings = (Ending(Status.FINISHED, self._times[-1]),) * len(self.pairs)
+        runs = {"first": self.pairs[:, 0], "second": self.pairs[:, 1], "dx": self.dx, "dy": self.dy}
+        series = np.stack(self._rows, axis=-1)  # (pairs, times) each
+        return _trajectory(np.array(self._times), series, endings, {"layer": self.layer}, runs)
 
     def fit(
         self, pair: int = 0, *, with_loss: bool = False, confidence: float = 0.95, strict: bool = True
@@ -137,8 +127,8 @@ class Record:
 
 
 def fit_recorded(
-    trajectory: Trajectory, run: int = 0, layer: int | None = None, *, with_loss: bool = False, times: int = 300,
-    confidence: float = 0.95, strict: bool = True,
+    trajectory: Trajectory, run: int = 0, layer: int | None = None, *, with_loss: bool = False,
+    times: int = 300, confidence: float = 0.95, strict: bool = True,
 ) -> Fit:  # fmt: skip
     """Effective learning rates of one run of a trajectory that was recorded: `fit` of its series.
 
@@ -333,13 +323,13 @@ def follow_pair(trajectory: Trajectory, x: Any, y: Any, pair: tuple[int, int] = 
         raise InputError(f"pair must be two sample numbers from 0 to {n - 1}, got {short(pair)}")
     a, b = map(int, pair)
     dx, dy = (np.repeat(v, len(hidden)) for v in pair_distances(x, y, np.array([[a, b]])))
-    dh2, dy2, w, loss = pair_series(hidden, output, y, a, b)
-    return Trajectory(
-        t=trajectory.t,
-        loss=loss,
-        endings=trajectory.endings,
-        recorded={"dh2": dh2[..., None], "dy2": dy2, "w": w},
-        settings=trajectory.settings,
-        runs={**trajectory.runs, "dx": dx, "dy": dy},
-        dims={"recorded:dh2": ("layer",)},
-    )
+    series, runs = pair_series(hidden, output, y, a, b), {**trajectory.runs, "dx": dx, "dy": dy}
+    return _trajectory(trajectory.t, series, trajectory.endings, trajectory.settings, runs)
+
+
+def _trajectory(t: np.ndarray, series: Any, endings: Any, settings: Any, runs: dict[str, Any]) -> Trajectory:
+    """Series of pairs, as `pair_series` has them, as a trajectory with a run for each pair."""
+    dh2, dy2, w, loss = series
+    recorded = {"dh2": dh2[..., None], "dy2": dy2, "w": w}
+    dims = {"recorded:dh2": ("layer",)}
+    return Trajectory(t, loss, endings=endings, recorded=recorded, settings=settings, runs=runs, dims=dims)

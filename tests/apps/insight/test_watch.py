@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -309,7 +310,7 @@ def test_classes_without_a_probe_count():
     assert seen.y.shape == (20, 5)
 
 
-def seen_twice(hidden: int, seed: int) -> tuple[nn.Module, nr.Watch]:
+def seen_twice(hidden: int, seed: int) -> tuple[nn.Module, Any]:
     """A ReLU network whose last weights change between two looks."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(3, hidden), nn.ReLU(), nn.Linear(hidden, 2))

@@ -19,7 +19,7 @@ import numpy as np
 
 import neuralrace
 from neuralrace.errors import InputError
-from neuralrace_papers.framework.files import write
+from neuralrace.files import write
 
 if TYPE_CHECKING:
     import xarray as xr

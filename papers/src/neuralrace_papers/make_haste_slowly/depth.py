@@ -17,6 +17,7 @@ import xarray as xr
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.dynamics import State
 from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 from neuralrace_papers.make_haste_slowly.modes import ITEMS, by_case
 
@@ -156,7 +157,7 @@ def by_schedule(p: Depth, weights: Layers) -> dict[str, np.ndarray]:
     return {k: np.concatenate([np.asarray(v)[None], path[k]]) for k, v in gated_state(weights).items()}
 
 
-def relu_state(state: nr.State) -> dict[str, Any]:
+def relu_state(state: State) -> dict[str, Any]:
     """Gates of both layers, each unit counted by its size (`nr.unit_sizes`).
 
     open, always: mean gate of the first layer, and share of its units that are open on all samples.

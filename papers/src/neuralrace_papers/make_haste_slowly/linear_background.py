@@ -14,6 +14,7 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.dynamics import State
 from neuralrace_papers.framework import Data, Experiment, figure, part, rows
 
 ITEMS = ("canary", "salmon", "oak", "rose")
@@ -46,7 +47,7 @@ class LinearBackground:
     long: Annotated[float, "end of their training, flow time"] = 400.0
 
 
-def in_modes(state: nr.State) -> dict[str, Any]:
+def in_modes(state: State) -> dict[str, Any]:
     """The map of the network in the modes of the data, `U^T W V`."""
     return {"map": (state.activity("y", V.T) @ U).T}
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 import neuralrace as nr
 from neuralrace_papers.framework import along
-from neuralrace_papers.make_haste_slowly.in_order import train_in_order
+from neuralrace_papers.make_haste_slowly.stages import train_in_order
 
 ITEMS = 8  # in each context
 STRUCTURES = {"different": ("hierarchy", "ring", "cross"), "same": None}  # of three contexts

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 import neuralrace as nr
+from neuralrace.dynamics import State
 
 Y = nr.tasks.hierarchy(4).arrays[1]
 U, S, _vt = np.linalg.svd(Y.T, full_matrices=False)
@@ -60,7 +61,7 @@ def times(t1: float) -> np.ndarray:
 
 
 @cache  # equal graphs share a compilation
-def contributions(graph: nr.Graph) -> Callable[[nr.State], dict[str, Any]]:
+def contributions(graph: nr.Graph) -> Callable[[State], dict[str, Any]]:
     """What to record: K of the pathways' outputs for the unit vectors."""
     return lambda state: {"outputs": nr.measure.contributions(graph, state, U, V)}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from neuralrace.errors import InputError
+from neuralrace.files import writable, write_text
 from neuralrace_papers import Report, names
-from neuralrace_papers.framework.files import writable, write_text
 from neuralrace_papers.report.render import page
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
+from neuralrace.dynamics import State
 from neuralrace.measure import cosine, crossing, share_within
 from neuralrace_papers.framework import Data, Experiment, figure, part, require, rows
 
@@ -69,7 +70,7 @@ def addition(p: RelativeScale) -> tuple[nr.Task, Any]:
     """The sums that are shown, and a record of the shares of these and of the others that are correct."""
     parts = {k: nr.tasks.modular_addition(p.modulus, p.share, k, p.hidden) for k in ("train", "test")}
 
-    def correct(state: nr.State) -> dict[str, Any]:
+    def correct(state: State) -> dict[str, Any]:
         shares = {}
         for name, task in parts.items():
             x, y = task.arrays

@@ -12,17 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError, choice, flag, integer, number
-
-ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
-    "linear": lambda a: a,
-    "relu": jax.nn.relu,
-    "leaky_relu": jax.nn.leaky_relu,
-    "leaky_relu_torch": lambda a: jnp.where(a > 0, a, 0.01 * a),
-    "elu": jax.nn.elu,
-    "tanh": jnp.tanh,
-    "swish": jax.nn.swish,
-})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from neuralrace.apps.insight.pathways import pathways_of
 from neuralrace.apps.insight.probes import moderate
 from neuralrace.apps.insight.regime import Regime, change_of, judged, told_change
 from neuralrace.apps.insight.representations import representations_of
-from neuralrace.apps.insight.rsa import as_sessions, is_rsa, to_rdms
 from neuralrace.errors import InputError, array, flag, listable, short
 
 FEWEST = 3  # conditions
@@ -175,6 +174,8 @@ def from_recordings(
             value, distances = as_sessions(value)
         sessions[str(name)] = _checked(name, value)
     stimuli = moderate("x", np.atleast_1d(array("x", x)))
+    if len(stimuli) < 2 or not stimuli.size:
+        raise InputError(f"x must have at least two samples, got shape {stimuli.shape}")
     stimuli = stimuli.reshape(len(stimuli), -1)
     if len(targets) != len(stimuli):
         raise InputError(f"y must have {len(stimuli)} rows, as many as x, got {len(targets)}")
@@ -226,3 +227,42 @@ def _squared(mean: np.ndarray, distances: np.ndarray) -> np.ndarray:
     between = mean @ distances @ mean.T
     within = np.diag(between)
     return between - 0.5 * (within[:, None] + within[None, :])
+
+
+# -- rsatoolbox ------------------------------------------------------------------------------------
+
+
+def is_rsa(value: Any) -> bool:
+    """Whether something is of rsatoolbox."""
+    return type(value).__module__.split(".")[0] == "rsatoolbox"
+
+
+def as_sessions(value: Any) -> tuple[list[np.ndarray], bool]:
+    """Matrices of sessions, and whether they are distances.
+
+    From an `RDMs` (one matrix per session, squared distances), a list of `Dataset`, one per session, or a
+    `TemporalDataset`, whose times are the sessions.
+    """
+    if hasattr(value, "get_matrices"):
+        return list(np.asarray(value.get_matrices(), float)), True
+    if isinstance(value, (list, tuple)):
+        return [np.asarray(v.measurements, float) for v in value], False
+    measurements = np.asarray(value.measurements, float)
+    if measurements.ndim != 3:
+        raise InputError("one Dataset is one session: give a list of them, a TemporalDataset or RDMs")
+    return list(np.moveaxis(measurements, 2, 0)), False
+
+
+def to_rdms(distances: Mapping[str, np.ndarray], steps: np.ndarray) -> Any:
+    """`RDMs` of squared distances (steps, n, n) of each layer, described by `layer` and `step`."""
+    try:
+        from rsatoolbox.rdm.rdms import RDMs  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError("this conversion needs rsatoolbox: pip install rsatoolbox") from error
+    matrices = np.concatenate(list(distances.values()))
+    names = [name for name in distances for _ in steps]
+    return RDMs(
+        matrices,
+        "squared euclidean",
+        rdm_descriptors={"layer": names, "step": np.tile(steps, len(distances)).tolist()},
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -19,11 +19,88 @@ from neuralrace.apps.insight.models import Network, Observation
 from neuralrace.apps.insight.modes import Modes, data_modes, modes_of
 from neuralrace.apps.insight.pathways import pathways_of
 from neuralrace.apps.insight.probes import Batches, Probes
+from neuralrace.apps.insight.recordings import to_rdms
 from neuralrace.apps.insight.regime import Regime, regime_of
 from neuralrace.apps.insight.representations import representations_of
-from neuralrace.apps.insight.rsa import to_rdms
-from neuralrace.apps.insight.snapshots import Snapshots
 from neuralrace.errors import InputError, number
+
+MOST = 80  # snapshots that are kept
+OFTEN, RARE = 1.04, 1.3  # growth of the steps between looks: as time allows, and at most
+CREDIT, SHARE = 0.01, 0.04  # seconds of looking that are free, and share of the time that it may take beyond
+
+
+class Snapshot(NamedTuple):
+    """An observation and its step."""
+
+    step: float
+    seen: Observation
+
+
+class Snapshots:
+    """Keeps at most `MOST` snapshots: of too many, the one whose loss changes the outputs least goes."""
+
+    def __init__(self, most: int = MOST):
+        self.most, self.kept = most, list[Snapshot]()
+        self._bends = list[float]()  # of each snapshot, how badly a straight line replaces it
+        self.began, self.spent = perf_counter(), 0.0  # seconds
+
+    def due(self, step: float) -> bool:
+        """Whether to look at this step.
+
+        Looks are ever further apart, and rare where they would take more than a small share of the time.
+        """
+        if not self.kept:
+            return True
+        last = self.kept[-1].step
+        past, affordable = step - self.kept[0].step, CREDIT + SHARE * (perf_counter() - self.began)
+        growth = OFTEN if self.spent < affordable else RARE
+        return step - last >= max(1.0, (growth - 1) * past)
+
+    def add(self, step: float, seen: Observation) -> None:
+        """Keep an observation; of too many, let the one go that a straight line replaces best."""
+        shapes = [
+            {"outputs": s.outputs.shape[1], **{name: a.shape[1] for name, a in s.activity.items()}}
+            for s in (seen, self.kept[0].seen if self.kept else seen)
+        ]
+        if shapes[0] != shapes[1]:
+            raise InputError(f"layers must keep their sizes, {shapes[1]}; now they have {shapes[0]}")
+        self.kept.append(Snapshot(step, seen))
+        self._bends.append(np.inf)
+        self._measure(len(self.kept) - 2)
+        if len(self.kept) > self.most:
+            least = int(np.argmin(self._bends))
+            del self.kept[least], self._bends[least]
+            self._measure(least - 1)
+            self._measure(least)
+
+    def _measure(self, k: int) -> None:
+        """Distance of the outputs from those on a straight line between neighbours in logarithmic time."""
+        if not 0 < k < len(self.kept) - 1:
+            return
+        t = [np.log1p(s.step - self.kept[0].step) for s in self.kept[k - 1 : k + 2]]
+        before, now, after = (s.seen.outputs for s in self.kept[k - 1 : k + 2])
+        share = (t[1] - t[0]) / (t[2] - t[0])
+        self._bends[k] = float(np.linalg.norm(now - (1 - share) * before - share * after))
+
+    @property
+    def steps(self) -> np.ndarray:
+        return np.array([s.step for s in self.kept])
+
+    @property
+    def outputs(self) -> np.ndarray:
+        """(times, probes, outputs)"""
+        return np.stack([s.seen.outputs for s in self.kept])
+
+    def activity(self, layer: str) -> np.ndarray:
+        """(times, probes, units)"""
+        return np.stack([s.seen.activity[layer] for s in self.kept])
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all that is kept."""
+        arrays = [a for s in self.kept for a in (s.seen.outputs, *s.seen.activity.values())]
+        return sum(a.nbytes for a in arrays)
+
 
 CROSSED = (
     "with cross-entropy outputs grow without end, and Eq. 7 describes outputs that settle at their targets"
@@ -262,3 +339,37 @@ class Watch:
         from neuralrace.apps.insight.page import write_page
 
         return write_page(self, folder)[0]
+
+
+# -- trainers -------------------------------------------------------------------------------------
+
+
+def lightning_callback(watch: Watch) -> Any:
+    """A callback for `lightning.Trainer(callbacks=[...])` that watches after every training batch."""
+    from lightning.pytorch.callbacks import Callback  # pyright: ignore[reportMissingImports]
+
+    class WatchCallback(Callback):
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+            if trainer.global_step == 0:
+                watch(0)
+
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            watch(trainer.global_step)
+
+    return WatchCallback()
+
+
+def huggingface_callback(watch: Watch) -> Any:
+    """A callback for `transformers.Trainer(callbacks=[...])` that watches after every step."""
+    from transformers import TrainerCallback  # pyright: ignore[reportMissingImports]
+
+    class WatchCallback(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            watch(state.global_step)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            watch(state.global_step)
+
+    return WatchCallback()

@@ -1,0 +1,166 @@
+"""Press Ctrl-C at random moments: `python -m benchmarks.interrupts [--times 20] [--seed 0] [--only KIND]`.
+
+Each kind of work is done again and again in a process of its own, which compiles as a first call does, so an
+interrupt that is swallowed lets the process go on. As in a terminal, the signal reaches all processes of the
+group. Functions must end with KeyboardInterrupt and commands with status 130, within 2 s (`discover`: 5 s).
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+ROOT = Path(__file__).parents[1]
+HEAD = "import numpy as np, neuralrace as nr\nrng = np.random.default_rng(0)\n"
+LOOP = "\nprint('begun', flush=True)\nwhile True:\n    "
+IMAGES = "x, y = rng.normal(size=(400, 30)), rng.normal(size=(400, 10))\n"
+CODES = {
+    "flow": (
+        IMAGES + "task = nr.Task(nr.Graph.chain([30, 40, 10], activations={'h1': 'tanh'}), x, y)\n"
+        "w = nr.init.gaussian(task.graph, 0.1, seed=0)",
+        "nr.flow(task, w, t1=3000.0)",
+    ),
+    "descend": (
+        IMAGES + "task = nr.Task(nr.Graph.chain([30, 40, 10], activations={'h1': 'relu'}), x, y)\n"
+        "w = nr.init.gaussian(task.graph, 0.1, seed=0)",
+        "nr.descend(task, w, lr=0.01, steps=100_000, batch_size=32)",
+    ),
+    "reduce": (
+        "x, y = rng.normal(size=(300, 60)), rng.normal(size=(300, 40))\n"
+        "task = nr.Task(nr.Graph.chain([60, 300, 300, 300, 40]), x, y)\n"
+        "w = nr.init.gaussian(task.graph, 0.02, seed=0)",
+        "nr.reduce(task, weights=w).solve(t1=3000.0)",
+    ),
+    "discover": (
+        "x, y = rng.normal(size=(40, 12)), rng.normal(size=(40, 3))",
+        "nr.relu.discover(x, y, [300], steps=4000)",
+    ),
+    "predict_pathways": (
+        "x, y = rng.normal(size=(60, 12)), rng.normal(size=(60, 3))",
+        "nr.relu.predict_pathways(x, y, starts=300)",
+    ),
+    "fixed_points": (
+        "task = nr.Task(nr.Graph.chain([10, 12, 10]), rng.normal(size=(40, 10)), rng.normal(size=(40, 10)))\n"
+        "w = nr.init.gaussian(task.graph, 0.5, seed=range(20))",
+        "nr.landscape.fixed_points(task, w)",
+    ),
+    "expected_learning_time": (
+        "task = nr.tasks.hierarchy()",
+        "nr.expected_learning_time(task, 'gaussian', 0.01, 0.5, width=200, draws=2000)",
+    ),
+}
+COMMANDS = {  # beside the folder of results
+    "neuralrace reduce": "reduce wide.yaml --out",
+    "neuralrace sweep": "sweep xor --quick --over hidden=10:40 --seeds 4 --jobs 2 --out",
+}
+WIDE = """
+nodes: {x: 30, h1: 100, h2: 100, y: 10}
+edges: [[x, h1], [h1, h2], [h2, y]]
+data: wide.npz
+inputs: X
+targets: Y
+start: {std: 0.05, seeds: 5}
+"""
+LONGEST = {"discover": 5.0}
+FIRST, LAST = 0.1, 8.0  # seconds of work after which the signal is sent, of functions
+
+
+def begun(kind: str, folder: str) -> subprocess.Popen[str]:
+    """The process of a kind of work; of a function when it has begun."""
+    if kind in COMMANDS:
+        rng = np.random.default_rng(0)
+        np.savez(Path(folder) / "wide.npz", X=rng.normal(size=(60, 30)), Y=rng.normal(size=(60, 10)))
+        (Path(folder) / "wide.yaml").write_text(WIDE)
+        given = ["-m", "neuralrace", *COMMANDS[kind].split(), folder]
+    else:
+        given = ["-c", f"{HEAD}{CODES[kind][0]}{LOOP}{CODES[kind][1]}"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, *given], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, cwd=folder,
+    )  # fmt: skip
+    assert process.stdout is not None
+    if kind in CODES and process.stdout.readline() != "begun\n":
+        raise RuntimeError(process.communicate()[1])
+    return process
+
+
+def finished(kind: str) -> float:
+    """Seconds until a command ends by itself."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        process, start = begun(kind, folder), time.monotonic()
+        said = process.communicate()[1]
+    if process.returncode:
+        raise RuntimeError(said)
+    return time.monotonic() - start
+
+
+def pressed(process: subprocess.Popen[str], wait: float, longest: float) -> tuple[float, str]:
+    """Interrupt a process after so many seconds: how long it took to end, and what is wrong (or nothing)."""
+    time.sleep(wait)
+    if process.poll() is not None:
+        return 0.0, f"it had ended by itself: {process.communicate()[1][-300:]}"
+    others = psutil.Process(process.pid).children(recursive=True)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        said = process.communicate(timeout=60)[1]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return time.monotonic() - began, "swallowed"
+    seconds, status = time.monotonic() - began, process.returncode
+    _, there = psutil.wait_procs(others, timeout=5)
+    faults = [
+        "" if status in (130, -signal.SIGINT) else f"status {status}: {said[-300:]}",
+        "" if "interrupt" in said.lower() else f"it said {said[-300:]!r}",
+        "" if seconds <= longest else f"{seconds:.1f} s",
+        f"{len(there)} processes stayed" if there else "",
+    ]
+    return seconds, "; ".join(filter(None, faults))
+
+
+def interrupts(kind: str, times: int, rng: random.Random) -> Iterator[tuple[float, float, str]]:
+    """For each interrupt: when it came, seconds until the end, and what is wrong."""
+    last = LAST
+    if kind in COMMANDS:  # the least of two times, since a machine may be busy
+        last = 0.9 * min(finished(kind), finished(kind))
+    for _ in range(times):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            wait = rng.uniform(FIRST, last)
+            yield wait, *pressed(begun(kind, folder), wait, LONGEST.get(kind, 2.0))
+
+
+def main() -> None:
+    """Print how interrupts of each kind ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=20, help="interrupts of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=[*CODES, *COMMANDS])
+    given = parser.parse_args()
+    failed = 0
+    for kind in [given.only] if given.only else [*CODES, *COMMANDS]:
+        slowest = 0.0
+        wrong = []
+        for wait, seconds, fault in interrupts(kind, given.times, random.Random(given.seed)):
+            slowest = max(slowest, seconds)
+            wrong += [f"  after {wait:.2f} s: {fault}"] if fault else []
+        failed += len(wrong)
+        print(
+            f"{kind}: {given.times} interrupts, slowest end {slowest:.2f} s, {len(wrong)} wrong", flush=True
+        )
+        print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
+    raise SystemExit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

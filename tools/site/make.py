@@ -1,0 +1,47 @@
+"""Builds the site of the manual in build/site/html: `python tools/site/make.py`. Warnings are errors.
+
+The pages lie in docs/, papers/docs and notebooks/. They are gathered in build/site/pages, where pages of
+the gallery are made as well, so nothing is written into docs/. `--no-gallery` shows its scripts without
+running them; `--into FOLDER` takes another folder than build/site.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def gather(pages: Path) -> None:
+    """Copies the sources of all pages; those of the gallery stay, and change with their scripts."""
+    for old in pages.iterdir() if pages.exists() else ():
+        if old.is_dir() and old.name != "gallery":
+            shutil.rmtree(old)
+        elif old.is_file():
+            old.unlink()
+    no_pages = shutil.ignore_patterns("_static", "*.py", "*.toml")
+    shutil.copytree(ROOT / "docs", pages, dirs_exist_ok=True, ignore=no_pages)
+    shutil.copytree(ROOT / "notebooks", pages / "notebooks", ignore=shutil.ignore_patterns(".*", "*.toml"))
+
+
+def build(work: Path, gallery: bool = True) -> int:
+    """Builds the site in `work`/html; the exit status of Sphinx."""
+    from sphinx.cmd.build import main
+
+    gather(work / "pages")
+    os.environ["NEURALRACE_GALLERY"] = str(int(gallery))
+    settings, doctrees = str(ROOT / "docs"), str(work / "doctrees")
+    options = ["-q", "-W", "--keep-going", "-c", settings, "-d", doctrees]
+    return main([*options, str(work / "pages"), str(work / "html")])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--no-gallery", action="store_true")
+    parser.add_argument("--into", type=Path, default=ROOT / "build/site")
+    given = parser.parse_args()
+    sys.exit(build(given.into, gallery=not given.no_gallery))
