@@ -85,7 +85,11 @@ html_copy_source = html_show_sourcelink = False
 html_sidebars = {"index": [], "gallery/index": []}
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "logo": {"text": "neuralrace", "image_light": "_static/favicon.svg", "image_dark": "_static/favicon.svg"},
+    "logo": {
+        "text": "neuralrace",
+        "image_light": "_static/favicon.svg",
+        "image_dark": "_static/favicon.svg",
+    },
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
