@@ -123,7 +123,7 @@ class Explanation:
             "classes": [list(c) for c in r.classes],
             "residual": r.residual,
             "exact": r.exact,
-            "broken_by": [] if r.exact else r.inexact_paths,
+            "broken_by": r.inexact_paths,
             "equations": self.equations,
             "no_equations": self.why_no_equations,
             "conserved": self.conserved,

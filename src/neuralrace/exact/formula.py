@@ -13,6 +13,7 @@ import numpy as np
 
 from neuralrace.compiling import traced
 from neuralrace.errors import InputError, array, without_nan
+from neuralrace.interrupts import uninterrupted
 from neuralrace.network import precision
 
 P = ParamSpec("P")
@@ -47,7 +48,7 @@ def closed_form(
             if traced(given):
                 return compiled(**given)
             fit({n: v for n, v in given.items() if n not in (*static, *apart)})
-            with precision(np.float64):
+            with precision(np.float64), uninterrupted():
                 out = compiled(**given)
             without_nan(", ".join(given), jax.tree.leaves(out))
             return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.array(v), out)
