@@ -17,7 +17,8 @@ import neuralrace  # noqa: E402
 project = "neuralrace"
 author = copyright = "neuralrace developers"
 version = release = neuralrace.__version__
-LIBRARY = "."  # what pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI
+# What pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI.
+LIBRARY = "."
 
 extensions = [
     "myst_nb",
