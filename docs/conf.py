@@ -17,7 +17,8 @@ import neuralrace  # noqa: E402
 project = "neuralrace"
 author = copyright = "neuralrace developers"
 version = release = neuralrace.__version__
-LIBRARY = "."  # what pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI
+# What pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI.
+LIBRARY = "."
 
 extensions = [
     "myst_nb",
@@ -85,7 +86,11 @@ html_copy_source = html_show_sourcelink = False
 html_sidebars = {"index": [], "gallery/index": []}
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "logo": {"text": "neuralrace", "image_light": "_static/favicon.svg", "image_dark": "_static/favicon.svg"},
+    "logo": {
+        "text": "neuralrace",
+        "image_light": "_static/favicon.svg",
+        "image_dark": "_static/favicon.svg",
+    },
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
