@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import signal
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -18,6 +17,8 @@ import jax
 import jax.core
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
+
+from neuralrace.interrupts import uninterrupted
 
 
 class Compiled:
@@ -40,7 +41,7 @@ class Compiled:
             options = _known(tuple(self.options.items()))
             static = tuple(range(self.static))
             self.jitted = jax.jit(self.function, static_argnums=static, compiler_options=options)
-        with _kept_on_disk(), _uninterrupted():
+        with _kept_on_disk(), uninterrupted():
             found = self.jitted(*given)
         self.known.add(form)
         return found
@@ -108,23 +109,6 @@ def _kept_on_disk() -> Iterator[None]:
         for name, value in before.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the end of the block: in the midst of compiling Python would crash."""
-    held: list[Any] = []
-    try:
-        before = signal.signal(signal.SIGINT, lambda *given: held.append(given))
-    except ValueError:  # in another thread, which is never interrupted
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if held and callable(before):
-            before(*held[0])
 
 
 def content(function: Any) -> Hashable:

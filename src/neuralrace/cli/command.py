@@ -14,6 +14,7 @@ from typing import Any
 
 from neuralrace import __version__
 from neuralrace.errors import TO_INSTALL, InputError, integer
+from neuralrace.interrupts import heard
 
 OF_EXPERIMENTS = ("list", "show", "run", "report")  # commands that another distribution brings
 
@@ -41,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     given = _parser().parse_args(words)
     try:
-        status = given.command(given)
+        with heard():
+            status = given.command(given)
         sys.stdout.flush()
         return status
     except InputError as error:
@@ -107,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     page.add_argument("--no-browser", action="store_true", help="only print the address")
+    page.add_argument(
+        "--save", metavar="FOLDER", help="write the pages of the gallery, each a file that needs no server"
+    )
     return parser
 
 
@@ -155,8 +160,11 @@ def _reduce(given: argparse.Namespace) -> int:
 
 
 def _lab(given: argparse.Namespace) -> int:
-    from neuralrace.laboratory import start
+    from neuralrace.laboratory import save_pages, start
 
+    if given.save is not None:
+        print("\n".join(str(file) for file in save_pages(given.save)))
+        return 0
     port = integer("--port", given.port, least=0, most=65535)
     return start(port, browser=not given.no_browser, link=given.link)
 

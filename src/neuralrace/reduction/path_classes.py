@@ -63,6 +63,12 @@ class TiedLoss:
         """What the powers in `loss_and_gradient` cost, in units of what the calls of NumPy do."""
         return (self._lowered.size * self.s.shape[1] + self.d.size) / _SMALL
 
+    def loss(self, b: np.ndarray) -> np.ndarray:
+        """The loss (...) of strengths (..., classes, modes); of many times, for which slopes are large."""
+        m = (b[..., None, :, :] ** self.exponents[:, :, None]).prod(axis=-2)
+        products = np.einsum("klm,...lm->...km", self.d, m)
+        return self.constant + ((0.5 * products - self.s) * m).sum(axis=(-1, -2))
+
     def loss_and_gradient(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The loss (runs,) of strengths (runs, classes, modes), and its derivative by them."""
         monomials = np.multiply.reduce(b[:, None, None] ** self._lowered, axis=3)
@@ -91,10 +97,9 @@ def tied_loss(found: Expansion, rates: Rates) -> TiedLoss | None:
         d[pair] = value
     if crossing > 1e-10 * max(np.abs(d).max(initial=0.0), 1e-300):
         return None
-    targets = (count * float(np.vdot(y.array, y.array)) for (_, y, _), count in found.terms.items())
     exponents = np.array(list(found.index), int).reshape(n, len(classes))
     sizes = np.array([len(c) for c in classes])
-    return TiedLoss(exponents, s, d, sizes, found.constant + 0.5 * sum(targets), *class_rates(classes, rates))
+    return TiedLoss(exponents, s, d, sizes, found.loss_of_zero, *class_rates(classes, rates))
 
 
 class Expansion:
@@ -136,6 +141,12 @@ class Expansion:
             elif np.any(w):
                 self.class_of[e] = first + len(self.constants)
                 self.constants.append(w)
+
+    @property
+    def loss_of_zero(self) -> float:
+        """The loss where all outputs are 0."""
+        targets = (count * float(np.vdot(y.array, y.array)) for (_, y, _), count in self.terms.items())
+        return self.constant + 0.5 * sum(targets)
 
     def classes_on(self, key: Key) -> Key:
         """The classes of edges on paths of a class, each as often as it occurs."""

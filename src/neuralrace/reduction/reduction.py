@@ -259,7 +259,7 @@ class Reduction(ReducedEquations):
         b = self._start(strengths)
         edge, shape = next(iter(self.family.shape.items()))
         lead = b[edge].shape[: b[edge].ndim - len(shape)]
-        r = self if self.is_tied(b) or self.tied is None else self._retied(b)
+        r = self if self.is_tied(b) or self.tied is None else self.retied(b)
         # Nothing changes any more at the attainable loss, unless weights decay.
         rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
         rest = -np.inf if r.rates.decays(r.family.graph) else rest
@@ -310,8 +310,8 @@ class Reduction(ReducedEquations):
             strengths, _FOREVER * self.fastest_time, 2, method=method, stop_loss=self.complete_loss
         )
 
-    def _retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
-        """The same with the classes of edges that start equal in b."""
+    def retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
+        """The same with the classes of edges that start equal in strengths b, by edge."""
         start = {e: (self.rates.of(e), v.tobytes()) for e, v in b.items()}
         return replace(self, classes=refine(self.family, start, np.random.default_rng(0)))
 
