@@ -194,15 +194,11 @@ class Run:
         """
         p, (t, loss, _) = self.problem, step.end
         left = p.t1 - t
-        if loss > constants.NOTHING_LEFT * self.history[0][1] or left <= h:
+        if loss > constants.NOTHING_LEFT * self.history[0][1] or left <= constants.MANY_STEPS * h:
             return False
-        if (
-            not p.decays
-            and (p.rate * left * loss) ** 0.5 <= min(self.rtol, constants.NO_CHANGE) * p.units[self.k]
-        ):
+        least = min(self.rtol, constants.NO_CHANGE) * p.units[self.k]
+        if not p.decays and (p.rate * left * loss) ** 0.5 <= least:
             return True
-        if left <= constants.MANY_STEPS * h:
-            return False
         change = np.abs(step.v()) * min(left, constants.FAR * t)
         return bool((change <= constants.NO_CHANGE * np.abs(step.y)).all())
 
