@@ -310,7 +310,7 @@ def test_the_widget_saves_a_task_and_the_state_of_a_link(tmp_path: Path):
 def test_the_export_of_the_lab_is_the_page(monkeypatch: pytest.MonkeyPatch):
     from neuralrace.laboratory.protocol import Export, Exported
 
-    monkeypatch.setattr("neuralrace.laboratory.saving.page", lambda scene: f"page of {scene.entry}")
+    monkeypatch.setattr("neuralrace.laboratory.jobs.page", lambda scene: f"page of {scene.entry}")
     (answer,) = answers(Export(id=3, scene=Scene(entry="xor"), format="html"))
     assert answer == Exported(id=3, format="html", text="page of xor")
 
