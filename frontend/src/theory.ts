@@ -38,7 +38,7 @@ function symbols(of: Symbol[]): HTMLElement {
   return list;
 }
 
-const SMALLEST = 0.7; // of the usual size of formulas
+const SMALLEST = 0.6; // of the usual size of formulas
 
 export class TheoryPanel {
   private head = html("div", { class: "verdict" });
