@@ -38,7 +38,7 @@ function symbols(of: Symbol[]): HTMLElement {
   return list;
 }
 
-const SMALLEST = 0.6; // of the usual size of formulas
+const [WIDE, SMALLEST] = [0.75, 0.6]; // of the usual size of formulas
 
 export class TheoryPanel {
   private head = html("div", { class: "verdict" });
@@ -116,7 +116,7 @@ export class TheoryPanel {
   private fit(): void {
     const formulas = [...this.body.querySelectorAll<HTMLElement>(".formula")];
     const room = (f: HTMLElement) => f.clientWidth / f.scrollWidth;
-    for (const wide of formulas.filter((f) => room(f) <= SMALLEST)) broken.get(wide)?.();
+    for (const wide of formulas.filter((f) => room(f) < WIDE)) broken.get(wide)?.();
     const sizes = formulas.map(room);
     formulas.forEach((f, k) => sizes[k] < 1 && sizes[k] > SMALLEST && f.style.setProperty("--fit", String(0.98 * sizes[k])));
   }
