@@ -17,7 +17,8 @@ import neuralrace  # noqa: E402
 project = "neuralrace"
 author = copyright = "neuralrace developers"
 version = release = neuralrace.__version__
-INSTALL = "pip install ."  # the line that works today, shown wherever {{ install }} stands
+# What pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI.
+LIBRARY = "."
 
 extensions = [
     "myst_nb",
@@ -37,7 +38,11 @@ exclude_patterns = [
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "substitution"]
 myst_heading_anchors = 4
-myst_substitutions = {"install": f"```bash\n{INSTALL}\n```"}
+myst_substitutions = {
+    "install": f"```bash\npip install {LIBRARY}\n```",
+    "install_lab": f'```bash\npip install "{LIBRARY}[lab]"\n```',
+    "install_all": f'```bash\npip install "{LIBRARY}[all,torch]"\n```',
+}
 math_number_all = True
 html_math_renderer = "katex"
 
@@ -60,6 +65,7 @@ sphinx_gallery_conf = {
     "plot_gallery": os.environ.get("NEURALRACE_GALLERY") != "0",
     "abort_on_example_error": True,
     "image_scrapers": ("figures",),
+    "within_subsection_order": "figures.ByReader",
     "ignore_repr_types": r"matplotlib",
     "doc_module": ("neuralrace",),
     "reference_url": {"neuralrace": None},
@@ -75,11 +81,16 @@ html_theme = "pydata_sphinx_theme"
 html_title = "neuralrace"
 html_static_path = ["_static"]
 html_css_files = ["neuralrace.css"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = html_show_sourcelink = False
 html_sidebars = {"index": [], "gallery/index": []}
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "logo": {"text": "neuralrace"},
+    "logo": {
+        "text": "neuralrace",
+        "image_light": "_static/favicon.svg",
+        "image_dark": "_static/favicon.svg",
+    },
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],

@@ -179,7 +179,7 @@ def loads_nothing_from_elsewhere(site):
 
 def typesets_every_formula(site):
     theory = (site / "theory.html").read_text(encoding="utf-8")
-    assert theory.count('class="katex"') > 200
+    assert theory.count('class="katex"') > 150
     assert re.findall(r'class="eqno">\((\d+)\)', theory)[:3] == ["1", "2", "3"]
     assert (site / "_static/katex/LICENSE").is_file()
     assert list((site / "_static/katex/fonts").glob("KaTeX_Main-Regular.woff2"))

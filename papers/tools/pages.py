@@ -14,7 +14,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from neuralrace_papers import PAPERS, experiment
-from neuralrace_papers.framework.ledger import CONTRADICTED, MISPRINT, NOT_DECIDED, VERDICTS, Claim, Ledger
+from neuralrace_papers.framework.ledger import (
+    CONTRADICTED,
+    MISPRINT,
+    NOT_DECIDED,
+    REPRODUCED,
+    VERDICTS,
+    Claim,
+    Ledger,
+)
 from neuralrace_papers.framework.numbers import shown
 from neuralrace_papers.framework.results import counts, ledgers, stored, stored_rows, verdicts
 from neuralrace_papers.report.tests import source_of
@@ -32,8 +40,8 @@ def index() -> str:
     lines = [
         "# Papers",
         "",
-        "Figures and sentences of five documents, computed anew. Every sentence, equation, figure and table "
-        "has one number that decides it, and a criterion that was written down with its source.",
+        "We computed the figures and claims of five documents anew. One number decides each sentence, "
+        "equation, figure and table, by a criterion that is written down together with its source.",
         "",
         *_table(),
         "",
@@ -49,11 +57,23 @@ def index() -> str:
         "",
     ]
     for ledger in ledgers().values():
-        lines += [f"## {ledger.short}", "", ledger.reference, "", ledger.summary, ""]
+        lines += [f"## {ledger.short}", "", ledger.reference, "", _told(ledger.name), "", ledger.summary, ""]
         if (DOCS / f"{ledger.name}.md").is_file():
             lines += [f"[Figures and what they show]({ledger.name}.md)", ""]
     listed = ["coverage", "gallery", *ledgers()]
     return "\n".join([*lines, "```{toctree}", ":hidden:", "", *listed, "../errata", "```", ""])
+
+
+def _told(name: str) -> str:
+    """How many claims of a document were reproduced."""
+    found = counts(verdicts()[name].values())
+    wrong = found.get(MISPRINT, 0) + found.get(CONTRADICTED, 0)
+    exact, open_ = found.get(REPRODUCED, 0), found.get(NOT_DECIDED, 0)
+    partly = sum(found.values()) - exact - open_ - wrong
+    return (
+        f"**Paper claims: {exact} reproduced, {partly} approximately or in a limit, {wrong} misprinted or "
+        f"contradicted, {open_} not decided.**"
+    )
 
 
 def _table() -> list[str]:
@@ -115,10 +135,10 @@ def _cell(text: str) -> str:
 def gallery() -> str:
     """A figure of each experiment, large, with the sentence it shows and the command that makes it."""
     lines = [
-        "# Gallery",
+        "# Figures of the papers",
         "",
-        "One figure of each experiment, with a sentence that it shows. A click enlarges a figure. Those of "
-        "the quick form say so; all others are of the full form.",
+        "One figure of each experiment, with a claim of its paper that it tests. Click on a figure to "
+        "enlarge it. Figures are of the full form of the experiment, unless they are marked as quick.",
     ]
     made = stored("pictures") or {}
     for paper, names in PAPERS.items():

@@ -44,6 +44,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+#: Edge name -> matrix of shape (out, in), or several of them along a leading axis.
 Weights = dict[str, np.ndarray]
 """Edge name -> array (out, in), with leading axes where there are several draws."""
 

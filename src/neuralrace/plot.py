@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABOVE",
-    "ARROWS",
     "BELOW",
     "BESIDE",
     "BLACK",
@@ -41,7 +40,6 @@ __all__ = [
     "PAGE",
     "PINK",
     "RED",
-    "SEARCHES",
     "SKY",
     "SLIDE",
     "STYLES",
@@ -69,14 +67,21 @@ def __dir__() -> list[str]:
     return __all__
 
 
-COLUMN, PAGE = 3.4, 7.0  # inches
-SLIDE = (12.0, 6.75)  # inches: 16:9
+#: Width of a figure in inches: one column of a paper, or the whole page.
+COLUMN, PAGE = 3.4, 7.0
+#: Width and height of a slide in inches: 16:9.
+SLIDE = (12.0, 6.75)
+#: A colour of Okabe and Ito; ``COLOURS`` holds all of them in order.
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, BLACK = COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000",
 )  # fmt: skip
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # legends outside a panel
+#: A legend below a panel.
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}
+#: A legend to the right of a panel.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+#: A legend above a panel.
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
+#: Formats in which figures are saved.
 FORMATS = ("svg", "pdf", "png")
 _PAPER: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
@@ -91,9 +96,11 @@ _SLIDES: Any = {
     "lines.markersize": 8, "xtick.major.width": 1.6, "ytick.major.width": 1.6, "xtick.major.size": 7,
     "ytick.major.size": 7,
 }  # fmt: skip
+#: Settings of matplotlib for each style.
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
+#: Frames per second of animations.
 FRAMES_PER_SECOND = 15
-ARROWS, SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
+_ARROWS, _SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
 
@@ -543,7 +550,7 @@ def phase_portrait(
         lines = [ax.plot(*path.T, color=BLUE, zorder=3)[0] for path in paths]
         dots = ax.plot(*paths[:, 0].T, "o", color=BLUE, ms=sized("lines.markersize", 0.8), zorder=4)[0]
         lines[0].set_label("solution")
-        for point, stable in plane.fixed_points(low, high):
+        for point, stable in plane.fixed_points(low, high, [*paths[:, -1], *ends]):
             name, filling = ("stable", BLACK) if stable else ("saddle", "white")
             size = sized("lines.markersize", 2)
             ax.plot(*point, "o", color=BLACK, mfc=filling, ms=size, label=name, zorder=5)
@@ -608,16 +615,18 @@ class _Plane:
                     f"{self.labels[0]} and {self.labels[1]} other strengths leave zero"
                 )
 
-    def fixed_points(self, low: np.ndarray, high: np.ndarray) -> list[tuple[np.ndarray, bool]]:
-        """Fixed points in the window, and whether each attracts what is near."""
+    def fixed_points(
+        self, low: np.ndarray, high: np.ndarray, ends: Sequence[np.ndarray]
+    ) -> list[tuple[np.ndarray, bool]]:
+        """Fixed points in the window, and whether each attracts what is near; `ends` are close to some."""
         from scipy.optimize import root
 
         size = high - low
-        grid = np.stack(np.meshgrid(*np.linspace(low, high, SEARCHES).T), axis=-1).reshape(-1, 2)
+        grid = np.stack(np.meshgrid(*np.linspace(low, high, _SEARCHES).T), axis=-1).reshape(-1, 2)
         scale = max(np.abs(self.velocity(point)).max() for point in grid)
-        ends = [root(self.velocity, point, tol=1e-12).x for point in grid]
+        found = [root(self.velocity, start, tol=1e-11, options={"maxfev": 60}).x for start in (*grid, *ends)]
         near: list[np.ndarray] = []
-        for end in sorted(ends, key=lambda point: np.abs(self.velocity(point)).max()):
+        for end in sorted((*found, *ends), key=lambda point: np.abs(self.velocity(point)).max()):
             inside = ((low - 1e-6 * size <= end) & (end <= high)).all()
             new = all((np.abs(end - other) > 0.02 * size).any() for other in near)
             if inside and new and np.abs(self.velocity(end)).max() < 1e-8 * scale:
@@ -635,11 +644,11 @@ class _Plane:
 
 def _arrows(ax: Axes, plane: _Plane, low: np.ndarray, high: np.ndarray) -> None:
     """Arrows on a grid, in units of the panel; short ones where the flow is slow."""
-    grid = np.stack(np.meshgrid(*np.linspace(low, high, ARROWS).T), axis=-1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(*np.linspace(low, high, _ARROWS).T), axis=-1).reshape(-1, 2)
     v = np.array([plane.velocity(point) for point in grid]) / (high - low)
     speed = np.linalg.norm(v, axis=1, keepdims=True)
     v = v / np.maximum(speed, 1e-300) * (speed / speed.max()) ** 0.25
-    ax.quiver(*grid.T, *v.T, color="0.68", pivot="mid", scale=1.2 * ARROWS, width=0.005, zorder=1)
+    ax.quiver(*grid.T, *v.T, color="0.68", pivot="mid", scale=1.2 * _ARROWS, width=0.005, zorder=1)
 
 
 def _moving(fig: Figure, path: Path, lines: Any, dots: Any, t: np.ndarray, paths: np.ndarray) -> None:

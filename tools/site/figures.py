@@ -1,8 +1,22 @@
-"""Figures of the gallery's scripts: those of the library are not registered with pyplot."""
+"""The gallery: the order of its scripts, and their figures, which are not registered with pyplot."""
 
 from __future__ import annotations
 
 from typing import Any
+
+# Scripts with which a reader begins; the others follow by name.
+FIRST = ("race", "separability", "hierarchy", "routing", "modalities", "parallel_pathways", "deep_chains")
+
+
+class ByReader:
+    """Sorts the names of scripts, for sphinx-gallery."""
+
+    def __init__(self, folder: str):
+        self.folder = folder
+
+    def __call__(self, file: str) -> tuple[int, str]:
+        name = file.removeprefix("plot_").removesuffix(".py")
+        return (FIRST.index(name) if name in FIRST else len(FIRST), name)
 
 
 def open_figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
