@@ -4,6 +4,9 @@ import base64
 import json
 import subprocess
 import zlib
+from collections import Counter
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.cli import main
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, NothingToReduceError
 from neuralrace.laboratory.jobs import answers
 from neuralrace.laboratory.own import scene_of
 from neuralrace.laboratory.protocol import Details, Picture, Saved, Scene, Solve, System
@@ -98,6 +101,21 @@ def test_a_system_has_the_loss_and_the_velocity_of_its_reduction(seed: int):
             weights = [w for w, _ in gauge.parts]
             read = parts[0] if gauge.signed else np.sqrt(np.dot(weights, np.square(parts)))
             assert read == pytest.approx(float(p.carries(r, b)), rel=1e-9, abs=1e-12)
+
+
+def test_systems_of_all_forms_have_the_loss_of_their_reductions():
+    """Modes that decouple, vectors of coupled modes, and blocks."""
+    forms = Counter()
+    for seed, basis in product(range(40), ("pathwise", "block")):
+        model = network(np.random.default_rng(seed))
+        start = model.start("network")
+        with suppress(NothingToReduceError):
+            r = nr.reduce(model.lanes["network"], basis, ties=start)
+            s = system(r, start, {}, r, [], SAID)
+            b = {e: 1.7 * unit * start[r.family.edge_of(e)] for e, unit in r.family.start.items()}
+            assert evaluated(s, 1.7 * np.array(s.start)) == pytest.approx(r.loss(b), rel=1e-9, abs=1e-12)
+            forms[r.form] += 1
+    assert forms.keys() == {"numbers", "vectors", "matrices"}
 
 
 def cancelling(seed: int) -> nr.Task:
