@@ -2,7 +2,8 @@
 
 Pages load nothing from elsewhere and open from the disk.
 
-`NEURALRACE_GALLERY=0` leaves out running the scripts of the gallery.
+`NEURALRACE_GALLERY=0` leaves out running the scripts of the gallery. `NEURALRACE_EXTRA` is a
+folder of files that are taken as they are: `live/` in it has the live figures.
 """
 
 import os
@@ -26,6 +27,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "live",
     "typeset",
     "reference",
 ]
@@ -79,13 +81,18 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "neuralrace"
 html_static_path = ["_static"]
+html_extra_path = [os.environ["NEURALRACE_EXTRA"]]
 html_css_files = ["neuralrace.css"]
 html_favicon = "_static/favicon.svg"
 html_copy_source = html_show_sourcelink = False
 html_sidebars = {"index": [], "gallery/index": []}
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "logo": {"text": "neuralrace", "image_light": "_static/favicon.svg", "image_dark": "_static/favicon.svg"},
+    "logo": {
+        "text": "neuralrace",
+        "image_light": "_static/favicon.svg",
+        "image_dark": "_static/favicon.svg",
+    },
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
