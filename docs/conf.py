@@ -18,7 +18,7 @@ import neuralrace  # noqa: E402
 project = "neuralrace"
 author = copyright = "neuralrace developers"
 version = release = neuralrace.__version__
-LIBRARY = "."  # what pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI
+LIBRARY = "."  # what pip installs, in a copy of the project; "neuralrace" once that is on PyPI
 
 extensions = [
     "myst_nb",

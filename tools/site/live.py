@@ -5,8 +5,8 @@
 :alt: Two ways to solve one task, racing
 ```
 
-shows the page of that name on wide screens, and elsewhere the picture with a link to the page. With `:link:` there is
-the link alone. Where no pages are saved, the picture stands alone.
+shows the page of that name on wide screens, and elsewhere the picture with a link to the page. With `:link:`
+there is the link alone. Where no pages are saved, the picture stands alone.
 """
 
 from __future__ import annotations
