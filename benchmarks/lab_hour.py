@@ -1,8 +1,8 @@
 """An hour of use of the lab with everything going wrong: `python -m benchmarks.lab_hour [--minutes M]`.
 
-Thirty tabs, each with one scene after the other (a third of them random starts, some networks of their own
-that are slow or too large), training, exports, changes of mind. Meanwhile workers are killed, and 500
-requests at a time are begun and never finished. Every few seconds processes, memory and open files are
+Thirty tabs (`--tabs`), each with one scene after the other (a third of them random starts, some networks of
+their own that are slow or too large), training, exports, changes of mind. Meanwhile workers are killed, and
+500 requests at a time are begun and never finished. Every few seconds processes, memory and open files are
 counted. At the end the server is killed, and then some fresh ones, each at a random moment of work. Prints
 answers by kind, scenes without any answer (lost), seconds until a picture, the counts, and what was left.
 """
@@ -28,7 +28,7 @@ from websockets.asyncio.client import connect
 from neuralrace.laboratory.gallery import GALLERY
 from tests.lab.conftest import Server, started
 
-TABS, HALF_OPEN, LOST_AFTER = 30, 500, 120.0
+HALF_OPEN, LOST_AFTER = 500, 120.0
 HEAD = "POST /{} HTTP/1.1\r\nHost: {}\r\nOrigin: {}\r\nContent-Length: 99\r\n\r\n"
 
 
@@ -200,11 +200,11 @@ def runs(p: psutil.Process) -> bool:
         return False
 
 
-async def use(minutes: float, seed: int, pause: float, kill_every: float) -> dict[str, Any]:
+async def use(minutes: float, seed: int, pause: float, kill_every: float, n_tabs: int) -> dict[str, Any]:
     """The hour."""
     server, rng, tally = started(), random.Random(seed), Tally()
     until = time.monotonic() + 60 * minutes
-    tabs = [tab(server, until, tally, random.Random(rng.random()), pause) for _ in range(TABS)]
+    tabs = [tab(server, until, tally, random.Random(rng.random()), pause) for _ in range(n_tabs)]
     async with asyncio.TaskGroup() as group:
         killing = group.create_task(kill_workers(server, until, kill_every, rng))
         holding = group.create_task(half_open(server, until, 20))
@@ -240,10 +240,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10, help="servers that are killed at a random moment")
     parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between the scenes of a tab")
     parser.add_argument("--kill-every", type=float, default=20.0, help="mean seconds between killed workers")
+    parser.add_argument("--tabs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    found = asyncio.run(use(given.minutes, given.seed, given.pause, given.kill_every))
+    found = asyncio.run(use(given.minutes, given.seed, given.pause, given.kill_every, given.tabs))
     kills = [asyncio.run(killed_at(random.Random(k))) for k in range(given.kills)]
     seconds = max((s for _, s in kills), default=0.0)
     found["servers_killed"] = {

@@ -54,10 +54,10 @@ class Row:
         return asdict(self) | {"values": self.values, "met": self.met}
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    start = perf_counter()
+def seconds(run: Callable[[], Any], clock: Callable[[], float] = perf_counter) -> float:
+    start = clock()
     run()
-    return perf_counter() - start
+    return clock() - start
 
 
 def race(runs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -89,7 +89,12 @@ def peak_gib() -> float:
     return peak / (2**30 if sys.platform == "darwin" else 2**20)
 
 
-def fresh(function: Callable[..., Any], *args: Any, packages: tuple[str, ...] = LAZY) -> Any:
+def fresh(
+    function: Callable[..., Any],
+    *args: Any,
+    packages: tuple[str, ...] = LAZY,
+    environment: dict[str, str] | None = None,
+) -> Any:
     """`function(*args)` in a new process with one thread on one core; all of it must pass through JSON.
 
     `packages` are imported before: else the first run that needs them imports them.
@@ -99,7 +104,8 @@ def fresh(function: Callable[..., Any], *args: Any, packages: tuple[str, ...] = 
         module = sys.modules[module].__spec__.name
     call = json.dumps([module, function.__name__, args, packages])
     command = [sys.executable, "-c", "from benchmarks.measure import child; child()", call]
-    done = subprocess.run(command, env=os.environ | ONE_THREAD, capture_output=True, text=True)
+    variables = os.environ | ONE_THREAD | (environment or {})
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         raise RuntimeError((done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1])

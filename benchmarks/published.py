@@ -16,7 +16,8 @@ import neuralrace as nr
 from neuralrace_papers import zoo
 
 Numbers = list[float]
-Work = Callable[[], Numbers]  # does all of it, and gives numbers to compare
+Worked = tuple[Numbers, dict[str, int]]  # numbers to compare, and how many were recorded of what
+Work = Callable[[], Worked]  # does all of it
 Timed = tuple[Work, float]  # and how many times as long it would take
 
 
@@ -46,6 +47,15 @@ def routing_size(quick: bool) -> tuple[int, int]:
 
 def routing_starts(quick: bool) -> dict[str, np.ndarray]:
     return nr.init.orthogonal(nr.Graph.routing(DOMAINS, 4), scale=0.2, seed=range(routing_size(quick)[0]))
+
+
+def routing_arrays(quick: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Items, features, trained pairs; stacks of weights, (starts, domains, out, in) or (starts, out, in)."""
+    weights, domains = routing_starts(quick), range(DOMAINS)
+    x = nr.init.random_frame(np.random.default_rng(0), 4, 4)  # as in nr.tasks.routing
+    trained = np.array([[(j - i) % DOMAINS < TRAINED for j in domains] for i in domains])
+    first, last = (np.stack([weights[e.format(i)] for i in domains], axis=1) for e in ("x{}->h1", "h2->y{}"))
+    return x, nr.tasks.structured.tree_features(3), trained, [first, weights["h1->h2"], last]
 
 
 def routing(values: bool) -> Callable[[bool], Timed]:
@@ -87,11 +97,13 @@ def routing(values: bool) -> Callable[[bool], Timed]:
                 optimizer.step()
             return losses, found
 
-        def run() -> Numbers:
+        def run() -> Worked:
             done = [one(k) for k in range(starts)]
             losses = np.array([losses[::2] for losses, _ in done])
             largest = [[f[1][0] for f in found] for _, found in done] if values else []
-            return [*some(losses), *some(largest)] if values else some(losses)
+            numbers = [*some(losses), *some(largest)] if values else some(losses)
+            singular = sum(v.size for _, found in done for each in found for v in each)
+            return numbers, {"losses": losses.size, **({"singular values": singular} if values else {})}
 
         return run, 1.0
 
@@ -108,7 +120,7 @@ def reduced(quick: bool) -> Timed:
     epochs = 200 if quick else 5000
     x, y = np.eye(4), nr.tasks.structured.tree_features(3)
 
-    def run() -> Numbers:
+    def run() -> Worked:
         s = np.linalg.svd(y.T @ x)[1] / 4
         b1, b2, b3 = (np.full((epochs + 1, 4), STRENGTH) for _ in range(3))
         dt, k, m = STEP / 10, TRAINED / (DOMAINS * TRAINED), DOMAINS
@@ -117,7 +129,8 @@ def reduced(quick: bool) -> Timed:
             b1[t + 1] = b1[t] + k * b3[t] * b2[t] * left * dt
             b2[t + 1] = b2[t] + k * m * b3[t] * b1[t] * left * dt
             b3[t + 1] = b3[t] + k * b2[t] * b1[t] * left * dt
-        return some(b2[:: epochs // 20])
+        kept = [b[:: epochs // 20] for b in (b1, b2)]  # b3 is b1
+        return some(kept[1]), {"strengths": np.size(kept)}
 
     return run, 1.0
 
@@ -150,7 +163,7 @@ def pathways(depth: int) -> Callable[[bool], Timed]:
                     h = h @ w[e].T
             return h
 
-        def run() -> Numbers:
+        def run() -> Worked:
             w = {e: v.clone().requires_grad_() for e, v in zip(weights, start, strict=True)}
             optimizer = torch.optim.SGD(list(w.values()), lr=RATE)
             losses, maps = [], []
@@ -162,7 +175,7 @@ def pathways(depth: int) -> Callable[[bool], Timed]:
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()
-            return [losses[0] / 16, losses[-1] / 16]
+            return [losses[0] / 16, losses[-1] / 16], {}  # of some of its epochs
 
         return run, epochs / timed
 
@@ -192,7 +205,7 @@ def relu(dtype: str) -> Callable[[bool], Timed]:
         x, y, start, epochs = relu_data(quick)
         inputs, targets = x.T.astype(dtype), y.T.astype(dtype)
 
-        def run() -> Numbers:
+        def run() -> Worked:
             hidden = jax.jit(lambda w, batch: jnp.maximum(jnp.dot(w[0], batch[0]), 0))
             predict = jax.jit(lambda w, batch: jnp.dot(w[1], hidden(w, batch)))
             loss = jax.jit(lambda w, batch: 0.5 * jnp.sum(jnp.power(predict(w, batch) - batch[1], 2)))
@@ -205,7 +218,7 @@ def relu(dtype: str) -> Callable[[bool], Timed]:
                 losses[epoch] = loss(w, (inputs, targets))
                 if epoch % 10 == 0:
                     activity.append(np.asarray(hidden(w, (inputs, targets))))
-            return some(losses)
+            return some(losses), {"losses": losses.size, "activity": np.size(activity)}
 
         return run, 1.0
 
@@ -231,7 +244,7 @@ def gated(quick: bool) -> Timed:
     x, y, gates = task.samples.inputs, task.samples.targets["y"], task.samples.gates
     routes = [(task.graph.edges[a][0], a, b) for a, b in task.graph.paths()]
 
-    def run() -> Numbers:
+    def run() -> Worked:
         def predict(w: Any) -> Any:
             out = 0.0
             for source, a, b in routes:
@@ -249,7 +262,7 @@ def gated(quick: bool) -> Timed:
             losses[epoch] = loss(w)
             for k, (_, a, b) in enumerate(routes):
                 values[epoch, k] = np.linalg.svd(jnp.dot(w[b], w[a]), full_matrices=False)[1][0]
-        return [*some(losses), *some(values.T)]
+        return [*some(losses), *some(values.T)], {"losses": losses.size, "singular values": values.size}
 
     return run, 1.0
 
@@ -276,7 +289,7 @@ def race(quick: bool) -> Timed:
     x, y = task.samples.inputs["x"], task.samples.targets["y"]
     gates = [task.samples.gates[f"p{k}h1"] for k in range(3)]
 
-    def run() -> Numbers:
+    def run() -> Worked:
         n = len(x)
         syx = [(y * g[:, None]).T @ x / n for g in gates]
         vt = np.linalg.svd(np.concatenate(syx))[2]
@@ -297,7 +310,7 @@ def race(quick: bool) -> Timed:
             np.einsum("tm,nm,om->tno", b[:: epochs // 20, k], (x * g[:, None]) @ vt.T, u[k])
             for k, g in enumerate(gates)
         )
-        return some(0.5 * ((out - y) ** 2).sum(axis=(1, 2)), 21)
+        return some(0.5 * ((out - y) ** 2).sum(axis=(1, 2)), 21), {"losses": len(out)}
 
     return run, 1.0
 
@@ -327,7 +340,7 @@ def two_points(quick: bool) -> Timed:
     timed, steps = (20, 40) if quick else (300, 6000)
     x, y = (torch.tensor(v, dtype=torch.float32) for v in nr.tasks.two_points().arrays)
 
-    def run() -> Numbers:
+    def run() -> Worked:
         model = two_point_model(network)
         encoder, decoder = model[: network.half], model[network.half :]
         optimizer = torch.optim.SGD(model.parameters(), lr=lr)
@@ -342,7 +355,7 @@ def two_points(quick: bool) -> Timed:
             with torch.no_grad():
                 dh, dy = hidden[1] - hidden[0], output[1] - output[0]
                 rows.append((float(dh @ dh), float(dy @ dy), float(dy @ (dy - y[1] + y[0])), float(loss)))
-        return [rows[timed // 2][3]]  # on the plateau: weights are drawn by another generator
+        return [rows[timed // 2][3]], {}  # on the plateau: weights are drawn by another generator
 
     return run, steps / timed
 
@@ -379,11 +392,11 @@ def fit(times: int) -> Callable[[bool], Timed]:
             z: Any = found.sol(np.linspace(0, n, n))
             return sum(((a - b) ** 2).sum() for a, b in zip((h2, y2, w), z, strict=True))
 
-        def run() -> Numbers:
+        def run() -> Worked:
             shape = np.array([h2[-1] ** 2 / (dx2 * dy2), 1])
             guesses = np.logspace(-6, 2, 200)
             best = guesses[np.argmin([squares(g * shape) for g in guesses])]
-            return minimize(squares, best * shape).x.tolist()
+            return minimize(squares, best * shape).x.tolist(), {}
 
         return run, 1.0
 
@@ -427,7 +440,7 @@ def images(partners: int) -> Callable[[bool], Timed]:
             made.bias.data.zero_()
             return made
 
-        def run() -> Numbers:
+        def run() -> Worked:
             encoders = torch.nn.ModuleList([layer(f"x{i}->h1") for i in range(m)])
             shared = layer("h1->h2")
             heads = np.stack([weights[f"h2->y{j}"].T for j in range(m)])
@@ -448,7 +461,7 @@ def images(partners: int) -> Callable[[bool], Timed]:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            return losses if quick else losses[:1]
+            return losses if quick else losses[:1], {}
 
         return run, 1.0 if quick else EPOCH / steps
 

@@ -5,6 +5,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.expected import Draws, converged_times, random_matrix
+from neuralrace.progress import Progress
 from neuralrace.revealed import SOURCE, TARGET, GaussianMatrix, OrthogonalMatrix, RevealedNetwork
 
 SAMPLES = 20_000
@@ -277,6 +278,26 @@ def test_nodes_that_no_signal_passes():
     )
     assert both.hidden == {"h": 3, "off": 1}
     assert standard_errors(both.times, one.times) < BOUND
+
+
+def test_long_calls_show_how_far_they_are_where_there_is_a_terminal(monkeypatch, capsys):
+    task, given = chain(3, 200), ("gaussian", 0.3, 1.0)
+    nr.expected_learning_time(task, *given, draws=4)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("neuralrace.progress._LONG", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shares = []
+    told = Progress.__call__
+    monkeypatch.setattr(
+        Progress, "__call__", lambda bar, share: (shares.append((bar.label, share)), told(bar, share))
+    )
+    rounds = nr.expected_learning_time(task, *given, draws=4, tolerance=1e-5).rounds
+    assert "expected time: 100%" in capsys.readouterr().err
+    own = [share for label, share in shares if label == "expected time"]
+    assert len(own) > rounds > 1
+    assert own[-1] == 1
+    assert all(0 <= share <= 1 for share in own)
+    assert len(set(own)) > 2  # it moves
 
 
 def test_draws_that_do_not_reach_the_level_are_counted():

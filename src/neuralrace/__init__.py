@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from neuralrace.interrupts import heard
+
 if TYPE_CHECKING:
     from neuralrace import (
         errors,
@@ -66,10 +68,12 @@ else:
 
     def __getattr__(name: str) -> Any:
         if name in (*_MODULES, *_NAMES):
-            return import_module(f"neuralrace.{name}")
+            with heard():
+                return import_module(f"neuralrace.{name}")
         for module, names in _NAMES.items():
             if name in names:
-                globals()[name] = found = getattr(import_module(f"neuralrace.{module}"), name)
+                with heard():
+                    globals()[name] = found = getattr(import_module(f"neuralrace.{module}"), name)
                 return found
         raise AttributeError(f"module 'neuralrace' has no attribute {name!r}")
 

@@ -91,9 +91,7 @@ def array(
         out.ndim != len(shape)
         or any(want not in (None, have) for want, have in zip(shape, out.shape, strict=True))
     ):
-        wanted = (
-            "(" + ", ".join("any" if n is None else str(n) for n in shape) + ("," * (len(shape) == 1)) + ")"
-        )
+        wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise InputError(f"{name} must have shape {wanted}, got {out.shape}")
     # A finite sum proves all entries finite without a mask as large as the data.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -25,6 +25,7 @@ from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, choice, integer, known, number, quick
 from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.measure import stopping_time
+from neuralrace.progress import Progress
 from neuralrace.reduction.attainable import attainable_loss
 from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed, RevealedNetwork
 from neuralrace.task import Task
@@ -170,7 +171,8 @@ def expected_learning_time(
         raise InputError(
             f"level must be below the initial loss, about {first.mean():.6g} with this scale; got {level:g}"
         )
-    times, error, rounds = converged_times(Draws(network, level, end), tolerance)
+    with Progress("expected time") as shown:
+        times, error, rounds = converged_times(Draws(network, level, end), tolerance, shown)
     return _result(times, error, rounds, {n: network.known[n] for n in task.graph.hidden})
 
 
@@ -201,8 +203,13 @@ def random_matrix(
     return GaussianMatrix(rng, draws, shape, scale * math.sqrt(2 / sum(shape)) if init == "xavier" else scale)
 
 
-def converged_times(draws: Draws, tolerance: float) -> tuple[np.ndarray, float, int]:
-    """Learning times, the error of their mean relative to it, and the rounds that it took."""
+def converged_times(
+    draws: Draws, tolerance: float, shown: Callable[[float], None] = lambda share: None
+) -> tuple[np.ndarray, float, int]:
+    """Learning times, the error of their mean relative to it, and the rounds that it took.
+
+    After each round `shown` is told the way that the error has gone from 1 to the tolerance, in decades.
+    """
     network, share, changes = draws.network, _FIRST_SHARE, []
     times, moved = draws.solve()
     while not network.closed and np.isfinite(times).any():
@@ -217,6 +224,8 @@ def converged_times(draws: Draws, tolerance: float) -> tuple[np.ndarray, float, 
             break
         # Where a layer has no room left, the share of a velocity that is not seen stands for the error.
         error = max(_estimated_error(changes), network.omitted) if limited else _estimated_error(changes)
+        if changes:
+            shown(min(1.0, max(0.0, math.log(max(error, 1e-300)) / math.log(min(tolerance, 0.5)))))
         if not network.closed and (limited or (changes and error <= tolerance)):
             return times, error, len(changes)
         share /= 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neuralrace.compiling import Compiled
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, array, integer, number, short, without_nan
 from neuralrace.graph import WeightsLike
@@ -448,8 +448,7 @@ def _check_field(field: Any, rows: np.ndarray, data: Any) -> None:
         raise InputError(f"field must return {rows.shape[1]} numbers as it takes, got shape {shape}")
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _root(field: Field, max_steps: int, start: Any, data: Any, tol: float) -> Any:
+def _searched(field: Field, max_steps: int, start: Any, data: Any, tol: float) -> Any:
     import optimistix  # takes part of a second
 
     # Near a root steps shrink at once, so that the field is below tol where they are a tenth of it.
@@ -460,6 +459,8 @@ def _root(field: Field, max_steps: int, start: Any, data: Any, tol: float) -> An
     return found.value, jnp.linalg.norm(field(found.value, data)), done
 
 
-@partial(jax.jit, static_argnums=0)
-def _jacobian(field: Field, w: Any, data: Any) -> Any:
+def _slopes(field: Field, w: Any, data: Any) -> Any:
     return jax.lax.map(lambda v: jax.jacfwd(field)(v, data), w)
+
+
+_root, _jacobian = Compiled(_searched, 2), Compiled(_slopes, 1)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABOVE",
-    "ARROWS",
     "BELOW",
     "BESIDE",
     "BLACK",
@@ -41,7 +40,6 @@ __all__ = [
     "PAGE",
     "PINK",
     "RED",
-    "SEARCHES",
     "SKY",
     "SLIDE",
     "STYLES",
@@ -102,8 +100,7 @@ _SLIDES: Any = {
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
 #: Frames per second of animations.
 FRAMES_PER_SECOND = 15
-#: Of a phase portrait: arrows along an axis, and starts along it of the search for fixed points.
-ARROWS, SEARCHES = 13, 7
+_ARROWS, _SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
 
@@ -553,7 +550,7 @@ def phase_portrait(
         lines = [ax.plot(*path.T, color=BLUE, zorder=3)[0] for path in paths]
         dots = ax.plot(*paths[:, 0].T, "o", color=BLUE, ms=sized("lines.markersize", 0.8), zorder=4)[0]
         lines[0].set_label("solution")
-        for point, stable in plane.fixed_points(low, high):
+        for point, stable in plane.fixed_points(low, high, [*paths[:, -1], *ends]):
             name, filling = ("stable", BLACK) if stable else ("saddle", "white")
             size = sized("lines.markersize", 2)
             ax.plot(*point, "o", color=BLACK, mfc=filling, ms=size, label=name, zorder=5)
@@ -618,16 +615,18 @@ class _Plane:
                     f"{self.labels[0]} and {self.labels[1]} other strengths leave zero"
                 )
 
-    def fixed_points(self, low: np.ndarray, high: np.ndarray) -> list[tuple[np.ndarray, bool]]:
-        """Fixed points in the window, and whether each attracts what is near."""
+    def fixed_points(
+        self, low: np.ndarray, high: np.ndarray, ends: Sequence[np.ndarray]
+    ) -> list[tuple[np.ndarray, bool]]:
+        """Fixed points in the window, and whether each attracts what is near; `ends` are close to some."""
         from scipy.optimize import root
 
         size = high - low
-        grid = np.stack(np.meshgrid(*np.linspace(low, high, SEARCHES).T), axis=-1).reshape(-1, 2)
+        grid = np.stack(np.meshgrid(*np.linspace(low, high, _SEARCHES).T), axis=-1).reshape(-1, 2)
         scale = max(np.abs(self.velocity(point)).max() for point in grid)
-        ends = [root(self.velocity, point, tol=1e-12).x for point in grid]
+        found = [root(self.velocity, start, tol=1e-11, options={"maxfev": 60}).x for start in (*grid, *ends)]
         near: list[np.ndarray] = []
-        for end in sorted(ends, key=lambda point: np.abs(self.velocity(point)).max()):
+        for end in sorted((*found, *ends), key=lambda point: np.abs(self.velocity(point)).max()):
             inside = ((low - 1e-6 * size <= end) & (end <= high)).all()
             new = all((np.abs(end - other) > 0.02 * size).any() for other in near)
             if inside and new and np.abs(self.velocity(end)).max() < 1e-8 * scale:
@@ -645,11 +644,11 @@ class _Plane:
 
 def _arrows(ax: Axes, plane: _Plane, low: np.ndarray, high: np.ndarray) -> None:
     """Arrows on a grid, in units of the panel; short ones where the flow is slow."""
-    grid = np.stack(np.meshgrid(*np.linspace(low, high, ARROWS).T), axis=-1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(*np.linspace(low, high, _ARROWS).T), axis=-1).reshape(-1, 2)
     v = np.array([plane.velocity(point) for point in grid]) / (high - low)
     speed = np.linalg.norm(v, axis=1, keepdims=True)
     v = v / np.maximum(speed, 1e-300) * (speed / speed.max()) ** 0.25
-    ax.quiver(*grid.T, *v.T, color="0.68", pivot="mid", scale=1.2 * ARROWS, width=0.005, zorder=1)
+    ax.quiver(*grid.T, *v.T, color="0.68", pivot="mid", scale=1.2 * _ARROWS, width=0.005, zorder=1)
 
 
 def _moving(fig: Figure, path: Path, lines: Any, dots: Any, t: np.ndarray, paths: np.ndarray) -> None:

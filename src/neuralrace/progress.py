@@ -1,10 +1,12 @@
-"""Progress bars."""
+"""Progress bars of what may take long, and can be interrupted."""
 
 from __future__ import annotations
 
 import sys
 import time
 from typing import Any
+
+from neuralrace.interrupts import heard
 
 _LONG = 10.0  # seconds after which a call that was not asked to says how far it is, in a terminal
 
@@ -20,15 +22,20 @@ class Progress:
         self.since: float = -_LONG if wanted else time.monotonic()
         self.able: bool = wanted or sys.stderr.isatty()
         self.bar: Any = None
+        self.listening = heard()
 
     def __enter__(self) -> Progress:
+        self.listening.__enter__()
         return self
 
     def __exit__(self, fault: object, *_: object) -> None:
-        if fault is None:
-            self(1.0)
-        if self.bar is not None:
-            self.bar.close()
+        try:
+            if fault is None:
+                self(1.0)
+            if self.bar is not None:
+                self.bar.close()
+        finally:
+            self.listening.__exit__(None, None, None)
 
     def __call__(self, share: float) -> None:
         if self.bar is None and self.able and time.monotonic() - self.since >= _LONG:

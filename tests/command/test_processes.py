@@ -8,7 +8,7 @@ import pytest
 
 CHILD = """
 import sys, time
-from neuralrace.processes import end_with
+from neuralrace.apps.processes import end_with
 end_with(int(sys.argv[1]))
 print("begun", flush=True)
 time.sleep(600)

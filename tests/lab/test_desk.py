@@ -92,7 +92,7 @@ def test_only_the_tab_at_whose_step_a_process_dies_is_refused(monkeypatch: pytes
 SERVER = """
 import multiprocessing, os, signal, sys, time
 from neuralrace.laboratory import worker
-from neuralrace.processes import work
+from neuralrace.apps.processes import work
 {setting}
 def main():
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
@@ -145,7 +145,7 @@ def test_a_busy_worker_ends_with_its_server(tmp_path: Path):
 
 STARTING = """
 import multiprocessing, os, signal, time
-from neuralrace.processes import work
+from neuralrace.apps.processes import work
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

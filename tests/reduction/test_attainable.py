@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import neuralrace as nr
 from benchmarks.ends import tasks
+from neuralrace.reduction.basis import joined
 from tests.oracles import attainable
 
 
@@ -108,3 +109,13 @@ def test_many_domains_and_contexts_without_lists():
 def test_wrong_tasks(task, message):
     with pytest.raises(nr.errors.InputError, match=message):
         nr.attainable_loss(task)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.lists(st.integers(0, 7), max_size=3), max_size=8))
+def test_parts_that_share_members_are_joined(parts):
+    links = [[j for j, other in enumerate(parts) if {*part} & {*other} or part is other] for part in parts]
+    reached = [{k} for k in range(len(parts))]
+    for _ in parts:
+        reached = [here.union(*(links[k] for k in here)) for here in reached]
+    assert joined(parts) == [sorted(here) for k, here in enumerate(reached) if k == min(here)]

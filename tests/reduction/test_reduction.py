@@ -311,6 +311,26 @@ def test_learning_time_of_a_solution():
 R = nr.reduce(nr.tasks.routing(2, 1, hidden=(4, 4)))
 OK = {e: np.full(4, 0.1) for e in R.task.graph.edges}
 RELU = nr.tasks.xor(graph=nr.Graph.chain([2, 4, 1], activations={"h1": "relu"}))
+
+
+def test_paths_that_break_a_reduction_are_named():
+    """The gate shows the second path samples whose targets are turned; the first one sees them all."""
+    x = np.array([[1, 0], [0, 1], [1, 0], [0, 1], [1, 1], [1, -1.0]])
+    y = np.vstack([x[:4] * [3, 1], x[4:, ::-1] * [1, 3]])
+    graph = nr.Graph({"x": 2, "h": 5, "k": 5, "y": 2}, [("x", "h"), ("h", "y"), ("x", "k"), ("k", "y")])
+    task = nr.Task(graph, x, y, gates={"k": [1, 1, 1, 1, 0, 0]})
+    shared = nr.reduce(task, "shared")
+    assert not shared.exact
+    worst = {}
+    for path in graph.paths():
+        u, v = shared.family.left[path[-1]], shared.family.right[path[0]]
+        turned = u.T @ task.syx(path) @ v
+        worst[" ".join(path)] = np.abs(turned - np.diag(np.diagonal(turned))).max()
+    assert shared.inexact_paths[0] == max(worst, key=worst.__getitem__)
+    assert nr.reduce(task, "pathwise", directions=2).inexact_paths[0] in graph.edges  # its paths are many
+    assert nr.reduce(task, "block").inexact_paths == []
+
+
 NEURON_GATED = nr.Task(nr.Graph.chain([2, 3, 1]), np.eye(2), [[1], [2]], {"h1": [[1, 0, 0], [0, 1, 1]]})
 
 

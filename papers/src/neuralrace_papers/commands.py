@@ -17,8 +17,8 @@ from threading import RLock
 from typing import Any
 
 import neuralrace_papers as papers
+from neuralrace.apps.processes import end_with
 from neuralrace.errors import InputError
-from neuralrace.processes import end_with
 from neuralrace_papers import Report, running
 from neuralrace_papers.command import minutes, print_table, reference
 from neuralrace_papers.framework.numbers import shown

@@ -14,6 +14,7 @@ from typing import Any
 
 from neuralrace import __version__
 from neuralrace.errors import TO_INSTALL, InputError, integer
+from neuralrace.interrupts import heard
 
 OF_EXPERIMENTS = ("list", "show", "run", "report")  # commands that another distribution brings
 
@@ -41,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     given = _parser().parse_args(words)
     try:
-        status = given.command(given)
+        with heard():
+            status = given.command(given)
         sys.stdout.flush()
         return status
     except InputError as error:

@@ -60,22 +60,19 @@ class Explanation:
     prediction: nr.Trajectory | None = None
     files: tuple[Path, ...] = ()
 
-    @cached_property
-    def _equations(self) -> tuple[list[str], str | None]:
-        try:
-            return show.equations(self.reduction), None
-        except InputError as error:
-            return [], str(error)
-
     @property
     def equations(self) -> list[str]:
         """One line per class, and per mode where modes are coupled; none where there are too many terms."""
-        return self._equations[0]
+        return [] if self.why_no_equations else show.equations(self.reduction)
 
-    @property
+    @cached_property
     def why_no_equations(self) -> str | None:
         """The reason where there are no equations."""
-        return self._equations[1]
+        try:
+            self.reduction.written()
+        except InputError as error:
+            return str(error)
+        return None
 
     @cached_property
     def conserved(self) -> list[str]:
@@ -126,7 +123,7 @@ class Explanation:
             "classes": [list(c) for c in r.classes],
             "residual": r.residual,
             "exact": r.exact,
-            "broken_by": [] if r.exact else r.inexact_paths,
+            "broken_by": r.inexact_paths,
             "equations": self.equations,
             "no_equations": self.why_no_equations,
             "conserved": self.conserved,
@@ -276,12 +273,8 @@ def _long_enough(r: nr.Reduction, theory: nr.Trajectory | None, weights: Any) ->
         t1, goal = LONGEST * r.fastest_time, r.complete_loss
         runs.append(nr.flow(r.task, weights, t1, 2, method=ROUGH, stop_loss=goal, save_weights=False))
     settled, complete = max(map(settled_time, runs)), _reached(runs[-1])
-    return _rounded((1.25 if complete else 2.0) * settled or r.fastest_time), complete
+    return float(f"{(1.25 if complete else 2.0) * settled or r.fastest_time:.2g}"), complete
 
 
 def _reached(run: nr.Trajectory) -> bool:
     return set(run.statuses) == {nr.Status.REACHED_LOSS}
-
-
-def _rounded(t: float) -> float:
-    return float(f"{t:.2g}")

@@ -153,8 +153,13 @@ def _cut(text: str) -> str:
 
 
 def equations(r: nr.Reduction, mode: int | None = None) -> list[str]:
-    """The equations of a reduction as text."""
-    return [f"tau d{eq.strength}/dt = {plain(_short(eq.rhs))}" for eq in r.written(mode).equations]
+    """The equations of a reduction as text; numbers have five digits."""
+    import sympy as sp
+
+    def short(expression: Any) -> Any:
+        return expression.xreplace({f: sp.Float(f"{float(f):.5g}", 5) for f in expression.atoms(sp.Float)})
+
+    return [f"tau d{eq.strength}/dt = {plain(short(eq.rhs))}" for eq in r.written(mode).equations]
 
 
 def plain(expression: Any, order: str = "rev-lex") -> str:
@@ -162,13 +167,6 @@ def plain(expression: Any, order: str = "rev-lex") -> str:
     import sympy as sp
 
     return sp.sstr(expression, order="none" if expression.is_Matrix else order).replace("**", "^")
-
-
-def _short(expression: Any) -> Any:
-    """The same with numbers of five digits."""
-    import sympy as sp
-
-    return expression.xreplace({f: sp.Float(f"{float(f):.5g}", 5) for f in expression.atoms(sp.Float)})
 
 
 # -- files -----------------------------------------------------------------------------------

@@ -24,18 +24,9 @@ def run_sweep(given: Namespace) -> int:
     against = given.against.split(",") if given.against else None
     if against is not None:
         known("--against", against, over, "axis")
-    ds = sweep_experiment(
-        given.name,
-        over,
-        out,
-        quick=given.quick,
-        seeds=given.seeds,
-        zipped=zipped,
-        jobs=given.jobs,
-        cluster=given.cluster,
-        retry_failed=given.retry_failed,
-        progress=True,
-    )
+    names = ("quick", "seeds", "jobs", "cluster", "retry_failed")
+    same = {name: getattr(given, name) for name in names}
+    ds = sweep_experiment(given.name, over, out, zipped=zipped, progress=True, **same)
     out, failed = Path(out), int((ds.status == "FAILED").sum())
     print(f"{ds.status.size} points, {failed} failed" if failed else f"{ds.status.size} points")
     measures = [str(n) for n in ds.data_vars if n not in ("status", "seconds", "steps", "error")]

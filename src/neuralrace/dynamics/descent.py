@@ -251,7 +251,8 @@ class _Stretches:
         self.loop: Compiled = _LARGE_LOOP if large else _LOOP
         self.static = setup.program.stack, setup.kind, rule, batch, setup.recorder, self.rows
         level = -np.inf if stop is None else stop
-        self.shared = setup.data, samples, lr, level, setup.vectors, jax.random.key(seed)
+        key = None if batch is None else jax.random.key(seed)  # compiles
+        self.shared = setup.data, samples, lr, level, setup.vectors, key
 
     def begin(self, which: slice) -> _Carry:
         """Some runs before their first step."""

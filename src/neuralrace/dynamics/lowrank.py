@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import DTypeLike
 
+from neuralrace.compiling import Compiled
 from neuralrace.dynamics.history import History
 from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.run import Path, Problem
@@ -217,9 +218,11 @@ def _asks_for_weights(recorder: Recorder, small: Task, dtype: Any) -> bool:
     return full
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _record(recorder: Recorder, small: Task, t: Any, weights: Any, full: Any) -> Any:
+def _recorded(recorder: Recorder, small: Task, t: Any, weights: Any, full: Any) -> Any:
     return recorder.recorded(State(t, recorder.task, lambda: dict(full), (small, weights)))
+
+
+_record = Compiled(_recorded, 2)
 
 
 def small_weights(saved: Saved, dims: Mapping[str, int]) -> dict[str, np.ndarray]:

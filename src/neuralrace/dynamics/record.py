@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuralrace.compiling import content
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.network import activity, precision
@@ -130,14 +131,15 @@ class Recorder:
         if self.record is not None:
             _checked(self, dtype)
 
+    @cached_property
     def _content(self) -> tuple[Any, ...]:
-        return self.graph, self.task.graph, self.record, self.save_weights
+        return self.graph, self.task.graph, content(self.record), self.save_weights
 
     def __hash__(self) -> int:
-        return hash(self._content())
+        return hash(self._content)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Recorder) or self._content() != other._content():
+        if not isinstance(other, Recorder) or self._content != other._content:
             return False
         return self.record is None or self.task is other.task or _same_samples(self.task, other.task)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import binom, digamma, poch
 
 from neuralrace.errors import InputError, choice, integer, number, short
-from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
+from neuralrace.exact.formula import closed_form, invert, nonnegative, positive
 
 _TERMS = 60
 
@@ -53,8 +53,7 @@ def chain(t: Any, s: Any, d: Any = 1.0, a0: Any = 1e-3, depth: float = 2, tau: A
     >>> round(chain(10.0, s=1.0, a0=1e-3, depth=2), 6)
     0.999998
     """
-    t, s, d, a0, tau = floats(t, s, d, a0, tau)
-    return s / d * jnp.exp(log_fraction(t / tau, s, d, a0, _depth("depth", depth)))
+    return s / d * jnp.exp(log_fraction(t / tau, s, d, a0, depth))
 
 
 def chain_time(share: float, s: ArrayLike, a0: float, depth: float = 2) -> float:
@@ -189,8 +188,7 @@ def _poly(tables: list[np.ndarray], x: Any, regions: Sequence[Any] = ()) -> Any:
     return jax.lax.scan(horner, jnp.zeros_like(x), jnp.asarray(np.array(tables).T[::-1], x.dtype))[0]
 
 
-def _contexts(name: str, value: Any) -> int:
-    return integer(name, value, least=2, most=2**53)
+_contexts = partial(integer, least=2, most=2**53)
 
 
 @closed_form(
@@ -226,13 +224,11 @@ def context_strength(t: Any, s: Any, d: Any, contexts: int, b0: Any, tau: Any = 
     >>> round(context_strength(1e3, s=0.1, d=0.2, contexts=4, b0=1e-6), 6)
     1.5
     """
-    t, s, d, b0, tau = floats(t, s, d, b0, tau)
-    d = d / (_contexts("contexts", contexts) - 1)
+    d = d / (contexts - 1)
     return s / d * jnp.exp(log_fraction(t / tau, s, d, b0, 2))
 
 
-def _gating(name: str, value: Any) -> str:
-    return choice(name, value, ("linear", "xor"))
+_gating = partial(choice, options=("linear", "xor"))
 
 
 @closed_form(t=nonnegative, a0=positive, tau=positive)
@@ -258,7 +254,7 @@ def xor_loss(t: Any, a0: Any, tau: Any = 1.0) -> Any:
     >>> round(xor_loss(0.0, a0=1e-3), 6)
     0.498587
     """
-    return _loss(t, 0.0, "xor", a0, tau)
+    return _loss(t, jnp.zeros_like(tau), "xor", a0, tau)
 
 
 @closed_form(
@@ -294,11 +290,10 @@ def separability_loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any = 1.0) 
     >>> bool(separability_loss(20.0, 2.0, "linear", 1e-3) < separability_loss(20.0, 2.0, "xor", 1e-3))
     True
     """
-    return _loss(t, delta, _gating("gating", gating), a0, tau)
+    return _loss(t, delta, gating, a0, tau)
 
 
 def _loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any) -> Any:
-    t, delta, a0, tau = floats(t, delta, a0, tau)
     length, share = _length_and_share(delta, gating)
     learned = log_fraction(t / tau, length / share, length**2 / share, a0, 2)
     loss = jnp.expm1(learned) ** 2 / 2
@@ -316,8 +311,7 @@ def separability_time(level: Any, delta: Any, gating: str, a0: Any, tau: Any = 1
     >>> round(separability_loss(separability_time(0.2, 1.0, "linear", 1e-3), 1.0, "linear", 1e-3), 6)
     0.2
     """
-    level, delta, a0, tau = floats(level, delta, a0, tau)
-    length, share = _length_and_share(delta, _gating("gating", gating))
+    length, share = _length_and_share(delta, gating)
     left, start = jnp.sqrt(2 * level), a0 * length  # of what there is to learn
     growth = jnp.where(left < 1 - start, (1 - left) * (1 - start) / (start * left), 1.0)
     time = tau * share / (2 * length) * jnp.log(growth)

@@ -13,6 +13,7 @@ import numpy as np
 
 from neuralrace.compiling import traced
 from neuralrace.errors import InputError, array, without_nan
+from neuralrace.interrupts import uninterrupted
 from neuralrace.network import precision
 
 P = ParamSpec("P")
@@ -24,6 +25,7 @@ def closed_form(
 ) -> Callable[[Callable[P, Any]], Callable[P, Any]]:
     """Make a formula in JAX a function of numbers, lists and arrays that returns NumPy float64.
 
+    The formula gets its arguments checked, all arrays with one floating type.
     `checks` has one check per argument (`errors.array`, or `positive`, ... below); those in `static` are no
     arrays, those in `apart` do not broadcast. With a tracer among the arguments it follows the caller's
     precision, and values are not checked.
@@ -31,7 +33,12 @@ def closed_form(
 
     def wrap(formula: Callable[P, Any]) -> Callable[P, Any]:
         signature = inspect.signature(formula)
-        compiled = jax.jit(formula, static_argnames=tuple(static))
+        of_names: Callable[..., Any] = formula  # for type checkers, which know it by its own arguments
+
+        @functools.partial(jax.jit, static_argnames=tuple(static))
+        def compiled(**given: Any) -> Any:
+            arrays = {n: v for n, v in given.items() if n not in static}
+            return of_names(**given | dict(zip(arrays, floats(*arrays.values()), strict=True)))
 
         @functools.wraps(formula)
         def function(*args: P.args, **keywords: P.kwargs) -> Any:
@@ -41,7 +48,7 @@ def closed_form(
             if traced(given):
                 return compiled(**given)
             fit({n: v for n, v in given.items() if n not in (*static, *apart)})
-            with precision(np.float64):
+            with precision(np.float64), uninterrupted():
                 out = compiled(**given)
             without_nan(", ".join(given), jax.tree.leaves(out))
             return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.array(v), out)

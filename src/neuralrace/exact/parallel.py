@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,13 +12,12 @@ from jax.scipy.special import erf
 
 from neuralrace.dynamics.adjoint import integrate
 from neuralrace.errors import InputError, array, integer, short
-from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
+from neuralrace.exact.formula import closed_form, invert, nonnegative, positive
 
 DEEPEST = 1000  # layers
 
 
-def _finite(name: str, value: Any) -> int:
-    return integer(name, value, most=DEEPEST)
+_finite = partial(integer, most=DEEPEST)
 
 
 @closed_form(static=["depth"], p=array, depth=_finite, sigma=positive)
@@ -45,8 +45,7 @@ def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     >>> round(pathway_invariant(1.0, depth=3), 6)
     0.785398
     """
-    p, sigma = floats(p, sigma)
-    n = integer("depth", depth) - 1
+    n = depth - 1
     value = (p, jnp.arcsinh(p))[n] if n < 2 else (jnp.arctan(p) if n % 2 == 0 else p / jnp.sqrt(1 + p**2))
     for k in range(2 + n % 2, n, 2):
         value = p * (1 + p**2) ** (-k / 2) / k + (k - 1) / k * value
@@ -79,15 +78,13 @@ def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     >>> round(pathway_far(20.0, depth=4), 5), round(pathway_invariant(20.0, depth=4), 5)
     (0.99875, 0.99875)
     """
-    p, sigma = floats(p, sigma)
-    n = integer("depth", depth)
-    if n < 3:
-        return sigma ** (2 - n) * (p if n == 1 else jnp.log(2 * p))
-    end = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(n / 2 - 1) - math.lgamma((n - 1) / 2))
-    return sigma ** (2 - n) * (end - p ** (2 - n) / (n - 2))
+    if depth < 3:
+        return sigma ** (2 - depth) * (p if depth == 1 else jnp.log(2 * p))
+    end = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(depth / 2 - 1) - math.lgamma((depth - 1) / 2))
+    return sigma ** (2 - depth) * (end - p ** (2 - depth) / (depth - 2))
 
 
-@closed_form(static=["depth"], p=array, depth=_finite, sigma=positive)
+@closed_form(static=["depth"], p=array, depth=partial(integer, least=2, most=DEEPEST), sigma=positive)
 def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     """The invariant of a very deep pathway, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
 
@@ -112,8 +109,7 @@ def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
     >>> round(pathway_deep(0.1, depth=200), 4), round(pathway_invariant(0.1, depth=200), 4)
     (0.0748, 0.0748)
     """
-    p, sigma = floats(p, sigma)
-    n = integer("depth", depth, least=2) - 1
+    n = depth - 1
     return sigma ** (1 - n) * math.sqrt(math.pi / (2 * n)) * erf(p * math.sqrt(n / 2))
 
 
@@ -151,8 +147,7 @@ def pathway_split(s: Any, c: Any, depth: float = math.inf) -> Any:
     >>> round(pathway_split(10.0, 1.0), 6), round(pathway_split(10.0, -1.0), 6)
     (9.09902, 0.90098)
     """
-    s, c = floats(s, c)
-    m = 1 - 2 / _deep("depth", depth)
+    m = 1 - 2 / depth
     x = c * s**m
     if m == 1:
         return s / 2 * (1 + x / (2 + jnp.sqrt(x**2 + 4)))
@@ -222,8 +217,6 @@ def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
     >>> k.round(6).tolist(), velocity.round(6).tolist()
     ([0.0, 2.0], [8.0, 64.0])
     """
-    depths = _depths("depths", depths)
-    p, s, sigma = floats(p, s, sigma)
     if p.ndim == 0 or len(p) != len(depths):
         raise InputError(f"p must have one entry for each of {len(depths)} pathways, got shape {p.shape}")
     n = jnp.asarray(depths, p.dtype).reshape(-1, *(1,) * (p.ndim - 1))
@@ -273,8 +266,6 @@ def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 
     >>> k.shape, round(float(k[:, 1].sum()), 6)
     ((2, 2), 10.0)
     """
-    depths = _depths("depths", depths)
-    t, s, p0, sigma, tau = floats(t, s, p0, sigma, tau)
     if p0.shape not in ((), (len(depths),)):
         raise InputError(f"p0 must have one entry for each of {len(depths)} pathways, got shape {p0.shape}")
     p0 = jnp.broadcast_to(p0, len(depths))

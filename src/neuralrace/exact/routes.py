@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuralrace.errors import InputError, array, integer, number, sequence
-from neuralrace.exact.formula import closed_form, floats, invert, nonnegative, positive
+from neuralrace.exact.formula import closed_form, invert, nonnegative, positive
 
 
 def routing(t: Any, s: Any, d: Any, M: int, b0: Any, tau: Any = 1.0) -> Any:
@@ -95,7 +95,6 @@ def _race(t: Any, s: Any, d: Any, k1: Any, k2: Any, b1: Any, b2: Any, tau: Any) 
     """Solve tau B1' = k1 B2 B1 (s - B2 B1^2 d), tau B2' = k2 B1^2 (s - B2 B1^2 d)."""
     # In units where p' = q p, q' = p^2 (times 1 - q p^2), p^2 - q^2 is constant (neural_race Eq. 15), and the
     # fixed point is q p^2 = 1.
-    t, s, d, k1, k2, b1, b2, tau = floats(t, s, d, k1, k2, b1, b2, tau)
     unit = (s / d * k1**2 * k2) ** (1 / 3)
     p0, q0 = (k1 * k2) ** 0.5 * b1 / unit, k1 * b2 / unit
     gap = (p0 - q0) * (p0 + q0)

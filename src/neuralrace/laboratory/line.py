@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from neuralrace.apps.processes import work
 from neuralrace.laboratory import worker
-from neuralrace.processes import work
 
 
 class Line:

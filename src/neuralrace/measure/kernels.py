@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neuralrace.compiling import Compiled
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, flag, without_nan
 from neuralrace.graph import Graph, check_graph
@@ -96,8 +96,7 @@ def _kernel_and_residual(task: Task, weights: Mapping[str, ArrayLike]) -> list[n
         return without_nan("weights", [np.asarray(part) for part in found])
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
+def _kernel_of(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
     """Tangent kernel, and residuals in the order of its rows."""
     readouts = list(zip(stack.readouts, data["readouts"], strict=True))
 
@@ -117,6 +116,9 @@ def _kernel(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
         return slope @ slope.T, scaled(wrong)
 
     return jax.lax.map(one, flat) if many else one(flat)
+
+
+_kernel = Compiled(_kernel_of, 2)
 
 
 def kernel_turn(kernels: ArrayLike) -> Floats:

@@ -62,7 +62,9 @@ def plot_representations(
     )
     centred = h[path] - h[path].mean(axis=1, keepdims=True)
     if not np.linalg.norm(centred[-1], axis=-1).all() or len(path) < 2:
-        raise InputError(f"node must be a layer whose representations of the samples part, got {node!r}")
+        raise InputError(
+            f"node must be a layer whose representations change and tell samples apart, got {node!r}"
+        )
     places = multidimensional_scaling(centred)
     fig, axes = plot.figure(
         1, times + 1, width=1.5 * times + 2.6, height=2.3, width_ratios=[1] * times + [1.6]
@@ -70,10 +72,13 @@ def plot_representations(
     grams = gram(h[at])
     with plot.style():
         limit = float(np.abs(grams).max())
-        for ax, k, values in zip(axes, at, grams, strict=False):
-            image = plot.matrix(ax, values, f"t = {trajectory.t[k]:.3g}", limit)
+        images = [
+            plot.matrix(ax, values, f"t = {trajectory.t[k]:.3g}", limit)
+            for ax, k, values in zip(axes, at, grams, strict=False)
+        ]
+        for ax in axes[:-1]:
             ax.set_aspect("equal")
-        fig.colorbar(image, ax=list(axes[:-1]), label="inner product", location="bottom", shrink=0.5)
+        fig.colorbar(images[-1], ax=list(axes[:-1]), label="inner product", location="bottom", shrink=0.5)
         _paths(axes[-1], places, names)
     return fig
 
@@ -100,10 +105,15 @@ def _activities(trajectory: Any, node: Any, labels: Any) -> tuple[Floats, list[s
 
 def _paths(ax: Any, places: Floats, names: list[str]) -> None:
     """Paths of the samples in the plane, with dots and names at their ends."""
-    reach = 1.25 * np.abs(places).max()
+    reach = 1.15 * np.abs(places).max()
     for path, name, colour in zip(places.swapaxes(0, 1), names, plot.shades(len(names)), strict=True):
         ax.plot(*path.T, color=colour)
         ax.plot(*path[-1], "o", color=colour)
-        ax.annotate(name, 1.12 * path[-1], ha="center", va="center", fontsize=plot.sized("legend.fontsize"))
+        x, y = path[-1] / np.linalg.norm(path[-1])  # names stand outwards
+        side = "left" if x > 0.3 else "right" if x < -0.3 else "center"
+        height = "bottom" if y > 0.7 else "top" if y < -0.7 else "center"
+        away = np.array([x, y]) * plot.sized("lines.markersize", 1.2)
+        where = {"xytext": away, "textcoords": "offset points", "ha": side, "va": height}
+        ax.annotate(name, path[-1], fontsize=plot.sized("legend.fontsize"), **where)
     ax.set(title="paths in the plane", xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     ax.axis("off")

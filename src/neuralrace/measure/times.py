@@ -122,19 +122,17 @@ def half_time(
     1.0
     """
     share = number("share", share, above=0, most=1)
-    if y is None:
-        history = _history(cast(LossCurve, t))
-        begin, end = _ends(history.loss, first, last)
-        upwards = np.where(end > begin, -1.0, 1.0)
-        return _first_below(history, begin + share * (end - begin), upwards)
-    curves = _along(floats("y", y, 1), axis)
+    history = _history(cast(LossCurve, t)) if y is None else None
+    curves = _along(floats("y", cast(ArrayLike, y), 1), axis) if history is None else history.loss
     if not curves.shape[-1]:
         raise InputError(f"y must have at least one time, got shape {curves.shape}")
     begin, end = _ends(curves, first, last)
     sign = np.where(end > begin, -1.0, 1.0)
     with np.errstate(invalid="ignore"):  # from or to infinity: nan, never reached
-        value = sign * (begin + share * (end - begin))
-    return crossing(cast(ArrayLike, t), sign[..., None] * curves, value)
+        value = begin + share * (end - begin)
+    if history is not None:
+        return _first_below(history, value, sign)
+    return crossing(cast(ArrayLike, t), sign[..., None] * curves, sign * value)
 
 
 def _ends(curves: Floats, first: ArrayLike | None, last: ArrayLike | None) -> tuple[Floats, Floats]:

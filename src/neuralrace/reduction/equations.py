@@ -381,8 +381,8 @@ def _check_length(keys: Sequence[Word], pairs: Iterable[Place]) -> None:
     A class of paths gives each of its classes of edges one term for S, and one for every class of paths that
     it meets at an output.
     """
-    met = Counter(k for _, k in pairs)
-    terms = sum(len({*key}) * (1 + met[k]) for k, key in enumerate(keys))
+    coupled = Counter(k for _, k in pairs)
+    terms = sum(len({*key}) * (1 + coupled[k]) for k, key in enumerate(keys))
     if terms > MOST_TERMS:
         raise InputError(
             f"the equations would have {terms:,} terms; more than {MOST_TERMS:,} are not written. {_INSTEAD}"

@@ -174,20 +174,14 @@ def _by_mode(
     total = sum(float(np.vdot(v, v)) for v in c.targets.values())
     if not xs:
         return {}, {o: block_of(v[:1] * 0) for o, v in y.items()}, 0.5 * total
-    if len(xs) == 1:
-        rows = c.inputs[xs[0]] @ frames[xs[0]]
-        size = np.sqrt((rows**2).sum(axis=0, keepdims=True))
-        unit = rows / np.where(size > 0, size, 1.0)
-        targets = {o: block_of((unit * v).sum(axis=0, keepdims=True)) for o, v in y.items()}
-        kept = sum(float(np.vdot(b.array, b.array)) for b in targets.values())
-        return {xs[0]: block_of(size)}, targets, 0.5 * (total - kept)
     a = np.stack([c.inputs[x] @ frames[x] for x in xs], axis=-1).transpose(1, 0, 2)  # (modes, rows, inputs)
     if a.shape[1] < a.shape[2]:
         a = np.pad(a, ((0, 0), (0, a.shape[2] - a.shape[1]), (0, 0)))
         y = {o: np.pad(v, ((0, a.shape[1] - len(v)), (0, 0))) for o, v in y.items()}
     q, r = np.linalg.qr(a)
     sign = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
-    q, r = q * sign[:, None, :], r * sign[:, :, None]
+    r = r * sign[:, :, None]
+    q = q * (sign * (r != 0).any(axis=2))[:, None, :]  # rows without inputs explain nothing
     inputs = {x: block_of(r[:, :, k].T) for k, x in enumerate(xs)}
     targets = {o: block_of(np.einsum("mrk,rm->km", q, v)) for o, v in y.items()}
     kept = sum(float(np.vdot(b.array, b.array)) for b in targets.values())

@@ -63,6 +63,12 @@ class TiedLoss:
         """What the powers in `loss_and_gradient` cost, in units of what the calls of NumPy do."""
         return (self._lowered.size * self.s.shape[1] + self.d.size) / _SMALL
 
+    def loss(self, b: np.ndarray) -> np.ndarray:
+        """The loss (...) of strengths (..., classes, modes); of many times, for which slopes are large."""
+        m = (b[..., None, :, :] ** self.exponents[:, :, None]).prod(axis=-2)
+        products = np.einsum("klm,...lm->...km", self.d, m)
+        return self.constant + ((0.5 * products - self.s) * m).sum(axis=(-1, -2))
+
     def loss_and_gradient(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The loss (runs,) of strengths (runs, classes, modes), and its derivative by them."""
         monomials = np.multiply.reduce(b[:, None, None] ** self._lowered, axis=3)

@@ -72,7 +72,9 @@ class ReducedEquations:
 
     @cached_property
     def inexact_paths(self) -> list[str]:
-        """Paths (or edges, where paths are many) that most of the residual comes from."""
+        """Paths (or edges, where paths are many) that break the reduction most; none where it is exact."""
+        if self.exact:
+            return []
         edges = sorted(self.gradient_residual, key=lambda e: -self.gradient_residual[e])[:3]
         return inexact_paths(self.task, self.family, EXACT) or edges
 

@@ -258,7 +258,7 @@ class TiedField:
 
     def keep(self, run: int, ts: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         b = y.reshape(-1, *self.shape)
-        return self.tied.loss_and_gradient(b)[0], b
+        return self.tied.loss(b), b
 
 
 # -- how a solution ended: whether it rests, and whether networks do too (theory.md section 10) ----

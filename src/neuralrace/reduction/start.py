@@ -25,7 +25,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.integrate import solve_ivp
 
 from neuralrace.dynamics.gradient_flow import flow, is_wide
 from neuralrace.dynamics.methods import Adaptive, LowRank
@@ -290,6 +289,8 @@ def _blow_up(force: Callable[[np.ndarray], np.ndarray], start: np.ndarray, depth
     Directions U move by themselves: with `W = exp(r) U`, `|U| = 1` and `ds = exp((depth - 2) r) dt`,
     `dr/ds = <U, F>` and `dU/ds = F(U) - dr/ds U`.
     """
+    from scipy.integrate import solve_ivp  # slow to import
+
     size, power = float(np.linalg.norm(start)), depth - 2
 
     def velocity(_: float, state: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from neuralrace.dynamics.methods import Adaptive
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, array, known, number
 from neuralrace.graph import Graph
+from neuralrace.interrupts import uninterrupted
 from neuralrace.network import Program, compile_program, precision
 from neuralrace.reduction.basis import spanned
 from neuralrace.reduction.family import Family, between, block, by_edge
@@ -362,7 +363,7 @@ class System:
         given = (*self.network.check(strengths, statistics, gates), *others)
         if traced(given) or traced(jnp.zeros(())):  # under jax.jit constants are traced too
             return _compiled(function, self.network, _one_type(given), tuple(options.items()))
-        with precision(np.float64):
+        with precision(np.float64), uninterrupted():
             found = _compiled(function, self.network, _one_type(given), tuple(options.items()))
         return jax.tree.map(lambda v: float(v) if v.ndim == 0 else np.asarray(v), found)
 

@@ -18,6 +18,7 @@ from neuralrace.dynamics import Status, Trajectory
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.errors import InputError, choice, flag, integer, need_extra, number
 from neuralrace.graph import Graph
+from neuralrace.interrupts import heard
 from neuralrace.measure import unit_sizes
 from neuralrace.network import activity, predict
 from neuralrace.relu.gates import as_relu_network, network_at
@@ -141,6 +142,7 @@ class Discovery:
         }
 
 
+@heard()
 def discover(
     X: ArrayLike | None = None,
     Y: ArrayLike | None = None,

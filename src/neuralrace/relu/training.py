@@ -125,18 +125,11 @@ def train(
     if not save_weights:
         keywords["record"] = _RecordGates(graph.hidden, keywords.get("record"))
     saved = _with_exact_end(save, lr * speed * steps)
+    keywords["save_weights"] = save_weights
     if by_flow:
-        path = flow(
-            task,
-            start,
-            lr * speed * steps,
-            saved,
-            method=check_method(method),
-            save_weights=save_weights,
-            **keywords,
-        )
+        path = flow(task, start, lr * speed * steps, saved, method=check_method(method), **keywords)
     else:
-        path = descend(task, start, lr * speed, steps, saved, save_weights=save_weights, **keywords)
+        path = descend(task, start, lr * speed, steps, saved, **keywords)
     return _in_units_of_objective(path, full, objective, lr, stop, span)
 
 

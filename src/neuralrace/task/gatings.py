@@ -111,7 +111,6 @@ def single_paths(graph: Graph, gatings: Gatings, output: str) -> Basis:
 
 def spanning(graph: Graph, gatings: Gatings, output: str) -> Basis | None:
     """Some of the gatings themselves as a basis; None where there is no good one of few."""
-    from scipy.linalg import qr  # slow to import
 
     patterns: dict[str, np.ndarray] = {}
     whole = []
@@ -130,15 +129,18 @@ def spanning(graph: Graph, gatings: Gatings, output: str) -> Basis | None:
             whole.append(spans[output])
     if not whole:
         return Basis([], {}, [])
-    stacked = np.concatenate(whole)
-    r, order = qr(stacked, mode="r", pivoting=True)  # pyright: ignore[reportAssignmentType]
-    size = np.abs(np.diagonal(r))
-    rank = int((size > _NEW * size[0]).sum())
-    if size[rank - 1] < _SPREAD * size[0]:
+    left, chosen, sizes = np.concatenate(whole), [], []
+    while not sizes or sizes[-1] > _NEW * sizes[0]:  # QR by columns, the largest one first
+        size = np.linalg.norm(left, axis=0)
+        chosen.append(int(size.argmax()))
+        sizes.append(size[chosen[-1]])
+        q = left[:, chosen[-1]] / sizes[-1] if sizes[-1] else left[:, 0]
+        left = left - np.outer(q, q @ left)
+    chosen, sizes = chosen[:-1], sizes[:-1]
+    if sizes[-1] < _SPREAD * sizes[0]:
         return None
-    chosen = order[:rank]
     shares = {x: np.linalg.lstsq(b[:, chosen], b, rcond=None)[0] for x, b in patterns.items()}
-    return Basis([gatings.gates(k) for k in chosen], shares, [tuple(patterns)] * rank)
+    return Basis([gatings.gates(k) for k in chosen], shares, [tuple(patterns)] * len(chosen))
 
 
 def _independent(rows: np.ndarray) -> np.ndarray:

@@ -166,11 +166,11 @@ class Accumulator:
             key = (xs, ys, tuple((n, gate_bytes(g)) for n, g in sorted(gates.items())))
             state = self.states.setdefault(key, _State(gates, xs, ys))
             r = root[index]
-            weigh = (lambda v: v) if even else (lambda v: v * r)
-            columns = [weigh(s.inputs[x][index]) for x in xs]
+            weighted = (lambda v: v) if even else (lambda v: v * r)
+            columns = [weighted(s.inputs[x][index]) for x in xs]
             # Only biases see the constant input; without them it would add a needless row.
             x = hstack([*columns, r] if self.graph.biases or not columns else columns)
-            y = hstack([weigh(s.targets[y][index]) for y in ys] or [r[:, :0]])
+            y = hstack([weighted(s.targets[y][index]) for y in ys] or [r[:, :0]])
             self._extend(state, x, y)
 
     def _extend(self, state: _State, x: np.ndarray, y: np.ndarray) -> None:

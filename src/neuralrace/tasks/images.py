@@ -14,6 +14,7 @@ from neuralrace import errors
 from neuralrace.errors import InputError, affordable, array, choice, flag, integer, sequence, short
 from neuralrace.files import read_npz
 from neuralrace.graph import Graph
+from neuralrace.interrupts import uninterrupted
 from neuralrace.task import Blocks, Context, Task
 from neuralrace.tasks.domains import route_moments, trained_pairs
 from neuralrace.tasks.structured import chain_or
@@ -313,7 +314,8 @@ def patch_encoder(base: Task, filters: int = 64, size: int = 6, seed: int = 0) -
         x = np.asarray(x, np.float32).reshape(-1, side, side, 3)
         return np.concatenate([features(x[k : k + 500]) for k in range(0, len(x), 500)]).astype(float)
 
-    seen = raw(base.arrays[0])
+    with uninterrupted():
+        seen = raw(base.arrays[0])
     mean, scale = seen.mean(axis=0), np.sqrt(seen.var(axis=0).mean())
     return lambda x: (raw(x) - mean) / scale
 

@@ -354,10 +354,10 @@ def _deviation(residual: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     later = np.clip(later, 0, 1 - 1 / n)
     bread = np.einsum("njp,njq->pq", jacobian, jacobian)
     size = np.sqrt(np.maximum(np.diag(bread), 1e-300))
-    unseen = np.diag(bread) <= 1e-300  # nothing depends on these, so that they may be anything
+    undetermined = np.diag(bread) <= 1e-300  # nothing depends on these, so that they may be anything
     inverse = np.linalg.pinv(bread / size / size[:, None], rcond=1e-12, hermitian=True) / size / size[:, None]
     meat = np.einsum("njp,njq,j->pq", jacobian, jacobian, variance * (1 + later) / (1 - later))
-    return np.where(unseen, np.inf, np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0)))
+    return np.where(undetermined, np.inf, np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse), 0)))
 
 
 def _quantile(confidence: float, freedom: int) -> float:

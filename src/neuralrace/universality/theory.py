@@ -16,7 +16,7 @@ from jax.scipy.stats import norm
 
 from neuralrace.compiling import traced
 from neuralrace.errors import InputError, array
-from neuralrace.exact.formula import closed_form, floats, nonnegative, positive
+from neuralrace.exact.formula import closed_form, nonnegative, positive
 
 
 class State(NamedTuple):
@@ -98,7 +98,6 @@ def _possible(dy2: Any, w: Any, dy: Any) -> None:
 
 @closed_form(t=nonnegative, w=array, **START, **DATA, **RATES)
 def _solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
-    t, dh2, dy2, w, dx, dy, rate_h, rate_y = floats(t, dh2, dy2, w, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
     along = jnp.where(dy > 0, (dy2 - w) / jnp.where(dy > 0, dy, 1), 0)
     along = jnp.clip(along, -jnp.sqrt(dy2), jnp.sqrt(dy2))
@@ -178,7 +177,6 @@ def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: 
     >>> velocity(1.0, 0.25, -0.25, dx=1, dy=1, rate_h=1, rate_y=1)
     State(dh2=0.25, dy2=0.3125, w=0.0)
     """
-    dh2, dy2, w, dx, dy, rate_h, rate_y = floats(dh2, dy2, w, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
     return State(
         -a * w,
@@ -217,7 +215,6 @@ def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any,
     >>> plane_velocity(1.0, -0.25, 0.75, dx=1, dy=1, rate_h=1, rate_y=1)
     (0.25, 0.0)
     """
-    dh2, w, a_high, dx, dy, rate_h, rate_y = floats(dh2, w, a_high, dx, dy, rate_h, rate_y)
     a = rate_h * dx**2
     square = 4 * rate_y * dh2 * w + a * w**2 / dh2 - rate_y * a_high * w
     cubic = rate_y**2 / a * dh2 * (dh2**2 - a_high * dh2) - rate_y * dy**2 * dh2
@@ -253,7 +250,7 @@ def scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> An
     >>> scales(1.0, 0.25, dx=1, dy=1, rate_h=1, rate_y=1)
     (0.75, 1.0)
     """
-    return both_scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y))
+    return both_scales(dh2, dy2, dx, dy, rate_h, rate_y)
 
 
 def both_scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
@@ -289,7 +286,6 @@ def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any)
     >>> equal_targets(1e3, 1.0, 0.5, dx=1, rate_h=1, rate_y=1).dh2
     0.5
     """
-    t, dh2, dy2, dx, rate_h, rate_y = floats(t, dh2, dy2, dx, rate_h, rate_y)
     # Printed without rate_y in the exponent. Multiplied out by the exponential that does not overflow.
     x = rate_y * t * both_scales(dh2, dy2, dx, 0.0, rate_h, rate_y)[0]
     up, down = jnp.exp(jnp.minimum(x, 0)), jnp.exp(-jnp.maximum(x, 0))
@@ -330,7 +326,6 @@ def loss(t: Any, dy2: Any, w: Any, dy: Any, offset: Any = 0.0, rate_mean: Any = 
     >>> loss([0.0, 1.0], 0.0, 0.0, dy=1.0, offset=0.5, rate_mean=1.0).round(3)
     array([0.25 , 0.142])
     """
-    t, dy2, w, dy, offset, rate_mean = floats(t, dy2, w, dy, offset, rate_mean)
     return (offset * jnp.exp(-rate_mean * t)) ** 2 / 2 + (w + (dy**2 - dy2) / 2) / 4
 
 
@@ -387,7 +382,7 @@ def final_distance(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: An
     >>> round(final_distance(1e-6, 1e-12, dx=0.5, dy=1, rate_h=4, rate_y=1), 6)
     1.0
     """
-    return _root(*both_scales(*floats(dh2, dy2, dx, dy, rate_h, rate_y)))[0]
+    return _root(*both_scales(dh2, dy2, dx, dy, rate_h, rate_y))[0]
 
 
 def _root(high: Any, low: Any) -> tuple[Any, Any]:
@@ -423,7 +418,6 @@ def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any)
     >>> round(end.dh2, 6), bool(end.stable), bool(saddle.stable)
     (1.0, True, False)
     """
-    dh2, dy2, dx, dy, rate_h, rate_y = floats(dh2, dy2, dx, dy, rate_h, rate_y)
     high, low = _root(*both_scales(dh2, dy2, dx, dy, rate_h, rate_y))
     end = FixedPoint(high, (-rate_y * high, -rate_y * (high - low) / 2))
     return end, FixedPoint(jnp.zeros_like(high), (rate_y * high, rate_y * low))
@@ -459,7 +453,7 @@ def final_cdf(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: An
     >>> final_cdf([0.5, 1.0, 2.0], gain=1.0, dx=1.0, dy=1.0).round(3)
     array([0.144, 0.5  , 0.856])
     """
-    return norm.cdf(_score(*floats(h, gain, dx, dy, rate_h, rate_y))[0])
+    return norm.cdf(_score(h, gain, dx, dy, rate_h, rate_y)[0])
 
 
 @closed_form(h=positive, gain=positive, **DATA, **RATES)
@@ -482,7 +476,7 @@ def final_density(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y
     >>> final_density([0.5, 1.0, 2.0], gain=1.0, dx=1.0, dy=1.0).round(3)
     array([0.804, 0.564, 0.201])
     """
-    score, slope = _score(*floats(h, gain, dx, dy, rate_h, rate_y))
+    score, slope = _score(h, gain, dx, dy, rate_h, rate_y)
     return slope * norm.pdf(score)
 
 
@@ -520,5 +514,4 @@ def initial_distance(depth: Any, gain: Any, dx: Any) -> Any:
     >>> initial_distance(depth=3, gain=0.5, dx=2.0)
     0.5
     """
-    depth, gain, dx = floats(depth, gain, dx)
     return gain**depth * dx**2

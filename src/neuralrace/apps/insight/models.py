@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -40,23 +40,6 @@ class Observation:
     activity: dict[str, np.ndarray]  # layer -> (probes, units)
     weights: dict[str, float]  # name of a weight matrix -> norm
     moved: float  # norm of the change of all weights since the start, relative to their norm then
-
-
-class Network(Protocol):
-    """What the analyses need of a network."""
-
-    layers: tuple[str, ...]
-    unread: tuple[str, ...]  # layers that are not watched, as they have no row per probe
-
-    def observe(self, *state: Any) -> Observation: ...
-
-    def begin(self, *state: Any) -> None: ...
-
-    def kernel(
-        self, probes: Sequence[int], directions: np.ndarray, *state: Any, start: bool = False
-    ) -> np.ndarray: ...
-
-    def without(self, weights: Sequence[str], *state: Any) -> np.ndarray: ...
 
 
 def as_network(model: Any, x: Any, layers: Sequence[str] | None, pick: Any, reading: Reading) -> Network:
@@ -417,6 +400,9 @@ class FunctionNetwork:
 
         changed = jax.tree_util.tree_map_with_path(kept, state[0])
         return np.asarray(detached(self._called(changed, self.x, self.reading)[0]), float)
+
+
+Network = TorchNetwork | FunctionNetwork  # what the analyses see
 
 
 # -- modules of JAX libraries ----------------------------------------------------------------------

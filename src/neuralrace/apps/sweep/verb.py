@@ -27,12 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from neuralrace.apps.processes import end_with
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder, folder_path
 from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import Record, Run, compute, failure
 from neuralrace.errors import InputError, flag, integer, need_extra, short
-from neuralrace.processes import end_with
+from neuralrace.interrupts import heard
 
 if TYPE_CHECKING:
     import xarray
@@ -50,6 +51,7 @@ _PATIENCE = 3.0  # seconds in which a scheduler must answer
 _WORTH = 15.0  # seconds of work left for which other processes are started: each takes some seconds to begin
 
 
+@heard()
 def sweep(
     function: Callable[..., Run],
     over: Mapping[str, Iterable[Any]],
