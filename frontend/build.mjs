@@ -30,4 +30,12 @@ await build({
   ...common, entryPoints: ["src/widget.ts", "src/widget.css"],
   loader: { ...common.loader, ".woff2": "dataurl" },
 });
+// A saved page is one file, with the fonts inside that its formulas need.
+const wanted = /url\((fonts\/KaTeX_(?:Main-Regular|Math-Italic|Size[1-4]-Regular)\.woff2)\)/;
+const face = (text) => (wanted.test(text) ? text.replace(/src:[^;}]*/, `src: url(${wanted.exec(text)[1]}) format("woff2")`) : "");
+const fonts = {
+  name: "fonts",
+  setup: ({ onLoad }) => onLoad({ filter: /katex\.css$/ }, ({ path }) => ({ contents: readFileSync(path, "utf8").replace(/@font-face\s*\{[^}]*\}/g, face), loader: "css" })),
+};
+await build({ ...common, entryPoints: ["src/saved.ts"], plugins: [fonts], loader: { ".woff2": "dataurl" } });
 cpSync("src/index.html", `${out}/index.html`);

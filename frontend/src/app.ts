@@ -2,7 +2,7 @@
 import { DARK, LIGHT, type Theme } from "./colours.ts";
 import { Asker, type Transport } from "./connection.ts";
 import { emptyDrawn, inputs, links, missing, outputs } from "./drawn.ts";
-import { Editor } from "./editor.ts";
+import type { Editor } from "./editor.ts";
 import { listenToKeys, type Acts } from "./keys.ts";
 import { decode, encode, linkIn, LONGEST_LINK, type State, type View } from "./link.ts";
 import { takeAwayMenu } from "./menu.ts";
@@ -13,7 +13,7 @@ import type { Answer, Details, Drawn, Entry, Exported, Finished, Picture, Scene 
 import { Runs } from "./race.ts";
 import { sliderRow } from "./sliders.ts";
 import { Stage } from "./stage.ts";
-import { button, html } from "./svg.ts";
+import { button, html, icon } from "./svg.ts";
 import type { Figure } from "./takeaway.ts";
 import { TheoryPanel } from "./theory.ts";
 import { shown } from "./ticks.ts";
@@ -28,6 +28,7 @@ export interface Options {
   state?: State;
   address: boolean; // keep the state in the address
   wholePage: boolean;
+  makeEditor?: (...given: ConstructorParameters<typeof Editor>) => Editor; // of networks of one's own; a saved page has none, nor a server
 }
 
 export class Lab {
@@ -55,7 +56,7 @@ export class Lab {
   private transportBar = html("div", { class: "transport", role: "group", "aria-label": "time" });
   private time = html("input", { type: "range", min: 0, max: 1000, step: 1, "aria-label": "time cursor", class: "time" });
   private clock = html("output", { class: "clock" });
-  private playButton = button("▶", "play or pause (space)", () => this.player.toggle(), "play");
+  private playButton = button(icon("play"), "play or pause (space)", () => this.player.toggle(), "play");
   private message = html("p", { class: "message", role: "status", "aria-live": "polite" });
   private gallery = html("dialog", { class: "gallery", "aria-label": "gallery" });
 
@@ -70,6 +71,7 @@ export class Lab {
     this.state = structuredClone(options.state ?? FIRST);
     this.asker = new Asker((request) => transport.send(request));
     root.classList.add("nr-lab");
+    root.classList.toggle("saved", !options.makeEditor);
     this.build();
     this.keys();
     void this.begin();
@@ -120,10 +122,10 @@ export class Lab {
     const main = html("main", {}, this.controls, html("div", { class: "middle" }, this.holder, this.transportBar, this.message), this.theory.root);
     this.holder.append(this.stage.root);
     this.transportBar.append(
-      button("⏮", "back to the start (Home)", () => this.player.step(-1)),
-      button("◀", "a step back (arrow left)", () => this.player.step(-1 / 60)),
+      button(icon("start"), "back to the start (Home)", () => this.player.step(-1)),
+      button(icon("back"), "a step back (arrow left)", () => this.player.step(-1 / 60)),
       this.playButton,
-      button("▶|", "a step on (arrow right)", () => this.player.step(1 / 60)),
+      button(icon("on"), "a step on (arrow right)", () => this.player.step(1 / 60)),
       this.time,
       this.clock,
     );
@@ -228,11 +230,12 @@ export class Lab {
     if (fresh || !this.entries.some((e) => e.name === name)) {
       this.kept = scene.drawn ?? this.kept;
       const drawn = entry.name === OWN ? this.kept : null;
-      this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
+      this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN && this.options.makeEditor ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
       this.player.at = 0.45;
     }
     this.picture = this.details = null;
-    this.editor = entry.name === OWN ? new Editor(this.state.scene.drawn ?? emptyDrawn(), (d) => this.edited(d), (content) => this.transport.upload(content)) : null;
+    const make = this.options.makeEditor;
+    this.editor = entry.name === OWN && make ? make(this.state.scene.drawn ?? emptyDrawn(), (d) => this.edited(d), (content) => this.transport.upload(content)) : null;
     this.header();
     this.showControls();
     this.theory.clear();
@@ -332,7 +335,7 @@ export class Lab {
   private moved(at: number, playing: boolean): void {
     this.state.view.at = at;
     this.time.value = String(Math.round(at * 1000));
-    this.playButton.textContent = playing ? "⏸" : "▶";
+    this.playButton.replaceChildren(icon(playing ? "pause" : "play"));
     if (!this.picture) {
       this.clock.textContent = "";
       return;
@@ -367,31 +370,39 @@ export class Lab {
     pick.addEventListener("change", () => this.open(pick.value, true));
     const view = this.state.view;
     this.head.replaceChildren(
-      html("strong", { class: "brand" }, "neuralrace lab"),
+      html("strong", { class: "brand" }, this.options.makeEditor ? "neuralrace lab" : this.entry().title),
+      ...(this.options.makeEditor ? this.ways(pick) : []),
+      html("span", { class: "space" }),
+      this.takeAway(),
+      button("Controls", "hide or show the controls (c)", () => this.switch("plain", !this.state.view.plain), "toggle-controls"),
+      button("A", "large type (l)", () => this.switch("large", !this.state.view.large)),
+      button(icon("theme"), "light or dark (d)", () => this.switch("theme", view.theme === "dark" ? "light" : "dark")),
+      button(icon("full"), "full screen (f)", () => this.fullScreen()),
+    );
+  }
+
+  /** Ways to other scenes. */
+  private ways(pick: HTMLElement): HTMLElement[] {
+    return [
       button("Gallery", "all entries (g)", () => this.showGallery(), "wide"),
       button("‹", "previous entry (p)", () => this.next(-1)),
       pick,
       button("›", "next entry (n)", () => this.next(1)),
       button("Draw your own", "draw a network of your own", () => this.open(OWN, true), "wide draw"),
-      html("span", { class: "space" }),
-      this.takeAway(),
-      button("Controls", "hide or show the controls (c)", () => this.switch("plain", !this.state.view.plain), "toggle-controls"),
-      button("A", "large type (l)", () => this.switch("large", !this.state.view.large)),
-      button("◐", "light or dark (d)", () => this.switch("theme", view.theme === "dark" ? "light" : "dark")),
-      button("⛶", "full screen (f)", () => this.fullScreen()),
-    );
+    ];
   }
 
   private showControls(): void {
     const entry = this.entry();
     const scene = this.state.scene;
-    const parts: Node[] = [html("h2", {}, entry.title), html("p", { class: "sentence" }, entry.sentence)];
+    const parts: Node[] = [html("p", { class: "sentence" }, entry.sentence)];
+    if (this.options.makeEditor) parts.unshift(html("h2", {}, entry.title)); // else it is in the head
     if (!this.editor) parts.push(html("p", { class: "figure" }, entry.figure));
-    const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true }] : entry.sliders;
+    const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true, stops: [] }] : entry.sliders;
     if (this.editor) parts.push(this.editor.root);
     for (const s of sliders)
       parts.push(sliderRow(s, scene.values[s.name] ?? s.value, (v) => this.change({ values: { ...this.state.scene.values, [s.name]: v } })));
-    parts.push(this.trainingChoice(entry));
+    if (this.options.makeEditor) parts.push(this.trainingChoice(entry));
     if (!this.editor) parts.push(button("Reset", "back to the defaults of this entry (r)", () => this.open(entry.name, true), "reset"));
     this.controls.replaceChildren(...parts);
   }
@@ -449,6 +460,7 @@ export class Lab {
       figure: () => this.figure(),
       index: () => this.index(),
       exported: (format) => this.exported(format),
+      server: this.options.makeEditor !== undefined,
       copyLink: () => this.copyLink(),
       say: (text) => this.say(text),
     });
@@ -462,14 +474,16 @@ export class Lab {
   private async copyLink(): Promise<void> {
     const text = await this.link();
     if (!text) throw new Error("The data are too large for a link; take the YAML instead.");
-    const open = "opens it: neuralrace lab LINK, or paste it on the page";
-    await navigator.clipboard.writeText(`lab:${text}`).then(
-      () => this.say(`The exact state is copied as a link. This ${open}.`),
-      () => this.say(`The browser did not let the page copy the link. It is lab:${text} and this ${open}.`),
+    const server = this.options.makeEditor !== undefined; // its address holds a token
+    const link = server ? `lab:${text}` : `${location.href.split("#")[0]}#s=${text}`;
+    const open = server ? "This opens it: neuralrace lab LINK, or paste it on the page." : "";
+    await navigator.clipboard.writeText(link).then(
+      () => this.say(`The exact state is copied as a link. ${open}`),
+      () => this.say(`The browser did not let the page copy the link. It is ${link} ${open}`),
     );
   }
 
-  exported(format: "yaml" | "python"): Promise<string> {
+  exported(format: "yaml" | "python" | "html"): Promise<string> {
     return new Promise((done) => this.exports.set(this.asker.export(this.state.scene, format), done));
   }
 
@@ -483,9 +497,7 @@ export class Lab {
       ArrowRight: () => this.player.step(1 / 60),
       Home: () => this.player.step(-1),
       End: () => this.player.step(1),
-      n: () => this.next(1),
-      p: () => this.next(-1),
-      g: () => this.showGallery(),
+      ...(this.options.makeEditor ? { n: () => this.next(1), p: () => this.next(-1), g: () => this.showGallery() } : {}),
       c: () => this.switch("plain", !this.state.view.plain),
       l: () => this.switch("large", !this.state.view.large),
       d: () => this.switch("theme", this.state.view.theme === "dark" ? "light" : "dark"),

@@ -103,7 +103,7 @@ export class Asker {
     this.send({ kind: "simulate", id: this.training, scene: this.scene });
   }
 
-  export(scene: Scene, format: "yaml" | "python"): number {
+  export(scene: Scene, format: "yaml" | "python" | "html"): number {
     this.send({ kind: "export", id: ++this.id, scene, format });
     return this.id;
   }

@@ -28,9 +28,14 @@ export async function encode(state: State): Promise<string> {
   return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-export async function decode(text: string): Promise<State> {
+/** The text that was packed: compressed, in base 64. */
+export async function unpack(text: string): Promise<string> {
   const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
-  const state = JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw"))));
+  return new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw")));
+}
+
+export async function decode(text: string): Promise<State> {
+  const state = JSON.parse(await unpack(text));
   if (state?.version > VERSION) throw new Error("a newer lab made this link");
   if (typeof state?.scene?.entry !== "string" || typeof state?.view?.at !== "number") throw new Error("no state");
   return { scene: state.scene, view: state.view };

@@ -58,14 +58,14 @@ export interface Export {
   kind: "export";
   id: number;
   scene: Scene;
-  format: "yaml" | "python";
+  format: "yaml" | "python" | "html";
 }
 
 /** A file as text. */
 export interface Exported {
   kind: "exported";
   id: number;
-  format: "yaml" | "python";
+  format: "yaml" | "python" | "html";
   text: string;
 }
 
@@ -75,6 +75,12 @@ export interface Finished {
   id: number;
   difference: (number | null)[];
   words: string;
+}
+
+/** What is read off a state: one sum with its sign, or the root of a weighted sum of squares. */
+export interface Gauge {
+  signed: boolean;
+  parts: [number, [number, number[]][]][];
 }
 
 /** A class of edges that stay equal: its strength over time, largest of all 1. */
@@ -102,6 +108,7 @@ export interface LaneDetails {
   equation_groups: number[];
   no_equations: string | null;
   conserved: string[];
+  symbols: Symbol[];
 }
 
 /** A layer of a drawn network. The sizes of inputs and outputs follow from the data. */
@@ -122,6 +129,7 @@ export interface Picture {
   id: number;
   t: number[];
   level: number;
+  largest: number;
   lanes: Lane[];
   racers_are: "modes" | "pathways";
   winner: string | null;
@@ -156,6 +164,15 @@ export interface Racer {
   edges: string[];
 }
 
+/** By what the end of the time axis and the winner are found. */
+export interface Rules {
+  times: number;
+  longer: number;
+  learned: number;
+  share: number;
+  time: number;
+}
+
 /** Samples of one's own: rows for every input and output, and the context of each. */
 export interface Samples {
   kind: "samples";
@@ -163,6 +180,31 @@ export interface Samples {
   targets: Record<string, number[][]>;
   context: number[];
   weight: number[];
+}
+
+/** A saved page: what was answered for its scene, and the systems of other positions of its sliders. */
+export interface Saved {
+  kind: "saved";
+  version: string;
+  entry: Entry;
+  scene: Scene;
+  answers: (Picture | Details | Predicted | Simulated | Finished)[];
+  tabulated: string[];
+  lanes: SavedLane[];
+  positions: number[][];
+  level: number;
+  pathways: boolean;
+  rules: Rules;
+}
+
+/** One network at some positions: the system of the papers, and the wider one if needed. */
+export interface SavedLane {
+  name: string;
+  nodes: Node[];
+  edges: DrawnEdge[];
+  groups: string[][];
+  racers: [string, string[]][];
+  systems: System[];
 }
 
 /** All that a picture depends on. */
@@ -209,6 +251,7 @@ export interface Slider {
   step: number;
   value: number;
   log: boolean;
+  stops: number[];
 }
 
 /** Ask for theory: answered by `picture`, then `details`. */
@@ -221,6 +264,37 @@ export interface Solve {
 /** Stop training. */
 export interface Stop {
   kind: "stop";
+}
+
+/** A symbol of the equations in LaTeX, what it stands for, and its numbers for these data. */
+export interface Symbol {
+  latex: string;
+  words: string;
+  value: string;
+}
+
+/** A reduced system. Of sums u of products of a state y the loss is `constant - s u + u D u / 2`. */
+export interface System {
+  start: number[];
+  powers: Record<string, number[]>;
+  speed: number[];
+  decay: number[];
+  sums: [number, number[]][][];
+  s: number[];
+  d: [number, number, number][];
+  constant: number;
+  coupled: boolean;
+  groups: Gauge[];
+  racers: Gauge[];
+  goals: (number | null)[];
+  directions: number;
+  attainable: number;
+  complete: number;
+  settled: number;
+  fastest: number;
+  rest: number | null;
+  why: string;
+  said: LaneDetails;
 }
 
 /** An uploaded table: the answer to `POST upload`. */

@@ -1,7 +1,7 @@
 // What theory says: certificate, equations in the colours of the drawing, laws, times, similarity, winner.
 import katex from "katex";
 import { diverging, type Theme } from "./colours.ts";
-import type { Details, Picture } from "./protocol.ts";
+import type { Details, Picture, Symbol } from "./protocol.ts";
 import { groupColour } from "./race.ts";
 import { html } from "./svg.ts";
 import { shown } from "./ticks.ts";
@@ -15,6 +15,17 @@ function formula(latex: string): HTMLElement {
   const made = html("div", { class: "formula" });
   katex.render(latex, made, { throwOnError: false, displayMode: true, output: "htmlAndMathml", strict: "ignore" });
   return made;
+}
+
+/** What the letters stand for, with their numbers. */
+function symbols(of: Symbol[]): HTMLElement {
+  const list = html("dl", { class: "symbols" });
+  for (const { latex, words, value } of of) {
+    const term = html("dt");
+    katex.render(latex, term, { throwOnError: false, output: "htmlAndMathml", strict: "ignore" });
+    list.append(term, html("dd", {}, words, value ? html("strong", {}, value) : ""));
+  }
+  return list;
 }
 
 const SMALLEST = 0.7; // of the usual size of formulas
@@ -31,6 +42,7 @@ export class TheoryPanel {
   private theme: Theme | null = null;
   readonly trained = html("p", { class: "trained", role: "status" });
   private layer = ""; // that was picked
+  private now: ((index: number) => void)[] = []; // write the numbers of the time of the cursor
 
   constructor() {
     this.pick.addEventListener("change", () => {
@@ -55,6 +67,7 @@ export class TheoryPanel {
     if (!details) return;
     this.details = details;
     this.body.replaceChildren();
+    this.now = [];
     details.lanes.forEach((lane, k) => {
       if (details.lanes.length > 1) this.body.append(html("h3", {}, `${lane.name} gating`));
       const badge = html("details", { class: `badge ${lane.badge.verdict}` });
@@ -65,7 +78,9 @@ export class TheoryPanel {
         const line = formula(coloured(latex, (g) => groupColour(picture, k, g, theme), groups));
         if (groups) line.style.setProperty("--class-colour", groupColour(picture, k, lane.equation_groups[i] ?? 0, theme));
         this.body.append(line);
+        if (groups) line.append(this.strength(picture, k, lane.equation_groups[i] ?? 0));
       });
+      if (lane.symbols.length) this.body.append(symbols(lane.symbols));
       if (lane.no_equations) this.body.append(html("p", { class: "caption" }, lane.no_equations));
       if (lane.conserved.length) {
         this.body.append(html("h4", {}, "conserved"));
@@ -75,6 +90,16 @@ export class TheoryPanel {
     this.fit();
     if (document.fonts.status === "loading") void document.fonts.ready.then(() => this.fit());
     this.similarity(details);
+  }
+
+  /** The strength of a class of edges at the cursor; several modes by their root of the sum of squares. */
+  private strength(picture: Picture, lane: number, group: number): HTMLElement {
+    const made = html("output", { class: "now" });
+    this.now.push((index) => {
+      const size = picture.largest * (picture.lanes[lane]?.groups[group]?.strength[index] ?? 0);
+      made.textContent = `size ${shown(size)} at t = ${shown(picture.t[index] ?? 0)}`;
+    });
+    return made;
   }
 
   /** Formulas that are a little too wide are set smaller; the others scroll. */
@@ -124,6 +149,7 @@ export class TheoryPanel {
 
   at(index: number): void {
     this.index = index;
+    for (const write of this.now) write(index);
     this.paint();
   }
 

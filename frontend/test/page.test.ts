@@ -86,9 +86,11 @@ test("ticks are round and within the range; numbers are short", () => {
 });
 
 test("a logarithmic slider goes there and back within its limits", () => {
-  const s = { name: "a", label: "", low: 1e-4, high: 0.5, step: 0.02, value: 0.05, log: true };
+  const s = { name: "a", label: "", low: 1e-4, high: 0.5, step: 0.02, value: 0.05, log: true, stops: [] };
   assert.equal(toValue(s, toPlace(s, 0.05)), 0.05);
   assert.equal(toValue(s, 5), 0.5);
+  const stopping = { ...s, stops: [1, 2, 5, 9] };
+  assert.deepEqual([1, 4.9, 9].map((v) => toValue(stopping, toPlace(stopping, v))), [1, 5, 9]);
 });
 
 test("colours: mixing ends at the ends, ramps are distinct", () => {
@@ -110,7 +112,7 @@ test("columns are guessed, and make samples with contexts", () => {
 
 const racer = (name: string, half: number) => ({ name, carries: [0, 1], share: [0, 1], half_time: half, edges: ["a"] });
 const lane = (name: string) => ({ name, nodes: [], edges: [], groups: [], racers: [racer("p", 1), racer("q", 2)], loss: [2, 0], learning_time: 1 });
-const picture = (lanes: string[]): Picture => ({ kind: "picture", id: 1, t: [0, 1], level: 1, lanes: lanes.map(lane), racers_are: "pathways", winner: null, theory: "reduction", networks: 0, seconds: 0 });
+const picture = (lanes: string[]): Picture => ({ kind: "picture", id: 1, t: [0, 1], level: 1, largest: 1, lanes: lanes.map(lane), racers_are: "pathways", winner: null, theory: "reduction", networks: 0, seconds: 0 });
 
 test("one track for each gating, else one for each racer", () => {
   assert.deepEqual(tracks(picture(["n"])).map((x) => x.label), ["p", "q"]);

@@ -61,7 +61,8 @@ class Page:
         method, given = message.get("method"), message.get("params", {})
         if method == "Fetch.requestPaused":
             url = given["request"]["url"]
-            inside = url.startswith((f"http://{self.own}", f"ws://{self.own}", "data:", "blob:", "about:"))
+            own = (f"http://{self.own}", f"ws://{self.own}", "file:", "data:", "blob:", "about:")
+            inside = url.startswith(own)
             if not inside:
                 self.outside.append(url)
             self.number += 1

@@ -29,13 +29,13 @@ def gather(pages: Path) -> None:
 
 
 def save_live_pages(folder: Path, wanted: bool) -> None:
-    """Saves the gallery of the lab as pages that need no server; without the lab's page there are none."""
-    from neuralrace import laboratory
+    """Saves the gallery of the lab as pages that need no server."""
+    from neuralrace.laboratory import save_pages
 
-    folder.mkdir(parents=True, exist_ok=True)
-    if wanted and hasattr(laboratory, "save_pages"):
-        shutil.rmtree(folder)
-        laboratory.save_pages(str(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    if wanted:
+        save_pages(str(folder))
 
 
 def build(work: Path, gallery: bool = True) -> int:

@@ -109,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     page.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     page.add_argument("--no-browser", action="store_true", help="only print the address")
+    page.add_argument(
+        "--save", metavar="FOLDER", help="write the pages of the gallery, each a file that needs no server"
+    )
     return parser
 
 
@@ -157,8 +160,11 @@ def _reduce(given: argparse.Namespace) -> int:
 
 
 def _lab(given: argparse.Namespace) -> int:
-    from neuralrace.laboratory import start
+    from neuralrace.laboratory import save_pages, start
 
+    if given.save is not None:
+        print("\n".join(str(file) for file in save_pages(given.save)))
+        return 0
     port = integer("--port", given.port, least=0, most=65535)
     return start(port, browser=not given.no_browser, link=given.link)
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from neuralrace.errors import need_extra
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from neuralrace import Task
     from neuralrace.laboratory.notebook import LabWidget
 
@@ -31,11 +33,20 @@ def lab(task: Task | None = None) -> LabWidget:
     --------
     >>> import neuralrace as nr
     >>> widget = nr.lab(nr.tasks.xor(hidden=8))  # doctest: +SKIP
+    >>> widget.save("race.html")  # doctest: +SKIP
     """
     need_extra("lab", "anywidget", "pydantic")
     from neuralrace.laboratory.notebook import show
 
     return show(task)
+
+
+def save_pages(folder: str) -> list[Path]:
+    """Write the page of every entry of the gallery: the command `neuralrace lab --save FOLDER`."""
+    need_extra("lab", "pydantic")
+    from neuralrace.laboratory.saving import save_gallery
+
+    return save_gallery(folder)
 
 
 def start(port: int, browser: bool, link: str | None = None) -> int:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
 import neuralrace as nr
 from neuralrace.errors import InputError
-from neuralrace.laboratory.protocol import Badge, Details, LaneDetails, Similarity
+from neuralrace.laboratory.protocol import Badge, Details, LaneDetails, Similarity, Symbol
 from neuralrace.laboratory.theory import Solved, SolvedLane, finite
+from neuralrace.reduction import Kind, in_latex
 
 _ALIGNED = "Equations of aligned starts; {:.0%} of the square of these random weights lies outside them."
 FRAMES = 25  # times at which similarities are shown
 MOST_SAMPLES, MOST_LAYERS, MOST_EQUATIONS = 28, 6, 12
+MOST_SYMBOLS, MOST_VALUES = 12, 6
 LEVELS = 36  # of similarity on either side of 0, as characters from "0" on
 
 
@@ -39,8 +42,13 @@ def _race(solved: Solved) -> list[tuple[str, float | None]]:
 
 def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
     r = lane.reduction
-    lines, owners, why = _equations(lane)
-    badge, ended = _random_badge(lane) if random else _badge(lane), lane.solution.outcome
+    said = describe(lane.name, r)
+    if random:
+        outside = _ALIGNED.format(r.distance(lane.weights) ** 2)
+        said = said.model_copy(
+            update={"badge": _random_badge(lane), "conserved": [], "no_equations": outside}
+        )
+    badge, ended = said.badge, lane.solution.outcome
     stuck = lane.left if r.directions == 1 else ""
     if stuck or not ended.startswith((nr.Status.FINISHED.value, nr.Status.UNSETTLED.value)):
         ended = stuck or ended
@@ -53,16 +61,43 @@ def _lane(lane: SolvedLane, random: bool) -> LaneDetails:
         badge.words = f"The papers' family: {lane.left}. Shown: {badge.words}"
     elif ended.startswith(nr.Status.UNSETTLED.value):
         badge.words += f" At the end of the axis: {ended}."
+    return said
+
+
+def describe(name: str, r: nr.Reduction) -> LaneDetails:
+    """What theory says of a lane, wherever it starts."""
+    lines, owners, why = _equations(r)
     return LaneDetails(
-        name=lane.name, badge=badge,
-        equations=lines, equation_groups=owners,
-        no_equations=_ALIGNED.format(r.distance(lane.weights) ** 2) if random else why,
-        conserved=[] if random else _conserved(lane),
+        name=name, badge=_badge(r), equations=lines, equation_groups=owners, no_equations=why,
+        conserved=_conserved(r), symbols=_symbols(r) if lines else [],
     )  # fmt: skip
 
 
-def _badge(lane: SolvedLane) -> Badge:
-    r = lane.reduction
+def _symbols(r: nr.Reduction) -> list[Symbol]:
+    """What the letters of the equations stand for, with their numbers for these data."""
+    kinds = Kind.CORRELATION, Kind.COVARIANCE, Kind.FIXED
+    shown = [q for q in r.written().quantities if q.kind in kinds][:MOST_SYMBOLS]
+    strength = Symbol(latex="B", words="strengths of the edges, one for each class and mode", value="")
+    return [
+        strength,
+        *(Symbol(latex=in_latex(q.symbol), words=q.kind.value, value=_numbers(q.value)) for q in shown),
+    ]
+
+
+def _numbers(value: Any) -> str:
+    """Numbers of a statistic: its different ones where they are few, else its shape."""
+    v = np.asarray(value)
+    if v.ndim == 2 and 1 not in v.shape:
+        small = v.size <= MOST_VALUES
+        return (
+            "; ".join(" ".join(f"{x:.3g}" for x in row) for row in v) if small else f"{len(v)} × {len(v.T)}"
+        )
+    found = Counter(f"{x:.3g}" for x in v.ravel())
+    each = [x if n == 1 else f"{x} ({n} times)" for x, n in found.items()]
+    return ", ".join(each[:MOST_VALUES]) + ", …" * (len(each) > MOST_VALUES)
+
+
+def _badge(r: nr.Reduction) -> Badge:
     if r.exact:
         title = "✓ exact"
         words = (
@@ -89,23 +124,23 @@ def _random_badge(lane: SolvedLane) -> Badge:
     return Badge(verdict="exact", title="✓ theory of these very starts", words=words)
 
 
-def _equations(lane: SolvedLane) -> tuple[list[str], list[int], str | None]:
+def _equations(r: nr.Reduction) -> tuple[list[str], list[int], str | None]:
     """A LaTeX line for each equation, and the class of edges that it is about if it is about one."""
     try:
-        every = lane.reduction.written().equations
+        every = r.written().equations
     except InputError as error:
         return [], [], str(error)
     shown = every[:MOST_EQUATIONS]
     lines = [" = ".join(eq.latex) for eq in shown]
-    owners = [eq.edge_class for eq in shown] if lane.reduction.directions == 1 else []  # else in several
+    owners = [eq.edge_class for eq in shown] if r.directions == 1 else []  # else in several
     return lines, owners, f"and {len(every) - len(shown)} more" if len(every) > len(shown) else None
 
 
-def _conserved(lane: SolvedLane) -> list[str]:
+def _conserved(r: nr.Reduction) -> list[str]:
     import sympy
 
     try:
-        return [sympy.latex(law) for law in lane.reduction.conserved()[:6]]
+        return [sympy.latex(law) for law in r.conserved()[:6]]
     except InputError:
         return []
 

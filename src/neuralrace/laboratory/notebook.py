@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -13,7 +14,7 @@ import traitlets
 import neuralrace as nr
 from neuralrace.errors import InputError
 from neuralrace.laboratory.page import FOLDER, page_files
-from neuralrace.laboratory.protocol import MAX_MESSAGE, MAX_UPLOAD, REQUEST, Problem, Simulate, Stop
+from neuralrace.laboratory.protocol import MAX_MESSAGE, MAX_UPLOAD, REQUEST, Problem, Scene, Simulate, Stop
 
 
 class LabWidget(anywidget.AnyWidget):
@@ -32,6 +33,33 @@ class LabWidget(anywidget.AnyWidget):
         self._changed: threading.Event = threading.Event()
         self._thread: threading.Thread | None = None
         self.on_msg(self._heard)
+
+    def save(self, path: str | Path, link: str | None = None) -> Path:
+        """Write the page as one file that needs no server and asks nothing of other sites.
+
+        Its sliders work: the page holds the reduced systems and solves them. It shows aligned starts; dots of
+        trained networks belong to the state that was saved.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, as in `race.html`. An older page is replaced, any other file is not.
+        link : str, optional
+            The state to begin with: what 'Copy link' of the page copied. By default the task's.
+
+        Returns
+        -------
+        Path
+
+        Examples
+        --------
+        >>> import neuralrace as nr
+        >>> nr.lab(nr.tasks.xor(hidden=8)).save("race.html")  # doctest: +SKIP
+        """
+        from neuralrace.laboratory.opening import scene_in
+        from neuralrace.laboratory.saving import save
+
+        return save(path, scene_in(link) if link is not None else Scene.model_validate(self.scene or {}))
 
     def _heard(self, _: Any, content: Any, buffers: Any) -> None:
         """A message of the page: the latest of each kind is worked on by the thread."""

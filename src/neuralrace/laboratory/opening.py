@@ -24,18 +24,26 @@ LINK = re.compile(r"(?:lab:|#s=|^)([A-Za-z0-9_-]+)$")
 
 def state_of(link: str) -> str:
     """The state that a link of the page holds, as it stands in an address."""
+    return _read(link)[0]
+
+
+def scene_in(link: str) -> Scene:
+    """The scene that a link of the page holds."""
+    return _read(link)[1]
+
+
+def _read(link: str) -> tuple[str, Scene]:
     found = LINK.search(link.strip())
     try:
         if found is None:
             raise ValueError
         packed = found[1] + "=" * (-len(found[1]) % 4)
         text = zlib.decompressobj(-15).decompress(base64.urlsafe_b64decode(packed), MAX_MESSAGE)
-        Scene.model_validate(json.loads(text)["scene"])
+        return found[1], Scene.model_validate(json.loads(text)["scene"])
     except (ValueError, KeyError, TypeError, RecursionError, zlib.error, ValidationError):
         raise InputError(
             f"link must be what 'Copy link' of the page copied, as in lab:..., got {short(link)}"
         ) from None
-    return found[1]
 
 
 @contextlib.contextmanager

@@ -125,7 +125,7 @@ class Export(Message):
     kind: Literal["export"] = "export"
     id: Count
     scene: Scene
-    format: Literal["yaml", "python"]
+    format: Literal["yaml", "python", "html"]
 
 
 class Stop(Message):
@@ -151,6 +151,7 @@ class Slider(Message):
     step: float
     value: float
     log: bool = False
+    stops: list[float] = []  # the only positions, of a saved page; empty for all
 
 
 class Entry(Message):
@@ -218,6 +219,7 @@ class Picture(Message):
     id: int
     t: list[float]
     level: float  # of the loss, at which the race is decided
+    largest: float = 1.0  # size of the weights of a group whose strength is 1
     lanes: list[Lane]
     racers_are: Literal["modes", "pathways"]
     winner: str | None = None
@@ -246,6 +248,14 @@ class Similarity(Message):
     frames: list[str]
 
 
+class Symbol(Message):
+    """A symbol of the equations in LaTeX, what it stands for, and its numbers for these data."""
+
+    latex: str
+    words: str
+    value: str
+
+
 class LaneDetails(Message):
     """What theory says of one lane; `equations` has a LaTeX line for each group.
 
@@ -258,6 +268,7 @@ class LaneDetails(Message):
     equation_groups: list[int]
     no_equations: str | None
     conserved: list[str]
+    symbols: list[Symbol] = []
 
 
 class Details(Message):
@@ -309,7 +320,7 @@ class Exported(Message):
 
     kind: Literal["exported"] = "exported"
     id: int
-    format: Literal["yaml", "python"]
+    format: Literal["yaml", "python", "html"]
     text: str
 
 
@@ -334,6 +345,88 @@ class Table(Message):
     kind: Literal["table"] = "table"
     columns: list[str]
     rows: list[list[float]]
+
+
+# -- a saved page: reduced systems that it solves by itself -----------------------------------------
+
+Sum = list[tuple[float, list[int]]]  # of products of numbers of a state: coefficient, and their places
+
+
+class Gauge(Message):
+    """What is read off a state: one sum with its sign, or the root of a weighted sum of squares."""
+
+    signed: bool
+    parts: list[tuple[float, Sum]]
+
+
+class System(Message):
+    """A reduced system. Of sums u of products of a state y the loss is `constant - s u + u D u / 2`.
+
+    A number of y moves at `-speed (dL/dy + decay y)`. It starts at `start` times, for each live slider, its
+    value as a share of the saved one, to its power. `rest` is the loss at which the library found the system
+    at rest, and `why` its words; they are empty where all is learned.
+    """
+
+    start: list[float]
+    powers: dict[Name, list[float]]
+    speed: list[float]
+    decay: list[float]
+    sums: list[Sum]
+    s: list[float]
+    d: list[tuple[int, int, float]]
+    constant: float
+    coupled: bool  # whether rounding may make it leave a saddle
+    groups: list[Gauge]
+    racers: list[Gauge]
+    goals: list[float | None]  # what each racer would carry alone; None: the largest of all is the goal
+    directions: int  # hidden ones of each mode
+    attainable: float  # the least loss of any weights
+    complete: float  # the loss at which learning is complete
+    settled: float  # the loss at which nothing is left to learn
+    fastest: float  # time in which the strongest correlation can be learned
+    rest: float | None
+    why: str
+    said: LaneDetails
+
+
+class SavedLane(Message):
+    """One network at some positions: the system of the papers, and the wider one if needed."""
+
+    name: str
+    nodes: list[Node]
+    edges: list[DrawnEdge]
+    groups: list[list[str]]
+    racers: list[tuple[str, list[str]]]  # name and edges
+    systems: list[System]
+
+
+class Rules(Message):
+    """By what the end of the time axis and the winner are found."""
+
+    times: int
+    longer: float  # end of the axis, in times at which all is learned
+    learned: float  # share of what is learned that may be left there
+    share: float  # differences of shares, and relative ones of times, that decide no race
+    time: float
+
+
+class Saved(Message):
+    """A saved page: what was answered for its scene, and the systems of other positions of its sliders.
+
+    `positions` has the lanes of every position of the tabulated sliders, whose last one changes fastest.
+    """
+
+    kind: Literal["saved"] = "saved"
+    version: str
+    entry: Entry
+    scene: Scene
+    answers: list[Picture | Details | Predicted | Simulated | Finished]
+    tabulated: list[str]
+    lanes: list[SavedLane]
+    positions: list[list[int]]
+    level: float  # of the loss, as a share of the initial one, at which the race is decided
+    pathways: bool
+    rules: Rules
 
 
 Answer = Welcome | Picture | Details | Simulated | Predicted | Finished | Exported | Problem | Notice | Table

@@ -29,15 +29,19 @@ class RacerPath:
 
     def carries(self, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """What the racer carries, from strengths `(..., modes)` or blocks with leading axes."""
+        along = self.along(r, b)
+        return np.linalg.norm(along, axis=(-2, -1)) if r.basis == "block" else _together(along)
+
+    def along(self, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The product of strengths along the path: (..., modes of the racer), or a block (..., out, in)."""
         if r.family.split is not None:
             learned = _product([r.family.split.signed(e, b) for e in self.path])[..., 0, 0]
-            return _together(learned[..., list(self.modes)])
+            return learned[..., list(self.modes)]
         fixed = r.family.small.graph.fixed
-        along = [fixed[e] if e in fixed else b[e] for e in self.path]
         if r.basis == "block":
-            return np.linalg.norm(_product(along), axis=(-2, -1))
+            return _product([fixed[e] if e in fixed else b[e] for e in self.path])
         learned = np.prod([b[e] for e in self.path if e not in fixed], axis=0)
-        return _together((learned * _constant(r, self.path))[..., list(self.modes)])
+        return (learned * _constant(r, self.path))[..., list(self.modes)]
 
     def carried(self, r: nr.Reduction, weights: Mapping[str, np.ndarray]) -> np.ndarray:
         """The same of a network with these weights `(..., out, in)`."""

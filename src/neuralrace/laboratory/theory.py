@@ -18,6 +18,7 @@ from neuralrace.laboratory.racers import RacerPath, racers
 from neuralrace.reduction import Solution, settled_time
 
 TIMES = 241  # on the time axis
+BEYOND = 1.15  # end of the axis, in times by which all is learned
 LONGER = 100  # times as late as aligned networks, random ones are looked for their end
 LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
 ALIGNED_COPIES, RANDOM_COPIES = 35, 480  # of its weights, that theory of a network holds at most (measured)
@@ -189,7 +190,7 @@ def _end(lanes: list[SolvedLane], random: bool) -> float:
 
 
 def _later(t: float) -> float:
-    return float(f"{1.15 * t:.2g}")
+    return float(f"{BEYOND * t:.2g}")
 
 
 def _finished(solution: nr.Trajectory) -> nr.Trajectory:
@@ -257,7 +258,9 @@ def drawn_picture(
         for g in lane.groups:
             g.strength = numbers(np.array(g.strength) / largest)
     seconds = time.perf_counter() - began
-    return Picture(id=number, t=numbers(t), level=level, lanes=lanes, seconds=seconds, **more)
+    return Picture(
+        id=number, t=numbers(t), level=level, largest=largest, lanes=lanes, seconds=seconds, **more
+    )  # fmt: skip
 
 
 def drawn_lane(

@@ -97,10 +97,9 @@ def tied_loss(found: Expansion, rates: Rates) -> TiedLoss | None:
         d[pair] = value
     if crossing > 1e-10 * max(np.abs(d).max(initial=0.0), 1e-300):
         return None
-    targets = (count * float(np.vdot(y.array, y.array)) for (_, y, _), count in found.terms.items())
     exponents = np.array(list(found.index), int).reshape(n, len(classes))
     sizes = np.array([len(c) for c in classes])
-    return TiedLoss(exponents, s, d, sizes, found.constant + 0.5 * sum(targets), *class_rates(classes, rates))
+    return TiedLoss(exponents, s, d, sizes, found.loss_of_zero, *class_rates(classes, rates))
 
 
 class Expansion:
@@ -142,6 +141,12 @@ class Expansion:
             elif np.any(w):
                 self.class_of[e] = first + len(self.constants)
                 self.constants.append(w)
+
+    @property
+    def loss_of_zero(self) -> float:
+        """The loss where all outputs are 0."""
+        targets = (count * float(np.vdot(y.array, y.array)) for (_, y, _), count in self.terms.items())
+        return self.constant + 0.5 * sum(targets)
 
     def classes_on(self, key: Key) -> Key:
         """The classes of edges on paths of a class, each as often as it occurs."""

@@ -259,10 +259,7 @@ class Reduction(ReducedEquations):
         b = self._start(strengths)
         edge, shape = next(iter(self.family.shape.items()))
         lead = b[edge].shape[: b[edge].ndim - len(shape)]
-        r = self
-        if self.tied is not None and not self.is_tied(b):  # the classes of edges that start equal in b
-            apart = {e: (self.rates.of(e), v.tobytes()) for e, v in b.items()}
-            r = replace(self, classes=refine(self.family, apart, np.random.default_rng(0)))
+        r = self if self.is_tied(b) or self.tied is None else self.retied(b)
         # Nothing changes any more at the attainable loss, unless weights decay.
         rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
         rest = -np.inf if r.rates.decays(r.family.graph) else rest
@@ -312,6 +309,11 @@ class Reduction(ReducedEquations):
         return self.solve(
             strengths, _FOREVER * self.fastest_time, 2, method=method, stop_loss=self.complete_loss
         )
+
+    def retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
+        """The same with the classes of edges that start equal in strengths b, by edge."""
+        start = {e: (self.rates.of(e), v.tobytes()) for e, v in b.items()}
+        return replace(self, classes=refine(self.family, start, np.random.default_rng(0)))
 
     def _start(self, strengths: Any) -> dict[str, np.ndarray]:
         """Where a solution starts: strengths of every edge, with a leading axis where there are runs."""
