@@ -55,7 +55,6 @@ default_role = "code"
 add_module_names = False
 autodoc_member_order = "alphabetical"
 autodoc_typehints = "none"  # the docstrings have them, in words
-python_maximum_signature_line_length = 70
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True

@@ -48,7 +48,8 @@ def test_examples_run(page):
 def test_links_lead_to_files(page):
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) + re.findall(r"`docs/(results/[^`]+)`", text)
-    missing = [to for to in links if "://" not in to and not (page.parent / to).exists()]
+    made = "gallery/index.rst"  # with the site
+    missing = [to for to in links if "://" not in to and to != made and not (page.parent / to).exists()]
     assert not missing
 
 

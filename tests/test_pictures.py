@@ -25,11 +25,6 @@ def theory():
     return r.solve(r.strength(0.01), t1=40.0)
 
 
-def race_of_pathways(depth):
-    graph = nr.Graph.pathways(1, 1, [[1] * (depth - 1)] * 2)
-    return nr.reduce(nr.Task(graph, [[1.0]], [[1.0]], gates={"p0h1": [0.9]}))
-
-
 # -- graphs ------------------------------------------------------------------------------------
 
 
@@ -196,14 +191,29 @@ def test_fixed_points_at_which_the_flow_is_slower_than_linear_are_found():
     assert points["saddle"] == pytest.approx(np.array([[0.0, 0.0], [np.sqrt(0.5), 0.0]]), abs=1e-6)
 
 
-def test_a_line_of_fixed_points_is_stable_and_starts_may_be_given():
-    r = race_of_pathways(3)
+@pytest.mark.parametrize("layers", [(2, 2), (3, 3), (2, 4), (5, 3)])
+def test_a_line_of_fixed_points_is_stable_and_starts_may_be_given(layers):
+    graph = nr.Graph.pathways(1, 1, [[1] * (depth - 1) for depth in layers])
+    r = nr.reduce(nr.Task(graph, [[1.0]], [[1.0]], gates={"p0h1": [0.9]}))
     fig = nr.plot.phase_portrait(r, modes=[(0, 0), (0, 1)], starts=[[0.2, 0.1], [-0.2, 0.1]])
-    points = fixed_points(fig)["stable"]
-    assert len(points) > 5
-    assert 0.9 * points[:, 0] ** 3 + points[:, 1] ** 3 == pytest.approx(1.0, abs=1e-6)
+    points = fixed_points(fig)
+    assert len(points["stable"]) > 5
+    first, second = points["stable"].T
+    assert 0.9 * first ** layers[0] + second ** layers[1] == pytest.approx(1.0, abs=1e-6)
+    assert np.abs(points["saddle"]) == pytest.approx(np.zeros((1, 2)), abs=0.02)  # flat where layers are many
     starts = [line.get_xydata()[0].tolist() for line in fig.axes[0].lines[:2]]
     assert starts == [[0.2, 0.1], [-0.2, 0.1]]
+
+
+def test_a_saddle_that_is_left_more_slowly_than_exponentially_is_a_saddle():
+    """Where ``all`` has learned its part, a pathway of three layers grows from zero as its square."""
+    x, y = [[1, 1], [1, -1], [1, 1], [1, -1]], [[1, 1], [1, -1], [1, 0], [1, 0]]
+    edges = [("x", "all"), ("all", "y"), ("x", "some"), ("some", "more"), ("more", "y")]
+    graph = nr.Graph({"x": 2, "all": 5, "some": 5, "more": 5, "y": 2}, edges)
+    r = nr.reduce(nr.Task(graph, x, y, gates={"some": [1, 1, 0, 0]}))
+    points = fixed_points(nr.plot.phase_portrait(r, modes=[(1, 0), (1, 1)]))
+    assert [np.sqrt(0.5), 0.0] == pytest.approx(points["saddle"][-1], abs=1e-6)
+    assert points["stable"] == pytest.approx(np.array([[0.0, 1.0]]), abs=1e-6)
 
 
 def test_a_phase_portrait_can_move(tmp_path):

@@ -53,5 +53,5 @@ nr.plot.label(axes[1], legend="center right")
 #   anything left for ``some``?
 # - Start from a larger strength, ``strengths=0.5``. The race is decided less clearly,
 #   because nobody has time to get far ahead.
-# - Start from random weights: ``start = nr.init.gaussian(graph, 0.02)``, with theory
-#   ``nr.reduce(task, weights=start).solve(t1=15.0)``.
+# - Train from random weights: ``start = nr.init.gaussian(graph, 0.01)``. Do the dots
+#   still follow the lines?

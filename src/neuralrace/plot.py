@@ -523,7 +523,7 @@ def phase_portrait(
 
     Examples
     --------
-    Two pathways of three layers learn the same mode. The one that starts ahead takes it all.
+    Two pathways of three layers learn the same mode. Every way to share it is a fixed point.
 
     >>> import neuralrace as nr
     >>> task = nr.Task(nr.Graph.pathways(1, 1, [[1, 1], [1, 1]]), [[1.0]], [[1.0]], gates={"p0h1": [0.9]})
@@ -534,14 +534,15 @@ def phase_portrait(
     target = None if animate is None else gif(animate)
     plane = _Plane(reduction, modes)
     ends = plane.solved(np.array([[0.3, 0.0], [0.0, 0.3], [0.3, 0.3]]))[1][:, -1]
+    reach = np.maximum(ends.max(axis=0), 0.1 * ends.max())
     if starts is None:
         angles = np.linspace(0.05, 0.95, 6) * np.pi / 2
         near = 0.1 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-        begin = np.concatenate([near, [[1.2, 0.5], [0.5, 1.2], [1.2, 1.2]]]) * ends.max(axis=0)
+        begin = np.concatenate([near, [[1.2, 0.5], [0.5, 1.2], [1.2, 1.2]]]) * reach
     else:
         begin = array("starts", starts, (None, 2))
     t, paths = plane.solved(begin)
-    high = 1.05 * np.maximum(paths.max(axis=(0, 1)), ends.max(axis=0))
+    high = 1.05 * np.maximum(paths.max(axis=(0, 1)), reach)
     low = np.minimum(1.05 * paths.min(axis=(0, 1)), 0.0) - 0.05 * high
     plane.check_closed(low, high)
     fig, ax = figure(height=3.2)
@@ -574,42 +575,45 @@ class _Plane:
         pairs = [m if isinstance(m, (tuple, list)) else (m, 0) for m in sequence("modes", modes, "strengths")]
         if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs) or pairs[0] == pairs[1]:
             raise InputError(f"modes must be two different strengths, (mode, class) each, got {short(modes)}")
-        self.reduction, self.pairs = reduction, pairs
-        self.labels = []
         for mode, k in pairs:
             integer("mode in modes", mode, least=0, most=reduction.n_modes - 1)
-            members = reduction.classes[integer("class in modes", k, least=0, most=reduction.n_classes - 1)]
-            symbol = next((reduction.names[e] for e in members if e in reduction.names), f"B{k + 1}")
-            self.labels.append(f"strength {symbol} ({members[0]}), mode {mode}")
+            integer("class in modes", k, least=0, most=reduction.n_classes - 1)
+        self.reduction, self.classes = reduction, reduction.classes
+        self.at = tuple(np.transpose([(k, mode) for mode, k in pairs]))  # in arrays (classes, modes)
+        self.labels: list[str] = []
+        for mode, k in pairs:
+            named = [reduction.names[e] for e in self.classes[k] if e in reduction.names]
+            symbol = named[0] if named else f"B{k + 1}"
+            self.labels.append(f"strength {symbol} ({self.classes[k][0]}), mode {mode}")
 
     def strengths(self, points: np.ndarray) -> dict[str, np.ndarray]:
         """Strengths of all edges (..., modes) at points (..., 2)."""
-        r = self.reduction
-        found = {e: np.zeros((*points.shape[:-1], r.n_modes)) for e in r.family.shape}
-        for axis, (mode, k) in enumerate(self.pairs):
-            for e in r.classes[k]:
-                found[e][..., mode] = points[..., axis]
-        return found
+        b = np.zeros((*points.shape[:-1], len(self.classes), self.reduction.n_modes))
+        b[(..., *self.at)] = points
+        return {e: b[..., k, :] for k, members in enumerate(self.classes) for e in members}
+
+    def rates(self, point: np.ndarray) -> np.ndarray:
+        """The right-hand sides of all equations at a point, (classes, modes)."""
+        v = self.reduction.velocity(self.strengths(point))
+        return np.stack([v[members[0]] for members in self.classes])
 
     def velocity(self, point: np.ndarray) -> np.ndarray:
-        """The right-hand sides of the two equations at a point."""
-        v = self.reduction.velocity(self.strengths(point))
-        return np.array([v[self.reduction.classes[k][0]][mode] for mode, k in self.pairs])
+        """Those of the two strengths."""
+        return self.rates(point)[self.at]
 
     def solved(self, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Times, and solutions (n, times, 2) from starts (n, 2)."""
         sol = self.reduction.solve(self.strengths(starts), t1=1000 * self.reduction.fastest_time)
-        edges = [(self.reduction.classes[k][0], mode) for mode, k in self.pairs]
-        return sol.t, np.stack([sol.source.b[e][..., mode] for e, mode in edges], axis=-1)
+        each = [sol.source.b[self.classes[k][0]][..., mode] for k, mode in zip(*self.at, strict=True)]
+        return sol.t, np.stack(each, axis=-1)
 
     def check_closed(self, low: np.ndarray, high: np.ndarray) -> None:
         """Refuse a plane that the flow leaves."""
         for share in ([0.3, 0.5], [0.8, 0.2], [0.4, 0.9]):
-            v = self.reduction.velocity(self.strengths(low + share * (high - low)))
-            rates = np.stack([np.abs(v[members[0]]) for members in self.reduction.classes])
-            inside = np.zeros(rates.shape, bool)
-            inside[tuple(zip(*[(k, mode) for mode, k in self.pairs], strict=True))] = True
-            if rates[~inside].max(initial=0.0) > 1e-9 * rates[inside].max():
+            others = self.rates(low + share * (high - low))
+            most = np.abs(others).max()
+            others[self.at] = 0.0
+            if np.abs(others).max() > 1e-9 * most:
                 raise InputError(
                     f"modes must be two strengths that the others do not follow; in the plane of "
                     f"{self.labels[0]} and {self.labels[1]} other strengths leave zero"
@@ -631,15 +635,19 @@ class _Plane:
             new = all((np.abs(end - other) > 0.02 * size).any() for other in near)
             if inside and new and np.abs(self.velocity(end)).max() < 1e-8 * scale:
                 near.append(end)
-        return sorted(((point, self._attracts(point, 1e-3 * size)) for point in near), key=lambda p: not p[1])
+        return sorted(((point, self._attracts(point, 0.01 * size)) for point in near), key=lambda p: not p[1])
 
     def _attracts(self, point: np.ndarray, radii: np.ndarray) -> bool:
-        """Whether no arrow on a small circle around a fixed point leads outwards."""
-        angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+        """Whether what the flow descends is nowhere lower on a small ellipse around a fixed point."""
+        angles = np.linspace(0, 2 * np.pi, 48, endpoint=False)
         around = np.stack([np.cos(angles), np.sin(angles)], axis=1) * radii
-        v = np.array([self.velocity(point + step) for step in around])
-        outwards = (v * around).sum(axis=1) / np.linalg.norm(around, axis=1)
-        return bool(outwards.max() < 1e-4 * np.linalg.norm(v, axis=1).max())
+        rise = np.array([self._descended(point + step) for step in around]) - self._descended(point)
+        return bool(rise.min() >= -1e-7 * np.abs(rise).max())
+
+    def _descended(self, point: np.ndarray) -> float:
+        """The loss, and weight decay."""
+        b, rates = self.strengths(point), self.reduction.rates
+        return self.reduction.loss(b) + sum(rates.of(e)[1] * float(v @ v) for e, v in b.items()) / 2
 
 
 def _arrows(ax: Axes, plane: _Plane, low: np.ndarray, high: np.ndarray) -> None:

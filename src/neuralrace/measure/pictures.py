@@ -105,7 +105,7 @@ def _activities(trajectory: Any, node: Any, labels: Any) -> tuple[Floats, list[s
 
 def _paths(ax: Any, places: Floats, names: list[str]) -> None:
     """Paths of the samples in the plane, with dots and names at their ends."""
-    reach = 1.15 * np.abs(places).max()
+    reach = 1.4 * np.abs(places).max()
     for path, name, colour in zip(places.swapaxes(0, 1), names, plot.shades(len(names)), strict=True):
         ax.plot(*path.T, color=colour)
         ax.plot(*path[-1], "o", color=colour)
