@@ -197,7 +197,7 @@ def fits_every_screen(site):
     handler = partial(Quiet, directory=site)
     wide = "document.documentElement.scrollWidth > innerWidth"
     cut = (
-        "[...document.querySelectorAll('.highlight-python pre')].some(e => e.scrollWidth > e.clientWidth + 1)"
+        "[...document.querySelectorAll('pre')].some(e => e.scrollWidth > e.clientWidth + 1)"
     )
     pages = [page for page in sorted(site.rglob("*.html")) if "_static" not in page.parts]
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium.browser() as browser:
