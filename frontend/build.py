@@ -45,7 +45,8 @@ def main() -> int:
             needed = "--test" not in sys.argv or os.environ.get("NEURALRACE_REQUIRE_BROWSER") == "1"
             return status if needed else 0  # tests of the page are skipped then
         INSTALLED.touch()
-    sources = (HERE / "src", lock, HERE / "build.mjs")
+    coefficients = HERE.parent / "src/neuralrace/dynamics/dormand_prince_8.json"
+    sources = (HERE / "src", lock, HERE / "build.mjs", coefficients)
     if not PAGE.exists() or PAGE.stat().st_mtime < newest(*sources):
         if status := node("build.mjs"):
             return status

@@ -71,7 +71,7 @@ export class Lab {
     this.state = structuredClone(options.state ?? FIRST);
     this.asker = new Asker((request) => transport.send(request));
     root.classList.add("nr-lab");
-    root.classList.toggle("saved", !options.makeEditor);
+    root.classList.toggle("saved", this.saved);
     this.build();
     this.keys();
     void this.begin();
@@ -230,7 +230,7 @@ export class Lab {
     if (fresh || !this.entries.some((e) => e.name === name)) {
       this.kept = scene.drawn ?? this.kept;
       const drawn = entry.name === OWN ? this.kept : null;
-      this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN && this.options.makeEditor ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
+      this.state.scene = { ...scene, entry: entry.name, values: entry.name === OWN && !this.saved ? { strength: 0.05 } : {}, drawn, start: entry.random ? scene.start : "aligned" };
       this.player.at = 0.45;
     }
     this.picture = this.details = null;
@@ -285,6 +285,11 @@ export class Lab {
   }
 
   // -- drawing ----------------------------------------------------------------------------------
+
+  /** Whether this is a page without a server. */
+  private get saved(): boolean {
+    return !this.options.makeEditor;
+  }
 
   private themeNow(): Theme {
     return this.state.view.theme === "dark" ? DARK : LIGHT;
@@ -370,8 +375,8 @@ export class Lab {
     pick.addEventListener("change", () => this.open(pick.value, true));
     const view = this.state.view;
     this.head.replaceChildren(
-      html("strong", { class: "brand" }, this.options.makeEditor ? "neuralrace lab" : this.entry().title),
-      ...(this.options.makeEditor ? this.ways(pick) : []),
+      html("strong", { class: "brand" }, this.saved ? this.entry().title : "neuralrace lab"),
+      ...(this.saved ? [] : this.ways(pick)),
       html("span", { class: "space" }),
       this.takeAway(),
       button("Controls", "hide or show the controls (c)", () => this.switch("plain", !this.state.view.plain), "toggle-controls"),
@@ -396,14 +401,15 @@ export class Lab {
     const entry = this.entry();
     const scene = this.state.scene;
     const parts: Node[] = [html("p", { class: "sentence" }, entry.sentence)];
-    if (this.options.makeEditor) parts.unshift(html("h2", {}, entry.title)); // else it is in the head
+    if (!this.saved) parts.unshift(html("h2", {}, entry.title)); // else it is in the head
     if (!this.editor) parts.push(html("p", { class: "figure" }, entry.figure));
     const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true, stops: [] }] : entry.sliders;
     if (this.editor) parts.push(this.editor.root);
     for (const s of sliders)
       parts.push(sliderRow(s, scene.values[s.name] ?? s.value, (v) => this.change({ values: { ...this.state.scene.values, [s.name]: v } })));
-    if (this.options.makeEditor) parts.push(this.trainingChoice(entry));
-    if (!this.editor) parts.push(button("Reset", "back to the defaults of this entry (r)", () => this.open(entry.name, true), "reset"));
+    if (!this.saved) parts.push(this.trainingChoice(entry));
+    if (this.saved && !sliders.length) parts.push(html("p", { class: "hint" }, "The sliders of this figure need the lab: neuralrace lab."));
+    else if (!this.editor) parts.push(button("Reset", "back to the defaults of this entry (r)", () => this.open(entry.name, true), "reset"));
     this.controls.replaceChildren(...parts);
   }
 
@@ -460,7 +466,7 @@ export class Lab {
       figure: () => this.figure(),
       index: () => this.index(),
       exported: (format) => this.exported(format),
-      server: this.options.makeEditor !== undefined,
+      server: !this.saved,
       copyLink: () => this.copyLink(),
       say: (text) => this.say(text),
     });
@@ -474,9 +480,9 @@ export class Lab {
   private async copyLink(): Promise<void> {
     const text = await this.link();
     if (!text) throw new Error("The data are too large for a link; take the YAML instead.");
-    const server = this.options.makeEditor !== undefined; // its address holds a token
-    const link = server ? `lab:${text}` : `${location.href.split("#")[0]}#s=${text}`;
-    const open = server ? "This opens it: neuralrace lab LINK, or paste it on the page." : "";
+    // The address of a server holds a token.
+    const link = this.saved ? `${location.href.split("#")[0]}#s=${text}` : `lab:${text}`;
+    const open = this.saved ? "" : "This opens it: neuralrace lab LINK, or paste it on the page.";
     await navigator.clipboard.writeText(link).then(
       () => this.say(`The exact state is copied as a link. ${open}`),
       () => this.say(`The browser did not let the page copy the link. It is ${link} ${open}`),
@@ -497,7 +503,7 @@ export class Lab {
       ArrowRight: () => this.player.step(1 / 60),
       Home: () => this.player.step(-1),
       End: () => this.player.step(1),
-      ...(this.options.makeEditor ? { n: () => this.next(1), p: () => this.next(-1), g: () => this.showGallery() } : {}),
+      ...(this.saved ? {} : { n: () => this.next(1), p: () => this.next(-1), g: () => this.showGallery() }),
       c: () => this.switch("plain", !this.state.view.plain),
       l: () => this.switch("large", !this.state.view.large),
       d: () => this.switch("theme", this.state.view.theme === "dark" ? "light" : "dark"),

@@ -26,6 +26,7 @@ export interface ChartSpec {
 }
 
 const MARGIN = { left: 46, right: 14, top: 28, bottom: 34 };
+const ROW = 30; // between two numbers of the vertical axis, at least about
 const MOST_DOTS = 1500;
 
 export class ChartView {
@@ -57,7 +58,7 @@ export class ChartView {
     this.x = (t) => MARGIN.left + (t / end) * box.w;
     this.y = (v) => MARGIN.top + (1 - (v - low) / (high - low)) * box.h;
     this.root.append(svg("text", { x: 0, y: 15, fill: theme.soft, "font-size": 13 }, spec.title));
-    for (const v of ticks(low, high, height > 260 ? 6 : 4)) {
+    for (const v of ticks(low, high, Math.max(1, Math.min(6, Math.floor(box.h / ROW))))) {
       this.root.append(
         svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: this.y(v), y2: this.y(v), stroke: theme.faint }),
         svg("text", { x: MARGIN.left - 7, y: this.y(v) + 4, "text-anchor": "end", fill: theme.soft, "font-size": 11.5 }, shown(v)),

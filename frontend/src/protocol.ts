@@ -266,9 +266,9 @@ export interface Stop {
   kind: "stop";
 }
 
-/** A symbol of the equations in LaTeX, what it stands for, and its numbers for these data. */
+/** Symbols of the equations in LaTeX, what they stand for, and their numbers for these data. */
 export interface Symbol {
-  latex: string;
+  latex: string[];
   words: string;
   value: string;
 }

@@ -13,22 +13,32 @@ export function coloured(latex: string, colour: (k: number) => string, count: nu
 
 function formula(latex: string): HTMLElement {
   const made = html("div", { class: "formula" });
-  katex.render(latex, made, { throwOnError: false, displayMode: true, output: "htmlAndMathml", strict: "ignore" });
+  const inner = html("div");
+  made.append(inner);
+  const write = (text: string) => katex.render(text, inner, { throwOnError: false, displayMode: true, output: "htmlAndMathml", strict: "ignore" });
+  write(latex);
+  broken.set(made, () => write(String.raw`\begin{aligned} & ${latex.replace(" = ", String.raw` \\ & \quad = `)} \end{aligned}`));
   return made;
 }
+
+const broken = new WeakMap<Element, () => void>(); // writes the right side of a formula on a line of its own
 
 /** What the letters stand for, with their numbers. */
 function symbols(of: Symbol[]): HTMLElement {
   const list = html("dl", { class: "symbols" });
   for (const { latex, words, value } of of) {
     const term = html("dt");
-    katex.render(latex, term, { throwOnError: false, output: "htmlAndMathml", strict: "ignore" });
+    for (const [k, each] of latex.entries()) {
+      const name = html("span");
+      katex.render(each, name, { throwOnError: false, output: "htmlAndMathml", strict: "ignore" });
+      term.append(k ? ", " : "", name);
+    }
     list.append(term, html("dd", {}, words, value ? html("strong", {}, value) : ""));
   }
   return list;
 }
 
-const SMALLEST = 0.7; // of the usual size of formulas
+const [WIDE, SMALLEST] = [0.75, 0.6]; // of the usual size of formulas
 
 export class TheoryPanel {
   private head = html("div", { class: "verdict" });
@@ -102,10 +112,12 @@ export class TheoryPanel {
     return made;
   }
 
-  /** Formulas that are a little too wide are set smaller; the others scroll. */
+  /** Formulas that are a little too wide are set smaller, wide ones in two lines; what is wider still scrolls. */
   private fit(): void {
     const formulas = [...this.body.querySelectorAll<HTMLElement>(".formula")];
-    const sizes = formulas.map((f) => f.clientWidth / f.scrollWidth);
+    const room = (f: HTMLElement) => f.clientWidth / f.scrollWidth;
+    for (const wide of formulas.filter((f) => room(f) < WIDE)) broken.get(wide)?.();
+    const sizes = formulas.map(room);
     formulas.forEach((f, k) => sizes[k] < 1 && sizes[k] > SMALLEST && f.style.setProperty("--fit", String(0.98 * sizes[k])));
   }
 

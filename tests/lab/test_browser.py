@@ -168,7 +168,8 @@ def test_figures_are_taken_away(page: Page):
         "window.saved = []; URL.createObjectURL = (b) => { saved.push(b); return 'blob:none' }; "
         "HTMLAnchorElement.prototype.click = function () { saved[saved.length - 1].name = this.download }"
     )
-    items = ("Figure as SVG", "Figure as PNG", "Curves as CSV", "Race as GIF", "Python code")
+    files = ("Figure as SVG", "Figure as PNG", "Curves as CSV", "Race as GIF", "Python code")
+    items = (*files, "Page that needs no server")
     for k, item in enumerate(items):
         page.run(f"[...document.querySelectorAll('.item')].find(i => i.textContent === '{item}').click()")
         page.wait(f"saved.length === {k + 1}")
@@ -182,6 +183,7 @@ def test_figures_are_taken_away(page: Page):
     assert found["race-separability.gif"][1] == b"GIF89a"
     assert found["race-separability.csv"][1].startswith(b"t,")
     assert found["race-separability.py"][1].startswith(b"import")
+    assert found["race-separability.html"][1] == b"<!doct"
     assert all(size > 500 for size, _ in found.values())
 
 

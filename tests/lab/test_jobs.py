@@ -16,7 +16,7 @@ from neuralrace.cli.reduce import reduce_file
 from neuralrace.dynamics.status import Status
 from neuralrace.laboratory import simulate, theory
 from neuralrace.laboratory.gallery import GALLERY, chain, values_of
-from neuralrace.laboratory.jobs import answers, model
+from neuralrace.laboratory.jobs import answers
 from neuralrace.laboratory.protocol import (
     Details,
     Export,
@@ -30,6 +30,7 @@ from neuralrace.laboratory.protocol import (
     Simulated,
     Solve,
 )
+from neuralrace.laboratory.scenes import model
 
 THREE = {
     "nodes": [{"name": n, "size": 4} for n in ("x", "y", "h1", "h2", "h3")],

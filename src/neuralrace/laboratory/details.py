@@ -14,6 +14,12 @@ from neuralrace.laboratory.theory import Solved, SolvedLane, finite
 from neuralrace.reduction import Kind, in_latex
 
 _ALIGNED = "Equations of aligned starts; {:.0%} of the square of these random weights lies outside them."
+_FORMS = {
+    "numbers": "one for each mode",
+    "vectors": "vectors over the modes",
+    "matrices": "as small matrices",
+}
+_STRENGTHS = "strengths of the classes of edges, {}"
 FRAMES = 25  # times at which similarities are shown
 MOST_SAMPLES, MOST_LAYERS, MOST_EQUATIONS = 28, 6, 12
 MOST_SYMBOLS, MOST_VALUES = 12, 6
@@ -76,12 +82,11 @@ def describe(name: str, r: nr.Reduction) -> LaneDetails:
 def _symbols(r: nr.Reduction) -> list[Symbol]:
     """What the letters of the equations stand for, with their numbers for these data."""
     kinds = Kind.CORRELATION, Kind.COVARIANCE, Kind.FIXED
-    shown = [q for q in r.written().quantities if q.kind in kinds][:MOST_SYMBOLS]
-    strength = Symbol(latex="B", words="strengths of the edges, one for each class and mode", value="")
-    return [
-        strength,
-        *(Symbol(latex=in_latex(q.symbol), words=q.kind.value, value=_numbers(q.value)) for q in shown),
-    ]
+    alike: dict[tuple[str, str], list[str]] = {(_STRENGTHS.format(_FORMS[r.form]), ""): ["B"]}
+    for q in (q for q in r.written().quantities if q.kind in kinds):
+        alike.setdefault((q.kind.value, _numbers(q.value)), []).append(in_latex(q.symbol))
+    each = [Symbol(latex=names, words=words, value=v) for (words, v), names in alike.items()]
+    return each[:MOST_SYMBOLS]
 
 
 def _numbers(value: Any) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace.laboratory.details import describe
-from neuralrace.laboratory.jobs import model
 from neuralrace.laboratory.model import Model
 from neuralrace.laboratory.protocol import SavedLane, Scene, Slider, System
+from neuralrace.laboratory.scenes import model
 from neuralrace.laboratory.systems import TooLarge, system
 from neuralrace.laboratory.theory import Structure, drawn_lane
 

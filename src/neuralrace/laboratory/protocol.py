@@ -249,9 +249,9 @@ class Similarity(Message):
 
 
 class Symbol(Message):
-    """A symbol of the equations in LaTeX, what it stands for, and its numbers for these data."""
+    """Symbols of the equations in LaTeX, what they stand for, and their numbers for these data."""
 
-    latex: str
+    latex: list[str]
     words: str
     value: str
 

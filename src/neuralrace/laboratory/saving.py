@@ -13,12 +13,12 @@ from neuralrace.errors import InputError
 from neuralrace.files import as_path, replace_folder, writable, write_text
 from neuralrace.laboratory.closed import CLOSED
 from neuralrace.laboratory.gallery import GALLERY, initial, values_of
-from neuralrace.laboratory.jobs import answers
 from neuralrace.laboratory.model import Model
 from neuralrace.laboratory.own import OWN
 from neuralrace.laboratory.page import page_files
 from neuralrace.laboratory.positions import Table
-from neuralrace.laboratory.protocol import Picture, Problem, Rules, Saved, Scene, Simulate, Solve
+from neuralrace.laboratory.protocol import Picture, Rules, Saved, Scene, Simulate, Solve
+from neuralrace.laboratory.scenes import answered
 from neuralrace.laboratory.theory import BEYOND, LEVEL, SAME_TIME, TIMES
 from neuralrace.reduction import UNLEARNED
 
@@ -85,12 +85,9 @@ def saved(scene: Scene) -> Saved:
     sliders = [initial(0.05, 1e-3, 0.9)] if own else entry.sliders
     values = {s.name: s.value for s in sliders} | scene.values
     scene = scene.model_copy(update={"values": values if own else values_of(scene.entry, values)})
-    said: list[Any] = list(answers(Solve(id=0, scene=scene)))
+    said: list[Any] = list(answered(Solve(id=0, scene=scene)))
     if scene.seeds:
-        said += answers(Simulate(id=0, scene=scene))
-    for answer in said:
-        if isinstance(answer, Problem):
-            raise InputError(answer.text)
+        said += answered(Simulate(id=0, scene=scene))
     picture = said[0]
     assert isinstance(picture, Picture)
     closed = scene.entry in CLOSED or scene.start == "random"  # no reduced system is behind it

@@ -172,7 +172,7 @@ def _statistics(
         d |= {(int(p), int(q)): float(v) for (p, q), v in found.items()}
     least = 1e-15 * max((abs(v) for v in d.values()), default=0.0)
     every = [p for c in carried for p in c.ravel()]
-    return every, np.concatenate(s), {pair: v for pair, v in d.items() if abs(v) > least}
+    return every, np.concatenate([np.zeros(0), *s]), {pair: v for pair, v in d.items() if abs(v) > least}
 
 
 def _gauge(parts: Mapping[Any, float], signed: bool = False) -> Gauge:
