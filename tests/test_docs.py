@@ -196,9 +196,7 @@ def fits_every_screen(site):
     """No page scrolls sideways, code is not cut off at 1280 px, and nothing is asked of other hosts."""
     handler = partial(Quiet, directory=site)
     wide = "document.documentElement.scrollWidth > innerWidth"
-    cut = (
-        "[...document.querySelectorAll('pre')].some(e => e.scrollWidth > e.clientWidth + 1)"
-    )
+    cut = "[...document.querySelectorAll('pre')].some(e => e.scrollWidth > e.clientWidth + 1)"
     pages = [page for page in sorted(site.rglob("*.html")) if "_static" not in page.parts]
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium.browser() as browser:
         threading.Thread(target=server.serve_forever, daemon=True).start()
