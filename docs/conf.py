@@ -2,7 +2,8 @@
 
 Pages load nothing from elsewhere and open from the disk.
 
-`NEURALRACE_GALLERY=0` leaves out running the scripts of the gallery.
+`NEURALRACE_GALLERY=0` leaves out running the scripts of the gallery. `NEURALRACE_EXTRA` is a
+folder of files that are taken as they are: `live/` in it has the live figures.
 """
 
 import os
@@ -17,8 +18,7 @@ import neuralrace  # noqa: E402
 project = "neuralrace"
 author = copyright = "neuralrace developers"
 version = release = neuralrace.__version__
-# What pip installs, from a copy of the project; "neuralrace" as soon as that is on PyPI.
-LIBRARY = "."
+LIBRARY = "."  # what pip installs, in a copy of the project; "neuralrace" once that is on PyPI
 
 extensions = [
     "myst_nb",
@@ -27,6 +27,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "live",
     "typeset",
     "reference",
 ]
@@ -54,7 +55,6 @@ default_role = "code"
 add_module_names = False
 autodoc_member_order = "alphabetical"
 autodoc_typehints = "none"  # the docstrings have them, in words
-python_maximum_signature_line_length = 70
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
@@ -80,6 +80,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "neuralrace"
 html_static_path = ["_static"]
+html_extra_path = [os.environ["NEURALRACE_EXTRA"]]
 html_css_files = ["neuralrace.css"]
 html_favicon = "_static/favicon.svg"
 html_copy_source = html_show_sourcelink = False

@@ -5,13 +5,16 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
+import threading
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import neuralrace as nr
+from tests.lab import chromium
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs" / "papers").glob("*.md")])  # a link
@@ -158,6 +161,9 @@ def test_the_site_is_built_without_warnings_and_whole(tmp_path):
     loads_nothing_from_elsewhere(tmp_path / "html")
     has_every_public_name(tmp_path / "html")
     typesets_every_formula(tmp_path / "html")
+    if chromium.found() is None:
+        pytest.skip("no Chromium was found (or named in CHROMIUM): pages are not opened in a browser")
+    fits_every_screen(tmp_path / "html")
 
 
 def loads_nothing_from_elsewhere(site):
@@ -184,6 +190,35 @@ def typesets_every_formula(site):
     assert re.findall(r'class="eqno">\((\d+)\)', theory)[:3] == ["1", "2", "3"]
     assert (site / "_static/katex/LICENSE").is_file()
     assert list((site / "_static/katex/fonts").glob("KaTeX_Main-Regular.woff2"))
+
+
+def fits_every_screen(site):
+    """No page scrolls sideways, code is not cut off at 1280 px, and nothing is asked of other hosts."""
+    handler = partial(Quiet, directory=site)
+    wide = "document.documentElement.scrollWidth > innerWidth"
+    cut = "[...document.querySelectorAll('pre')].some(e => e.scrollWidth > e.clientWidth + 1)"
+    pages = [page for page in sorted(site.rglob("*.html")) if "_static" not in page.parts]
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium.browser() as browser:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tab, problems = browser.page(), []
+        for page in pages:
+            tab.open(f"http://127.0.0.1:{server.server_port}/{page.relative_to(site).as_posix()}")
+            tab.wait("document.readyState == 'complete'")
+            for width, wrong in ((390, wide), (1280, f"{wide} || {cut}")):
+                tab.size(width, 900)
+                if tab.run(wrong):
+                    problems.append((page.name, width))
+        server.shutdown()
+    assert not problems
+    assert not tab.outside
+    assert not tab.errors
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and prints nothing."""
+
+    def log_message(self, *_):
+        pass
 
 
 def has_every_public_name(site):

@@ -2,7 +2,7 @@
 
 The pages lie in docs/, papers/docs and notebooks/. They are gathered in build/site/pages, where pages of
 the gallery are made as well, so nothing is written into docs/. `--no-gallery` shows its scripts without
-running them; `--into FOLDER` takes another folder than build/site.
+running them, and has no live figures; `--into FOLDER` takes another folder than build/site.
 """
 
 from __future__ import annotations
@@ -28,12 +28,24 @@ def gather(pages: Path) -> None:
     shutil.copytree(ROOT / "notebooks", pages / "notebooks", ignore=shutil.ignore_patterns(".*", "*.toml"))
 
 
+def save_live_pages(folder: Path, wanted: bool) -> None:
+    """Saves the gallery of the lab as pages that need no server."""
+    from neuralrace.laboratory import save_pages
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    if wanted:
+        save_pages(str(folder))
+
+
 def build(work: Path, gallery: bool = True) -> int:
     """Builds the site in `work`/html; the exit status of Sphinx."""
     from sphinx.cmd.build import main
 
     gather(work / "pages")
+    save_live_pages(work / "extra/live", gallery)
     os.environ["NEURALRACE_GALLERY"] = str(int(gallery))
+    os.environ["NEURALRACE_EXTRA"] = str(work / "extra")
     settings, doctrees = str(ROOT / "docs"), str(work / "doctrees")
     options = ["-q", "-W", "--keep-going", "-c", settings, "-d", doctrees]
     return main([*options, str(work / "pages"), str(work / "html")])
