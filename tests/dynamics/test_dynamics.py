@@ -517,6 +517,12 @@ def test_a_long_flow_stops_at_rest_and_says_since_when():
         assert np.allclose(run.recorded["t"], run.t)
         assert 0 <= run.loss[-1] < 1e-18
         assert np.ptp(run.weights["h1->y"][1:]) == 0
+    task = nr.tasks.hierarchy(4, graph=nr.Graph.chain([8, 30, 30, 15]))  # of which tiny numbers are rounding
+    for t1 in (1e12, 1e30):
+        large = nr.flow(task, nr.init.gaussian(task.graph, 0.3), t1=t1)
+        assert "at rest since" in large.outcome
+        assert large.stats["steps"] < 500
+    task = nr.Task(graph, [1.0], [1.0])
     short = nr.flow(task, start, t1=40.0)
     assert short.outcome == "finished at t = 40"
     assert np.isclose(nr.learning_time(run, 0.01), nr.learning_time(short, 0.01), rtol=1e-6)

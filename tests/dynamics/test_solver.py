@@ -295,3 +295,18 @@ def test_times_of_a_large_network_are_chosen_without_solving_again(monkeypatch):
     assert even[-50:].all()
     assert not even[1:50].any()
     assert np.abs(some.loss - nr.flow(task, w, save=some.t, **given).loss).max() < 1e-8 * some.loss[0]
+
+
+@pytest.mark.parametrize("t1", [20.0, 200.0, 2000.0])
+@pytest.mark.parametrize("steps", [3, 12, 40])
+def test_what_is_saved_belongs_to_its_times_however_little_is_kept(monkeypatch, steps, t1):
+    """Runs of different lengths; some of the even times after those that can be chosen are asked for."""
+    task = nr.tasks.hierarchy(3, graph=nr.Graph.chain([4, 6, 7]))
+    w = nr.init.gaussian(task.graph, [0.4, 0.05, 0.2], seed=1)
+    monkeypatch.setattr(constants, "KEPT_NUMBERS", 3 * 8 * steps * task.graph.n_weights)
+    chosen = nr.flow(task, w, t1=t1)
+    asked = nr.flow(task, w, t1=t1, save=chosen.t)
+    assert chosen.loss.shape == asked.loss.shape == (3, len(chosen.t))
+    assert np.abs(chosen.loss - asked.loss).max() < 1e-8 * asked.loss.max()
+    for e, v in asked.weights.items():
+        assert np.abs(chosen.weights[e] - v).max() < 1e-6

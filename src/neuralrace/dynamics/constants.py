@@ -26,6 +26,7 @@ TRIED = 3  # steps after which the exponential method is compared with explicit 
 # Rest, where nothing changes any more ------------------------------------------------------------
 NOTHING_LEFT = 1e-20  # share of the first loss that is none
 NO_CHANGE = 1e-8  # relative change of a number that is none
+NO_SPEED = 1e-15  # velocity of a number that is rounding, in units of the largest of the run
 MANY_STEPS = 100  # steps left below which it is not worth to look
 FAR = 1e4  # time ahead, in units of that which has passed: rates below are rounding
 

@@ -128,7 +128,7 @@ class Run:
         self.passed: int = 0  # times to save that steps have passed
         self.room: float = constants.KEPT_NUMBERS / len(problem.start)
         self.known: float = np.inf  # up to here any time can be saved, after it those of the problem
-        self.after: list[tuple[np.ndarray, Any]] = []  # rows that are saved after it
+        self.after: list[tuple[np.ndarray, Any]] = []  # the times after it, and what is saved there
 
     @property
     def stiff(self) -> bool:
@@ -188,9 +188,9 @@ class Run:
         """Whether all is learned, and no number would change by a part that counts in the many steps left.
 
         No weight moves further than the root of `rate x time x loss`, as velocities are gradients of a loss
-        that is left. Else changes are looked for in the time left, up to 10^4 times that which has passed:
-        rates below are rounding. A loss that stays above 0 is no rest: a mode too small to be seen may still
-        grow.
+        that is left. Else changes are looked for in the time left, up to 10^4 times that which has passed,
+        of numbers whose velocities are more than rounding. A loss that stays above 0 is no rest: a mode too
+        small to be seen may still grow.
         """
         p, (t, loss, _) = self.problem, step.end
         left = p.t1 - t
@@ -199,7 +199,8 @@ class Run:
         least = min(self.rtol, constants.NO_CHANGE) * p.units[self.k]
         if not p.decays and (p.rate * left * loss) ** 0.5 <= least:
             return True
-        change = np.abs(step.v()) * min(left, constants.FAR * t)
+        speed, fastest = np.abs(step.v()), max(0.0, *(-slope for _, _, slope in self.history)) ** 0.5
+        change = np.where(speed <= constants.NO_SPEED * fastest, 0.0, speed * min(left, constants.FAR * t))
         return bool((change <= constants.NO_CHANGE * np.abs(step.y)).all())
 
     # -- what is saved ---------------------------------------------------------------------------
@@ -212,7 +213,7 @@ class Run:
             if len(due):
                 rows = inside(due)
                 rows[due == self.t] = self.y
-                self.after.append(p.system.keep(self.k, due, rows))
+                self.after.append((due, p.system.keep(self.k, due, rows)))
             return
         self.inside.append((self.t, inside))
         self.room -= 8 * self.start.size
@@ -239,7 +240,8 @@ class Run:
     def rows(self, ts: np.ndarray) -> tuple[np.ndarray, Any]:
         """Losses and what else is kept, at all times that were reached; after them the end of the run."""
         self.save(ts[ts <= self.known])
-        found = [*self.saved, *self.after]
+        asked = ((np.isin(due, ts), rows) for due, rows in self.after)
+        found = [*self.saved, *(jax.tree.map(lambda v, a=a: v[a], rows) for a, rows in asked if a.any())]
         n = sum(len(losses) for losses, _ in found)
         if n < len(ts) and (n == 0 or ts[n - 1] < self.t or self.status is Status.FINISHED):
             left = ts[n:] if self.status is Status.FINISHED else np.array([self.t])
