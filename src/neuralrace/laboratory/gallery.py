@@ -77,7 +77,10 @@ class Call(NamedTuple):
 
 
 def call(function: Callable[..., Any], *given: Any, **named: Any) -> Call:
-    """Call a function of `nr.tasks` or a method of `nr.Graph`; arguments may be calls themselves."""
+    """Call a function of `nr.tasks` or a method of `nr.Graph`; arguments may be calls themselves.
+
+    The code has the `repr` of the others, which must be Python: not arrays, nor edges.
+    """
     value = lambda a: a.value if isinstance(a, Call) else a  # noqa: E731
     code = lambda a: a.code if isinstance(a, Call) else repr(a)  # noqa: E731
     made = function(*map(value, given), **{k: value(a) for k, a in named.items()})

@@ -23,7 +23,9 @@ class Model:
     strength : float
         Start of every mode of every edge.
     code : dict
-        Name -> the Python expression that makes the task, or another text that tells tasks apart.
+        Name -> the Python expression that makes the task, which begins with "nr." and is run as it stands, or
+        another text: then the edges and rows of the task are written out. Reductions are kept under it, so it
+        must tell tasks apart, also those of other entries.
     time : float or None
         End of the curves, in flow time; None to choose it.
     level : float
