@@ -190,7 +190,10 @@ def xor_ends(data: Data, optimizer: str, kind: str) -> xr.Dataset:
     theory = universality.final_distance(runs.dh2.values, runs.dy2.values, dx, dy, *rates)
     both = runs[["end"]].assign(theory=(("run", "pair"), theory))
     both = both.where(runs.learned, drop=bool(runs.learned.any()))
-    return both.assign(correlation=xr.corr(both.theory, both.end, "pair"))
+    off = both - both.mean("pair", skipna=False)
+    sizes = (off**2).sum("pair", skipna=False) ** 0.5
+    together = (off.theory * off.end).sum("pair", skipna=False)
+    return both.assign(correlation=together / (sizes.theory * sizes.end))
 
 
 def compared(data: Data, optimizer: str) -> dict[str, Comparison]:
