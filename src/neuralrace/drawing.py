@@ -102,7 +102,7 @@ def graph_svg(graph: Graph) -> str:
 
 def graph_figure(graph: Graph, gates: Mapping[str, Any] | None = None) -> Figure:
     """The same drawing as a figure; gated nodes with a square for each context, filled where it is open."""
-    contexts = _contexts(graph, gates or {})
+    contexts = _contexts(graph, {} if gates is None else gates)
     at = layout(graph)
     points = LETTERS * 72 / 96  # on paper letters have their size in pixels
     fig, ax = plot.figure(width=at.width * points / 72 / LETTERS, height=at.height * points / 72 / LETTERS)

@@ -100,6 +100,7 @@ _SLIDES: Any = {
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
 #: Frames per second of animations.
 FRAMES_PER_SECOND = 15
+_LARGEST_START = 1e6  # of a phase portrait
 _ARROWS, _SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
@@ -541,6 +542,7 @@ def phase_portrait(
         begin = np.concatenate([near, [[1.2, 0.5], [0.5, 1.2], [1.2, 1.2]]]) * reach
     else:
         begin = array("starts", starts, (None, 2))
+        number("the largest of starts", np.abs(begin).max(initial=0), most=_LARGEST_START)
     t, paths = plane.solved(begin)
     high = 1.05 * np.maximum(paths.max(axis=(0, 1)), reach)
     low = np.minimum(1.05 * paths.min(axis=(0, 1)), 0.0) - 0.05 * high
@@ -573,11 +575,12 @@ class _Plane:
                 "reduction must have modes, as in the shared and the pathwise basis; it has blocks"
             )
         pairs = [m if isinstance(m, (tuple, list)) else (m, 0) for m in sequence("modes", modes, "strengths")]
-        if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs) or pairs[0] == pairs[1]:
-            raise InputError(f"modes must be two different strengths, (mode, class) each, got {short(modes)}")
-        for mode, k in pairs:
+        two = len(pairs) == 2 and all(len(pair) == 2 for pair in pairs)
+        for mode, k in pairs if two else ():
             integer("mode in modes", mode, least=0, most=reduction.n_modes - 1)
             integer("class in modes", k, least=0, most=reduction.n_classes - 1)
+        if not two or pairs[0] == pairs[1]:
+            raise InputError(f"modes must be two different strengths, (mode, class) each, got {short(modes)}")
         self.reduction, self.classes = reduction, reduction.classes
         self.at = tuple(np.transpose([(k, mode) for mode, k in pairs]))  # in arrays (classes, modes)
         self.labels: list[str] = []

@@ -16,6 +16,7 @@ MANY = nr.flow(CHAIN, nr.init.gaussian(CHAIN.graph, 0.5, seed=range(2)), t1=1.0,
 REDUCTION = nr.reduce(XOR)
 X, Y = np.array([[1.0, 0.0], [0.3, 1.0], [-1.0, 0.2]]), np.array([[1.0], [-1.0], [0.5]])
 NET = nr.relu.train(X, Y, hidden=[4], std=0.3, steps=5, save=3)
+PATHWAYS = nr.reduce(nr.Task(nr.Graph.pathways(2, 2, [[3], [3]]), np.eye(2), np.eye(2), {"p1h1": [1, 0]}))
 KERNEL = np.array([[[2.0, 0.5], [0.5, 1.0]], [[2.5, 0.1], [0.1, 0.5]]])
 TIMES = np.linspace(0.0, 5.0, 40)
 PAIR = nr.universality.solve(TIMES, 1e-2, 1e-2, 0.0, 1.0, 1.0, 1.0, 1.0)
@@ -200,6 +201,12 @@ CALLS = {
     "universality.solve": at(U.solve, t=TIMES, w=0.0, **PAIRED),
     "structure": at(U.structure, x=X, y=Y, rate_h=1.0, rate_y=1.0),
     "velocity": at(U.velocity, w=0.0, **PAIRED),
+    "graph.plot": at(XOR.graph.plot, gates=None),
+    "trajectory.plot": at(TRAJ.plot, over=None),
+    "phase_portrait": at(nr.plot.phase_portrait, reduction=PATHWAYS, modes=(0, 1), starts=None),
+    "plot_representations": at(M.plot_representations, trajectory=nr.flow(CHAIN, CHAIN_START, t1=5.0, save=9), node="h1", times=2, labels=None),
+    "context_candidates": at(R.context_candidates, X=X, Y=Y, context=[0, 0, 1], columns=None, common=True, hidden=3),
+    "train_like": at(R.train_like, net=NET, task=NET.task, weights=nr.init.gaussian(NET.task.graph, 0.3)),
     "sweep_figure": at(nr.sweep_figure, ds=None, measure="final_loss", against=None),
     "watch": at(nr.watch, model=len, x=X, y=Y, probes=3, loss=None, layers=None, branches=None, domains=None, items=None, output=None),
     "from_recordings": at(nr.watch.from_recordings, recorded=KERNEL, x=X[:2], y=Y[:2], steps=None, distances=False),

@@ -6,6 +6,7 @@ what it returns is not NaN, where the function does not say in words when it is.
 
 import random
 import signal
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -108,3 +109,25 @@ def test_too_many_draws_are_refused_with_the_hours(draws, monkeypatch):
     monkeypatch.setattr(nr.errors, "LONGEST_CALL", 1e-3)
     with pytest.raises(nr.errors.InputError, match=r"draws must be fewer, got 1000000: .* hours"):
         nr.expected_learning_time(XOR, "gaussian", 0.1, 0.3, draws=draws, tolerance=0.05)
+
+
+# What one is handed; what draws into axes of the user's own; what reads files, or follows a user's model.
+LEFT_OUT = {
+    "Node", "Reduction", "Status", "Trajectory", "Weights", "lab", "separability_crossover", "random_frame",
+    "FixedPoints", "Saddle", "Visits", "Discovery", "Imitation", "Maxima", "Pathways", "Race", "World",
+    "Comparison", "Fit", "FixedPoint", "Record", "State", "jacobian", "roots", "record", "follow_pair",
+    "fit_recorded", "cifar10", "digits", "mnist", "domain_features", "on_each_domain", "patch_encoder",
+    "figure", "gif", "key", "label", "legend_below", "logarithmic", "matrix", "points", "runs", "save",
+    "save_animation", "shades", "sized", "style", "theory",
+}  # fmt: skip
+
+
+def test_every_public_function_is_called_or_left_out_with_a_reason():
+    modules = {"nr": nr} | {n: getattr(nr, n) for n in nr.__all__ if isinstance(getattr(nr, n), ModuleType)}
+    public = {(m, n): getattr(module, n) for m, module in modules.items() for n in module.__all__}
+    faults = {
+        key for key, value in public.items() if isinstance(value, type) and issubclass(value, Exception)
+    }
+    asked = {key for key, value in public.items() if callable(value)} - faults
+    missing = {n for m, n in asked if n not in CALLS and f"{m}.{n}" not in CALLS}
+    assert missing == LEFT_OUT
