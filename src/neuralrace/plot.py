@@ -100,7 +100,7 @@ _SLIDES: Any = {
 STYLES: dict[str, Any] = {"paper": _PAPER, "slides": _SLIDES}
 #: Frames per second of animations.
 FRAMES_PER_SECOND = 15
-_LARGEST_START = 1e6  # of a phase portrait
+_LARGEST_START = 1e6  # of a phase portrait: powers of strengths that are much larger overflow
 _ARROWS, _SEARCHES = 13, 7  # of a phase portrait: arrows along an axis, starts of the search for fixed points
 _in_force: ContextVar[str] = ContextVar("style", default="paper")
 
