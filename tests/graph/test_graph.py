@@ -131,8 +131,8 @@ def test_wrong_nodes_and_edges(call, message):
 
 def test_an_activation_and_a_loss_of_ones_own(monkeypatch):
     """One table each; functions of `jax.numpy`."""
-    from neuralrace.activations import ACTIVATIONS
     from neuralrace.network import LOSSES
+    from neuralrace.tables import ACTIVATIONS
 
     monkeypatch.setitem(ACTIVATIONS, "sine", jnp.sin)
     monkeypatch.setitem(LOSSES, "quartic", lambda h, y: ((y - h) ** 4).sum(axis=-1))
