@@ -76,7 +76,7 @@ def test_parallel_edges_skips_and_queries():
         ({"x": 1, "y": 1}, [("x", "y"), ("x", "y")], {}, "parallel edges need names"),
         ({"x": 1, "y": 1}, {"x": ("x", "y")}, {}, "different names"),
         ({"x/1": 1, "y": 1}, [("x/1", "y")], {}, "without '/'"),
-        ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"y": "softplus"}}, "must be one of linear"),
+        ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"y": "cubic"}}, "must be one of linear"),
         ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"q": "relu"}}, "'q'"),
         ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"x": "relu"}}, "'x' is an input"),
         ({"x": 1, "y": 1}, [("x", "y")], {"biases": ["q"]}, "'q'"),
