@@ -312,13 +312,13 @@ def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float, 
     }
     if any((m < 0).any() for m in moves):
         if abs(r.loss(state.strengths(smaller)) - loss) > little:
-            return "strengths still decay"
+            return "some strengths still shrink"
         # What decays to nothing moves no more; without it, nothing else may.
         moves = [np.where(m < 0, 0, now) for m, now in zip(moves, state.moves(smaller, t), strict=True)]
     if any(m.any() for m in moves):
         growth = state.growth(smaller)
         fastest = max(np.abs(np.where(m, g, 0.0)).max() for m, g in zip(moves, growth, strict=True))
-        return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
+        return f"strengths still change, the fastest by its own size in a time of about {1 / fastest:.3g}"
     slope, v = r.slope(b), r.velocity(b)
     falls = -sum(float(np.vdot(slope[e], v[e])) for e in b)
     if t * falls <= little:
