@@ -394,7 +394,7 @@ def _matched(r: Reduction, wider: Reduction, strength: float) -> dict[str, float
 def _by_edge(r: Reduction) -> dict[str, float]:
     """The strength of each edge that stands for gaussian weights of standard deviation 1."""
     each = r.strength(1.0)
-    return each if isinstance(each, dict) else dict.fromkeys(r.task.graph.shapes, each)
+    return dict.fromkeys(r.task.graph.shapes, each) if isinstance(each, float) else each
 
 
 def _figure(race: Race) -> Figure:
