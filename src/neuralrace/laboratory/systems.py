@@ -13,7 +13,7 @@ import numpy as np
 import neuralrace as nr
 from neuralrace.laboratory.protocol import Gauge, LaneDetails, Sum, System
 from neuralrace.laboratory.racers import RacerPath
-from neuralrace.reduction import LEARNED, class_rates
+from neuralrace.reduction import UNSOLVED, class_rates
 
 MOST_NUMBERS, MOST_PRODUCTS = 80, 3000  # of a system that a page solves while a slider moves
 SAME = 1e-9  # of the largest: statistics of modes that differ less are the same
@@ -134,7 +134,7 @@ def system(
         racers=[_racer(r, p, symbols) for p in racing],
         goals=[None if whole.tied is None else p.alone for p in racing],
         directions=r.directions, attainable=r.attainable.loss, complete=r.complete_loss,
-        settled=r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0),
+        settled=r.attainable.loss + UNSOLVED * max(r.untrained_loss - r.attainable.loss, 0.0),
         fastest=r.fastest_time, rest=None, why="", said=said,
     )  # fmt: skip
 
