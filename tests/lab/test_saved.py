@@ -54,7 +54,7 @@ def asked(found: list[Drawn]) -> list[dict]:
 
 
 def test_the_solver_of_the_page_has_the_curves_of_the_library():
-    """200 systems: random ones and corners of the gallery; and a chain of 8 layers, which ends at t = 8e11."""
+    """200 systems: random ones and corners of the gallery; and a chain of 8 layers that ends at t = 8e11."""
     deep = chain(values_of("chain", {"depth": 8.0, "strength": 0.01}))
     found = [*drawn(200, seed=0), *curves(deep)]
     assert len({d.what for d in found}) > 150
