@@ -20,7 +20,7 @@ Pairs = dict[tuple[str, str], np.ndarray]
 
 def given_contexts(graph: Graph, contexts: Iterable[Any]) -> list[Context]:
     """Contexts of pseudo-samples with the moments given."""
-    reader = _Reader(graph)
+    reader = _ContextReader(graph)
     made = [reader.context(f"contexts[{k}]", c) for k, c in enumerate(contexts)]
     reader.made.consolidate()
     return made
@@ -38,7 +38,7 @@ class _Recognised:
         return self.key
 
 
-class _Reader:
+class _ContextReader:
     """Reads contexts one at a time; moments that stand in several are factored and checked once."""
 
     def __init__(self, graph: Graph):

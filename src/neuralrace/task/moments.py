@@ -130,7 +130,7 @@ class _Sum:
 
 
 @dataclass
-class _State:
+class _Seen:
     """What has been seen of one context: its rows while they are few, then their moments."""
 
     gates: dict[str, Gate]
@@ -147,7 +147,7 @@ class Accumulator:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.states: dict[Any, _State] = {}
+        self.states: dict[Any, _Seen] = {}
         self.sums: WeakValueDictionary[bytes, _Sum] = WeakValueDictionary()
         self.weight: float = 0.0
 
@@ -164,7 +164,7 @@ class Accumulator:
             xs = tuple(x for x in s.inputs if is_open(gates.get(x, 1.0)))
             ys = tuple(s.targets)
             key = (xs, ys, tuple((n, gate_bytes(g)) for n, g in sorted(gates.items())))
-            state = self.states.setdefault(key, _State(gates, xs, ys))
+            state = self.states.setdefault(key, _Seen(gates, xs, ys))
             r = root[index]
             weighted = (lambda v: v) if even else (lambda v: v * r)
             columns = [weighted(s.inputs[x][index]) for x in xs]
@@ -173,14 +173,14 @@ class Accumulator:
             y = hstack([weighted(s.targets[y][index]) for y in ys] or [r[:, :0]])
             self._extend(state, x, y)
 
-    def _extend(self, state: _State, x: np.ndarray, y: np.ndarray) -> None:
+    def _extend(self, state: _Seen, x: np.ndarray, y: np.ndarray) -> None:
         fold = [*(state.rows or []), (x, y)]
         if state.rows is not None and sum(len(a) for a, _ in fold) <= x.shape[1]:
             state.rows.append((x.copy(), y.copy()))  # a generator may use its arrays again
         else:
             self._fold(state, fold)
 
-    def _fold(self, state: _State, rows: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    def _fold(self, state: _Seen, rows: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Replace rows by their moments."""
         state.rows = None
         for a, b in rows:
@@ -219,7 +219,7 @@ class Accumulator:
         weight, contexts = part
         self.weight += weight
         for key, gates, xx, xy, yy in contexts:
-            state = self.states.setdefault(key, _State(gates, key[0], key[1], rows=None))
+            state = self.states.setdefault(key, _Seen(gates, key[0], key[1], rows=None))
             if state.rows is not None:
                 self._fold(state, state.rows)
             state.xx, state.xy = self._sum(state.xx, xx), self._sum(state.xy, xy)
@@ -233,7 +233,7 @@ class Accumulator:
         made.consolidate()
         return contexts
 
-    def _context(self, made: PseudoSamples, state: _State, scale: float) -> Context:
+    def _context(self, made: PseudoSamples, state: _Seen, scale: float) -> Context:
         in_sizes = [self.graph.nodes[n] for n in state.inputs]
         out_sizes = [self.graph.nodes[n] for n in state.outputs]
         if state.rows is not None:
