@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -44,7 +44,7 @@ class _ContextReader:
     def __init__(self, graph: Graph):
         self.graph, self.made = graph, PseudoSamples()
         self.name_xx, self.name_yx = _Recognised(), _Recognised()
-        self.checked: set[Any] = set()
+        self.checked: set[Hashable] = set()
 
     def context(self, where: str, given: Any) -> Context:
         """One context, checked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -63,9 +63,9 @@ class PseudoSamples:
         self.inputs: ArrayInterner = ArrayInterner()
         self.targets: ArrayInterner = ArrayInterner()
         self._joint = ArrayInterner()  # rows of several inputs side by side, needed only for a while
-        self._factors: dict[Any, Factor] = {}
-        self._solved: dict[Any, tuple[list[Block], float]] = {}
-        self._parts: dict[Any, Block] = {}
+        self._factors: dict[Hashable, Factor] = {}
+        self._solved: dict[Hashable, tuple[list[Block], float]] = {}
+        self._parts: dict[Hashable, Block] = {}
         self._last: tuple[Factor | None, np.ndarray] = (None, np.zeros((0, 0)))
 
     def consolidate(self) -> None:
@@ -74,7 +74,7 @@ class PseudoSamples:
         self.inputs.blocks.consolidate()
         self.targets.blocks.consolidate()
 
-    def factor(self, key: Any, sxx: np.ndarray, scale: float, sizes: Sequence[int]) -> Factor:
+    def factor(self, key: Hashable, sxx: np.ndarray, scale: float, sizes: Sequence[int]) -> Factor:
         """X with `X^T X = sxx scale^2`, as many rows as sxx has rank."""
         if (key, scale) not in self._factors:
             rows, pivots = cholesky(sxx, scale)
@@ -82,7 +82,7 @@ class PseudoSamples:
         return self._factors[key, scale]
 
     def solve(
-        self, factor: Factor, key: Any, sxy: np.ndarray, scale: float, sizes: Sequence[int]
+        self, factor: Factor, key: Hashable, sxy: np.ndarray, scale: float, sizes: Sequence[int]
     ) -> tuple[list[Block], float]:
         """Y with `X^T Y = sxy scale^2`, split by nodes, and the sum of its squares."""
         from scipy.linalg.blas import dtrsm  # pyright: ignore[reportAttributeAccessIssue]
@@ -147,7 +147,7 @@ class Accumulator:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.states: dict[Any, _Seen] = {}
+        self.states: dict[Hashable, _Seen] = {}
         self.sums: WeakValueDictionary[bytes, _Sum] = WeakValueDictionary()
         self.weight: float = 0.0
 
