@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.compiling import Compiled, Tree
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, affordable, array, integer, number, short, without_nan
+from neuralrace.errors import InputError, affordable, array, integer, need_extra, number, short, without_nan
 from neuralrace.graph import WeightsLike
 from neuralrace.interrupts import Progress
 from neuralrace.network import Stack, check, gradient, precision, program
@@ -392,6 +392,7 @@ def roots(
     """
     tol, max_steps = number("tol", tol, above=0), integer("max_steps", max_steps, most=2**31 - 1)
     rows = array("starts", starts, (None, None))
+    need_extra("diffrax", "optimistix")
     with precision(np.float64):
         _check_field(field, rows, data)
         with Progress("fixed points") as progress:  # in stretches, so that a search can be interrupted
