@@ -24,6 +24,7 @@ from neuralrace.errors import MissingPackageError
 
 task = nr.tasks.xor(hidden=4)
 run = nr.flow(task, nr.init.gaussian(task.graph, 0.1, seed=0), t1=1.0)
+s = nr.reduce(task).to_jax()
 
 def said(call):
     try:
@@ -92,8 +93,8 @@ def test_what_needs_an_extra_says_so_in_a_sentence():
         "nr.descend(task, nr.init.gaussian(task.graph, 0.1), lr=0.1, steps=5, optimizer='adam')": (
             "optax", "optax",
         ),
-        "nr.landscape.fixed_points(task, nr.init.gaussian(task.graph, 0.1, seed=[0]))": ("optimistix", "diffrax"),
-        "(system := nr.reduce(task).to_jax()).solve(system.strengths, system.statistics, system.gates, [1.0])": (
+        "nr.landscape.roots(lambda w, _: w, [[1.0]])": ("optimistix", "diffrax"),
+        "s.solve(s.strengths, s.statistics, s.gates, [1.0])": (
             "diffrax, optimistix", "diffrax",
         ),
         "nr.exact.pathways(1.0, 2.0, [3, 4], [0.1, 0.2])": ("diffrax, optimistix", "diffrax"),
