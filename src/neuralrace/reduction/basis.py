@@ -17,10 +17,10 @@ import numpy as np
 
 from neuralrace.errors import InputError, affordable
 from neuralrace.graph import Graph
+from neuralrace.reduction import constants
 from neuralrace.task import Block, Context, Task
 
 Frames = dict[str, np.ndarray]
-NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def _carry(graph: Graph, root: str, start: np.ndarray, neighbours: Any, frames: 
             step = m @ new[node]
             size = np.linalg.norm(step, axis=0)
             there = (new[other] != 0).any(axis=0)
-            fresh = np.flatnonzero((size > NEGLIGIBLE * scale[other]) & ~there)
+            fresh = np.flatnonzero((size > constants.NEGLIGIBLE * scale[other]) & ~there)
             if not len(fresh):
                 continue
             fresh = fresh[np.argsort(-size[fresh], kind="stable")]
@@ -309,7 +309,7 @@ def spanned(frame: np.ndarray, signals: np.ndarray, most: int | None = None) -> 
             break
         for _ in range(2):  # the second time takes out what rounding left
             v = v - frame @ (frame.T @ v)
-        if np.linalg.norm(v) > NEGLIGIBLE:
+        if np.linalg.norm(v) > constants.NEGLIGIBLE:
             frame = np.concatenate([frame, v[:, None] / np.linalg.norm(v)], axis=1)
     return frame
 
