@@ -21,9 +21,9 @@ import xarray as xr
 import neuralrace as nr
 from neuralrace.apps.sweep import folder as folder_module
 from neuralrace.apps.sweep.axes import Grid, read_axis
-from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import FAILED, compute
 from neuralrace.errors import InputError
+from neuralrace.identity import INSTALLED, identity
 
 XOR = nr.tasks.xor()
 TASKS = {k: nr.tasks.routing(3, k, items=2, hidden=(5, 5)) for k in (1, 2)}
