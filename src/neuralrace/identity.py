@@ -40,8 +40,10 @@ def identity(function: Callable[..., Any]) -> dict[str, str]:
     return found
 
 
-def key(function: Callable[..., Any]) -> Hashable:
+def key(function: Callable[..., Any] | None) -> Hashable:
     """Equal for functions of one identity; a function with none is its own."""
+    if function is None:
+        return None
     try:
         return tuple(identity(function).items())
     except (InputError, RecursionError):
@@ -108,9 +110,9 @@ class _Described:
                 slots = (types.MemberDescriptorType, types.GetSetDescriptorType)
                 kept = [v for v in kept if not isinstance(v[1], slots)]
                 yield from self._items([("bases", value.__bases__), *kept])
-        elif hasattr(type(value), "_decided_by"):
+        elif (listed := getattr(type(value), "_decided_by", None)) is not None:
             yield type(value).__qualname__
-            yield from self._items(enumerate(value._decided_by()))
+            yield from self._items(enumerate(listed(value)))
         elif dataclasses.is_dataclass(value) and _installed(type(value)):  # its fields alone, likewise
             yield type(value).__qualname__
             yield from self._items((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
