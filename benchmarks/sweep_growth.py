@@ -65,9 +65,9 @@ def main() -> None:
     for way in WAYS:
         sizes = [n for n in SIZES if n <= MOST.get(way, n)]
         found = np.array([fresh(point, way, n) for n in sizes])
-        exponent = np.log10(found[-1, 0] / found[-2, 0])
-        print(f"{way}:", *(f"{n:,} {s:.3g} s {m:.0f} MiB;" for n, (s, m) in zip(sizes, found, strict=True)),
-              f"exponent at the end {exponent:.2f}, {1e3 * found[-1, 0] / sizes[-1]:.2f} ms a run", flush=True)  # fmt: skip
+        points = [f"{n:,} {s:.3g} s {m:.0f} MiB" for n, (s, m) in zip(sizes, found, strict=True)]
+        exponent, each = np.log10(found[-1, 0] / found[-2, 0]), 1e3 * found[-1, 0] / sizes[-1]
+        print(f"{way}: {'; '.join(points)}; exponent {exponent:.2f}, {each:.2f} ms a run", flush=True)
 
 
 if __name__ == "__main__":

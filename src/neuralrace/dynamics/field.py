@@ -105,15 +105,16 @@ _attempt, _velocity = Compiled(_attempted, 2), Compiled(_moved, 2)
 
 
 class Alike(InNumPy):
-    """Networks of one structure in NumPy, a run of each, whose data differ."""
+    """Networks of one structure in NumPy, a run of each, whose data may differ."""
 
     def __init__(self, setups: Sequence[Setup]) -> None:
         super().__init__(_in_numpy(setups[0]), lambda run, ts, y: setups[run].kept(0, ts, y))
-        self.setups, self.data = setups, jax.tree.map(lambda *v: np.stack(v), *(s.data for s in setups))
+        self.setups, one = setups, all(s.program is setups[0].program for s in setups)
+        self.data = None if one else jax.tree.map(lambda *v: np.stack(v), *(s.data for s in setups))
 
     def of(self, runs: list[int]) -> InNumPy:
         field = _in_numpy(self.setups[runs[0]])
-        if len(runs) > 1:
+        if len(runs) > 1 and self.data is not None:
             field = replace(field, data=jax.tree.map(lambda v: v[runs], self.data))
         return InNumPy(field, self.keep)
 
