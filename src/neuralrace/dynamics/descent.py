@@ -254,7 +254,7 @@ class _Stretches:
         self.static = setup.program.stack, setup.kind, rule, batch, setup.recorder, self.rows
         level = -np.inf if stop is None else stop
         key = None if batch is None else jax.random.key(seed)  # compiles
-        self.shared = setup.data, samples, lr, level, setup.vectors, key
+        self.shared = setup.data, samples, lr, level, np.int32(steps), setup.vectors, key
 
     def begin(self, which: slice) -> _Carry:
         """Some runs before their first step."""
@@ -272,9 +272,10 @@ class _Stretches:
 
     def follow(self, which: slice, saves: np.ndarray, done: Callable[[int], None]) -> tuple[_Carry, Any]:
         """Some runs side by side at their end, and rows (runs, save, ...) at the saved steps."""
-        stops = saves if saves[-1] == self.steps else np.append(saves, self.steps)
+        # Without batches a last step, which changes nothing, has the loss at the end.
+        stops = np.union1d(saves, self.steps + (self.batch is None))
         lift, carry = self.setup.lift(which), self.begin(which)
-        found, now, budget, final = [], 0, constants.FIRST_STRETCH, np.nan
+        found, now, budget = [], 0, constants.FIRST_STRETCH
         while len(stops):
             ahead = stops[: self.rows]
             ahead = ahead[ahead <= now + budget]
@@ -282,7 +283,7 @@ class _Stretches:
             padded = np.concatenate([given, np.zeros(self.rows - len(given), int)]).astype(np.int32)
             began = perf_counter()
             count = np.int32(len(given))
-            carry, rows, final = self.loop(*self.static, *self.shared, lift, padded, count, saved, carry)
+            carry, rows = self.loop(*self.static, *self.shared, lift, padded, count, saved, carry)
             going, before, now = np.asarray(carry.going).any(), now, int(given[-1])
             fitting = (now - before) * constants.STRETCH_SECONDS / (perf_counter() - began)
             budget = 1 + int(np.clip(fitting, budget / 2, 4 * budget))
@@ -291,20 +292,21 @@ class _Stretches:
                 stops = stops[len(given) :]
             if not going and saved:
                 break
-            done(now)
+            done(min(now, self.steps))
         carry = jax.tree.map(np.array, carry._replace(w=(), state=()))
-        carry.losses[np.arange(len(carry.taken)), carry.taken] = final
+        if self.batch is not None:
+            carry.losses[np.arange(len(carry.taken)), carry.taken] = found[-1][0][:, -1]
         return carry, jax.tree.map(lambda *v: np.concatenate(v, axis=1)[:, : len(saves)], *found)
 
 
 def _stretch(
     stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, rows: int,
-    data: Any, samples: Any, lr: Any, stop: Any, vectors: Any, key: Any, lift: Any,
+    data: Any, samples: Any, lr: Any, stop: Any, last: Any, vectors: Any, key: Any, lift: Any,
     stops: Any, count: Any, saved: Any, carry: _Carry,
 ) -> Any:  # fmt: skip
-    """Steps of all runs to the last of `count` stops: new carry, rows at the stops, and the last loss."""
+    """Steps of all runs to the last of `count` stops: new carry, and rows at the stops."""
+    full = None
     if batch is None:
-        full = lambda w: stack.loss(w, data, kind)  # noqa: E731
         slope = lambda w, k, order: (*stack.loss_and_gradient(w, data, kind), order)  # noqa: E731
     else:
         batch_stack, size, n = batch
@@ -315,13 +317,13 @@ def _stretch(
     # A given optimizer sees one vector.
     form = stack.for_updates if isinstance(rule[0], str) else lambda flat: flat
     scale, decay = (None if v is None else form(v) for v in vectors)
-    step = _step(_rule(rule, lr, scale)[1], slope, scale, decay, stop, stops=batch is None)
+    step = _step(_rule(rule, lr, scale)[1], slope, scale, decay, stop, last if full is None else None)
 
     def one(c: _Carry, lift: Any) -> Any:
         def interval(i: Any, found: Any) -> Any:
             c, values, kept = found
             c = jax.lax.while_loop(lambda c: (c.step < stops[i]) & _any_run(c.going), step, c)
-            if batch is not None:
+            if full is not None:
                 value = full(stack.flat(c.w))
                 values = values.at[i].set(value)
                 c = c._replace(going=c.going & (~saved | (jnp.isfinite(value) & (value > stop))))
@@ -331,7 +333,7 @@ def _stretch(
         shapes = jax.eval_shape(recorder, lr * c.taken, stack.flat(c.w), lift)
         kept = jax.tree.map(lambda v: jnp.zeros((rows, *v.shape), v.dtype), shapes)
         c, values, kept = jax.lax.fori_loop(0, count, interval, (c, jnp.zeros(rows, c.losses.dtype), kept))
-        return c, (values, kept), full(stack.flat(c.w))
+        return c, (values, kept)
 
     return _by_run(one, carry, lift)
 
@@ -345,9 +347,9 @@ def _by_run(one: Callable[..., Any], carry: _Carry, lift: Any) -> Any:
             return _Carry(*(v if axis is None else jax.tree.map(change, v) for v, axis in parts))
 
         alone = each(lambda v: v[0], carry), jax.tree.map(lambda v: v[0], lift)
-        c, rows, final = one(*alone)
-        return each(lambda v: v[None], c), *jax.tree.map(lambda v: v[None], (rows, final))
-    return jax.vmap(one, (_BY_RUN, 0), (_BY_RUN, 0, 0), axis_name="runs")(carry, lift)
+        c, rows = one(*alone)
+        return each(lambda v: v[None], c), jax.tree.map(lambda v: v[None], rows)
+    return jax.vmap(one, (_BY_RUN, 0), (_BY_RUN, 0), axis_name="runs")(carry, lift)
 
 
 def _rule(rule: Any, lr: Any, scale: Any) -> tuple[Any, Any]:
@@ -393,15 +395,15 @@ def _optax(optimizer: Any, lr: Any, scale: Any) -> tuple[Any, Any]:
 
 
 def _step(
-    advance: Any, slope: Callable[..., Any], scale: Any, decay: Any, stop: Any, stops: bool
+    advance: Any, slope: Callable[..., Any], scale: Any, decay: Any, stop: Any, last: Any
 ) -> Callable[[_Carry], _Carry]:
-    """One step of descent; where `stops`, a loss at or below `stop` ends the run."""
+    """One step of descent; with `last`, that step or a loss at or below `stop` ends the run."""
 
     def step(c: _Carry) -> _Carry:
         value, g, order = slope(c.w, c.step, c.order)
         going = c.going & jnp.isfinite(value)
-        if stops:
-            going = going & (value > stop)
+        if last is not None:
+            going = going & (value > stop) & (c.step < last)
         losses = c.losses.at[c.taken].set(jnp.where(c.taken == c.step, value, c.losses[c.taken]))
         if decay is not None:
             g = jax.tree.map(lambda g, decay, w: g + decay * w, g, decay, c.w)
