@@ -321,16 +321,18 @@ def _stretch(
     scale, decay = (None if v is None else form(v) for v in vectors)
     step = _step(_rule(rule, lr, scale)[1], slope, scale, decay, stop, last if full is None else None)
 
+    put = jax.lax.dynamic_update_index_in_dim
+
     def one(c: _Carry, lift: Any) -> Any:
         def interval(i: Any, found: Any) -> Any:
             c, values, kept = found
             c = jax.lax.while_loop(lambda c: (c.step < stops[i]) & _any_run(c.going), step, c)
             if full is not None:
                 value = full(stack.flat(c.w))
-                values = values.at[i].set(value)
+                values = put(values, value, i, 0)
                 c = c._replace(going=c.going & (~saved | (jnp.isfinite(value) & (value > stop))))
             row = recorder(lr * c.taken, stack.flat(c.w), lift)
-            return c, values, jax.tree.map(lambda v, new: v.at[i].set(new), kept, row)
+            return c, values, jax.tree.map(lambda v, new: put(v, new, i, 0), kept, row)
 
         shapes = jax.eval_shape(recorder, lr * c.taken, stack.flat(c.w), lift)
         kept = jax.tree.map(lambda v: jnp.zeros((rows, *v.shape), v.dtype), shapes)
