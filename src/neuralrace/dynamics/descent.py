@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -260,17 +260,23 @@ class _Stretches:
 
     def begin(self, which: slice) -> _Carry:
         """Some runs before their first step."""
-        start, stack = self.setup.start[which], self.setup.program.stack
-        w, runs = stack.for_updates(start) if isinstance(self.rule[0], str) else start, len(start)
-        init = _rule(self.rule, 1.0, None)[0]
+        start = self.setup.start[which]
+        runs = len(start)
         if isinstance(self.rule[0], str):  # all states of these begin with zeros
-            first = jax.eval_shape(init, jax.tree.map(lambda v: v[0], w))
-            state = jax.tree.map(lambda v: np.zeros((runs, *v.shape), v.dtype), first)
+            w = self.setup.program.stack.for_updates(start)
+            state = jax.tree.map(lambda v: np.zeros((runs, *v.shape), v.dtype), self.zeros)
         else:
-            state = jax.vmap(init)(jnp.asarray(w))
+            w, state = start, jax.vmap(_rule(self.rule, 1.0, None)[0])(jnp.asarray(start))
         order = None if self.batch is None else np.arange(self.batch[2])
         losses = np.full((runs, room(self.steps)), np.nan, start.dtype)
         return _Carry(np.int32(0), np.zeros(runs, np.int32), w, state, np.ones(runs, bool), losses, order)
+
+    @cached_property
+    def zeros(self) -> Any:
+        """Shapes of the state of the optimizer of one run."""
+        return jax.eval_shape(
+            _rule(self.rule, 1.0, None)[0], self.setup.program.stack.for_updates(self.setup.start[0])
+        )
 
     def follow(self, which: slice, saves: np.ndarray, done: Callable[[int], None]) -> tuple[_Carry, Any]:
         """Some runs side by side at their end, and rows (runs, save, ...) at the saved steps."""
