@@ -49,6 +49,7 @@ LOW_RANK_WEIGHTS = 60_000  # between wide layers, above which small bases are fa
 WIDE = 5  # neurons of a wide layer for each signal that passes it
 
 # Descent -----------------------------------------------------------------------------------------
+LARGE_WEIGHTS = 100_000  # beyond, steps of mini-batches are worth a slow compiler
 STRETCH_ROWS = 256  # saved steps that a stretch returns, at most
 STRETCH_NUMBERS = 5_000_000  # and numbers
 FIRST_STRETCH = 64  # steps of the first stretch

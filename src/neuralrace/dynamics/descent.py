@@ -251,6 +251,7 @@ class _Stretches:
     ) -> None:  # fmt: skip
         n = setup.start.shape[1]
         batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
+        self.loop = _LOOP if batch is None or n <= constants.LARGE_WEIGHTS else _LARGE_LOOP
         self.setup, self.rule, self.steps, self.batch = setup, rule, steps, batch
         self.rows: int = max(1, min(constants.STRETCH_ROWS, constants.STRETCH_NUMBERS // n))
         self.static = setup.program.stack, setup.kind, rule, batch, setup.recorder, self.rows
@@ -291,7 +292,7 @@ class _Stretches:
             padded = np.concatenate([given, np.zeros(self.rows - len(given), int)]).astype(np.int32)
             began = perf_counter()
             count = np.int32(len(given))
-            carry, rows = _LOOP(*self.static, *self.shared, lift, padded, count, saved, carry)
+            carry, rows = self.loop(*self.static, *self.shared, lift, padded, count, saved, carry)
             going, before, now = np.asarray(carry.going).any(), now, int(given[-1])
             fitting = (now - before) * constants.STRETCH_SECONDS / (perf_counter() - began)
             budget = 1 + int(np.clip(fitting, budget / 2, 4 * budget))
@@ -461,4 +462,4 @@ def _any_run(going: Any) -> Any:
     return going if jax.default_backend() == "cpu" else jax.lax.psum(going.astype(int), "runs") > 0
 
 
-_LOOP = Compiled(_stretch, 6, **_COMPILER)
+_LOOP, _LARGE_LOOP = Compiled(_stretch, 6, **_COMPILER), Compiled(_stretch, 6)
