@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuralrace.network.plan import Product, Stack, read, summed, take, weight_blocks
+from neuralrace.network.plan import Product, Stack, read, reordered, summed, take, weight_blocks
 
 
 def loss_and_gradient(stack: Stack, flat: Any, data: Any, kind: str = "squared") -> tuple[Any, Any]:
@@ -102,7 +102,7 @@ def _in_blocks(p: Product, error: np.ndarray) -> np.ndarray:
         return parts
     if k == 1:
         return error.reshape(*lead, n, j * rows, t)
-    return np.moveaxis(parts, -4, -2).reshape(*lead, n, j * rows, k * t)
+    return reordered(parts, 0, 2, 3, 1, 4).reshape(*lead, n, j * rows, k * t)
 
 
 def _by_weight(p: Product, items: np.ndarray, error: np.ndarray, count: int) -> np.ndarray:

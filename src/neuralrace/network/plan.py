@@ -367,8 +367,14 @@ def _multiply(p: Product, weights: Any, items: Any) -> Any:
     lead = out.shape[:-3]
     if k == 1:
         return out.reshape(*lead, n * j, rows, -1)
-    parts = xp.moveaxis(out.reshape(*lead, n, j, rows, k, -1), -2, -4)
+    parts = reordered(out.reshape(*lead, n, j, rows, k, -1), 0, 3, 1, 2, 4)
     return parts.reshape(*lead, n * k * j, rows, -1)
+
+
+def reordered(v: Any, *axes: int) -> Any:
+    """The last axes in another order; `np.moveaxis` takes as long as a small product."""
+    lead = v.ndim - len(axes)
+    return v.transpose(*range(lead), *(lead + a for a in axes))
 
 
 def weight_blocks(p: Product, weights: Any) -> Any:
