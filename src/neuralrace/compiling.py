@@ -23,7 +23,9 @@ Tree = Any  # arrays in dicts, tuples and lists, as JAX takes them
 
 
 class Compiled:
-    """`jax.jit(function)` whose first arguments are static, and the options of the compiler that it knows.
+    """`jax.jit(function)` whose first arguments are static, with options for the compiler of a CPU.
+
+    An option that the compiler does not know leaves them all out.
 
     What is compiled is kept on disk (see `cache_folder`), unless the user has JAX keep it elsewhere.
     """
@@ -38,25 +40,24 @@ class Compiled:
         form = given[: self.static], *((np.shape(v), getattr(v, "dtype", type(v))) for v in numbers)
         if form in self.known:
             return self.jitted(*given)
-        if self.jitted is None:
-            options = _known(tuple(self.options.items()))
-            static = tuple(range(self.static))
-            self.jitted = jax.jit(self.function, static_argnums=static, compiler_options=options)
         with _kept_on_disk(), uninterrupted():
-            found = self.jitted(*given)
+            try:
+                found = self._jit()(*given)
+            except jax.errors.JaxRuntimeError as fault:
+                if "compile option" not in str(fault):
+                    raise
+                self.options, self.jitted = {}, None
+                found = self._jit()(*given)
         self.known.add(form)
         return found
 
-
-@cache
-def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """These options of the compiler; none where it does not know one."""
-    try:
-        if options:
-            jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
-    except (RuntimeError, ValueError):
-        return {}
-    return dict(options)
+    def _jit(self) -> Any:
+        """The function for the compiler, made when it is first called: that asks for the device."""
+        if self.jitted is None:
+            options = self.options if jax.default_backend() == "cpu" else {}
+            static = tuple(range(self.static))
+            self.jitted = jax.jit(self.function, static_argnums=static, compiler_options=options)
+        return self.jitted
 
 
 def cache_folder() -> Path | None:
