@@ -1,5 +1,5 @@
-// The picture of a saved page at any position of its sliders: the systems solved, on one time axis, and who wins.
-import type { Details, Group, Lane, LaneDetails, Picture, Racer, Rules, Saved, SavedLane, System } from "./protocol.ts";
+// The picture of a scene at any values of its live sliders: its systems solved, on one time axis, and who wins.
+import type { Details, Group, Lane, LaneDetails, Picture, Racer, Rules, SavedLane, System, Systems } from "./protocol.ts";
 import { FINE, ROUGH, learningTime, solve, type Point, type Solution } from "./solver.ts";
 import { Field, read, type Vector } from "./system.ts";
 import { shown } from "./ticks.ts";
@@ -7,6 +7,7 @@ import { shown } from "./ticks.ts";
 type Values = Record<string, number>;
 
 const FOREVER = 1e15; // in times of the strongest correlation
+const UNSETTLED = "not settled";
 const SAME_REST = 1e-3; // relative difference of losses that are one saddle
 
 /** One network, with the system that is drawn and how that of the papers ended. */
@@ -18,56 +19,43 @@ interface Chosen {
   left: string; // how the papers' family ended, where a wider one is drawn instead
 }
 
-/** The picture and what is said of it at some values of the sliders. */
-export function solved(saved: Saved, values: Values, id: number): [Picture, Details] {
+/** The picture and what is said of it at some values of the sliders; `time` among them is the end of the axis. */
+export function solved({ lanes: given, live, rules, ...systems }: Systems, values: Values, id: number): [Picture, Details] {
   const began = performance.now();
-  const chosen = lanesAt(saved, values).map((lane) => choose(lane, saved, values));
-  const rules = saved.rules;
-  const end = Number((rules.longer * Math.max(...chosen.map((c) => c.settled))).toPrecision(2)) || 10 * Math.max(...chosen.map((c) => c.system.fastest));
+  const chosen = given.map((lane) => choose(lane, live, rules, values));
+  const end = values.time ?? (Number((rules.longer * Math.max(...chosen.map((c) => c.settled))).toPrecision(2)) || 10 * Math.max(...chosen.map((c) => c.system.fastest)));
   const t = Array.from({ length: rules.times }, (_, k) => (end * k) / (rules.times - 1));
   const solutions = chosen.map((c) => solve(new Field(c.system), c.start, t, { ...FINE, stop: c.system.settled }));
   const final = Math.min(...solutions.map((s) => s.loss[s.loss.length - 1]));
-  const level = final + saved.level * (Math.max(...solutions.map((s) => s.loss[0])) - final);
+  const level = final + systems.level * (Math.max(...solutions.map((s) => s.loss[0])) - final);
   const lanes = chosen.map((c, k) => drawnLane(c, solutions[k], t, level, rules));
   const largest = Math.max(...lanes.flatMap((lane) => lane.groups.flatMap((g) => g.strength))) || 1;
   for (const lane of lanes) for (const group of lane.groups) group.strength = group.strength.map((x) => x / largest);
   const seconds = (performance.now() - began) / 1000;
   const picture: Picture = {
-    kind: "picture", id, t, level, largest, lanes, racers_are: saved.pathways ? "pathways" : "modes",
+    kind: "picture", id, t, level, largest, lanes, racers_are: systems.pathways ? "pathways" : "modes",
     winner: winner(lanes, rules), theory: "reduction", networks: 0, seconds,
   };
-  const said = chosen.map((c, k) => ({ ...c.system.said, badge: badge(c, solutions[k].end) }));
+  const said = chosen.map((c, k) => ({ ...c.system.said, badge: badge(c, solutions[k].end, "time" in values) }));
   return [picture, { kind: "details", id, lanes: said, similarity_at: [], similarity: [], race: [], wins: [] }];
 }
 
-/** The networks of the position that is nearest to some values. */
-function lanesAt(saved: Saved, values: Values): SavedLane[] {
-  let place = 0;
-  for (const name of saved.tabulated) {
-    const slider = saved.entry.sliders.find((s) => s.name === name);
-    if (!slider) continue; // it has one position
-    const wanted = values[name] ?? slider.value;
-    const near = slider.stops.reduce((best, stop, k) => (Math.abs(stop - wanted) < Math.abs(slider.stops[best] - wanted) ? k : best), 0);
-    place = place * slider.stops.length + near;
-  }
-  return saved.positions[place].map((k) => saved.lanes[k]);
-}
-
-function startOf(system: System, saved: Saved, values: Values): Vector {
-  const shares = Object.keys(system.powers).map((name) => [name, (values[name] ?? saved.scene.values[name]) / saved.scene.values[name]] as const);
+function startOf(system: System, live: Values, values: Values): Vector {
+  const shares = Object.keys(system.powers).map((name) => [name, (values[name] ?? live[name]) / live[name]] as const);
   return Float64Array.from(system.start, (x, i) => shares.reduce((start, [name, share]) => start * share ** system.powers[name][i], x));
 }
 
 /** The system of the papers, or the wider one where that does not learn all and there is one. */
-function choose(lane: SavedLane, saved: Saved, values: Values): Chosen {
+function choose(lane: SavedLane, live: Values, rules: Rules, values: Values): Chosen {
   let left = "";
   let found: Chosen | null = null;
   for (const system of lane.systems) {
     if (found && !left) break;
-    const start = startOf(system, saved, values);
-    const rough = solve(new Field(system), start, [0, FOREVER * system.fastest], { ...ROUGH, stop: system.complete });
-    found = { lane, system, start, settled: settledTime(rough, system, saved.rules), left };
+    const start = startOf(system, live, values);
+    const rough = solve(new Field(system), start, [0, values.time ?? FOREVER * system.fastest], { ...ROUGH, stop: system.complete });
+    found = { lane, system, start, settled: settledTime(rough, system, rules), left };
     left = rough.end.loss <= system.complete ? "" : ended(system, rough.end);
+    if ("time" in values && left.startsWith(UNSETTLED)) left = ""; // the axis ends before
   }
   return found!;
 }
@@ -83,14 +71,15 @@ function settledTime({ history, end }: Solution, system: System, rules: Rules): 
 function ended(system: System, end: Point): string {
   if (system.rest !== null && Math.abs(end.loss - system.rest) <= SAME_REST * system.rest) return system.why;
   const bound = `loss ${shown(end.loss, 4)}, no weights go below ${shown(system.attainable, 4)}`;
-  if (-end.slope * end.t > end.loss - system.attainable) return `not settled: ${bound}; the loss still falls`;
+  if (-end.slope * end.t > end.loss - system.attainable) return `${UNSETTLED}: ${bound}; the loss still falls`;
   return `at rest: ${bound}; whether networks leave is not known on this page`;
 }
 
-function badge({ system, left }: Chosen, end: Point): LaneDetails["badge"] {
+function badge({ system, left }: Chosen, end: Point, cut: boolean): LaneDetails["badge"] {
   const said = { ...system.said.badge };
   if (end.loss > system.complete && !(end.loss <= system.complete * (1 + SAME_REST))) {
     const how = ended(system, end);
+    if (cut && how.startsWith(UNSETTLED)) return { ...said, words: `${said.words} At the end of the axis: ${how}.` };
     return { verdict: "inexact", title: `≈ ${how}`, words: `${how}. ${said.words}` };
   }
   if (left) {

@@ -94,7 +94,7 @@ SADDLE = Scene.model_validate(
 
 
 def solved(given: Scene) -> tuple[Picture, Details]:
-    picture, *_, details = answers(Solve(id=1, scene=given))
+    picture, details, *_ = answers(Solve(id=1, scene=given))
     assert isinstance(picture, Picture), picture
     assert isinstance(details, Details)
     return picture, details
