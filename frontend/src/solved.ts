@@ -7,7 +7,6 @@ import { shown } from "./ticks.ts";
 type Values = Record<string, number>;
 
 const FOREVER = 1e15; // in times of the strongest correlation
-const UNSETTLED = "not settled";
 const SAME_REST = 1e-3; // relative difference of losses that are one saddle
 
 /** One network, with the system that is drawn and how that of the papers ended. */
@@ -16,6 +15,7 @@ interface Chosen {
   system: System;
   start: Vector;
   settled: number; // time at which it has learned what it learns
+  last: number; // loss for ever
   left: string; // how the papers' family ended, where a wider one is drawn instead
 }
 
@@ -36,7 +36,7 @@ export function solved({ lanes: given, live, rules, ...systems }: Systems, value
     kind: "picture", id, t, level, largest, lanes, racers_are: systems.pathways ? "pathways" : "modes",
     winner: winner(lanes, rules), theory: "reduction", networks: 0, seconds,
   };
-  const said = chosen.map((c, k) => ({ ...c.system.said, badge: badge(c, solutions[k].end, "time" in values) }));
+  const said = chosen.map((c, k) => ({ ...c.system.said, badge: badge(c, solutions[k].end) }));
   return [picture, { kind: "details", id, lanes: said, similarity_at: [], similarity: [], race: [], wins: [] }];
 }
 
@@ -52,10 +52,9 @@ function choose(lane: SavedLane, live: Values, rules: Rules, values: Values): Ch
   for (const system of lane.systems) {
     if (found && !left) break;
     const start = startOf(system, live, values);
-    const rough = solve(new Field(system), start, [0, values.time ?? FOREVER * system.fastest], { ...ROUGH, stop: system.complete });
-    found = { lane, system, start, settled: settledTime(rough, system, rules), left };
+    const rough = solve(new Field(system), start, [0, FOREVER * system.fastest], { ...ROUGH, stop: system.complete });
+    found = { lane, system, start, settled: settledTime(rough, system, rules), last: rough.end.loss, left };
     left = rough.end.loss <= system.complete ? "" : ended(system, rough.end);
-    if ("time" in values && left.startsWith(UNSETTLED)) left = ""; // the axis ends before
   }
   return found!;
 }
@@ -70,16 +69,19 @@ function settledTime({ history, end }: Solution, system: System, rules: Rules): 
 /** How a system ended that did not learn all, in the library's words where it saw this end. */
 function ended(system: System, end: Point): string {
   if (system.rest !== null && Math.abs(end.loss - system.rest) <= SAME_REST * system.rest) return system.why;
-  const bound = `loss ${shown(end.loss, 4)}, no weights go below ${shown(system.attainable, 4)}`;
-  if (-end.slope * end.t > end.loss - system.attainable) return `${UNSETTLED}: ${bound}; the loss still falls`;
-  return `at rest: ${bound}; whether networks leave is not known on this page`;
+  if (-end.slope * end.t > end.loss - system.attainable) return `not settled: ${bound(system, end)}; the loss still falls`;
+  return `at rest: ${bound(system, end)}; whether networks leave is not known on this page`;
 }
 
-function badge({ system, left }: Chosen, end: Point, cut: boolean): LaneDetails["badge"] {
+function bound(system: System, end: Point): string {
+  return `loss ${shown(end.loss, 4)}, no weights go below ${shown(system.attainable, 4)}`;
+}
+
+function badge({ system, left, last }: Chosen, end: Point): LaneDetails["badge"] {
   const said = { ...system.said.badge };
-  if (end.loss > system.complete && !(end.loss <= system.complete * (1 + SAME_REST))) {
+  const cut = end.loss - last > SAME_REST * end.loss; // by the end of the axis
+  if (!cut && end.loss > system.complete && !(end.loss <= system.complete * (1 + SAME_REST))) {
     const how = ended(system, end);
-    if (cut && how.startsWith(UNSETTLED)) return { ...said, words: `${said.words} At the end of the axis: ${how}.` };
     return { verdict: "inexact", title: `≈ ${how}`, words: `${how}. ${said.words}` };
   }
   if (left) {
@@ -87,6 +89,7 @@ function badge({ system, left }: Chosen, end: Point, cut: boolean): LaneDetails[
     said.title = `The papers' family ${does} here; shown is a family with ${system.directions} directions per mode`;
     said.words = `The papers' family: ${left}. Shown: ${said.words}`;
   }
+  if (cut) said.words += ` At the end of the axis: not settled at t = ${shown(end.t)}: ${bound(system, end)}.`;
   return said;
 }
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+import time
 import zlib
 from collections import Counter
 from contextlib import suppress
@@ -217,7 +218,7 @@ def test_a_page_shows_what_the_lab_shows(page: Page, pages: dict[str, Path]):
     """At the saved position its own solver draws the picture that the library drew; at others the lab's."""
     page.open(pages["chain"].as_uri())
     page.wait(READY)
-    for values in ({}, {"depth": 6.0, "strength": 0.05}):
+    for values in ({}, {"depth": 6.0, "strength": 0.05}, {"depth": 2.0, "strength": 0.05, "time": 5.0}):
         scene = Scene(entry="chain", values=values)
         picture, details, *_ = answers(Solve(id=0, scene=scene))
         assert isinstance(picture, Picture)
@@ -229,11 +230,14 @@ def test_a_page_shows_what_the_lab_shows(page: Page, pages: dict[str, Path]):
         for a, b in zip(lane["racers"], drawn_lane.racers, strict=True):
             assert (a["name"], a["edges"]) == (b.name, b.edges)
             np.testing.assert_allclose(a["share"], b.share, atol=1e-3)
-            assert a["half_time"] == pytest.approx(b.half_time, rel=1e-3)
+            assert (a["half_time"] or 0) == pytest.approx(b.half_time or 0, rel=1e-3)
         np.testing.assert_allclose(lane["groups"][0]["strength"], drawn_lane.groups[0].strength, atol=1e-3)
         assert lane["learning_time"] == pytest.approx(drawn_lane.learning_time, rel=1e-5)
         assert said["lanes"][0]["equations"] == details.lanes[0].equations
-        assert said["lanes"][0]["badge"] == details.lanes[0].badge.model_dump()
+        badge = details.lanes[0].badge
+        badge.words = badge.words.partition("; strengths still move")[0]  # a finer word of the library
+        assert said["lanes"][0]["badge"]["words"].rstrip(".") == badge.words.rstrip(".")
+        assert said["lanes"][0]["badge"]["title"] == badge.title
 
 
 @needs_page
@@ -264,6 +268,43 @@ def test_a_link_holds_the_state_of_a_page(page: Page, pages: dict[str, Path]):
     page.wait(READY)
     assert page.run("lab.shownNow.picture.lanes[0].loss") == loss
     assert page.run("document.querySelector('.nr-lab').dataset.theme") == "dark"
+
+
+@needs_page
+@pytest.mark.parametrize("link", ["of another figure", "broken"])
+def test_a_link_that_does_not_fit_is_said(page: Page, pages: dict[str, Path], link: str):
+    text = "nonsense"
+    if link == "of another figure":
+        page.open(pages["chain"].as_uri())
+        page.wait(READY)
+        text = page.run("lab.link()")
+    page.open(f"{pages['separability'].as_uri()}#s={text}")
+    page.wait(READY)
+    message = "document.querySelector('.message').textContent"
+    said = "another figure" if link == "of another figure" else "could not be read"
+    page.wait(f"{message}.includes('{said}') && lab.shownNow.state.scene.entry === 'separability'")
+    assert page.run("document.querySelector('.winner').textContent") == "xor gating wins"
+    move(page, "delta", 0.6)
+    assert page.run(message) == ""
+
+
+@needs_page
+def test_a_frame_is_light_or_dark_with_the_page_around_it(page: Page, pages: dict[str, Path]):
+    script = (FRONT.parent / "docs/_static/live.js").read_text()
+    around = pages["chain"].with_name("around.html")
+    frame = "<div class='live'><iframe src='chain.html' width='1000' height='700'></iframe></div>"
+    around.write_text(f"<html data-theme='dark'><script>{script}</script>{frame}</html>")
+    page.open(around.as_uri())
+    page.wait("document.readyState === 'complete'")
+    inside = page.call("Page.getFrameTree")["frameTree"]["childFrames"][0]["frame"]["id"]
+    world = page.call("Page.createIsolatedWorld", frameId=inside)["executionContextId"]
+    for theme in ("dark", "light", "dark"):
+        page.run(f"document.documentElement.dataset.theme = '{theme}'")
+        look = f"document.querySelector('.nr-lab[data-theme={theme}] path.curve') !== null"
+        end = time.monotonic() + 30
+        while not page.call("Runtime.evaluate", expression=look, contextId=world)["result"]["value"]:
+            assert time.monotonic() < end, theme
+            time.sleep(0.05)
 
 
 @needs_page
