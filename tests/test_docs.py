@@ -63,12 +63,15 @@ def test_navigation_lists_every_page_once():
 
 
 def test_the_first_page_shows_what_its_code_prints(capsys):
-    page = (ROOT / "docs/index.md").read_text()
-    code, rest = page.split("```python\n")[1].split("```", 1)
-    exec(compile(code, "index.md", "exec"), {})
+    code, rest = (ROOT / "docs/index.md").read_text().split("```python\n")[1].split("```", 1)
+    names = {}
+    exec(compile(code, "index.md", "exec"), names)
     equations = re.findall(r"\$\$\n(.*?)\$\$", rest, flags=re.S)
-    shown = re.findall(r"```text\n(.*?)```", rest, flags=re.S)
-    assert capsys.readouterr().out == equations[0] + shown[0]
+    assert capsys.readouterr().out == equations[0]
+    assert len([line for line in code.splitlines() if line]) == 8
+    theory, said = names["theory"], re.findall(r"reaches 0.1 at time (\S+)\.\n", rest)
+    network = nr.flow(names["task"], theory.at(0), t1=20.0)
+    assert [f"{nr.learning_time(run, 0.1):.2f}" for run in (theory, network)] == 2 * said
 
 
 def test_user_pages_are_short_and_no_sentence_is_long():
