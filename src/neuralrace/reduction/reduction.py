@@ -349,12 +349,13 @@ class Reduction(ReducedEquations):
     # -- other families ----------------------------------------------------------------------
 
     def strength(self, std: ArrayLike) -> Any:
-        """The strength that stands for gaussian weights of a standard deviation at the network's widths.
+        r"""The strength that stands for gaussian weights of a standard deviation at the network's widths.
 
-        In a wide network the signals that arrive at a hidden node with n units through its k edges are
-        orthogonal, and their mean grows: along it each edge has the strength `std sqrt(n/k)`. For a chain of
-        two layers this is `std sqrt(n/2)`. For longer ones it is the strength of all edges with which the
-        network learns at the same time from small weights (see `gaussian_start`).
+        In a wide network the signals that arrive at a hidden node with $n$ units through its $k$ edges are
+        orthogonal, and their mean grows: along it each edge has the strength $\sigma \sqrt{n/k}$ with
+        $\sigma$ the standard deviation. For a chain of two layers this is $\sigma \sqrt{n/2}$. For longer
+        ones it is the strength of all edges with which the network learns at the same time from small weights
+        (see `gaussian_start`).
 
         Learning times from this strength are within 15%, 20% and 30% of those of the median network for nine
         in ten random tasks of two, three and four layers. Blocks of two and four layers are worse: 41% and
