@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neuralrace as nr
-from neuralrace.activations import ACTIVATIONS
 from neuralrace.network import loss_and_gradient, program, programs
 from neuralrace.network.plan import summed
+from neuralrace.tables import ACTIVATIONS
 from tests import oracles
 from tests.strategies import data, graphs, random_weights, seeds
 

@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.activations import ACTIVATIONS
-from neuralrace.network.losses import LOSSES
+from neuralrace.tables import ACTIVATIONS, LOSSES
 
 
 @dataclass(frozen=True)
