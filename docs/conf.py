@@ -52,7 +52,8 @@ nb_ipywidgets_js = {}  # sliders work in Jupyter only
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 
 default_role = "code"
-add_module_names = False
+templates_path = [str(ROOT / "tools/site")]  # of the pages of public names
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "alphabetical"
 autodoc_typehints = "none"  # the docstrings have them, in words
 napoleon_google_docstring = False
@@ -69,6 +70,7 @@ sphinx_gallery_conf = {
     "ignore_repr_types": r"matplotlib",
     "doc_module": ("neuralrace",),
     "reference_url": {"neuralrace": None},
+    "backreferences_dir": "gallery/backreferences",
     "remove_config_comments": True,
     "download_all_examples": False,
     "thumbnail_size": (480, 320),

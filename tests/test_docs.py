@@ -164,6 +164,7 @@ def test_the_site_is_built_without_warnings_and_whole(tmp_path):
     loads_nothing_from_elsewhere(tmp_path / "html")
     has_every_public_name(tmp_path / "html")
     typesets_every_formula(tmp_path / "html")
+    typesets_formulas_of_docstrings(tmp_path / "html")
     if chromium.found() is None:
         pytest.skip("no Chromium was found (or named in CHROMIUM): pages are not opened in a browser")
     fits_every_screen(tmp_path / "html")
@@ -211,6 +212,7 @@ def fits_every_screen(site):
                 tab.size(width, 900)
                 if tab.run(wrong):
                     problems.append((page.name, width))
+        finds_objects_by_name(tab, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert not problems
     assert not tab.outside
@@ -225,17 +227,31 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 def has_every_public_name(site):
-    modules = {
-        "neuralrace": nr,
-        **{n: getattr(nr, n) for n in nr.__all__ if isinstance(getattr(nr, n), ModuleType)},
-    }
-    for name, module in modules.items():
+    """Each has a page of its own, or a section of its module's page."""
+    names = [n for n in nr.__all__ if isinstance(getattr(nr, n), ModuleType)]
+    for name, module in {"neuralrace": nr, **{n: getattr(nr, n) for n in names}}.items():
         page = (site / "api" / f"{name}.html").read_text(encoding="utf-8")
         public = [n for n in getattr(module, "__all__", dir(module)) if not n.startswith("_")]
         own = [n for n in public if not isinstance(getattr(module, n), ModuleType) and _documented(module, n)]
-        described = re.findall(r'<dt class="sig[^>]* id="([\w.]+)"', page)
-        shown = {anchor.split(".")[-1] for anchor in described} | set(re.findall(r"<h2>(\w+)<", page))
+        pages = re.findall(r'href="(objects/[\w.-]+\.html)#([\w.]+)"', page)
+        assert all(f'id="{at}"' in (site / "api" / to).read_text(encoding="utf-8") for to, at in pages)
+        shown = {at.split(".")[-1] for _, at in pages} | set(re.findall(r"<h2>(\w+)<", page))
         assert not set(own) - shown, f"api/{name}.md lacks {set(own) - shown}"
+
+
+def typesets_formulas_of_docstrings(site):
+    pages = [page.read_text(encoding="utf-8") for page in (site / "api/objects").glob("*.html")]
+    assert sum('class="katex"' in page for page in pages) > 40
+    code = [found for page in pages for found in re.findall(r'<code class="docutils[^>]*>(.*?)</code>', page)]
+    words = [re.sub("<[^>]*>", "", found) for found in code]
+    assert not [text for text in words if re.search(r"\b(sqrt|tau|sigma) |sum_|\^|[A-Z]\d?'? = |d/dt", text)]
+
+
+def finds_objects_by_name(tab, address):
+    for name in ("flow", "reduce", "Edge"):
+        tab.open(f"{address}/search.html?q={name}")
+        first = "document.querySelector('#search-results li a')"
+        assert tab.wait(f"{first} && {first}.href").endswith(f"neuralrace.{name}.html#neuralrace.{name}")
 
 
 def _documented(module, name):

@@ -1,20 +1,49 @@
-"""Reference of the site: tables of public names, and links from types to the classes that they name."""
+"""Reference of the site: a page for each public name, tables, formulas in docstrings, links of types."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from sphinx.ext import autosummary
 
-def add_summary(app: Any, what: str, name: str, module: Any, options: Any, lines: list[str]) -> None:
-    """A table of the public functions and classes after the docstring of a module."""
-    if what != "module":
-        return
-    own = [n for n, value in vars(module).items() if getattr(value, "__module__", "") == name and n[0] != "_"]
-    chosen = options.get("members")
-    listed = chosen if isinstance(chosen, list) else getattr(module, "__all__", own)
-    public = [n for n in listed if "neuralrace" in str(getattr(getattr(module, n), "__module__", ""))]
-    lines += ["", ".. autosummary::", "   :nosignatures:", "", *(f"   {n}" for n in sorted(public)), ""]
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.",)  # a summary does not end there
+
+
+def list_members(app: Any) -> None:
+    """A page for each public function and class, and a table of these in the place of `:members:`."""
+    names = app.config.autosummary_filename_map
+    for page in (Path(app.srcdir) / "api").glob("*.md"):
+        text = page.read_text()
+        for found in re.finditer(r"\.\. automodule:: (\S+)\n   :members:(.*)", text):
+            module, chosen = import_module(found[1]), re.findall(r"\w+", found[2])
+            public = sorted(n for n in chosen or _public(found[1]) if _has_a_page(getattr(module, n)))
+            # Some file systems do not tell `Race` from `race`.
+            alike = [name for name in public if name.lower() in {*public} - {name}]
+            names |= {f"{found[1]}.{name}": f"{found[1]}.{name}-class" for name in alike}
+            table = [
+                "",
+                ".. autosummary::",
+                "   :toctree: objects",
+                "   :nosignatures:",
+                "   :template: object.rst",
+                "",
+            ]
+            lines = [f".. automodule:: {found[1]}", *table, *(f"   {name}" for name in public)]
+            page.write_text(text.replace(found[0], "\n".join(lines)))
+
+
+def _has_a_page(value: Any) -> bool:
+    return inspect.isroutine(value) or inspect.isclass(value)
+
+
+def typeset_formulas(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Formulas of docstrings stand between dollars."""
+    text = re.sub(r"(?<![\w'`])\$([^$]+)\$", r":math:`\1`", "\n".join(lines))
+    lines[:] = text.split("\n")
 
 
 def settle_types(app: Any, doctree: Any) -> None:
@@ -33,12 +62,16 @@ def settle_types(app: Any, doctree: Any) -> None:
                 link.replace_self(link.children)
 
 
-def _public(module: str) -> list[str]:
-    return getattr(import_module(module), "__all__", [])
+def _public(name: str) -> list[str]:
+    """Public names of a module: those that it says, or else those that it defines."""
+    module = import_module(name)
+    own = [n for n, value in vars(module).items() if getattr(value, "__module__", "") == name and n[0] != "_"]
+    return getattr(module, "__all__", own)
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this."""
-    app.connect("autodoc-process-docstring", add_summary)
+    app.connect("builder-inited", list_members, priority=100)  # before autosummary writes the pages
+    app.connect("autodoc-process-docstring", typeset_formulas)
     app.connect("doctree-read", settle_types)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -536,7 +536,7 @@ def reduce(
     rates: Rates | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Reduction | StartReduction:
-    """The reduction of a linear network with scalar gates: the small system that governs its learning.
+    r"""The reduction of a linear network with scalar gates: the small system that governs its learning.
 
     Parameters
     ----------
@@ -557,9 +557,9 @@ def reduce(
     error : float
         Around a start: error allowed of the loss curve, relative to the initial loss.
     rates : Rates, optional
-        As in `flow`: `dW/dt = -scale (dL/dW + decay W)`. Edges with another decay or rate are in other
-        classes. A frozen edge keeps the strength that it starts with: the right-hand side of its equation is
-        0.
+        As in `flow`: $\dot W = -\text{scale}\, (\partial L/\partial W + \text{decay}\; W)$. Edges with
+        another decay or rate are in other classes. A frozen edge keeps the strength that it starts with: the
+        right-hand side of its equation is 0.
     names : dict, optional
         Symbols of strengths, in place of B1, B2, ...: edge -> the symbol of its class of edges. Other classes
         keep theirs. With several directions the edges are those in `Reduction.classes`.

@@ -22,20 +22,20 @@ MAX_STARTS = MAX_STEPS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Maxima:
-    """Maxima of `|F(w)|`, fastest first, m of them.
+    """Maxima of $|F(w)|$, fastest first, m of them.
 
     Attributes
     ----------
     patterns : ndarray, shape (m, n)
         Gates, between 0 and 1 for samples on a kink.
     rates : ndarray, shape (m,)
-        `|F|`, per unit of flow time.
+        $|F|$, per unit of flow time.
     shares : ndarray, shape (m,)
         Share of random starts that end there.
     directions : ndarray, shape (m, in)
         Unit vectors of input weights.
     readouts : ndarray, shape (m, out)
-        `F/|F|`.
+        $F/|F|$.
     leftover : ndarray, shape (m,)
         Size of the gradient along the sphere relative to the rate, with these gates.
     dead : float

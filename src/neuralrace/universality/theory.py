@@ -61,7 +61,8 @@ def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rat
     dh2, dy2 : array_like
         Squared distances of the two representations and of the two outputs at time 0.
     w : array_like
-        Alignment at time 0, `dy2 - (output difference) . (target difference)`; within `dy2 -+ dy sqrt(dy2)`.
+        Alignment at time 0, `dy2 - (output difference) . (target difference)`; within $y^2 \pm dy\, y$ for
+        $y^2$ = `dy2`.
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
