@@ -73,7 +73,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "gallery/backreferences",
     "remove_config_comments": True,
     "download_all_examples": False,
-    "thumbnail_size": (480, 320),
+    "thumbnail_size": (720, 380),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 10,

@@ -30,7 +30,6 @@ for layers, colour in zip((2, 3, 4, 5), nr.plot.shades(4), strict=True):
     nr.plot.theory(left, theory.t, answer, colour, f"{layers} layers")
     nr.plot.points(left, network.t, network.predict()["y"].ravel(), colour)
 
-# %%
 depths = range(2, 9)
 colours = {0.1: nr.plot.RED, 0.2: nr.plot.BLUE, 0.4: nr.plot.GREEN}
 for strength, colour in colours.items():

@@ -40,9 +40,11 @@ def _has_a_page(value: Any) -> bool:
     return inspect.isroutine(value) or inspect.isclass(value)
 
 
-def typeset_formulas(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Formulas of docstrings stand between dollars."""
-    text = re.sub(r"(?<![\w'`])\$([^$]+)\$", r":math:`\1`", "\n".join(lines))
+def prepare(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """A docstring for napoleon: formulas between dollars are mathematics, and each name has its own entry."""
+    text = re.sub(r"(?<![\w'`])\$([^$]+)\$(?![\w'`])", r":math:`\1`", "\n".join(lines))
+    several = r"(?m)^(\w+(?:, \w+)+) : (.*)((?:\n .*)*)"
+    text = re.sub(several, lambda m: "\n".join(f"{n} : {m[2]}{m[3]}" for n in m[1].split(", ")), text)
     lines[:] = text.split("\n")
 
 
@@ -55,6 +57,8 @@ def settle_types(app: Any, doctree: Any) -> None:
             name = link["reftarget"]
             places = (link.get("py:module"), "neuralrace", "neuralrace.dynamics", "neuralrace.reduction")
             home = next((place for place in places if place and name in _public(place)), None)
+            if name == "Path" and home != link.get("py:module"):
+                home = None  # that of pathlib
             if home:
                 link["reftarget"] = f"{home}.{name}"
                 del link["refspecific"]
@@ -72,6 +76,6 @@ def _public(name: str) -> list[str]:
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this."""
     app.connect("builder-inited", list_members, priority=100)  # before autosummary writes the pages
-    app.connect("autodoc-process-docstring", typeset_formulas)
+    app.connect("autodoc-process-docstring", prepare, priority=100)
     app.connect("doctree-read", settle_types)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
