@@ -96,8 +96,8 @@ def coverage() -> str:
         "",
         "This page lists every equation, figure, table and testable sentence of four papers and a talk. "
         "Each claim stands in the words of its document, with our note after it. Then come the verdict, the "
-        "number that was measured, and the criterion. In brackets is the name of the number (`experiment/row`) or of "
-        "the test that decides. Definitions, premises and methods have no verdict. "
+        "number that was measured, and the criterion. In brackets is the name of the number "
+        "(`experiment/row`) or of the test that decides. Definitions, premises and methods have no verdict. "
         "[Papers](index.md) says what the verdicts mean.",
         "",
         "The table counts claims. `python papers/tools/pages.py` writes this page from the ledgers "

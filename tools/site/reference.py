@@ -14,13 +14,15 @@ autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.",)  # a summary does not end there
 
 
 def list_members(app: Any) -> None:
-    """A page for each public function and class, and a table of these in the place of `:members:`."""
+    """In the place of `:members:` a table of functions and classes, with a page for each, and the constants."""
     names = app.config.autosummary_filename_map
     for page in (Path(app.srcdir) / "api").glob("*.md"):
         text = page.read_text()
         for found in re.finditer(r"\.\. automodule:: (\S+)\n   :members:(.*)", text):
             module, chosen = import_module(found[1]), re.findall(r"\w+", found[2])
-            public = sorted(n for n in chosen or _public(found[1]) if _has_a_page(getattr(module, n)))
+            values = {name: getattr(module, name) for name in sorted(chosen or _public(found[1]))}
+            public = [n for n, value in values.items() if inspect.isroutine(value) or inspect.isclass(value)]
+            constants = [n for n in values if n not in public and _is_plain(values[n])]
             # Some file systems do not tell `Race` from `race`.
             alike = [name for name in public if name.lower() in {*public} - {name}]
             names |= {f"{found[1]}.{name}": f"{found[1]}.{name}-class" for name in alike}
@@ -32,12 +34,13 @@ def list_members(app: Any) -> None:
                 "   :template: object.rst",
                 "",
             ]
-            lines = [f".. automodule:: {found[1]}", *table, *(f"   {name}" for name in public)]
+            lines = [f".. automodule:: {found[1]}", *table, *(f"   {name}" for name in public), ""]
+            lines += [f".. autodata:: {found[1]}.{name}" for name in constants]
             page.write_text(text.replace(found[0], "\n".join(lines)))
 
 
-def _has_a_page(value: Any) -> bool:
-    return inspect.isroutine(value) or inspect.isclass(value)
+def _is_plain(value: Any) -> bool:
+    return not inspect.ismodule(value) and not type(value).__module__.startswith("neuralrace")
 
 
 def prepare(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
