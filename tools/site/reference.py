@@ -14,7 +14,7 @@ autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.",)  # a summary does not end there
 
 
 def list_members(app: Any) -> None:
-    """In the place of `:members:` a table of functions and classes, with a page for each, and the constants."""
+    """In the place of `:members:` a table of functions and classes, with a page for each, and constants."""
     names = app.config.autosummary_filename_map
     for page in (Path(app.srcdir) / "api").glob("*.md"):
         text = page.read_text()
