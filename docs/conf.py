@@ -40,7 +40,7 @@ exclude_patterns = [
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "substitution"]
 myst_heading_anchors = 4
 myst_substitutions = {
-    "install": f"```bash\npip install {LIBRARY}\n```",
+    "install": f'```bash\npip install "{LIBRARY}[plot]"\n```',
     "install_lab": f'```bash\npip install "{LIBRARY}[lab]"\n```',
     "install_all": f'```bash\npip install "{LIBRARY}[all,torch]"\n```',
 }

@@ -235,7 +235,9 @@ def has_every_public_name(site):
         own = [n for n in public if not isinstance(getattr(module, n), ModuleType) and _documented(module, n)]
         pages = re.findall(r'href="(objects/[\w.-]+\.html)#([\w.]+)"', page)
         assert all(f'id="{at}"' in (site / "api" / to).read_text(encoding="utf-8") for to, at in pages)
-        shown = {at.split(".")[-1] for _, at in pages} | set(re.findall(r"<h2>(\w+)<", page))
+        here = re.findall(r'<dt class="sig[^>]* id="([\w.]+)"', page)
+        shown = {at.split(".")[-1] for at in [*here, *(at for _, at in pages)]}
+        shown |= set(re.findall(r"<h2>(\w+)<", page))
         assert not set(own) - shown, f"api/{name}.md lacks {set(own) - shown}"
 
 

@@ -48,7 +48,8 @@ def prepare(app: Any, what: str, name: str, value: Any, options: Any, lines: lis
     text = re.sub(r"(?<![\w'`])\$([^$]+)\$(?![\w'`])", r":math:`\1`", "\n".join(lines))
     several = r"(?m)^(\w+(?:, \w+)+) : (.*)((?:\n .*)*)"
     text = re.sub(several, lambda m: "\n".join(f"{n} : {m[2]}{m[3]}" for n in m[1].split(", ")), text)
-    lines[:] = text.split("\n")
+    first = [""] * (what == "property")  # napoleon takes what stands before a colon there for a type
+    lines[:] = first + text.split("\n")
 
 
 def settle_types(app: Any, doctree: Any) -> None:
