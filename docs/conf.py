@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tools/site"), str(ROOT / "src"), str(ROOT / "papers/src")]
+sys.path[:0] = [str(ROOT / "tools/site")]
 
 import neuralrace  # noqa: E402
 
