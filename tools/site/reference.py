@@ -61,12 +61,11 @@ def settle_types(app: Any, doctree: Any) -> None:
             name = link["reftarget"]
             places = (link.get("py:module"), "neuralrace", "neuralrace.dynamics", "neuralrace.reduction")
             home = next((place for place in places if place and name in _public(place)), None)
-            if name == "Path" and home != link.get("py:module"):
-                home = None  # that of pathlib
-            if home:
+            pathlib = name == "Path" and home != link.get("py:module")
+            if home and not pathlib:
                 link["reftarget"] = f"{home}.{name}"
                 del link["refspecific"]
-            elif name.islower():
+            elif pathlib or name.islower():
                 link.replace_self(link.children)
 
 
