@@ -6,8 +6,9 @@ The simplest deep network is a chain with one neuron per layer. What it computes
 the product of its weights. All weights start at the same small strength, and the
 answer to learn is 1.
 
-How long does it take? Left: lines are the reduced equation, dots the trained network.
-Right: the time to half the loss, for three initial strengths and two to eight layers.
+How long does it take? On the left, lines are the reduced equation, and dots are the
+trained network. On the right is the time to half the loss, for three initial strengths
+and two to eight layers.
 """
 
 import numpy as np
@@ -48,8 +49,8 @@ nr.plot.logarithmic(right.yaxis)
 # Every chain waits, and then learns almost at once. While the product is small its
 # gradient is even smaller, because each weight is multiplied by all the others.
 #
-# With two layers the wait is short. With every further layer it becomes longer by a
-# factor that comes near one over the initial strength. At a strength of 0.1, two
+# With two layers the wait is short. With every further layer the wait becomes longer by
+# a factor that comes near one over the initial strength. At a strength of 0.1, two
 # layers need 1.9 and eight layers about 167,000. At a strength of 0.4 eight layers
 # need only 40.6.
 #
