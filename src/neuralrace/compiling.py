@@ -20,6 +20,9 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from neuralrace.interrupts import uninterrupted
 
+Array = np.ndarray | jax.Array
+Tree = Any  # arrays in dicts, tuples and lists, as JAX takes them
+
 
 class Compiled:
     """`jax.jit(function)` whose first arguments are static, and the options of the compiler that it knows.
