@@ -120,7 +120,7 @@ def solve_small(
 
     def solved(b: Mapping[str, np.ndarray], ts: np.ndarray, choose: bool = False) -> Trajectory:
         setup = Setup.prepare(r.family.small, b, "squared", r.rates, None, np.float64, None, True, True)
-        return follow(setup, t1, ts, choose, stop, method, rest=rest)
+        return follow([setup], t1, ts, choose, stop, method, rest=rest)[0]
 
     run = solved(b, ts, choose)
     held = np.zeros(len(run.statuses), bool)
