@@ -23,6 +23,7 @@ from neuralrace.network.plan import (
     Stack,
     library,
     read,
+    reordered,
     row_blocks,
     some_rows,
     summed,
@@ -408,7 +409,7 @@ def _in_blocks(p: Product, error: np.ndarray) -> np.ndarray:
         return parts
     if k == 1:
         return error.reshape(*lead, n, j * rows, t)
-    return np.moveaxis(parts, -4, -2).reshape(*lead, n, j * rows, k * t)
+    return reordered(parts, 0, 2, 3, 1, 4).reshape(*lead, n, j * rows, k * t)
 
 
 def _by_weight(p: Product, items: np.ndarray, error: np.ndarray, count: int) -> np.ndarray:

@@ -247,7 +247,10 @@ class Patterns:
                     solved[part] = _squares(part)
                 squares += solved[part]
         left, self.learned, self.blocked = (0.5 * squares).tolist()
-        return float(left + sum(c.irreducible_loss for c in contexts))
+        least = float(left + sum(c.irreducible_loss for c in contexts))
+        numbers = sum(b.array.size for c in contexts for b in c.target_blocks.values())
+        rounding = np.finfo(float).eps * numbers * (least + self.learned + self.blocked)
+        return least if least > rounding else 0.0
 
     def _ranks(self) -> dict[str, np.ndarray]:
         """The highest rank of the maps from all inputs to each node, in each context."""

@@ -179,7 +179,9 @@ def mode_frames(graph: Graph, links: Links, rng: np.random.Generator) -> Frames:
         for n, frame in frames.items():
             if n in graph.hidden:
                 frame[:, put] = np.where(frame[:, put].any(axis=0), frame[:, put], new[n][:, inner])
-    return {n: _orthonormal(f) for n, f in frames.items()}
+    frames = {n: _orthonormal(f) for n, f in frames.items()}
+    alive = np.any([frames[o].any(axis=0) for o in graph.outputs if o in frames], axis=0)
+    return {n: f[:, alive] for n, f in frames.items()}
 
 
 def _strength(links: Links, frames: Frames) -> np.ndarray:

@@ -86,7 +86,8 @@ class ReducedEquations:
             f"(residual {self.residual:.1e})"
         )
         if self.omitted_modes:
-            text += f"; {self.omitted_modes} modes left out, hidden layers are too narrow for them"
+            modes = "1 mode" if self.omitted_modes == 1 else f"{self.omitted_modes} modes"
+            text += f"; {modes} left out, for which hidden layers are too narrow"
         if not self.exact:
             text += f"; broken by {', '.join(self.inexact_paths)}"
         return text + ")"

@@ -120,7 +120,7 @@ def solve_small(
 
     def solved(b: Mapping[str, np.ndarray], ts: np.ndarray, choose: bool = False) -> Trajectory:
         setup = Setup.prepare(r.family.small, b, "squared", r.rates, None, np.float64, None, True, True)
-        return follow(setup, t1, ts, choose, stop, method, rest=rest)
+        return follow([setup], t1, ts, choose, stop, method, rest=rest)[0]
 
     run = solved(b, ts, choose)
     held = np.zeros(len(run.statuses), bool)
@@ -305,13 +305,13 @@ def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float, 
     }
     if any((m < 0).any() for m in moves):
         if abs(r.loss(state.strengths(smaller)) - loss) > little:
-            return "strengths still decay"
+            return "some strengths still shrink"
         # What decays to nothing moves no more; without it, nothing else may.
         moves = [np.where(m < 0, 0, now) for m, now in zip(moves, state.moves(smaller, t), strict=True)]
     if any(m.any() for m in moves):
         growth = state.growth(smaller)
         fastest = max(np.abs(np.where(m, g, 0.0)).max() for m, g in zip(moves, growth, strict=True))
-        return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
+        return f"strengths still change, the fastest by its own size in a time of about {1 / fastest:.3g}"
     slope, v = r.slope(b), r.velocity(b)
     falls = -sum(float(np.vdot(slope[e], v[e])) for e in b)
     if t * falls <= little:
