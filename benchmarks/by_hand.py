@@ -162,7 +162,7 @@ def routing_scan(quick: bool) -> Timed:
 
 
 def reduced_scipy(quick: bool) -> Timed:
-    """The three strengths of each mode, Eq. 13-14, by a method that a user takes, to the tolerances of ours."""
+    """The three strengths of each mode, Eq. 13-14, by a user's method, to the tolerances of ours."""
     from scipy.integrate import solve_ivp
 
     epochs = 200 if quick else 5000
