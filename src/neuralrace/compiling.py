@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import jax
@@ -20,6 +18,8 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from neuralrace.interrupts import uninterrupted
 
+Array = np.ndarray | jax.Array
+Tree = Any  # arrays in dicts, tuples and lists, as JAX takes them
 FAST_COMPILER = {  # compiles in half to a third of the time what runs as fast, or in a tenth more
     "xla_cpu_use_fusion_emitters": False,
     "xla_backend_optimization_level": 1,
@@ -115,54 +115,6 @@ def _kept_on_disk() -> Iterator[None]:
         for name, value in before.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
-
-
-def content(function: Any) -> Hashable:
-    """What a function computes from: its code, what that closes over, and the globals that it names.
-
-    Functions of equal content make the same program. One whose content may change without a trace is its own.
-    """
-    try:
-        return _content(function, frozenset(), None)
-    except (_Changes, RecursionError):
-        return function
-
-
-def _content(value: Any, names: frozenset[str], home: dict[str, Any] | None) -> Hashable:
-    """Of a value in a function that has these names and globals."""
-    inside = lambda values: tuple(_content(v, names, home) for v in values)  # noqa: E731
-    if isinstance(value, FunctionType) and (home is None or value.__globals__ is home):
-        code, home = value.__code__, value.__globals__
-        names |= _names(code)
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        known = [home[n] for n in sorted(_names(code) & home.keys())]
-        return code, inside((*cells, *known, value.__defaults__, value.__kwdefaults__))
-    if isinstance(value, (tuple, list)):
-        return type(value), inside(value)
-    if isinstance(value, dict):
-        return dict, tuple(value), inside(value.values())
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)) and value.dtype != object:
-        rows = np.asarray(value)
-        return type(value), rows.shape, rows.dtype.str, blake2b(rows.tobytes(), digest_size=16).digest()
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
-        return type(value), repr(value)
-    if isinstance(value, (ModuleType, type)):
-        return value, inside(vars(value)[n] for n in sorted(names & vars(value).keys()))
-    if is_dataclass(value) and type(value).__hash__ is not None:
-        return type(value), inside(getattr(value, f.name) for f in fields(value))
-    if callable(value) and type(value).__module__.split(".")[0] in ("builtins", "jax", "jaxlib", "numpy"):
-        return value  # those of other modules are taken as they are
-    raise _Changes
-
-
-class _Changes(TypeError):
-    """A value that may change without a trace."""
-
-
-def _names(code: CodeType) -> set[str]:
-    """All names in a function and the functions within it."""
-    inner = [_names(c) for c in code.co_consts if isinstance(c, CodeType)]
-    return set(code.co_names).union(*inner)
 
 
 def traced(value: Any) -> bool:
