@@ -20,14 +20,18 @@ from neuralrace.interrupts import uninterrupted
 
 Array = np.ndarray | jax.Array
 Tree = Any  # arrays in dicts, tuples and lists, as JAX takes them
+FAST_COMPILER = {  # compiles in half to a third of the time what runs as fast, or in a tenth more
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
 
 
 class Compiled:
     """`jax.jit(function)` whose first arguments are static, with options for the compiler of a CPU.
 
-    An option that the compiler does not know leaves them all out.
-
-    What is compiled is kept on disk (see `cache_folder`), unless the user has JAX keep it elsewhere.
+    None of the options is used where the compiler does not know one of them. What is compiled is kept on
+    disk (see `cache_folder`), unless the user has JAX keep it elsewhere.
     """
 
     def __init__(self, function: Callable[..., Any], static: int = 0, **options: Any) -> None:

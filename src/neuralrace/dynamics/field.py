@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuralrace.compiling import Compiled
+from neuralrace.compiling import FAST_COMPILER, Compiled
 from neuralrace.dynamics import constants, explicit
 from neuralrace.dynamics.explicit import Attempt
 from neuralrace.dynamics.setup import Setup
@@ -101,7 +101,7 @@ def _moved(stack: Stack, kind: str, numbers: Any, y: Any) -> Any:
     return v, loss, field.slope(y, v)
 
 
-_attempt, _velocity = Compiled(_attempted, 2), Compiled(_moved, 2)
+_attempt, _velocity = (Compiled(f, 2, **FAST_COMPILER) for f in (_attempted, _moved))
 
 
 class Alike(InNumPy):
