@@ -64,41 +64,49 @@ def tableau() -> Tableau:
 
 def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any) -> Attempt:
     """A step of length h (runs,) from y with velocity v; atol is (runs,)."""
-    rows, error, _ = tableau()
     xp, h = np if isinstance(y, np.ndarray) else jnp, h[:, None]
-    k, losses = (_stages if xp is np else _compiled_stages)(field, y, v, h)
-    change = lambda row: h * _sum(row, k[: len(row)])  # noqa: E731
-    end, middle = y + change(rows[-2]), y + change(rows[-1])
-    tolerance = atol[:, None] + rtol * xp.maximum(xp.abs(y), xp.abs(end))
-    far = xp.linalg.norm(change(rows[-3] - rows[-4]), axis=1)  # two stages, both at the end of the step
-    rate = xp.linalg.norm(k[-3] - k[-4], axis=1) / far
+    k, losses, (*both, end, middle) = (_stages if xp is np else _compiled_stages)(field, y, v, h)
+    tolerance = xp.maximum(xp.abs(y), xp.abs(end))
+    tolerance *= rtol
+    tolerance += atol[:, None]
+    error = _sum(tableau().error, k[: len(tableau().error)])
+    error *= h
+    error /= tolerance
+    rate = size(k[-3] - k[-4]) / size(both[1] - both[0])
     points = [losses[-1], field.slope(middle, k[-1]), losses[-2], field.slope(end, k[-2])]
-    summary = xp.stack([size(change(error) / tolerance), h[:, 0] * rate, *points])
-    return Attempt(end, k[-2], k, summary)
+    return Attempt(end, k[-2], k, xp.stack([size(error), h[:, 0] * rate, *points]))
 
 
-def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Velocities and losses at all stages, and in the middle."""
+def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Velocities and losses at all stages, and in the middle; and the states of the last of them.
+
+    These are two stages, both at the end of the step, the end itself, and the middle.
+    """
     rows = tableau().rows
-    k, losses = np.empty((len(rows), *y.shape)), np.empty((len(rows), len(y)))
+    k, losses, states = np.empty((len(rows), *y.shape)), np.empty((len(rows), len(y))), np.empty((4, *y.shape))
     k[0] = v
     for i in range(1, len(rows)):
-        known = min(i, rows.shape[1])
-        k[i], losses[i] = field.velocity(y + h * _sum(rows[i, :known], k[:known]))
-    return k, losses
+        known, state = min(i, rows.shape[1]), states[max(i - len(rows), -4)]
+        np.matmul(rows[i, :known], k[:known].reshape(known, -1), out=state.reshape(-1))
+        state *= h
+        state += y
+        k[i], losses[i] = field.velocity(state)
+    return k, losses, states
 
 
-def _compiled_stages(field: Field, y: Any, v: Any, h: Any) -> tuple[Any, Any]:
+def _compiled_stages(field: Field, y: Any, v: Any, h: Any) -> tuple[Any, ...]:
     """The same in JAX, where the velocity is compiled once."""
     rows = jnp.asarray(tableau().rows, y.dtype)
 
     def one(i: Any, found: Any) -> Any:
-        k, losses = found
-        new, loss = field.velocity(y + h * _sum(rows[i], k[: rows.shape[1]]))
-        return k.at[i].set(new), losses.at[i].set(loss)
+        k, losses, states = found
+        state = y + h * _sum(rows[i], k[: rows.shape[1]])
+        new, loss = field.velocity(state)
+        return k.at[i].set(new), losses.at[i].set(loss), states.at[jnp.maximum(i - len(rows), -4)].set(state)
 
     k = jnp.zeros((len(rows), *y.shape), y.dtype).at[0].set(v)
-    return jax.lax.fori_loop(1, len(rows), one, (k, jnp.zeros((len(rows), len(y)), y.dtype)))
+    found = k, jnp.zeros((len(rows), len(y)), y.dtype), k[:4]
+    return jax.lax.fori_loop(1, len(rows), one, found)
 
 
 def _sum(row: Any, k: Any) -> Any:
@@ -114,12 +122,13 @@ def slope(y: Any, v: Any, scale: Any, decay: Any) -> Any:
     xp, g = np if isinstance(v, np.ndarray) else jnp, v
     if scale is not None:
         g = xp.where(scale > 0, v / xp.where(scale > 0, scale, 1), 0)
-    return -((g if decay is None else g + decay * y) * v).sum(axis=1)
+    return -xp.einsum("rn,rn->r", g if decay is None else g + decay * y, v)
 
 
 def size(v: Any) -> Any:
     """The root mean square of each row."""
-    return (v**2).mean(axis=1) ** 0.5
+    squares = (np if isinstance(v, np.ndarray) else jnp).einsum("rn,rn->r", v, v)
+    return (squares / v.shape[1]) ** 0.5
 
 
 def interpolant(t: float, h: float, y: np.ndarray, k: np.ndarray) -> Callable[[Any], np.ndarray]:

@@ -28,8 +28,12 @@ class Network:
 
     def velocity(self, y: Any) -> tuple[Any, Any]:
         loss, g = loss_and_gradient(self.stack, y, self.data, self.kind)
-        v = -g if self.decay is None else -g - self.decay * y
-        return v if self.scale is None else self.scale * v, loss
+        v = np.negative(g, out=g) if isinstance(g, np.ndarray) else -g
+        if self.decay is not None:
+            v -= self.decay * y
+        if self.scale is not None:
+            v *= self.scale
+        return v, loss
 
     def slope(self, y: Any, v: Any) -> Any:
         return explicit.slope(y, v, self.scale, self.decay)

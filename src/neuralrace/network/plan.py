@@ -348,7 +348,8 @@ def take(values: Any, index: np.ndarray | None, axis: int = -3) -> Any:
     if index is None:
         return values
     if isinstance(values, np.ndarray):
-        return values.take(index, axis)
+        row = _in_a_row(index.tobytes(), index.dtype)
+        return values.take(index, axis) if row is None else values[_along(axis, row)]
     return jnp.asarray(values).at[index].get(mode="promise_in_bounds")
 
 
@@ -394,6 +395,27 @@ def summed(values: np.ndarray, index: np.ndarray, count: int, axis: int = -3) ->
         return (chosen @ values.reshape(*lead, index.size, -1)).reshape(*lead, count, *tail)
     first = np.moveaxis(values, axis, 0)  # a sparse matrix takes no leading axes
     return np.moveaxis((chosen @ first.reshape(index.size, -1)).reshape(count, *first.shape[1:]), 0, axis)
+
+
+def add(total: np.ndarray, values: np.ndarray, index: np.ndarray | None, axis: int = -3) -> None:
+    """Add to each place along an axis the values with its index: the transpose of `take`."""
+    row = slice(None) if index is None else _in_a_row(index.tobytes(), index.dtype)
+    if index is None or row is not None:
+        total[_along(axis, row)] += values
+    else:
+        total += summed(values, index, total.shape[axis], axis)
+
+
+def _along(axis: int, row: slice) -> tuple[Any, ...]:
+    """Indices of a part along an axis, counted from the end."""
+    return (..., row, *[slice(None)] * (-1 - axis))
+
+
+@lru_cache(maxsize=1024)
+def _in_a_row(index: bytes, dtype: Any) -> slice | None:
+    """The slice of places that follow one another, which takes no copy; else None."""
+    places = np.frombuffer(index, dtype)
+    return slice(places[0], places[-1] + 1) if len(places) and (np.diff(places) == 1).all() else None
 
 
 @lru_cache(maxsize=1024)
