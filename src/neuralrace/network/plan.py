@@ -348,8 +348,8 @@ def take(values: Any, index: np.ndarray | None, axis: int = -3) -> Any:
     if index is None:
         return values
     if isinstance(values, np.ndarray):
-        row = _in_a_row(index.tobytes(), index.dtype)
-        return values.take(index, axis) if row is None else values[_along(axis, row)]
+        part = _in_a_row(index.tobytes(), index.dtype, axis)
+        return values.take(index, axis) if part is None else values[part]
     return jnp.asarray(values).at[index].get(mode="promise_in_bounds")
 
 
@@ -399,23 +399,20 @@ def summed(values: np.ndarray, index: np.ndarray, count: int, axis: int = -3) ->
 
 def add(total: np.ndarray, values: np.ndarray, index: np.ndarray | None, axis: int = -3) -> None:
     """Add to each place along an axis the values with its index: the transpose of `take`."""
-    row = slice(None) if index is None else _in_a_row(index.tobytes(), index.dtype)
-    if index is None or row is not None:
-        total[_along(axis, row)] += values
-    else:
+    part = ... if index is None else _in_a_row(index.tobytes(), index.dtype, axis)
+    if part is None:
         total += summed(values, index, total.shape[axis], axis)
-
-
-def _along(axis: int, row: slice) -> tuple[Any, ...]:
-    """Indices of a part along an axis, counted from the end."""
-    return (..., row, *[slice(None)] * (-1 - axis))
+    else:
+        total[part] += values
 
 
 @lru_cache(maxsize=1024)
-def _in_a_row(index: bytes, dtype: Any) -> slice | None:
-    """The slice of places that follow one another, which takes no copy; else None."""
+def _in_a_row(index: bytes, dtype: Any, axis: int) -> tuple[Any, ...] | None:
+    """What gives a view of places that follow one another along an axis; None where they do not."""
     places = np.frombuffer(index, dtype)
-    return slice(places[0], places[-1] + 1) if len(places) and (np.diff(places) == 1).all() else None
+    if not len(places) or (np.diff(places) != 1).any():
+        return None
+    return (..., slice(places[0], places[-1] + 1), *[slice(None)] * (-1 - axis))
 
 
 @lru_cache(maxsize=1024)
