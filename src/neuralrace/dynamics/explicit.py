@@ -83,7 +83,11 @@ def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[
     These are two stages, both at the end of the step, the end itself, and the middle.
     """
     rows = tableau().rows
-    k, losses, states = np.empty((len(rows), *y.shape)), np.empty((len(rows), len(y))), np.empty((4, *y.shape))
+    k, losses, states = (
+        np.empty((len(rows), *y.shape)),
+        np.empty((len(rows), len(y))),
+        np.empty((4, *y.shape)),
+    )
     k[0] = v
     for i in range(1, len(rows)):
         known, state = min(i, rows.shape[1]), states[max(i - len(rows), -4)]

@@ -3,15 +3,16 @@
 What has been learned forces small steps on what grows slowly. A small system goes on by LSODA, which is
 implicit. A large one goes on by the exponential method of Rosenbrock and Euler, for as long as its steps are
 worth their evaluations: it is exact for velocities that are linear in the weights, as they become where all
-but little is learned. What it needs of the derivative of the velocity is found in a Krylov space of it
-(Hochbruck and Ostermann 2010, Exponential integrators, sections 2.3 and 4.2).
+but little is learned, and of order 4. What it needs of the derivative of the velocity is found in Krylov
+spaces of it (Hochbruck and Ostermann 2010, Exponential integrators, sections 2.3 and 4.2; Luan 2017,
+Fourth-order two-stage explicit exponential integrators).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import factorial
 from typing import Any
 
@@ -62,16 +63,12 @@ def _by_exponential(run: Run, done: Callable[[], None]) -> None:
     while run.status is None:
         t, y, left = run.t, run.y, t1 - run.t
         tolerance = run.atol + run.rtol * np.abs(y)
-        near, length = _krylov(moves, y, v, v, 0, min(h, left), tolerance)
-        first, node = _Course(y, [near]), constants.NODE * length
-        bend = (moves(first.states([node])[0]) - first.velocity(node)) / node**2
-        bent, length = _krylov(moves, y, v, bend, 2, length, tolerance)
-        space, last = _Course(y, [near, bent]), length == left
-        end = space.states([length])[0]
+        space, length = _course(moves, y, v, min(h, left), tolerance)
+        last, end = length == left, space.states([length])[0]
         found = velocity(end)
         error = length / 3 * _size((found[0] - space.velocity(length)) / tolerance)
         parts = int(np.clip(-slope * length / loss if loss > 0 else 1, 1, constants.MOST_PARTS))
-        evaluations, rate = len(near.basis) + len(bent.basis) + parts + 1, max(rate, near.rate)
+        evaluations, rate = space.directions + 1 + parts, max(rate, space.parts[0].rate)
         work, taken = work + evaluations, taken + 1
         run.steps += -(-evaluations // STAGES)
         h = length * (min(max(0.9 * max(error, 1e-20) ** (-1 / 4), 0.2), 10.0) if np.isfinite(error) else 0.2)
@@ -138,24 +135,44 @@ class _Course:
     """The solution through y of what is linear, under some forces."""
 
     y: np.ndarray
-    spaces: list[_Krylov]
+    parts: list[_Krylov]
+
+    @property
+    def directions(self) -> int:
+        return sum(len(part.basis) for part in self.parts)
 
     def states(self, times: Any) -> np.ndarray:
         """The states (times, numbers) at times from that of y on."""
-        return self.y + self._sum([[s.moved(x) for x in np.asarray(times, float)] for s in self.spaces])
+        return self.y + self._sum([[part.moved(x) for x in np.asarray(times, float)] for part in self.parts])
 
     def velocity(self, x: float) -> np.ndarray:
         """The velocity after a time x."""
-        return self._sum([s.velocity(x) for s in self.spaces])
+        return self._sum([part.velocity(x) for part in self.parts])
 
     def _sum(self, shares: list[Any]) -> np.ndarray:
-        return sum(np.array(share).astype(self.y.dtype) @ s.basis for share, s in zip(shares, self.spaces, strict=True))
+        each = zip(shares, self.parts, strict=True)
+        return sum(np.array(share).astype(self.y.dtype) @ part.basis for share, part in each)
+
+
+def _course(
+    velocity: Velocity, y: np.ndarray, v: np.ndarray, h: float, tolerance: np.ndarray
+) -> tuple[_Course, float]:
+    """A step of length h, or of as much of it as few directions are enough for.
+
+    What is not linear is taken for a force in the second power of time, as it is at one point of the step.
+    """
+    linear, h = _krylov(velocity, y, v, v, 0, h, tolerance)
+    first, node = _Course(y, [linear]), constants.NODE * h
+    bend = (velocity(first.states([node])[0]) - first.velocity(node)) / node**2
+    bent, h = _krylov(velocity, y, v, bend, 2, h, tolerance)
+    return _Course(y, [linear, bent]), h
 
 
 def _krylov(
-    velocity: Velocity, y: np.ndarray, v: np.ndarray, b: np.ndarray, power: int, h: float, tolerance: np.ndarray
-) -> tuple[_Krylov, float]:
-    """A space for a force b in a step of length h, or in as much of it as so few directions are enough for.
+    velocity: Velocity, y: np.ndarray, v: np.ndarray, b: np.ndarray, power: int, h: float,
+    tolerance: np.ndarray,
+) -> tuple[_Krylov, float]:  # fmt: skip
+    """A space for a force in a step of length h, or of as much of it as so few directions are enough for.
 
     New directions are made orthogonal to the last two: J of a gradient flow is similar to a symmetric matrix.
     """
