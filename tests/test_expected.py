@@ -5,7 +5,7 @@ import pytest
 
 import neuralrace as nr
 from neuralrace.expected import Draws, converged_times, random_matrix
-from neuralrace.progress import Progress
+from neuralrace.interrupts import Progress
 from neuralrace.revealed import SOURCE, TARGET, GaussianMatrix, OrthogonalMatrix, RevealedNetwork
 
 SAMPLES = 20_000
@@ -284,7 +284,7 @@ def test_long_calls_show_how_far_they_are_where_there_is_a_terminal(monkeypatch,
     task, given = chain(3, 200), ("gaussian", 0.3, 1.0)
     nr.expected_learning_time(task, *given, draws=4)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("neuralrace.progress._LONG", 0.0)
+    monkeypatch.setattr("neuralrace.interrupts._LONG", 0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     shares = []
     told = Progress.__call__

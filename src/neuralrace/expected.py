@@ -24,8 +24,8 @@ from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, choice, integer, known, number, quick
 from neuralrace.graph.graph import LARGEST_NODE
+from neuralrace.interrupts import Progress
 from neuralrace.measure import stopping_time
-from neuralrace.progress import Progress
 from neuralrace.reduction.attainable import attainable_loss
 from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed, RevealedNetwork
 from neuralrace.task import Task

@@ -16,9 +16,9 @@ from neuralrace.compiling import Compiled
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, array, integer, number, short, without_nan
 from neuralrace.graph import WeightsLike
+from neuralrace.interrupts import Progress
 from neuralrace.network import Stack, check, gradient, precision, program
 from neuralrace.network.programs import check_task
-from neuralrace.progress import Progress
 from neuralrace.task import Task
 
 __all__ = [

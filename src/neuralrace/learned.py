@@ -17,7 +17,7 @@ from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, known, need_extra, number, short
 from neuralrace.graph import Graph
 from neuralrace.measure import times as measure
-from neuralrace.measure.arrays import Floats, plain
+from neuralrace.measure.maps import Floats, plain
 from neuralrace.measure.times import LossCurve
 from neuralrace.network import loss, program, read, take
 from neuralrace.network.programs import run
@@ -235,7 +235,7 @@ class Parts:
     @cached_property
     def family(self) -> Any:
         """The family whose modes are meant, as in `mode_strengths`; None where the task has no modes."""
-        from neuralrace.reduction.growth import modes_of  # the reduction measures too
+        from neuralrace.reduction.certificate import modes_of  # the reduction measures too
 
         g = self.task.graph
         try:

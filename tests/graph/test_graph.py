@@ -76,7 +76,7 @@ def test_parallel_edges_skips_and_queries():
         ({"x": 1, "y": 1}, [("x", "y"), ("x", "y")], {}, "parallel edges need names"),
         ({"x": 1, "y": 1}, {"x": ("x", "y")}, {}, "different names"),
         ({"x/1": 1, "y": 1}, [("x/1", "y")], {}, "without '/'"),
-        ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"y": "softplus"}}, "must be one of linear"),
+        ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"y": "cubic"}}, "must be one of linear"),
         ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"q": "relu"}}, "'q'"),
         ({"x": 1, "y": 1}, [("x", "y")], {"activations": {"x": "relu"}}, "'x' is an input"),
         ({"x": 1, "y": 1}, [("x", "y")], {"biases": ["q"]}, "'q'"),
@@ -131,8 +131,8 @@ def test_wrong_nodes_and_edges(call, message):
 
 def test_an_activation_and_a_loss_of_ones_own(monkeypatch):
     """One table each; functions of `jax.numpy`."""
-    from neuralrace.activations import ACTIVATIONS
     from neuralrace.network import LOSSES
+    from neuralrace.tables import ACTIVATIONS
 
     monkeypatch.setitem(ACTIVATIONS, "sine", jnp.sin)
     monkeypatch.setitem(LOSSES, "quartic", lambda h, y: ((y - h) ** 4).sum(axis=-1))

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import neuralrace as nr
-from neuralrace.activations import ACTIVATIONS
 from neuralrace.network import loss_and_gradient, program, programs
 from neuralrace.network.plan import summed
+from neuralrace.tables import ACTIVATIONS
 from tests import oracles
 from tests.strategies import data, graphs, random_weights, seeds
 
@@ -213,19 +213,6 @@ def test_one_gradient_costs_less_than_eight_forward_passes():
     with jax.enable_x64(True):
         loss = lambda f: made.stack.loss(f, made.data)  # noqa: E731
         assert flops(jax.grad(loss), flat) < 8 * flops(loss, flat)
-
-
-def test_large_outputs_are_computed_block_by_block(monkeypatch):
-    rng = np.random.default_rng(0)
-    task = nr.tasks.routing(6, 3, hidden=(5, 5))
-    w = random_weights(task.graph, rng)
-    plain = nr.loss(task, w), nr.gradient(task, w)
-    monkeypatch.setattr("neuralrace.network.plan._BULK", 1)
-    jax.clear_caches()
-    blocked = nr.loss(task, w), nr.gradient(task, w)
-    jax.clear_caches()
-    assert blocked[0] == pytest.approx(plain[0], rel=1e-13)
-    close(blocked[1], plain[1], 1e-13)
 
 
 def test_seeds_axis_and_jax_transformations():

@@ -15,18 +15,17 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from neuralrace.compiling import Compiled
 from neuralrace.dynamics import constants
-from neuralrace.dynamics.history import History
+from neuralrace.dynamics.history import DEFAULT, History, adapted_times, save_steps
 from neuralrace.dynamics.methods import check_steps
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
 from neuralrace.dynamics.run import Path
 from neuralrace.dynamics.setup import Setup, finish
 from neuralrace.dynamics.status import Ending, Status
-from neuralrace.dynamics.times import DEFAULT, adapted_times, save_steps
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, affordable, flag, integer, need_extra, number, short
+from neuralrace.interrupts import Progress
 from neuralrace.network import Program, program, row_blocks, some_rows
-from neuralrace.progress import Progress
 from neuralrace.task import Task
 
 _COMPILER = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}  # compiles in 2/3

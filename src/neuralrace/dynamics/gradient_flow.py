@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from neuralrace.dynamics import constants
 from neuralrace.dynamics.field import system_of
+from neuralrace.dynamics.history import save_times
 from neuralrace.dynamics.methods import Adaptive, LowRank, Method, check_method
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record
 from neuralrace.dynamics.run import Path, Problem
 from neuralrace.dynamics.setup import Setup, finish
 from neuralrace.dynamics.status import Status
-from neuralrace.dynamics.times import save_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import OutOfRange, affordable, flag, number
 from neuralrace.network import is_linear

@@ -14,18 +14,17 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from neuralrace.compiling import Compiled
-from neuralrace.dynamics.history import History
+from neuralrace.dynamics.history import History, adapted_times
 from neuralrace.dynamics.record import Recorder, State
 from neuralrace.dynamics.run import Path, Problem
 from neuralrace.dynamics.setup import Setup
 from neuralrace.dynamics.status import Ending, Status
-from neuralrace.dynamics.times import adapted_times
 from neuralrace.dynamics.trajectory import LazyWeights
 from neuralrace.errors import OutOfRange
+from neuralrace.interrupts import Progress
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
 from neuralrace.lowrank.network import Layout, Saved
 from neuralrace.lowrank.solve import Solution, solve
-from neuralrace.progress import Progress
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 

@@ -16,12 +16,11 @@ import numpy as np
 
 from neuralrace.dynamics import constants
 from neuralrace.dynamics.explicit import ORDER, Attempt, interpolant
-from neuralrace.dynamics.history import History
+from neuralrace.dynamics.history import History, adapted_times
 from neuralrace.dynamics.run import Path, Problem, Run, Step
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.stiff import go_on
-from neuralrace.dynamics.times import adapted_times
-from neuralrace.progress import Progress
+from neuralrace.interrupts import Progress
 
 
 def evolve(problem: Problem, rtol: float, atols: np.ndarray, max_steps: int) -> Path:

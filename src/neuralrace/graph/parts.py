@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import GraphError, array, choice, flag, known, listable, sequence, short
+from neuralrace.tables import ACTIVATIONS
 
 
 @dataclass(frozen=True)

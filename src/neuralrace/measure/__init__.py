@@ -24,13 +24,13 @@ from neuralrace.measure.maps import (
     unit_sizes,
     xor_strengths,
 )
-from neuralrace.measure.pictures import plot_representations
 from neuralrace.measure.representations import (
     cosine,
     cosine_similarity,
     domain_similarity,
     gram,
     multidimensional_scaling,
+    plot_representations,
     principal_components,
     share_within,
     squared_distances,

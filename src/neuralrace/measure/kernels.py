@@ -14,7 +14,7 @@ from neuralrace.compiling import Compiled
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, flag, without_nan
 from neuralrace.graph import Graph, check_graph
-from neuralrace.measure.arrays import Floats, floats
+from neuralrace.measure.maps import Floats, floats
 from neuralrace.measure.representations import cosine
 from neuralrace.network import Stack, check, precision, program, take
 from neuralrace.task import Task

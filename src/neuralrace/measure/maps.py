@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from neuralrace.compiling import traced
 from neuralrace.dynamics.rates import Rates
@@ -25,9 +27,9 @@ from neuralrace.errors import (
     without_nan,
 )
 from neuralrace.graph import Graph, check_graph
-from neuralrace.measure.arrays import Floats, as_matrix, floats, plain, stack
 from neuralrace.task import Task
 
+Floats = NDArray[np.float64]
 Network = State | Trajectory | Mapping[str, ArrayLike]
 Groups = Sequence[Sequence[int]]
 MOST_AXES = 8  # before those of a weight: seeds, sizes, times
@@ -580,3 +582,34 @@ def power_law_exponent(x: ArrayLike, y: ArrayLike) -> Floats:
         raise InputError("x and y must be positive, with at least two different x")
     log_x = np.log(xs) - np.log(xs).mean()
     return plain(np.log(ys) @ log_x / (log_x @ log_x))
+
+
+# -- arguments of measures as arrays -----------------------------------------------------------------
+
+
+def floats(name: str, value: ArrayLike, least_axes: int = 0) -> Floats:
+    """`value` as a float64 array of at least so many axes; a JAX array stays one, so that it can be traced.
+
+    Unlike `errors.array` it takes nan and infinity: a run may have diverged.
+    """
+    by_jax = isinstance(value, jax.Array) and value.dtype.kind in "biuf"
+    out = cast(Floats, value) if by_jax else array(name, value, finite=False)
+    if out.ndim < least_axes:
+        raise InputError(f"{name} must have at least {least_axes} axes, got shape {out.shape}")
+    return out
+
+
+def stack(parts: list[Floats], axis: int) -> Floats:
+    """Arrays side by side along a new axis, by JAX if any of them is a JAX array."""
+    by_jax = any(isinstance(p, jax.Array) for p in parts)
+    return cast(Floats, jnp.stack(parts, axis)) if by_jax else np.stack(parts, axis)
+
+
+def as_matrix(graph: Graph, edge: str, w: Floats) -> Floats:
+    """The weights `(..., out, in)` of an edge, also where they are stored as a diagonal."""
+    return w[..., None] * np.eye(w.shape[-1]) if edge in graph.diagonal else w
+
+
+def plain(value: Floats) -> Floats:
+    """`value`, as a float where it has no axes."""
+    return value if isinstance(value, jax.Array) or np.ndim(value) else cast(Floats, float(value))

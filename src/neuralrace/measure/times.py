@@ -13,7 +13,7 @@ from neuralrace.dynamics.history import crossing as first_below
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, flag, listable, number, short
-from neuralrace.measure.arrays import Floats, floats, plain
+from neuralrace.measure.maps import Floats, floats, plain
 
 POINTS = 4000  # along each curve
 

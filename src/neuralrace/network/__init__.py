@@ -1,13 +1,12 @@
 """The network of a task: compiled into a program (`compiler`), run (`plan`), and what is asked of it.
 
-Programs run in JAX; those of small linear networks in NumPy too (`backward`), where nothing is compiled."""
+Programs run in JAX; those of small linear networks in NumPy too, where nothing is compiled."""
 
-from neuralrace.network.backward import loss_and_gradient
 from neuralrace.network.compiler import compile_program
-from neuralrace.network.evaluate import activity, error_rate, gradient, loss, predict
-from neuralrace.network.losses import LOSSES
+from neuralrace.network.evaluate import activity, error_rate, gradient, loss, loss_and_gradient, predict
 from neuralrace.network.plan import Program, Stack, read, row_blocks, some_rows, take
 from neuralrace.network.programs import cast, check, is_linear, precision, program, runs_in_numpy
+from neuralrace.tables import LOSSES
 
 __all__ = [
     "LOSSES",

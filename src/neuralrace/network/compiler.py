@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from neuralrace.graph import Graph
-from neuralrace.network.losses import LOSSES
 from neuralrace.network.plan import Group, Product, Program, Readout, Stack
 from neuralrace.network.represent import Described, Reading
+from neuralrace.tables import LOSSES
 from neuralrace.task.contexts import Block, Context, Gate, digest, is_open, stacked
 
 

@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.activations import ACTIVATIONS
-from neuralrace.network.losses import LOSSES
+from neuralrace.tables import ACTIVATIONS, LOSSES
 
 
 @dataclass(frozen=True)
@@ -193,40 +192,15 @@ class Stack:
         activities, total = self.activities(weights, data), xp.asarray(data["constant"])
         weights = [*weights, *data["fixed"]]
         for r, d in zip(self.readouts, data["readouts"], strict=True):
-            product = self._bulky(r, d, data["groups"][r.group], kind)
-            if product is not None and xp is jnp:
-                w, source = weights[product.stack], activities[product.source]
-                total = total + _blockwise(product, w, source, r.target, d["target"])
-                continue
             h, y = read(r, d, activities), take(d["target"], r.target)
             each = LOSSES[kind](h, y)
             each = each if d["weight"] is None else each * take(d["weight"], r.weight, -2)
             total = total + each.sum(axis=(-2, -1))
         return total
 
-    def _bulky(self, r: Readout, d: Any, numbers: Any, kind: str) -> Product | None:
-        """The one product that makes these outputs, where they are too large to hold all at once."""
-        group = self.groups[r.group]
-        plain = (
-            kind == "squared"
-            and len(group.products) == 1
-            and group.activation is None
-            and group.bias is None
-            and numbers["gate"] is None
-            and numbers["edge_gates"][0] is None
-            and r.item is None
-            and d["mix"] is None
-            and d["weight"] is None
-        )
-        p = group.products[0] if plain else None
-        large = group.items * group.rows * group.size >= _BULK
-        fits = p is not None and len(p.shape) == 2 and p.target is None and p.blocks[2] == 1
-        return p if fits and large else None
-
 
 _SMALL = 100_000  # multiplications that take as long as the calls of the smallest network, about .1 ms
 _FEW = 20_000  # weights whose gradient is joined as fast as it is copied
-_BULK = 4_000_000  # numbers: 32 MB
 _DENSE = 100_000  # numbers in a matrix of zeros and ones that is faster than a sparse one
 
 
@@ -244,41 +218,6 @@ def read(r: Readout, d: Any, activities: list[Any]) -> Any:
         h = h.reshape(*h.shape[:-3], -1, r.joined * h.shape[-2], h.shape[-1])
     mix = take(d["mix"], r.mix)
     return mix @ h if library(h) is np else jnp.einsum("nrm,nms->nrs", mix, h)
-
-
-def _blockwise(p: Product, weights: Any, items: Any, index: np.ndarray | None, targets: Any) -> Any:
-    """Squared loss of the outputs of one product, block by block, so that they never exist together."""
-    n, k, _ = p.blocks
-    index = np.arange(n * k, dtype=np.int32) if index is None else index
-    a = take(items, p.a).reshape(n, -1, p.shape[1])
-    return _block_loss(a, weight_blocks(p, weights), targets, index.reshape(n, k))
-
-
-@jax.custom_vjp
-def _block_loss(a: Any, w: Any, targets: Any, index: Any) -> Any:
-    return jnp.sum(jax.lax.map(lambda b: 0.5 * jnp.sum(_block_error(b, targets) ** 2), (a, w, index)))
-
-
-def _block_error(block: Any, targets: Any) -> Any:
-    a, w, index = block
-    y = take(targets, index)  # (k, rows, t)
-    return a @ w.T - jnp.moveaxis(y, 0, 1).reshape(a.shape[0], -1)
-
-
-def _block_forward(a: Any, w: Any, targets: Any, index: Any) -> Any:
-    def one(block: Any) -> Any:
-        error = _block_error(block, targets)
-        return 0.5 * jnp.sum(error**2), error @ block[1], error.T @ block[0]
-
-    losses, da, dw = jax.lax.map(one, (a, w, index))
-    return jnp.sum(losses), (da, dw)
-
-
-def _block_backward(saved: Any, g: Any) -> Any:
-    return g * saved[0], g * saved[1], None, None
-
-
-_block_loss.defvjp(_block_forward, _block_backward)
 
 
 @dataclass(frozen=True, eq=False)

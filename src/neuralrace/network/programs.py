@@ -15,9 +15,9 @@ import numpy as np
 from neuralrace.compiling import Compiled
 from neuralrace.errors import InputError, array, choice, without_nan
 from neuralrace.network.compiler import compile_program
-from neuralrace.network.losses import LOSSES
 from neuralrace.network.plan import Program, Stack
 from neuralrace.network.represent import Described, forms
+from neuralrace.tables import LOSSES
 from neuralrace.task import Task
 
 _LARGEST = 200  # cost of networks that NumPy computes

@@ -1,8 +1,8 @@
 """The neural race reduction: the small system that governs learning, and how exact it is."""
 
 from neuralrace.reduction.attainable import UNLEARNED, AttainableLoss, attainable_loss
+from neuralrace.reduction.certificate import mode_strengths
 from neuralrace.reduction.equations import Kind
-from neuralrace.reduction.growth import mode_strengths
 from neuralrace.reduction.latex import in_latex
 from neuralrace.reduction.path_classes import class_rates
 from neuralrace.reduction.reduction import BASES, LEARNED, Reduction, reduce

@@ -10,18 +10,23 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neuralrace.dynamics.history import save_times
 from neuralrace.dynamics.methods import Adaptive, LowRank, Method, check_method
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.setup import coordinates
 from neuralrace.dynamics.status import Status
-from neuralrace.dynamics.times import save_times
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, choice, integer, known, number, sequence, short
 from neuralrace.reduction.attainable import UNLEARNED
-from neuralrace.reduction.certificate import choose, share_outside
+from neuralrace.reduction.certificate import (
+    choose,
+    growing_blocks,
+    growing_strengths,
+    off_manifold_fraction,
+    share_outside,
+)
 from neuralrace.reduction.equations import check_names
 from neuralrace.reduction.family import FAMILIES, refine
-from neuralrace.reduction.growth import growing_blocks, growing_strengths, off_manifold_fraction
 from neuralrace.reduction.reduced_equations import ReducedEquations
 from neuralrace.reduction.solve import judged, solve_small, solve_tied, strongest_correlation
 from neuralrace.reduction.start import StartReduction, gaussian_strength

@@ -34,8 +34,8 @@ from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.network import cast, loss_and_gradient, program
 from neuralrace.reduction.basis import components
+from neuralrace.reduction.certificate import mode_strengths
 from neuralrace.reduction.family import Family, block
-from neuralrace.reduction.growth import mode_strengths
 from neuralrace.task import Task
 
 _WIDE = 15_000  # weights between wide layers above which small bases are faster; `flow` asks for less error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neuralrace import plot
 from neuralrace.dynamics import Status, Trajectory, flow
 from neuralrace.errors import InputError, NothingToReduceError, array, flag, integer, number, sequence, short
 from neuralrace.init import decoupled, gaussian
@@ -29,6 +30,8 @@ MAX_CONTEXTS = 10  # unions of more are too many to list
 LEFT = 0.1  # of what the best candidate can learn, where a race ends that names no level
 LONG = 1e6  # how long networks are followed that cannot be reduced, in units of the fastest time of the data
 _SAME = 1e-6  # relative difference of times that is none
+_COLOURS = (plot.BLUE, plot.RED, plot.GREEN, plot.PINK, plot.SKY, plot.ORANGE, plot.BLACK)
+_DASHES = ("-", "--", "-.", ":")
 
 
 def context_candidates(
@@ -261,9 +264,7 @@ class Race:
         >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
         ['linear: 6.95, first', 'xor: 11.2']
         """
-        from neuralrace.relu.show import race_figure
-
-        return race_figure(self)
+        return _figure(self)
 
     def __repr__(self) -> str:
         width = max(len(str(name)) for name in self.times)
@@ -377,3 +378,31 @@ def _followed(r: Reduction, strength: float, end: float | None) -> tuple[Traject
     return wider.solve(
         strength, end or _twice(wider, strength)
     ), f"reduced, {wider.directions} directions per mode"
+
+
+def _figure(race: Race) -> Figure:
+    """The loss of every candidate until a little after the last arrival, with arrival times at the level."""
+    fig, ax = plot.figure(width=5.0, height=2.8)
+    arrived = [t for t in race.times.values() if np.isfinite(t)]
+    end = 1.25 * max(arrived) if arrived and max(arrived) > 0 else race.t1
+    with plot.style():
+        ax.axhline(race.level, color="0.5", ls="--", lw=plot.sized("lines.linewidth", 0.7), zorder=1)
+        for place, (name, t) in enumerate(race.times.items()):
+            colour = _COLOURS[place % len(_COLOURS)]
+            look = {"ls": _DASHES[place // len(_COLOURS) % len(_DASHES)]}
+            when = f"{t:.3g}" if np.isfinite(t) else "never" if np.isinf(t) else f"not by {race.t1:.3g}"
+            label = f"{name}: {when}{', first' if name in race.first else ''}"
+            run = race.trajectories.get(name)
+            if run is None:
+                ax.plot([], color=colour, label=label, **look)
+                continue
+            plot.theory(ax, run.t, np.ravel(run.loss), colour, label, **look)
+            if np.isfinite(t):
+                mark = "*" if name in race.first else "o"
+                size = plot.sized("lines.markersize", 3.5 if mark == "*" else 1.8)
+                ax.plot([t], [race.level], mark, color=colour, ms=size, mec="white", zorder=5)
+        ax.set(xlim=(0, end), ylim=(0, None))
+        title = f"time to reach loss {race.level:.3g} (dashed)"
+        legend = {"title": title, **plot.BESIDE, "title_fontsize": plot.sized("legend.fontsize")}
+        plot.label(ax, r"time ($\tau = 1$)", "loss", legend=legend)
+    return fig

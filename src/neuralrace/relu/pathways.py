@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status
 from neuralrace.errors import InputError, array, integer, number
-from neuralrace.progress import Progress
+from neuralrace.interrupts import Progress
 from neuralrace.relu.patterns import pattern_text, unit_inputs
 from neuralrace.relu.training import checked_data, target_rows
 

@@ -54,25 +54,6 @@ class Gatings:
         """What is not 1 in a gating."""
         return {n: v for n, v in zip(self.names, self.values[k].tolist(), strict=True) if v != 1.0}
 
-    def codes(self, graph: Graph) -> dict[str, np.ndarray]:
-        """What comes to each node, as a number for each gating: 0 for nothing, equal where it is equal."""
-        rng, found = np.random.default_rng(0), {}
-        ones = np.ones(len(self))
-        for node in graph.order:
-            gate, parts = ones * self.gate(node), []
-            for e in graph.incoming[node]:
-                before = found[graph.edges[e][0]]
-                parts += [np.where(before > 0, ones * self.gate(e), 0.0), before]
-            table = np.array([gate, *parts]).view(np.uint64)
-            mixed = (table * rng.integers(1, 2**63, (len(table), 1), np.uint64)).sum(axis=0)
-            live = gate != 0
-            if parts:
-                passes = [edge * before for edge, before in zip(parts[::2], parts[1::2], strict=True)]
-                live = live & np.any(passes, axis=0)
-            _, number = np.unique(np.where(live, mixed, 0), return_inverse=True)
-            found[node] = np.where(live, number.ravel() + 1.0, 0.0)
-        return found
-
 
 class Basis(NamedTuple):
     """Gatings whose outputs give those of all gatings at one output node.

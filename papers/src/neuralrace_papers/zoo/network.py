@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.activations import ACTIVATIONS
 from neuralrace.errors import InputError, choice, flag, integer, number
+from neuralrace.tables import ACTIVATIONS
 
 
 @dataclass(frozen=True)

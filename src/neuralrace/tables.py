@@ -1,4 +1,4 @@
-"""The activations that nodes can have, one table for all of the package; add your own to it."""
+"""The activations that nodes can have and the losses of networks: two tables; add your own to them."""
 
 from __future__ import annotations
 
@@ -41,3 +41,17 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 """Elementwise functions by name, written with `jax.numpy`. Slopes at 0 are JAX's: 0 for relu, 1 for
 leaky_relu."""
+
+
+def squared(h: Any, y: Any) -> Any:
+    """One half of the squared error of each row."""
+    return 0.5 * ((y - h) ** 2).sum(axis=-1)
+
+
+def cross_entropy(h: Any, y: Any) -> Any:
+    """The cross-entropy of the softmax of each row."""
+    return -jnp.sum(y * jax.nn.log_softmax(h), axis=-1)
+
+
+LOSSES: dict[str, Callable[[Any, Any], Any]] = {"squared": squared, "cross_entropy": cross_entropy}
+"""Losses by name: from outputs and targets `(..., rows, size)` to a number for each row, in `jax.numpy`."""
