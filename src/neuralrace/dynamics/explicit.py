@@ -62,10 +62,17 @@ def tableau() -> Tableau:
     return Tableau(np.vstack([a, middle]), np.array(stored["error"]), curve)
 
 
-def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any) -> Attempt:
-    """A step of length h (runs,) from y with velocity v; atol is (runs,)."""
+def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any, room: Any = None) -> Attempt:
+    """A step of length h (runs,) from y with velocity v; atol is (runs,).
+
+    NumPy writes into `room` (see `room_for`): k of the last attempt is lost.
+    """
     xp, h = np if isinstance(y, np.ndarray) else jnp, h[:, None]
-    k, losses, (*both, end, middle) = (_stages if xp is np else _compiled_stages)(field, y, v, h)
+    if room is None:
+        k, losses, states = _compiled_stages(field, y, v, h)
+    else:
+        k, losses, states = _stages(field, y, v, h, room)
+    *both, end, middle = states
     tolerance = xp.maximum(xp.abs(y), xp.abs(end))
     tolerance *= rtol
     tolerance += atol[:, None]
@@ -74,10 +81,18 @@ def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any) -> Attem
     error /= tolerance
     rate = size(k[-3] - k[-4]) / size(both[1] - both[0])
     points = [losses[-1], field.slope(middle, k[-1]), losses[-2], field.slope(end, k[-2])]
-    return Attempt(end, k[-2], k, xp.stack([size(error), h[:, 0] * rate, *points]))
+    summary = xp.stack([size(error), h[:, 0] * rate, *points])
+    return Attempt(xp.array(end), xp.array(k[-2]), k, summary)
 
 
-def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, ...]:
+def room_for(y: np.ndarray) -> np.ndarray:
+    """Memory for an attempt: new memory for each costs as much time as the sums in it."""
+    return np.empty((len(tableau().rows) + 4, *y.shape))
+
+
+def _stages(
+    field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray, room: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """Velocities and losses at all stages, and in the middle; and the states of the last of them.
 
     These are two stages, both at the end of the step, the end itself, and the middle.

@@ -46,12 +46,15 @@ class InNumPy:
 
     def __init__(self, field: explicit.Field, keep: Callable[[int, np.ndarray, np.ndarray], Any]) -> None:
         self.field, self.keep = field, keep
+        self.room = np.empty(0)
 
     def together(self, runs: int, numbers: int) -> int:
         return max(1, constants.CACHED_RUNS // numbers)
 
     def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
-        return explicit.attempt(self.field, y, v, h, rtol, atol)
+        if self.room.shape[1:] != y.shape:
+            self.room = explicit.room_for(y)
+        return explicit.attempt(self.field, y, v, h, rtol, atol, self.room)
 
     def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
         v, loss = self.field.velocity(y[None])

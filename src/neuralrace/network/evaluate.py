@@ -23,6 +23,7 @@ from neuralrace.network.plan import (
     Stack,
     add,
     library,
+    mixed,
     read,
     row_blocks,
     some_rows,
@@ -360,8 +361,8 @@ def _in_numpy(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np
             add(biases, each, group.bias[1], -2)
         for product, gate in zip(group.products, d["edge_gates"], strict=True):
             items, at = activities[product.source], product.stack
-            here = _spread(error, product.target)
-            here = _in_blocks(product, here if gate is None else here * gate)
+            here = mixed(gate.T, error) if product.shared else _spread(error, product.target)
+            here = _in_blocks(product, here if gate is None or product.shared else here * gate)
             if "rows" not in data["groups"][product.source]:  # inputs learn nothing
                 before = errors[product.source]
                 put = _put(_by_item(product, weights[at], here, items.shape[-2]), product.a, items.shape[-3])

@@ -33,6 +33,7 @@ class Product:
     a: np.ndarray | None
     blocks: tuple[int, int, int]  # blocks, k, j
     target: np.ndarray | int | None  # item of each product; m: m in a row feed one item; None: one each
+    shared: bool = False  # each may feed many items; then gates are (items, products)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class Stack:
     @cached_property
     def work(self) -> int:
         """Multiplications of a pass forwards."""
-        return sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
+        each = ((prod(p.shape) + p.shared * g.items * g.size, p, g) for g in self.groups for p in g.products)
+        return sum(prod(p.blocks) * g.rows * size for size, p, g in each)
 
     @property
     def cost(self) -> int:
@@ -104,7 +106,10 @@ class Stack:
             total = 0.0
             for product, gate in zip(group.products, d["edge_gates"], strict=True):
                 out = _multiply(product, weights[product.stack], activity[product.source])
-                total = total + _gather(out if gate is None else out * gate, product.target, group.items)
+                if product.shared:
+                    total = total + mixed(gate, out)
+                else:
+                    total = total + _gather(out if gate is None else out * gate, product.target, group.items)
             if group.bias is not None:
                 bias = take(weights[group.bias[0]], group.bias[1], -2)
                 total = total + bias[..., None, :] * d["ones"][..., None]
@@ -324,6 +329,12 @@ def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
     if library(out) is np:
         return summed(out, target, items)
     return jax.ops.segment_sum(out, target, num_segments=items + 1)[:items]
+
+
+def mixed(gates: Any, values: Any) -> Any:
+    """Sums of values `(..., n, rows, size)` with these factors `(sums, n)`."""
+    *lead, n, rows, size = values.shape
+    return (gates @ values.reshape(*lead, n, rows * size)).reshape(*lead, len(gates), rows, size)
 
 
 def summed(values: np.ndarray, index: np.ndarray, count: int, axis: int = -3) -> np.ndarray:
