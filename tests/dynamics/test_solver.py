@@ -42,7 +42,7 @@ class InJax(InNumPy):
         with jax.enable_x64(True):
             return self.compiled(*map(jnp.asarray, given))
 
-    def velocity(self, y):
+    def velocity(self, y, sliding=False):
         with jax.enable_x64(True):
             v, loss = self.field.velocity(jnp.asarray(y)[None])
             return np.asarray(v)[0], float(loss[0]), float(self.field.slope(y[None], v)[0])
@@ -290,6 +290,20 @@ def test_an_exponential_step_is_of_order_four():
         errors.append(np.abs(course.states([h])[0] - fine).max())
         assert taken == h
     assert errors[0] / errors[1] > 2**4.5  # of one step
+
+
+@pytest.mark.parametrize(("width", "seed"), [(30, 2), (60, 0)])
+def test_weights_slide_along_kinks_as_small_steps_of_descent_do(width, seed):
+    """Both sides of a kink lead back to it; a run comes to rest after some hundred steps."""
+    graph = nr.Graph.chain([2, width, 1], activations={"h1": "relu"})
+    task = nr.Task(graph, [[1, 0], [0, 1], [1, 1], [-1, 1]], [1, 0, 1, -1])
+    w, ts = nr.init.gaussian(graph, 0.5, seed=seed), [0.0, 1.0, 2.0, 5.0, 10.0]
+    coarse, fine = (nr.descend(task, w, lr, round(10 / lr), ts).loss for lr in (1e-3, 5e-4))
+    run = nr.flow(task, w, 1e6, [*ts, 1e6])
+    assert run.endings[0].since < 1e3
+    assert run.stats["steps"] < 5000
+    assert np.abs(run.loss[:5] - (2 * fine - coarse)).max() < 2e-6 * run.loss[0]
+    assert np.abs(run.loss[:5] - fine).max() > 1e-8 * run.loss[0]  # no step of descent is a flow
 
 
 def narrow(std=0.2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -56,7 +56,7 @@ class InNumPy:
             self.room = explicit.room_for(y)
         return explicit.attempt(self.field, y, v, h, rtol, atol, self.room)
 
-    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
+    def velocity(self, y: np.ndarray, sliding: bool = False) -> tuple[np.ndarray, float, float]:
         v, loss = self.field.velocity(y[None])
         return v[0], float(loss[0]), float(self.field.slope(y[None], v)[0])
 
@@ -78,8 +78,10 @@ class InJax:
         given = (np.asarray(a, self.dtype) for a in (h, rtol, atol))
         return _attempt(*self.what, self.numbers, y, v, *given)
 
-    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
-        v, loss, slope = _velocity(*self.what, self.numbers, y[None].astype(self.dtype, copy=False))
+    def velocity(self, y: np.ndarray, sliding: bool = False) -> tuple[np.ndarray, float, float]:
+        stack, kind = self.what
+        stack = replace(stack, soft=True) if sliding else stack
+        v, loss, slope = _velocity(stack, kind, self.numbers, y[None].astype(self.dtype, copy=False))
         return np.asarray(v)[0], float(loss[0]), float(slope[0])
 
 

@@ -29,8 +29,8 @@ class System(Protocol):
         """Explicit steps of lengths h (see `explicit.attempt`); y and v may be arrays of an attempt."""
         ...
 
-    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """The velocity of one state (numbers,), the loss and its slope in time."""
+    def velocity(self, y: np.ndarray, sliding: bool = False) -> tuple[np.ndarray, float, float]:
+        """The velocity of one state (numbers,), without jumps for one that slides; loss and its slope."""
         ...
 
     def keep(self, run: int, ts: np.ndarray, y: np.ndarray, /) -> tuple[np.ndarray, Any]:
@@ -122,6 +122,7 @@ class Run:
         self.status: Status | None = None
         self.steps: int = 0  # taken and refused
         self.at_edge, self.calm = 0, 0
+        self.sliding, self.mark = False, (0, 0.0)  # steps and time when progress was looked at
         self.history: list[Point] = []
         self.inside: list[tuple[float, Callable[[Any], np.ndarray]]] = []  # steps by their ends
         self.saved: list[tuple[np.ndarray, Any]] = []
@@ -134,6 +135,19 @@ class Run:
     def stiff(self) -> bool:
         """Whether stability, not accuracy, keeps explicit steps short."""
         return self.at_edge >= constants.PATIENT
+
+    def slides(self) -> bool:
+        """Whether it is seen now, for the first time, that steps lead nowhere.
+
+        So it is where weights slide along a kink of an activation, with velocities to both sides that lead
+        back to it. A stiff method follows them where slopes have no jumps.
+        """
+        if self.steps < self.mark[0] + constants.LOOKED:
+            return False
+        slow, before = self.t - self.mark[1] <= constants.SLOW * self.t, self.sliding
+        self.mark, self.sliding = (self.steps, self.t), slow or before
+        self.at_edge = constants.PATIENT if slow else self.at_edge
+        return slow and not before
 
     def begin(self, v: np.ndarray, loss: float, slope: float) -> None:
         """The velocity at the start, and the length of the first step."""

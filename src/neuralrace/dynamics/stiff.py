@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import factorial
 from typing import Any
 
@@ -28,13 +29,15 @@ Velocity = Callable[[np.ndarray], np.ndarray]
 
 def go_on(run: Run, done: Callable[[], None]) -> None:
     """Follow a stiff run to its end, or until explicit steps are the better ones."""
-    (_by_lsoda if run.y.size <= constants.FEW_NUMBERS else _by_exponential)(run, done)
+    few = constants.FEW_SLIDING if run.sliding else constants.FEW_NUMBERS
+    (_by_lsoda if run.y.size <= few else _by_exponential)(run, done)
 
 
 def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
     from scipy.integrate import LSODA  # slow to import
 
-    velocity, rtol = run.problem.system.velocity, max(constants.LSODA_SHARE * run.rtol, constants.LSODA_LEAST)
+    velocity = partial(run.problem.system.velocity, sliding=run.sliding)
+    rtol = max(constants.LSODA_SHARE * run.rtol, constants.LSODA_LEAST)
     start, atol = np.asarray(run.y, float), constants.LSODA_SHARE * run.atol
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
@@ -52,11 +55,14 @@ def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
             v, loss, slope = velocity(y)
             inside = lambda dense=dense: lambda ts: dense(np.asarray(ts)).T  # noqa: E731
             run.accept(Step((float(solver.t), loss, slope), None, y, lambda v=v: v, inside))
+            if run.slides():
+                run.v = v
+                return
             done()
 
 
 def _by_exponential(run: Run, done: Callable[[], None]) -> None:
-    velocity, t1 = run.problem.system.velocity, run.problem.t1
+    velocity, t1 = partial(run.problem.system.velocity, sliding=run.sliding), run.problem.t1
     moves = lambda y: velocity(y)[0]  # noqa: E731
     (v, loss, slope), h, rate = velocity(run.y), run.h, 0.0
     work, since, taken = 0, run.t, 0
@@ -86,6 +92,8 @@ def _by_exponential(run: Run, done: Callable[[], None]) -> None:
             run.status = Status.DIVERGED
         if run.status is None and run.steps >= run.most:
             run.status = Status.STEP_LIMIT
+        if run.slides():
+            break
         if taken % constants.TRIED == 0 and (run.t - since) * rate * STAGES < constants.EDGE * work:
             break
         elif taken % constants.TRIED == 0:

@@ -200,7 +200,7 @@ class _Builder:
     def product(
         self, source: int, stack: int, width: int, n_items: int, rows: list[Any], shared: bool
     ) -> tuple[Product, np.ndarray, Any]:
-        """Products (place of the weights, place of the item, item that is fed, ...), their order and gates."""
+        """Products (place of the weights, place of the item, item that is fed, ...), order and gates."""
         places = [row[:2] for row in rows]
         edge, place = np.array(list(dict.fromkeys(places)) if shared else places, np.int32).T
         shape, _, names = self.stacks[stack]

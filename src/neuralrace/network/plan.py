@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -67,10 +68,11 @@ class Stack:
     weights: tuple[tuple[tuple[int, ...], int], ...]  # shape and number, as they lie in the flat vector
     groups: tuple[Group, ...]
     readouts: tuple[Readout, ...]
+    soft: bool = False  # slopes of activations without jumps, for states that slide along a kink
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        content = pickle.dumps((self.weights, self.groups, self.readouts), protocol=4)
+        content = pickle.dumps((self.weights, self.groups, self.readouts, self.soft), protocol=4)
         object.__setattr__(self, "digest", hashlib.blake2b(content, digest_size=16).digest())
 
     def __hash__(self) -> int:
@@ -114,7 +116,8 @@ class Stack:
                 bias = take(weights[group.bias[0]], group.bias[1], -2)
                 total = total + bias[..., None, :] * d["ones"][..., None]
             if group.activation:
-                total = ACTIVATIONS[group.activation](total)
+                activation = ACTIVATIONS[group.activation]
+                total = _softened(activation, total) if self.soft else activation(total)
             activity.append(total if d["gate"] is None else total * d["gate"])
         return activity
 
@@ -206,7 +209,21 @@ class Stack:
 
 _SMALL = 100_000  # multiplications that take as long as the calls of the smallest network, about .1 ms
 _FEW = 20_000  # weights whose gradient is joined as fast as it is copied
+_NEAR = 3 / 8  # power of rounding: half of the stretch where a slope changes, in units of what is largest
 _DENSE = 100_000  # numbers in a matrix of zeros and ones that is faster than a sparse one
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _softened(activation: Callable[[Any], Any], a: Any) -> Any:
+    """The activation, with a slope that changes over a short stretch where the true one jumps."""
+    return activation(a)
+
+
+@_softened.defjvp
+def _slopes(activation: Callable[[Any], Any], a: tuple[Any], change: tuple[Any]) -> tuple[Any, Any]:
+    near = jnp.finfo(a[0].dtype).eps ** _NEAR * jnp.abs(a[0]).max()
+    slope = (activation(a[0] + near) - activation(a[0] - near)) / (2 * near)
+    return activation(a[0]), slope * change[0]
 
 
 def library(values: Any) -> ModuleType:
