@@ -107,7 +107,8 @@ def follow(
     scale, decays = setup.vectors[0], setup.rates.decays(setup.given.graph)
     problem = Problem(
         system_of(setup), setup.start, np.abs(setup.full).max(axis=1, initial=0.0), t1, ts, choose, stop,
-        rest, progress, decays, 1.0 if scale is None else float(scale.max()), setup,
+        rest, progress, decays, 1.0 if scale is None else float(scale.max()),
+        bool(setup.given.graph.activations), setup,
     )  # fmt: skip
     with setup.precision():
         path = method.solve(problem) if method else _solve(problem)

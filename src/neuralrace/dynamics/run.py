@@ -53,6 +53,7 @@ class Problem:
     progress: bool = False
     decays: bool = True  # else the loss never rises
     rate: float = np.inf  # largest learning rate: `-d loss/dt >= |v|^2 / rate`
+    kinks: bool = False  # whether the velocity may jump
     network: Any = None  # the `Setup` of a network's weights, for methods that look inside
 
 
@@ -142,7 +143,7 @@ class Run:
         So it is where weights slide along a kink of an activation, with velocities to both sides that lead
         back to it. A stiff method follows them where slopes have no jumps.
         """
-        if self.steps < self.mark[0] + constants.LOOKED:
+        if not self.problem.kinks or self.steps < self.mark[0] + constants.LOOKED:
             return False
         slow, before = self.t - self.mark[1] <= constants.SLOW * self.t, self.sliding
         self.mark, self.sliding = (self.steps, self.t), slow or before

@@ -159,7 +159,7 @@ class _Course:
 
     def _sum(self, shares: list[Any]) -> np.ndarray:
         each = zip(shares, self.parts, strict=True)
-        return sum(np.array(share).astype(self.y.dtype) @ part.basis for share, part in each)
+        return np.sum([np.array(share).astype(self.y.dtype) @ part.basis for share, part in each], axis=0)
 
 
 def _course(

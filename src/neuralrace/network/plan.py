@@ -366,11 +366,12 @@ def summed(values: np.ndarray, index: np.ndarray, count: int, axis: int = -3) ->
 
 def add(total: np.ndarray, values: np.ndarray, index: np.ndarray | None, axis: int = -3) -> None:
     """Add to each place along an axis the values with its index: the transpose of `take`."""
-    part = ... if index is None else _in_a_row(index.tobytes(), index.dtype, axis)
-    if part is None:
-        total += summed(values, index, total.shape[axis], axis)
-    else:
+    if index is None:
+        total += values
+    elif part := _in_a_row(index.tobytes(), index.dtype, axis):
         total[part] += values
+    else:
+        total += summed(values, index, total.shape[axis], axis)
 
 
 @lru_cache(maxsize=1024)
