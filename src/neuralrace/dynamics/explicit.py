@@ -98,11 +98,7 @@ def _stages(
     These are two stages, both at the end of the step, the end itself, and the middle.
     """
     rows = tableau().rows
-    k, losses, states = (
-        np.empty((len(rows), *y.shape)),
-        np.empty((len(rows), len(y))),
-        np.empty((4, *y.shape)),
-    )
+    k, states, losses = room[:-4], room[-4:], np.empty((len(rows), len(y)))
     k[0] = v
     for i in range(1, len(rows)):
         known, state = min(i, rows.shape[1]), states[max(i - len(rows), -4)]
@@ -146,8 +142,7 @@ def slope(y: Any, v: Any, scale: Any, decay: Any) -> Any:
 
 def size(v: Any) -> Any:
     """The root mean square of each row."""
-    squares = (np if isinstance(v, np.ndarray) else jnp).einsum("rn,rn->r", v, v)
-    return (squares / v.shape[1]) ** 0.5
+    return (v * v).mean(axis=1) ** 0.5
 
 
 def interpolant(t: float, h: float, y: np.ndarray, k: np.ndarray) -> Callable[[Any], np.ndarray]:

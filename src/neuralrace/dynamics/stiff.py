@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import factorial
 from typing import Any
 
@@ -36,8 +35,7 @@ def go_on(run: Run, done: Callable[[], None]) -> None:
 def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
     from scipy.integrate import LSODA  # slow to import
 
-    velocity = partial(run.problem.system.velocity, sliding=run.sliding)
-    rtol = max(constants.LSODA_SHARE * run.rtol, constants.LSODA_LEAST)
+    velocity, rtol = run.velocity, max(constants.LSODA_SHARE * run.rtol, constants.LSODA_LEAST)
     start, atol = np.asarray(run.y, float), constants.LSODA_SHARE * run.atol
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
@@ -62,7 +60,7 @@ def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
 
 
 def _by_exponential(run: Run, done: Callable[[], None]) -> None:
-    velocity, t1 = partial(run.problem.system.velocity, sliding=run.sliding), run.problem.t1
+    velocity, t1 = run.velocity, run.problem.t1
     moves = lambda y: velocity(y)[0]  # noqa: E731
     (v, loss, slope), h, rate = velocity(run.y), run.h, 0.0
     work, since, taken = 0, run.t, 0

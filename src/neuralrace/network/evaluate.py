@@ -21,10 +21,11 @@ from neuralrace.network.plan import (
     Product,
     Program,
     Stack,
-    add,
+    accumulate,
     library,
     mixed,
     read,
+    reordered,
     row_blocks,
     some_rows,
     summed,
@@ -200,7 +201,7 @@ def _shown(task: Task, inputs: Any, gates: Any) -> Context:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _NodeReader:
     """Activities of nodes, rows of one context after the other: a static argument of compiled functions."""
 
     places: tuple[tuple[tuple[int, int] | None, ...], ...]  # node, context -> group and place in it
@@ -220,9 +221,9 @@ class _Reader:
         ]
 
 
-def _read(made: Program, task: Task, nodes: tuple[str, ...]) -> _Reader:
+def _read(made: Program, task: Task, nodes: tuple[str, ...]) -> _NodeReader:
     places = tuple(tuple(here.get(n) for here in made.nodes) for n in nodes)
-    return _Reader(places, tuple(task.graph.nodes[n] for n in nodes), tuple(made.rows))
+    return _NodeReader(places, tuple(task.graph.nodes[n] for n in nodes), tuple(made.rows))
 
 
 def error_rate(task: Task, weights: WeightsLike) -> np.ndarray:
@@ -358,7 +359,7 @@ def _in_numpy(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np
         if group.bias is not None:
             biases = parts[group.bias[0]]
             each = (error * d["ones"][..., None]).sum(axis=-2)
-            add(biases, each, group.bias[1], -2)
+            accumulate(biases, each, group.bias[1], -2)
         for product, gate in zip(group.products, d["edge_gates"], strict=True):
             items, at = activities[product.source], product.stack
             here = mixed(gate.T, error) if product.shared else _spread(error, product.target)
@@ -368,7 +369,7 @@ def _in_numpy(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np
                 put = _put(_by_item(product, weights[at], here, items.shape[-2]), product.a, items.shape[-3])
                 errors[product.source] = put if before is None else before + put
             if at < len(parts):  # else it is fixed
-                add(parts[at], _by_weight(product, items, here), product.w, -1 - len(product.shape))
+                accumulate(parts[at], _by_weight(product, items, here), product.w, -1 - len(product.shape))
     return loss + np.zeros(flat.shape[:-1]), gradient
 
 
@@ -410,7 +411,7 @@ def _in_blocks(p: Product, error: np.ndarray) -> np.ndarray:
         return parts
     if k == 1:
         return error.reshape(*lead, n, j * rows, t)
-    return np.moveaxis(parts, -4, -2).reshape(*lead, n, j * rows, k * t)
+    return reordered(parts, 0, 2, 3, 1, 4).reshape(*lead, n, j * rows, k * t)
 
 
 def _by_weight(p: Product, items: np.ndarray, error: np.ndarray) -> np.ndarray:
