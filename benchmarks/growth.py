@@ -2,12 +2,14 @@
 
     python -m benchmarks.growth [NAME ...]
 
-Each point is the first call in a process of its own after imports, in seconds of the processor. A curve ends
-with the first point above 10 s. What is learned is learned by t1 = 40. Numbers go to `growth.json`.
+Each point is the first call in a process of its own after imports: seconds of the processor, and what it adds
+to peak memory. A curve ends with the first point above 10 s. What is learned is learned by t1 = 40. Numbers
+go to `growth.json`; what is printed is their table. Exponents are fitted to the last three points.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import neuralrace as nr
+from benchmarks.cost_curves import exponent
 from benchmarks.measure import fresh, peak_gib, seconds
 
 STORE = Path(__file__).with_name("growth.json")
@@ -38,17 +41,17 @@ def gated(contexts: int) -> Made:
 
 
 def structured(contexts: int) -> Made:
-    """Every context has a domain of inputs and one of outputs."""
-    return lambda: nr.tasks.routing(contexts // 4, 4), 0.9, 0
+    """Every context shuts one pathway."""
+    return lambda: nr.tasks.contexts(contexts, gating="shared"), 0.3, 0
 
 
 CURVES: dict[str, tuple[Callable[[int], Made], tuple[int, ...]]] = {
     "width": (lambda n: chain(3, n), (50, 100, 200, 500, 1000, 2000)),
     "depth": (lambda n: chain(n, 50), (2, 4, 8, 16, 32)),
     "contexts, random gates": (gated, (10, 100, 1000, 10_000, 100_000)),
-    "contexts, routing": (structured, (16, 100, 1000, 10_000)),
+    "contexts, shared pathways": (structured, (4, 8, 16, 30, 60)),
     "domains": (lambda n: (lambda: nr.tasks.routing(n, 4), 0.9, 0), (5, 20, 80, 300)),
-    "runs": (lambda n: (lambda: nr.tasks.routing(7, 4), 0.9, range(n)), (1, 10, 100, 1000)),
+    "runs": (lambda n: (nr.tasks.xor, 0.9, range(n)), (1, 10, 100, 1000, 10_000)),
 }
 VERBS: dict[str, Callable[[nr.Task, Any], Any]] = {
     "flow": lambda task, w: nr.flow(task, w(), T1, 2, save_weights=False),
@@ -58,32 +61,40 @@ VERBS: dict[str, Callable[[nr.Task, Any], Any]] = {
 }
 
 
-def point(curve: str, verb: str, size: int) -> tuple[float, float]:
-    """Seconds and GiB."""
+def point(curve: str, verb: str, size: int) -> dict[str, float]:
     make, scale, seeds = CURVES[curve][0](size)
     before, task = peak_gib(), make()
     weights = nr.init.xavier(task.graph, scale, seed=seeds)
     took = seconds(lambda: VERBS[verb](make(), lambda: weights), process_time)
-    return took, peak_gib() - before
+    return {"size": size, "seconds": took, "GiB": peak_gib() - before}
+
+
+def table(found: dict[str, list[dict[str, float]]]) -> str:
+    lines = ["| what | against | seconds | exponent | GiB | exponent |", "|---|---|---|---|---|---|"]
+    for name, points in found.items():
+        (verb, curve), last = name.split(", ", 1), points[-1]
+        if len(points) < 2:
+            continue
+        sizes = [f"{p['size']:,}: {p['seconds']:.2g}" for p in points]
+        slopes = [f"{exponent(points, what):.1f}" for what in ("seconds", "GiB")]
+        cells = [f"`{verb}`", curve, "; ".join(sizes), slopes[0], f"{last['GiB']:.2g}", slopes[1]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main(names: list[str]) -> None:
     found = json.loads(STORE.read_text()) if STORE.exists() else {}
     imported = ("scipy.integrate", "neuralrace.dynamics", "neuralrace.reduction")
-    for curve in names or CURVES:
-        for verb in VERBS:
-            points: list[Any] = []
-            for size in CURVES[curve][1]:
-                try:
-                    points.append((size, *fresh(point, curve, verb, size, packages=imported)))
-                except RuntimeError as error:
-                    points.append((size, str(error)))
-                if isinstance(points[-1][1], str) or points[-1][1] > LONG:
-                    break
-            found[f"{verb}, {curve}"] = points
-            print(f"{verb}, {curve}:", *(f"{n:,} {s if isinstance(s, str) else f'{s:.2g}'}"
-                                         for n, s, *_ in points), flush=True)  # fmt: skip
-            STORE.write_text(json.dumps(found, indent=1) + "\n")
+    for curve, verb in itertools.product(names or CURVES, VERBS):
+        points: list[dict[str, float]] = []
+        for size in CURVES[curve][1]:
+            points.append(fresh(point, curve, verb, size, packages=imported))
+            if points[-1]["seconds"] > LONG:
+                break
+        found[f"{verb}, {curve}"] = points
+        print(table({f"{verb}, {curve}": points}), file=sys.stderr, flush=True)
+        STORE.write_text(json.dumps(found, indent=1) + "\n")
+    print(table(found))
 
 
 if __name__ == "__main__":

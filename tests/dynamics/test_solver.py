@@ -42,7 +42,7 @@ class InJax(InNumPy):
         with jax.enable_x64(True):
             return self.compiled(*map(jnp.asarray, given))
 
-    def velocity(self, y):
+    def velocity(self, y, sliding=False):
         with jax.enable_x64(True):
             v, loss = self.field.velocity(jnp.asarray(y)[None])
             return np.asarray(v)[0], float(loss[0]), float(self.field.slope(y[None], v)[0])
@@ -251,19 +251,59 @@ def test_a_step_is_exact_where_the_velocity_is_linear(length, scaled):
     a = rng.standard_normal((60, 60))
     j = -(a @ a.T) / 20 * (rng.uniform(0.1, 3, (60, 1)) if scaled else 1)
     y, tolerance = rng.standard_normal(60), np.full(60, 1e-6)
-    space, taken = stiff._krylov(lambda w: j @ w, y, j @ y, length, tolerance)
+    space, taken = stiff._course(lambda w: j @ w, y, j @ y, length, tolerance)
     assert 0 < taken <= length
     assert np.abs(space.states([taken])[0] - expm(taken * j) @ y).max() < 1e-5
     assert np.abs(space.velocity(taken) - j @ expm(taken * j) @ y).max() < 1e-4
-    assert space.rate <= 1.01 * np.abs(np.linalg.eigvals(j)).max()
+    assert space.parts[0].rate <= 1.01 * np.abs(np.linalg.eigvals(j)).max()
 
 
 def test_a_step_is_made_shorter_where_few_directions_are_not_enough():
     j = -np.geomspace(1e-3, 1e5, 400)
     y, tolerance = np.ones(400), np.full(400, 1e-9)
-    space, taken = stiff._krylov(lambda w: j * w, y, j * y, 10.0, tolerance)
+    space, taken = stiff._course(lambda w: j * w, y, j * y, 10.0, tolerance)
     assert taken < 1
     assert np.abs(space.states([taken])[0] - np.exp(taken * j)).max() < 1e-7
+
+
+def test_a_force_moves_what_is_linear_as_it_should():
+    """Against sums over small parts of the time."""
+    rng = np.random.default_rng(1)
+    a, b, x = rng.standard_normal((12, 12)), rng.standard_normal(12), 0.8
+    j = -(a @ a.T) / 5
+    y, tolerance = rng.standard_normal(12), np.full(12, 1e-10)
+    part, taken = stiff._krylov(lambda w: j @ w, y, j @ y, b, 2, x, tolerance)
+    assert taken == x
+    s, weights = np.polynomial.legendre.leggauss(30)
+    s, weights = x * (s + 1) / 2, x * weights / 2
+    exact = sum(w * at**2 * expm((x - at) * j) @ b for at, w in zip(s, weights, strict=True))
+    assert np.abs(part.moved(x) @ part.basis - exact).max() < 1e-7
+    assert np.abs(part.velocity(x) @ part.basis - j @ exact - x**2 * b).max() < 1e-6
+
+
+def test_an_exponential_step_is_of_order_four():
+    rates, y, errors = np.resize(np.geomspace(1.0, 3.0, 12), 40), np.linspace(0.5, 1.5, 40), []
+    velocity = lambda y: -rates * (y - 0.1 * np.sin(y[:1]) - 0.3 * np.sin(2 * y[1:2]) * y)  # noqa: E731
+    for h in (0.2, 0.1):
+        course, taken = stiff._course(velocity, y, velocity(y), h, np.full(40, 1e-11))
+        fine = solve_ivp(lambda _, y: velocity(y), (0, h), y, "DOP853", rtol=1e-13, atol=1e-14).y[:, -1]
+        errors.append(np.abs(course.states([h])[0] - fine).max())
+        assert taken == h
+    assert errors[0] / errors[1] > 2**4.5  # of one step
+
+
+@pytest.mark.parametrize(("width", "seed"), [(30, 2), (60, 0)])
+def test_weights_slide_along_kinks_as_small_steps_of_descent_do(width, seed):
+    """Both sides of a kink lead back to it; a run comes to rest after some hundred steps."""
+    graph = nr.Graph.chain([2, width, 1], activations={"h1": "relu"})
+    task = nr.Task(graph, [[1, 0], [0, 1], [1, 1], [-1, 1]], [1, 0, 1, -1])
+    w, ts = nr.init.gaussian(graph, 0.5, seed=seed), [0.0, 1.0, 2.0, 5.0, 10.0]
+    coarse, fine = (nr.descend(task, w, lr, round(10 / lr), ts).loss for lr in (1e-3, 5e-4))
+    run = nr.flow(task, w, 1e6, [*ts, 1e6])
+    assert run.endings[0].since < 1e3
+    assert run.stats["steps"] < 5000
+    assert np.abs(run.loss[:5] - (2 * fine - coarse)).max() < 2e-6 * run.loss[0]
+    assert np.abs(run.loss[:5] - fine).max() > 1e-8 * run.loss[0]  # no step of descent is a flow
 
 
 def narrow(std=0.2):

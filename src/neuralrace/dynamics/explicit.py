@@ -62,32 +62,51 @@ def tableau() -> Tableau:
     return Tableau(np.vstack([a, middle]), np.array(stored["error"]), curve)
 
 
-def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any) -> Attempt:
-    """A step of length h (runs,) from y with velocity v; atol is (runs,)."""
-    rows, error, _ = tableau()
+def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any, room: Any = None) -> Attempt:
+    """A step of length h (runs,) from y with velocity v; atol is (runs,).
+
+    NumPy writes into `room` (see `room_for`): k of the last attempt is lost.
+    """
     xp, h = np if isinstance(y, np.ndarray) else jnp, h[:, None]
-    k, losses, end, middle = (_stages if xp is np else _compiled_stages)(field, y, v, h)
-    change = lambda row: h * _sum(row, k[: len(row)])  # noqa: E731
-    tolerance = atol[:, None] + rtol * xp.maximum(xp.abs(y), xp.abs(end))
-    far = xp.linalg.norm(change(rows[-3] - rows[-4]), axis=1)  # two stages, both at the end of the step
-    rate = xp.linalg.norm(k[-3] - k[-4], axis=1) / far
+    if room is None:
+        k, losses, states = _compiled_stages(field, y, v, h)
+    else:
+        k, losses, states = _stages(field, y, v, h, room)
+    *both, end, middle = states
+    tolerance = xp.maximum(xp.abs(y), xp.abs(end))
+    tolerance *= rtol
+    tolerance += atol[:, None]
+    error = _sum(tableau().error, k[: len(tableau().error)])
+    error *= h
+    error /= tolerance
+    rate = size(k[-3] - k[-4]) / size(both[1] - both[0])
     points = [losses[-1], field.slope(middle, k[-1]), losses[-2], field.slope(end, k[-2])]
-    summary = xp.stack([size(change(error) / tolerance), h[:, 0] * rate, *points])
-    return Attempt(end, k[-2], k, summary)
+    summary = xp.stack([size(error), h[:, 0] * rate, *points])
+    return Attempt(xp.array(end), xp.array(k[-2]), k, summary)
 
 
-def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Velocities and losses at all stages, and in the middle; the states at the end and in the middle."""
+def room_for(y: np.ndarray) -> np.ndarray:
+    """Memory for an attempt: new memory for each costs as much time as the sums in it."""
+    return np.empty((len(tableau().rows) + 4, *y.shape))
+
+
+def _stages(
+    field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray, room: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Velocities and losses at all stages, and in the middle; and the states of the last of them.
+
+    These are two stages, both at the end of the step, the end itself, and the middle.
+    """
     rows = tableau().rows
-    k, losses, end, at = np.empty((len(rows), *y.shape)), np.empty((len(rows), len(y))), y, y
+    k, states, losses = room[:-4], room[-4:], np.empty((len(rows), len(y)))
     k[0] = v
     for i in range(1, len(rows)):
-        known, end = min(i, rows.shape[1]), at
-        at = _sum(rows[i, :known], k[:known])
-        at *= h  # in place: memory bounds this
-        at += y
-        k[i], losses[i] = field.velocity(at)
-    return k, losses, end, at
+        known, state = min(i, rows.shape[1]), states[max(i - len(rows), -4)]
+        np.matmul(rows[i, :known], k[:known].reshape(known, -1), out=state.reshape(-1))
+        state *= h
+        state += y
+        k[i], losses[i] = field.velocity(state)
+    return k, losses, states
 
 
 def _compiled_stages(field: Field, y: Any, v: Any, h: Any) -> tuple[Any, ...]:
@@ -95,13 +114,14 @@ def _compiled_stages(field: Field, y: Any, v: Any, h: Any) -> tuple[Any, ...]:
     rows = jnp.asarray(tableau().rows, y.dtype)
 
     def one(i: Any, found: Any) -> Any:
-        k, losses = found
-        new, loss = field.velocity(y + h * _sum(rows[i], k[: rows.shape[1]]))
-        return k.at[i].set(new), losses.at[i].set(loss)
+        k, losses, states = found
+        state = y + h * _sum(rows[i], k[: rows.shape[1]])
+        new, loss = field.velocity(state)
+        return k.at[i].set(new), losses.at[i].set(loss), states.at[jnp.maximum(i - len(rows), -4)].set(state)
 
     k = jnp.zeros((len(rows), *y.shape), y.dtype).at[0].set(v)
-    k, losses = jax.lax.fori_loop(1, len(rows), one, (k, jnp.zeros((len(rows), len(y)), y.dtype)))
-    return k, losses, *(y + h * _sum(rows[i], k[: rows.shape[1]]) for i in (-2, -1))
+    found = k, jnp.zeros((len(rows), len(y)), y.dtype), k[:4]
+    return jax.lax.fori_loop(1, len(rows), one, found)
 
 
 def _sum(row: Any, k: Any) -> Any:
@@ -117,7 +137,7 @@ def slope(y: Any, v: Any, scale: Any, decay: Any) -> Any:
     xp, g = np if isinstance(v, np.ndarray) else jnp, v
     if scale is not None:
         g = xp.where(scale > 0, v / xp.where(scale > 0, scale, 1), 0)
-    return -((g if decay is None else g + decay * y) * v).sum(axis=1)
+    return -xp.einsum("rn,rn->r", g if decay is None else g + decay * y, v)
 
 
 def size(v: Any) -> Any:

@@ -28,8 +28,12 @@ class Network:
 
     def velocity(self, y: Any) -> tuple[Any, Any]:
         loss, g = loss_and_gradient(self.stack, y, self.data, self.kind)
-        v = -g if self.decay is None else -g - self.decay * y
-        return v if self.scale is None else self.scale * v, loss
+        v = np.negative(g, out=g) if isinstance(g, np.ndarray) else -g
+        if self.decay is not None:
+            v -= self.decay * y
+        if self.scale is not None:
+            v *= self.scale
+        return v, loss
 
     def slope(self, y: Any, v: Any) -> Any:
         return explicit.slope(y, v, self.scale, self.decay)
@@ -42,6 +46,7 @@ class InNumPy:
 
     def __init__(self, field: explicit.Field, keep: Callable[[int, np.ndarray, np.ndarray], Any]) -> None:
         self.field, self.keep = field, keep
+        self.room = np.empty(0)
 
     def together(self, runs: int, numbers: int) -> int:
         return max(1, constants.CACHED_RUNS // numbers)
@@ -54,9 +59,11 @@ class InNumPy:
         return v, loss, self.field.slope(y, v)
 
     def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
-        return explicit.attempt(self.field, y, v, h, rtol, atol)
+        if self.room.shape[1:] != y.shape:
+            self.room = explicit.room_for(y)
+        return explicit.attempt(self.field, y, v, h, rtol, atol, self.room)
 
-    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
+    def velocity(self, y: np.ndarray, sliding: bool = False) -> tuple[np.ndarray, float, float]:
         v, loss, slope = self.begin(y[None])
         return v[0], float(loss[0]), float(slope[0])
 
@@ -86,8 +93,10 @@ class InJax:
         given = (np.asarray(a, self.dtype) for a in (h, rtol, atol))
         return _attempt(*self.what, self.numbers, y, v, *given)
 
-    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
-        v, loss, slope = _velocity(*self.what, self.numbers, y[None].astype(self.dtype, copy=False))
+    def velocity(self, y: np.ndarray, sliding: bool = False) -> tuple[np.ndarray, float, float]:
+        stack, kind = self.what
+        stack = replace(stack, soft=True) if sliding else stack
+        v, loss, slope = _velocity(stack, kind, self.numbers, y[None].astype(self.dtype, copy=False))
         return np.asarray(v)[0], float(loss[0]), float(slope[0])
 
 

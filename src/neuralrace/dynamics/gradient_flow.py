@@ -180,7 +180,8 @@ def follow(
     scale, decays = first.vectors[0], first.rates.decays(first.given.graph)
     problem = Problem(
         system_of(setups), start, np.abs(full).max(axis=1, initial=0.0), t1, ts, choose, stop,
-        rest, progress, decays, 1.0 if scale is None else float(scale.max()), first,
+        rest, progress, decays, 1.0 if scale is None else float(scale.max()),
+        bool(first.given.graph.activations), first,
     )  # fmt: skip
     with first.precision():
         path = method.solve(problem) if method else _solve(problem)

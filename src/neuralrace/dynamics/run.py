@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -37,8 +38,8 @@ class System(Protocol):
         """Explicit steps of lengths h (see `explicit.attempt`); y and v may be arrays of an attempt."""
         ...
 
-    def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """The velocity of one state (numbers,), the loss and its slope in time."""
+    def velocity(self, y: np.ndarray, sliding: bool = False) -> tuple[np.ndarray, float, float]:
+        """The velocity of one state (numbers,), without jumps for one that slides; loss and its slope."""
         ...
 
     def keep(self, run: int, ts: np.ndarray, y: np.ndarray, /) -> tuple[np.ndarray, Any]:
@@ -61,6 +62,7 @@ class Problem:
     progress: bool = False
     decays: bool = True  # else the loss never rises
     rate: float = np.inf  # largest learning rate: `-d loss/dt >= |v|^2 / rate`
+    kinks: bool = False  # whether the velocity may jump
     network: Any = None  # the `Setup` of a network's weights, for methods that look inside
 
 
@@ -143,6 +145,7 @@ class Run:
         self.status: Status | None = None
         self.steps: int = 0  # taken and refused
         self.at_edge, self.calm = 0, 0
+        self.sliding, self.mark = False, (0, 0.0)  # steps and time when progress was looked at
         self.history: list[Point] = []
         self.inside: list[tuple[float, Callable[[Any], np.ndarray]]] = []  # steps by their ends
         self.saved: list[tuple[np.ndarray, Any]] = []
@@ -156,10 +159,23 @@ class Run:
         """Whether stability, not accuracy, keeps explicit steps short."""
         return self.at_edge >= constants.PATIENT
 
+    def slides(self) -> bool:
+        """Whether it is seen now, for the first time, that steps lead nowhere.
+
+        So it is where weights slide along a kink of an activation, with velocities to both sides that lead
+        back to it. A stiff method follows them where slopes have no jumps.
+        """
+        if not self.problem.kinks or self.steps < self.mark[0] + constants.LOOKED:
+            return False
+        slow, before = self.t - self.mark[1] <= constants.SLOW * self.t, self.sliding
+        self.mark, self.sliding = (self.steps, self.t), slow or before
+        self.at_edge = constants.PATIENT if slow else self.at_edge
+        return slow and not before
+
     @property
     def velocity(self) -> Callable[[np.ndarray], tuple[np.ndarray, float, float]]:
         """`System.velocity` of this run."""
-        return self.problem.system.of([self.k]).velocity
+        return partial(self.problem.system.of([self.k]).velocity, sliding=self.sliding)
 
     def begin(self, v: np.ndarray, loss: float, slope: float) -> None:
         """The velocity at the start, and the length of the first step."""

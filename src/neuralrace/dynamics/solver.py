@@ -91,6 +91,7 @@ def _explicit(runs: list[Run], done: Callable[[], None]) -> None:
                 run.status = Status.DIVERGED
             if run.status is None and run.steps >= run.most:
                 run.status = Status.STEP_LIMIT
+            run.slides()
             if run.stiff and run.status is None:
                 run.v = np.asarray(tried.v)[n]
         if accept.all():

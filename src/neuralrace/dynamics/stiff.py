@@ -3,15 +3,17 @@
 What has been learned forces small steps on what grows slowly. A small system goes on by LSODA, which is
 implicit. A large one goes on by the exponential method of Rosenbrock and Euler, for as long as its steps are
 worth their evaluations: it is exact for velocities that are linear in the weights, as they become where all
-but little is learned. What it needs of the derivative of the velocity is found in a Krylov space of it
-(Hochbruck and Ostermann 2010, Exponential integrators, sections 2.3 and 4.2).
+but little is learned, and of order 4. What it needs of the derivative of the velocity is found in Krylov
+spaces of it (Hochbruck and Ostermann 2010, Exponential integrators, sections 2.3 and 4.2; Luan 2017,
+Fourth-order two-stage explicit exponential integrators).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,8 @@ Velocity = Callable[[np.ndarray], np.ndarray]
 
 def go_on(run: Run, done: Callable[[], None]) -> None:
     """Follow a stiff run to its end, or until explicit steps are the better ones."""
-    (_by_lsoda if run.y.size <= constants.FEW_NUMBERS else _by_exponential)(run, done)
+    few = constants.FEW_SLIDING if run.sliding else constants.FEW_NUMBERS
+    (_by_lsoda if run.y.size <= few else _by_exponential)(run, done)
 
 
 def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
@@ -50,25 +53,29 @@ def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
             v, loss, slope = velocity(y)
             inside = lambda dense=dense: lambda ts: dense(np.asarray(ts)).T  # noqa: E731
             run.accept(Step((float(solver.t), loss, slope), None, y, lambda v=v: v, inside))
+            if run.slides():
+                run.v = v
+                return
             done()
 
 
 def _by_exponential(run: Run, done: Callable[[], None]) -> None:
     velocity, t1 = run.velocity, run.problem.t1
+    moves = lambda y: velocity(y)[0]  # noqa: E731
     (v, loss, slope), h, rate = velocity(run.y), run.h, 0.0
     work, since, taken = 0, run.t, 0
     while run.status is None:
-        t, y, last = run.t, run.y, h >= t1 - run.t
-        tolerance = constants.EXPONENTIAL_SHARE * (run.atol + run.rtol * np.abs(y))
-        space, length = _krylov(lambda y: velocity(y)[0], y, v, min(h, t1 - t), tolerance)
-        last, end = last and length == t1 - t, space.states([length])[0]
+        t, y, left = run.t, run.y, t1 - run.t
+        tolerance = run.atol + run.rtol * np.abs(y)
+        space, length = _course(moves, y, v, min(h, left), tolerance)
+        last, end = length == left, space.states([length])[0]
         found = velocity(end)
         error = length / 3 * _size((found[0] - space.velocity(length)) / tolerance)
         parts = int(np.clip(-slope * length / loss if loss > 0 else 1, 1, constants.MOST_PARTS))
-        evaluations, rate = len(space.basis) + parts, max(rate, space.rate)
+        evaluations, rate = space.directions + 1 + parts, max(rate, space.parts[0].rate)
         work, taken = work + evaluations, taken + 1
         run.steps += -(-evaluations // STAGES)
-        h = length * (min(max(0.9 * max(error, 1e-20) ** (-1 / 3), 0.2), 10.0) if np.isfinite(error) else 0.2)
+        h = length * (min(max(0.9 * max(error, 1e-20) ** (-1 / 4), 0.2), 10.0) if np.isfinite(error) else 0.2)
         if error <= 1:
             inside = lambda t=t, space=space: lambda ts: space.states(np.asarray(ts) - t)  # noqa: E731
             for part in length * np.arange(1, parts) / parts:  # for cubics through the losses
@@ -83,6 +90,8 @@ def _by_exponential(run: Run, done: Callable[[], None]) -> None:
             run.status = Status.DIVERGED
         if run.status is None and run.steps >= run.most:
             run.status = Status.STEP_LIMIT
+        if run.slides():
+            break
         if taken % constants.TRIED == 0 and (run.t - since) * rate * STAGES < constants.EDGE * work:
             break
         elif taken % constants.TRIED == 0:
@@ -94,11 +103,11 @@ def _by_exponential(run: Run, done: Callable[[], None]) -> None:
 
 @dataclass(frozen=True)
 class _Krylov:
-    """The solution through y of what is linear, `y + x phi1(x J) v`, in a space of few directions."""
+    """What a force `x^power b` adds to the solution of what is linear, in a space of few directions."""
 
-    y: np.ndarray
-    speed: float  # the length of v
-    basis: np.ndarray  # (directions, numbers); the first one is that of v
+    length: float  # of b
+    power: int
+    basis: np.ndarray  # (directions, numbers); the first one is that of b
     matrix: np.ndarray  # J in that basis
 
     @property
@@ -106,54 +115,94 @@ class _Krylov:
         """Of the fastest mode."""
         return float(np.abs(np.linalg.eigvals(self.matrix)).max())
 
+    def moved(self, x: float) -> np.ndarray:
+        """The state after a time x, in the basis."""
+        return self.functions(x)[0]
+
+    def velocity(self, x: float) -> np.ndarray:
+        """The velocity then, in the basis."""
+        share = self.matrix @ self.moved(x)
+        share[0] += self.length * x**self.power
+        return share
+
+    def functions(self, x: float) -> tuple[np.ndarray, np.ndarray]:
+        """The state after a time x, and its integral, from phi functions of x J of the first direction."""
+        from scipy.linalg import expm  # slow to import
+
+        m, p = len(self.matrix), self.power
+        wide = np.diag(np.r_[np.zeros(m), np.ones(p + 1)], 1)
+        wide[:m, :m], wide[0, m] = x * self.matrix, 1.0
+        found = expm(wide)[:m] * (factorial(p) * self.length * x ** (p + 1))
+        return found[:, m + p], x * found[:, m + p + 1]
+
+
+@dataclass(frozen=True)
+class _Course:
+    """The solution through y of what is linear, under some forces."""
+
+    y: np.ndarray
+    parts: list[_Krylov]
+
+    @property
+    def directions(self) -> int:
+        return sum(len(part.basis) for part in self.parts)
+
     def states(self, times: Any) -> np.ndarray:
         """The states (times, numbers) at times from that of y on."""
-        shares = [x * self.functions(x)[0] for x in np.asarray(times, float)]
-        return self.y + (self.speed * np.array(shares)).astype(self.y.dtype) @ self.basis
+        return self.y + self._sum([[part.moved(x) for x in np.asarray(times, float)] for part in self.parts])
 
     def velocity(self, x: float) -> np.ndarray:
         """The velocity after a time x."""
-        share = self.matrix @ self.functions(x)[0] * x  # exp(z) = 1 + z phi1(z)
-        share[0] += 1
-        return (self.speed * share).astype(self.y.dtype) @ self.basis
+        return self._sum([part.velocity(x) for part in self.parts])
 
-    def functions(self, x: float) -> tuple[np.ndarray, np.ndarray]:
-        """What phi1(x J) and phi2(x J) make of the first direction."""
-        from scipy.linalg import expm  # slow to import
+    def _sum(self, shares: list[Any]) -> np.ndarray:
+        each = zip(shares, self.parts, strict=True)
+        return np.sum([np.array(share).astype(self.y.dtype) @ part.basis for share, part in each], axis=0)
 
-        m = len(self.matrix)
-        wide = np.zeros((m + 2, m + 2))
-        wide[:m, :m], wide[0, m], wide[m, m + 1] = x * self.matrix, 1.0, 1.0
-        found = expm(wide)
-        return found[:m, m], found[:m, m + 1]
+
+def _course(
+    velocity: Velocity, y: np.ndarray, v: np.ndarray, h: float, tolerance: np.ndarray
+) -> tuple[_Course, float]:
+    """A step of length h, or of as much of it as few directions are enough for.
+
+    What is not linear is taken for a force in the second power of time, as it is at one point of the step.
+    """
+    linear, h = _krylov(velocity, y, v, v, 0, h, tolerance)
+    first, node = _Course(y, [linear]), constants.NODE * h
+    bend = (velocity(first.states([node])[0]) - first.velocity(node)) / node**2
+    bent, h = _krylov(velocity, y, v, bend, 2, h, tolerance)
+    return _Course(y, [linear, bent]), h
 
 
 def _krylov(
-    velocity: Velocity, y: np.ndarray, v: np.ndarray, h: float, tolerance: np.ndarray
-) -> tuple[_Krylov, float]:
-    """A space for a step of length h, or of as much of it as so few directions are enough for.
+    velocity: Velocity, y: np.ndarray, v: np.ndarray, b: np.ndarray, power: int, h: float,
+    tolerance: np.ndarray,
+) -> tuple[_Krylov, float]:  # fmt: skip
+    """A space for a force in a step of length h, or of as much of it as so few directions are enough for.
 
     New directions are made orthogonal to the last two: J of a gradient flow is similar to a symmetric matrix.
     """
     small = np.sqrt(np.finfo(y.dtype).eps) * max(np.linalg.norm(y), 1e-3)
-    most, speed = constants.MOST_DIRECTIONS, float(np.linalg.norm(v))
-    q, matrix = [v / (speed if speed > 0 else 1.0)], np.zeros((most + 1, most))
-    found = _Krylov(y, speed, np.zeros(0), matrix)
+    most, speed = constants.MOST_DIRECTIONS, float(np.linalg.norm(b))
+    q, matrix = np.empty((most, y.size), y.dtype), np.zeros((most + 1, most))
+    found, new = _Krylov(speed, power, q, matrix), b / (speed if speed > 0 else 1.0)
     for j in range(most):
-        new = (velocity(y + small * q[j]) - v) / small
+        q[j] = new
+        new = velocity(y + small * new) - v
+        new /= small
         for i in range(max(j - 1, 0), j + 1):
             matrix[i, j] = q[i] @ new
-            new = new - matrix[i, j] * q[i]
+            new -= matrix[i, j] * q[i]
         matrix[j + 1, j] = np.linalg.norm(new)
-        found, whole = _Krylov(y, speed, np.zeros(0), matrix[: j + 1, : j + 1]), matrix[j + 1, j] == 0
-        if whole or j % constants.EACH == constants.EACH - 1:
-            off = 0.0 if whole else speed * _size(new / tolerance)
-            while not off * h**2 * abs(found.functions(h)[1][-1]) <= constants.LEFT_OUT and j == most - 1:
-                h *= constants.SHORTER
-            if off * h**2 * abs(found.functions(h)[1][-1]) <= constants.LEFT_OUT:
-                break
-        q.append(new / matrix[j + 1, j])
-    return replace(found, basis=np.stack(q[: len(found.matrix)])), h
+        found = _Krylov(speed, power, q[: j + 1], matrix[: j + 1, : j + 1])
+        off = _size(new / tolerance)
+        over = lambda h, found=found, off=off: off * abs(found.functions(h)[1][-1]) > constants.LEFT_OUT  # noqa: E731
+        while j == most - 1 and over(h):
+            h *= constants.SHORTER
+        if not over(h):
+            break
+        new /= matrix[j + 1, j]
+    return found, h
 
 
 def _size(v: np.ndarray) -> float:

@@ -6,6 +6,7 @@ Neither the number of domains nor that of contexts changes the program that is m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -170,12 +171,12 @@ class _Builder:
                 stack, place = self.place[edge]
                 by_source.setdefault((item.group, stack), []).append((place, item.place, k, edge_gate, edge))
         products, gates, edges = [], [], []
-        for (source, stack), rows in sorted(by_source.items()):
-            product, order = self.product(source, stack, width, len(members), rows)
-            products.append(product)
-            each = [1.0 if i < 0 else self.gates[rows[i][3]] for i in order]
-            gates.append(common_gate(each, width))
-            edges.append([None if i < 0 else rows[i][4] for i in order])
+        for (source, stack), all_rows in sorted(by_source.items()):
+            for rows, shared in self.parts(all_rows, len(members), stack):
+                product, order, factors = self.product(source, stack, width, len(members), rows, shared)
+                products.append(product)
+                gates.append(factors)
+                edges.append([None if i < 0 else rows[i][4] for i in order])
         d = {"edge_gates": gates, "gate": gate}
         bias = None
         if biased:
@@ -183,27 +184,49 @@ class _Builder:
             d["ones"] = stacked([m.ones for m in members if m.ones is not None], width)
         return Group(size, width, len(members), activation, bias, tuple(products)), d, edges
 
+    def parts(self, rows: list[Any], n_items: int, stack: int) -> list[tuple[list[Any], bool]]:
+        """The products of one stack; those that many items share are computed once for all of them.
+
+        Then edges that meet equally many items go together.
+        """
+        pairs, size = {row[:2] for row in rows}, self.stacks[stack].shape[-1]
+        once = len(pairs) * (size + n_items)  # multiplications of each row and neuron
+        if _SHARED * once > len(rows) * size or any(np.ndim(self.gates[row[3]]) for row in rows):
+            return [(rows, False)]
+        meets = Counter(edge for edge, _ in pairs)
+        parts = [[row for row in rows if meets[row[0]] == m] for m in sorted(set(meets.values()))]
+        return [(part, True) for part in parts]
+
     def product(
-        self, source: int, stack: int, width: int, n_items: int, rows: list[Any]
-    ) -> tuple[Product, np.ndarray]:
-        """Products (place of the weights, place of the item, item that is fed, ...), and their order."""
-        edge, place, target = (np.array([f[k] for f in rows], np.int32) for k in range(3))
+        self, source: int, stack: int, width: int, n_items: int, rows: list[Any], shared: bool
+    ) -> tuple[Product, np.ndarray, Any]:
+        """Products (place of the weights, place of the item, item that is fed, ...), order and gates."""
+        places = [row[:2] for row in rows]
+        edge, place = np.array(list(dict.fromkeys(places)) if shared else places, np.int32).T
         shape, _, names = self.stacks[stack]
         n_edges = len(names)
         n_places = len(self.groups[self.group_keys[source]])
         w, a, order = layout(edge, place, n_edges, n_places, shape, width)
-        targets = np.append(target, np.int32(n_items))[order]  # order is -1 where a product only pads
-        blocks = (len(w), w.shape[1], a.shape[1])
+        if shared:
+            slots = {(edge[i], place[i]): k for k, i in enumerate(order) if i >= 0}
+            target, gate = None, np.zeros((n_items, len(order)))
+            for row in rows:
+                gate[row[2], slots[row[:2]]] += self.gates[row[3]]
+        else:
+            targets = np.array([row[2] for row in rows] + [n_items], np.int32)[order]  # -1 where it only pads
+            target = runs(targets, n_items)
+            gate = common_gate([1.0 if i < 0 else self.gates[rows[i][3]] for i in order], width)
         product = Product(
             source,
             stack,
             shape,
             None if is_plain(w, n_edges) else w,
             None if is_plain(a, n_places) else a,
-            blocks,
-            runs(targets, n_items),
+            (len(w), w.shape[1], a.shape[1]),
+            target,
+            shared,
         )
-        return product, order
+        return product, order, gate
 
     def readouts(
         self, active: list[dict[str, int]], kind: str
@@ -245,6 +268,7 @@ def _loss_of_silence(target: np.ndarray, weight: np.ndarray | None, kind: str) -
     return float(each.sum() if weight is None else weight @ each)
 
 
+_SHARED = 2  # times less work, from which products that items share are computed once
 _MOST = 4  # products in a block of all edges and items, for each that is wanted
 _ROOM = 1_000_000  # numbers that such a block may have as outputs
 

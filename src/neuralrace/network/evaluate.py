@@ -21,7 +21,9 @@ from neuralrace.network.plan import (
     Product,
     Program,
     Stack,
+    accumulate,
     library,
+    mixed,
     read,
     reordered,
     row_blocks,
@@ -357,17 +359,17 @@ def _in_numpy(stack: Stack, flat: np.ndarray, data: Any) -> tuple[np.ndarray, np
         if group.bias is not None:
             biases = parts[group.bias[0]]
             each = (error * d["ones"][..., None]).sum(axis=-2)
-            biases += summed(each, group.bias[1], biases.shape[-2], axis=-2)
+            accumulate(biases, each, group.bias[1], -2)
         for product, gate in zip(group.products, d["edge_gates"], strict=True):
             items, at = activities[product.source], product.stack
-            here = _spread(error, product.target)
-            here = _in_blocks(product, here if gate is None else here * gate)
+            here = mixed(gate.T, error) if product.shared else _spread(error, product.target)
+            here = _in_blocks(product, here if gate is None or product.shared else here * gate)
             if "rows" not in data["groups"][product.source]:  # inputs learn nothing
                 before = errors[product.source]
                 put = _put(_by_item(product, weights[at], here, items.shape[-2]), product.a, items.shape[-3])
                 errors[product.source] = put if before is None else before + put
             if at < len(parts):  # else it is fixed
-                parts[at] += _by_weight(product, items, here, parts[at].shape[-1 - len(product.shape)])
+                accumulate(parts[at], _by_weight(product, items, here), product.w, -1 - len(product.shape))
     return loss + np.zeros(flat.shape[:-1]), gradient
 
 
@@ -412,16 +414,16 @@ def _in_blocks(p: Product, error: np.ndarray) -> np.ndarray:
     return reordered(parts, 0, 2, 3, 1, 4).reshape(*lead, n, j * rows, k * t)
 
 
-def _by_weight(p: Product, items: np.ndarray, error: np.ndarray, count: int) -> np.ndarray:
-    """Derivatives by the weights of each block, put where they are among all of the stack."""
+def _by_weight(p: Product, items: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Derivatives by the weights of each block."""
     (n, k, j), a = p.blocks, take(items, p.a)
     *lead, _, rows, s = items.shape
     before = error.shape[: -5 if len(p.shape) == 1 else -3]
     if len(p.shape) == 1:
         found = np.einsum("...nkjrs,...njrs->...nks", error, a.reshape(*lead, n, j, rows, s))
-        return _put(found.reshape(*before, n * k, s), p.w, count, axis=-2)
+        return found.reshape(*before, n * k, s)
     found = error.swapaxes(-1, -2) @ a.reshape(*lead, n, j * rows, s)
-    return _put(found.reshape(*before, n * k, p.shape[0], s), p.w, count)
+    return found.reshape(*before, n * k, p.shape[0], s)
 
 
 def _by_item(p: Product, weights: np.ndarray, error: np.ndarray, rows: int) -> np.ndarray:
@@ -434,6 +436,6 @@ def _by_item(p: Product, weights: np.ndarray, error: np.ndarray, rows: int) -> n
     return found.reshape(*found.shape[:-3], n * j, rows, -1)
 
 
-def _put(values: np.ndarray, index: np.ndarray | None, count: int, axis: int = -3) -> np.ndarray:
+def _put(values: np.ndarray, index: np.ndarray | None, count: int) -> np.ndarray:
     """The sums of the values that belong to each of `count` places: the transpose of `take`."""
-    return values if index is None else summed(values, index, count, axis)
+    return values if index is None else summed(values, index, count)

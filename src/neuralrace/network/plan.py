@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from math import prod
 from operator import add
 from types import ModuleType
@@ -34,6 +35,7 @@ class Product:
     a: np.ndarray | None
     blocks: tuple[int, int, int]  # blocks, k, j
     target: np.ndarray | int | None  # item of each product; m: m in a row feed one item; None: one each
+    shared: bool = False  # each may feed many items; then gates are (items, products)
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ class Stack:
     weights: tuple[tuple[tuple[int, ...], int], ...]  # shape and number, as they lie in the flat vector
     groups: tuple[Group, ...]
     readouts: tuple[Readout, ...]
+    soft: bool = False  # slopes of activations without jumps, for states that slide along a kink
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        content = pickle.dumps((self.weights, self.groups, self.readouts), protocol=4)
+        content = pickle.dumps((self.weights, self.groups, self.readouts, self.soft), protocol=4)
         object.__setattr__(self, "digest", hashlib.blake2b(content, digest_size=16).digest())
 
     def __hash__(self) -> int:
@@ -82,7 +85,8 @@ class Stack:
     @cached_property
     def work(self) -> int:
         """Multiplications of a pass forwards."""
-        return sum(prod(p.blocks) * g.rows * prod(p.shape) for g in self.groups for p in g.products)
+        each = ((prod(p.shape) + p.shared * g.items * g.size, p, g) for g in self.groups for p in g.products)
+        return sum(prod(p.blocks) * g.rows * size for size, p, g in each)
 
     @property
     def cost(self) -> int:
@@ -105,13 +109,17 @@ class Stack:
             parts = []
             for product, gate in zip(group.products, d["edge_gates"], strict=True):
                 out = _multiply(product, weights[product.stack], activity[product.source])
+                if product.shared:
+                    parts.append(mixed(gate, out))
+                    continue
                 parts.append(_gather(out if gate is None else out * gate, product.target, group.items))
             if group.bias is not None:
                 bias = take(weights[group.bias[0]], group.bias[1], -2)
                 parts.append(bias[..., None, :] * d["ones"][..., None])
             total = reduce(add, parts)
             if group.activation:
-                total = ACTIVATIONS[group.activation](total)
+                activation = ACTIVATIONS[group.activation]
+                total = _softened(activation, total) if self.soft else activation(total)
             activity.append(total if d["gate"] is None else total * d["gate"])
         return activity
 
@@ -204,7 +212,21 @@ class Stack:
 
 _SMALL = 100_000  # multiplications that take as long as the calls of the smallest network, about .1 ms
 _FEW = 20_000  # weights whose gradient is joined as fast as it is copied
+_NEAR = 3 / 8  # power of rounding: half of the stretch where a slope changes, in units of what is largest
 _DENSE = 100_000  # numbers in a matrix of zeros and ones that is faster than a sparse one
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _softened(activation: Callable[[Any], Any], a: Any) -> Any:
+    """The activation, with a slope that changes over a short stretch where the true one jumps."""
+    return activation(a)
+
+
+@_softened.defjvp
+def _slopes(activation: Callable[[Any], Any], a: tuple[Any], change: tuple[Any]) -> tuple[Any, Any]:
+    near = jnp.finfo(a[0].dtype).eps ** _NEAR * jnp.abs(a[0]).max()
+    slope = (activation(a[0] + near) - activation(a[0] - near)) / (2 * near)
+    return activation(a[0]), slope * change[0]
 
 
 def library(values: Any) -> ModuleType:
@@ -290,7 +312,8 @@ def take(values: Any, index: np.ndarray | None, axis: int = -3) -> Any:
     if index is None:
         return values
     if isinstance(values, np.ndarray):
-        return values.take(index, axis)
+        part = _in_a_row(index.tobytes(), index.dtype, axis)
+        return values.take(index, axis) if part is None else values[part]
     return jnp.asarray(values).at[index].get(mode="promise_in_bounds")
 
 
@@ -334,6 +357,12 @@ def _gather(out: Any, target: np.ndarray | int | None, items: int) -> Any:
     return jax.ops.segment_sum(out, target, num_segments=items + 1)[:items]
 
 
+def mixed(gates: Any, values: Any) -> Any:
+    """Sums of values `(..., n, rows, size)` with these factors `(sums, n)`."""
+    *lead, n, rows, size = values.shape
+    return (gates @ values.reshape(*lead, n, rows * size)).reshape(*lead, len(gates), rows, size)
+
+
 def summed(values: np.ndarray, index: np.ndarray, count: int, axis: int = -3) -> np.ndarray:
     """`count` sums of the values with the same index along an axis before the last; others are left out."""
     chosen = _places(index.tobytes(), index.dtype, count)
@@ -342,6 +371,25 @@ def summed(values: np.ndarray, index: np.ndarray, count: int, axis: int = -3) ->
         return (chosen @ values.reshape(*lead, index.size, -1)).reshape(*lead, count, *tail)
     first = np.moveaxis(values, axis, 0)  # a sparse matrix takes no leading axes
     return np.moveaxis((chosen @ first.reshape(index.size, -1)).reshape(count, *first.shape[1:]), 0, axis)
+
+
+def accumulate(total: np.ndarray, values: np.ndarray, index: np.ndarray | None, axis: int = -3) -> None:
+    """Add to each place along an axis the values with its index: the transpose of `take`."""
+    if index is None:
+        total += values
+    elif part := _in_a_row(index.tobytes(), index.dtype, axis):
+        total[part] += values
+    else:
+        total += summed(values, index, total.shape[axis], axis)
+
+
+@lru_cache(maxsize=1024)
+def _in_a_row(index: bytes, dtype: Any, axis: int) -> tuple[Any, ...] | None:
+    """What gives a view of places that follow one another along an axis; None where they do not."""
+    places = np.frombuffer(index, dtype)
+    if not len(places) or (np.diff(places) != 1).any():
+        return None
+    return (..., slice(places[0], places[-1] + 1), *[slice(None)] * (-1 - axis))
 
 
 @lru_cache(maxsize=1024)

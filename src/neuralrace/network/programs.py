@@ -20,7 +20,7 @@ from neuralrace.network.represent import Described, forms
 from neuralrace.tables import LOSSES
 from neuralrace.task import Task
 
-_LARGEST = 200  # cost of networks that NumPy computes
+_LARGEST = 400  # cost of networks that NumPy computes
 
 
 def program(task: Task, kind: str, mode: str | None = None) -> Program:
