@@ -82,6 +82,7 @@ html_title = "neuralrace"
 html_static_path = ["_static"]
 html_extra_path = [os.environ["NEURALRACE_EXTRA"]]
 html_css_files = ["neuralrace.css"]
+html_js_files = ["live.js"]
 html_favicon = "_static/favicon.svg"
 html_copy_source = html_show_sourcelink = False
 html_sidebars = {"index": [], "gallery/index": []}

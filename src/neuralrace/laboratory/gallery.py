@@ -41,11 +41,12 @@ def scenery(
     """Add an entry to the gallery; the function that it decorates makes the model."""
     entry = Entry(
         name=name, title=title, sentence=sentence, figure=figure, sliders=list(sliders), random=random,
-        several=several,
+        several=several, timed=False,
     )  # fmt: skip
     GALLERY[name] = Scenery(entry)
 
     def add(make: Make) -> Make:
+        entry.timed = all(s.name != "time" for s in sliders)
         GALLERY[name] = Scenery(entry, make)
         return make
 
@@ -288,10 +289,12 @@ def values_of(name: str, given: Values) -> dict[str, float]:
         raise InputError(f"entry must be one of {', '.join(GALLERY)}, got {name!r}")
     sliders = {s.name: s for s in GALLERY[name].entry.sliders}
     for key, value in given.items():
+        if key == "time" and key not in sliders and GALLERY[name].entry.timed:
+            continue
         if key not in sliders:
             raise InputError(f"values: {key!r} is no slider of {name!r}; there are {', '.join(sliders)}")
         low, high = sliders[key].low, sliders[key].high
         rounding = 1e-9 * max(abs(low), abs(high))
         if not low - rounding <= value <= high + rounding:
             raise InputError(f"values: {key} must be from {low:g} to {high:g}, got {value:g}")
-    return {s.name: float(given.get(s.name, s.value)) for s in sliders.values()}
+    return {s.name: s.value for s in sliders.values()} | {k: float(v) for k, v in given.items()}

@@ -104,7 +104,7 @@ class Scene(Message):
 
 
 class Solve(Message):
-    """Ask for theory: answered by `picture`, then `details`."""
+    """Ask for theory: answered by `picture`, then `details`, and `systems` that a page can solve."""
 
     kind: Literal["solve"] = "solve"
     id: Count
@@ -112,11 +112,12 @@ class Solve(Message):
 
 
 class Simulate(Message):
-    """Ask for trained networks: answered by `simulated` many times, then `finished`."""
+    """Ask for trained networks: answered by `simulated` many times, then `finished`; before by `details` if asked."""
 
     kind: Literal["simulate"] = "simulate"
     id: Count
     scene: Scene
+    details: bool = False  # of a scene that the page has solved
 
 
 class Export(Message):
@@ -164,6 +165,7 @@ class Entry(Message):
     sliders: list[Slider]
     random: bool = True  # whether random starts make sense here
     several: bool = False  # whether the networks start at random whatever the scene says
+    timed: bool = True  # whether the scene may say when the curves end, by `time` among its values
 
 
 class Welcome(Message):
@@ -347,7 +349,7 @@ class Table(Message):
     rows: list[list[float]]
 
 
-# -- a saved page: reduced systems that it solves by itself -----------------------------------------
+# -- reduced systems, which the page solves by itself ----------------------------------------------
 
 Sum = list[tuple[float, list[int]]]  # of products of numbers of a state: coefficient, and their places
 
@@ -363,7 +365,7 @@ class System(Message):
     """A reduced system. Of sums u of products of a state y the loss is `constant - s u + u D u / 2`.
 
     A number of y moves at `-speed (dL/dy + decay y)`. It starts at `start` times, for each live slider, its
-    value as a share of the saved one, to its power. `rest` is the loss at which the library found the system
+    value as a share of the one in `Systems.live`, to its power. `rest` is the loss at which the library found the system
     at rest, and `why` its words; they are empty where all is learned.
     """
 
@@ -410,10 +412,23 @@ class Rules(Message):
     time: float
 
 
-class Saved(Message):
-    """A saved page: what was answered for its scene, and the systems of other positions of its sliders.
+class Systems(Message):
+    """The networks of a scene, for any values of its live sliders: those that change its start only."""
 
-    `positions` has the lanes of every position of the tabulated sliders, whose last one changes fastest.
+    kind: Literal["systems"] = "systems"
+    id: int
+    live: dict[Name, float]  # the value of each at which the systems were described
+    lanes: list[SavedLane]
+    level: float  # of the loss, as a share of the initial one, at which the race is decided
+    pathways: bool
+    rules: Rules
+
+
+class Saved(Message):
+    """A saved page: what was answered for its scene, and for other positions of its sliders.
+
+    `positions` has the lanes of every position of the tabulated sliders, whose last one changes fastest. Where
+    no system is behind the scene, `replays` has what was answered at each position of the only slider.
     """
 
     kind: Literal["saved"] = "saved"
@@ -422,11 +437,12 @@ class Saved(Message):
     scene: Scene
     answers: list[Picture | Details | Predicted | Simulated | Finished]
     tabulated: list[str]
-    lanes: list[SavedLane]
+    systems: Systems | None  # of all positions; None where there are replays
     positions: list[list[int]]
-    level: float  # of the loss, as a share of the initial one, at which the race is decided
-    pathways: bool
-    rules: Rules
+    replays: list[list[Picture | Details | Predicted]]
+    why: str  # other sliders do not work here
 
 
-Answer = Welcome | Picture | Details | Simulated | Predicted | Finished | Exported | Problem | Notice | Table
+Answer = (
+    Welcome | Picture | Details | Systems | Simulated | Predicted | Finished | Exported | Problem | Notice | Table
+)
