@@ -35,6 +35,13 @@ export interface DrawnEdge {
   group: number;
 }
 
+/** A layer of a picture, with a name for readers where there is one. */
+export interface DrawnNode {
+  name: string;
+  size: number;
+  label: string;
+}
+
 /** A weight matrix of a drawn network; `fixed` has its rows if it is constant. */
 export interface Edge {
   source: string;
@@ -93,7 +100,7 @@ export interface Group {
 /** One network: its drawing and its theory. */
 export interface Lane {
   name: string;
-  nodes: Node[];
+  nodes: DrawnNode[];
   edges: DrawnEdge[];
   groups: Group[];
   racers: Racer[];
@@ -200,7 +207,7 @@ export interface Saved {
 /** One network at some positions: the system of the papers, and the wider one if needed. */
 export interface SavedLane {
   name: string;
-  nodes: Node[];
+  nodes: DrawnNode[];
   edges: DrawnEdge[];
   groups: string[][];
   racers: [string, string[]][];

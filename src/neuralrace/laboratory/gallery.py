@@ -109,6 +109,9 @@ def xor(v: Values) -> Model:
     return model({"xor": call(nr.tasks.xor, hidden=int(v["hidden"]))}, v["strength"], names=names)
 
 
+_NUMBERED = {f"p{k}h1": f"pathway {k + 1}" for k in range(4)}
+
+
 def gatings(delta: float) -> dict[str, Call]:
     """The gatings that race for the same data."""
     return {g: call(nr.tasks.separability, delta, g, hidden=16) for g in ("linear", "xor")}
@@ -123,7 +126,7 @@ def gatings(delta: float) -> dict[str, Call]:
     initial(0.03),
 )
 def separability(v: Values) -> Model:
-    return model(gatings(v["delta"]), v["strength"])
+    return model(gatings(v["delta"]), v["strength"], names=_NUMBERED)
 
 
 @scenery(
@@ -168,7 +171,8 @@ def routing(v: Values) -> Model:
 def sharing(v: Values) -> Model:
     group, hidden = int(v["group"]), (32,) * (int(v["depth"]) - 1)
     task = call(nr.tasks.sharing, int(v["groups"]) * group, group, hidden=hidden)
-    return model({"sharing": task}, v["strength"])
+    names = {f"g{a}.{b}h1": f"route {a + 1}→{b + 1}" for a in range(3) for b in range(3)}
+    return model({"sharing": task}, v["strength"], names=names)
 
 
 @scenery(
@@ -280,7 +284,7 @@ def relu(v: Values) -> Model:
     graph = nr.Graph.chain([3, width, 1], activations={"h1": "relu"})
     beside = nr.tasks.separability(v["delta"], graph=graph)
     own = {f"{g}/{e}": parts[g] for g, t in made.items() for e in t.value.graph.edges}
-    return model(made, parts["xor"], edge_strength=own, beside=beside, beside_std=std)
+    return model(made, parts["xor"], edge_strength=own, names=_NUMBERED, beside=beside, beside_std=std)
 
 
 def values_of(name: str, given: Values) -> dict[str, float]:

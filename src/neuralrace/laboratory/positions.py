@@ -109,7 +109,7 @@ class Table:
             mine = {s: {e: by[f"{name}/{e}"] for e in start} for s, by in powers.items()}
             r, (racing, _) = known.reduction, known.racing
             graph, still = r.task.graph, {members: np.zeros(1) for members in r.classes}
-            drawn = drawn_lane(name, graph, still, [], np.zeros(1), np.nan)
+            drawn = drawn_lane(name, graph, still, [], np.zeros(1), np.nan, here.names)
             yield SavedLane(
                 name=name, nodes=drawn.nodes, edges=drawn.edges, groups=[g.edges for g in drawn.groups],
                 racers=[(p.name, sorted({e for path in p.members for e in path})) for p in racing],

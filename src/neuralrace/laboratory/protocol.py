@@ -176,6 +176,12 @@ class Welcome(Message):
     entries: list[Entry]
 
 
+class DrawnNode(Node):
+    """A layer of a picture, with a name for readers where there is one."""
+
+    label: str = ""
+
+
 class DrawnEdge(Message):
     """An edge of a picture: the class of edges whose strength it has."""
 
@@ -206,7 +212,7 @@ class Lane(Message):
     """One network: its drawing and its theory."""
 
     name: str
-    nodes: list[Node]
+    nodes: list[DrawnNode]
     edges: list[DrawnEdge]
     groups: list[Group]
     racers: list[Racer]
@@ -395,7 +401,7 @@ class SavedLane(Message):
     """One network at some positions: the system of the papers, and the wider one if needed."""
 
     name: str
-    nodes: list[Node]
+    nodes: list[DrawnNode]
     edges: list[DrawnEdge]
     groups: list[list[str]]
     racers: list[tuple[str, list[str]]]  # name and edges

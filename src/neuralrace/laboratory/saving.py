@@ -94,10 +94,11 @@ def saved(scene: Scene) -> Saved:
     else:
         working, replays = _replays(scene, next(s for s in sliders if s.log))
         why = _CLOSED if closed else _RANDOM if random else _LARGE
+    own = {"sentence": "A network of one's own.", "figure": ""} if entry is OWN else {}
     return Saved(
         version=__version__, scene=scene, answers=said, replays=replays, why=why,
         entry=entry.model_copy(
-            update={"sliders": working, "random": False, "timed": entry.timed and not replays}
+            update={"sliders": working, "random": False, "timed": entry.timed and not replays} | own
         ),
         systems=table.systems(0, table.lanes) if table and table.positions else None,
         tabulated=[*table.stops] if table else [], positions=table.positions if table else [],
