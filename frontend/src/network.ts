@@ -52,8 +52,8 @@ export class NetworkView {
       return { x: pad.x + p.x * (box.width - 2 * pad.x), y: box.top + pad.y + p.y * (box.height - pad.y - 8) };
     };
     if (box.titled) this.root.append(svg("text", { x: 4, y: box.top + 18, fill: theme.ink, "font-size": 15, "font-weight": 600 }, `${lane.name} gating`));
-    const crowded = tallest(lane);
-    const size = Math.max(9, Math.min(15, (box.height - pad.y) / (crowded * 2)));
+    const row = (box.height - pad.y) / tallest(lane);
+    const size = Math.max(9, Math.min(15, row / 2));
     for (const link of lane.edges) {
       const [a, b] = [at(link.source), at(link.target)];
       const bend = Math.max(30, (b.x - a.x) / 2);
@@ -68,14 +68,14 @@ export class NetworkView {
       this.edges.push({ lane: k, link, line, colour });
     }
     const hop = (box.width - 2 * pad.x) / (new Set([...places.values()].map((p) => p.x)).size - 1 || 1); // between two columns
-    const tall = (n: number) => Math.min(size * 2.1 + 4 * Math.log2(n + 1), Math.max(size * 2, ((box.height - pad.y) / crowded) * 0.8));
+    const tall = (n: number) => Math.min(size * 2.1 + 4 * Math.log2(n + 1), Math.max(size * 2, row * 0.8));
     for (const node of lane.nodes) {
       const { x, y } = at(node.name);
       const lines = inLines(node.label || node.name);
       const long = Math.max(...lines.map((line) => line.length)) + 1;
       const w = Math.max(40, Math.min(long * size * 0.62, hop - 14));
-      const type = Math.min(size, w / long / 0.62);
-      const h = Math.max(tall(node.size), type * (lines.length + 1));
+      const type = Math.min(size, w / long / 0.62, (0.72 * row) / (lines.length + 0.1));
+      const h = Math.min(Math.max(tall(node.size), type * (lines.length + 1)), 0.95 * row);
       const counted = h > type * (lines.length + 1.6);
       const top = y + type * (0.35 - 0.6 * (lines.length - 1)) - (counted ? type * 0.42 : 0);
       const group = svg("g", { "data-node": node.name, class: "node", role: "img", "aria-label": `layer ${node.name}, ${node.size} neurons` });
