@@ -84,7 +84,10 @@ export class Lab {
   // -- start ------------------------------------------------------------------------------------
 
   private async begin(): Promise<void> {
-    if (this.options.address) await this.readAddress();
+    if (this.options.address) {
+      await this.readAddress();
+      addEventListener("hashchange", () => void this.readAddress().then(() => this.restore()));
+    }
     this.player.at = this.state.view.at;
     this.look();
     this.transport.listen(
@@ -99,6 +102,7 @@ export class Lab {
   }
 
   private async readAddress(): Promise<void> {
+    this.warning = "";
     const text = linkIn(location.hash);
     if (text) await this.readLink(text);
     else if (location.hash.startsWith("#s=")) this.warning = UNREADABLE;
@@ -121,7 +125,12 @@ export class Lab {
   /** What "Copy link" copied is opened where it is pasted on the page. */
   private async pasted(event: ClipboardEvent): Promise<void> {
     const text = linkIn(event.clipboardData?.getData("text") ?? "");
-    if (!text || (event.target as Element).closest?.("input, textarea") || !(await this.readLink(text))) return;
+    if (text && !(event.target as Element).closest?.("input, textarea") && (await this.readLink(text))) this.restore();
+  }
+
+  /** Show the state as it is. */
+  private restore(): void {
+    this.player.playing = false;
     this.player.at = this.state.view.at;
     this.look();
     this.open(this.state.scene.entry, false);

@@ -3,6 +3,7 @@ import type { Theme } from "./colours.ts";
 import type { Picture } from "./protocol.ts";
 import { trackColour, tracks, type Track } from "./race.ts";
 import { set, svg } from "./svg.ts";
+import { heading } from "./words.ts";
 
 interface Bar {
   track: Track;
@@ -25,8 +26,8 @@ export class BarsView {
     this.root.replaceChildren();
     this.picture = picture;
     const racing = tracks(picture);
-    const title = picture.lanes.length > 1 ? "gatings: share learned" : picture.racers_are === "modes" ? (picture.theory === "closed form" ? "share of final value" : "modes: share learned") : "share of the task";
-    this.root.append(svg("text", { x: 0, y: 16, fill: theme.soft, "font-size": 13 }, title));
+    const title = picture.theory === "closed form" ? "share of final value" : "share learned";
+    this.root.append(heading(title, { x: 0, y: 16, fill: theme.soft }));
     const step = Math.min(54, (height - 26) / Math.max(racing.length, 1));
     const ranks = finish(racing, picture);
     this.width = width - 8;
