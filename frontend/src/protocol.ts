@@ -198,7 +198,6 @@ export interface Saved {
   entry: Entry;
   scene: Scene;
   answers: (Picture | Details | Predicted | Simulated | Finished)[];
-  tabulated: string[];
   systems: Systems | null;
   positions: number[][];
   replays: ((Picture | Details | Predicted)[])[];
@@ -232,7 +231,7 @@ export interface Similarity {
   frames: string[];
 }
 
-/** Ask for trained networks: answered by `simulated` many times, then `finished`; before by `details` if asked. */
+/** Ask for trained networks: answered by `simulated` many times, then `finished`. */
 export interface Simulate {
   kind: "simulate";
   id: number;

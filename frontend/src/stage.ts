@@ -29,7 +29,7 @@ export class Stage {
     const rows = Math.max(lanes.reduce((sum, lane) => sum + tallest(lane) + (lanes.length > 1 ? 0.6 : 0), 0), picture ? tracks(picture).length * 0.9 : 0);
     const share = Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows));
     const under = narrow && picture ? 26 + Math.min(40 * tracks(picture).length, 0.25 * height) : 0; // the bars, below the network
-    const upper = Math.round(height * (stacked ? 0.75 : narrow ? 0.9 : 1) * share + under);
+    const upper = Math.round(height * (narrow ? 0.8 : 1) * share + under);
     const side = narrow ? width : Math.min(300, width * 0.32);
     this.root.replaceChildren();
     const put = (view: { root: SVGGElement }, x: number, y: number) => {

@@ -324,7 +324,7 @@ def test_the_solver_in_a_browser_is_that_of_node(page: Page, pages: dict[str, Pa
 
 def test_sliders_are_live_tabulated_or_hidden():
     made = saved(Scene(entry="pathways", seeds=0))
-    assert made.tabulated == ["pathways", "shallow", "deep"]
+    assert [s.name for s in made.entry.sliders if s.stops] == ["pathways", "shallow", "deep"]
     assert len(made.positions) == 4**3
     assert made.systems is not None
     assert set(made.systems.live) == {"ahead", "strength"}

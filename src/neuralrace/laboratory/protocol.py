@@ -116,12 +116,15 @@ class Solve(Message):
 
 
 class Simulate(Message):
-    """Ask for trained networks: answered by `simulated` many times, then `finished`; before by `details` if asked."""
+    """Ask for trained networks: answered by `simulated` many times, then `finished`.
+
+    With `details` these are answered first: for a scene that the page has solved.
+    """
 
     kind: Literal["simulate"] = "simulate"
     id: Count
     scene: Scene
-    details: bool = False  # of a scene that the page has solved
+    details: bool = False
 
 
 class Export(Message):
@@ -375,8 +378,8 @@ class System(Message):
     """A reduced system. Of sums u of products of a state y the loss is `constant - s u + u D u / 2`.
 
     A number of y moves at `-speed (dL/dy + decay y)`. It starts at `start` times, for each live slider, its
-    value as a share of the one in `Systems.live`, to its power. `rest` is the loss at which the library found the system
-    at rest, and `why` its words; they are empty where all is learned.
+    value as a share of that in `Systems.live`, to its power. `rest` is the loss at which the library found
+    the system at rest, and `why` its words; they are empty where all is learned.
     """
 
     start: list[float]
@@ -437,8 +440,8 @@ class Systems(Message):
 class Saved(Message):
     """A saved page: what was answered for its scene, and for other positions of its sliders.
 
-    `positions` has the lanes of every position of the tabulated sliders, whose last one changes fastest. Where
-    no system is behind the scene, `replays` has what was answered at each position of the only slider.
+    `positions` has the lanes of every position of the tabulated sliders, whose last one changes fastest.
+    Without systems, `replays` has what was answered at each position of the only slider.
     """
 
     kind: Literal["saved"] = "saved"
@@ -446,7 +449,6 @@ class Saved(Message):
     entry: Entry
     scene: Scene
     answers: list[Picture | Details | Predicted | Simulated | Finished]
-    tabulated: list[str]
     systems: Systems | None  # of all positions; None where there are replays
     positions: list[list[int]]
     replays: list[list[Picture | Details | Predicted]]
@@ -454,5 +456,6 @@ class Saved(Message):
 
 
 Answer = (
-    Welcome | Picture | Details | Systems | Simulated | Predicted | Finished | Exported | Problem | Notice | Table
-)
+    Welcome | Picture | Details | Systems | Simulated | Predicted | Finished
+    | Exported | Problem | Notice | Table
+)  # fmt: skip

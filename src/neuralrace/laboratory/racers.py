@@ -177,10 +177,10 @@ def _group_name(
 
 
 def labels(graph: nr.Graph, names: Mapping[str, str]) -> dict[str, str]:
-    """What hidden nodes are called: as their pathway, which has a name by its first one; then their layer too."""
+    """Names of hidden nodes: that of their pathway, and their layer where it has several."""
     found = {}
     for n in graph.hidden:
-        path, h, layer = n.rpartition("h")
+        path, _, layer = n.rpartition("h")
         if name := names.get(f"{path}h1", "").partition(",")[0]:
             found[n] = f"{name.split()[-1]}: h{layer}" if f"{path}h2" in graph.nodes else name
     return found

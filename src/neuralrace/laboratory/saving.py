@@ -108,7 +108,7 @@ def saved(scene: Scene, **words: str | None) -> Saved:
             update={"sliders": working, "random": False, "timed": entry.timed and not replays} | own | given
         ),
         systems=table.systems(0, table.lanes) if table and table.positions else None,
-        tabulated=[*table.stops] if table else [], positions=table.positions if table else [],
+        positions=table.positions if table else [],
     )  # fmt: skip
 
 
