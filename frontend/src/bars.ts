@@ -41,7 +41,7 @@ export class BarsView {
       this.root.append(
         svg("rect", { x: 0, y: y + step - tall - 6, width: this.width, height: tall, rx: 3, fill: theme.faint }),
         fill, value, place,
-        svg("text", { x: 0, y: y + step - tall - 10, fill: theme.ink, "font-size": 12.5, "font-weight": 600 }, track.label),
+        svg("text", { x: 0, y: y + step - tall - 10, fill: theme.ink, "font-size": 12.5, "font-weight": 600 }, fitting(track.label, this.width - 40)),
       );
       return { track, fill, value, place, rank: ranks[k] };
     });
@@ -57,6 +57,12 @@ export class BarsView {
       bar.place.textContent = done !== null && t >= done && bar.rank ? bar.rank : "";
     }
   }
+}
+
+/** A label, cut where it is longer than some room. */
+function fitting(label: string, room: number): string {
+  const most = Math.floor(room / 7.4);
+  return label.length > most ? `${label.slice(0, most - 1)}…` : label;
 }
 
 /** A gating is there when its loss crosses the finishing line; a mode or pathway when it has half its strength. */

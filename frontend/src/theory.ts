@@ -143,10 +143,10 @@ export class TheoryPanel {
     if (rest.length) this.head.append(html("p", { class: "caption" }, rest.map(([name, n]) => `${verb(name)} in ${n}`).join(", ")));
     const time = (t: number | null) => (t === null ? "–" : shown(t));
     const rows = many
-      ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], key: lane.learning_time ?? Infinity }))
+      ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], half: lane.learning_time, key: lane.learning_time ?? Infinity }))
       : picture.lanes[0].racers.slice(0, 6).map((r) => {
           const end = r.share[r.share.length - 1];
-          return { name: r.name, cells: [`${Math.round(end * 100)}%`, time(r.half_time)], key: pathways ? -end : (r.half_time ?? Infinity) };
+          return { name: r.name, cells: [`${Math.round(end * 100)}%`, time(r.half_time)], half: r.half_time, key: pathways ? -end : (r.half_time ?? Infinity) };
         });
     rows.sort((a, b) => a.key - b.key);
     const start = picture.networks > 1 ? `start 1 of ${picture.networks}` : "";
@@ -154,7 +154,8 @@ export class TheoryPanel {
     const table = html("table", { class: "times" }, html("tr", {}, html("th", { scope: "col" }, start), ...titles.map((t) => html("th", { scope: "col", title: WORDS[t] }, t))));
     for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
     this.head.append(table);
-    if (pathways) this.head.append(html("p", { class: "caption" }, "Midway is between a pathway's own start and end: one that ends small may be there first."));
+    const early = (r: { half_time: number | null }) => r.half_time !== null && rows[0].half !== null && r.half_time < rows[0].half;
+    if (pathways && picture.lanes[0].racers.some(early)) this.head.append(html("p", { class: "caption" }, "Midway is between a pathway's own start and end: one that ends small may be there first."));
     this.head.append(glossary(["share learned", "strength carried", ...titles, "size"]), this.trained);
     if (details?.race.length) {
       const text = details.race.map(([n, t]) => `${n} ${t === null ? "not reached" : shown(t)}`).join(", ");

@@ -43,7 +43,7 @@ def trajectory_figure(traj: Trajectory, over: Trajectory | None = None) -> Figur
             for ax, edge in zip(panels[1:], matrices, strict=False):
                 if edge in run.weights:
                     values = run.singular_values(edge)[..., :_MOST_VALUES]
-                    _curves(ax, run, values, "singular values", [*plot.COLOURS[:6], "#777777"], below)
+                    _curves(ax, run, values, "singular values", [*plot.COLOURS[:6], "#777777", plot.BLACK], below)
                     ax.set(title=edge)
                     ax.set_ylim(bottom=0)
         panels[0].set_ylim(bottom=min(0.0, *(float(np.min(run.loss)) for run, _ in layers)))
