@@ -69,37 +69,43 @@ def test_the_core_alone_does_what_the_front_page_shows(tmp_path):
     out, err = without_extras(code + "assert '<table' in run._repr_html_()\n")
     assert out.startswith(text.split("```text\n")[1].split("```")[0])
     assert "tau dB1/dt = B1*(S - B1^2*D)/4" in out
-    assert err == "neuralrace: no figure: matplotlib is needed: pip install 'neuralrace[plot]'\n"
+    assert (
+        err == "neuralrace: no figure: matplotlib (of the extra 'plot') is needed: pip install matplotlib\n"
+    )
     written = {f.name for f in (tmp_path / "reduce" / "xor").iterdir()}
     assert written == {"equations.tex", "curves.csv", "source.txt"}
 
 
 def test_what_needs_an_extra_says_so_in_a_sentence():
     calls = {
-        "run.plot()": ("matplotlib is needed", "plot"),
-        "nr.plot.shades(3)": ("matplotlib is needed", "plot"),
-        "run.to_xarray()": ("xarray is needed", "data"),
-        "run.save('nowhere')": ("xarray is needed", "data"),
-        "nr.Trajectory.load('nowhere')": ("xarray, zarr are needed", "data"),
-        "nr.Trajectory.from_xarray(None)": ("xarray is needed", "data"),
-        "nr.events(run, task).to_pandas()": ("pandas is needed", "data"),
-        "nr.tasks.digits()": ("sklearn is needed", "sklearn"),
-        "nr.tasks.mnist()": ("sklearn is needed", "sklearn"),
-        "nr.relu.discover(np.eye(2), np.eye(2))": ("sklearn is needed", "sklearn"),
-        "nr.measure.multidimensional_scaling(np.ones((1, 2, 3)))": ("sklearn is needed", "sklearn"),
+        "run.plot()": ("matplotlib", "plot"),
+        "nr.plot.shades(3)": ("matplotlib", "plot"),
+        "run.to_xarray()": ("xarray", "data"),
+        "run.save('nowhere')": ("xarray", "data"),
+        "nr.Trajectory.load('nowhere')": ("xarray, zarr", "data"),
+        "nr.Trajectory.from_xarray(None)": ("xarray", "data"),
+        "nr.events(run, task).to_pandas()": ("pandas", "data"),
+        "nr.tasks.digits()": ("scikit-learn", "sklearn"),
+        "nr.tasks.mnist()": ("scikit-learn", "sklearn"),
+        "nr.relu.discover(np.eye(2), np.eye(2))": ("scikit-learn", "sklearn"),
+        "nr.measure.multidimensional_scaling(np.ones((1, 2, 3)))": ("scikit-learn", "sklearn"),
         "nr.descend(task, nr.init.gaussian(task.graph, 0.1), lr=0.1, steps=5, optimizer='adam')": (
-            "optax is needed", "optax",
+            "optax", "optax",
         ),
-        "nr.sweep(lambda a: None, {'a': [1]})": ("filelock, loky, pyarrow, xarray, zarr are needed", "sweep"),
-        "nr.watch(len, np.eye(2), np.eye(2))": ("matplotlib, sklearn, xarray are needed", "insight"),
+        "nr.sweep(lambda a: None, {'a': [1]})": ("filelock, loky, pyarrow, xarray, zarr", "sweep"),
+        "nr.watch(len, np.eye(2), np.eye(2))": ("matplotlib, scikit-learn, xarray", "insight"),
         "nr.watch.from_recordings(np.ones((2, 4, 3)), np.eye(4), np.arange(4))": (
-            "matplotlib, sklearn, xarray are needed", "insight",
+            "matplotlib, scikit-learn, xarray", "insight",
         ),
-        "nr.lab()": ("anywidget, pydantic are needed", "lab"),
+        "nr.lab()": ("anywidget, pydantic", "lab"),
     }  # fmt: skip
     code = f"print(json.dumps([said(lambda c=c: eval(c)) for c in {list(calls)!r}]))"
     found = json.loads(without_extras(code)[0].splitlines()[-1])
-    expected = [f"{what}: pip install 'neuralrace[{extra}]'" for what, extra in calls.values()]
+    expected = [
+        f"{what} (of the extra {extra!r}) {'are' if ',' in what else 'is'} needed:"
+        f" pip install {what.replace(',', '')}"
+        for what, extra in calls.values()
+    ]
     assert dict(zip(calls, found, strict=True)) == dict(zip(calls, expected, strict=True))
 
 

@@ -231,10 +231,12 @@ def listable(given: Any) -> bool:
 
 def need_extra(name: str, *modules: str) -> None:
     """Refuse to go on where packages of an extra of this one are not installed."""
-    missing = [module for module in modules if find_spec(module) is None]
+    packages = {"sklearn": "scikit-learn"}
+    missing = [packages.get(module, module) for module in modules if find_spec(module) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise MissingPackageError(f"{', '.join(missing)} {verb} needed: pip install 'neuralrace[{name}]'")
+        what = f"{', '.join(missing)} (of the extra {name!r}) {verb} needed"
+        raise MissingPackageError(f"{what}: pip install {' '.join(missing)}")
 
 
 def affordable(name: str, value: Any, numbers: float) -> None:
