@@ -72,7 +72,7 @@ class LabWidget(anywidget.AnyWidget):
         from neuralrace.laboratory.saving import save
 
         scene = scene_in(link) if link is not None else Scene.model_validate(self.scene or {})
-        return save(path, scene, title=title, sentence=text, figure=source)
+        return save(path, scene, title=title, text=text, source=source)
 
     def _heard(self, _: Any, content: Any, buffers: Any) -> None:
         """A message of the page: the latest of each kind is worked on by the thread."""

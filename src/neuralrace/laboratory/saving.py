@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from neuralrace import __version__
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
 from neuralrace.files import as_path, replace_folder, writable, write_text
 from neuralrace.interrupts import Progress
 from neuralrace.laboratory.closed import CLOSED
@@ -21,7 +21,8 @@ from neuralrace.laboratory.positions import Table, positions
 from neuralrace.laboratory.protocol import Saved, Scene, Simulate, Slider, Solve
 from neuralrace.laboratory.scenes import answered, completed
 
-MOST_LETTERS = 2000  # of a title, a text or a source
+FIELDS = {"title": "title", "text": "sentence", "source": "figure"}  # of an entry, by what users call them
+MOST_LETTERS = 2000  # of each
 MOST_REPLAYS, MOST_REPLAYED = 7, 100_000  # positions of a slider, and compressed bytes of their answers
 _CLOSED = "Other sliders need the lab: theory is a closed form here, which Python evaluates."
 _RANDOM = "Other sliders need the lab: Python follows each random start from its own weights."
@@ -86,9 +87,7 @@ def page(scene: Scene, **words: str | None) -> str:
 
 def saved(scene: Scene, **words: str | None) -> Saved:
     """What the page of a scene holds; `words` that are not None replace those of its entry."""
-    given = {k: w for k, w in words.items() if w is not None}
-    if any(not isinstance(w, str) or len(w) > MOST_LETTERS for w in given.values()):
-        raise InputError(f"title, text and source must be texts of at most {MOST_LETTERS} letters")
+    given = {FIELDS[name]: _word(name, w) for name, w in words.items() if w is not None}
     entry = OWN if scene.entry == "own" else GALLERY[scene.entry].entry
     scene, sliders = completed(scene)
     said: list[Any] = list(answered(Solve(id=0, scene=scene)))
@@ -110,6 +109,12 @@ def saved(scene: Scene, **words: str | None) -> Saved:
         systems=table.systems(0, table.lanes) if table and table.positions else None,
         positions=table.positions if table else [],
     )  # fmt: skip
+
+
+def _word(name: str, given: Any) -> str:
+    if not isinstance(given, str) or len(given) > MOST_LETTERS:
+        raise InputError(f"{name} must be a text of at most {MOST_LETTERS} letters, got {short(given)}")
+    return given
 
 
 def _replays(scene: Scene, slider: Slider) -> tuple[list[Slider], list[list[Any]]]:
