@@ -71,8 +71,8 @@ export class NetworkView {
       const { x, y } = at(node.name);
       const lines = inLines(node.label || node.name);
       const long = Math.max(...lines.map((line) => line.length)) + 1;
-      const w = Math.max(40, Math.min(long * size * 0.62, hop - 14));
-      const type = Math.min(size, w / long / 0.62, (0.72 * row) / (lines.length + 0.1));
+      const w = Math.min(Math.max(40, long * size * 0.62 + 6), hop - 8);
+      const type = Math.min(size, (w - 6) / long / 0.62, (0.72 * row) / (lines.length + 0.1));
       const h = Math.min(Math.max(tall(node.size), type * (lines.length + 1)), 0.95 * row);
       const counted = h > type * (lines.length + 1.6);
       const top = y + type * (0.35 - 0.6 * (lines.length - 1)) - (counted ? type * 0.42 : 0);

@@ -25,7 +25,7 @@ export class Stage {
     this.root.style.background = theme.paper;
     this.root.setAttribute("font-family", "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif");
     const narrow = width < 620;
-    const stacked = narrow && height > 560; // the charts
+    const stacked = narrow && height > 1.6 * width; // the charts
     const rows = Math.max(lanes.reduce((sum, lane) => sum + tallest(lane) + (lanes.length > 1 ? 0.6 : 0), 0), picture ? tracks(picture).length * 0.9 : 0);
     const share = Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows));
     const under = narrow && picture ? 26 + Math.min(40 * tracks(picture).length, 0.25 * height) : 0; // the bars, below the network
