@@ -133,6 +133,7 @@ export class TheoryPanel {
 
   /** Who wins, and the numbers that say so. */
   private verdict(picture: Picture, details: Details | null): void {
+    const open = this.head.querySelector<HTMLDetailsElement>(".words")?.open ?? false;
     const many = picture.lanes.length > 1;
     const pathways = !many && picture.racers_are === "pathways";
     const verb = (name: string) => (name === "a tie" ? name : `${name}${many ? " gating wins" : pathways ? " wins" : " is learned first"}`);
@@ -156,7 +157,7 @@ export class TheoryPanel {
     this.head.append(table);
     const early = (r: { half_time: number | null }) => r.half_time !== null && rows[0].half !== null && r.half_time < rows[0].half;
     if (pathways && picture.lanes[0].racers.some(early)) this.head.append(html("p", { class: "caption" }, "Midway is between a pathway's own start and end: one that ends small may be there first."));
-    this.head.append(glossary(["share learned", "strength carried", ...titles, "size"]), this.trained);
+    this.head.append(glossary(["share learned", "strength carried", ...titles, "size"], open), this.trained);
     if (details?.race.length) {
       const text = details.race.map(([n, t]) => `${n} ${t === null ? "not reached" : shown(t)}`).join(", ");
       this.head.append(html("p", { class: "caption" }, `nr.race, all from the same strength: ${text}`));

@@ -182,3 +182,6 @@ def test_words_of_the_page_have_their_meaning(page: Page, files: dict[str, Path]
     assert {"share learned", "strength carried"} <= set(said)
     listed = page.run("[...document.querySelectorAll('.words dt')].map(e => e.textContent)")
     assert listed == ["share learned", "strength carried", "at the end", "midway at", "size"]
+    page.run("document.querySelector('.words').open = true")
+    move(page, "strength", 0.5)
+    assert page.run("document.querySelector('.words').open")

@@ -152,14 +152,14 @@ class SolvedLane:
     def half_times(self, start: Mapping[str, float], t: np.ndarray) -> np.ndarray:
         """When what each racer carries is midway between its start and its end, not only to the times t."""
         carries = np.array(self.carries()).reshape(-1, len(t))
-        ends = {"first": carries[:, 0], "last": carries[:, -1]}
-        found = nr.half_time(t, carries, **ends)
+        first, last = carries[:, 0], carries[:, -1]
+        found = nr.half_time(t, carries)
         for _ in range(CLOSER):
             around = [np.linspace(t[k - 1], t[k], PARTS) for k in np.searchsorted(t, found) if 0 < k < len(t)]
             if not around:
                 break
             t = np.unique(np.concatenate([t[:1], *around]))
-            found = nr.half_time(t, np.array(self.again(start, t).carries()), **ends)
+            found = nr.half_time(t, np.array(self.again(start, t).carries()), first=first, last=last)
         return found
 
     def around(self, run: int, t: Any, stop_loss: float | None = None) -> nr.Trajectory:
