@@ -155,7 +155,8 @@ def test_blocks_stay_at_a_saddle_that_they_would_leave_by_rounding():
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     return {
-        name: save(folder / f"{name}.html", Scene(entry=name, seeds=1)) for name in ("chain", "separability")
+        name: save(folder / f"{name}.html", Scene(entry=name, seeds=1))
+        for name in ("chain", "separability", "balanced")
     }
 
 
@@ -209,8 +210,23 @@ def test_a_page_is_one_small_file_whose_sliders_work(page: Page, pages: dict[str
     assert page.run("document.querySelector('.now').textContent") != early
     page.click("button.reset")
     page.wait("document.querySelectorAll('.dots path').length", 5)
+    end = page.run("lab.shownNow.picture.t.at(-1)")
+    move(page, "time", 0.25)  # of four decades
+    assert page.run("lab.shownNow.picture.t.at(-1)") == pytest.approx(end / 10, rel=0.05)
     page.size(390, 844)
     page.wait("document.documentElement.scrollWidth <= 390")
+
+
+@needs_page
+def test_a_page_without_a_system_replays_and_says_why(page: Page, pages: dict[str, Path]):
+    page.open(pages["balanced"].as_uri())
+    page.wait(READY)
+    assert "closed form" in page.run("document.querySelector('.hint').textContent")
+    assert page.run("[...document.querySelectorAll('[data-slider]')].map(s => s.dataset.slider)") == ["scale"]
+    move(page, "scale", 1.0)
+    loss = page.run("lab.shownNow.picture.lanes[0].loss")
+    assert loss == page.run("saved.replays.at(-1)[0].lanes[0].loss")
+    assert loss != page.run("saved.answers[0].lanes[0].loss")
 
 
 @needs_page
