@@ -20,7 +20,8 @@ from neuralrace.laboratory.gallery import chain, values_of
 from neuralrace.laboratory.jobs import answers
 from neuralrace.laboratory.own import scene_of
 from neuralrace.laboratory.protocol import Details, Picture, Saved, Scene, Solve, System
-from neuralrace.laboratory.saving import save, save_gallery, saved
+from neuralrace.laboratory.saving import MOST_REPLAYS, save, save_gallery, saved
+from neuralrace.laboratory.saving import page as text_of_page
 from neuralrace.laboratory.systems import system
 from neuralrace.laboratory.theory import METHOD, Structure
 from tests.lab.chromium import Browser, Page
@@ -376,6 +377,13 @@ def test_where_there_is_no_system_the_strength_replays_what_was_answered(scene: 
         assert mine.kind == right.kind
         losses = [x.lanes[0].loss if isinstance(x, Picture) else x.loss for x in (mine, right)]  # type: ignore[union-attr]
         np.testing.assert_allclose(*losses, rtol=1e-3, atol=1e-12)
+
+
+@needs_page
+def test_where_replays_would_be_too_large_there_are_fewer():
+    scene = Scene(entry="contexts", values={"contexts": 5}, seeds=0)
+    assert len(saved(scene).replays) < MOST_REPLAYS
+    assert len(text_of_page(scene).encode()) < MOST_BYTES
 
 
 def test_what_cannot_be_shown_is_refused():

@@ -115,7 +115,8 @@ def flows(
 
     Small linear networks of one structure are solved side by side, each by steps of its own length: where
     they have some hundreds of weights, in a tenth of the time of as many calls of `flow`. Their losses agree
-    with those of such calls to rounding. Without `save`, those side by side are saved at the same times.
+    with those of such calls within the tolerance. Without `save`, those side by side are saved at the same
+    times.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from neuralrace.laboratory.scenes import answered, completed
 
 FIELDS = {"title": "title", "text": "sentence", "source": "figure"}  # of an entry, by what users call them
 MOST_LETTERS = 2000  # of each
-MOST_REPLAYS, MOST_REPLAYED = 7, 100_000  # positions of a slider, and compressed bytes of their answers
+MOST_REPLAYS, MOST_REPLAYED = 7, 109_000  # positions of a slider, and compressed bytes of all answers
 _CLOSED = "Other sliders need the lab: theory is a closed form here, which Python evaluates."
 _RANDOM = "Other sliders need the lab: Python follows each random start from its own weights."
 _LARGE = "Other sliders need the lab: the reduced system is too large to be solved on this page."
@@ -98,7 +98,7 @@ def saved(scene: Scene, **words: str | None) -> Saved:
     if table is not None and table.positions:
         working, replays, why = table.working, [], ""
     else:
-        working, replays = _replays(scene, next(s for s in sliders if s.log))
+        working, replays = _replays(scene, next(s for s in sliders if s.log), said)
         why = _CLOSED if closed else _RANDOM if random else _LARGE
     own = words_of(scene.drawn) if scene.drawn and entry is OWN else {}
     return Saved(
@@ -117,16 +117,16 @@ def _word(name: str, given: Any) -> str:
     return given
 
 
-def _replays(scene: Scene, slider: Slider) -> tuple[list[Slider], list[list[Any]]]:
+def _replays(scene: Scene, slider: Slider, here: list[Any]) -> tuple[list[Slider], list[list[Any]]]:
     """The slider of a scene without a system, and what is answered at each of its positions."""
-    value = scene.values[slider.name]
+    value, shown = scene.values[slider.name], "".join(a.model_dump_json() for a in here)
     stops, said = positions(slider, value, MOST_REPLAYS), []
     for stop in stops:
         there = scene.model_copy(update={"values": {**scene.values, slider.name: stop}})
         said.append([_short(a.model_dump()) for a in answered(Solve(id=0, scene=there))])
-    while len(zlib.compress(json.dumps(said).encode(), 9)) > MOST_REPLAYED and len(stops) > 2:
-        here = min(range(len(stops)), key=lambda k: abs(stops[k] - value))
-        stops, said = stops[here % 2 :: 2], said[here % 2 :: 2]
+    while len(zlib.compress((shown + json.dumps(said)).encode(), 9)) > MOST_REPLAYED and len(stops) > 2:
+        first = min(range(len(stops)), key=lambda k: abs(stops[k] - value)) % 2
+        stops, said = stops[first::2], said[first::2]
     return [slider.model_copy(update={"value": value, "stops": stops})], said
 
 
