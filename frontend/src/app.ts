@@ -49,6 +49,7 @@ export class Lab {
   private frame = 0;
   private holding = () => false; // a layer, with the pointer
   private late = false; // whether something is to be drawn afterwards
+  private version = "";
   private kept: Drawn = emptyDrawn(); // the drawing, while an entry of the gallery is shown
   private redrawn = { count: 0, at: 0 }; // pictures, and when the last was drawn
 
@@ -84,7 +85,10 @@ export class Lab {
   // -- start ------------------------------------------------------------------------------------
 
   private async begin(): Promise<void> {
-    if (this.options.address) await this.readAddress();
+    if (this.options.address) {
+      await this.readAddress();
+      addEventListener("hashchange", () => void this.readAddress().then(() => this.restore()));
+    }
     this.player.at = this.state.view.at;
     this.look();
     this.transport.listen(
@@ -99,6 +103,7 @@ export class Lab {
   }
 
   private async readAddress(): Promise<void> {
+    this.warning = "";
     const text = linkIn(location.hash);
     if (text) await this.readLink(text);
     else if (location.hash.startsWith("#s=")) this.warning = UNREADABLE;
@@ -121,7 +126,12 @@ export class Lab {
   /** What "Copy link" copied is opened where it is pasted on the page. */
   private async pasted(event: ClipboardEvent): Promise<void> {
     const text = linkIn(event.clipboardData?.getData("text") ?? "");
-    if (!text || (event.target as Element).closest?.("input, textarea") || !(await this.readLink(text))) return;
+    if (text && !(event.target as Element).closest?.("input, textarea") && (await this.readLink(text))) this.restore();
+  }
+
+  /** Show the state as it is. */
+  private restore(): void {
+    this.player.playing = false;
     this.player.at = this.state.view.at;
     this.look();
     this.open(this.state.scene.entry, false);
@@ -164,7 +174,7 @@ export class Lab {
   private hear(answer: Answer): void {
     if (answer.kind === "welcome") {
       const again = this.entries.length > 0; // the connection was lost; the drawing and its history are still here
-      this.entries = answer.entries;
+      [this.entries, this.version] = [answer.entries, answer.version];
       this.header();
       if (again) this.ask();
       else this.open(this.state.scene.entry, false);
@@ -392,7 +402,7 @@ export class Lab {
       html("span", { class: "space" }),
       this.takeAway(),
       button("Controls", "hide or show the controls (c)", () => this.switch("plain", !this.state.view.plain), "toggle-controls"),
-      button("A", "large type (l)", () => this.switch("large", !this.state.view.large)),
+      button("A", "large type, also of figures that are taken away (l)", () => this.switch("large", !this.state.view.large)),
       button(icon("theme"), "light or dark (d)", () => this.switch("theme", view.theme === "dark" ? "light" : "dark")),
       button(icon("full"), "full screen (f)", () => this.fullScreen()),
     );
@@ -414,8 +424,8 @@ export class Lab {
     const scene = this.state.scene;
     const parts: Node[] = [html("p", { class: "sentence" }, entry.sentence)];
     if (!this.saved) parts.unshift(html("h2", {}, entry.title)); // else it is in the head
-    if (!this.editor) parts.push(html("p", { class: "figure" }, entry.figure));
-    const sliders = this.editor ? [{ name: "strength", label: "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true, stops: [] }] : entry.sliders;
+    if (!this.editor) parts.push(html("p", { class: "figure" }, this.note()));
+    const sliders = this.editor ? [{ name: "strength", label: Object.keys(this.editor.drawn.strengths ?? {}).length ? "initial strength, smallest" : "initial strength", low: 1e-3, high: 0.9, step: 0.02, value: 0.05, log: true, stops: [] }] : entry.sliders;
     if (this.editor) parts.push(this.editor.root);
     for (const s of sliders)
       parts.push(sliderRow(s, scene.values[s.name] ?? s.value, (v) => this.change({ values: { ...this.state.scene.values, [s.name]: v } })));
@@ -496,9 +506,14 @@ export class Lab {
     });
   }
 
+  /** Where the figure comes from. */
+  private note(): string {
+    return [this.entry().figure, `neuralrace ${this.version}`].filter(Boolean).join(" · ");
+  }
+
   private figure(): Figure {
     if (!this.picture) throw new Error("there is nothing to take away yet");
-    return { picture: this.picture, lanes: this.lanes(), runs: this.runs.all(), theme: this.themeNow() };
+    return { picture: this.picture, lanes: this.lanes(), runs: this.runs.all(), theme: this.themeNow(), large: this.state.view.large, note: this.note() };
   }
 
   private async copyLink(): Promise<void> {

@@ -3,6 +3,7 @@ import type { Theme } from "./colours.ts";
 import type { Picture } from "./protocol.ts";
 import { trackColour, tracks, type Track } from "./race.ts";
 import { set, svg } from "./svg.ts";
+import { heading } from "./words.ts";
 
 interface Bar {
   track: Track;
@@ -25,8 +26,8 @@ export class BarsView {
     this.root.replaceChildren();
     this.picture = picture;
     const racing = tracks(picture);
-    const title = picture.lanes.length > 1 ? "gatings: share learned" : picture.racers_are === "modes" ? (picture.theory === "closed form" ? "share of final value" : "modes: share learned") : "share of the task";
-    this.root.append(svg("text", { x: 0, y: 16, fill: theme.soft, "font-size": 13 }, title));
+    const title = picture.theory === "closed form" ? "share of final value" : "share learned";
+    this.root.append(heading(title, { x: 0, y: 16, fill: theme.soft }));
     const step = Math.min(54, (height - 26) / Math.max(racing.length, 1));
     const ranks = finish(racing, picture);
     this.width = width - 8;
@@ -40,7 +41,7 @@ export class BarsView {
       this.root.append(
         svg("rect", { x: 0, y: y + step - tall - 6, width: this.width, height: tall, rx: 3, fill: theme.faint }),
         fill, value, place,
-        svg("text", { x: 0, y: y + step - tall - 10, fill: theme.ink, "font-size": 12.5, "font-weight": 600 }, track.label),
+        svg("text", { x: 0, y: y + step - tall - 10, fill: theme.ink, "font-size": 12.5, "font-weight": 600 }, fitting(track.label, this.width - 40)),
       );
       return { track, fill, value, place, rank: ranks[k] };
     });
@@ -56,6 +57,12 @@ export class BarsView {
       bar.place.textContent = done !== null && t >= done && bar.rank ? bar.rank : "";
     }
   }
+}
+
+/** A label, cut where it is longer than some room. */
+function fitting(label: string, room: number): string {
+  const most = Math.floor(room / 7.4);
+  return label.length > most ? `${label.slice(0, most - 1)}…` : label;
 }
 
 /** A gating is there when its loss crosses the finishing line; a mode or pathway when it has half its strength. */

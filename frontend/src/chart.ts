@@ -2,6 +2,7 @@
 import type { Theme } from "./colours.ts";
 import { set, svg } from "./svg.ts";
 import { shown, ticks } from "./ticks.ts";
+import { heading } from "./words.ts";
 
 export interface Curve {
   label: string;
@@ -57,7 +58,7 @@ export class ChartView {
     const box = { w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
     this.x = (t) => MARGIN.left + (t / end) * box.w;
     this.y = (v) => MARGIN.top + (1 - (v - low) / (high - low)) * box.h;
-    this.root.append(svg("text", { x: 0, y: 15, fill: theme.soft, "font-size": 13 }, spec.title));
+    this.root.append(heading(spec.title, { x: 0, y: 15, fill: theme.soft }));
     for (const v of ticks(low, high, Math.max(1, Math.min(6, Math.floor(box.h / ROW))))) {
       this.root.append(
         svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: this.y(v), y2: this.y(v), stroke: theme.faint }),

@@ -5,7 +5,7 @@ import { MAX_CONTEXTS, MAX_EDGES, MAX_NODES, MAX_NUMBERS, MAX_SIZE, type Drawn }
 export class Refusal extends Error {}
 
 export function emptyDrawn(): Drawn {
-  return { nodes: [], edges: [], contexts: 1, gates: {}, data: { kind: "world", name: "hierarchy", size: 3, targets: "same" } };
+  return { nodes: [], edges: [], contexts: 1, gates: {}, data: { kind: "world", name: "hierarchy", size: 3, targets: "same" }, strengths: {} };
 }
 
 export function edgeName(source: string, target: string): string {

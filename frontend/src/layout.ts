@@ -39,18 +39,28 @@ export function columns(nodes: string[], edges: Link[]): Map<string, number> {
   return found;
 }
 
-/** Where every node is drawn. */
+/** What an edge passes: its source, a place of its own in each column on the way, its target. */
+export function stops({ name, source, target }: Link, places: Map<string, unknown>): string[] {
+  const between: string[] = [];
+  while (places.has(`${name} ${between.length}`)) between.push(`${name} ${between.length}`);
+  return [source, ...between, target];
+}
+
+/** Where every node is drawn, and where long edges pass the columns on their way: no box lies there. */
 export function layout(nodes: string[], edges: Link[]): Map<string, Place> {
   const column = columns(nodes, edges);
+  for (const { name, source, target } of edges)
+    for (let c = column.get(source)! + 1; c < column.get(target)!; c++) column.set(`${name} ${c - column.get(source)! - 1}`, c);
+  const links = edges.flatMap((e) => stops(e, column).slice(1).map((target, k) => ({ source: stops(e, column)[k], target })));
   const last = Math.max(1, ...column.values());
   const stacks: string[][] = Array.from({ length: last + 1 }, () => []);
-  for (const n of nodes) stacks[column.get(n)!].push(n);
+  for (const n of new Set([...nodes, ...column.keys()])) stacks[column.get(n)!].push(n);
   const place = new Map<string, Place>();
   const put = (stack: string[], c: number) =>
     stack.forEach((n, k) => place.set(n, { x: c / last, y: (k + 0.5) / stack.length }));
   stacks.forEach(put);
   const beside = (n: string) =>
-    edges.flatMap((e) => (e.source === n ? [e.target] : e.target === n ? [e.source] : [])).map((m) => place.get(m)!.y);
+    links.flatMap((e) => (e.source === n ? [e.target] : e.target === n ? [e.source] : [])).map((m) => place.get(m)!.y);
   for (let round = 0; round < 4; round++) {
     stacks.forEach((stack, c) => {
       const middle = new Map(stack.map((n, k) => [n, { at: mean(beside(n)), k }]));

@@ -1,6 +1,6 @@
 // The network as a picture: layers, and edges that grow in thickness and colour as they learn.
 import { mix, type Theme } from "./colours.ts";
-import { layout, through, type Link } from "./layout.ts";
+import { layout, stops, through, type Link } from "./layout.ts";
 import type { Picture } from "./protocol.ts";
 import { groupColour } from "./race.ts";
 import { set, svg } from "./svg.ts";
@@ -55,10 +55,8 @@ export class NetworkView {
     const row = (box.height - pad.y) / tallest(lane);
     const size = Math.max(9, Math.min(15, row / 2));
     for (const link of lane.edges) {
-      const [a, b] = [at(link.source), at(link.target)];
-      const bend = Math.max(30, (b.x - a.x) / 2);
       const colour = picture && link.group >= 0 ? groupColour(picture, k, link.group, theme) : theme.soft;
-      const d = `M${a.x.toFixed(1)},${a.y.toFixed(1)} C${(a.x + bend).toFixed(1)},${a.y.toFixed(1)} ${(b.x - bend).toFixed(1)},${b.y.toFixed(1)} ${b.x.toFixed(1)},${b.y.toFixed(1)}`;
+      const d = curve(stops(link, places).map(at));
       const line = svg("path", { d, fill: "none", stroke: theme.soft, "stroke-width": THIN, "stroke-linecap": "round", "data-edge": link.name, class: "edge" });
       const reach = svg("path", { d, fill: "none", stroke: "transparent", "stroke-width": 16, "data-edge": link.name, class: "edge-reach" });
       reach.append(svg("title", {}, link.name));
@@ -118,6 +116,16 @@ export class NetworkView {
     }
     this.onHover(name === null || lit === null ? "" : `${name}: ${lit.size - 1} other edges lie on paths through it`);
   }
+}
+
+/** A line through some points, level at each. */
+function curve(points: { x: number; y: number }[]): string {
+  const parts = points.slice(1).map((b, k) => {
+    const a = points[k];
+    const bend = Math.max(30, (b.x - a.x) / 2);
+    return `C${(a.x + bend).toFixed(1)},${a.y.toFixed(1)} ${(b.x - bend).toFixed(1)},${b.y.toFixed(1)} ${b.x.toFixed(1)},${b.y.toFixed(1)}`;
+  });
+  return `M${points[0].x.toFixed(1)},${points[0].y.toFixed(1)} ${parts.join(" ")}`;
 }
 
 /** A label in one line, or in two. */

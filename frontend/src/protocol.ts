@@ -25,6 +25,7 @@ export interface Drawn {
   contexts: number;
   gates: Record<string, number[]>;
   data: World | Samples;
+  strengths: Record<string, number>;
 }
 
 /** An edge of a picture: the class of edges whose strength it has. */

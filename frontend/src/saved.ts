@@ -10,7 +10,7 @@ import { FINE, solve } from "./solver.ts";
 import { solved } from "./solved.ts";
 import { Field } from "./system.ts";
 
-const ELSEWHERE = "The trained networks were saved for other positions of the sliders; Reset brings them back.";
+const ELSEWHERE = "The trained networks belong to the saved positions of the sliders; Reset goes back there.";
 
 class SavedTransport implements Transport {
   private hear: (answer: Answer) => void = () => {};

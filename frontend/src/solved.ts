@@ -1,6 +1,6 @@
 // The picture of a scene at any values of its live sliders: its systems solved, on one time axis, and who wins.
 import type { Details, Group, Lane, LaneDetails, Picture, Racer, Rules, SavedLane, System, Systems } from "./protocol.ts";
-import { FINE, ROUGH, learningTime, solve, type Point, type Solution } from "./solver.ts";
+import { FINE, ROUGH, learningTime, passing, solve, type Point, type Solution } from "./solver.ts";
 import { Field, read, type Vector } from "./system.ts";
 import { shown } from "./ticks.ts";
 
@@ -100,24 +100,20 @@ function drawnLane({ lane, system }: Chosen, solution: Solution, t: number[], le
   const carries = system.racers.map((racer) => solution.y.map((y) => read(racer, y)));
   const most = Math.max(...carries.flatMap((c) => c.map(Math.abs)));
   const racers = lane.racers.map(([name, edges], k) => {
-    const last = carries[k][carries[k].length - 1];
-    return drawnRacer(name, edges, carries[k], system.goals[k] ?? Math.sign(last) * most, t, rules);
+    const goal = system.goals[k] ?? Math.sign(carries[k][carries[k].length - 1]) * most;
+    const share = Math.abs(goal) > 1e-9 ? carries[k].map((c) => c / goal) : carries[k];
+    const learns = share[share.length - 1] - share[0] > rules.share; // what decays has no half time
+    return { name, carries: carries[k], share, half_time: learns ? halfTime(system, k, solution.y, t, carries[k]) : null, edges };
   });
   return { name: lane.name, nodes: lane.nodes, edges: lane.edges, groups, racers, loss: solution.loss, learning_time: learningTime(solution.history, level) };
 }
 
-function drawnRacer(name: string, edges: string[], carries: number[], goal: number, t: number[], rules: Rules): Racer {
-  const share = Math.abs(goal) > 1e-9 ? carries.map((c) => c / goal) : carries;
-  const learns = share[share.length - 1] - share[0] > rules.share; // what decays has no half time
-  return { name, carries, share, half_time: learns ? halfTime(t, carries) : null, edges };
-}
-
-/** When a curve has gone half of its way, linear between times. */
-function halfTime(t: number[], curve: number[]): number | null {
-  const way = curve[curve.length - 1] - curve[0];
-  const share = (k: number) => (curve[k] - curve[0]) / way;
-  const k = curve.findIndex((_, i) => share(i) >= 0.5);
-  return k <= 0 ? null : t[k - 1] + ((0.5 - share(k - 1)) / (share(k) - share(k - 1))) * (t[k] - t[k - 1]);
+/** When what a racer carries is midway between its start and its end. */
+function halfTime(system: System, racer: number, y: Vector[], t: number[], carries: number[]): number {
+  const [first, last] = [carries[0], carries[carries.length - 1]];
+  const past = (c: number) => (c - (first + last) / 2) * (last - first) >= 0;
+  const k = carries.findIndex(past);
+  return passing(new Field(system), y[k - 1], [t[k - 1], t[k]], (state) => past(read(system.racers[racer], state)), system.settled);
 }
 
 function winner(lanes: Lane[], rules: Rules): string | null {

@@ -33,6 +33,7 @@ const ORDER = 8;
 const MOST_STEPS = 30_000;
 const NUDGE = 1e-11; // of the largest number of a start: more than rounding
 const [SAME, LITTLE] = [0.1, 1e-6]; // of what still changes, and of the whole change: losses that differ more part
+const [PARTS, CLOSE] = [32, 1e-7]; // into how many a stretch of time is divided, until it is so short for its end
 const ROWS = 6; // of the extrapolation: the order of an implicit step
 
 interface Attempt {
@@ -239,6 +240,23 @@ function crossing(value: (x: number) => number, level: number): number {
 function between(a: Point, b: Point, x: number): number {
   const bend = (b.t - a.t) * x * (1 - x) * ((1 - x) * a.slope - x * b.slope);
   return (1 + 2 * x) * (1 - x) ** 2 * a.loss + x * x * (3 - 2 * x) * b.loss + bend;
+}
+
+/**
+ * When a number that is read off the state passes a level between two times, from the state at the first one: the
+ * times between which it does are looked at closer and closer.
+ */
+export function passing(field: Field, start: Vector, [from, to]: [number, number], past: (y: Vector) => boolean, stop: number): number {
+  let [t, y, length] = [from, start, to - from];
+  while (length > CLOSE * to) {
+    const inside = Array.from({ length: PARTS }, (_, k) => (length * (k + 1)) / PARTS);
+    const states = follow(field, y, inside, { ...FINE, stop }).y;
+    const k = states.findIndex(past);
+    if (k < 0) return t + length; // by rounding
+    if (k > 0) [t, y] = [t + inside[k - 1], states[k - 1]];
+    length /= PARTS;
+  }
+  return t + length / 2;
 }
 
 /** The first time at which the loss of a history is at or below a level; null if never. */

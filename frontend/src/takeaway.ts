@@ -5,24 +5,30 @@ import type { DrawnLane } from "./network.ts";
 import type { Picture } from "./protocol.ts";
 import type { Run } from "./race.ts";
 import { Stage } from "./stage.ts";
+import { set, svg } from "./svg.ts";
 
 export interface Figure {
   picture: Picture;
   lanes: DrawnLane[];
   runs: Run[];
   theme: Theme;
+  large: boolean; // type, as on slides
+  note: string; // in small print
 }
 
-/** The stage by itself, at a place of the time axis. */
-export function figureSvg(figure: Figure, index: number, width = 1280, height = 720): string {
+const [WIDTH, HEIGHT, PAD] = [1280, 720, 24];
+const LARGE = 1.7; // of the usual size: as type of 15 points on a slide
+
+/** The stage by itself, at a place of the time axis, with type of a size. */
+export function figureSvg(figure: Figure, index: number, type = 1): string {
   const stage = new Stage();
-  const pad = 24;
-  stage.draw(figure.picture, figure.lanes, figure.runs, width - 2 * pad, height - 2 * pad, figure.theme);
+  const scale = figure.large ? LARGE : type;
+  const [width, height] = [WIDTH / scale, HEIGHT / scale];
+  stage.draw(figure.picture, figure.lanes, figure.runs, width - 2 * PAD, height - 2 * PAD, figure.theme);
   stage.at(index, figure.theme);
   stage.root.querySelectorAll(".edge-reach, title").forEach((e) => e.remove());
-  stage.root.setAttribute("viewBox", `${-pad} ${-pad} ${width} ${height}`);
-  stage.root.setAttribute("width", String(width));
-  stage.root.setAttribute("height", String(height));
+  stage.root.append(svg("text", { x: 0, y: height - 1.4 * PAD, fill: figure.theme.soft, "font-size": 9 }, figure.note));
+  set(stage.root, { viewBox: `${-PAD} ${-PAD} ${width} ${height}`, width: WIDTH, height: HEIGHT });
   stage.root.setAttribute("style", `background:${figure.theme.paper}`);
   return new XMLSerializer().serializeToString(stage.root);
 }
@@ -57,7 +63,7 @@ export async function figureGif(figure: Figure, frames = 48, progress: (share: n
   const last = figure.picture.t.length - 1;
   for (let k = 0; k < frames + 8; k++) {
     const index = Math.round((Math.min(k, frames - 1) / (frames - 1)) * last);
-    const context = await paint(figureSvg(figure, index, 1000, 562), canvas, figure.theme.paper);
+    const context = await paint(figureSvg(figure, index, 1.28), canvas, figure.theme.paper);
     gif.frame(context.getImageData(0, 0, canvas.width, canvas.height).data);
     progress((k + 1) / (frames + 8));
   }

@@ -5,6 +5,7 @@ import type { Details, Picture, Symbol } from "./protocol.ts";
 import { groupColour } from "./race.ts";
 import { html } from "./svg.ts";
 import { shown } from "./ticks.ts";
+import { WORDS, glossary } from "./words.ts";
 
 /** Each B_{k} in the colour of its class of edges. */
 export function coloured(latex: string, colour: (k: number) => string, count: number): string {
@@ -111,9 +112,9 @@ export class TheoryPanel {
     this.similarity(picture, details);
   }
 
-  /** The strength of a class of edges at the cursor; several modes by their root of the sum of squares. */
+  /** The size of a class of edges at the cursor. */
   private strength(picture: Picture, lane: number, group: number): HTMLElement {
-    const made = html("output", { class: "now" });
+    const made = html("output", { class: "now", title: WORDS.size });
     this.now.push((index) => {
       const size = picture.largest * (picture.lanes[lane]?.groups[group]?.strength[index] ?? 0);
       made.textContent = `size ${shown(size)} at t = ${shown(picture.t[index] ?? 0)}`;
@@ -132,6 +133,7 @@ export class TheoryPanel {
 
   /** Who wins, and the numbers that say so. */
   private verdict(picture: Picture, details: Details | null): void {
+    const open = this.head.querySelector<HTMLDetailsElement>(".words")?.open ?? false;
     const many = picture.lanes.length > 1;
     const pathways = !many && picture.racers_are === "pathways";
     const verb = (name: string) => (name === "a tie" ? name : `${name}${many ? " gating wins" : pathways ? " wins" : " is learned first"}`);
@@ -142,17 +144,20 @@ export class TheoryPanel {
     if (rest.length) this.head.append(html("p", { class: "caption" }, rest.map(([name, n]) => `${verb(name)} in ${n}`).join(", ")));
     const time = (t: number | null) => (t === null ? "–" : shown(t));
     const rows = many
-      ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], key: lane.learning_time ?? Infinity }))
+      ? picture.lanes.map((lane) => ({ name: `${lane.name} gating`, cells: [time(lane.learning_time)], half: lane.learning_time, key: lane.learning_time ?? Infinity }))
       : picture.lanes[0].racers.slice(0, 6).map((r) => {
           const end = r.share[r.share.length - 1];
-          return { name: r.name, cells: [time(r.half_time), `${Math.round(end * 100)}%`], key: pathways ? -end : (r.half_time ?? Infinity) };
+          return { name: r.name, cells: [`${Math.round(end * 100)}%`, time(r.half_time)], half: r.half_time, key: pathways ? -end : (r.half_time ?? Infinity) };
         });
     rows.sort((a, b) => a.key - b.key);
     const start = picture.networks > 1 ? `start 1 of ${picture.networks}` : "";
-    const titles = many ? [start, "finishing line at"] : [start, "half at", "at the end"];
-    const table = html("table", { class: "times" }, html("tr", {}, ...titles.map((t) => html("th", { scope: "col" }, t))));
+    const titles = many ? ["crosses the line at"] : ["at the end", "midway at"];
+    const table = html("table", { class: "times" }, html("tr", {}, html("th", { scope: "col" }, start), ...titles.map((t) => html("th", { scope: "col", title: WORDS[t] }, t))));
     for (const row of rows) table.append(html("tr", {}, html("th", { scope: "row" }, row.name), ...row.cells.map((c) => html("td", {}, c))));
-    this.head.append(table, this.trained);
+    this.head.append(table);
+    const early = (r: { half_time: number | null }) => r.half_time !== null && rows[0].half !== null && r.half_time < rows[0].half;
+    if (pathways && picture.lanes[0].racers.some(early)) this.head.append(html("p", { class: "caption" }, "Midway is between a pathway's own start and end: one that ends small may be there first."));
+    this.head.append(glossary(["share learned", "strength carried", ...titles, "size"], open), this.trained);
     if (details?.race.length) {
       const text = details.race.map(([n, t]) => `${n} ${t === null ? "not reached" : shown(t)}`).join(", ");
       this.head.append(html("p", { class: "caption" }, `nr.race, all from the same strength: ${text}`));
@@ -191,6 +196,6 @@ export class TheoryPanel {
       paper.fillStyle = diverging((found.frames[k].charCodeAt(i) - 48) / 36 - 1, this.theme);
       paper.fillRect((i % n) * cell, Math.floor(i / n) * cell, cell, cell);
     }
-    this.caption.textContent = `cosine similarity of ${n} samples at the cursor: red alike, blue opposite`;
+    this.caption.textContent = `cosine similarity of ${n} samples at the cursor: warm colours alike, cold ones opposite`;
   }
 }

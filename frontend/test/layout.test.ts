@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { columns, layout, pathBetween, through, type Link } from "../src/layout.ts";
+import { columns, layout, pathBetween, stops, through, type Link } from "../src/layout.ts";
 
 const link = (source: string, target: string): Link => ({ name: `${source}->${target}`, source, target });
 const diamond = [link("x", "a"), link("x", "b"), link("a", "y"), link("b", "y")];
@@ -35,4 +35,17 @@ test("paths through an edge are those that reach it and those that it reaches", 
 test("a path between nodes", () => {
   assert.deepEqual(pathBetween("x", "y", diamond), ["x", "a", "y"]);
   assert.equal(pathBetween("y", "x", diamond), null);
+});
+
+test("a long edge has a place of its own in every column that it passes", () => {
+  const edges = [link("x", "s"), link("s", "y"), link("x", "a"), link("a", "b"), link("b", "y"), link("x", "y")];
+  const places = layout(["x", "s", "a", "b", "y"], edges);
+  const passed = stops(link("x", "y"), places).map((n) => places.get(n)!);
+  assert.equal(passed.length, 4);
+  for (const edge of edges)
+    for (const stop of stops(edge, places).slice(1, -1))
+      for (const node of ["x", "s", "a", "b", "y"]) {
+        const [p, q] = [places.get(stop)!, places.get(node)!];
+        assert.ok(p.x !== q.x || Math.abs(p.y - q.y) > 0.2, `${stop} lies on ${node}`);
+      }
 });

@@ -212,7 +212,7 @@ def test_the_head_start_counts_at_random_starts_and_wins_are_those_of_networks(a
         t = np.concatenate([p.t for p in parts if p.run == run])
         carries = np.concatenate([np.array(p.carries).T for p in parts if p.run == run]).T
         racing = [
-            theory.drawn_racer(x.name, c, x.carries[-1] / x.share[-1], t, [])
+            theory.drawn_racer(x.name, c, x.carries[-1] / x.share[-1], nr.half_time(t, c), [])
             for x, c in zip(picture.lanes[0].racers, carries, strict=True)
         ]
         won[theory.first_of(racing) or "a tie"] += 1
@@ -244,9 +244,9 @@ def test_what_needs_too_much_memory_is_refused_before(start: str, request_of: ty
 def test_what_decays_has_no_half_time():
     """The page said: half at 2.74, at the end 0%."""
     t = np.linspace(0.0, 1.0, 50)
-    assert theory.drawn_racer("p", 0.3 * (1 - t), 1.0, t, []).half_time is None
-    assert theory.drawn_racer("p", t, 1.0, t, []).half_time == pytest.approx(0.5)
-    winner, loser = theory.drawn_racer("a", t, 1.0, t, []), theory.drawn_racer("b", 0 * t, 1.0, t, [])
+    assert theory.drawn_racer("p", 0.3 * (1 - t), 1.0, 0.5, []).half_time is None
+    assert theory.drawn_racer("p", t, 1.0, 0.5, []).half_time == pytest.approx(0.5)
+    winner, loser = theory.drawn_racer("a", t, 1.0, 0.5, []), theory.drawn_racer("b", 0 * t, 1.0, 0.5, [])
     assert theory.first_of([winner, loser]) == "a"
     assert theory.first_of([winner]) is None
 

@@ -413,7 +413,7 @@ def test_files_of_others_are_not_replaced(tmp_path: Path, monkeypatch: pytest.Mo
 @needs_page
 def test_the_widget_saves_a_task_and_the_state_of_a_link(tmp_path: Path):
     widget = nr.lab(nr.tasks.xor(hidden=4))
-    assert "A network of your own" in widget.save(tmp_path / "own.html").read_text()[:600]
+    assert "From x to y, along 4 paths" in widget.save(tmp_path / "own.html").read_text()[:600]
     scene = Scene(entry="xor", values={"strength": 0.1}).model_dump()
     packer = zlib.compressobj(wbits=-15)
     packed = packer.compress(json.dumps({"version": 1, "scene": scene, "view": {}}).encode()) + packer.flush()

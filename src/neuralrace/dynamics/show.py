@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 6
 _MOST_VALUES = 8  # singular values per panel
+_COLOURS = [*plot.COLOURS[:6], "#777777", plot.BLACK]  # one for each of them
 
 
 def trajectory_figure(traj: Trajectory, over: Trajectory | None = None) -> Figure:
@@ -43,7 +44,7 @@ def trajectory_figure(traj: Trajectory, over: Trajectory | None = None) -> Figur
             for ax, edge in zip(panels[1:], matrices, strict=False):
                 if edge in run.weights:
                     values = run.singular_values(edge)[..., :_MOST_VALUES]
-                    _curves(ax, run, values, "singular values", [*plot.COLOURS[:6], "#777777"], below)
+                    _curves(ax, run, values, "singular values", _COLOURS, below)
                     ax.set(title=edge)
                     ax.set_ylim(bottom=0)
         panels[0].set_ylim(bottom=min(0.0, *(float(np.min(run.loss)) for run, _ in layers)))

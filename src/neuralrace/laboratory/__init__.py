@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from neuralrace.errors import need_extra
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from neuralrace import Task
     from neuralrace.laboratory.notebook import LabWidget
 
 
-def lab(task: Task | None = None) -> LabWidget:
+def lab(task: Task | None = None, strengths: float | Mapping[str, float] = 0.05) -> LabWidget:
     """Show a task in a notebook: its network, its race, what theory says, and networks trained beside it.
 
     Needs the extra `neuralrace[lab]`. The same page runs outside notebooks: `neuralrace lab`.
@@ -23,6 +24,9 @@ def lab(task: Task | None = None) -> LabWidget:
     task : Task, optional
         On a linear graph without biases, with at most 256 neurons in a layer and 2000 samples; by default the
         gallery is shown.
+    strengths : float or dict
+        Where theory and networks start: with this strength in every mode of every edge, or a number for each
+        edge that learns, as in `Reduction.solve`. The page's slider multiplies all of them.
 
     Returns
     -------
@@ -33,12 +37,12 @@ def lab(task: Task | None = None) -> LabWidget:
     --------
     >>> import neuralrace as nr
     >>> widget = nr.lab(nr.tasks.xor(hidden=8))  # doctest: +SKIP
-    >>> widget.save("race.html")  # doctest: +SKIP
+    >>> widget.save("race.html", title="Exclusive or")  # doctest: +SKIP
     """
     need_extra("lab", "anywidget", "pydantic")
     from neuralrace.laboratory.notebook import show
 
-    return show(task)
+    return show(task, strengths)
 
 
 def save_pages(folder: str) -> list[Path]:

@@ -56,7 +56,7 @@ class ClosedForm:
         t, graph = self.times(), self.task.graph
         loss, carries, sizes = self.solve(t)
         racers = [
-            drawn_racer(n, c, goal, t, list(graph.edges))
+            drawn_racer(n, c, goal, nr.half_time(t, c), list(graph.edges))
             for n, c, goal in zip(self.names, carries, self.goals, strict=True)
         ]
         level = float(loss[-1] + 0.4 * (loss[0] - loss[-1]))

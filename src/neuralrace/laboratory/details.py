@@ -19,6 +19,7 @@ _FORMS = {
     "vectors": "vectors over the modes",
     "matrices": "as small matrices",
 }
+_GROWTH = "growth rate from small weights: S of one pathway, a mean over all samples"
 _STRENGTHS = "strengths of the classes of edges, {}"
 FRAMES = 25  # times at which similarities are shown
 MOST_SAMPLES, MOST_LAYERS, MOST_EQUATIONS = 28, 6, 12
@@ -83,10 +84,21 @@ def _symbols(r: nr.Reduction) -> list[Symbol]:
     """What the letters of the equations stand for, with their numbers for these data."""
     kinds = Kind.CORRELATION, Kind.COVARIANCE, Kind.FIXED
     alike: dict[tuple[str, str], list[str]] = {(_STRENGTHS.format(_FORMS[r.form]), ""): ["B"]}
-    for q in (q for q in r.written().quantities if q.kind in kinds):
+    written = r.written()
+    for q in (q for q in written.quantities if q.kind in kinds):
         alike.setdefault((q.kind.value, _numbers(q.value)), []).append(in_latex(q.symbol))
+    for rate in dict.fromkeys(map(_growth, written.equations if r.form == "numbers" else [])):
+        share, s = rate.as_coeff_Mul()
+        if s in (numbers := written.numbers(Kind.CORRELATION)) and share != 1:
+            alike[_GROWTH, _numbers(float(share) * numbers[s])] = [f"{in_latex(share)} \\cdot {in_latex(s)}"]
     each = [Symbol(latex=names, words=words, value=v) for (words, v), names in alike.items()]
     return each[:MOST_SYMBOLS]
+
+
+def _growth(equation: Any) -> Any:
+    """The rate at which a strength grows exponentially while all strengths are small; 0 where it does not."""
+    symbols = {s for s in equation.rhs.free_symbols if str(s).startswith("B")}
+    return equation.rhs.diff(equation.strength).subs(dict.fromkeys(symbols, 0))
 
 
 def _numbers(value: Any) -> str:

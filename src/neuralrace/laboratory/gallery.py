@@ -121,8 +121,8 @@ def gatings(delta: float) -> dict[str, Call]:
     "separability",
     "Separability",
     f"{HASTE}, Fig. 2",
-    "Two gatings race for the same data; a wide margin lets the linear one win.",
-    slider("delta", "margin Δ", 0.05, 2.5, 0.6, 0.01),
+    "Two gatings race for the same data; a strong hint lets the linear one win.",
+    slider("delta", "hint Δ", 0.05, 2.5, 0.6, 0.01),
     initial(0.03),
 )
 def separability(v: Values) -> Model:
@@ -270,7 +270,7 @@ scenery(
     "ReLU beside its gated network",
     f"{HASTE}, Fig. 2; {RACE}, Fig. 3",
     "A ReLU network learns as the gated linear network that wins the race for its data.",
-    slider("delta", "margin Δ", 0.05, 2.5, 0.5, 0.01),
+    slider("delta", "hint Δ", 0.05, 2.5, 0.5, 0.01),
     whole("hidden", "ReLU neurons", 16, 128, 64),
     slider("std", "std of its weights", 1e-4, 0.05, 1e-3, 0.05, log=True),
     random=False,

@@ -34,7 +34,15 @@ class LabWidget(anywidget.AnyWidget):
         self._thread: threading.Thread | None = None
         self.on_msg(self._heard)
 
-    def save(self, path: str | Path, link: str | None = None) -> Path:
+    def save(
+        self,
+        path: str | Path,
+        link: str | None = None,
+        *,
+        title: str | None = None,
+        text: str | None = None,
+        source: str | None = None,
+    ) -> Path:
         """Write the page as one file that needs no server and asks nothing of other sites.
 
         Its sliders work: the page holds the reduced systems and solves them. Dots of trained networks belong
@@ -46,6 +54,9 @@ class LabWidget(anywidget.AnyWidget):
             The file, as in `race.html`. An older page is replaced, any other file is not.
         link : str, optional
             The state to begin with: what 'Copy link' of the page copied. By default the task's.
+        title, text, source : str, optional
+            What the page says: its title, a sentence below it, and in small print where the task comes from.
+            By default the ends and layers of the network, or the words of the gallery.
 
         Returns
         -------
@@ -54,12 +65,14 @@ class LabWidget(anywidget.AnyWidget):
         Examples
         --------
         >>> import neuralrace as nr
-        >>> nr.lab(nr.tasks.xor(hidden=8)).save("race.html")  # doctest: +SKIP
+        >>> task = nr.tasks.hierarchy(3)
+        >>> nr.lab(task, 0.1).save("race.html", title="Four animals")  # doctest: +SKIP
         """
         from neuralrace.laboratory.opening import scene_in
         from neuralrace.laboratory.saving import save
 
-        return save(path, scene_in(link) if link is not None else Scene.model_validate(self.scene or {}))
+        scene = scene_in(link) if link is not None else Scene.model_validate(self.scene or {})
+        return save(path, scene, title=title, text=text, source=source)
 
     def _heard(self, _: Any, content: Any, buffers: Any) -> None:
         """A message of the page: the latest of each kind is worked on by the thread."""
@@ -114,7 +127,7 @@ class LabWidget(anywidget.AnyWidget):
                 self._changed.clear()
 
 
-def show(task: nr.Task | None) -> LabWidget:
+def show(task: nr.Task | None, strengths: Any) -> LabWidget:
     """The widget for a task, or for the gallery."""
     if task is None:
         return LabWidget()
@@ -122,4 +135,4 @@ def show(task: nr.Task | None) -> LabWidget:
         raise InputError(f"task must be a Task, got {type(task)}")
     from neuralrace.laboratory.own import scene_of
 
-    return LabWidget(scene=scene_of(task).model_dump())
+    return LabWidget(scene=scene_of(task, strengths).model_dump())

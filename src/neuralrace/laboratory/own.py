@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 import neuralrace as nr
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, known, listed, number
+from neuralrace.laboratory.gallery import initial
 from neuralrace.laboratory.model import Model, Values
 from neuralrace.laboratory.protocol import (
     MAX_CONTEXTS,
@@ -18,14 +22,16 @@ from neuralrace.laboratory.protocol import (
     Node,
     Samples,
     Scene,
+    Slider,
     World,
 )
 
 OWN = Entry(
-    name="own", title="A network of your own", figure="yours",
+    name="own", title="A network of your own", figure="",
     sentence="Draw layers, connect them, open and close gates; the reduction answers as you draw.",
     sliders=[],
 )  # fmt: skip
+LEAST, MOST = 1e-3, 0.9  # of strengths
 
 
 def world_arrays(world: World) -> tuple[np.ndarray, np.ndarray]:
@@ -111,11 +117,31 @@ def model_of(drawn: Drawn, values: Values) -> Model:
     strength = values.get("strength", 0.05)
     if not 1e-6 <= strength <= 2:
         raise InputError(f"values: strength must be from 1e-06 to 2, got {strength:g}")
-    return Model({"network": task_of(drawn)}, strength, {"network": drawn.model_dump_json()})
+    own = {e: strength * times for e, times in drawn.strengths.items()}
+    code = {"network": drawn.model_dump_json()}
+    return Model({"network": task_of(drawn)}, strength, code, edge_strength=own)
 
 
-def scene_of(task: nr.Task) -> Scene:
-    """The scene that shows a task; for networks that the page can draw and hold."""
+def sliders_of(drawn: Drawn | None) -> list[Slider]:
+    """The slider for the strength of the edges that start smallest."""
+    ahead = max(drawn.strengths.values(), default=1.0) if drawn else 1.0
+    slider = initial(0.05, LEAST, MOST / ahead)
+    return [slider.model_copy(update={"label": f"{slider.label}, smallest"}) if ahead > 1 else slider]
+
+
+def words_of(drawn: Drawn) -> dict[str, str]:
+    """The title of a drawing that nobody gave one, and a sentence about it."""
+    task = task_of(drawn)
+    g, n = task.graph, task.as_samples().samples.n
+    ways = f"{g.n_paths} paths" if g.n_paths > 1 else "one path"
+    layers = listed(f"{name} {size}" for name, size in g.nodes.items())
+    contexts = f" in {drawn.contexts} contexts" if drawn.contexts > 1 else ""
+    title = f"From {' and '.join(g.inputs)} to {' and '.join(g.outputs)}, along {ways}"
+    return {"title": title, "sentence": f"Neurons: {layers}. It learns {n} samples{contexts}."}
+
+
+def scene_of(task: nr.Task, strengths: Any = 0.05) -> Scene:
+    """The scene that shows a task from some strengths; for networks that the page can draw and hold."""
     graph = task.graph
     if not graph.is_linear or graph.biases:
         raise InputError("task must be on a linear graph without biases, as reductions are of such networks")
@@ -136,6 +162,8 @@ def scene_of(task: nr.Task) -> Scene:
             raise InputError(
                 f"task: edge {edge!r} has a name of its own; the page names edges source->target"
             )
+    start = _start(graph, strengths)
+    least = min(start.values())
     data = Samples(
         inputs={n: v.tolist() for n, v in rows.inputs.items()},
         targets={n: v.tolist() for n, v in rows.targets.items()},
@@ -151,5 +179,17 @@ def scene_of(task: nr.Task) -> Scene:
         contexts=len(patterns),
         gates={name: patterns[:, k].tolist() for k, name in enumerate(rows.gates, 1)},
         data=data,
+        strengths={e: b / least for e, b in start.items()} if max(start.values()) > least else {},
     )
-    return Scene(entry="own", values={"strength": 0.05}, drawn=drawn)
+    return Scene(entry="own", values={"strength": least}, drawn=drawn)
+
+
+def _start(graph: nr.Graph, strengths: Any) -> dict[str, float]:
+    """The strength of each edge that learns."""
+    if not isinstance(strengths, Mapping):
+        return dict.fromkeys(graph.shapes, number("strengths", strengths, least=LEAST, most=MOST))
+    known("strengths", strengths, graph.shapes, "edge that learns")
+    for e in graph.shapes:
+        if e not in strengths:
+            raise InputError(f"strengths must name every edge that learns; {e!r} is missing")
+    return {e: number(f"strengths[{e!r}]", strengths[e], least=LEAST, most=MOST) for e in graph.shapes}

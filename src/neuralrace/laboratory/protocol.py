@@ -74,7 +74,10 @@ class Samples(Message):
 
 
 class Drawn(Message):
-    """A network of one's own: layers, weights, gates by context, and data."""
+    """A network of one's own: layers, weights, gates by context, and data.
+
+    `strengths` has how many times the initial strength of the scene edges start with, once where not named.
+    """
 
     nodes: Annotated[list[Node], Field(max_length=MAX_NODES)]
     edges: Annotated[list[Edge], Field(max_length=MAX_EDGES)]
@@ -84,6 +87,7 @@ class Drawn(Message):
         Field(max_length=MAX_NODES + MAX_EDGES),
     ] = {}
     data: Annotated[World | Samples, Field(discriminator="kind")] = World()
+    strengths: Annotated[dict[str, Annotated[FiniteFloat, Field(gt=0)]], Field(max_length=MAX_EDGES)] = {}
 
 
 class Scene(Message):

@@ -7,7 +7,7 @@ same way, off the weights of a network: the product of the weights along the pat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,7 +30,14 @@ class RacerPath:
     def carries(self, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """What the racer carries, from strengths `(..., modes)` or blocks with leading axes."""
         along = self.along(r, b)
-        return np.linalg.norm(along, axis=(-2, -1)) if r.basis == "block" else _together(along)
+        if r.basis == "block":
+            return np.linalg.norm(along, axis=(-2, -1)) / np.sqrt(self.count(r))
+        return _together(along)
+
+    def count(self, r: nr.Reduction) -> int:
+        """How many modes it carries; of a block as many as fit through its ends."""
+        nodes, edges = r.family.small.graph.nodes, r.task.graph.edges
+        return len(self.modes) or min(nodes[edges[self.path[0]][0]], nodes[edges[self.path[-1]][1]])
 
     def along(self, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> np.ndarray:
         """The product of strengths along the path: (..., modes of the racer), or a block (..., out, in)."""
@@ -48,7 +55,7 @@ class RacerPath:
         every = r.task.graph.with_fixed(weights)
         product = _product([every[e] for e in self.path])
         if r.basis == "block":
-            return np.linalg.norm(product, axis=(-2, -1))
+            return np.linalg.norm(product, axis=(-2, -1)) / np.sqrt(self.count(r))
         modes = list(self.modes)
         u, v = r.family.left[self.path[-1]][:, modes], r.family.right[self.path[0]][:, modes]
         return _together(np.einsum("om,...oi,im->...m", u, product, v))
@@ -126,9 +133,8 @@ def _open_paths(r: nr.Reduction, paths: list[tuple[str, ...]], names: Mapping[st
         alone = float(np.linalg.norm(syx @ np.linalg.pinv(sxx, rcond=1e-9, hermitian=True)))
         if alone > 1e-9 and len(found) < MOST:
             modes = () if r.basis == "block" else tuple(range(r.n_modes))
-            if modes:
-                alone /= np.sqrt(len(modes))
-            found.append(RacerPath(_name(r.task.graph, path, paths, names), path, modes, alone, (path,)))
+            made = RacerPath(_name(r.task.graph, path, paths, names), path, modes, alone, (path,))
+            found.append(replace(made, alone=alone / np.sqrt(made.count(r))))
     return found
 
 

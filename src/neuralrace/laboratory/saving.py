@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from neuralrace import __version__
-from neuralrace.errors import InputError
+from neuralrace.errors import InputError, short
 from neuralrace.files import as_path, replace_folder, writable, write_text
+from neuralrace.interrupts import Progress
 from neuralrace.laboratory.closed import CLOSED
 from neuralrace.laboratory.gallery import GALLERY
-from neuralrace.laboratory.own import OWN
+from neuralrace.laboratory.own import OWN, words_of
 from neuralrace.laboratory.page import page_files
 from neuralrace.laboratory.positions import Table, positions
 from neuralrace.laboratory.protocol import Saved, Scene, Simulate, Slider, Solve
 from neuralrace.laboratory.scenes import answered, completed
 
+FIELDS = {"title": "title", "text": "sentence", "source": "figure"}  # of an entry, by what users call them
+MOST_LETTERS = 2000  # of each
 MOST_REPLAYS, MOST_REPLAYED = 7, 109_000  # positions of a slider, and compressed bytes of all answers
 _CLOSED = "Other sliders need the lab: theory is a closed form here, which Python evaluates."
 _RANDOM = "Other sliders need the lab: Python follows each random start from its own weights."
@@ -45,13 +48,13 @@ _PAGE = """<!doctype html>
 """
 
 
-def save(path: Any, scene: Scene) -> Path:
-    """Write the page of a scene; a file that is no such page is not replaced."""
+def save(path: Any, scene: Scene, **words: str | None) -> Path:
+    """Write the page of a scene, with words for its entry; a file that is no such page is not replaced."""
     file = as_path("path", path)
     if file.is_dir() or (file.exists() and _MARK not in file.read_text(errors="replace")[:1000]):
         raise InputError(f"path must be new, or a page that was saved before; {file} is something else")
     writable(file.parent)
-    write_text(file, page(scene))
+    write_text(file, page(scene, **words))
     return file
 
 
@@ -61,16 +64,18 @@ def save_gallery(folder: Any) -> list[Path]:
     page_files()  # a clear word where the page is not built
 
     def fill(new: Path) -> None:
-        for name in GALLERY:
-            write_text(new / f"{name}.html", page(Scene(entry=name)))
+        with Progress("pages", wanted=True) as told:
+            for k, name in enumerate(GALLERY):
+                told(k / len(GALLERY))
+                write_text(new / f"{name}.html", page(Scene(entry=name)))
 
     replace_folder(path, "gallery of pages", fill)
     return [path / f"{name}.html" for name in GALLERY]
 
 
-def page(scene: Scene) -> str:
+def page(scene: Scene, **words: str | None) -> str:
     """The text of the page of a scene."""
-    files, made = page_files(), saved(scene)
+    files, made = page_files(), saved(scene, **words)
     packer = zlib.compressobj(9, wbits=-15)
     packed = packer.compress(made.model_dump_json().encode()) + packer.flush()
     style, script = (files[f"saved.{kind}"].decode() for kind in ("css", "js"))
@@ -80,8 +85,9 @@ def page(scene: Scene) -> str:
     )  # fmt: skip
 
 
-def saved(scene: Scene) -> Saved:
-    """What the page of a scene holds."""
+def saved(scene: Scene, **words: str | None) -> Saved:
+    """What the page of a scene holds; `words` that are not None replace those of its entry."""
+    given = {FIELDS[name]: _word(name, w) for name, w in words.items() if w is not None}
     entry = OWN if scene.entry == "own" else GALLERY[scene.entry].entry
     scene, sliders = completed(scene)
     said: list[Any] = list(answered(Solve(id=0, scene=scene)))
@@ -94,15 +100,21 @@ def saved(scene: Scene) -> Saved:
     else:
         working, replays = _replays(scene, next(s for s in sliders if s.log), said)
         why = _CLOSED if closed else _RANDOM if random else _LARGE
-    own = {"sentence": "A network of one's own.", "figure": ""} if entry is OWN else {}
+    own = words_of(scene.drawn) if scene.drawn and entry is OWN else {}
     return Saved(
         version=__version__, scene=scene, answers=said, replays=replays, why=why,
         entry=entry.model_copy(
-            update={"sliders": working, "random": False, "timed": entry.timed and not replays} | own
+            update={"sliders": working, "random": False, "timed": entry.timed and not replays} | own | given
         ),
         systems=table.systems(0, table.lanes) if table and table.positions else None,
         positions=table.positions if table else [],
     )  # fmt: skip
+
+
+def _word(name: str, given: Any) -> str:
+    if not isinstance(given, str) or len(given) > MOST_LETTERS:
+        raise InputError(f"{name} must be a text of at most {MOST_LETTERS} letters, got {short(given)}")
+    return given
 
 
 def _replays(scene: Scene, slider: Slider, here: list[Any]) -> tuple[list[Slider], list[list[Any]]]:

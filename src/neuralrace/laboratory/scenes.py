@@ -11,9 +11,9 @@ from neuralrace.errors import InputError
 from neuralrace.laboratory import details as say
 from neuralrace.laboratory import simulate, theory
 from neuralrace.laboratory.closed import CLOSED
-from neuralrace.laboratory.gallery import GALLERY, initial, values_of
+from neuralrace.laboratory.gallery import GALLERY, values_of
 from neuralrace.laboratory.model import Model
-from neuralrace.laboratory.own import model_of
+from neuralrace.laboratory.own import model_of, sliders_of
 from neuralrace.laboratory.protocol import (
     Details,
     Export,
@@ -36,7 +36,7 @@ Said = Picture | Details | Simulated | Predicted | Finished | Exported
 def completed(scene: Scene) -> tuple[Scene, list[Slider]]:
     """A scene with the values of all of its sliders, and these."""
     own = scene.entry == "own"
-    sliders = [initial(0.05, 1e-3, 0.9)] if own else GALLERY[scene.entry].entry.sliders
+    sliders = sliders_of(scene.drawn) if own else GALLERY[scene.entry].entry.sliders
     values = {s.name: s.value for s in sliders} | scene.values
     values = values if own else values_of(scene.entry, values)
     return scene.model_copy(update={"values": values}), sliders

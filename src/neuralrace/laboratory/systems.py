@@ -191,5 +191,5 @@ def _group(r: nr.Reduction, members: Sequence[str], symbols: Mapping[str, np.nda
 def _racer(r: nr.Reduction, path: RacerPath, symbols: Mapping[str, np.ndarray]) -> Gauge:
     """What a racer carries: see `RacerPath.carries`."""
     along = path.along(r, symbols).ravel()
-    parts, n = Counter(tuple(p.terms.items()) for p in along), 1 if r.basis == "block" else len(along)
+    parts, n = Counter(tuple(p.terms.items()) for p in along), path.count(r)
     return _gauge({terms: count / n for terms, count in parts.items()}, r.basis != "block" and n == 1)

@@ -23,6 +23,7 @@ LONGER = 100  # times as late as aligned networks, random ones are looked for th
 LEVEL, SAME_TIME = 0.05, 0.01  # difference of shares, and relative one of times, that decide no race
 ALIGNED_COPIES, RANDOM_COPIES = 35, 480  # of its weights, that theory of a network holds at most (measured)
 MEMORY_SHARE = 0.8  # of the memory of a process that may be needed for this
+CLOSER, PARTS = 2, 33  # how often half times are looked at closer, between how many times
 DIGITS = 6
 METHOD = nr.Adaptive(rtol=1e-7, atol=1e-9)
 ROUGH = nr.Adaptive(rtol=1e-3, atol=1e-5, max_steps=4000)  # to choose the end
@@ -101,6 +102,7 @@ class SolvedLane:
     weights: dict[str, np.ndarray]  # of the networks that are trained beside it, with an axis of runs
     solution: nr.Trajectory  # from an aligned start; or from the first of random ones
     left: str = ""  # how the family of the papers ended, where it stays at a saddle
+    run: int = 0  # which of random starts
 
     @property
     def reduction(self) -> nr.Reduction:
@@ -138,7 +140,27 @@ class SolvedLane:
 
     def of_run(self, run: int, t: np.ndarray) -> SolvedLane:
         """Theory of one of the random starts, which leaves nothing of it out."""
-        return replace(self, solution=_finished(self.around(run, t)), left="")
+        return replace(self, solution=_finished(self.around(run, t)), left="", run=run)
+
+    def again(self, start: Mapping[str, float], t: np.ndarray) -> SolvedLane:
+        """Solved for other times, from the same strengths by edge or the same random start."""
+        if self.strengths is None:
+            return self.of_run(self.run, t)
+        found = self.reduction.solve(start, float(t[-1]), t, method=METHOD)
+        return replace(self, solution=_finished(found))
+
+    def half_times(self, start: Mapping[str, float], t: np.ndarray) -> np.ndarray:
+        """When what each racer carries is midway between its start and its end, not only to the times t."""
+        carries = np.array(self.carries()).reshape(-1, len(t))
+        first, last = carries[:, 0], carries[:, -1]
+        found = nr.half_time(t, carries)
+        for _ in range(CLOSER):
+            around = [np.linspace(t[k - 1], t[k], PARTS) for k in np.searchsorted(t, found) if 0 < k < len(t)]
+            if not around:
+                break
+            t = np.unique(np.concatenate([t[:1], *around]))
+            found = nr.half_time(t, np.array(self.again(start, t).carries()), first=first, last=last)
+        return found
 
     def around(self, run: int, t: Any, stop_loss: float | None = None) -> nr.Trajectory:
         """The reduction around one of the random starts, solved."""
@@ -169,10 +191,9 @@ def solve(model: Model, random: bool, seeds: int) -> Solved:
         lanes.append(SolvedLane(name, known, weights, found, left))
     t = np.linspace(0.0, model.time or _end(lanes, random), TIMES)
     for k, lane in enumerate(lanes):
-        found = lane.solution
-        if not random and not model.time:
-            found = found.reduction.solve(model.start(lane.name), t[-1], t, method=METHOD)
-        lanes[k] = lane.of_run(0, t) if random else replace(lane, solution=_finished(found))
+        if random or not model.time:
+            lanes[k] = lane.of_run(0, t) if random else lane.again(model.start(lane.name), t)
+        _finished(lanes[k].solution)
     final = min(float(lane.solution.loss[-1]) for lane in lanes)
     first = max(float(lane.solution.loss[0]) for lane in lanes)
     return Solved(model, t, lanes, final + model.level * (first - final), random)
@@ -239,11 +260,12 @@ def others(solved: Solved) -> Iterator[list[Lane]]:
 
 def _lane(lane: SolvedLane, solved: Solved) -> Lane:
     r, racing, carries = lane.known.reduction, lane.known.racing[0], lane.carries()
+    half = lane.half_times(solved.model.start(lane.name), solved.t)
     most = max((float(np.abs(c).max()) for c in carries), default=1.0)
     racers = []
-    for p, c in zip(racing, carries, strict=True):
+    for p, c, middle in zip(racing, carries, half, strict=True):
         goal = np.copysign(most, c[-1]) if r.tied is None else p.alone
-        racers.append(drawn_racer(p.name, c, goal, solved.t, sorted({e for path in p.members for e in path})))
+        racers.append(drawn_racer(p.name, c, goal, middle, sorted({e for path in p.members for e in path})))
     sizes, sol = dict(zip(r.classes, lane.sizes(), strict=True)), lane.solution
     reached = nr.learning_time(sol, solved.level)
     graph, names = lane.reduction.task.graph, lane.known.names
@@ -291,10 +313,10 @@ def drawn_lane(
     )  # fmt: skip
 
 
-def drawn_racer(name: str, carries: np.ndarray, goal: float, t: np.ndarray, edges: list[str]) -> Racer:
+def drawn_racer(name: str, carries: np.ndarray, goal: float, half: Any, edges: list[str]) -> Racer:
     """What a racer carries over time, and as a share of its goal."""
     share = carries / goal if abs(goal) > 1e-9 else carries
-    half = finite(nr.half_time(t, carries)) if share[-1] - share[0] > LEVEL else None  # what decays has none
+    half = finite(half) if share[-1] - share[0] > LEVEL else None  # what decays has none
     return Racer(name=name, carries=numbers(carries), share=numbers(share), half_time=half, edges=edges)
 
 
