@@ -9,7 +9,7 @@ stated with those of the same draws, completed to full networks, on so many rand
 import argparse
 import math
 import time
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 
 import neuralrace as nr
 from neuralrace import plot
-from neuralrace.expected import Draws, converged_times, random_matrix
-from neuralrace.revealed import RevealedNetwork
+from neuralrace.expected import Draws, converged_times
+from neuralrace.revealed import LAWS, RevealedNetwork
 
 DEPTHS, WIDTHS, GAINS = (2, 3, 4, 5), (50, 200), (0.3, 0.7, 1.0)
 OTHERS = (("xavier", 4, 100, 0.7), ("orthogonal", 4, 100, 0.7))
@@ -132,7 +132,7 @@ def completed(seed: int) -> tuple[float, float] | None:
     scale = 10 ** rng.uniform(-0.8, 0.15) / (math.sqrt(hidden[0]) if init == "gaussian" else 1)
     x = rng.standard_normal((12, inputs)) * rng.uniform(0.3, 2, inputs)
     task = nr.Task(nr.Graph.chain([inputs, *hidden, outputs]), x, x @ rng.standard_normal((inputs, outputs)))
-    network = RevealedNetwork(task, task.graph.nodes, partial(random_matrix, rng, 8, init, scale))
+    network = RevealedNetwork(task, task.graph.nodes, lambda shape: LAWS[init](rng, 8, shape, scale))
     network.follow_start(128)
     level = rng.choice([0.9, 0.5, 0.1, 0.02]) * float(network.start()[0].mean())
     draws = Draws(network, level, None)

@@ -14,11 +14,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools/site"), str(ROOT / "src"), str(ROOT / "papers/src")]
 
 import neuralrace  # noqa: E402
+from neuralrace.laboratory.gallery import GALLERY  # noqa: E402
 
 project = "neuralrace"
 author = copyright = "neuralrace developers"
 version = release = neuralrace.__version__
 LIBRARY = "."  # what pip installs, in a copy of the project; "neuralrace" once that is on PyPI
+
+ENTRIES = [scenery.entry for scenery in GALLERY.values()]  # of the lab
 
 extensions = [
     "myst_nb",
@@ -43,6 +46,7 @@ myst_substitutions = {
     "install": f"```bash\npip install {LIBRARY}\n```",
     "install_lab": f'```bash\npip install "{LIBRARY}[lab]"\n```',
     "install_all": f'```bash\npip install "{LIBRARY}[all,torch]"\n```',
+    "lab_gallery": "\n".join(f"- **{e.title}**: {e.sentence}" for e in ENTRIES),
 }
 math_number_all = True
 html_math_renderer = "katex"

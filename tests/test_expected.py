@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.expected import Draws, converged_times, random_matrix
+from neuralrace.expected import Draws, converged_times
 from neuralrace.interrupts import Progress
-from neuralrace.revealed import SOURCE, TARGET, GaussianMatrix, OrthogonalMatrix, RevealedNetwork
+from neuralrace.revealed import LAWS, SOURCE, TARGET, GaussianMatrix, OrthogonalMatrix, RevealedNetwork
 
 SAMPLES = 20_000
 BOUND = 4.0  # standard errors: one of some hundred numbers may lie this far off by chance
@@ -166,16 +166,16 @@ TASKS = {"chain": lambda: chain(4, 9), "gated": lambda: gated(8), "residual": la
 def revealed(task, init, scale, draws, seed=0):
     rng = np.random.default_rng(seed)
     network = RevealedNetwork(
-        task, dict(task.graph.nodes), lambda shape: random_matrix(rng, draws, init, scale, shape)
+        task, dict(task.graph.nodes), lambda shape: LAWS[init](rng, draws, shape, scale)
     )
     network.follow_start(1000)
     return network
 
 
-@pytest.mark.parametrize("init", ["gaussian", "xavier", "orthogonal"])
+@pytest.mark.parametrize("init", LAWS)
 @pytest.mark.parametrize("name", TASKS)
 def test_first_loss_and_its_slope_have_the_law_of_drawn_networks(name, init):
-    task, scale, draws = TASKS[name](), {"gaussian": 0.4, "xavier": 1.0, "orthogonal": 0.8}[init], 4000
+    task, scale, draws = TASKS[name](), {"xavier": 1.0, "orthogonal": 0.8}.get(init, 0.4), 4000
     network = revealed(task, init, scale, draws)
     assert any(network.known[n] < task.graph.nodes[n] for n in task.graph.hidden)
     loss, slope = network.start()

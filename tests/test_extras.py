@@ -24,6 +24,7 @@ from neuralrace.errors import MissingPackageError
 
 task = nr.tasks.xor(hidden=4)
 run = nr.flow(task, nr.init.gaussian(task.graph, 0.1, seed=0), t1=1.0)
+s = nr.reduce(task).to_jax()
 
 def said(call):
     try:
@@ -92,6 +93,11 @@ def test_what_needs_an_extra_says_so_in_a_sentence():
         "nr.descend(task, nr.init.gaussian(task.graph, 0.1), lr=0.1, steps=5, optimizer='adam')": (
             "optax", "optax",
         ),
+        "nr.landscape.roots(lambda w, _: w, [[1.0]])": ("optimistix", "diffrax"),
+        "s.solve(s.strengths, s.statistics, s.gates, [1.0])": (
+            "diffrax, optimistix", "diffrax",
+        ),
+        "nr.exact.pathways(1.0, 2.0, [3, 4], [0.1, 0.2])": ("diffrax, optimistix", "diffrax"),
         "nr.sweep(lambda a: None, {'a': [1]})": ("filelock, loky, pyarrow, xarray, zarr", "sweep"),
         "nr.watch(len, np.eye(2), np.eye(2))": ("matplotlib, scikit-learn, xarray", "insight"),
         "nr.watch.from_recordings(np.ones((2, 4, 3)), np.eye(4), np.arange(4))": (

@@ -81,7 +81,7 @@ def test_authors_versions_and_licences_agree():
         LIBRARY["authors"] == PAPERS["authors"] == CITATION["authors"] == [{"name": "neuralrace developers"}]
     )
     assert CITATION["version"] == PAPERS["version"] == nr.__version__
-    assert f"neuralrace[plot,data,sklearn,optax]=={nr.__version__}" in PAPERS["dependencies"]
+    assert f"neuralrace[plot,data,sklearn,optax,diffrax]=={nr.__version__}" in PAPERS["dependencies"]
     assert f"{{{nr.__version__}}}" in (ROOT / "docs/references.md").read_text()
     assert LIBRARY["license"] == PAPERS["license"] == CITATION["license"] == "MIT"
     assert "The neuralrace developers" in (ROOT / "LICENSE").read_text()

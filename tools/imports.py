@@ -33,7 +33,7 @@ PAGES = ROOT.parent / "docs" / "api"
 APPS = ("neuralrace.apps", "neuralrace.laboratory", "neuralrace.cli")  # rooms; `__main__` starts one of them
 # Apps may take all that is defined in these.
 LEAVES = tuple(  # modules without a page that apps and papers may take from
-    f"neuralrace.{name}" for name in ("errors", "files", "interrupts", "tables", "torch_modules")
+    f"neuralrace.{name}" for name in ("errors", "files", "identity", "interrupts", "tables", "torch_modules")
 )
 Graph = dict[str, set[str]]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import jax
@@ -20,9 +18,14 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from neuralrace.interrupts import uninterrupted
 
+Array = np.ndarray | jax.Array
+Tree = Any  # arrays in dicts, tuples and lists, as JAX takes them
+
 
 class Compiled:
-    """`jax.jit(function)` whose first arguments are static, and the options of the compiler that it knows.
+    """`jax.jit(function)` whose first arguments are static, with options for the compiler of a CPU.
+
+    An option that the compiler does not know leaves them all out.
 
     What is compiled is kept on disk (see `cache_folder`), unless the user has JAX keep it elsewhere.
     """
@@ -37,25 +40,24 @@ class Compiled:
         form = given[: self.static], *((np.shape(v), getattr(v, "dtype", type(v))) for v in numbers)
         if form in self.known:
             return self.jitted(*given)
-        if self.jitted is None:
-            options = _known(tuple(self.options.items()))
-            static = tuple(range(self.static))
-            self.jitted = jax.jit(self.function, static_argnums=static, compiler_options=options)
         with _kept_on_disk(), uninterrupted():
-            found = self.jitted(*given)
+            try:
+                found = self._jit()(*given)
+            except jax.errors.JaxRuntimeError as fault:
+                if "compile option" not in str(fault):
+                    raise
+                self.options, self.jitted = {}, None
+                found = self._jit()(*given)
         self.known.add(form)
         return found
 
-
-@cache
-def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """These options of the compiler; none where it does not know one."""
-    try:
-        if options:
-            jax.jit(lambda v: v, compiler_options=dict(options))(0.0)
-    except (RuntimeError, ValueError):
-        return {}
-    return dict(options)
+    def _jit(self) -> Any:
+        """The function for the compiler, made when it is first called: that asks for the device."""
+        if self.jitted is None:
+            options = self.options if jax.default_backend() == "cpu" else {}
+            static = tuple(range(self.static))
+            self.jitted = jax.jit(self.function, static_argnums=static, compiler_options=options)
+        return self.jitted
 
 
 def cache_folder() -> Path | None:
@@ -109,54 +111,6 @@ def _kept_on_disk() -> Iterator[None]:
         for name, value in before.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
-
-
-def content(function: Any) -> Hashable:
-    """What a function computes from: its code, what that closes over, and the globals that it names.
-
-    Functions of equal content make the same program. One whose content may change without a trace is its own.
-    """
-    try:
-        return _content(function, frozenset(), None)
-    except (_Changes, RecursionError):
-        return function
-
-
-def _content(value: Any, names: frozenset[str], home: dict[str, Any] | None) -> Hashable:
-    """Of a value in a function that has these names and globals."""
-    inside = lambda values: tuple(_content(v, names, home) for v in values)  # noqa: E731
-    if isinstance(value, FunctionType) and (home is None or value.__globals__ is home):
-        code, home = value.__code__, value.__globals__
-        names |= _names(code)
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        known = [home[n] for n in sorted(_names(code) & home.keys())]
-        return code, inside((*cells, *known, value.__defaults__, value.__kwdefaults__))
-    if isinstance(value, (tuple, list)):
-        return type(value), inside(value)
-    if isinstance(value, dict):
-        return dict, tuple(value), inside(value.values())
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)) and value.dtype != object:
-        rows = np.asarray(value)
-        return type(value), rows.shape, rows.dtype.str, blake2b(rows.tobytes(), digest_size=16).digest()
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
-        return type(value), repr(value)
-    if isinstance(value, (ModuleType, type)):
-        return value, inside(vars(value)[n] for n in sorted(names & vars(value).keys()))
-    if is_dataclass(value) and type(value).__hash__ is not None:
-        return type(value), inside(getattr(value, f.name) for f in fields(value))
-    if callable(value) and type(value).__module__.split(".")[0] in ("builtins", "jax", "jaxlib", "numpy"):
-        return value  # those of other modules are taken as they are
-    raise _Changes
-
-
-class _Changes(TypeError):
-    """A value that may change without a trace."""
-
-
-def _names(code: CodeType) -> set[str]:
-    """All names in a function and the functions within it."""
-    inner = [_names(c) for c in code.co_consts if isinstance(c, CodeType)]
-    return set(code.co_names).union(*inner)
 
 
 def traced(value: Any) -> bool:

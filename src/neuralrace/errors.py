@@ -96,7 +96,8 @@ def array(
     # A finite sum proves all entries finite without a mask as large as the data.
     with np.errstate(over="ignore", invalid="ignore"):
         if finite and not np.isfinite(out.sum()) and not np.isfinite(out).all():
-            raise InputError(f"{name} must be finite, but holds NaN or infinity")
+            at = f" (first at {np.argwhere(~np.isfinite(out))[0].tolist()})" if out.ndim else ""
+            raise InputError(f"{name} must be finite, but holds NaN or infinity{at}")
     return out
 
 

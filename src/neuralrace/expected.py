@@ -27,12 +27,10 @@ from neuralrace.graph.graph import LARGEST_NODE
 from neuralrace.interrupts import Progress
 from neuralrace.measure import stopping_time
 from neuralrace.reduction.attainable import attainable_loss
-from neuralrace.revealed import GaussianMatrix, OrthogonalMatrix, Revealed, RevealedNetwork
+from neuralrace.revealed import LAWS, RevealedNetwork
 from neuralrace.task import Task
 
 Weights = dict[str, np.ndarray]
-
-INITS = ("gaussian", "xavier", "orthogonal")
 
 _LEAST_SCALE = 1e-150  # products of two weights below it, and of their signals, are lost as floats
 _STATES = 8  # times at which signals are computed
@@ -146,7 +144,7 @@ def expected_learning_time(
     (True, {'h1': 23})
     """
     sizes = _checked_sizes(task, width)
-    choice("init", init, INITS)
+    choice("init", init, LAWS)
     scale = number("scale", scale, least=_LEAST_SCALE)
     level = number("level", level, above=0)
     draws, seed = integer("draws", draws, 2, 1_000_000), integer("seed", seed, least=0)
@@ -164,7 +162,7 @@ def expected_learning_time(
         quick("draws", draws, (perf_counter() - began) * draws / _PILOT)
         affordable("draws", draws, 2.0 * _STATES * draws * task.graph.resized(hidden).n_weights)
     rng = np.random.default_rng(seed)
-    network = RevealedNetwork(task, sizes, partial(random_matrix, rng, draws, init, scale))
+    network = RevealedNetwork(task, sizes, lambda shape: LAWS[init](rng, draws, shape, scale))
     network.follow_start(_LARGEST // 2)
     first, _ = network.start()
     if level >= first.mean():
@@ -193,14 +191,6 @@ def _checked_sizes(task: Any, width: Any) -> dict[str, int]:
         return g.nodes | dict.fromkeys(free, integer("width", width, most=LARGEST_NODE))
     known("width", width, free, "hidden node without fixed edges")
     return g.nodes | {n: integer(f"width[{n!r}]", size, most=LARGEST_NODE) for n, size in width.items()}
-
-
-def random_matrix(
-    rng: np.random.Generator, draws: int, init: str, scale: float, shape: tuple[int, int]
-) -> Revealed:
-    if init == "orthogonal":
-        return OrthogonalMatrix(rng, draws, shape, scale)
-    return GaussianMatrix(rng, draws, shape, scale * math.sqrt(2 / sum(shape)) if init == "xavier" else scale)
 
 
 def converged_times(

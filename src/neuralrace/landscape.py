@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.compiling import Compiled
+from neuralrace.compiling import Compiled, Tree
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import InputError, affordable, array, integer, number, short, without_nan
+from neuralrace.errors import InputError, affordable, array, integer, need_extra, number, short, without_nan
 from neuralrace.graph import WeightsLike
 from neuralrace.interrupts import Progress
 from neuralrace.network import Stack, check, gradient, precision, program
@@ -43,7 +43,7 @@ def __dir__() -> list[str]:
 
 _STRETCH = 5e8  # multiplications of a search, about n^3 a step, after which it comes back to Python
 MAX_MODES = 16  # whose subsets are listed: 65,536 of them, in a second
-Field = Callable[..., Any]  # (flat weights, data) -> their velocity, or the gradient
+Field = Callable[[jax.Array, Tree], jax.Array]  # (flat weights, data) -> their velocity, or the gradient
 
 
 class FixedPoints(NamedTuple):
@@ -354,12 +354,12 @@ class _Gradient:
 
     stack: Stack
 
-    def __call__(self, flat: Any, data: Any) -> Any:
+    def __call__(self, flat: jax.Array, data: Tree) -> jax.Array:
         return self.stack.loss_and_gradient(flat, data)[1]
 
 
 def roots(
-    field: Field, starts: Any, data: Any = None, tol: float = 1e-11, max_steps: int = 2000
+    field: Field, starts: ArrayLike, data: Tree = None, tol: float = 1e-11, max_steps: int = 2000
 ) -> tuple[np.ndarray, np.ndarray]:
     """Roots of a field by Levenberg-Marquardt steps (optimistix).
 
@@ -392,6 +392,7 @@ def roots(
     """
     tol, max_steps = number("tol", tol, above=0), integer("max_steps", max_steps, most=2**31 - 1)
     rows = array("starts", starts, (None, None))
+    need_extra("diffrax", "optimistix")
     with precision(np.float64):
         _check_field(field, rows, data)
         with Progress("fixed points") as progress:  # in stretches, so that a search can be interrupted
@@ -407,7 +408,7 @@ def roots(
     return np.array([w for w, _ in ends]).reshape(rows.shape), np.array([norm for _, norm in ends])
 
 
-def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:
+def jacobian(field: Field, w: ArrayLike, data: Tree = None) -> np.ndarray:
     """Slopes of a field.
 
     Parameters
@@ -435,7 +436,7 @@ def jacobian(field: Field, w: Any, data: Any = None) -> np.ndarray:
         return np.asarray(_jacobian(field, jnp.asarray(rows), data))
 
 
-def _check_field(field: Any, rows: np.ndarray, data: Any) -> None:
+def _check_field(field: Any, rows: np.ndarray, data: Tree) -> None:
     """Refuse what is no field on rows of this size, by its shapes alone."""
     if not callable(field) or not isinstance(field, Hashable):
         raise InputError(f"field must be a hashable function of (w, data), got {field!r}")
@@ -448,7 +449,7 @@ def _check_field(field: Any, rows: np.ndarray, data: Any) -> None:
         raise InputError(f"field must return {rows.shape[1]} numbers as it takes, got shape {shape}")
 
 
-def _searched(field: Field, max_steps: int, start: Any, data: Any, tol: float) -> Any:
+def _searched(field: Field, max_steps: int, start: jax.Array, data: Tree, tol: float) -> tuple[Any, ...]:
     import optimistix  # takes part of a second
 
     # Near a root steps shrink at once, so that the field is below tol where they are a tenth of it.
@@ -459,7 +460,7 @@ def _searched(field: Field, max_steps: int, start: Any, data: Any, tol: float) -
     return found.value, jnp.linalg.norm(field(found.value, data)), done
 
 
-def _slopes(field: Field, w: Any, data: Any) -> Any:
+def _slopes(field: Field, w: jax.Array, data: Tree) -> jax.Array:
     return jax.lax.map(lambda v: jax.jacfwd(field)(v, data), w)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neuralrace.compiling import Tree
 from neuralrace.dynamics.gradient_flow import flow
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.trajectory import Trajectory
@@ -19,7 +21,7 @@ from neuralrace.graph import Graph
 from neuralrace.measure import times as measure
 from neuralrace.measure.maps import Floats, plain
 from neuralrace.measure.times import LossCurve
-from neuralrace.network import loss, program, read, take
+from neuralrace.network import Stack, loss, program, read, take
 from neuralrace.network.programs import run
 from neuralrace.task import Task
 
@@ -341,7 +343,7 @@ class Parts:
         return self.outputs(along)
 
 
-def _weighted(stack: Any, flat: Any, data: Any, kind: str) -> list[Any]:
+def _weighted(stack: Stack, flat: jax.Array, data: Tree, kind: str) -> list[jax.Array]:
     """Activity at each readout, times the root of the weight of its sample."""
     activities, found = stack.activities(stack.in_stacks(flat), data), []
     for r, d in zip(stack.readouts, data["readouts"], strict=True):
@@ -358,7 +360,7 @@ def _ties(parts: Parts) -> tuple[tuple[str, ...], ...]:
     if parts.family is None:
         return ()
     class_of = {e: k for k, members in enumerate(reduce(parts.task).classes) for e in members}
-    groups: dict[Any, list[str]] = {}
+    groups: dict[Hashable, list[str]] = {}
     for n in pathways(graph):
         edges = (n,) if n in graph.edges else (*graph.incoming[n], *graph.outgoing[n])
         groups.setdefault(tuple(sorted(class_of.get(e, -1) for e in edges)), []).append(n)

@@ -198,6 +198,17 @@ class OrthogonalMatrix:
 
 
 Revealed = FixedMatrix | GaussianMatrix | OrthogonalMatrix  # matrices known in some directions
+Law = Callable[[np.random.Generator, int, tuple[int, int], float], Revealed]  # rng, draws, shape, size
+
+# Those of `init` that can be drawn direction by direction: this needs the law of a matrix given its known
+# block, which a function that draws whole matrices does not say. Add yours under its name there.
+LAWS: dict[str, Law] = {
+    "gaussian": GaussianMatrix,
+    "xavier": lambda rng, draws, shape, gain: GaussianMatrix(
+        rng, draws, shape, gain * math.sqrt(2 / sum(shape))
+    ),
+    "orthogonal": OrthogonalMatrix,
+}
 
 
 def _triangle(rng: np.random.Generator, draws: int, n: int, columns: int) -> np.ndarray:

@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from neuralrace.compiling import Array
 
-def leaky_relu_torch(a: Any) -> Any:
+
+def leaky_relu_torch(a: jax.Array) -> jax.Array:
     """Leaky ReLU with PyTorch's slope at exactly 0, which is .01; that of JAX is 1 there.
 
     Parameters
@@ -43,15 +45,19 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 leaky_relu."""
 
 
-def squared(h: Any, y: Any) -> Any:
+def squared(h: Array, y: Array) -> Array:
     """One half of the squared error of each row."""
-    return 0.5 * ((y - h) ** 2).sum(axis=-1)
+    return (0.5 * (y - h) ** 2).sum(axis=-1)  # so that XLA joins it with the sum over rows
 
 
-def cross_entropy(h: Any, y: Any) -> Any:
+def cross_entropy(h: Array, y: Array) -> Array:
     """The cross-entropy of the softmax of each row."""
     return -jnp.sum(y * jax.nn.log_softmax(h), axis=-1)
 
 
-LOSSES: dict[str, Callable[[Any, Any], Any]] = {"squared": squared, "cross_entropy": cross_entropy}
+Loss = Callable[[Array, Array], Array]
+LOSSES: dict[str, Loss] = {
+    "squared": squared,
+    "cross_entropy": cross_entropy,
+}
 """Losses by name: from outputs and targets `(..., rows, size)` to a number for each row, in `jax.numpy`."""

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 
 import neuralrace as nr
+from neuralrace.dynamics import flows
 
 XOR = nr.tasks.xor(hidden=2)
 START = nr.init.gaussian(XOR.graph, 0.3)
@@ -72,6 +73,7 @@ CALLS = {
     "attainable_loss": at(nr.attainable_loss, task=XOR),
     "conserved": at(nr.conserved, task=CHAIN, weights=CHAIN_START, rates=None),
     "descend": at(nr.descend, task=XOR, weights=START, lr=0.1, steps=3, save=2, optimizer="sgd", momentum=0.0, batch_size=None, loss="squared", stop_loss=None, rates=None, runs=None, record=None, save_weights=True, progress=False, dtype=np.float64, seed=0),
+    "flows": at(flows, tasks=[XOR, XOR], weights=[START, START], t1=0.5, save=2, method=None, loss="squared", stop_loss=None, rates=None, record=None, save_weights=True, progress=False, dtype=np.float64),
     "flow": at(nr.flow, task=XOR, weights=START, t1=0.5, save=2, method=None, loss="squared", stop_loss=None, rates=None, runs=None, record=None, save_weights=True, progress=False, dtype=np.float64),
     "end_to_end": at(nr.end_to_end, graph=CHAIN.graph, network=CHAIN_START, source="x", target="y"),
     "error_rate": at(nr.error_rate, task=CHAIN, weights=CHAIN_START),

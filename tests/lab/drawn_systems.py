@@ -59,7 +59,7 @@ def network(rng: np.random.Generator) -> Model:
     return Model({"network": task}, strength, {"network": str(rng.random())}, edge_strength=own)
 
 
-def solved(model: Model) -> Iterator[Drawn]:
+def curves(model: Model) -> Iterator[Drawn]:
     """Every lane of a model, until it has learned what it learns."""
     for lane in model.lanes:
         known, start = Structure.of(model, lane), model.start(lane)
@@ -75,8 +75,8 @@ def drawn(count: int, seed: int) -> list[Drawn]:
     """Half of them at corners of the gallery, half of networks that nobody chose."""
     rng, models = np.random.default_rng(seed), list(corners())
     chosen = (models[k] for k in rng.permutation(len(models)))
-    found = list(islice(chain.from_iterable(map(solved, chosen)), count // 2))
+    found = list(islice(chain.from_iterable(map(curves, chosen)), count // 2))
     while len(found) < count:
         with suppress(NothingToReduceError):
-            found += solved(network(rng))
+            found += curves(network(rng))
     return found[:count]

@@ -331,10 +331,17 @@ def test_similarity_is_that_of_the_network():
     np.testing.assert_allclose(last.reshape(4, 4), cosine, atol=1 / 36)
 
 
-YAML = [OWN, RESIDUAL, SADDLE, scene("routing", domains=3, trained=2), scene("xor", hidden=4)]
+def starts_alike(given: Scene) -> bool:
+    """Whether all edges start alike, as they do in a file."""
+    made = model(given)
+    return set(made.start(next(iter(made.lanes))).values()) == {made.strength}
 
 
-@pytest.mark.parametrize("given", YAML, ids=lambda s: s.entry)
+GALLERY_AS_IT_OPENS = [scene(name) for name in GALLERY]
+YAML = [s for s in GALLERY_AS_IT_OPENS if GALLERY[s.entry].make is not None and starts_alike(s)]
+
+
+@pytest.mark.parametrize("given", [*YAML, OWN, RESIDUAL, SADDLE], ids=lambda s: s.entry)
 def test_yaml_gives_the_same_numbers_on_the_command_line(given: Scene, tmp_path: Path):
     picture, _ = solved(given)
     (tmp_path / "race.yaml").write_text(exported(given, "yaml"))
@@ -344,19 +351,10 @@ def test_yaml_gives_the_same_numbers_on_the_command_line(given: Scene, tmp_path:
 
 
 RANDOM = Scene(entry="pathways", values={"ahead": 2.0}, start="random", seeds=2)
-PYTHON = [
-    scene("separability"),
-    scene("pathways"),
-    scene("balanced", lam=1.0),
-    scene("two-points"),
-    OWN,
-    RESIDUAL,
-    SADDLE,
-    RANDOM,
-]
+OTHERS = [scene("balanced", lam=1.0), OWN, RESIDUAL, SADDLE, RANDOM]
 
 
-@pytest.mark.parametrize("given", PYTHON, ids=lambda s: f"{s.entry}-{s.start}")
+@pytest.mark.parametrize("given", [*GALLERY_AS_IT_OPENS, *OTHERS], ids=lambda s: f"{s.entry}-{s.start}")
 def test_python_code_gives_the_same_curve(given: Scene, tmp_path: Path):
     picture, _ = solved(given)
     names: dict = {}

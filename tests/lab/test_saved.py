@@ -15,6 +15,7 @@ import pytest
 import neuralrace as nr
 from neuralrace.cli import main
 from neuralrace.errors import InputError, NothingToReduceError
+from neuralrace.laboratory.gallery import chain, values_of
 from neuralrace.laboratory.jobs import answers
 from neuralrace.laboratory.own import scene_of
 from neuralrace.laboratory.protocol import Details, Picture, Saved, Scene, Solve, System
@@ -23,7 +24,7 @@ from neuralrace.laboratory.systems import system
 from neuralrace.laboratory.theory import METHOD, Structure
 from tests.lab.chromium import Browser, Page
 from tests.lab.conftest import needs_page
-from tests.lab.drawn_systems import SAID, Drawn, drawn, network
+from tests.lab.drawn_systems import SAID, Drawn, curves, drawn, network
 
 FRONT = Path(__file__).parents[2] / "frontend"
 ERROR = 1e-6  # of the initial loss
@@ -53,10 +54,11 @@ def asked(found: list[Drawn]) -> list[dict]:
 
 
 def test_the_solver_of_the_page_has_the_curves_of_the_library():
-    """200 systems: random ones, and corners of the gallery; a chain of 8 layers ends at t = 8e11."""
-    found = drawn(200, seed=0)  # another entry of the gallery changes the draw: then take another seed
+    """200 systems: random ones and corners of the gallery; and a chain of 8 layers that ends at t = 8e11."""
+    deep = chain(values_of("chain", {"depth": 8.0, "strength": 0.01}))
+    found = [*drawn(200, seed=0), *curves(deep)]
     assert len({d.what for d in found}) > 150
-    assert max(d.times[-1] for d in found) > 1e11
+    assert found[-1].times[-1] > 1e11
     for d, curve in zip(found, in_node(asked(found)), strict=True):
         np.testing.assert_allclose(curve["loss"], d.loss, rtol=0, atol=ERROR * d.loss[0], err_msg=d.what)
 

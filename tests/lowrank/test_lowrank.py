@@ -13,7 +13,7 @@ from neuralrace.dynamics.lowrank import holds_all_inputs, input_dimensions, smal
 from neuralrace.errors import InputError
 from neuralrace.lowrank import bases, constants, network
 from neuralrace.lowrank.bases import adapt, assess, projection_residual, reduced_network, truncate
-from neuralrace.lowrank.network import Saved
+from neuralrace.lowrank.network import Snapshot
 from neuralrace.lowrank.solve import _Solver, solve
 
 
@@ -285,7 +285,7 @@ def test_truncation_changes_nothing():
     def state():
         y = net.coordinates[row]
         point = assess(net, y, net.state(y), 0.0)
-        weights = np.concatenate([Saved(0.0, 0.0, net, y).change(e).ravel() for e in net.ends])
+        weights = np.concatenate([Snapshot(0.0, 0.0, net, y).change(e).ravel() for e in net.ends])
         kernel = net.tangent_kernel(point.state)
         return weights, kernel, point.state.error
 
@@ -315,12 +315,12 @@ def test_what_leaves_the_bases_after_enrichment_and_truncation():
     truncate(net, [assess(net, y, net.state(y), 0.0)], 0.1 / constants.TRUNCATE_BELOW)
     assert net.coordinates.shape[1] < 0.9 * size
     for e, (s, t) in net.ends.items():
-        at = {v: net.basis.get(v, np.eye(net.layout.sizes[v])) for v in (s, t)}
+        at = {v: net.basis.get(v, np.eye(net.wiring.sizes[v])) for v in (s, t)}
         assert np.allclose(net.initial[e], at[t] @ net.weights[e] @ at[s].T, atol=1e-12)
     for d in net.directions:
         for e, outside in d.outside.items():
             s, t = d.ends[e]
-            image = net.basis.get(s, np.eye(net.layout.sizes[s])) @ d.weights[e].T
+            image = net.basis.get(s, np.eye(net.wiring.sizes[s])) @ d.weights[e].T
             q = net.basis[t]
             assert len(q) < q.shape[1]
             assert np.allclose(outside, image - (image @ q.T) @ q, atol=1e-12)
@@ -335,14 +335,14 @@ def test_saved_networks_are_those_of_all_inputs(scales):
     net = reduced(task, nr.init.xavier(graph, 0.5, seed=1))
     end = run(net, 60.0, (1e-4, 0.06)).saved[-1]
     net = end.net
-    assert holds_all_inputs(net.layout) == (scales[2] == 0.5)
+    assert holds_all_inputs(net.wiring) == (scales[2] == 0.5)
 
     def product(w):
         return np.linalg.multi_dot([w[e] for e in reversed(graph.edges)])
 
     whole = product({e: net.weights[e] + end.change(e) for e in graph.edges})
     off = np.linalg.norm(product(small_weights(end, input_dimensions(task))) - whole) / np.linalg.norm(whole)
-    if holds_all_inputs(net.layout):  # as the bases see it: off by the product of what both directions miss
+    if holds_all_inputs(net.wiring):  # as the bases see it: off by the product of what both directions miss
         assert 1e-12 < off < 1e-3
     else:
         assert off < 1e-12

@@ -119,3 +119,14 @@ def test_parts_that_share_members_are_joined(parts):
     for _ in parts:
         reached = [here.union(*(links[k] for k in here)) for here in reached]
     assert joined(parts) == [sorted(here) for k, here in enumerate(reached) if k == min(here)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_rounding_is_no_loss(seed):
+    """Targets without noise; a network of these widths comes below any number."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(40, 4))
+    y, graph = x @ rng.normal(size=(4, 3)), nr.Graph.chain([4, 9, 3])
+    assert nr.attainable_loss(nr.Task(graph, x, y)).loss == 0.0
+    noisy = nr.attainable_loss(nr.Task(graph, x, y + 1e-6 * rng.normal(size=y.shape))).loss
+    assert noisy == pytest.approx(1.35e-12, rel=0.5)  # 3 outputs, 36 of 40 directions, half of a square

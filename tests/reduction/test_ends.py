@@ -180,3 +180,39 @@ def test_reductions_around_a_start_take_weight_decay():
 def test_a_family_that_arrives_is_its_own_widened_one():
     wide = nr.reduce(opposite_targets()).widened()
     assert wide.widened() is wide
+
+
+def mirrored(sign, hidden, size=1.0, seed=0):
+    """Two pathways for two contexts, whose targets are equal or opposite; a flow cannot tell which."""
+    rng = np.random.default_rng(seed)
+    x, a = np.sqrt(6) * np.linalg.qr(rng.normal(size=(6, 3)))[0], rng.normal(size=(3, 2))
+    y, context = size * np.concatenate([x @ a, sign * x @ a]), np.repeat([0, 1], 6)
+    gates = {"p0h1": context == 0, "p1h1": context == 1}
+    return nr.Task(nr.Graph.pathways(3, 2, [hidden, hidden]), np.concatenate([x, x]), y, gates=gates)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_race_gives_no_head_start_to_wider_families(layers):
+    """Several directions per mode at the strength of one learn earlier, by 12% with three hidden layers."""
+    hidden = [20] * layers
+    result = nr.race({"opposite": mirrored(-1.0, hidden), "same": mirrored(1.0, hidden)})
+    assert {name: "2 directions" in how for name, how in result.how.items()} == {
+        "opposite": True, "same": False,
+    }  # fmt: skip
+    assert result.times["opposite"] == pytest.approx(result.times["same"], rel=1e-5)
+    faster = {"opposite": mirrored(-1.0, hidden), "same": mirrored(1.0, hidden, 1.02)}
+    assert nr.race(faster).winner == "same"
+
+
+def test_directions_that_reach_no_output_are_no_modes():
+    rng = np.random.default_rng(0)
+    nodes, edges = (
+        {"b": 1, "c": 2, "h": 50, "k": 50, "y": 1},
+        [("b", "h"), ("h", "y"), ("c", "k"), ("k", "y")],
+    )
+    inputs = {"b": rng.normal(size=(40, 1)), "c": rng.normal(size=(40, 2))}
+    r = nr.reduce(nr.Task(nr.Graph(nodes, edges), inputs, rng.normal(size=(40, 1))), basis="shared")
+    assert r.n_modes == 1
+    assert "left out" not in repr(r)
+    narrow = nr.reduce(nr.tasks.routing(3, 2, hidden=(2, 5)))
+    assert "2 modes left out, for which hidden layers are too narrow" in repr(narrow)

@@ -476,7 +476,7 @@ def test_record_of_a_module_says_what_is_wrong(network, monkeypatch):
     with pytest.raises(InputError, match=r"one row per sample, 2; its shape is \(8, 2\)"):
         rec(0)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"pip install 'neuralrace\[torch\]'"):
+    with pytest.raises(ImportError, match="pip install torch"):
         universality.record(network, x, y)
 
 

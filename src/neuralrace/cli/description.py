@@ -72,7 +72,7 @@ def read_description(path: str | Path) -> Description:
     if not isinstance(path, (str, Path)):
         raise InputError(f"path must be the name of a file, got {path!r}")
     try:
-        return _Reader(Path(path)).read()
+        return _FileReader(Path(path)).read()
     except _Placed as error:
         raise InputError(f"{path}, {error}") from None
 
@@ -92,7 +92,7 @@ def _at(node: yaml.Node) -> Iterator[None]:
         raise _Placed(f"line {node.start_mark.line + 1}: {error}") from None
 
 
-class _Reader:
+class _FileReader:
     def __init__(self, path: Path):
         self.path = path
         self.tables: dict[str, np.ndarray] | None = None

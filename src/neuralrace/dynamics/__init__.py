@@ -4,7 +4,7 @@ Time is flow time with tau = 1 on the mean loss; step k of descent is at `t = lr
 """
 
 from neuralrace.dynamics.descent import descend
-from neuralrace.dynamics.gradient_flow import flow
+from neuralrace.dynamics.gradient_flow import flow, flows
 from neuralrace.dynamics.methods import Adaptive, LowRank
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import State
@@ -24,6 +24,7 @@ __all__ = [
     "Trajectory",
     "descend",
     "flow",
+    "flows",
     "versions",
 ]
 

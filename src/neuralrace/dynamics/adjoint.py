@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from neuralrace.dynamics import constants
+from neuralrace.errors import need_extra
 
 Velocity = Callable[[Any, Any, Any], Any]  # (t, y, args) -> dy/dt
 Value = Callable[[Any, Any], Any]  # (y, args) -> number
@@ -42,6 +43,7 @@ def integrate(
     pytree of arrays
         y at time 1; with `ts`, at each of them, along a leading axis. nan where there were too few steps.
     """
+    need_extra("diffrax", "diffrax", "optimistix")
     import diffrax
 
     saved = diffrax.SaveAt(t1=True) if ts is None else diffrax.SaveAt(ts=ts)
@@ -83,6 +85,7 @@ def crossing_time(
         nan, with derivatives nan, where the level is not reached; 0, with derivatives 0, where y0 is
         below it.
     """
+    need_extra("diffrax", "diffrax", "optimistix")
     level, t1, rtol, atol = (jnp.asarray(v, y0.dtype) for v in (level, t1, rtol, atol))
     return _crossing(velocity, value, max_steps, y0, args, level, t1, (rtol, atol))
 

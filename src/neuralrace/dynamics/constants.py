@@ -49,9 +49,9 @@ LOW_RANK_WEIGHTS = 60_000  # between wide layers, above which small bases are fa
 WIDE = 5  # neurons of a wide layer for each signal that passes it
 
 # Descent -----------------------------------------------------------------------------------------
-LARGE_WEIGHTS = 100_000  # whose products take all the time of a step
+LARGE_WEIGHTS = 100_000  # beyond, steps of mini-batches are worth a slow compiler
 STRETCH_ROWS = 256  # saved steps that a stretch returns, at most
-STRETCH_NUMBERS = 5_000_000  # and numbers
+STRETCH_NUMBERS = 1_000_000  # and numbers: more leave the cache
 FIRST_STRETCH = 64  # steps of the first stretch
 STRETCH_SECONDS = 0.3  # how long the others take, about: it can be interrupted between them
 LEAST_ROOM = 4096  # places for losses in a program: of few sizes, so that many lengths share it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -28,7 +28,11 @@ from neuralrace.interrupts import Progress
 from neuralrace.network import Program, program, row_blocks, some_rows
 from neuralrace.task import Task
 
-_COMPILER = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}  # compiles in 2/3
+_COMPILER = {  # compiles in a third of the time what runs as fast
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
 
 
 def descend(
@@ -246,34 +250,40 @@ class _Stretches:
     ) -> None:  # fmt: skip
         n = setup.start.shape[1]
         batch, samples = (None, None) if batches is None else (batches[:3], batches.data)
-        large = batch is None and n > constants.LARGE_WEIGHTS and jax.default_backend() == "cpu"
+        self.loop = _LOOP if batch is None or n <= constants.LARGE_WEIGHTS else _LARGE_LOOP
         self.setup, self.rule, self.steps, self.batch = setup, rule, steps, batch
         self.rows: int = max(1, min(constants.STRETCH_ROWS, constants.STRETCH_NUMBERS // n))
-        self.loop: Compiled = _LARGE_LOOP if large else _LOOP
         self.static = setup.program.stack, setup.kind, rule, batch, setup.recorder, self.rows
         level = -np.inf if stop is None else stop
         key = None if batch is None else jax.random.key(seed)  # compiles
-        self.shared = setup.data, samples, lr, level, setup.vectors, key
+        self.shared = setup.data, samples, lr, level, np.int32(steps), setup.vectors, key
 
     def begin(self, which: slice) -> _Carry:
         """Some runs before their first step."""
-        start, stack = self.setup.start[which], self.setup.program.stack
-        w, runs = stack.for_updates(start) if isinstance(self.rule[0], str) else start, len(start)
-        init = _rule(self.rule, 1.0, None)[0]
+        start = self.setup.start[which]
+        runs = len(start)
         if isinstance(self.rule[0], str):  # all states of these begin with zeros
-            first = jax.eval_shape(jax.vmap(init), w)
-            state = jax.tree.map(lambda v: np.zeros(v.shape, v.dtype), first)
+            w = self.setup.program.stack.for_updates(start)
+            state = jax.tree.map(lambda v: np.zeros((runs, *v.shape), v.dtype), self.zeros)
         else:
-            state = jax.vmap(init)(jnp.asarray(w))
+            w, state = start, jax.vmap(_rule(self.rule, 1.0, None)[0])(jnp.asarray(start))
         order = None if self.batch is None else np.arange(self.batch[2])
         losses = np.full((runs, room(self.steps)), np.nan, start.dtype)
         return _Carry(np.int32(0), np.zeros(runs, np.int32), w, state, np.ones(runs, bool), losses, order)
 
+    @cached_property
+    def zeros(self) -> Any:
+        """Shapes of the state of the optimizer of one run."""
+        return jax.eval_shape(
+            _rule(self.rule, 1.0, None)[0], self.setup.program.stack.for_updates(self.setup.start[0])
+        )
+
     def follow(self, which: slice, saves: np.ndarray, done: Callable[[int], None]) -> tuple[_Carry, Any]:
         """Some runs side by side at their end, and rows (runs, save, ...) at the saved steps."""
-        stops = saves if saves[-1] == self.steps else np.append(saves, self.steps)
+        # Without batches a last step, which changes nothing, has the loss at the end.
+        stops = np.union1d(saves, self.steps + (self.batch is None))
         lift, carry = self.setup.lift(which), self.begin(which)
-        found, now, budget, final = [], 0, constants.FIRST_STRETCH, np.nan
+        found, now, budget = [], 0, constants.FIRST_STRETCH
         while len(stops):
             ahead = stops[: self.rows]
             ahead = ahead[ahead <= now + budget]
@@ -281,7 +291,7 @@ class _Stretches:
             padded = np.concatenate([given, np.zeros(self.rows - len(given), int)]).astype(np.int32)
             began = perf_counter()
             count = np.int32(len(given))
-            carry, rows, final = self.loop(*self.static, *self.shared, lift, padded, count, saved, carry)
+            carry, rows = self.loop(*self.static, *self.shared, lift, padded, count, saved, carry)
             going, before, now = np.asarray(carry.going).any(), now, int(given[-1])
             fitting = (now - before) * constants.STRETCH_SECONDS / (perf_counter() - began)
             budget = 1 + int(np.clip(fitting, budget / 2, 4 * budget))
@@ -290,20 +300,21 @@ class _Stretches:
                 stops = stops[len(given) :]
             if not going and saved:
                 break
-            done(now)
+            done(min(now, self.steps))
         carry = jax.tree.map(np.array, carry._replace(w=(), state=()))
-        carry.losses[np.arange(len(carry.taken)), carry.taken] = final
+        if self.batch is not None:
+            carry.losses[np.arange(len(carry.taken)), carry.taken] = found[-1][0][:, -1]
         return carry, jax.tree.map(lambda *v: np.concatenate(v, axis=1)[:, : len(saves)], *found)
 
 
 def _stretch(
     stack: Any, kind: str, rule: Any, batch: Any, recorder: Recorder, rows: int,
-    data: Any, samples: Any, lr: Any, stop: Any, vectors: Any, key: Any, lift: Any,
+    data: Any, samples: Any, lr: Any, stop: Any, last: Any, vectors: Any, key: Any, lift: Any,
     stops: Any, count: Any, saved: Any, carry: _Carry,
 ) -> Any:  # fmt: skip
-    """Steps of all runs to the last of `count` stops: new carry, rows at the stops, and the last loss."""
+    """Steps of all runs to the last of `count` stops: new carry, and rows at the stops."""
+    full = None
     if batch is None:
-        full = lambda w: stack.loss(w, data, kind)  # noqa: E731
         slope = lambda w, k, order: (*stack.loss_and_gradient(w, data, kind), order)  # noqa: E731
     else:
         batch_stack, size, n = batch
@@ -314,23 +325,26 @@ def _stretch(
     # A given optimizer sees one vector.
     form = stack.for_updates if isinstance(rule[0], str) else lambda flat: flat
     scale, decay = (None if v is None else form(v) for v in vectors)
-    step = _step(_rule(rule, lr, scale)[1], slope, scale, decay, stop, stops=batch is None)
+    step = _step(_rule(rule, lr, scale)[1], slope, scale, decay, stop, last if full is None else None)
+
+    put = jax.lax.dynamic_update_index_in_dim
 
     def one(c: _Carry, lift: Any) -> Any:
         def interval(i: Any, found: Any) -> Any:
             c, values, kept = found
             c = jax.lax.while_loop(lambda c: (c.step < stops[i]) & _any_run(c.going), step, c)
-            if batch is not None:
+            if full is not None:
                 value = full(stack.flat(c.w))
-                values = values.at[i].set(value)
+                values = put(values, value, i, 0)
                 c = c._replace(going=c.going & (~saved | (jnp.isfinite(value) & (value > stop))))
             row = recorder(lr * c.taken, stack.flat(c.w), lift)
-            return c, values, jax.tree.map(lambda v, new: v.at[i].set(new), kept, row)
+            return c, values, jax.tree.map(lambda v, new: put(v, new, i, 0), kept, row)
 
         shapes = jax.eval_shape(recorder, lr * c.taken, stack.flat(c.w), lift)
         kept = jax.tree.map(lambda v: jnp.zeros((rows, *v.shape), v.dtype), shapes)
-        c, values, kept = jax.lax.fori_loop(0, count, interval, (c, jnp.zeros(rows, c.losses.dtype), kept))
-        return c, (values, kept), full(stack.flat(c.w))
+        values = None if full is None else jnp.zeros(rows, c.losses.dtype)
+        c, values, kept = jax.lax.fori_loop(0, count, interval, (c, values, kept))
+        return c, (values, kept)
 
     return _by_run(one, carry, lift)
 
@@ -344,9 +358,9 @@ def _by_run(one: Callable[..., Any], carry: _Carry, lift: Any) -> Any:
             return _Carry(*(v if axis is None else jax.tree.map(change, v) for v, axis in parts))
 
         alone = each(lambda v: v[0], carry), jax.tree.map(lambda v: v[0], lift)
-        c, rows, final = one(*alone)
-        return each(lambda v: v[None], c), *jax.tree.map(lambda v: v[None], (rows, final))
-    return jax.vmap(one, (_BY_RUN, 0), (_BY_RUN, 0, 0), axis_name="runs")(carry, lift)
+        c, rows = one(*alone)
+        return each(lambda v: v[None], c), jax.tree.map(lambda v: v[None], rows)
+    return jax.vmap(one, (_BY_RUN, 0), (_BY_RUN, 0), axis_name="runs")(carry, lift)
 
 
 def _rule(rule: Any, lr: Any, scale: Any) -> tuple[Any, Any]:
@@ -367,10 +381,10 @@ def _sgd(momentum: float, lr: Any, scale: Any) -> tuple[Any, Any]:
     def advance(w: Any, g: Any, state: Any, going: Any) -> Any:
         if momentum:
             g = state = jax.tree.map(lambda v, g: g + momentum * v, state, g)
-        change = jax.tree.map(lambda g: jnp.where(going, -lr * g, 0), g)
+        change = jax.tree.map(lambda g: jax.lax.select(going, lr * g, jnp.zeros_like(g)), g)
         if scale is not None:
             change = jax.tree.map(jnp.multiply, change, scale)
-        return jax.tree.map(jnp.add, w, change), state
+        return jax.tree.map(jnp.subtract, w, change), state
 
     return init, advance
 
@@ -392,16 +406,16 @@ def _optax(optimizer: Any, lr: Any, scale: Any) -> tuple[Any, Any]:
 
 
 def _step(
-    advance: Any, slope: Callable[..., Any], scale: Any, decay: Any, stop: Any, stops: bool
+    advance: Any, slope: Callable[..., Any], scale: Any, decay: Any, stop: Any, last: Any
 ) -> Callable[[_Carry], _Carry]:
-    """One step of descent; where `stops`, a loss at or below `stop` ends the run."""
+    """One step of descent; with `last`, that step or a loss at or below `stop` ends the run."""
 
     def step(c: _Carry) -> _Carry:
         value, g, order = slope(c.w, c.step, c.order)
         going = c.going & jnp.isfinite(value)
-        if stops:
-            going = going & (value > stop)
-        losses = c.losses.at[c.taken].set(jnp.where(c.taken == c.step, value, c.losses[c.taken]))
+        if last is not None:
+            going = going & (value > stop) & (c.step < last)
+        losses = jax.lax.dynamic_update_index_in_dim(c.losses, value, c.step, 0)
         if decay is not None:
             g = jax.tree.map(lambda g, decay, w: g + decay * w, g, decay, c.w)
         if scale is not None:
@@ -447,4 +461,4 @@ def _any_run(going: Any) -> Any:
     return going if jax.default_backend() == "cpu" else jax.lax.psum(going.astype(int), "runs") > 0
 
 
-_LOOP, _LARGE_LOOP = Compiled(_stretch, 6), Compiled(_stretch, 6, **_COMPILER)
+_LOOP, _LARGE_LOOP = Compiled(_stretch, 6, **_COMPILER), Compiled(_stretch, 6)

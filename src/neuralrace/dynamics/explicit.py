@@ -66,9 +66,8 @@ def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any) -> Attem
     """A step of length h (runs,) from y with velocity v; atol is (runs,)."""
     rows, error, _ = tableau()
     xp, h = np if isinstance(y, np.ndarray) else jnp, h[:, None]
-    k, losses = (_stages if xp is np else _compiled_stages)(field, y, v, h)
+    k, losses, end, middle = (_stages if xp is np else _compiled_stages)(field, y, v, h)
     change = lambda row: h * _sum(row, k[: len(row)])  # noqa: E731
-    end, middle = y + change(rows[-2]), y + change(rows[-1])
     tolerance = atol[:, None] + rtol * xp.maximum(xp.abs(y), xp.abs(end))
     far = xp.linalg.norm(change(rows[-3] - rows[-4]), axis=1)  # two stages, both at the end of the step
     rate = xp.linalg.norm(k[-3] - k[-4], axis=1) / far
@@ -77,18 +76,21 @@ def attempt(field: Field, y: Any, v: Any, h: Any, rtol: Any, atol: Any) -> Attem
     return Attempt(end, k[-2], k, summary)
 
 
-def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Velocities and losses at all stages, and in the middle."""
+def _stages(field: Field, y: np.ndarray, v: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Velocities and losses at all stages, and in the middle; the states at the end and in the middle."""
     rows = tableau().rows
-    k, losses = np.empty((len(rows), *y.shape)), np.empty((len(rows), len(y)))
+    k, losses, end, at = np.empty((len(rows), *y.shape)), np.empty((len(rows), len(y))), y, y
     k[0] = v
     for i in range(1, len(rows)):
-        known = min(i, rows.shape[1])
-        k[i], losses[i] = field.velocity(y + h * _sum(rows[i, :known], k[:known]))
-    return k, losses
+        known, end = min(i, rows.shape[1]), at
+        at = _sum(rows[i, :known], k[:known])
+        at *= h  # in place: memory bounds this
+        at += y
+        k[i], losses[i] = field.velocity(at)
+    return k, losses, end, at
 
 
-def _compiled_stages(field: Field, y: Any, v: Any, h: Any) -> tuple[Any, Any]:
+def _compiled_stages(field: Field, y: Any, v: Any, h: Any) -> tuple[Any, ...]:
     """The same in JAX, where the velocity is compiled once."""
     rows = jnp.asarray(tableau().rows, y.dtype)
 
@@ -98,7 +100,8 @@ def _compiled_stages(field: Field, y: Any, v: Any, h: Any) -> tuple[Any, Any]:
         return k.at[i].set(new), losses.at[i].set(loss)
 
     k = jnp.zeros((len(rows), *y.shape), y.dtype).at[0].set(v)
-    return jax.lax.fori_loop(1, len(rows), one, (k, jnp.zeros((len(rows), len(y)), y.dtype)))
+    k, losses = jax.lax.fori_loop(1, len(rows), one, (k, jnp.zeros((len(rows), len(y)), y.dtype)))
+    return k, losses, *(y + h * _sum(rows[i], k[: rows.shape[1]]) for i in (-2, -1))
 
 
 def _sum(row: Any, k: Any) -> Any:
@@ -119,7 +122,7 @@ def slope(y: Any, v: Any, scale: Any, decay: Any) -> Any:
 
 def size(v: Any) -> Any:
     """The root mean square of each row."""
-    return (v**2).mean(axis=1) ** 0.5
+    return (v * v).mean(axis=1) ** 0.5
 
 
 def interpolant(t: float, h: float, y: np.ndarray, k: np.ndarray) -> Callable[[Any], np.ndarray]:

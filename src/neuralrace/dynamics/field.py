@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -46,12 +46,19 @@ class InNumPy:
     def together(self, runs: int, numbers: int) -> int:
         return max(1, constants.CACHED_RUNS // numbers)
 
+    def of(self, runs: list[int]) -> InNumPy:
+        return self
+
+    def begin(self, y: np.ndarray) -> tuple[Any, Any, Any]:
+        v, loss = self.field.velocity(y)
+        return v, loss, self.field.slope(y, v)
+
     def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
         return explicit.attempt(self.field, y, v, h, rtol, atol)
 
     def velocity(self, y: np.ndarray) -> tuple[np.ndarray, float, float]:
-        v, loss = self.field.velocity(y[None])
-        return v[0], float(loss[0]), float(self.field.slope(y[None], v)[0])
+        v, loss, slope = self.begin(y[None])
+        return v[0], float(loss[0]), float(slope[0])
 
 
 class InJax:
@@ -66,6 +73,14 @@ class InJax:
 
     def together(self, runs: int, numbers: int) -> int:
         return 1 if jax.default_backend() == "cpu" else runs
+
+    def of(self, runs: list[int]) -> InJax:
+        return self
+
+    def begin(self, y: np.ndarray) -> tuple[Any, Any, Any]:
+        """By a step of no length, which spares a program of its own."""
+        tried = self.attempt(y, np.zeros_like(y), np.zeros(len(y)), 1.0, np.ones(len(y)))
+        return tried.v, tried.summary[4], tried.summary[5]
 
     def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
         given = (np.asarray(a, self.dtype) for a in (h, rtol, atol))
@@ -89,8 +104,27 @@ def _moved(stack: Stack, kind: str, numbers: Any, y: Any) -> Any:
 _attempt, _velocity = Compiled(_attempted, 2), Compiled(_moved, 2)
 
 
-def system_of(setup: Setup) -> InNumPy | InJax:
-    """What computes the flow of a network."""
-    if setup.in_numpy:
-        return InNumPy(Network(setup.program.stack, setup.kind, setup.data, *setup.vectors), setup.kept)
-    return InJax(setup)
+class Alike(InNumPy):
+    """Networks of one structure in NumPy, a run of each, whose data may differ."""
+
+    def __init__(self, setups: Sequence[Setup]) -> None:
+        super().__init__(_in_numpy(setups[0]), lambda run, ts, y: setups[run].kept(0, ts, y))
+        self.setups, one = setups, all(s.program is setups[0].program for s in setups)
+        self.data = None if one else jax.tree.map(lambda *v: np.stack(v), *(s.data for s in setups))
+
+    def of(self, runs: list[int]) -> InNumPy:
+        field = _in_numpy(self.setups[runs[0]])
+        if len(runs) > 1 and self.data is not None:
+            field = replace(field, data=jax.tree.map(lambda v: v[runs], self.data))
+        return InNumPy(field, self.keep)
+
+
+def _in_numpy(setup: Setup) -> Network:
+    return Network(setup.program.stack, setup.kind, setup.data, *setup.vectors)
+
+
+def system_of(setups: Sequence[Setup]) -> InNumPy | InJax:
+    """What computes the flow of one network; or those of several of one structure, a run each."""
+    if len(setups) > 1:
+        return Alike(setups)
+    return InNumPy(_in_numpy(setups[0]), setups[0].kept) if setups[0].in_numpy else InJax(setups[0])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -18,7 +19,7 @@ from neuralrace.dynamics.run import Path, Problem
 from neuralrace.dynamics.setup import Setup, finish
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
-from neuralrace.errors import OutOfRange, affordable, flag, number
+from neuralrace.errors import InputError, OutOfRange, affordable, flag, number, sequence
 from neuralrace.network import is_linear
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
@@ -90,28 +91,101 @@ def flow(
     >>> nr.flow(task, nr.init.gaussian(task.graph, std=1e-2), t1=40.0).outcome
     'finished at t = 40'
     """
+    asked = _asked(t1, save, method, stop_loss, progress)
+    setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
+    return follow([setup], *asked)[0]
+
+
+def flows(
+    tasks: Sequence[Task],
+    weights: Sequence[Mapping[str, ArrayLike]],
+    t1: float | None = None,
+    save: int | Iterable[float] | None = None,
+    *,
+    method: Method | None = None,
+    loss: str = "squared",
+    stop_loss: float | None = None,
+    rates: Rates | None = None,
+    record: Record | None = None,
+    save_weights: bool = True,
+    progress: bool = False,
+    dtype: DTypeLike = np.float64,
+) -> list[Trajectory]:
+    """The flows of several tasks, each from weights of its own; all else is as in `flow`.
+
+    Small linear networks of one structure are solved side by side, each by steps of its own length: where
+    they have some hundreds of weights, in a tenth of the time of as many calls of `flow`. Their losses agree
+    with those of such calls to rounding. Without `save`, those side by side are saved at the same times.
+
+    Parameters
+    ----------
+    tasks : list of Task
+    weights : list of dict
+        Initial weights for each task, those of one run.
+
+    Returns
+    -------
+    list of Trajectory
+        One for each task, in their order.
+
+    Examples
+    --------
+    >>> import neuralrace as nr
+    >>> tasks = [nr.tasks.separability(delta) for delta in (0.2, 0.4)]
+    >>> runs = flows(tasks, [nr.init.gaussian(task.graph, 0.1) for task in tasks], t1=40.0)
+    >>> [run.outcome for run in runs]
+    ['finished at t = 40', 'finished at t = 40']
+    """
+    asked = _asked(t1, save, method, stop_loss, progress)
+    tasks, weights = sequence("tasks", tasks, "tasks"), sequence("weights", weights, "weights")
+    if len(tasks) != len(weights):
+        raise InputError(f"weights must be as many as tasks, {len(tasks)}; got {len(weights)}")
+    setups = [
+        Setup.prepare(task, w, loss, rates, None, dtype, record, save_weights, compress=True)
+        for task, w in zip(tasks, weights, strict=True)
+    ]
+    if any(setup.many for setup in setups):
+        raise InputError("weights must be those of one run for each task, without a leading axis")
+    groups: dict[Any, list[int]] = {}
+    for k, setup in enumerate(setups):
+        alike = (method is None or isinstance(method, Adaptive)) and not is_wide(setup.given)
+        groups.setdefault(setup.structure if alike and setup.in_numpy else k, []).append(k)
+    found: dict[int, Trajectory] = {}
+    for places in groups.values():
+        found |= zip(places, follow([setups[k] for k in places], *asked), strict=True)
+    return [found[k] for k in range(len(setups))]
+
+
+def _asked(t1: Any, save: Any, method: Any, stop_loss: Any, progress: Any) -> tuple[Any, ...]:
+    """What is asked for, checked, as `follow` takes it."""
     chosen = check_method(method)
     end, ts = save_times(t1, save)
     stop = None if stop_loss is None else number("stop_loss", stop_loss, above=0)
-    setup = Setup.prepare(task, weights, loss, rates, runs, dtype, record, save_weights, compress=True)
-    return follow(setup, end, ts, save is None, stop, chosen, flag("progress", progress))
+    return end, ts, save is None, stop, chosen, flag("progress", progress)
 
 
 def follow(
-    setup: Setup, t1: float, ts: np.ndarray, choose: bool, stop: float | None, method: Method | None = None,
-    progress: bool = False, rest: float = -np.inf,
-) -> Trajectory:  # fmt: skip
-    """The flow of a network that was checked; a run whose loss falls to `rest` rests there."""
-    kept = setup.start.shape[1] if setup.recorder.save_weights else 1
-    affordable("save", len(ts), float(setup.count) * len(ts) * kept)
-    scale, decays = setup.vectors[0], setup.rates.decays(setup.given.graph)
+    setups: Sequence[Setup], t1: float, ts: np.ndarray, choose: bool, stop: float | None,
+    method: Method | None = None, progress: bool = False, rest: float = -np.inf,
+) -> list[Trajectory]:  # fmt: skip
+    """The flow of a network that was checked, or of several of one structure, a run each.
+
+    A run whose loss falls to `rest` rests there.
+    """
+    first, full = setups[0], np.concatenate([s.full for s in setups])
+    start = np.concatenate([s.start for s in setups])
+    kept = start.shape[1] if first.recorder.save_weights else 1
+    affordable("save", len(ts), float(len(start)) * len(ts) * kept)
+    scale, decays = first.vectors[0], first.rates.decays(first.given.graph)
     problem = Problem(
-        system_of(setup), setup.start, np.abs(setup.full).max(axis=1, initial=0.0), t1, ts, choose, stop,
-        rest, progress, decays, 1.0 if scale is None else float(scale.max()), setup,
+        system_of(setups), start, np.abs(full).max(axis=1, initial=0.0), t1, ts, choose, stop,
+        rest, progress, decays, 1.0 if scale is None else float(scale.max()), first,
     )  # fmt: skip
-    with setup.precision():
+    with first.precision():
         path = method.solve(problem) if method else _solve(problem)
-    return finish(setup, path, {"process": "flow", "t1": t1, "stop_loss": stop})
+    paths = [path] if len(setups) == 1 else [path.run(k) for k in range(len(setups))]
+    settings = {"process": "flow", "t1": t1, "stop_loss": stop}
+    return [finish(s, path, dict(settings)) for s, path in zip(setups, paths, strict=True)]
 
 
 def _solve(problem: Problem) -> Path:

@@ -202,9 +202,7 @@ def adapted_times(histories: list[History], t1: float, known: float = np.inf) ->
 
 
 def _fine(histories: list[History], t1: float) -> np.ndarray:
-    own = [
-        np.linspace(a, b, 5)[:-1] for h in histories for a, b in zip(h.t[:-1], h.t[1:], strict=True) if b > a
-    ]
+    own = [np.linspace(h.t[:-1], h.t[1:], 5)[:-1].ravel() for h in histories]
     points = np.concatenate([np.linspace(0, t1, 1001), *own])
     points = np.unique(points[(points >= 0) & (points <= t1)])
     return points[np.unique(np.linspace(0, len(points) - 1, constants.FINE_POINTS).round().astype(int))]

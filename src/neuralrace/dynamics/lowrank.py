@@ -23,8 +23,8 @@ from neuralrace.dynamics.trajectory import LazyWeights
 from neuralrace.errors import OutOfRange
 from neuralrace.interrupts import Progress
 from neuralrace.lowrank.constants import EVEN_INPUTS, ROUNDING
-from neuralrace.lowrank.network import Layout, Saved
-from neuralrace.lowrank.solve import Solution, solve
+from neuralrace.lowrank.network import Snapshot, Wiring
+from neuralrace.lowrank.solve import LowRankSolution, solve
 from neuralrace.subspace import rotation_invariant_nodes
 from neuralrace.task import Task
 
@@ -99,7 +99,7 @@ def _solved(method: LowRank, problem: Problem, ts: np.ndarray) -> Path:
 
 
 def _rows(
-    saved: Sequence[Saved], recording: _Recording, first: dict[str, np.ndarray]
+    saved: Sequence[Snapshot], recording: _Recording, first: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, Any]:
     """Losses of a run at the saved times, and their places and what is recorded there."""
     rows: list[dict[str, np.ndarray]] = []
@@ -129,12 +129,12 @@ class LowRankWeights(LazyWeights):
     A single run has no axis of runs. `index` (runs, save) picks the saved time that is shown at each.
     """
 
-    def __init__(self, setup: Setup, saved: Sequence[Sequence[Saved]], index: np.ndarray):
+    def __init__(self, setup: Setup, saved: Sequence[Sequence[Snapshot]], index: np.ndarray):
         self.names = setup.given.graph.shapes
         self.many: bool = setup.many
         self.dtype: DTypeLike = setup.dtype
         self.start: dict[str, np.ndarray] = {e: w.astype(setup.dtype) for e, w in setup.weights.items()}
-        self.saved: Sequence[Sequence[Saved]] = saved
+        self.saved: Sequence[Sequence[Snapshot]] = saved
         self.index: np.ndarray = index
         self.lifted: dict[str, np.ndarray] = {}
 
@@ -164,7 +164,9 @@ class LowRankWeights(LazyWeights):
         return part
 
 
-def _ending(solution: Solution, stated: float, t1: float, stop: float | None, method: LowRank) -> Ending:
+def _ending(
+    solution: LowRankSolution, stated: float, t1: float, stop: float | None, method: LowRank
+) -> Ending:
     """How a run ended, in numbers."""
     status = _STATUS[solution.outcome] if np.isfinite(solution.saved[-1].loss) else Status.DIVERGED
     t = t1 if status is Status.FINISHED else solution.end
@@ -186,7 +188,7 @@ class _Recording:
             with setup.precision():
                 self.full = _asks_for_weights(self.recorder, self.small, setup.dtype)
 
-    def __call__(self, saved: Saved, first: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def __call__(self, saved: Snapshot, first: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if self.recorder.record is None:
             return {}
         dtype, full = self.setup.dtype, None
@@ -224,14 +226,14 @@ def _recorded(recorder: Recorder, small: Task, t: Any, weights: Any, full: Any) 
 _record = Compiled(_recorded, 2)
 
 
-def small_weights(saved: Saved, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
+def small_weights(saved: Snapshot, dims: Mapping[str, int]) -> dict[str, np.ndarray]:
     """Weights between the spaces that the inputs span at each node, of the dimensions given.
 
     Products along paths from the inputs are those of the network, or those that the bases see where these
     hold all signals of the inputs.
     """
     net, spaces, small = saved.net, {}, {}
-    if holds_all_inputs(net.layout):
+    if holds_all_inputs(net.wiring):
         weights = saved.weights
     else:
         weights = {e: w + saved.change(e) for e, w in net.weights.items()}
@@ -246,18 +248,18 @@ def small_weights(saved: Saved, dims: Mapping[str, int]) -> dict[str, np.ndarray
 
 
 @lru_cache(maxsize=64)
-def holds_all_inputs(layout: Layout) -> bool:
+def holds_all_inputs(wiring: Wiring) -> bool:
     """Whether bases of the samples' signals are bases of all inputs' signals.
 
     That is so where one path leads to each wide node, and the samples that take it span its input.
     """
-    rows = {v: x * layout.node_gates[0].get(v, 1.0) for v, x in layout.inputs.items()}
-    for v in (v for v in layout.order if v in layout.wide):
-        into = [(e, s) for e, (s, t) in layout.ends.items() if t == v]
+    rows = {v: x * wiring.node_gates[0].get(v, 1.0) for v, x in wiring.inputs.items()}
+    for v in (v for v in wiring.order if v in wiring.wide):
+        into = [(e, s) for e, (s, t) in wiring.ends.items() if t == v]
         e, s = into[0]
         if len(into) > 1 or s not in rows:
             return False
-        rows[v] = rows[s] * layout.edge_gates[0].get(e, 1.0)
+        rows[v] = rows[s] * wiring.edge_gates[0].get(e, 1.0)
         size = np.linalg.svd(rows[v], compute_uv=False)
         if len(size) < rows[v].shape[1] or size[-1] <= EVEN_INPUTS * size[0]:
             return False

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuralrace.compiling import content
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
+from neuralrace.identity import key
 from neuralrace.network import activity, precision
 from neuralrace.subspace import expand
 from neuralrace.task import Task
@@ -133,7 +133,7 @@ class Recorder:
 
     @cached_property
     def _content(self) -> tuple[Any, ...]:
-        return self.graph, self.task.graph, content(self.record), self.save_weights
+        return self.graph, self.task.graph, key(self.record), self.save_weights
 
     def __hash__(self) -> int:
         return hash(self._content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -23,6 +23,14 @@ class System(Protocol):
 
     def together(self, runs: int, numbers: int) -> int:
         """How many runs go side by side."""
+        ...
+
+    def of(self, runs: list[int]) -> System:
+        """The system of some of the runs, in this order."""
+        ...
+
+    def begin(self, y: np.ndarray) -> tuple[Any, Any, Any]:
+        """The velocities of states (runs, numbers), their losses and the slopes of these in time."""
         ...
 
     def attempt(self, y: Any, v: Any, h: np.ndarray, rtol: float, atol: np.ndarray) -> Attempt:
@@ -70,6 +78,19 @@ class Path:
     history: History | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, k: int) -> Path:
+        """One of the runs, as if it had been solved alone."""
+        some, shown = slice(k, k + 1), int(np.searchsorted(self.t, self.endings[k].t)) + 1
+        return replace(
+            self,
+            t=self.t[:shown],
+            losses=self.losses[some, :shown],
+            kept=jax.tree.map(lambda v: v[some, :shown], self.kept),
+            endings=self.endings[some],
+            history=None if self.history is None else self.history.run(some),
+            stats={n: v[some] if np.ndim(v) else v for n, v in self.stats.items()},
+        )
 
     def fields(self, many: bool) -> dict[str, Any]:
         """The fields of a `Trajectory` that do not depend on what was solved; a single run loses its axis."""
@@ -135,6 +156,11 @@ class Run:
         """Whether stability, not accuracy, keeps explicit steps short."""
         return self.at_edge >= constants.PATIENT
 
+    @property
+    def velocity(self) -> Callable[[np.ndarray], tuple[np.ndarray, float, float]]:
+        """`System.velocity` of this run."""
+        return self.problem.system.of([self.k]).velocity
+
     def begin(self, v: np.ndarray, loss: float, slope: float) -> None:
         """The velocity at the start, and the length of the first step."""
         p = self.problem
@@ -176,7 +202,7 @@ class Run:
         self, inside: Callable[[Any], np.ndarray], before: float, step: Step, level: float
     ) -> tuple[Point, np.ndarray]:
         """The point in a step where the loss falls to the level, and the state there."""
-        velocity, after = self.problem.system.velocity, step.end[0]
+        velocity, after = self.velocity, step.end[0]
         loss = lambda t: step.end[1] if t == after else velocity(inside([t])[0])[1]  # noqa: E731
         t = first_fall(loss, before, after, level)
         if t == after:

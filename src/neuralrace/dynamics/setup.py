@@ -87,6 +87,12 @@ class Setup:
         return program(self.task, self.kind)
 
     @property
+    def structure(self) -> Hashable:
+        """Equal for networks that differ in numbers alone."""
+        leaves, tree = jax.tree.flatten(self.data)
+        return self.task.graph, self.program.stack, tree, tuple(np.shape(v) for v in leaves)
+
+    @property
     def in_numpy(self) -> bool:
         """Whether NumPy computes the network."""
         return np.dtype(self.dtype) == np.float64 and runs_in_numpy(self.program.stack, self.kind)

@@ -52,14 +52,12 @@ def evolve(problem: Problem, rtol: float, atols: np.ndarray, max_steps: int) -> 
 
 def _explicit(runs: list[Run], done: Callable[[], None]) -> None:
     """Explicit steps of some runs side by side, until each has ended or has become stiff."""
-    system, t1 = runs[0].problem.system, runs[0].problem.t1
+    problem, t1 = runs[0].problem, runs[0].problem.t1
+    system = problem.system.of([run.k for run in runs])
     atol, y = np.array([run.atol for run in runs]), np.stack([run.y for run in runs])
     if runs[0].v is None:
-        first = system.attempt(y, np.zeros_like(y), np.zeros(len(runs)), runs[0].rtol, atol)
-        for run, v, loss, slope in zip(
-            runs, np.asarray(first.v), *np.asarray(first.summary)[4:], strict=True
-        ):
-            run.begin(v, float(loss), float(slope))
+        for run, *first in zip(runs, *map(np.asarray, system.begin(y)), strict=True):
+            run.begin(first[0], float(first[1]), float(first[2]))
     v, h = np.stack([run.v for run in runs]), np.array([run.h for run in runs])  # pyright: ignore[reportCallIssue, reportArgumentType]
     while True:
         going = np.array([run.status is None and not run.stiff for run in runs])
@@ -67,6 +65,7 @@ def _explicit(runs: list[Run], done: Callable[[], None]) -> None:
             return
         if system.shrinks and not going.all():
             runs = [run for run, goes in zip(runs, going, strict=True) if goes]
+            system = problem.system.of([run.k for run in runs])
             y, v, h, atol, going = y[going], v[going], h[going], atol[going], going[going]
         t = np.array([run.t for run in runs])
         last = h >= t1 - t

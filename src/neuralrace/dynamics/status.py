@@ -104,7 +104,7 @@ class Ending:
         if status is Status.REACHED_LOSS:
             return f"{status.value} {self.level:g} at {at}"
         if status is Status.STEP_LIMIT:
-            return f"{status.value} of {self.limit} at {at}: try increasing max_steps"
+            return f"{status.value} of {self.limit} at {at}: try increasing max_steps, or looser tolerances"
         if status is Status.DIVERGED:
             if self.step is not None:
                 return f"diverged at step {self.step}: loss {self.loss}; try a smaller lr than {self.lr:g}"

@@ -32,7 +32,7 @@ def go_on(run: Run, done: Callable[[], None]) -> None:
 def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
     from scipy.integrate import LSODA  # slow to import
 
-    velocity, rtol = run.problem.system.velocity, max(constants.LSODA_SHARE * run.rtol, constants.LSODA_LEAST)
+    velocity, rtol = run.velocity, max(constants.LSODA_SHARE * run.rtol, constants.LSODA_LEAST)
     start, atol = np.asarray(run.y, float), constants.LSODA_SHARE * run.atol
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "lsoda", UserWarning)  # the status of the run says so
@@ -54,7 +54,7 @@ def _by_lsoda(run: Run, done: Callable[[], None]) -> None:
 
 
 def _by_exponential(run: Run, done: Callable[[], None]) -> None:
-    velocity, t1 = run.problem.system.velocity, run.problem.t1
+    velocity, t1 = run.velocity, run.problem.t1
     (v, loss, slope), h, rate = velocity(run.y), run.h, 0.0
     work, since, taken = 0, run.t, 0
     while run.status is None:

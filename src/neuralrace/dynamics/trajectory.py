@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -645,8 +646,8 @@ def versions() -> dict[str, str]:
     """
     found = {"python": platform.python_version()}
     for package in ("neuralrace", "jax", "optax", "numpy", "scipy"):
-        try:
-            found[package] = version(package)
+        try:  # a search for files takes a millisecond
+            found[package] = getattr(sys.modules.get(package), "__version__", None) or version(package)
         except PackageNotFoundError:
             continue
     return found

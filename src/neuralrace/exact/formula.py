@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neuralrace.compiling import traced
 from neuralrace.errors import InputError, array, without_nan
@@ -17,6 +18,7 @@ from neuralrace.interrupts import uninterrupted
 from neuralrace.network import precision
 
 P = ParamSpec("P")
+Arrays = tuple[jax.Array, ...]
 Check = Callable[[str, Any], Any]
 
 
@@ -85,13 +87,15 @@ def nonnegative(name: str, value: Any) -> np.ndarray:
     return out
 
 
-def floats(*values: Any) -> list[Any]:
+def floats(*values: ArrayLike) -> list[jax.Array]:
     """The values as JAX arrays of one floating type."""
     dtype = jnp.result_type(float, *values)
     return [jnp.asarray(v, dtype) for v in values]
 
 
-def invert(time: Callable[..., Any], target: Any, top: Any, *parameters: Any) -> Any:
+def invert(
+    time: Callable[..., jax.Array], target: jax.Array, top: jax.Array, *parameters: jax.Array
+) -> jax.Array:
     """The x in [0, top] with `time(x, *parameters) = target`, for an increasing function with time(0) = 0.
 
     Newton's method inside a shrinking bracket; derivatives of any order by the implicit function theorem.
@@ -102,7 +106,9 @@ def invert(time: Callable[..., Any], target: Any, top: Any, *parameters: Any) ->
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _root(time: Callable[..., Any], top: Any, target: Any, *parameters: Any) -> Any:
+def _root(
+    time: Callable[..., jax.Array], top: jax.Array, target: jax.Array, *parameters: jax.Array
+) -> jax.Array:
     eps = jnp.finfo(target.dtype).eps
 
     def iterate(state: Any) -> Any:
@@ -122,11 +128,11 @@ def _root(time: Callable[..., Any], top: Any, target: Any, *parameters: Any) -> 
 
 
 @_root.defjvp
-def _(time: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+def _(time: Callable[..., jax.Array], primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array]:
     x = _root(time, *primals)
     _, drift = jax.jvp(lambda *v: time(x, *v), primals[2:], tangents[2:])
     return x, (tangents[1] - drift) / _slope(time, x, primals[2:])[1]
 
 
-def _slope(time: Callable[..., Any], x: Any, parameters: Any) -> Any:
+def _slope(time: Callable[..., jax.Array], x: jax.Array, parameters: Arrays) -> Arrays:
     return jax.jvp(lambda x: time(x, *parameters), (x,), (jnp.ones_like(x),))

@@ -180,7 +180,7 @@ class Graph(WeightLayout):
 
         return graph_figure(self, gates)
 
-    def _content(self) -> tuple[Any, ...]:
+    def _decided_by(self) -> tuple[Any, ...]:
         parts = (self.nodes, self.edges, self.activations)
         return (*(tuple(p.items()) for p in parts), self.biases, self.diagonal, self._fixed_bytes)
 
@@ -189,10 +189,10 @@ class Graph(WeightLayout):
         return tuple((name, w.tobytes()) for name, w in self.fixed.items())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Graph) and self._content() == other._content()
+        return isinstance(other, Graph) and self._decided_by() == other._decided_by()
 
     def __hash__(self) -> int:
-        return hash(self._content())
+        return hash(self._decided_by())
 
     @property
     def is_linear(self) -> bool:

@@ -17,7 +17,7 @@ WeightsLike = Mapping[str, ArrayLike]
 """Weights as a user gives them: edge name -> (target size, source size)."""
 
 
-_LARGE = 10_000  # numbers in a weight matrix: to copy it takes longer than a call
+_SLOW_TO_COPY = 10_000  # numbers in a weight matrix: to copy it takes longer than a call
 
 
 class WeightStack(NamedTuple):
@@ -58,7 +58,7 @@ class WeightLayout:
         names: dict[Any, list[str]] = {}
         for name, shape in self.shapes.items():
             ends = self.edges.get(name, (name, name))
-            key = tuple(self.levels[n] for n in ends) if prod(shape) >= _LARGE else ()
+            key = tuple(self.levels[n] for n in ends) if prod(shape) >= _SLOW_TO_COPY else ()
             names.setdefault((shape, key), []).append(name)
         return _stacked([(shape, members) for (shape, _), members in names.items()], 0)
 

@@ -1,4 +1,4 @@
-"""The gallery: twelve scenes to start from, each with its sliders and the tasks that they make."""
+"""The gallery: scenes to start from, each with its sliders and the tasks that they make."""
 
 from __future__ import annotations
 

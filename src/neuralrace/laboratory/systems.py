@@ -13,7 +13,7 @@ import numpy as np
 import neuralrace as nr
 from neuralrace.laboratory.protocol import Gauge, LaneDetails, Sum, System
 from neuralrace.laboratory.racers import RacerPath
-from neuralrace.reduction import LEARNED, class_rates
+from neuralrace.reduction import UNSOLVED, class_rates
 
 MOST_NUMBERS, MOST_PRODUCTS = 80, 3000  # of a system that a page solves while a slider moves
 SAME = 1e-9  # of the largest: statistics of modes that differ less are the same
@@ -25,7 +25,7 @@ class TooLarge(Exception):
 
 
 class Polynomial:
-    """A sum of products of the numbers of a state: their places, sorted -> coefficient.
+    """A sum of products of the numbers that move: their places, sorted -> coefficient.
 
     Arrays of them go through the same products as strengths do.
     """
@@ -63,7 +63,7 @@ def rounded(value: Any) -> float:
 
 
 @dataclass(frozen=True)
-class State:
+class Numbers:
     """The numbers that move: strengths of each class of edges, those of modes that learn alike once."""
 
     place: list[np.ndarray]  # of each class: where the numbers of its strengths are
@@ -71,7 +71,7 @@ class State:
     modes: np.ndarray  # the modes that stand for others
 
     @classmethod
-    def of(cls, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> State:
+    def of(cls, r: nr.Reduction, b: Mapping[str, np.ndarray]) -> Numbers:
         """That of a reduction that starts from strengths b."""
         shapes = [r.family.shape[members[0]] for members in r.classes]
         if r.tied is None:
@@ -106,18 +106,18 @@ def system(
     """
     b = {e: unit * start[r.family.edge_of(e)] for e, unit in r.family.start.items()}
     r = r if r.is_tied(b) else r.retied(b)
-    state = State.of(r, b)
-    if r.paths is None or len(state.copies) > MOST_NUMBERS:
+    numbers = Numbers.of(r, b)
+    if r.paths is None or len(numbers.copies) > MOST_NUMBERS:
         raise TooLarge
-    symbols = state.strengths(r)
-    products, s, d = _statistics(r, state, symbols)
+    symbols = numbers.strengths(r)
+    products, s, d = _statistics(r, numbers, symbols)
     if sum(len(p.terms) for p in products) > MOST_PRODUCTS:
         raise TooLarge
     of, first = (
-        np.empty(len(state.copies), int),
-        np.empty(len(state.copies)),
+        np.empty(len(numbers.copies), int),
+        np.empty(len(numbers.copies)),
     )  # class and start of each number
-    for k, (members, at) in enumerate(zip(r.classes, state.place, strict=True)):
+    for k, (members, at) in enumerate(zip(r.classes, numbers.place, strict=True)):
         of[at], first[at] = k, b[members[0]]
     rates, decays = class_rates(r.classes, r.rates)
     sizes = np.array([len(c) for c in r.classes])
@@ -125,8 +125,8 @@ def system(
     return System(
         start=[rounded(v) for v in first],
         powers={name: [by[e] for e in edges] for name, by in powers.items()},
-        speed=[rounded(v) for v in (rates / sizes)[of] / state.copies],
-        decay=[rounded(v) for v in (sizes * decays)[of] * state.copies],
+        speed=[rounded(v) for v in (rates / sizes)[of] / numbers.copies],
+        decay=[rounded(v) for v in (sizes * decays)[of] * numbers.copies],
         sums=[p.sum for p in products], s=[rounded(v) for v in s],
         d=[(p, q, rounded(v)) for (p, q), v in d.items()],
         constant=rounded(r.paths.loss_of_zero), coupled=r.tied is None,
@@ -134,20 +134,20 @@ def system(
         racers=[_racer(r, p, symbols) for p in racing],
         goals=[None if whole.tied is None else p.alone for p in racing],
         directions=r.directions, attainable=r.attainable.loss, complete=r.complete_loss,
-        settled=r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0),
+        settled=r.attainable.loss + UNSOLVED * max(r.untrained_loss - r.attainable.loss, 0.0),
         fastest=r.fastest_time, rest=None, why="", said=said,
     )  # fmt: skip
 
 
 def _statistics(
-    r: nr.Reduction, state: State, symbols: Mapping[str, np.ndarray]
+    r: nr.Reduction, numbers: Numbers, symbols: Mapping[str, np.ndarray]
 ) -> tuple[list[Polynomial], np.ndarray, dict[tuple[int, int], float]]:
     """What each class of paths carries, entry by entry; its S; and D of each two entries."""
     paths = r.paths
     assert paths is not None
     factors = [*(symbols[members[0]] for members in r.classes), *paths.constants]
     total, couplings = paths.sums
-    ordered, modes, n = r.basis == "block", state.modes, state.copies
+    ordered, modes, n = r.basis == "block", numbers.modes, numbers.copies
     one = Polynomial({(): 1.0})
     carried = []
     for key in paths.index:

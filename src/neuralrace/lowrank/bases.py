@@ -12,9 +12,9 @@ from neuralrace.lowrank import constants
 from neuralrace.lowrank.network import (
     Arrays,
     Direction,
-    Layout,
+    Pass,
     ReducedNetwork,
-    State,
+    Wiring,
     factor,
     norm,
     row_basis,
@@ -31,14 +31,14 @@ class Point(NamedTuple):
     """
 
     y: np.ndarray
-    state: State
+    state: Pass
     signals: tuple[Arrays, Arrays]
     size: np.ndarray
     scale: dict[str, float]
     speed: float
 
 
-def assess(net: ReducedNetwork, y: np.ndarray, s: State, rest_speed: float) -> Point:
+def assess(net: ReducedNetwork, y: np.ndarray, s: Pass, rest_speed: float) -> Point:
     """Signals and units at coordinates y with state s.
 
     A signal outside a basis counts by the velocity that it would add to an edge, relative to that of the edge
@@ -59,7 +59,7 @@ def importance(net: ReducedNetwork, d: Direction, v: str, p: Point) -> np.ndarra
 
     They count by the velocity that they give to edges, and forwards by their effect on the outputs too.
     """
-    contexts, samples, _ = net.layout.shape
+    contexts, samples, _ = net.wiring.shape
     square = np.zeros((contexts, samples, samples))
     for e, far in d.out[v]:  # moved by the signal at one end times that from the other
         x = net.by_context(net.sent(e, p.signals[1 - d.end][far])) / p.scale[e]
@@ -85,12 +85,12 @@ def reduced_network(
     task: Task, weights: Mapping[str, np.ndarray], rates: Mapping[str, float]
 ) -> ReducedNetwork:
     """The network at its start, in bases of the signals that pass it there."""
-    net = ReducedNetwork(Layout(task, rates), weights)
+    net = ReducedNetwork(Wiring(task, rates), weights)
     for d in net.directions:  # errors, which go backwards, are known after the forward signals
         y = net.coordinates[0]
         enrich(d, net, [assess(net, y, net.state(y), 0.0)], 0.0)
     error = norm(net.state(net.coordinates[0]).error)
-    net.output_size = max(norm(net.layout.targets), error, 1e-300)
+    net.output_size = max(norm(net.wiring.targets), error, 1e-300)
     return net
 
 

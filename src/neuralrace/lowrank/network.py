@@ -27,7 +27,7 @@ Arrays = dict[str, np.ndarray]
 Ends = dict[str, tuple[str, str]]  # edge: its source and target
 
 
-class Layout:
+class Wiring:
     """Edges, data and gates of all contexts; a bias is an edge from the node "", whose value is constant.
 
     All contexts go through the network at once, as rows below each other. They are padded by zeros to the
@@ -90,20 +90,20 @@ class Direction:
     what is in the basis there; `sketch[e]` the same in a few random directions.
     """
 
-    def __init__(self, layout: Layout, weights: Arrays, end: int) -> None:
+    def __init__(self, wiring: Wiring, weights: Arrays, end: int) -> None:
         self.end: int = end  # 0 forwards, 1 backwards
-        self.ends: Ends = {e: (t, s) for e, (s, t) in layout.ends.items()} if end else layout.ends
+        self.ends: Ends = {e: (t, s) for e, (s, t) in wiring.ends.items()} if end else wiring.ends
         self.weights: Arrays = {e: w.T for e, w in weights.items()} if end else weights
-        learning = {t for _, t in layout.ends.values()}  # errors go no further back than these
-        self.order: list[str] = [v for v in layout.order[::-1] if v in learning] if end else layout.order
-        self.start: Arrays = layout.units if end else layout.inputs
-        self.node_gates: Arrays = layout.node_gates[end]
-        self.edge_gates: Arrays = layout.edge_gates[end]
+        learning = {t for _, t in wiring.ends.values()}  # errors go no further back than these
+        self.order: list[str] = [v for v in wiring.order[::-1] if v in learning] if end else wiring.order
+        self.start: Arrays = wiring.units if end else wiring.inputs
+        self.node_gates: Arrays = wiring.node_gates[end]
+        self.edge_gates: Arrays = wiring.edge_gates[end]
         edges = self.ends.items()
         self.into: Neighbours = {v: [(e, s) for e, (s, t) in edges if t == v] for v in self.order}
         self.out: Neighbours = {v: [(e, t) for e, (s, t) in edges if s == v] for v in self.order}
         self.outside: Arrays = {
-            e: self.weights[e].T[: 0 if s in layout.wide else None] for e, (s, t) in edges if t in layout.wide
+            e: self.weights[e].T[: 0 if s in wiring.wide else None] for e, (s, t) in edges if t in wiring.wide
         }
         self.sketch: Arrays = {}
 
@@ -120,7 +120,7 @@ class Direction:
         return signals
 
 
-class State(NamedTuple):
+class Pass(NamedTuple):
     """The network at some coordinates: signals, errors.
 
     `forward` has the signals of all samples, `backward` those of a unit error of every output. Errors of the
@@ -139,17 +139,17 @@ class ReducedNetwork:
     bases leave a copy alone.
     """
 
-    def __init__(self, layout: Layout, weights: Mapping[str, np.ndarray]) -> None:
-        self.layout: Layout = layout
-        self.ends: Ends = layout.ends
-        self.weights: Arrays = {e: w if layout.ends[e][0] else w[:, None] for e, w in weights.items()}
+    def __init__(self, wiring: Wiring, weights: Mapping[str, np.ndarray]) -> None:
+        self.wiring: Wiring = wiring
+        self.ends: Ends = wiring.ends
+        self.weights: Arrays = {e: w if wiring.ends[e][0] else w[:, None] for e, w in weights.items()}
         unit = np.array([norm(w) / w.size**0.5 for w in self.weights.values()])
         self.unit: np.ndarray = np.where(unit > 0, unit, unit.max() or 1.0)
-        self.rates: np.ndarray = np.array([layout.rates[e] for e in self.ends])
+        self.rates: np.ndarray = np.array([wiring.rates[e] for e in self.ends])
         rng, n = np.random.default_rng(0), constants.SKETCH
-        self.random: Arrays = {v: rng.standard_normal((layout.sizes[v], n)) / n**0.5 for v in layout.wide}
-        self.directions: list[Direction] = [Direction(layout, self.weights, end) for end in (0, 1)]
-        self.basis: Arrays = {v: np.zeros((0, layout.sizes[v])) for v in layout.wide}
+        self.random: Arrays = {v: rng.standard_normal((wiring.sizes[v], n)) / n**0.5 for v in wiring.wide}
+        self.directions: list[Direction] = [Direction(wiring, self.weights, end) for end in (0, 1)]
+        self.basis: Arrays = {v: np.zeros((0, wiring.sizes[v])) for v in wiring.wide}
         self.initial: Arrays = {
             e: w if w.ndim == 1 else w[: 0 if t in self.basis else None, : 0 if s in self.basis else None]
             for (e, w), (s, t) in zip(self.weights.items(), self.ends.values(), strict=True)
@@ -218,40 +218,40 @@ class ReducedNetwork:
 
     def by_context(self, x: np.ndarray) -> np.ndarray:
         """Rows of all contexts as (contexts, rows, numbers)."""
-        contexts = self.layout.shape[0]
+        contexts = self.wiring.shape[0]
         return x.reshape(contexts, len(x) // contexts, x.shape[1])
 
     def sent(self, e: str, signals: np.ndarray) -> np.ndarray:
         """Signals of samples as they enter an edge."""
-        gates = self.layout.edge_gates[0]
+        gates = self.wiring.edge_gates[0]
         return signals * gates[e] if e in gates else signals
 
     def paired(self, x: np.ndarray, backward: np.ndarray) -> np.ndarray:
         """What signals of samples do to the outputs, by backward signals at the same node."""
-        if self.layout.shape[0] == 1:
+        if self.wiring.shape[0] == 1:
             return x.dot(backward.T)[None]
         return self.by_context(x) @ self.by_context(backward).transpose(0, 2, 1)
 
-    def state(self, y: np.ndarray) -> State:
+    def state(self, y: np.ndarray) -> Pass:
         """The network at coordinates y."""
         weights = self.split(self.flat + y)
         forward, backward = (d.propagate(weights) for d in self.directions)
-        error = self.layout.targets
-        for o, unit in self.layout.units.items():
+        error = self.wiring.targets
+        for o, unit in self.wiring.units.items():
             error = error - self.paired(forward[o], unit)
-        return State(forward, backward, error)
+        return Pass(forward, backward, error)
 
     def loss(self, error: np.ndarray) -> float:
         """The loss of some errors."""
-        return 0.5 * float(np.vdot(error, error)) + self.layout.irreducible_loss
+        return 0.5 * float(np.vdot(error, error)) + self.wiring.irreducible_loss
 
-    def error_signals(self, s: State, error: np.ndarray) -> Arrays:
+    def error_signals(self, s: Pass, error: np.ndarray) -> Arrays:
         """Backward signals of the errors of all samples."""
-        if self.layout.shape[0] == 1:
+        if self.wiring.shape[0] == 1:
             return {v: error[0].dot(b) for v, b in s.backward.items()}
         return {v: np.concatenate(error @ self.by_context(b)) for v, b in s.backward.items()}
 
-    def gradient(self, s: State, back: Arrays) -> np.ndarray:
+    def gradient(self, s: Pass, back: Arrays) -> np.ndarray:
         """Minus the gradient of the loss in the coordinates, for the error signals that are given."""
         out = np.empty(len(self.rate))
         for e, part in self.split(out).items():
@@ -260,11 +260,11 @@ class ReducedNetwork:
             part[...] = b.T.dot(f) if part.ndim == 2 else (b * f).sum(0)
         return out
 
-    def velocity(self, s: State, error: np.ndarray) -> np.ndarray:
+    def velocity(self, s: Pass, error: np.ndarray) -> np.ndarray:
         """The velocity of the coordinates, for errors that need not be those of the state."""
         return self.rate * self.gradient(s, self.error_signals(s, error))
 
-    def jvp(self, s: State, change: np.ndarray) -> np.ndarray:
+    def jvp(self, s: Pass, change: np.ndarray) -> np.ndarray:
         """Jacobian-vector product: the change of all outputs with the coordinates, to first order."""
         out = np.zeros_like(s.error)
         for e, n in self.split(change).items():
@@ -273,9 +273,9 @@ class ReducedNetwork:
             out += self.paired(f.dot(n.T) if n.ndim == 2 else f * n, s.backward[target])
         return out
 
-    def tangent_kernel(self, s: State) -> np.ndarray:
+    def tangent_kernel(self, s: Pass) -> np.ndarray:
         """Velocity of all outputs per unit of all errors; not for edges with one weight per neuron."""
-        c, n, o = self.layout.shape
+        c, n, o = self.wiring.shape
         ff, bb = np.empty((len(self.ends), c, n, c, n)), np.empty((len(self.ends), c, o, c, o))
         for k, (e, (source, target)) in enumerate(self.ends.items()):
             f, b = self.sent(e, s.forward[source]), s.backward[target]
@@ -286,7 +286,7 @@ class ReducedNetwork:
         blocks = (samples @ outputs).reshape(c, c, n, n, o, o)
         return blocks.transpose(0, 2, 4, 1, 3, 5).reshape(c * n * o, -1)
 
-    def implicit_error(self, s: State, h: float, error: np.ndarray) -> np.ndarray:
+    def implicit_error(self, s: Pass, h: float, error: np.ndarray) -> np.ndarray:
         """Errors at the end of a step of length h that is implicit in the outputs: `(1 + h K)^-1 error`."""
         if error.size > constants.DIRECT or any(w.ndim == 1 for w in self.weights.values()):
             multiply = lambda e: e + h * self.jvp(s, self.velocity(s, e))  # noqa: E731
@@ -295,7 +295,7 @@ class ReducedNetwork:
         return solve(np.eye(len(kernel)) + h * kernel, error.ravel()).reshape(error.shape)
 
 
-class Saved(NamedTuple):
+class Snapshot(NamedTuple):
     """The network at a time, in its bases then."""
 
     t: float

@@ -11,11 +11,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from neuralrace.lowrank import bases, constants
-from neuralrace.lowrank.network import ReducedNetwork, Saved, State, norm
+from neuralrace.lowrank.network import Pass, ReducedNetwork, Snapshot, norm
 from neuralrace.task import Task
 
 
-class Solution(NamedTuple):
+class LowRankSolution(NamedTuple):
     """The network at the times asked for, and (t, loss, slope) at the solver's own steps.
 
     `error` is that of outputs, relative to the largest, or that of the loss curve, relative to its start;
@@ -23,7 +23,7 @@ class Solution(NamedTuple):
     "step limit" or "failed".
     """
 
-    saved: list[Saved]
+    saved: list[Snapshot]
     curve: np.ndarray
     end: float
     steps: int
@@ -83,7 +83,7 @@ class Stepper:
         self.guess = self.predictors[self.orders.index(min(order, len(times) - 1))]
         return self.guess
 
-    def take(self, size: np.ndarray, s: State, tolerance: float) -> bool:
+    def take(self, size: np.ndarray, s: Pass, tolerance: float) -> bool:
         """Take the step from the state at the predictor, if its relative local error is below a tolerance.
 
         Else the next one will be shorter.
@@ -165,15 +165,15 @@ class _Solver:
         self.last_look = (0.0, 0.0)  # time, and log of the residual in tolerances
         self.local, self.missed = 0.0, 0.0  # sum of local errors, and what bases missed
         self.off, self.error = 0.0, 0.0  # the estimate at this time, and the largest so far
-        self.largest = max(norm(net.layout.targets - self.s.error), 1e-300)  # outputs so far
+        self.largest = max(norm(net.wiring.targets - self.s.error), 1e-300)  # outputs so far
         self.snapshot = copy(net)  # the network in its present bases
-        self.saved: list[Saved] = []
+        self.saved: list[Snapshot] = []
         gradient = net.gradient(self.s, self.point.signals[1])
         self.curve = [(0.0, self.initial, -float(gradient.dot(net.rate * gradient)))]
         if ts[0] <= 0:
             self._save([0.0])
 
-    def run(self, stop: float, max_steps: int) -> Solution:
+    def run(self, stop: float, max_steps: int) -> LowRankSolution:
         """To time t1, until the loss falls to `stop`, or until all that can be learned is learned."""
         net, stepper, rest = self.net, self.stepper, self.tolerances[0] * self.first
         outcome = "stopped" if self.initial <= stop else "finished"
@@ -198,7 +198,7 @@ class _Solver:
         unit = (self.initial or 1.0) if self.what == "loss" else self.largest
         error = self.error / unit + constants.ROUNDING * float(np.finfo(float).eps)
         curve = np.array(self.curve)
-        return Solution(self.saved, curve, end, self.steps, outcome, error, self.largest_residual)
+        return LowRankSolution(self.saved, curve, end, self.steps, outcome, error, self.largest_residual)
 
     def _step(self) -> bool:
         """Try a step; whether it was taken."""
@@ -216,7 +216,7 @@ class _Solver:
         self.local += stepper.local * tolerance
         part, power = constants.MISSED[self.what]
         self.missed += part * self.residual**power * h * self.point.speed
-        self.largest = max(self.largest, norm(net.layout.targets - s.error))
+        self.largest = max(self.largest, norm(net.wiring.targets - s.error))
         reach = self.largest + norm(s.error - self.s.error) * stepper.t / h
         off = (constants.LOCAL[self.what] * self.local + self.missed) * reach
         self.off = off * (norm(s.error) if self.what == "loss" else 1.0)
@@ -225,7 +225,7 @@ class _Solver:
         self.s = s
         return True
 
-    def _checked(self, y: np.ndarray, s: State, tolerated: float) -> State:
+    def _checked(self, y: np.ndarray, s: Pass, tolerated: float) -> Pass:
         """Measure the residual at the predictor, and enrich the bases if it is too large; the state there.
 
         It is measured again after half of the time in which it would become too large.
@@ -261,7 +261,7 @@ class _Solver:
         """Keep the network and its loss at times of the last step."""
         self.error = max(self.error, self.off)
         for t, y, error in zip(ts, *self.stepper.interpolate(ts), strict=True):
-            self.saved.append(Saved(t, self.net.loss(error), self.snapshot, y))
+            self.saved.append(Snapshot(t, self.net.loss(error), self.snapshot, y))
 
     def _crossing(self, level: float) -> float:
         """When the loss falls to a level in the last step."""
@@ -275,7 +275,7 @@ class _Solver:
 def solve(
     task: Task, weights: Mapping[str, np.ndarray], rates: Mapping[str, float], ts: np.ndarray, t1: float,
     error: float, what: str = "outputs", stop: float = -np.inf, max_steps: int = 100_000,
-) -> tuple[Solution, float]:  # fmt: skip
+) -> tuple[LowRankSolution, float]:  # fmt: skip
     """Solve, and again with smaller tolerances while the stated error is above `error`; also that error."""
     depth, asked = max(task.graph.levels.values()), error
     left = constants.MAX_SOLUTIONS

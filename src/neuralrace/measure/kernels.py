@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neuralrace.compiling import Compiled
+from neuralrace.compiling import Compiled, Tree
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, flag, without_nan
 from neuralrace.graph import Graph, check_graph
@@ -96,21 +95,21 @@ def _kernel_and_residual(task: Task, weights: Mapping[str, ArrayLike]) -> list[n
         return without_nan("weights", [np.asarray(part) for part in found])
 
 
-def _kernel_of(stack: Stack, many: bool, flat: Any, data: Any) -> Any:
+def _kernel_of(stack: Stack, many: bool, flat: jax.Array, data: Tree) -> tuple[jax.Array, jax.Array]:
     """Tangent kernel, and residuals in the order of its rows."""
     readouts = list(zip(stack.readouts, data["readouts"], strict=True))
 
-    def scaled(rows: Any) -> Any:
+    def scaled(rows: list[jax.Array]) -> jax.Array:
         parts = [jnp.zeros(0, flat.dtype)]
         for h, (r, d) in zip(rows, readouts, strict=True):
             scale = 1.0 if d["weight"] is None else jnp.sqrt(take(d["weight"], r.weight, -2))[..., None]
             parts.append((h * scale).ravel())
         return jnp.concatenate(parts)
 
-    def outputs(w: Any) -> Any:
+    def outputs(w: jax.Array) -> jax.Array:
         return scaled(stack.outputs(w, data))
 
-    def one(w: Any) -> Any:
+    def one(w: jax.Array) -> tuple[jax.Array, jax.Array]:
         slope, outs = jax.jacrev(outputs)(w), stack.outputs(w, data)
         wrong = [h - take(d["target"], r.target) for h, (r, d) in zip(outs, readouts, strict=True)]
         return slope @ slope.T, scaled(wrong)

@@ -23,6 +23,7 @@ from neuralrace.network.plan import (
     Stack,
     library,
     read,
+    reordered,
     row_blocks,
     some_rows,
     summed,
@@ -198,7 +199,7 @@ def _shown(task: Task, inputs: Any, gates: Any) -> Context:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _NodeReader:
     """Activities of nodes, rows of one context after the other: a static argument of compiled functions."""
 
     places: tuple[tuple[tuple[int, int] | None, ...], ...]  # node, context -> group and place in it
@@ -218,9 +219,9 @@ class _Reader:
         ]
 
 
-def _read(made: Program, task: Task, nodes: tuple[str, ...]) -> _Reader:
+def _read(made: Program, task: Task, nodes: tuple[str, ...]) -> _NodeReader:
     places = tuple(tuple(here.get(n) for here in made.nodes) for n in nodes)
-    return _Reader(places, tuple(task.graph.nodes[n] for n in nodes), tuple(made.rows))
+    return _NodeReader(places, tuple(task.graph.nodes[n] for n in nodes), tuple(made.rows))
 
 
 def error_rate(task: Task, weights: WeightsLike) -> np.ndarray:
@@ -408,7 +409,7 @@ def _in_blocks(p: Product, error: np.ndarray) -> np.ndarray:
         return parts
     if k == 1:
         return error.reshape(*lead, n, j * rows, t)
-    return np.moveaxis(parts, -4, -2).reshape(*lead, n, j * rows, k * t)
+    return reordered(parts, 0, 2, 3, 1, 4).reshape(*lead, n, j * rows, k * t)
 
 
 def _by_weight(p: Product, items: np.ndarray, error: np.ndarray, count: int) -> np.ndarray:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import pickle
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from math import prod
+from operator import add
 from types import ModuleType
 from typing import Any
 
@@ -101,13 +102,14 @@ class Stack:
             if "rows" in d:
                 activity.append(d["rows"])
                 continue
-            total = 0.0
+            parts = []
             for product, gate in zip(group.products, d["edge_gates"], strict=True):
                 out = _multiply(product, weights[product.stack], activity[product.source])
-                total = total + _gather(out if gate is None else out * gate, product.target, group.items)
+                parts.append(_gather(out if gate is None else out * gate, product.target, group.items))
             if group.bias is not None:
                 bias = take(weights[group.bias[0]], group.bias[1], -2)
-                total = total + bias[..., None, :] * d["ones"][..., None]
+                parts.append(bias[..., None, :] * d["ones"][..., None])
+            total = reduce(add, parts)
             if group.activation:
                 total = ACTIVATIONS[group.activation](total)
             activity.append(total if d["gate"] is None else total * d["gate"])
@@ -148,23 +150,24 @@ class Stack:
         return loss, self._joined(gradient)
 
     def for_updates(self, flat: Any) -> Any:
-        """Weights in the form that is fastest to change: flat where they are few.
+        """Weights in the form that is fastest to change: in stacks, but flat on a GPU where they are few.
 
-        Else in stacks, those that only inputs feed as `(number, in, out)`: a product with few rows then need
-        not turn them first, and nothing goes backwards through them.
+        Large ones that only inputs feed are `(number, in, out)`: a product with few rows then need not turn
+        them first, and nothing goes backwards through them.
         """
-        return self._turned(self.in_stacks(flat)) if flat.size > _FEW else flat
+        few = flat.shape[-1] <= _FEW and jax.default_backend() != "cpu"
+        return flat if few else self._turned(self.in_stacks(flat))
 
     def _turned(self, weights: list[Any]) -> list[Any]:
         return [w.swapaxes(-1, -2) if k in self._from_inputs else w for k, w in enumerate(weights)]
 
     @cached_property
     def _from_inputs(self) -> frozenset[int]:
-        """Stacks of matrices that only inputs feed, each stack as a whole.
+        """Large stacks of matrices that only inputs feed, each stack as a whole.
 
         None on a GPU: turned weights make a step of image routing slower there (.28 ms, not .18, on an H200).
         """
-        if jax.default_backend() != "cpu":
+        if jax.default_backend() != "cpu" or sum(self._sizes) <= _FEW:
             return frozenset()
         products = [p for g in self.groups for p in g.products if len(p.shape) == 2]
         others = {p.stack for p in products if self.groups[p.source].products or p.w is not None}
@@ -303,8 +306,14 @@ def _multiply(p: Product, weights: Any, items: Any) -> Any:
     lead = out.shape[:-3]
     if k == 1:
         return out.reshape(*lead, n * j, rows, -1)
-    parts = xp.moveaxis(out.reshape(*lead, n, j, rows, k, -1), -2, -4)
+    parts = reordered(out.reshape(*lead, n, j, rows, k, -1), 0, 3, 1, 2, 4)
     return parts.reshape(*lead, n * k * j, rows, -1)
+
+
+def reordered(v: Any, *axes: int) -> Any:
+    """The last axes in another order; `np.moveaxis` takes as long as a small product."""
+    lead = v.ndim - len(axes)
+    return v.transpose(*range(lead), *(lead + a for a in axes))
 
 
 def weight_blocks(p: Product, weights: Any) -> Any:

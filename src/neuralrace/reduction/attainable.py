@@ -16,13 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuralrace.errors import InputError
+from neuralrace.reduction import constants
 from neuralrace.reduction.basis import joined, spans
 from neuralrace.task import Block, Context, Task
 from neuralrace.task.contexts import is_open
-
-_INDEPENDENT = 1e-9  # of its length: what is left of a pattern that others span is rounding
-UNLEARNED = 1e-4  # share of what can be learned that may be left where it counts as learned
-_MOST = 4_000_000  # numbers in the patterns of a node; beyond, gatings count as free, which lowers the bound
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class AttainableLoss:
             return None
         if all(g.nodes[n] >= size for n, size in self.needed.items()):
             return True
-        return False if patterns.blocked > UNLEARNED * patterns.learned else None
+        return False if patterns.blocked > constants.UNLEARNED * patterns.learned else None
 
 
 def attainable_loss(task: Task) -> AttainableLoss:
@@ -200,14 +197,14 @@ class Patterns:
         table = np.where(alone, 0.0, np.concatenate(rows))
         table = table[table.any(axis=1)]
         seen = alone | table.any(axis=0)
-        if table.size > _MOST:
+        if table.size > constants.MOST_PATTERNS:
             self.complete = False
         else:
             table = _independent(table) if len(table) else table
             apart = np.count_nonzero(table.any(axis=0)) == len(table) and np.count_nonzero(seen) > 1
             if not apart and not alone.any():
                 return self._number(table)
-            if not apart and np.count_nonzero(alone) * self.count <= _MOST:
+            if not apart and np.count_nonzero(alone) * self.count <= constants.MOST_PATTERNS:
                 return self._number(np.concatenate([np.eye(self.count)[alone], table]))
             self.complete = self.complete and bool(apart)
         return self._number(seen[None].astype(float), free=True)
@@ -250,7 +247,10 @@ class Patterns:
                     solved[part] = _squares(part)
                 squares += solved[part]
         left, self.learned, self.blocked = (0.5 * squares).tolist()
-        return float(left + sum(c.irreducible_loss for c in contexts))
+        least = float(left + sum(c.irreducible_loss for c in contexts))
+        numbers = sum(b.array.size for c in contexts for b in c.target_blocks.values())
+        rounding = np.finfo(float).eps * numbers * (least + self.learned + self.blocked)
+        return least if least > rounding else 0.0
 
     def _ranks(self) -> dict[str, np.ndarray]:
         """The highest rank of the maps from all inputs to each node, in each context."""
@@ -359,7 +359,7 @@ def _independent(rows: np.ndarray) -> np.ndarray:
         for _ in range(2):
             left = left - (basis @ left) @ basis
         size = np.linalg.norm(left)
-        if size > _INDEPENDENT:
+        if size > constants.NEGLIGIBLE:
             kept.append(k)
             basis = np.concatenate([basis, left[None] / size])
         if len(kept) == rows.shape[1]:

@@ -17,10 +17,10 @@ import numpy as np
 
 from neuralrace.errors import InputError, affordable
 from neuralrace.graph import Graph
+from neuralrace.reduction import constants
 from neuralrace.task import Block, Context, Task
 
 Frames = dict[str, np.ndarray]
-NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,9 @@ def mode_frames(graph: Graph, links: Links, rng: np.random.Generator) -> Frames:
         for n, frame in frames.items():
             if n in graph.hidden:
                 frame[:, put] = np.where(frame[:, put].any(axis=0), frame[:, put], new[n][:, inner])
-    return {n: _orthonormal(f) for n, f in frames.items()}
+    frames = {n: _orthonormal(f) for n, f in frames.items()}
+    alive = np.any([frames[o].any(axis=0) for o in graph.outputs if o in frames], axis=0)
+    return {n: f[:, alive] for n, f in frames.items()}
 
 
 def _strength(links: Links, frames: Frames) -> np.ndarray:
@@ -247,7 +249,7 @@ def _carry(graph: Graph, root: str, start: np.ndarray, neighbours: Any, frames: 
             step = m @ new[node]
             size = np.linalg.norm(step, axis=0)
             there = (new[other] != 0).any(axis=0)
-            fresh = np.flatnonzero((size > NEGLIGIBLE * scale[other]) & ~there)
+            fresh = np.flatnonzero((size > constants.NEGLIGIBLE * scale[other]) & ~there)
             if not len(fresh):
                 continue
             fresh = fresh[np.argsort(-size[fresh], kind="stable")]
@@ -307,7 +309,7 @@ def spanned(frame: np.ndarray, signals: np.ndarray, most: int | None = None) -> 
             break
         for _ in range(2):  # the second time takes out what rounding left
             v = v - frame @ (frame.T @ v)
-        if np.linalg.norm(v) > NEGLIGIBLE:
+        if np.linalg.norm(v) > constants.NEGLIGIBLE:
             frame = np.concatenate([frame, v[:, None] / np.linalg.norm(v)], axis=1)
     return frame
 

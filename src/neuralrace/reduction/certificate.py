@@ -15,6 +15,7 @@ from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, short
 from neuralrace.network import gradient, loss
+from neuralrace.reduction import constants
 from neuralrace.reduction.basis import anchored_nodes
 from neuralrace.reduction.family import (
     FAMILIES,
@@ -27,9 +28,6 @@ from neuralrace.reduction.family import (
     with_directions,
 )
 from neuralrace.task import Task
-
-EXACT = 1e-8  # residual below which a reduction is called exact
-MOST_PATHS = 1000
 
 
 def gradient_residual(
@@ -86,7 +84,7 @@ def omitted_modes(family: Family) -> int:
 def inexact_paths(task: Task, family: Family, tolerance: float) -> list[str]:
     """The paths, three at most, whose statistics the frames diagonalise worst; none where paths are many."""
     worst = {}
-    few = family.split is None and task.graph.n_paths <= MOST_PATHS
+    few = family.split is None and task.graph.n_paths <= constants.MOST_PATHS
     for p in task.graph.paths() if few else ():
         u, r = family.left[p[-1]], family.right[p[0]]
         s, x = task.syx(p), task.sxx(p, p)
@@ -120,9 +118,9 @@ def choose(
         family = FAMILIES[name](task, rng)
         family = family if directions == 1 else with_directions(family, directions)
         left = gradient_residual(task, family, random_points(family, rng))
-        if found is None or max(left.values()) < EXACT:
+        if found is None or max(left.values()) < constants.EXACT:
             found = (family, left)
-        if max(left.values()) < EXACT:
+        if max(left.values()) < constants.EXACT:
             break
     assert found is not None
     family, left = found
@@ -239,10 +237,6 @@ def strengths_along(family: Family, frames: Frames, w: Mapping[str, np.ndarray])
     return strengths
 
 
-_ROUNDS = 20  # at most, at each time; from one time to the next directions hardly turn
-_TURN = 1e-6  # change of a direction in a round at which the search stops
-
-
 def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     """Strength of each mode of a task in each edge of a network, over time.
 
@@ -286,7 +280,9 @@ def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
     frames = None
     for k in range(len(trajectory.t)):
         w = trajectory.at(k)
-        frames = growing_frames(family, w, _ROUNDS if k else 10 * _ROUNDS, _TURN, frames, common)
+        frames = growing_frames(
+            family, w, constants.ROUNDS if k else 10 * constants.ROUNDS, constants.TURN, frames, common
+        )
         for e, b in strengths_along(family, frames, w).items():
             strengths[e].append(b)
     return {e: np.stack(b, axis=-2) for e, b in strengths.items()}
@@ -296,7 +292,7 @@ def modes_of(task: Task) -> tuple[Family, bool]:
     """The modes of all paths together if they have common ones, else of each pathway; and which it is."""
     rng = np.random.default_rng(0)
     family = shared(task, rng)
-    exact = max(gradient_residual(task, family, random_points(family, rng)).values()) < EXACT
+    exact = max(gradient_residual(task, family, random_points(family, rng)).values()) < constants.EXACT
     if exact or task.graph.fixed:
         return family, exact
     return pathwise(task, np.random.default_rng(0)), False

@@ -24,19 +24,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuralrace.errors import InputError, known, short
+from neuralrace.reduction import constants
 from neuralrace.reduction.family import Classes
 from neuralrace.reduction.latex import in_latex, named
-from neuralrace.reduction.path_classes import MOST_CLASSES, SAME, Expansion, class_rates, live_classes
+from neuralrace.reduction.path_classes import Expansion, class_rates, live_classes
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduced_equations import ReducedEquations
 
-MOST_TERMS = 5000  # products of strengths that are written out
 _INSTEAD = "solve() works all the same, and nr.gradient(r.family.small, b) is the slope at strengths b"
 _TAKEN = r"[BP][\d_]+|(S|D|C|L|R|l|r|Syx|Sxx|eta|lambda|t|tau)[\d_]*|Sigma\w*"  # that they have anyway
 _STRENGTH = r"[a-zA-Z]+\d*(_[a-zA-Z\d]+)*", 'a letter with digits or _ and a subscript: "W", "alpha", "W_a"'
 _STATISTIC = r"[a-zA-Z]+", 'letters, which numbers follow: "Q", "Gamma"'
-_OFF_GRID = 0.381966  # values are compared on a grid whose lines no simple fraction meets
 
 Place = tuple[int, ...]  # of one or two classes of paths
 Values = dict[Place, np.ndarray]
@@ -165,7 +164,7 @@ class Symbols:
 
         if value is not None and self.mode is not None:
             number = np.ravel(value)[self.mode if np.ndim(value) else 0]
-            return sp.Float(number) if np.abs(number) > SAME * np.abs(value).max() else 0
+            return sp.Float(number) if np.abs(number) > constants.SAME * np.abs(value).max() else 0
         symbol = sp.MatrixSymbol(name, *shape) if shape else sp.Symbol(name)
         self.made.append(Quantity(symbol, kind, of, value, names))
         return symbol
@@ -175,11 +174,11 @@ class Symbols:
 
         The number is left out where there is one symbol only.
         """
-        least = SAME * max((np.abs(v).max(initial=0.0) for v in alike.values()), default=0.0)
+        least = constants.SAME * max((np.abs(v).max(initial=0.0) for v in alike.values()), default=0.0)
         groups: dict[Any, list[Place]] = {}
         for place, v in alike.items():
             if np.abs(v).max(initial=0.0) > least:
-                key = np.shape(v), np.floor(v / least + _OFF_GRID).tobytes()
+                key = np.shape(v), np.floor(v / least + constants.OFF_GRID).tobytes()
                 groups.setdefault(key, []).append(place)
         found: dict[Place, Any] = dict.fromkeys(values, 0)
         for places in groups.values():
@@ -359,8 +358,8 @@ def write(r: ReducedEquations, mode: int | None = None, merge: bool = False) -> 
     paths = r.paths
     if paths is None:
         raise InputError(
-            f"the equations would have more than {MOST_TERMS:,} terms: the {r.family.graph.n_paths:,} paths "
-            f"are of more than {MOST_CLASSES} classes. {_INSTEAD}"
+            f"the equations would have more than {constants.MOST_TERMS:,} terms: the "
+            f"{r.family.graph.n_paths:,} paths are of more than {constants.MOST_CLASSES} classes. {_INSTEAD}"
         )
     form, symbols, sums = _FORMS[r.form](r.n_modes), Symbols(mode), paths.sums
     keys = [paths.classes_on(key) for key in paths.index]
@@ -391,9 +390,10 @@ def _check_length(keys: Sequence[Word], pairs: Iterable[Place]) -> None:
     """
     coupled = Counter(k for _, k in pairs)
     terms = sum(len({*key}) * (1 + coupled[k]) for k, key in enumerate(keys))
-    if terms > MOST_TERMS:
+    if terms > constants.MOST_TERMS:
         raise InputError(
-            f"the equations would have {terms:,} terms; more than {MOST_TERMS:,} are not written. {_INSTEAD}"
+            f"the equations would have {terms:,} terms; more than {constants.MOST_TERMS:,} are not written. "
+            f"{_INSTEAD}"
         )
 
 

@@ -153,7 +153,7 @@ def _shared_contexts(task: Task, frames: Frames) -> list[Context]:
     masks = {n: (f != 0).any(axis=0).astype(float) for n, f in frames.items()}
     narrow = {n: m for n, m in masks.items() if not m.all()}
     block_of = ArrayInterner(_rounded)
-    done: dict[Any, Any] = {}
+    done: dict[Hashable, Any] = {}
     contexts = []
     for c in task.moment_contexts:
         key = (*c.input_blocks.items(), *c.target_blocks.items())

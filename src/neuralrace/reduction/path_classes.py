@@ -16,12 +16,10 @@ import numpy as np
 
 from neuralrace.dynamics.rates import Rates
 from neuralrace.graph import Graph
+from neuralrace.reduction import constants
 from neuralrace.reduction.family import Classes, Family
 from neuralrace.task import Blocks, Context
 
-MOST_CLASSES = 400  # of paths
-_SMALL = 10_000  # powers that take as long as the calls of the smallest system
-SAME = 1e-9  # of the largest: statistics that differ less are the same
 _IDENTITY = -1  # stands for a fixed edge that changes nothing
 Key = tuple[int, ...]  # exponents of the classes of edges, or these classes from input to output
 Polynomial = dict[Key, np.ndarray]  # rows (rows, modes or size of the input) that paths of a class carry
@@ -61,7 +59,7 @@ class TiedLoss:
     @property
     def load(self) -> float:
         """What the powers in `loss_and_gradient` cost, in units of what the calls of NumPy do."""
-        return (self._lowered.size * self.s.shape[1] + self.d.size) / _SMALL
+        return (self._lowered.size * self.s.shape[1] + self.d.size) / constants.LOAD_OF_CALLS
 
     def loss(self, b: np.ndarray) -> np.ndarray:
         """The loss (...) of strengths (..., classes, modes); of many times, for which slopes are large."""
@@ -129,7 +127,7 @@ class Expansion:
         found = dict.fromkeys(
             key for ends, _, _ in self.terms for _, p in ends for key in self.polynomials[p]
         )
-        if len(found) > MOST_CLASSES:
+        if len(found) > constants.MOST_CLASSES:
             raise TooManyPathClasses
         self.index: dict[Key, int] = {key: k for k, key in enumerate(sorted(found, key=self._place))}
 
@@ -221,7 +219,7 @@ class Expansion:
         if key not in self.ids:
             self.ids[key] = len(self.polynomials)
             self.polynomials.append(make())
-            if len(self.polynomials[-1]) > MOST_CLASSES:
+            if len(self.polynomials[-1]) > constants.MOST_CLASSES:
                 raise TooManyPathClasses
         return self.ids[key]
 
@@ -295,7 +293,7 @@ def live_classes(s: Sequence[np.ndarray], d: Mapping[tuple[int, int], np.ndarray
     found: set[int] = set()
     for values in ({(k,): v for k, v in enumerate(s)}, d):
         sizes = {place: np.abs(v).max(initial=0.0) for place, v in values.items()}
-        least = SAME * max(sizes.values(), default=0.0)
+        least = constants.SAME * max(sizes.values(), default=0.0)
         found |= {place[-1] for place, size in sizes.items() if size > least}
     return sorted(found)
 

@@ -12,8 +12,9 @@ import numpy as np
 from neuralrace.dynamics.rates import Rates
 from neuralrace.errors import InputError, flag, integer
 from neuralrace.network import gradient, loss
+from neuralrace.reduction import constants
 from neuralrace.reduction.attainable import AttainableLoss, attainable_loss
-from neuralrace.reduction.certificate import EXACT, inexact_paths, omitted_modes
+from neuralrace.reduction.certificate import inexact_paths, omitted_modes
 from neuralrace.reduction.equations import Kind, Numbers, Symbols, Written, laws, write
 from neuralrace.reduction.family import Classes, Family
 from neuralrace.reduction.latex import aligned, definitions
@@ -48,7 +49,7 @@ class ReducedEquations:
     @property
     def exact(self) -> bool:
         """Whether the residual is below 1e-8."""
-        return self.residual < EXACT
+        return self.residual < constants.EXACT
 
     @property
     def n_modes(self) -> int:
@@ -76,7 +77,7 @@ class ReducedEquations:
         if self.exact:
             return []
         edges = sorted(self.gradient_residual, key=lambda e: -self.gradient_residual[e])[:3]
-        return inexact_paths(self.task, self.family, EXACT) or edges
+        return inexact_paths(self.task, self.family, constants.EXACT) or edges
 
     def __repr__(self) -> str:
         text = (
@@ -85,7 +86,8 @@ class ReducedEquations:
             f"(residual {self.residual:.1e})"
         )
         if self.omitted_modes:
-            text += f"; {self.omitted_modes} modes left out, hidden layers are too narrow for them"
+            modes = "1 mode" if self.omitted_modes == 1 else f"{self.omitted_modes} modes"
+            text += f"; {modes} left out, for which hidden layers are too narrow"
         if not self.exact:
             text += f"; broken by {', '.join(self.inexact_paths)}"
         return text + ")"

@@ -17,7 +17,7 @@ from neuralrace.dynamics.setup import coordinates
 from neuralrace.dynamics.status import Status
 from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError, array, choice, integer, known, number, sequence, short
-from neuralrace.reduction.attainable import UNLEARNED
+from neuralrace.reduction import constants
 from neuralrace.reduction.certificate import (
     choose,
     growing_blocks,
@@ -32,14 +32,6 @@ from neuralrace.reduction.solve import judged, solve_small, solve_tied, stronges
 from neuralrace.reduction.start import StartReduction, gaussian_strength
 from neuralrace.reduction.system import System, make_system
 from neuralrace.task import Task
-
-LEARNED = 1e-14  # share of what can be learned that is left where a solution stops
-_MOST_LOAD = 2.0  # of the equations of classes; beyond, the small network has fewer products
-_SMALL = 0.1  # strength of the start from which a family is tried
-_LONG = 1e6  # how long it is tried, in units of the fastest time of the data
-_COARSE = Adaptive(rtol=1e-6, atol=1e-8, max_steps=5000)
-_FOREVER = 1e15  # in units of the fastest time of the data
-_MOST_STEPS = {"equations": 100_000, "network": 2_000}  # until all is learned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -268,18 +260,18 @@ class Reduction(ReducedEquations):
         lead = b[edge].shape[: b[edge].ndim - len(shape)]
         r = self if self.is_tied(b) or self.tied is None else self.retied(b)
         # Nothing changes any more at the attainable loss, unless weights decay.
-        rest = r.attainable.loss + LEARNED * max(r.untrained_loss - r.attainable.loss, 0.0)
+        rest = r.attainable.loss + constants.UNSOLVED * max(r.untrained_loss - r.attainable.loss, 0.0)
         rest = -np.inf if r.rates.decays(r.family.graph) else rest
         coords = coordinates(runs, lead[0] if lead else 1, bool(lead))
         given = (b, end, ts, save is None, method, stop, rest, coords)
-        tied = r.tied is not None and r.tied.load <= _MOST_LOAD
+        tied = r.tied is not None and r.tied.load <= constants.MOST_LOAD
         return judged((solve_tied if tied else solve_small)(r, *given))
 
     @cached_property
     def complete_loss(self) -> float:
         """The loss at which all but 1e-4 of what any weights can learn is learned."""
         least = self.attainable.loss
-        return least + UNLEARNED * (self.untrained_loss - least)
+        return least + constants.UNLEARNED * (self.untrained_loss - least)
 
     @cached_property
     def fastest_time(self) -> float:
@@ -311,10 +303,10 @@ class Reduction(ReducedEquations):
         >>> sol.status.value, round(sol.end)
         ('reached loss', 14)
         """
-        most = _MOST_STEPS["equations" if self.tied is not None else "network"]
-        method = replace(_COARSE, max_steps=most) if method is None else method
+        most = constants.MOST_STEPS["equations" if self.tied is not None else "network"]
+        method = replace(constants.COARSE, max_steps=most) if method is None else method
         return self.solve(
-            strengths, _FOREVER * self.fastest_time, 2, method=method, stop_loss=self.complete_loss
+            strengths, constants.FOREVER * self.fastest_time, 2, method=method, stop_loss=self.complete_loss
         )
 
     def retied(self, b: Mapping[str, np.ndarray]) -> Reduction:
@@ -447,7 +439,9 @@ class Reduction(ReducedEquations):
     @cached_property
     def reaches_attainable(self) -> bool:
         """Whether the family comes to the attainable loss from a small start."""
-        sol = self.solve(_SMALL, _LONG * self.fastest_time, 2, method=_COARSE)
+        sol = self.solve(
+            constants.TRIED_FROM, constants.TRIED_FOR * self.fastest_time, 2, method=constants.COARSE
+        )
         return sol.status is Status.FINISHED
 
     def to_jax(

@@ -20,7 +20,7 @@ from neuralrace.dynamics.status import Ending, Status
 from neuralrace.dynamics.trajectory import LazyWeights, Trajectory
 from neuralrace.measure import learning_time
 from neuralrace.network import gradient
-from neuralrace.reduction.attainable import UNLEARNED
+from neuralrace.reduction import constants
 from neuralrace.reduction.certificate import gradient_residual
 from neuralrace.reduction.family import Family, Strengths
 from neuralrace.reduction.path_classes import TiedLoss
@@ -28,16 +28,6 @@ from neuralrace.task import Task
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduction import Reduction
-
-
-_REST = 1e-3  # of its speeds before and after: a loss that falls more slowly may wait for rounding to grow
-_NUDGE = 1e-11  # of the largest strength: a change of the start that is larger than rounding
-_SAME, _LITTLE = 0.1, 1e-6  # of what still changes, and of the whole change: curves that differ more part
-_MOVES = 0.03  # logarithm of the change of a strength, over as long as the solution took, that counts as rest
-_DECAYED = 1e-3  # factor by which a decaying strength is made smaller to see that nothing depends on it
-_NOTHING = 1e-10  # of the largest singular value of a block: smaller ones are rounding
-_SPARE = 1e-3  # of the largest weight: a direction with less is free
-_PULL = 1e-6  # of the correlation of the data: a gradient that is larger is none of rounding
 
 
 # -- what a solution is ----------------------------------------------------------------------------
@@ -130,13 +120,13 @@ def solve_small(
 
     def solved(b: Mapping[str, np.ndarray], ts: np.ndarray, choose: bool = False) -> Trajectory:
         setup = Setup.prepare(r.family.small, b, "squared", r.rates, None, np.float64, None, True, True)
-        return follow(setup, t1, ts, choose, stop, method, rest=rest)
+        return follow([setup], t1, ts, choose, stop, method, rest=rest)[0]
 
     run = solved(b, ts, choose)
     held = np.zeros(len(run.statuses), bool)
     if run.history is not None and _rested(run):
         rng = np.random.default_rng(0)
-        near = {e: v + _NUDGE * np.abs(v).max() * rng.standard_normal(v.shape) for e, v in b.items()}
+        near = {e: v + constants.NUDGE * np.abs(v).max() * rng.standard_normal(v.shape) for e, v in b.items()}
         run, held = _held(run, solved(near, ts[[0, -1]]), partial(solved, b))
     settings = {**run.settings, "process": "reduction"}
     del settings["dimensions"]
@@ -159,8 +149,8 @@ def _rested(run: Trajectory) -> bool:
     speed = _speed(run)
     before = np.maximum.accumulate(speed, axis=1)
     after = np.maximum.accumulate(speed[:, ::-1], axis=1)[:, ::-1]
-    again = (speed < _REST * np.minimum(before, after)).any()
-    return bool(again or (speed[:, -1] < _REST * before[:, -1]).any())
+    again = (speed < constants.REST * np.minimum(before, after)).any()
+    return bool(again or (speed[:, -1] < constants.REST * before[:, -1]).any())
 
 
 def _speed(run: Trajectory) -> np.ndarray:
@@ -213,7 +203,7 @@ def _parting(one: History, other: History) -> float:
     a, b = curve(one, t), curve(other, t)
     high, low = np.maximum(a, b)[::-1], np.minimum(a, b)[::-1]
     still = (np.maximum.accumulate(high) - np.minimum.accumulate(low))[::-1]
-    differ = np.abs(a - b) > _SAME * still + _LITTLE * still[0]
+    differ = np.abs(a - b) > constants.DIFFERENT * still + constants.LITTLE * still[0]
     return float(t[max(int(differ.argmax()) - 1, 0)]) if differ.any() else np.inf
 
 
@@ -281,10 +271,12 @@ def judged(sol: Trajectory) -> Trajectory:
 def judge(r: Reduction, b: Strengths, loss: float, t: float, held: bool = False) -> tuple[Status, str]:
     """How a run ended that came to the strengths b and this loss at time t, and what else is said of it."""
     least, untrained = r.attainable.loss, r.untrained_loss
-    if loss <= least + UNLEARNED * max(untrained - least, 0.0):
+    if loss <= least + constants.UNLEARNED * max(untrained - least, 0.0):
         return (Status.FINISHED, "")
     bound = f"no weights go below {least:.4g}"
-    moving = None if held else _movement(r, b, loss, t, UNLEARNED * (untrained - least), loss - least)
+    moving = (
+        None if held else _movement(r, b, loss, t, constants.UNLEARNED * (untrained - least), loss - least)
+    )
     if moving is not None:
         return (Status.UNSETTLED, f"loss {loss:.4g}, {bound}; {moving}")
     if r.rates.decays(r.family.graph):
@@ -308,17 +300,18 @@ def _movement(r: Reduction, b: Strengths, loss: float, t: float, little: float, 
     state = _State.of(r, b)
     moves = state.moves(state.sizes, t)
     smaller = {
-        e: np.where(m < 0, _DECAYED * s, s) for (e, s), m in zip(state.sizes.items(), moves, strict=True)
+        e: np.where(m < 0, constants.DECAYED * s, s)
+        for (e, s), m in zip(state.sizes.items(), moves, strict=True)
     }
     if any((m < 0).any() for m in moves):
         if abs(r.loss(state.strengths(smaller)) - loss) > little:
-            return "strengths still decay"
+            return "some strengths still shrink"
         # What decays to nothing moves no more; without it, nothing else may.
         moves = [np.where(m < 0, 0, now) for m, now in zip(moves, state.moves(smaller, t), strict=True)]
     if any(m.any() for m in moves):
         growth = state.growth(smaller)
         fastest = max(np.abs(np.where(m, g, 0.0)).max() for m, g in zip(moves, growth, strict=True))
-        return f"strengths still move, by their own size in a time of about {1 / fastest:.3g}"
+        return f"strengths still change, the fastest by its own size in a time of about {1 / fastest:.3g}"
     slope, v = r.slope(b), r.velocity(b)
     falls = -sum(float(np.vdot(slope[e], v[e])) for e in b)
     if t * falls <= little:
@@ -354,17 +347,20 @@ class _State:
         if self.frames:
             v = {e: ((u.T @ v[e]) * vt).sum(axis=1) for e, (u, vt) in self.frames.items()}
         with np.errstate(divide="ignore", invalid="ignore"):
-            return [np.where(np.abs(s) > _NOTHING * np.abs(s).max(), v[e] / s, 0.0) for e, s in sizes.items()]
+            return [
+                np.where(np.abs(s) > constants.NOTHING * np.abs(s).max(), v[e] / s, 0.0)
+                for e, s in sizes.items()
+            ]
 
     def moves(self, sizes: Strengths, t: float) -> list[np.ndarray]:
-        """1 where a size grows by more than `_MOVES` in a time as long as t, -1 where it decays, else 0.
+        """1 where a size grows by more than `MOVES` in a time as long as t, -1 where it decays, else 0.
 
         A fast one that is near its rest does not: a little further it would come back.
         """
-        signs = [np.sign(g) * (t * np.abs(g) >= _MOVES) for g in self.growth(sizes)]
+        signs = [np.sign(g) * (t * np.abs(g) >= constants.MOVES) for g in self.growth(sizes)]
         if not any(m.any() for m in signs):
             return signs
-        further = {e: s * (1 + _MOVES * m) for (e, s), m in zip(sizes.items(), signs, strict=True)}
+        further = {e: s * (1 + constants.MOVES * m) for (e, s), m in zip(sizes.items(), signs, strict=True)}
         return [np.where(np.sign(g) == m, m, 0) for m, g in zip(signs, self.growth(further), strict=True)]
 
 
@@ -383,7 +379,7 @@ def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
     for n in g.hidden:
         parts = [every[e] for e in g.incoming[n]] + [every[e].T for e in g.outgoing[n]]
         u, s, _ = np.linalg.svd(np.concatenate(parts, axis=1))
-        if len(s) < len(u) or s[-1] <= _SPARE * largest:
+        if len(s) < len(u) or s[-1] <= constants.SPARE * largest:
             free[n] = u[:, -1]
     if len(free) == len(g.hidden) and not g.fixed:
         return True
@@ -401,7 +397,7 @@ def _networks_leave(r: Reduction, b: Mapping[str, np.ndarray]) -> bool:
         return max((float(np.abs(q @ slope[e]).max()) for e, q in into.items()), default=0.0)
 
     closed = {e: np.zeros_like(w) for e, w in weights.items() if g.edges[e][0] in g.inputs}
-    return pull(probed) > _PULL * pull({**probed, **closed})
+    return pull(probed) > constants.PULL * pull({**probed, **closed})
 
 
 def settled_time(run: Trajectory) -> float:
@@ -430,7 +426,7 @@ def settled_time(run: Trajectory) -> float:
         return float(np.max(run.end))
     assert run.history is not None
     first, last = run.history.loss[..., 0], run.history.loss.min(axis=-1)
-    return float(np.max(learning_time(run, last + UNLEARNED * (first - last))))
+    return float(np.max(learning_time(run, last + constants.UNLEARNED * (first - last))))
 
 
 def strongest_correlation(task: Task) -> float:

@@ -33,15 +33,11 @@ from neuralrace.dynamics.trajectory import Trajectory
 from neuralrace.errors import InputError
 from neuralrace.graph import Graph
 from neuralrace.network import cast, loss_and_gradient, program
+from neuralrace.reduction import constants
 from neuralrace.reduction.basis import components
 from neuralrace.reduction.certificate import mode_strengths
 from neuralrace.reduction.family import Family, block
 from neuralrace.task import Task
-
-_WIDE = 15_000  # weights between wide layers above which small bases are faster; `flow` asks for less error
-_FAR = 20.0  # a logarithm: what is left of the time is smaller by its exponential
-_LONGEST = 300.0  # in units of the first growth: a start that rests does not blow up
-_LARGE = 3e6  # numbers touched in a step, beyond which the wide start is not followed
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +63,7 @@ class StartReduction:
     @property
     def is_wide(self) -> bool:
         """Whether the network is wide, so that small bases are used: they cannot hold weights that decay."""
-        return is_wide(self.task, _WIDE) and not self.rates.decays(self.task.graph)
+        return is_wide(self.task, constants.WIDE) and not self.rates.decays(self.task.graph)
 
     def __repr__(self) -> str:
         hidden = sum(self.task.graph.nodes[n] for n in self.task.graph.hidden)
@@ -191,7 +187,7 @@ def _followed(family: Family, task: Task, edges: frozenset[str], depth: int) -> 
     small = family.small if family.basis == "block" else block(task, np.random.default_rng(0)).small
     start = wide_start(small.graph, task.graph, edges)
     rows = sum(c.rows for c in small.moment_contexts)
-    if rows * sum(v.size for v in start.values()) > _LARGE:
+    if rows * sum(v.size for v in start.values()) > constants.MOST_FOLLOWED:
         return None
     own = {e: np.asarray(v, float) for e, v in family.start.items() if family.edge_of(e) in edges}
     sizes = {
@@ -300,13 +296,20 @@ def _blow_up(force: Callable[[np.ndarray], np.ndarray], start: np.ndarray, depth
         return np.concatenate([f - growth * u, [growth, np.exp(-power * r)]])
 
     def far(_: float, state: np.ndarray) -> float:
-        return power * abs(state[-2]) - _FAR
+        return power * abs(state[-2]) - constants.BLOWN_UP
 
     far.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
     speed = float(np.linalg.norm(force(start / size)))
     if not speed:
         return np.inf
     begin = np.concatenate([start / size, [0.0, 0.0]])
-    run = solve_ivp(velocity, (0.0, _LONGEST / speed), begin, events=far, rtol=1e-6, atol=1e-9)
+    run = solve_ivp(
+        velocity,
+        (0.0, constants.LONGEST / speed),
+        begin,
+        events=far,
+        rtol=constants.BLOW_UP_RTOL,
+        atol=constants.BLOW_UP_ATOL,
+    )
     grows = run.status == 1 and run.y[-2, -1] > 0
     return float(run.y[-1, -1]) * size**-power if grows else np.inf

@@ -27,7 +27,7 @@ from neuralrace.relu.training import checked_data, default_rate, relu_chain, tra
 from neuralrace.task import Task
 
 FOLLOW = ("trained", "swapped")
-LEARNED = 0.01  # share of the loss of a silent network that a run which has converged may leave
+CONVERGED = 0.01  # share of the loss of a silent network that a run which has converged may leave
 MAX_RUNS, MAX_TIMES = 10_000, 100_000
 STARTED = 0.9  # a run that leaves more than this has learned nothing
 MAX_NUMBERS = 20_000_000  # in the patterns that are clustered
@@ -413,9 +413,9 @@ def convergence_warnings(networks: Sequence[Trajectory]) -> list[str]:
             f"run {r} has not learned: its last loss is {losses[r]:.3g} of that of a silent network; "
             "try more steps, another lr or a larger std"
         )
-    if (losses <= LEARNED).all():
+    if (losses <= CONVERGED).all():
         return []
-    which = ", ".join(str(r) for r in np.flatnonzero(losses > LEARNED))
+    which = ", ".join(str(r) for r in np.flatnonzero(losses > CONVERGED))
     cure = "more steps or another lr" if here else "a network that was trained longer on these X and Y"
     return [
         f"not converged: last loss {losses.max():.3g} of that of a silent network (run {which}); "

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from neuralrace import plot
 from neuralrace.dynamics import Status, Trajectory, flow
 from neuralrace.errors import InputError, NothingToReduceError, array, flag, integer, number, sequence, short
-from neuralrace.init import decoupled, gaussian
+from neuralrace.init import gaussian
 from neuralrace.measure import learning_time
 from neuralrace.network import loss
 from neuralrace.reduction import Reduction, attainable_loss, reduce, settled_time
@@ -286,9 +286,10 @@ def race(
     All start decoupled: every mode of every pathway with the same strength in each layer, in the basis of all
     paths where that is exact, else in that of each pathway, or in blocks where edges are fixed. Where this
     family does not come to the attainable loss, the race goes on as networks do: in a wider family
-    (`Reduction.widened`), else from random weights of the same strength (of that standard deviation where
-    edges are fixed). Where neither basis is exact, the network is followed from decoupled weights of both
-    signs.
+    (`Reduction.widened`), else from random weights. Where neither basis is exact, the network is followed
+    from decoupled weights of both signs. Strengths of these starts are those that stand for the same gaussian
+    weights (`Reduction.strength`), so that no candidate has a head start; where edges are fixed, `strength`
+    is the standard deviation of random weights.
 
     Parameters
     ----------
@@ -353,7 +354,9 @@ def _learned(task: Task, level: float, strength: float, end: float | None) -> tu
     r = r if r.exact else reduce(task, basis="block" if task.graph.fixed else "pathwise")
     if not r.exact:
         both = reduce(task, basis="pathwise", directions=2)
-        weights = decoupled(both, strength)
+        start = _matched(r, both, strength)
+        unit = both.family.start
+        weights = both.lift({n: v * start[both.family.edge_of(n)] for n, v in unit.items()})
         return flow(task, weights, end or LONG * both.fastest_time, stop_loss=level), "full flow"
     run = r.solve(strength, end or _twice(r, strength))
     if run.status is Status.FINISHED:
@@ -361,7 +364,7 @@ def _learned(task: Task, level: float, strength: float, end: float | None) -> tu
     return _followed(r, strength, end)
 
 
-def _twice(r: Reduction, strength: float) -> float:
+def _twice(r: Reduction, strength: float | dict[str, float]) -> float:
     """Twice the time in which a reduction learns all that it can learn."""
     return float(f"{2 * settled_time(r.until_learned(strength)) or r.fastest_time:.2g}")
 
@@ -371,13 +374,27 @@ def _followed(r: Reduction, strength: float, end: float | None) -> tuple[Traject
     try:
         wider = r.widened()
     except InputError:
-        sizes = 1.0 if r.task.graph.fixed else r.strength(1.0)
-        std = strength / (max(sizes.values()) if isinstance(sizes, dict) else sizes)
-        start = reduce(r.task, weights=gaussian(r.task.graph, std))
-        return start.solve(end or LONG * r.fastest_time), "from random weights"
-    return wider.solve(
-        strength, end or _twice(wider, strength)
-    ), f"reduced, {wider.directions} directions per mode"
+        std = strength if r.task.graph.fixed else strength / max(_by_edge(r).values())
+        random = reduce(r.task, weights=gaussian(r.task.graph, std))
+        return random.solve(end or LONG * r.fastest_time), "from random weights"
+    start = _matched(r, wider, strength)
+    run = wider.solve(start, end or _twice(wider, start))
+    return run, f"reduced, {wider.directions} directions per mode"
+
+
+def _matched(r: Reduction, wider: Reduction, strength: float) -> dict[str, float]:
+    """Strengths of a wider family that stand for the same networks as this strength of the narrow one.
+
+    Several directions add up in the product of long paths, and would be a head start.
+    """
+    narrow, wide = _by_edge(r), _by_edge(wider)
+    return {e: strength * wide[e] / narrow[e] for e in wide}
+
+
+def _by_edge(r: Reduction) -> dict[str, float]:
+    """The strength of each edge that stands for gaussian weights of standard deviation 1."""
+    each = r.strength(1.0)
+    return dict.fromkeys(r.task.graph.shapes, each) if isinstance(each, float) else each
 
 
 def _figure(race: Race) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ Pairs = dict[tuple[str, str], np.ndarray]
 
 def given_contexts(graph: Graph, contexts: Iterable[Any]) -> list[Context]:
     """Contexts of pseudo-samples with the moments given."""
-    reader = _Reader(graph)
+    reader = _ContextReader(graph)
     made = [reader.context(f"contexts[{k}]", c) for k, c in enumerate(contexts)]
     reader.made.consolidate()
     return made
@@ -38,13 +38,13 @@ class _Recognised:
         return self.key
 
 
-class _Reader:
+class _ContextReader:
     """Reads contexts one at a time; moments that stand in several are factored and checked once."""
 
     def __init__(self, graph: Graph):
         self.graph, self.made = graph, PseudoSamples()
         self.name_xx, self.name_yx = _Recognised(), _Recognised()
-        self.checked: set[Any] = set()
+        self.checked: set[Hashable] = set()
 
     def context(self, where: str, given: Any) -> Context:
         """One context, checked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -63,9 +63,9 @@ class PseudoSamples:
         self.inputs: ArrayInterner = ArrayInterner()
         self.targets: ArrayInterner = ArrayInterner()
         self._joint = ArrayInterner()  # rows of several inputs side by side, needed only for a while
-        self._factors: dict[Any, Factor] = {}
-        self._solved: dict[Any, tuple[list[Block], float]] = {}
-        self._parts: dict[Any, Block] = {}
+        self._factors: dict[Hashable, Factor] = {}
+        self._solved: dict[Hashable, tuple[list[Block], float]] = {}
+        self._parts: dict[Hashable, Block] = {}
         self._last: tuple[Factor | None, np.ndarray] = (None, np.zeros((0, 0)))
 
     def consolidate(self) -> None:
@@ -74,7 +74,7 @@ class PseudoSamples:
         self.inputs.blocks.consolidate()
         self.targets.blocks.consolidate()
 
-    def factor(self, key: Any, sxx: np.ndarray, scale: float, sizes: Sequence[int]) -> Factor:
+    def factor(self, key: Hashable, sxx: np.ndarray, scale: float, sizes: Sequence[int]) -> Factor:
         """X with `X^T X = sxx scale^2`, as many rows as sxx has rank."""
         if (key, scale) not in self._factors:
             rows, pivots = cholesky(sxx, scale)
@@ -82,7 +82,7 @@ class PseudoSamples:
         return self._factors[key, scale]
 
     def solve(
-        self, factor: Factor, key: Any, sxy: np.ndarray, scale: float, sizes: Sequence[int]
+        self, factor: Factor, key: Hashable, sxy: np.ndarray, scale: float, sizes: Sequence[int]
     ) -> tuple[list[Block], float]:
         """Y with `X^T Y = sxy scale^2`, split by nodes, and the sum of its squares."""
         from scipy.linalg.blas import dtrsm  # pyright: ignore[reportAttributeAccessIssue]
@@ -130,7 +130,7 @@ class _Sum:
 
 
 @dataclass
-class _State:
+class _Seen:
     """What has been seen of one context: its rows while they are few, then their moments."""
 
     gates: dict[str, Gate]
@@ -147,7 +147,7 @@ class Accumulator:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.states: dict[Any, _State] = {}
+        self.states: dict[Hashable, _Seen] = {}
         self.sums: WeakValueDictionary[bytes, _Sum] = WeakValueDictionary()
         self.weight: float = 0.0
 
@@ -164,7 +164,7 @@ class Accumulator:
             xs = tuple(x for x in s.inputs if is_open(gates.get(x, 1.0)))
             ys = tuple(s.targets)
             key = (xs, ys, tuple((n, gate_bytes(g)) for n, g in sorted(gates.items())))
-            state = self.states.setdefault(key, _State(gates, xs, ys))
+            state = self.states.setdefault(key, _Seen(gates, xs, ys))
             r = root[index]
             weighted = (lambda v: v) if even else (lambda v: v * r)
             columns = [weighted(s.inputs[x][index]) for x in xs]
@@ -173,14 +173,14 @@ class Accumulator:
             y = hstack([weighted(s.targets[y][index]) for y in ys] or [r[:, :0]])
             self._extend(state, x, y)
 
-    def _extend(self, state: _State, x: np.ndarray, y: np.ndarray) -> None:
+    def _extend(self, state: _Seen, x: np.ndarray, y: np.ndarray) -> None:
         fold = [*(state.rows or []), (x, y)]
         if state.rows is not None and sum(len(a) for a, _ in fold) <= x.shape[1]:
             state.rows.append((x.copy(), y.copy()))  # a generator may use its arrays again
         else:
             self._fold(state, fold)
 
-    def _fold(self, state: _State, rows: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    def _fold(self, state: _Seen, rows: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Replace rows by their moments."""
         state.rows = None
         for a, b in rows:
@@ -219,7 +219,7 @@ class Accumulator:
         weight, contexts = part
         self.weight += weight
         for key, gates, xx, xy, yy in contexts:
-            state = self.states.setdefault(key, _State(gates, key[0], key[1], rows=None))
+            state = self.states.setdefault(key, _Seen(gates, key[0], key[1], rows=None))
             if state.rows is not None:
                 self._fold(state, state.rows)
             state.xx, state.xy = self._sum(state.xx, xx), self._sum(state.xy, xy)
@@ -233,7 +233,7 @@ class Accumulator:
         made.consolidate()
         return contexts
 
-    def _context(self, made: PseudoSamples, state: _State, scale: float) -> Context:
+    def _context(self, made: PseudoSamples, state: _Seen, scale: float) -> Context:
         in_sizes = [self.graph.nodes[n] for n in state.inputs]
         out_sizes = [self.graph.nodes[n] for n in state.outputs]
         if state.rows is not None:

@@ -455,6 +455,10 @@ class Task:
         """Contexts of the samples themselves."""
         return self.data.sample_contexts
 
+    def _decided_by(self) -> tuple[Any, ...]:
+        contexts = self.sample_contexts if self.sampled else self.moment_contexts
+        return self.graph, contexts if self.n_samples is None else self.samples
+
     @property
     def merged_context(self) -> Context:
         """All samples in their order as one context, each row with its own gates."""

@@ -10,7 +10,7 @@ from neuralrace.tasks.images import (
     patch_encoder,
     transformed,
 )
-from neuralrace.tasks.structured import contexts, gated, hierarchy, linear
+from neuralrace.tasks.structured import World, contexts, gated, grid, hierarchy, linear, partition, ring, tree
 from neuralrace.tasks.toy import (
     blobs,
     contextual_classification,
@@ -19,7 +19,6 @@ from neuralrace.tasks.toy import (
     two_points,
     xor,
 )
-from neuralrace.tasks.worlds import World, grid, partition, ring, tree
 
 __all__ = [
     "World",

@@ -271,7 +271,9 @@ def test_divergence_warns_and_keeps_what_was_seen(tmp_path, monkeypatch):
         assert "diverged" in seen.problem
         with pytest.raises(InputError, match="weights of the end"):
             seen.regime()
-        assert set(seen.answers()) == {"modes", "representations"}
+        found = set(seen.answers())
+        assert {"modes", "representations"} <= found
+        assert not {"pathways", "branches", "regime"} & found
         assert "diverged" in seen.report(tmp_path).read_text()
 
 
@@ -281,7 +283,7 @@ def test_torch_is_missing(monkeypatch):
 
     Module.__module__ = "torch.nn.modules.module"
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"pip install 'neuralrace\[torch\]'"):
+    with pytest.raises(ImportError, match="pip install torch"):
         nr.watch(Module(), X, Y)
 
 

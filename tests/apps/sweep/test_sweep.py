@@ -21,9 +21,9 @@ import xarray as xr
 import neuralrace as nr
 from neuralrace.apps.sweep import folder as folder_module
 from neuralrace.apps.sweep.axes import Grid, read_axis
-from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import FAILED, compute
 from neuralrace.errors import InputError
+from neuralrace.identity import INSTALLED, identity
 
 XOR = nr.tasks.xor()
 TASKS = {k: nr.tasks.routing(3, k, items=2, hidden=(5, 5)) for k in (1, 2)}
@@ -502,7 +502,7 @@ def made(k):
     return nr.Run(task, nr.init.gaussian(task.graph, 0.1, seed=k), t1=2.0, save=2)
 
 
-def test_runs_on_equal_data_are_computed_in_one_call(monkeypatch):
+def test_runs_on_one_graph_are_computed_in_one_call(monkeypatch):
     """Whatever lies between them in the grid; and with the same numbers as alone."""
     from neuralrace.apps.sweep import run as module
 
@@ -510,13 +510,13 @@ def test_runs_on_equal_data_are_computed_in_one_call(monkeypatch):
     monkeypatch.setattr(module, "_together", lambda runs: calls.append(len(runs)) or together(runs))
     monkeypatch.setattr(module, "_AT_ONCE", 4)
     records = compute(made, [{"k": k} for k in range(15)])
-    assert calls == [4, 1] * 3
+    assert calls == [4, 4, 2, 4, 1]
     for k in (0, 1, 14):
         assert records[k].values is not None
         assert records[k].values["final_loss"] == made(k).solve().loss[-1]
 
 
-def test_runs_that_differ_in_more_than_weights_are_computed_alone(monkeypatch):
+def test_runs_that_differ_in_more_than_weights_and_data_are_computed_alone(monkeypatch):
     from neuralrace.apps.sweep import run as module
 
     calls, together = Calls(), module._together
@@ -531,7 +531,7 @@ def test_runs_that_differ_in_more_than_weights_are_computed_alone(monkeypatch):
         return nr.Run(task, nr.init.gaussian(task.graph, 0.1, seed=k), **options)
 
     compute(described, [{"k": k} for k in range(5)])
-    assert calls == [2, 1, 1, 1]  # the first and the last
+    assert calls == [3, 1, 1]  # the first and the last two
 
 
 def scaled(seed, lr=1.0):

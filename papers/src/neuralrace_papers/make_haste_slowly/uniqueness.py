@@ -30,7 +30,7 @@ GATINGS = {
     "both": ("both kinds", plot.GREEN),
 }
 PATHWAY_LINES = {"always open": plot.BLACK, "two contexts": plot.BLUE, "one context": plot.ORANGE}
-LEARNED = 0.05  # of the initial loss, where learning times are compared
+LEVEL = 0.05  # of the initial loss, where learning times are compared
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def growth(p: Uniqueness, data: Data):
 @rows
 def by_the_whole_gradient(p: Uniqueness, data: Data):
     for kind, d in data.networks.items():
-        relu, shared, alone, both = nr.measure.crossing(d.epoch, d.loss / d.loss[..., 0], LEARNED)
+        relu, shared, alone, both = nr.measure.crossing(d.epoch, d.loss / d.loss[..., 0], LEVEL)
         end = d["size"].isel(epoch=-1)
         one, two = (end.sel(pathway=OPEN[n]) for n in ("one", "two"))
         yield f"single-inactive-{kind}", one.max("pathway") / two.mean("pathway")

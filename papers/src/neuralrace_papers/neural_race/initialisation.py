@@ -21,7 +21,7 @@ from neuralrace_papers.neural_race.block_matrix import block_matrix
 from neuralrace_papers.neural_race.domains_data import FEATURES, ITEMS, SILENT_LOSS, TARGETS
 
 LIMIT = float(np.abs(TARGETS).max())
-LEARNED = 0.01  # of the loss of a silent network: the end of learning, where times are compared
+END_LEVEL = 0.01  # of the loss of a silent network: the end of learning, where times are compared
 SCALE = r"initial singular value $\sigma_0$"
 SIGNS = {"turn": "turn of the tangent kernel", "outside": "learned outside the modes"}
 
@@ -71,12 +71,12 @@ def networks(p: Initialisation, scale: float):
     return {
         "t": ("t", save),
         "loss": ("run t", loss),
-        "plateau": ("run", nr.measure.plateau_share(save, loss, until=LEARNED)),
+        "plateau": ("run", nr.measure.plateau_share(save, loss, until=END_LEVEL)),
         "trained": ("run", nr.loss(task, end) / SILENT_LOSS),
         "untrained": ("run", nr.loss(untrained, end) / SILENT_LOSS),
         "cosine": ("run sample other", nr.measure.cosine_similarity(hidden)),
         "outputs": ("run sample feature", outputs),
-        "time": ("run", nr.learning_time(run, LEARNED * SILENT_LOSS)),
+        "time": ("run", nr.learning_time(run, END_LEVEL * SILENT_LOSS)),
         **by_first_kernel(task, {e: w[: p.kernels] for e, w in start.items()}, save),
         **signs(p, task, run),
     }
@@ -89,7 +89,7 @@ def wide(p: Initialisation, width: int):
     start = nr.init.orthogonal(task.graph, p.scales[-1], seed=range(p.kernels))
     save = np.append(0.0, np.geomspace(1e-6 * p.t1, p.t1, 240))
     linear = by_first_kernel(task, start, save)["linear_time"][1]
-    run = nr.flow(task, start, p.t1, 2, stop_loss=LEARNED * SILENT_LOSS)
+    run = nr.flow(task, start, p.t1, 2, stop_loss=END_LEVEL * SILENT_LOSS)
     return {"ratio": ("kernel", nr.measure.stopping_time(run) / linear)}
 
 
@@ -100,14 +100,14 @@ def by_first_kernel(task: nr.Task, start: Any, t: np.ndarray) -> dict[str, Any]:
     linear = nr.measure.linearised_loss(task, start, fine) / SILENT_LOSS
     return {
         "linear": ("kernel t", linear[:, np.searchsorted(fine, t)]),
-        "linear_time": ("kernel", nr.measure.crossing(fine, linear, LEARNED)),
+        "linear_time": ("kernel", nr.measure.crossing(fine, linear, END_LEVEL)),
     }
 
 
 def signs(p: Initialisation, task: nr.Task, run: nr.Trajectory) -> dict[str, Any]:
     """Turn and growth of the tangent kernel, and the share that was learned outside the modes."""
     r, rows = nr.reduce(task), []
-    done = nr.learning_time(run, LEARNED * SILENT_LOSS)
+    done = nr.learning_time(run, END_LEVEL * SILENT_LOSS)
     for k in range(min(p.kernels, p.seeds)):
         at = np.searchsorted(run.t, done[k] * np.array([0, *p.looks, np.inf])).clip(max=len(run.t) - 1)
         w = {e: v[k, at] for e, v in run.weights.items()}
@@ -137,11 +137,11 @@ def error(p: Initialisation, data: Data):
     colours = shades(p)
     for scale, run in zip(p.scales, runs.loss.median("run"), strict=True):
         colour = colours.to_rgba(np.array(scale))
-        ends.append(nr.measure.crossing(run.t, run, LEARNED))
+        ends.append(nr.measure.crossing(run.t, run, END_LEVEL))
         a.plot(run.t[1:], run[1:], color=colour)
         b.plot(run.t / ends[-1], run / run[0].item(), color=colour)
     fig.colorbar(colours, ax=b, label=SCALE, ticks=p.scales, format="%g").minorticks_off()
-    a.set(xscale="log", xlim=(0.03, 2 * np.nanmax(ends)), yscale="log", ylim=(LEARNED / 10, None))
+    a.set(xscale="log", xlim=(0.03, 2 * np.nanmax(ends)), yscale="log", ylim=(END_LEVEL / 10, None))
     plot.label(a, "time (τ = 1)", "loss / silent network", "training loss")
     clock, relative = "time / time to 99% learned", "loss / initial loss"
     plot.label(b, clock, relative, "the same, each on its own clock", xlim=(0, 1), ylim=(0, 1.03))

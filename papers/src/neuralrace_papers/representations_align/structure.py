@@ -28,7 +28,7 @@ from neuralrace_papers.representations_align.fits import SERIES, both_ways, draw
 from neuralrace_papers.zoo import Network, fit_runs, train
 
 PRINTED_EPOCHS, SAVED = 1000, 151
-LEARNED, CONVERGED = 1e-6, 1e-2  # loss at which training stops; loss that counts as learned
+STOP_LOSS, LEARNED = 1e-6, 1e-2  # loss at which training stops; loss that counts as learned
 PUBLISHED = 0.703  # correlation of the weighed theory with networks, MNIST
 KINDS = ("low", "intermediate", "high", "one-layer")
 OPTIMIZERS = {"sgd": "gradient descent", "adam": "Adam"}
@@ -114,13 +114,13 @@ def pair(p: Structure):
     network, (x, y) = Network(p.depth, p.width, gain=p.pair_gain), nr.tasks.two_points().arrays
     run = train(network, x, y, p.pair_rate, p.pair_steps, range(p.pair_trials))
     fits = fit_runs(run, observed=True).isel(layer=0, drop=True)
-    return fits[["rate_h", "rate_y"]].assign(learned=("run", run.loss[:, -1] < CONVERGED))
+    return fits[["rate_h", "rate_y"]].assign(learned=("run", run.loss[:, -1] < LEARNED))
 
 
 @part
 def printed(p: Structure):
     """The loss that is left with the settings printed for low weights."""
-    schedule = {"lr": p.rates[0], "steps": PRINTED_EPOCHS, "save": 2, "stop_loss": LEARNED}
+    schedule = {"lr": p.rates[0], "steps": PRINTED_EPOCHS, "save": 2, "stop_loss": STOP_LOSS}
     run = trained([p.width] * p.depth, CORNERS, XOR, p.printed_gain, p.seeds, **schedule)
     return {"loss": ("run", run.loss[:, -1])}
 
@@ -132,10 +132,10 @@ def xor(p: Structure, optimizer: str):
     rates, epochs = (p.rates, p.epochs) if optimizer == "sgd" else (p.adam_rates, [p.adam_epochs] * 4)
     for kind, gain, lr, steps in zip(KINDS, p.gains, rates, epochs, strict=True):
         hidden = [p.width] * (1 if kind == "one-layer" else p.depth)
-        schedule = {"lr": lr, "steps": steps, "save": 2, "stop_loss": LEARNED, "optimizer": optimizer}
+        schedule = {"lr": lr, "steps": steps, "save": 2, "stop_loss": STOP_LOSS, "optimizer": optimizer}
         run = trained(hidden, CORNERS, XOR, gain, p.seeds, **schedule)
         dh2, dy2 = (squared_distances(run.recorded[n])[..., *PAIRS] for n in ("hidden", "output"))
-        results.append((run.loss[:, -1] < CONVERGED, dh2[:, 0], dy2[:, 0], dh2[:, -1]))
+        results.append((run.loss[:, -1] < LEARNED, dh2[:, 0], dy2[:, 0], dh2[:, -1]))
     learned, dh2, dy2, end = zip(*results, strict=True)
     return {
         "kind": ("kind", list(KINDS)),

@@ -20,7 +20,7 @@ from neuralrace.init import random_frame
 from neuralrace.measure import crossing, power_law_exponent
 from neuralrace_papers.framework import Data, Experiment, along, figure, part, require, rows
 
-LEARNED = 0.1  # of the loss of a silent network
+LEVEL = 0.1  # of the loss of a silent network
 COLOURS = (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK, plot.RED, plot.SKY, plot.BLACK)
 LONG = np.array([1e3, 1e4])  # times in a second task, to see how an old one fades
 SPARE = {"spare neurons": (12, 3), "none to spare": (4, 4)}  # neurons per layer, modes
@@ -82,7 +82,7 @@ def learning_time(t: np.ndarray, weights: Any, syx: np.ndarray) -> Any:
         v1, v2 = nr.exact.balanced(t, *weights, syx=syx)
         return losses(v2 @ v1, syx[None])[:, 0]
 
-    return crossing(t, loss, LEARNED * 0.5 * (syx**2).sum())
+    return crossing(t, loss, LEVEL * 0.5 * (syx**2).sum())
 
 
 @part(each=lambda p: range(p.seeds))
@@ -139,7 +139,7 @@ def right_signed(syx: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
 
 def reversed_in(lam: float) -> float:
     """Time in which a mode goes from 1 to the opposite: `a' = -sqrt(4 a^2 + lam^2) (1 + a)`."""
-    return quad(lambda a: 1 / (np.hypot(2 * a, lam) * (1 + a)), LEARNED**0.5 - 1, 1, points=[0], limit=500)[0]
+    return quad(lambda a: 1 / (np.hypot(2 * a, lam) * (1 + a)), LEVEL**0.5 - 1, 1, points=[0], limit=500)[0]
 
 
 @part(each=lambda p: range(p.seeds))

@@ -145,7 +145,8 @@ def told_modes(times: np.ndarray, theory: Prediction, modes: Modes, depth: int, 
             f"None of the {len(s)} strongest modes is learned: no share in the {seen} rises above one half."
         )
     if np.isfinite(explained):
-        told += f" A linear map of the inputs explains {explained:.0%} of the variance of the targets."
+        told += f" A linear map of the inputs explains {explained:.0%} of the variance of the targets"
+        told += " (adjusted R², which leaves out what it explains by chance)."
     return told, _theory(theory, s, times, depth, explained)
 
 

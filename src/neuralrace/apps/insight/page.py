@@ -1,4 +1,4 @@
-"""The page of a watched network: four answers, each with three lines and a figure."""
+"""The page of a watched network: its answers, each with three lines and mostly a figure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _fill(watch: Watch | Recordings, answers: dict[str, Answer], folder: Path) -
     answers |= watch.answers()
     parts = []
     for name, answer in answers.items():
-        figure = FIGURES[name](answer)
+        figure = FIGURES[name](answer) if name in FIGURES else None
         image = ""
         if figure is not None:
             with plot.style():

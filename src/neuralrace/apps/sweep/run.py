@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import neuralrace as nr
+from neuralrace.dynamics import flows
 from neuralrace.errors import InputError, refuse_masked, sequence, short
 
 Measure = Callable[[nr.Trajectory], Mapping[str, Any]]
@@ -105,6 +106,8 @@ class Run:
             options = pickle.dumps(sorted(self.options.items()))
         except Exception:  # options that cannot be compared
             return id(self)
+        if linear and self.process is nr.flow and jax.default_backend() == "cpu":
+            return flows, options, self.task.graph
         return self.process, options, self.task.graph, _digest(self.task) if known else id(self.task)
 
 
@@ -183,6 +186,10 @@ def _together(runs: list[Run]) -> list[nr.Trajectory]:
     first = runs[0]
     if len(runs) == 1:
         return [first.solve()]
+    if first.key[0] is flows:
+        same: dict[bytes, nr.Task] = {}  # equal tasks are compiled once
+        tasks = [same.setdefault(_digest(run.task), run.task) for run in runs]
+        return flows(tasks, [run.weights for run in runs], **first.options)
     weights = {e: np.stack([run.weights[e] for run in runs]) for e in first.weights}
     return list(first.process(first.task, weights, **first.options))
 

@@ -30,9 +30,9 @@ import jax
 from neuralrace.apps.processes import end_with
 from neuralrace.apps.sweep.axes import Grid
 from neuralrace.apps.sweep.folder import Folder, folder_path
-from neuralrace.apps.sweep.identity import INSTALLED, identity
 from neuralrace.apps.sweep.run import Record, Run, compute, failure
 from neuralrace.errors import InputError, flag, integer, need_extra, short
+from neuralrace.identity import INSTALLED, identity
 from neuralrace.interrupts import heard
 
 if TYPE_CHECKING:

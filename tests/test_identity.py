@@ -1,4 +1,4 @@
-"""Equal record functions are compiled once; those that compute something else are not."""
+"""What decides a function: equal record functions are compiled once, others are not (see also sweeps)."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import neuralrace as nr
-from neuralrace.compiling import content
+from neuralrace.identity import key
 
 SCALE = 2.0
 
@@ -61,33 +61,55 @@ def nested(v):
 )  # fmt: skip
 def test_functions_are_told_apart_by_what_they_compute_from(make, same, other):
     copy = np.array(same) if isinstance(same, np.ndarray) else same
-    assert content(make(same)) == content(make(copy))
-    assert content(make(same)) != content(make(other))
+    assert key(make(same)) == key(make(copy))
+    assert key(make(same)) != key(make(other))
 
 
 def test_globals_that_are_named_count(monkeypatch):
-    before = content(calling())
-    assert before == content(calling())
-    monkeypatch.setattr("tests.dynamics.test_record_content.SCALE", 3.0)
-    assert content(calling()) != before
+    before = key(calling())
+    assert before == key(calling())
+    monkeypatch.setattr("tests.test_identity.SCALE", 3.0)
+    assert key(calling()) != before
 
 
-def test_what_may_change_without_a_trace_is_told_apart_by_identity():
+def test_objects_count_by_what_they_hold():
     settings = Settings()
-    one = closing(settings)
-    assert content(one) == content(one)
-    assert content(one) != content(closing(settings))
+    before = key(closing(settings))
+    assert key(closing(settings)) == before
+    settings.scale = 2.0
+    assert key(closing(settings)) != before
     rows = np.ones(2)
-    before = content(closing(rows))
+    before = key(closing(rows))
     rows[0] = 5.0
-    assert content(closing(rows)) != before
+    assert key(closing(rows)) != before
 
 
-def test_a_function_that_calls_itself_is_its_own():
-    def loop(state):
-        return loop(state)
+def test_a_function_that_calls_itself_is_described_once():
+    def made(times):
+        def loop(state):
+            return loop(times * state)
 
-    assert content(loop) is loop
+        return loop
+
+    assert key(made(2)) == key(made(2))
+    assert key(made(2)) != key(made(3))
+
+
+def test_what_cannot_be_compared_is_told_apart_by_identity():
+    steps = (k for k in range(3))
+    one = closing(steps)
+    assert key(one) is one
+    assert key(one) != key(closing(steps))
+
+
+def test_an_object_that_changes_between_two_calls_is_seen():
+    task, settings = nr.tasks.xor(), Settings()
+    w = nr.init.gaussian(task.graph, 0.1)
+    record = lambda state: {"v": settings.scale * state.activity("p0h1")}  # noqa: E731
+    first = nr.flow(task, w, t1=1.0, save=3, record=record).recorded["v"]
+    settings.scale = 3.0
+    again = nr.flow(task, w, t1=1.0, save=3, record=record).recorded["v"]
+    np.testing.assert_allclose(again, 3 * first, rtol=1e-12)
 
 
 def test_a_fresh_function_in_each_call_is_compiled_once(caplog):

@@ -1,7 +1,9 @@
 """What decides the result of a function: its code, and every value that it uses, as short texts.
 
-A sweep is resumed only where these are what they were. Values are followed into closures, defaults, global
-variables, partial arguments and attributes of objects; functions of installed packages are known by name.
+A sweep is resumed only where these are what they were, and functions of which they are equal share a compiled
+program. Values are followed into closures, defaults, global variables, partial arguments and attributes of
+objects; functions of installed packages are known by name. An object of the package may list what decides it
+(`_decided_by`), where it holds what it has computed of that too.
 """
 
 from __future__ import annotations
@@ -14,16 +16,15 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import neuralrace as nr
 from neuralrace.errors import InputError, short
 
-INSTALLED = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, sys.base_prefix, Path(__file__).parents[3]))
+INSTALLED = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, sys.base_prefix, Path(__file__).parents[1]))
 _LONGEST = 200  # letters of a value that is told as it is, in place of a sum of it
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range, slice)
 
@@ -37,6 +38,16 @@ def identity(function: Callable[..., Any]) -> dict[str, str]:
         long = len(text) > _LONGEST or "\n" in text
         found[name] = f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}" if long else text
     return found
+
+
+def key(function: Callable[..., Any] | None) -> Hashable:
+    """Equal for functions of one identity; a function with none is its own."""
+    if function is None:
+        return None
+    try:
+        return tuple(identity(function).items())
+    except (InputError, RecursionError):
+        return function
 
 
 class _Described:
@@ -99,18 +110,15 @@ class _Described:
                 slots = (types.MemberDescriptorType, types.GetSetDescriptorType)
                 kept = [v for v in kept if not isinstance(v[1], slots)]
                 yield from self._items([("bases", value.__bases__), *kept])
-        elif isinstance(value, nr.Graph):
-            parts = (value.nodes, value.given_edges(), value.activations, value.biases)
-            yield from self.lines("graph", parts)
-        elif isinstance(value, nr.Task):  # what it has computed of its data does not count
-            contexts = value.sample_contexts if value.sampled else value.moment_contexts
-            data = contexts if value.n_samples is None else value.samples
-            yield from self._items([("graph", value.graph), ("data", data)])
-        elif dataclasses.is_dataclass(value) and _installed(type(value)):  # likewise
+        elif (listed := getattr(type(value), "_decided_by", None)) is not None:
+            yield type(value).__qualname__
+            yield from self._items(enumerate(listed(value)))
+        elif dataclasses.is_dataclass(value) and _installed(type(value)):  # its fields alone, likewise
             yield type(value).__qualname__
             yield from self._items((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
         elif (array := _array(value)) is not None:
-            yield f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+            numbers = hashlib.sha256(array.tobytes()).hexdigest()
+            yield f"{type(value).__name__} {array.dtype} {array.shape} {numbers}"
         elif isinstance(value, (list, tuple)) and type(value) in (list, tuple):
             yield f"{type(value).__name__} of {len(value)}"
             yield from self._items(enumerate(value))
@@ -143,7 +151,7 @@ class _Described:
             parts = [list(p) if isinstance(p, Iterator) else p for p in parts]
         except Exception:
             raise InputError(
-                "function must use only what can be compared when the sweep is resumed; "
+                "function must use only what can be compared with what it was before; "
                 f"{self.path[0]} holds {short(value)}. Make it inside, or pass a number or a text"
             ) from None
         yield from self._items(enumerate(parts))
