@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8  # times whose outputs are computed together
 _FINE, _ZOOMS = 16, 2  # times of a flow that is solved again between two times, and how often it is
-_MOST_PATHS = 10_000  # that are looked at one by one
+_MOST_PATHS = 1000  # that are looked at one by one
 _GONE = 0.01  # share of its largest value below which a part counts as given up
 
 
@@ -385,7 +385,9 @@ def _growth(parts: Parts) -> dict[str, tuple[float, int]]:
     return found
 
 
-def _overtakings(parts: Parts, curves: Mapping[Any, np.ndarray], least: float) -> Any:
+def _overtakings(
+    parts: Parts, curves: Mapping[tuple[str, str | int], np.ndarray], least: float
+) -> tuple[tuple[float, str, str], ...]:
     """When the lead changes between two pathways that share no route, sorted."""
     graph, found = parts.task.graph, []
     above: dict[str, set[str]] = {n: {n} for n in pathways(graph)}
