@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tools/site"), str(ROOT / "src"), str(ROOT / "papers/src")]
+sys.path[:0] = [str(ROOT / "tools/site")]
 
 import neuralrace  # noqa: E402
 from neuralrace.laboratory.gallery import GALLERY  # noqa: E402
@@ -43,7 +43,7 @@ exclude_patterns = [
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath", "substitution"]
 myst_heading_anchors = 4
 myst_substitutions = {
-    "install": f"```bash\npip install {LIBRARY}\n```",
+    "install": f'```bash\npip install "{LIBRARY}[plot]"\n```',
     "install_lab": f'```bash\npip install "{LIBRARY}[lab]"\n```',
     "install_all": f'```bash\npip install "{LIBRARY}[all,torch]"\n```',
     "lab_gallery": "\n".join(f"- **{e.title}**: {e.sentence}" for e in ENTRIES),
@@ -56,7 +56,8 @@ nb_ipywidgets_js = {}  # sliders work in Jupyter only
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 
 default_role = "code"
-add_module_names = False
+templates_path = [str(ROOT / "tools/site")]  # of the pages of public names
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "alphabetical"
 autodoc_typehints = "none"  # the docstrings have them, in words
 napoleon_google_docstring = False
@@ -73,9 +74,10 @@ sphinx_gallery_conf = {
     "ignore_repr_types": r"matplotlib",
     "doc_module": ("neuralrace",),
     "reference_url": {"neuralrace": None},
+    "backreferences_dir": "gallery/backreferences",
     "remove_config_comments": True,
     "download_all_examples": False,
-    "thumbnail_size": (480, 320),
+    "thumbnail_size": (720, 380),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 10,
@@ -86,6 +88,7 @@ html_title = "neuralrace"
 html_static_path = ["_static"]
 html_extra_path = [os.environ["NEURALRACE_EXTRA"]]
 html_css_files = ["neuralrace.css"]
+html_js_files = ["live.js"]
 html_favicon = "_static/favicon.svg"
 html_copy_source = html_show_sourcelink = False
 html_sidebars = {"index": [], "gallery/index": []}

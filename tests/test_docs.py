@@ -63,12 +63,15 @@ def test_navigation_lists_every_page_once():
 
 
 def test_the_first_page_shows_what_its_code_prints(capsys):
-    page = (ROOT / "docs/index.md").read_text()
-    code, rest = page.split("```python\n")[1].split("```", 1)
-    exec(compile(code, "index.md", "exec"), {})
+    code, rest = (ROOT / "docs/index.md").read_text().split("```python\n")[1].split("```", 1)
+    names = {}
+    exec(compile(code, "index.md", "exec"), names)
     equations = re.findall(r"\$\$\n(.*?)\$\$", rest, flags=re.S)
-    shown = re.findall(r"```text\n(.*?)```", rest, flags=re.S)
-    assert capsys.readouterr().out == equations[0] + shown[0]
+    assert capsys.readouterr().out == equations[0]
+    assert len([line for line in code.splitlines() if line]) == 8
+    theory, said = names["theory"], re.findall(r"reaches 0.1 at time (\S+)\.\n", rest)
+    network = nr.flow(names["task"], theory.at(0), t1=20.0)
+    assert [f"{nr.learning_time(run, 0.1):.2f}" for run in (theory, network)] == 2 * said
 
 
 def test_user_pages_are_short_and_no_sentence_is_long():
@@ -161,6 +164,7 @@ def test_the_site_is_built_without_warnings_and_whole(tmp_path):
     loads_nothing_from_elsewhere(tmp_path / "html")
     has_every_public_name(tmp_path / "html")
     typesets_every_formula(tmp_path / "html")
+    typesets_formulas_of_docstrings(tmp_path / "html")
     if chromium.found() is None:
         pytest.skip("no Chromium was found (or named in CHROMIUM): pages are not opened in a browser")
     fits_every_screen(tmp_path / "html")
@@ -197,7 +201,8 @@ def fits_every_screen(site):
     handler = partial(Quiet, directory=site)
     wide = "document.documentElement.scrollWidth > innerWidth"
     cut = "[...document.querySelectorAll('pre')].some(e => e.scrollWidth > e.clientWidth + 1)"
-    pages = [page for page in sorted(site.rglob("*.html")) if "_static" not in page.parts]
+    pages = [page for page in sorted(site.rglob("*.html")) if not {"_static", "objects"} & set(page.parts)]
+    pages += sorted((site / "api/objects").glob("*.html"), key=lambda page: -page.stat().st_size)[:40]
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium.browser() as browser:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         tab, problems = browser.page(), []
@@ -208,6 +213,7 @@ def fits_every_screen(site):
                 tab.size(width, 900)
                 if tab.run(wrong):
                     problems.append((page.name, width))
+        finds_objects_by_name(tab, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert not problems
     assert not tab.outside
@@ -222,17 +228,33 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 def has_every_public_name(site):
-    modules = {
-        "neuralrace": nr,
-        **{n: getattr(nr, n) for n in nr.__all__ if isinstance(getattr(nr, n), ModuleType)},
-    }
-    for name, module in modules.items():
+    """Each has a page of its own, or a section of its module's page."""
+    names = [n for n in nr.__all__ if isinstance(getattr(nr, n), ModuleType)]
+    for name, module in {"neuralrace": nr, **{n: getattr(nr, n) for n in names}}.items():
         page = (site / "api" / f"{name}.html").read_text(encoding="utf-8")
         public = [n for n in getattr(module, "__all__", dir(module)) if not n.startswith("_")]
         own = [n for n in public if not isinstance(getattr(module, n), ModuleType) and _documented(module, n)]
-        described = re.findall(r'<dt class="sig[^>]* id="([\w.]+)"', page)
-        shown = {anchor.split(".")[-1] for anchor in described} | set(re.findall(r"<h2>(\w+)<", page))
+        pages = re.findall(r'href="(objects/[\w.-]+\.html)#([\w.]+)"', page)
+        assert all(f'id="{at}"' in (site / "api" / to).read_text(encoding="utf-8") for to, at in pages)
+        here = re.findall(r'<dt class="sig[^>]* id="([\w.]+)"', page)
+        shown = {at.split(".")[-1] for at in [*here, *(at for _, at in pages)]}
+        shown |= set(re.findall(r"<h2>(\w+)<", page))
         assert not set(own) - shown, f"api/{name}.md lacks {set(own) - shown}"
+
+
+def typesets_formulas_of_docstrings(site):
+    pages = [page.read_text(encoding="utf-8") for page in (site / "api/objects").glob("*.html")]
+    assert sum('class="katex"' in page for page in pages) > 40
+    code = [found for page in pages for found in re.findall(r'<code class="docutils[^>]*>(.*?)</code>', page)]
+    words = [re.sub("<[^>]*>", "", found) for found in code]
+    assert not [text for text in words if re.search(r"\b(sqrt|tau|sigma) |sum_|\^|[A-Z]\d?'? = |d/dt", text)]
+
+
+def finds_objects_by_name(tab, address):
+    for name in ("flow", "reduce", "Edge"):
+        tab.open(f"{address}/search.html?q={name}")
+        first = "document.querySelector('#search-results li a')"
+        assert f"/api/objects/neuralrace.{name}.html" in tab.wait(f"{first} && {first}.href")
 
 
 def _documented(module, name):

@@ -3,7 +3,6 @@
 import ast
 import io
 import re
-import runpy
 import tokenize
 from pathlib import Path
 
@@ -44,8 +43,11 @@ def test_a_script_shows_one_figure_that_can_be_read_and_the_numbers_of_its_text(
     for package in ("torch", "sklearn"):
         if f"{package}" in script.read_text(encoding="utf-8"):
             pytest.importorskip(package)
-    found = runpy.run_path(str(script))
-    figures = [value for value in found.values() if isinstance(value, Figure)]
+    found, figures = {"__name__": "__main__"}, []
+    for cell in script.read_text(encoding="utf-8").split("\n# %%\n"):
+        assert not (figures and ast.parse(cell).body), "the site shows a figure as it is after the first cell"
+        exec(compile(cell, script.name, "exec"), found)
+        figures = [value for value in found.values() if isinstance(value, Figure)]
     assert len(figures) == 1
     assert texts_that_overlap(figures[0]) == []
     shown = capsys.readouterr().out + "\n".join(code_of(script))

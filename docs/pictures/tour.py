@@ -1,9 +1,10 @@
-"""Draws the pictures of the tour: the first network, its race, a random start, a sweep.
+"""Draws the pictures of the tour (its network, race, random start and sweep) and of the first page.
 
 Run as `python docs/pictures/tour.py` from the project's root.
 """
 
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -86,7 +87,17 @@ def sweep() -> Figure:
     return fig
 
 
+def landing() -> Figure:
+    """What the code of the first page draws."""
+    page = (Path(__file__).parents[1] / "index.md").read_text()
+    *lines, last = page.split("```python\n")[1].split("```")[0].strip().splitlines()
+    names: dict[str, Any] = {}
+    exec("\n".join([*lines, f"figure = {last}"]), names)
+    return names["figure"]
+
+
 if __name__ == "__main__":
+    landing().savefig(Path(__file__).with_name("landing.svg"), metadata={"Date": None})
     with style():
         for draw in (network, race, start, sweep):
             file = Path(__file__).with_name(f"tour-{draw.__name__}.svg")

@@ -6,8 +6,8 @@ Two lessons share a deep trunk. The easy one has a strong signal, the hard one a
 signal: its target is four times smaller. A hard lesson alone has to build the trunk
 by itself.
 
-Three plans: the hard lesson alone, both lessons at once, and the easy one until time
-1.2, then the hard one. The figure shows how much of the hard answer the networks
+We compare three plans: the hard lesson alone, both lessons at once, and the easy one
+until time 1.2, then the hard one. The figure shows how much of the hard answer the networks
 know, for ten random starts.
 """
 

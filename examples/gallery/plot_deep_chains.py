@@ -6,8 +6,9 @@ The simplest deep network is a chain with one neuron per layer. What it computes
 the product of its weights. All weights start at the same small strength, and the
 answer to learn is 1.
 
-How long does it take? Left: lines are the reduced equation, dots the trained network.
-Right: the time to half the loss, for three initial strengths and two to eight layers.
+How long does it take? On the left, lines are the reduced equation, and dots are the
+trained network. On the right is the time to half the loss, for three initial strengths
+and two to eight layers.
 """
 
 import numpy as np
@@ -30,7 +31,6 @@ for layers, colour in zip((2, 3, 4, 5), nr.plot.shades(4), strict=True):
     nr.plot.theory(left, theory.t, answer, colour, f"{layers} layers")
     nr.plot.points(left, network.t, network.predict()["y"].ravel(), colour)
 
-# %%
 depths = range(2, 9)
 colours = {0.1: nr.plot.RED, 0.2: nr.plot.BLUE, 0.4: nr.plot.GREEN}
 for strength, colour in colours.items():
@@ -49,8 +49,8 @@ nr.plot.logarithmic(right.yaxis)
 # Every chain waits, and then learns almost at once. While the product is small its
 # gradient is even smaller, because each weight is multiplied by all the others.
 #
-# With two layers the wait is short. With every further layer it becomes longer by a
-# factor that comes near one over the initial strength. At a strength of 0.1, two
+# With two layers the wait is short. With every further layer the wait becomes longer by
+# a factor that comes near one over the initial strength. At a strength of 0.1, two
 # layers need 1.9 and eight layers about 167,000. At a strength of 0.4 eight layers
 # need only 40.6.
 #

@@ -3,8 +3,8 @@ Two modalities: the second one waits
 ====================================
 
 A network fuses sound and sight. The answer is the sum of both, and each has a branch
-of its own. Sound is 1.5 times as large. How long does the network behave as if there
-were no sight?
+of its own in the network. Sound is 1.5 times as large as sight. How long does the
+network behave as if there were no sight?
 
 In the left panel sound and sight are unrelated. In the right panel they are
 correlated, as they are in the world.

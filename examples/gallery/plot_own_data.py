@@ -46,8 +46,8 @@ nr.plot.label(ax, "time (τ = 1)", "answer for the canary", legend=nr.plot.BESID
 # last as well.
 #
 # On the way they make mistakes that children make, too. For a while the canary *has
-# roots* (up to 0.32) and *swims* (up to 0.38). Nobody ever told them so. They know
-# that living things differ, but not yet how birds differ from fish.
+# roots* (up to 0.32) and *swims* (up to 0.38). Nobody ever told them so. The networks
+# know that living things differ, but not yet how birds differ from fish.
 #
 # Every feature follows the modes of the table. A mode with a larger singular value is
 # learned earlier.

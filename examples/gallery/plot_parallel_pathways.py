@@ -3,7 +3,7 @@ Parallel pathways: does the winner take all?
 ============================================
 
 Two pathways of equal depth lead from the same input to the same output, and both are
-always open. One starts a little ahead: its weights are 0.33, those of the other 0.30.
+always open. One starts a little ahead, with weights of 0.33 instead of 0.30.
 The task needs only one of them.
 
 Do they share the work? The answer depends on depth.
@@ -34,8 +34,8 @@ nr.plot.label(axes[1], legend="center right")
 # it was: the pathways end with 55% and 45% of the answer.
 #
 # With three layers growth depends on size, and the lead widens to 67% and 33%. With
-# five layers the race is winner-takes-all: 98% and 2%. The one that is behind never
-# learns, though nothing is wrong with it.
+# five layers the winner takes all: 98% and 2%. The pathway that is behind never learns,
+# though nothing is wrong with it.
 #
 # Deep networks therefore concentrate a skill in one place, even if there is room for
 # it in many.

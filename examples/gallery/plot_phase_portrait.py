@@ -2,8 +2,9 @@
 A phase portrait of the race
 ============================
 
-The race of two pathways, as a map. Each point of the plane is a state of the network:
-how strong each pathway is in one mode. Arrows say where learning goes from there.
+Here the race of two pathways is drawn as a map. Each point of the plane is a state of
+the network: how strong each pathway is in one mode. Arrows say where learning goes
+from there.
 
 The task is that of the race of two pathways. The mode is the second one, which is
 asked for only where the pathway ``some`` is open.
@@ -25,10 +26,10 @@ fig.axes[0].set(xlabel="strength of the pathway all", ylabel="strength of the pa
 
 # %%
 # There are two saddles and one attractor. At the origin nothing is learned. On the
-# horizontal axis the pathway ``all`` has learned what it can alone. Both are left by
-# the slightest strength of ``some``.
+# horizontal axis the pathway ``all`` has learned what it can alone. The slightest
+# strength of ``some`` leads away from both.
 #
-# The attractor is on the vertical axis: ``some`` does everything. Every solution ends
+# The attractor is on the vertical axis, where ``some`` does everything. Every solution ends
 # there, but few go straight. A network that starts with a strong ``all`` first runs
 # towards the saddle on the right, seems to be done, and is then pulled up and around
 # the arc.

@@ -2,9 +2,10 @@
 The race of two pathways
 ========================
 
-A network has two pathways from its input to its output. The pathway ``all`` is open
-in every sample, the pathway ``some`` only in the first two of four. Both could learn
-the same things. Which one does?
+A network has two pathways from its input to its output. One runs through the layer
+``all``, which is open in every sample. The other runs through the layer ``some``,
+which is open only in the first two of four samples. Both could learn the same things.
+Which one does?
 
 Two numbers for each mode of the data tell the whole story: how strong each pathway
 is. ``nr.reduce`` finds their equations, and ``nr.flow`` trains the network of 400
@@ -37,15 +38,15 @@ nr.plot.label(axes[0], y="share of the mode in the output")
 nr.plot.label(axes[1], legend="center right")
 
 # %%
-# The first mode is asked for in all four samples. Its pathway ``all`` sees twice as
-# much of it, grows twice as fast, and leaves no error for the other one. The loser
-# hardly grows at all.
+# The first mode is asked for in all four samples. The pathway ``all`` sees it twice as
+# often as ``some``, grows twice as fast, and leaves no error for the other one. The
+# loser hardly grows at all.
 #
 # The second mode is asked for only in the first two samples. Both pathways start
 # equally fast, but ``all`` makes an error where the answer should be zero. So
 # ``some`` takes over, and ``all`` gives the mode up again.
 #
-# The lines are the solution of two equations, the dots are the trained network.
+# The lines are the solution of two equations, and the dots are the trained network.
 #
 # **Three steps to try**
 #

@@ -23,12 +23,14 @@ const FIRST: State = {
   view: { at: 0.45, theme: "light", plain: false, large: false },
 };
 const OWN = "own";
+const UNREADABLE = "The link could not be read.";
 
 export interface Options {
   state?: State;
   address: boolean; // keep the state in the address
   wholePage: boolean;
   makeEditor?: (...given: ConstructorParameters<typeof Editor>) => Editor; // of networks of one's own; a saved page has none, nor a server
+  hint?: string; // of a saved page: why other sliders do not work
 }
 
 export class Lab {
@@ -58,6 +60,8 @@ export class Lab {
   private clock = html("output", { class: "clock" });
   private playButton = button(icon("play"), "play or pause (space)", () => this.player.toggle(), "play");
   private message = html("p", { class: "message", role: "status", "aria-live": "polite" });
+  private timeRow: HTMLElement = html("div"); // where the slider of the end of the time axis stands
+  private warning = ""; // of a link, until something else is shown
   private gallery = html("dialog", { class: "gallery", "aria-label": "gallery" });
 
   private root: HTMLElement;
@@ -97,14 +101,19 @@ export class Lab {
   private async readAddress(): Promise<void> {
     const text = linkIn(location.hash);
     if (text) await this.readLink(text);
+    else if (location.hash.startsWith("#s=")) this.warning = UNREADABLE;
   }
 
   private async readLink(text: string): Promise<boolean> {
     try {
-      this.state = await decode(text);
-      return true;
+      const state = await decode(text);
+      const shown = ({ entry, start, drawn }: Scene) => JSON.stringify([entry, start, drawn]);
+      const foreign = this.saved && shown(state.scene) !== shown(this.options.state!.scene);
+      if (!foreign) this.state = state;
+      this.warning = foreign ? "This link belongs to another figure; here is the one that this page holds." : "";
+      return !foreign;
     } catch {
-      this.say("The link could not be read.", true);
+      this.say((this.warning = UNREADABLE), true);
       return false;
     }
   }
@@ -165,11 +174,12 @@ export class Lab {
       this.details = this.finished = null;
       this.runs.clear();
       this.theory.trained.textContent = "";
-      this.say("");
+      this.say(this.warning, this.warning !== "");
+      this.showTime();
       this.redraw();
       this.redrawn = { count: this.redrawn.count + 1, at: performance.now() };
     } else if (answer.kind === "details") {
-      if (answer.id !== this.picture?.id) return;
+      if (!this.picture || (answer.id !== this.picture.id && answer.id !== this.asker.training)) return;
       this.details = answer;
       this.theory.show(this.picture, answer, this.themeNow());
       this.theory.at(this.index());
@@ -227,6 +237,7 @@ export class Lab {
   private open(name: string, fresh: boolean): void {
     const scene = this.state.scene;
     const entry = this.entries.find((e) => e.name === name) ?? this.entries[0];
+    if (fresh) this.warning = "";
     if (fresh || !this.entries.some((e) => e.name === name)) {
       this.kept = scene.drawn ?? this.kept;
       const drawn = entry.name === OWN ? this.kept : null;
@@ -244,6 +255,7 @@ export class Lab {
   }
 
   private change(part: Partial<Scene>): void {
+    this.warning = "";
     this.state.scene = { ...this.state.scene, ...part };
     this.ask();
   }
@@ -362,7 +374,7 @@ export class Lab {
     this.remember();
   }
 
-  private switch<K extends keyof View>(key: K, value: View[K]): void {
+  switch<K extends keyof View>(key: K, value: View[K]): void {
     this.state.view[key] = value;
     this.look();
   }
@@ -407,10 +419,22 @@ export class Lab {
     if (this.editor) parts.push(this.editor.root);
     for (const s of sliders)
       parts.push(sliderRow(s, scene.values[s.name] ?? s.value, (v) => this.change({ values: { ...this.state.scene.values, [s.name]: v } })));
+    parts.push((this.timeRow = html("div")));
     if (!this.saved) parts.push(this.trainingChoice(entry));
-    if (this.saved && !sliders.length) parts.push(html("p", { class: "hint" }, "The sliders of this figure need the lab: neuralrace lab."));
-    else if (!this.editor) parts.push(button("Reset", "back to the defaults of this entry (r)", () => this.open(entry.name, true), "reset"));
+    if (this.options.hint) parts.push(html("p", { class: "hint" }, this.options.hint));
+    if (!this.editor) parts.push(button("Reset", "back to the defaults of this entry (r)", () => this.open(entry.name, true), "reset"));
     this.controls.replaceChildren(...parts);
+  }
+
+  /** The end of the time axis; theory chooses it until somebody moves it. */
+  private showTime(): void {
+    const values = this.state.scene.values;
+    const end = this.picture!.t[this.picture!.t.length - 1];
+    if (!this.entry().timed || ("time" in values && this.timeRow.matches(".slider"))) return;
+    const slider = { name: "time", label: "time shown", low: end / 100, high: end * 100, step: 0.02, value: end, log: true, stops: [] };
+    const row = sliderRow(slider, end, (time) => this.change({ values: { ...this.state.scene.values, time } }));
+    this.timeRow.replaceWith(row);
+    this.timeRow = row;
   }
 
   private trainingChoice(entry: Entry): HTMLElement {

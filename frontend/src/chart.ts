@@ -65,7 +65,7 @@ export class ChartView {
       );
     }
     for (const t of ticks(0, end, 6))
-      this.root.append(svg("text", { x: this.x(t), y: height - MARGIN.bottom + 17, "text-anchor": "middle", fill: theme.soft, "font-size": 11.5 }, shown(t)));
+      this.root.append(svg("text", { x: Math.min(this.x(t), width - 4 * shown(t).length), y: height - MARGIN.bottom + 17, "text-anchor": "middle", fill: theme.soft, "font-size": 11.5 }, shown(t)));
     this.root.append(svg("text", { x: width - MARGIN.right, y: height - 3, "text-anchor": "end", fill: theme.soft, "font-size": 11.5 }, "time (τ = 1)"));
     if (spec.level) {
       const y = this.y(spec.level.value);

@@ -93,14 +93,14 @@ export class Asker {
     if (id !== this.solving && id !== -1) return id === this.latest;
     this.solving = -1;
     if (this.next) this.solve(this.next);
-    else if (solved && this.scene && this.scene.seeds > 0) this.rest = setTimeout(() => this.train(), this.trainAfter);
+    else if (solved && this.scene) this.rest = setTimeout(() => this.train(), this.trainAfter);
     return true;
   }
 
   train(): void {
     if (!this.scene || this.solving >= 0) return;
     this.training = ++this.id;
-    this.send({ kind: "simulate", id: this.training, scene: this.scene });
+    this.send({ kind: "simulate", id: this.training, scene: this.scene, details: false });
   }
 
   export(scene: Scene, format: "yaml" | "python" | "html"): number {

@@ -1,7 +1,7 @@
 // The editor: its tools, the table of gates, and the choice of data. The drawing itself is on the stage.
 import { addNode, checkSize, edgeName, emptyDrawn, History, inputs, missing, outputs, Refusal, removeEdge, removeNode, rename, resize, setContexts, toggleEdge, toggleGate } from "./drawn.ts";
 import type { Drawn, Table, World } from "./protocol.ts";
-import { button, html } from "./svg.ts";
+import { button, html, icon } from "./svg.ts";
 import { guessRoles, samplesOf, type Role } from "./tables.ts";
 
 const WORLDS: World["name"][] = ["hierarchy", "partition", "ring", "grid", "xor", "two modes"];
@@ -107,8 +107,8 @@ export class Editor {
   }
 
   private tools(): HTMLElement {
-    const undo = button("↶", "undo (Ctrl+Z)", () => this.undo());
-    const redo = button("↷", "redo (Ctrl+Shift+Z)", () => this.redo());
+    const undo = button(icon("undo"), "undo (Ctrl+Z)", () => this.undo());
+    const redo = button(icon("redo"), "redo (Ctrl+Shift+Z)", () => this.redo());
     undo.disabled = !this.history.canUndo;
     redo.disabled = !this.history.canRedo;
     return html("div", { class: "tools" }, button("+ layer", "add a layer", () => this.act(addNode), "add-layer"), undo, redo, button("clear", "start with an empty page", () => this.clear()));
@@ -160,7 +160,7 @@ export class Editor {
       const row = html("tr", {}, html("th", { scope: "row" }, name));
       for (let c = 0; c < d.contexts; c++) {
         const open = (d.gates[name]?.[c] ?? 1) !== 0;
-        const cell = button(open ? "●" : "○", `${name} in context ${c + 1}: ${open ? "open" : "closed"}`, () => this.act((x) => toggleGate(x, name, c)), open ? "gate open" : "gate");
+        const cell = button(icon(open ? "open" : "closed"), `${name} in context ${c + 1}: ${open ? "open" : "closed"}`, () => this.act((x) => toggleGate(x, name, c)), open ? "gate open" : "gate");
         cell.dataset.gate = `${name}/${c}`;
         cell.setAttribute("aria-pressed", String(open));
         row.append(html("td", {}, cell));

@@ -7,7 +7,7 @@ import { set, svg } from "./svg.ts";
 
 export interface DrawnLane {
   name: string;
-  nodes: { name: string; size: number }[];
+  nodes: { name: string; size: number; label?: string }[]; // a label is a name for readers
   edges: (Link & { group: number })[];
 }
 
@@ -52,8 +52,8 @@ export class NetworkView {
       return { x: pad.x + p.x * (box.width - 2 * pad.x), y: box.top + pad.y + p.y * (box.height - pad.y - 8) };
     };
     if (box.titled) this.root.append(svg("text", { x: 4, y: box.top + 18, fill: theme.ink, "font-size": 15, "font-weight": 600 }, `${lane.name} gating`));
-    const crowded = tallest(lane);
-    const size = Math.max(9, Math.min(15, (box.height - pad.y) / (crowded * 2)));
+    const row = (box.height - pad.y) / tallest(lane);
+    const size = Math.max(9, Math.min(15, row / 2));
     for (const link of lane.edges) {
       const [a, b] = [at(link.source), at(link.target)];
       const bend = Math.max(30, (b.x - a.x) / 2);
@@ -67,17 +67,23 @@ export class NetworkView {
       this.root.append(line, reach);
       this.edges.push({ lane: k, link, line, colour });
     }
-    const tall = (n: number) => Math.min(size * 2.1 + 4 * Math.log2(n + 1), Math.max(size * 2, ((box.height - pad.y) / crowded) * 0.8));
+    const hop = (box.width - 2 * pad.x) / (new Set([...places.values()].map((p) => p.x)).size - 1 || 1); // between two columns
+    const tall = (n: number) => Math.min(size * 2.1 + 4 * Math.log2(n + 1), Math.max(size * 2, row * 0.8));
     for (const node of lane.nodes) {
       const { x, y } = at(node.name);
-      const w = Math.max(40, (node.name.length + 1) * size * 0.62);
-      const h = tall(node.size);
+      const lines = inLines(node.label || node.name);
+      const long = Math.max(...lines.map((line) => line.length)) + 1;
+      const w = Math.min(Math.max(40, long * size * 0.62 + 6), hop - 8);
+      const type = Math.min(size, (w - 6) / long / 0.62, (0.72 * row) / (lines.length + 0.1));
+      const h = Math.min(Math.max(tall(node.size), type * (lines.length + 1)), 0.95 * row);
+      const counted = h > type * (lines.length + 1.6);
+      const top = y + type * (0.35 - 0.6 * (lines.length - 1)) - (counted ? type * 0.42 : 0);
       const group = svg("g", { "data-node": node.name, class: "node", role: "img", "aria-label": `layer ${node.name}, ${node.size} neurons` });
       group.append(
         svg("rect", { x: x - w / 2, y: y - h / 2, width: w, height: h, rx: 8, fill: theme.node, stroke: theme.soft, "stroke-width": 1.2 }),
-        svg("text", { x, y: y + (h > size * 2.6 ? -1 : size * 0.35), "text-anchor": "middle", fill: theme.ink, "font-size": size, "font-weight": 600 }, node.name),
+        ...lines.map((line, i) => svg("text", { x, y: top + 1.2 * i * type, "text-anchor": "middle", fill: theme.ink, "font-size": type, "font-weight": 600 }, line)),
       );
-      if (h > size * 2.6) group.append(svg("text", { x, y: y + size * 0.95, "text-anchor": "middle", fill: theme.soft, "font-size": size * 0.75 }, String(node.size)));
+      if (counted) group.append(svg("text", { x, y: top + type * (1.2 * lines.length - 0.15), "text-anchor": "middle", fill: theme.soft, "font-size": type * 0.75 }, String(node.size)));
       group.append(svg("title", {}, `${node.name}: ${node.size} neurons`));
       this.root.append(group);
       this.nodes.set(`${k}/${node.name}`, { box: group, x, y, w, h });
@@ -112,6 +118,13 @@ export class NetworkView {
     }
     this.onHover(name === null || lit === null ? "" : `${name}: ${lit.size - 1} other edges lie on paths through it`);
   }
+}
+
+/** A label in one line, or in two. */
+function inLines(label: string): string[] {
+  const words = label.split(" ");
+  const half = Math.ceil(words.length / 2);
+  return label.length > 10 && words.length > 1 ? [words.slice(0, -half).join(" "), words.slice(-half).join(" ")] : [label];
 }
 
 export function tallest(lane: DrawnLane): number {

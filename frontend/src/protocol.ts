@@ -35,6 +35,13 @@ export interface DrawnEdge {
   group: number;
 }
 
+/** A layer of a picture, with a name for readers where there is one. */
+export interface DrawnNode {
+  name: string;
+  size: number;
+  label: string;
+}
+
 /** A weight matrix of a drawn network; `fixed` has its rows if it is constant. */
 export interface Edge {
   source: string;
@@ -51,6 +58,7 @@ export interface Entry {
   sliders: Slider[];
   random: boolean;
   several: boolean;
+  timed: boolean;
 }
 
 /** Ask for a file that makes the same figure: answered by `exported`. */
@@ -92,7 +100,7 @@ export interface Group {
 /** One network: its drawing and its theory. */
 export interface Lane {
   name: string;
-  nodes: Node[];
+  nodes: DrawnNode[];
   edges: DrawnEdge[];
   groups: Group[];
   racers: Racer[];
@@ -182,25 +190,23 @@ export interface Samples {
   weight: number[];
 }
 
-/** A saved page: what was answered for its scene, and the systems of other positions of its sliders. */
+/** A saved page: what was answered for its scene, and for other positions of its sliders. */
 export interface Saved {
   kind: "saved";
   version: string;
   entry: Entry;
   scene: Scene;
   answers: (Picture | Details | Predicted | Simulated | Finished)[];
-  tabulated: string[];
-  lanes: SavedLane[];
+  systems: Systems | null;
   positions: number[][];
-  level: number;
-  pathways: boolean;
-  rules: Rules;
+  replays: ((Picture | Details | Predicted)[])[];
+  why: string;
 }
 
 /** One network at some positions: the system of the papers, and the wider one if needed. */
 export interface SavedLane {
   name: string;
-  nodes: Node[];
+  nodes: DrawnNode[];
   edges: DrawnEdge[];
   groups: string[][];
   racers: [string, string[]][];
@@ -229,6 +235,7 @@ export interface Simulate {
   kind: "simulate";
   id: number;
   scene: Scene;
+  details: boolean;
 }
 
 /** A stretch of the training of one network. Lane -1: a network beside all lanes. */
@@ -254,7 +261,7 @@ export interface Slider {
   stops: number[];
 }
 
-/** Ask for theory: answered by `picture`, then `details`. */
+/** Ask for theory: answered by `picture`, then `details`, and `systems` that a page can solve. */
 export interface Solve {
   kind: "solve";
   id: number;
@@ -297,6 +304,17 @@ export interface System {
   said: LaneDetails;
 }
 
+/** The networks of a scene, for any values of its live sliders: those that change its start only. */
+export interface Systems {
+  kind: "systems";
+  id: number;
+  live: Record<string, number>;
+  lanes: SavedLane[];
+  level: number;
+  pathways: boolean;
+  rules: Rules;
+}
+
 /** An uploaded table: the answer to `POST upload`. */
 export interface Table {
   kind: "table";
@@ -320,7 +338,7 @@ export interface World {
 }
 
 export type Request = Solve | Simulate | Export | Stop;
-export type Answer = Welcome | Picture | Details | Simulated | Predicted | Finished | Exported | Problem | Notice | Table;
+export type Answer = Welcome | Picture | Details | Systems | Simulated | Predicted | Finished | Exported | Problem | Notice | Table;
 
 export const MAX_NODES = 60;
 export const MAX_EDGES = 200;

@@ -2,8 +2,10 @@
 import "./page.css";
 import { Lab } from "./app.ts";
 import type { Transport } from "./connection.ts";
-import { unpack } from "./link.ts";
-import type { Answer, Request, Saved, Scene } from "./protocol.ts";
+import { unpack, type View } from "./link.ts";
+import { answerSoon } from "./live.ts";
+import type { Answer, Request, Saved, Scene, Systems } from "./protocol.ts";
+import { toPlace } from "./sliders.ts";
 import { FINE, solve } from "./solver.ts";
 import { solved } from "./solved.ts";
 import { Field } from "./system.ts";
@@ -25,19 +27,29 @@ class SavedTransport implements Transport {
   }
 
   send(request: Request): void {
-    if (request.kind === "solve" || request.kind === "simulate") queueMicrotask(() => this.answer(request.kind === "solve", request.scene, request.id));
+    if (request.kind !== "solve" && request.kind !== "simulate") return;
+    const { scene, answers, systems } = this.saved;
+    const here = { ...scene.values, ...request.scene.values };
+    const trained = (answer: Answer) => answer.kind === "simulated" || answer.kind === "finished";
+    if (Object.keys(here).every((name) => here[name] === scene.values[name])) this.say(request.id, answers.filter((answer) => trained(answer) !== (request.kind === "solve")));
+    else if (request.kind === "simulate") this.say(request.id, [{ kind: "finished", id: 0, difference: [], words: answers.some(trained) ? ELSEWHERE : "" }]);
+    else if (systems) answerSoon(this.systems(systems, here), request, this.hear);
+    else this.say(request.id, this.saved.replays[this.place(here)]);
   }
 
-  private answer(solving: boolean, scene: Scene, id: number): void {
-    const trained = (answer: Answer) => answer.kind === "simulated" || answer.kind === "finished";
-    try {
-      if (this.saved.entry.sliders.every((s) => (scene.values[s.name] ?? s.value) === s.value))
-        for (const answer of this.saved.answers) trained(answer) === solving || this.hear({ ...answer, id });
-      else if (solving) solved(this.saved, scene.values, id).forEach(this.hear);
-      else this.hear({ kind: "finished", id, difference: [], words: ELSEWHERE });
-    } catch (error) {
-      this.hear({ kind: "problem", id, text: String((error as Error).message) });
-    }
+  private say(id: number, answers: Answer[]): void {
+    queueMicrotask(() => answers.forEach((answer) => this.hear({ ...answer, id } as Answer)));
+  }
+
+  /** The number of the position that is nearest to some values. */
+  private place(values: Scene["values"]): number {
+    const stopped = this.saved.entry.sliders.filter((slider) => slider.stops.length); // others have one position, or are live
+    return stopped.reduce((place, slider) => place * slider.stops.length + toPlace(slider, values[slider.name]), 0);
+  }
+
+  /** The networks at some values. */
+  private systems(of: Systems, values: Scene["values"]): Systems {
+    return { ...of, lanes: this.saved.positions[this.place(values)].map((k) => of.lanes[k]) };
   }
 
   upload(): Promise<Answer> {
@@ -45,10 +57,19 @@ class SavedTransport implements Transport {
   }
 }
 
-const saved: Saved = JSON.parse(await unpack(document.getElementById("saved")!.textContent!));
-const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-const lab = new Lab(document.getElementById("lab")!, new SavedTransport(saved), {
-  state: { scene: saved.scene, view: { at: 0.45, theme: dark ? "dark" : "light", plain: false, large: false } },
-  address: true, wholePage: true,
+let theme: View["theme"] = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+let lab: Lab | null = null;
+// The page around a frame may say how it looks.
+addEventListener("message", ({ source, data }) => {
+  if (source !== parent || (data?.theme !== "dark" && data?.theme !== "light")) return;
+  theme = data.theme;
+  lab?.switch("theme", theme);
 });
-Object.assign(window, { lab, saved, solve, solved, Field, FINE }); // for tests
+
+const saved: Saved = JSON.parse(await unpack(document.getElementById("saved")!.textContent!));
+const transport = new SavedTransport(saved);
+lab = new Lab(document.getElementById("lab")!, transport, {
+  state: { scene: saved.scene, view: { at: 0.45, theme, plain: false, large: false } },
+  address: true, wholePage: true, hint: saved.why,
+});
+Object.assign(window, { lab, saved, transport, solve, solved, Field, FINE }); // for tests

@@ -1,5 +1,5 @@
-// The picture of a saved page at any position of its sliders: the systems solved, on one time axis, and who wins.
-import type { Details, Group, Lane, LaneDetails, Picture, Racer, Rules, Saved, SavedLane, System } from "./protocol.ts";
+// The picture of a scene at any values of its live sliders: its systems solved, on one time axis, and who wins.
+import type { Details, Group, Lane, LaneDetails, Picture, Racer, Rules, SavedLane, System, Systems } from "./protocol.ts";
 import { FINE, ROUGH, learningTime, solve, type Point, type Solution } from "./solver.ts";
 import { Field, read, type Vector } from "./system.ts";
 import { shown } from "./ticks.ts";
@@ -15,58 +15,45 @@ interface Chosen {
   system: System;
   start: Vector;
   settled: number; // time at which it has learned what it learns
+  last: number; // loss for ever
   left: string; // how the papers' family ended, where a wider one is drawn instead
 }
 
-/** The picture and what is said of it at some values of the sliders. */
-export function solved(saved: Saved, values: Values, id: number): [Picture, Details] {
+/** The picture and what is said of it at some values of the sliders; `time` among them is the end of the axis. */
+export function solved({ lanes: given, live, rules, ...systems }: Systems, values: Values, id: number): [Picture, Details] {
   const began = performance.now();
-  const chosen = lanesAt(saved, values).map((lane) => choose(lane, saved, values));
-  const rules = saved.rules;
-  const end = Number((rules.longer * Math.max(...chosen.map((c) => c.settled))).toPrecision(2)) || 10 * Math.max(...chosen.map((c) => c.system.fastest));
+  const chosen = given.map((lane) => choose(lane, live, rules, values));
+  const end = values.time ?? (Number((rules.longer * Math.max(...chosen.map((c) => c.settled))).toPrecision(2)) || 10 * Math.max(...chosen.map((c) => c.system.fastest)));
   const t = Array.from({ length: rules.times }, (_, k) => (end * k) / (rules.times - 1));
   const solutions = chosen.map((c) => solve(new Field(c.system), c.start, t, { ...FINE, stop: c.system.settled }));
   const final = Math.min(...solutions.map((s) => s.loss[s.loss.length - 1]));
-  const level = final + saved.level * (Math.max(...solutions.map((s) => s.loss[0])) - final);
+  const level = final + systems.level * (Math.max(...solutions.map((s) => s.loss[0])) - final);
   const lanes = chosen.map((c, k) => drawnLane(c, solutions[k], t, level, rules));
   const largest = Math.max(...lanes.flatMap((lane) => lane.groups.flatMap((g) => g.strength))) || 1;
   for (const lane of lanes) for (const group of lane.groups) group.strength = group.strength.map((x) => x / largest);
   const seconds = (performance.now() - began) / 1000;
   const picture: Picture = {
-    kind: "picture", id, t, level, largest, lanes, racers_are: saved.pathways ? "pathways" : "modes",
+    kind: "picture", id, t, level, largest, lanes, racers_are: systems.pathways ? "pathways" : "modes",
     winner: winner(lanes, rules), theory: "reduction", networks: 0, seconds,
   };
   const said = chosen.map((c, k) => ({ ...c.system.said, badge: badge(c, solutions[k].end) }));
   return [picture, { kind: "details", id, lanes: said, similarity_at: [], similarity: [], race: [], wins: [] }];
 }
 
-/** The networks of the position that is nearest to some values. */
-function lanesAt(saved: Saved, values: Values): SavedLane[] {
-  let place = 0;
-  for (const name of saved.tabulated) {
-    const slider = saved.entry.sliders.find((s) => s.name === name);
-    if (!slider) continue; // it has one position
-    const wanted = values[name] ?? slider.value;
-    const near = slider.stops.reduce((best, stop, k) => (Math.abs(stop - wanted) < Math.abs(slider.stops[best] - wanted) ? k : best), 0);
-    place = place * slider.stops.length + near;
-  }
-  return saved.positions[place].map((k) => saved.lanes[k]);
-}
-
-function startOf(system: System, saved: Saved, values: Values): Vector {
-  const shares = Object.keys(system.powers).map((name) => [name, (values[name] ?? saved.scene.values[name]) / saved.scene.values[name]] as const);
+function startOf(system: System, live: Values, values: Values): Vector {
+  const shares = Object.keys(system.powers).map((name) => [name, (values[name] ?? live[name]) / live[name]] as const);
   return Float64Array.from(system.start, (x, i) => shares.reduce((start, [name, share]) => start * share ** system.powers[name][i], x));
 }
 
 /** The system of the papers, or the wider one where that does not learn all and there is one. */
-function choose(lane: SavedLane, saved: Saved, values: Values): Chosen {
+function choose(lane: SavedLane, live: Values, rules: Rules, values: Values): Chosen {
   let left = "";
   let found: Chosen | null = null;
   for (const system of lane.systems) {
     if (found && !left) break;
-    const start = startOf(system, saved, values);
+    const start = startOf(system, live, values);
     const rough = solve(new Field(system), start, [0, FOREVER * system.fastest], { ...ROUGH, stop: system.complete });
-    found = { lane, system, start, settled: settledTime(rough, system, saved.rules), left };
+    found = { lane, system, start, settled: settledTime(rough, system, rules), last: rough.end.loss, left };
     left = rough.end.loss <= system.complete ? "" : ended(system, rough.end);
   }
   return found!;
@@ -82,14 +69,18 @@ function settledTime({ history, end }: Solution, system: System, rules: Rules): 
 /** How a system ended that did not learn all, in the library's words where it saw this end. */
 function ended(system: System, end: Point): string {
   if (system.rest !== null && Math.abs(end.loss - system.rest) <= SAME_REST * system.rest) return system.why;
-  const bound = `loss ${shown(end.loss, 4)}, no weights go below ${shown(system.attainable, 4)}`;
-  if (-end.slope * end.t > end.loss - system.attainable) return `not settled: ${bound}; the loss still falls`;
-  return `at rest: ${bound}; whether networks leave is not known on this page`;
+  if (-end.slope * end.t > end.loss - system.attainable) return `not settled: ${bound(system, end)}; the loss still falls`;
+  return `at rest: ${bound(system, end)}; whether networks leave is not known on this page`;
 }
 
-function badge({ system, left }: Chosen, end: Point): LaneDetails["badge"] {
+function bound(system: System, end: Point): string {
+  return `loss ${shown(end.loss, 4)}, no weights go below ${shown(system.attainable, 4)}`;
+}
+
+function badge({ system, left, last }: Chosen, end: Point): LaneDetails["badge"] {
   const said = { ...system.said.badge };
-  if (end.loss > system.complete && !(end.loss <= system.complete * (1 + SAME_REST))) {
+  const cut = end.loss - last > SAME_REST * end.loss; // by the end of the axis
+  if (!cut && end.loss > system.complete && !(end.loss <= system.complete * (1 + SAME_REST))) {
     const how = ended(system, end);
     return { verdict: "inexact", title: `≈ ${how}`, words: `${how}. ${said.words}` };
   }
@@ -98,6 +89,7 @@ function badge({ system, left }: Chosen, end: Point): LaneDetails["badge"] {
     said.title = `The papers' family ${does} here; shown is a family with ${system.directions} directions per mode`;
     said.words = `The papers' family: ${left}. Shown: ${said.words}`;
   }
+  if (cut) said.words += ` At the end of the axis: not settled at t = ${shown(end.t)}: ${bound(system, end)}.`;
   return said;
 }
 

@@ -25,10 +25,11 @@ export class Stage {
     this.root.style.background = theme.paper;
     this.root.setAttribute("font-family", "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif");
     const narrow = width < 620;
+    const stacked = narrow && height > 1.6 * width; // the charts
     const rows = Math.max(lanes.reduce((sum, lane) => sum + tallest(lane) + (lanes.length > 1 ? 0.6 : 0), 0), picture ? tracks(picture).length * 0.9 : 0);
     const share = Math.max(0.36, Math.min(0.56, 0.26 + 0.06 * rows));
     const under = narrow && picture ? 26 + Math.min(40 * tracks(picture).length, 0.25 * height) : 0; // the bars, below the network
-    const upper = Math.round(height * (narrow ? 0.75 * share : share) + under);
+    const upper = Math.round(height * (narrow ? 0.8 : 1) * share + under);
     const side = narrow ? width : Math.min(300, width * 0.32);
     this.root.replaceChildren();
     const put = (view: { root: SVGGElement }, x: number, y: number) => {
@@ -45,10 +46,10 @@ export class Stage {
     this.bars.draw(picture, side, narrow ? under : upper - 10, theme);
     put(this.bars, width - side, narrow ? upper - under - 6 : 0);
     const charts: [ChartView, ChartSpec][] = [[this.loss, lossSpec(picture, runs, theme)], [this.strengths, strengthSpec(picture, runs, theme)]];
-    const wide = narrow ? width : (width - 24) / 2;
-    const tall = narrow ? (height - upper) / 2 : height - upper;
+    const wide = stacked ? width : (width - 24) / 2;
+    const tall = stacked ? (height - upper) / 2 : height - upper;
     charts.forEach(([view, spec], k) => {
-      const [x, y] = narrow ? [0, upper + k * tall] : [k * (wide + 24), upper];
+      const [x, y] = stacked ? [0, upper + k * tall] : [k * (wide + 24), upper];
       view.draw(spec, wide, tall, theme);
       put(view, x, y);
       this.boxes.push({ view, x, y, h: tall });

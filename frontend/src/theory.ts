@@ -17,11 +17,20 @@ function formula(latex: string): HTMLElement {
   made.append(inner);
   const write = (text: string) => katex.render(text, inner, { throwOnError: false, displayMode: true, output: "htmlAndMathml", strict: "ignore" });
   write(latex);
-  broken.set(made, () => write(String.raw`\begin{aligned} & ${latex.replace(" = ", String.raw` \\ & \quad = `)} \end{aligned}`));
+  const lines = (text: string) => write(String.raw`\begin{aligned} & ${text.replace(" = ", String.raw` \\ & \quad = `)} \end{aligned}`);
+  broken.set(made, (again) => lines(again ? inHalves(latex) : latex));
   return made;
 }
 
-const broken = new WeakMap<Element, () => void>(); // writes the right side of a formula on a line of its own
+const broken = new WeakMap<Element, (again: boolean) => void>(); // writes the right side of a formula on lines of its own
+
+/** A line break before the term in the middle of a long bracket. */
+function inHalves(latex: string): string {
+  const terms = latex.replaceAll("\\left(", "\\bigl(").replaceAll("\\right)", "\\bigr)").split(" - ");
+  const half = Math.ceil(terms.length / 2);
+  if (terms.length < 3) return latex;
+  return [terms.slice(0, half).join(" - "), terms.slice(half).join(" - ")].join(String.raw` \\ & \qquad - `);
+}
 
 /** What the letters stand for, with their numbers. */
 function symbols(of: Symbol[]): HTMLElement {
@@ -38,7 +47,7 @@ function symbols(of: Symbol[]): HTMLElement {
   return list;
 }
 
-const [WIDE, SMALLEST] = [0.75, 0.6]; // of the usual size of formulas
+const [WIDE, SMALLEST] = [0.85, 0.6]; // of the usual size of formulas
 
 export class TheoryPanel {
   private head = html("div", { class: "verdict" });
@@ -99,7 +108,7 @@ export class TheoryPanel {
     });
     this.fit();
     if (document.fonts.status === "loading") void document.fonts.ready.then(() => this.fit());
-    this.similarity(details);
+    this.similarity(picture, details);
   }
 
   /** The strength of a class of edges at the cursor; several modes by their root of the sum of squares. */
@@ -116,7 +125,7 @@ export class TheoryPanel {
   private fit(): void {
     const formulas = [...this.body.querySelectorAll<HTMLElement>(".formula")];
     const room = (f: HTMLElement) => f.clientWidth / f.scrollWidth;
-    for (const wide of formulas.filter((f) => room(f) < WIDE)) broken.get(wide)?.();
+    for (const again of [false, true]) for (const wide of formulas.filter((f) => room(f) < WIDE)) broken.get(wide)?.(again);
     const sizes = formulas.map(room);
     formulas.forEach((f, k) => sizes[k] < 1 && sizes[k] > SMALLEST && f.style.setProperty("--fit", String(0.98 * sizes[k])));
   }
@@ -150,9 +159,12 @@ export class TheoryPanel {
     }
   }
 
-  private similarity(details: Details): void {
+  private similarity(picture: Picture, details: Details): void {
     if (!details.similarity.length) return;
-    const names = details.similarity.map((s) => (details.lanes.length > 1 ? `${details.lanes[s.lane].name}: ${s.layer}` : s.layer));
+    const names = details.similarity.map((s) => {
+      const layer = picture.lanes[s.lane].nodes.find((node) => node.name === s.layer)?.label || s.layer;
+      return details.lanes.length > 1 ? `${details.lanes[s.lane].name}: ${layer}` : layer;
+    });
     this.pick.replaceChildren(...names.map((n) => html("option", { value: n }, n)));
     this.pick.value = names.includes(this.layer) ? this.layer : names[0];
     this.body.append(html("h4", {}, "similarity of samples in layer ", this.pick), this.canvas, this.caption);

@@ -3,6 +3,7 @@ import { Lab } from "./app.ts";
 import type { Transport } from "./connection.ts";
 import { Editor } from "./editor.ts";
 import type { State } from "./link.ts";
+import { LiveTransport } from "./live.ts";
 import type { Answer, Request } from "./protocol.ts";
 
 interface Model {
@@ -51,7 +52,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }): void {
   el.append(root);
   const scene = model.get("scene") as State["scene"] | null;
   const state: State | undefined = scene ? { scene, view: { at: 0.45, theme: "light", plain: false, large: false } } : undefined;
-  const lab = new Lab(root, new KernelTransport(model), { state, address: false, wholePage: false, makeEditor: (...given) => new Editor(...given) });
+  const lab = new Lab(root, new LiveTransport(new KernelTransport(model)), { state, address: false, wholePage: false, makeEditor: (...given) => new Editor(...given) });
   Object.assign(root, { lab });
 }
 

@@ -40,8 +40,10 @@ def index() -> str:
     lines = [
         "# Papers",
         "",
-        "We computed the figures and claims of five documents anew. One number decides each sentence, "
-        "equation, figure and table, by a criterion that is written down together with its source.",
+        "We computed the figures and claims of four papers and a talk anew. One number decides each "
+        "sentence, equation, figure and table, by a criterion that is written down with its source. "
+        "[Coverage](coverage.md) lists all of them, and [figures of the papers](gallery.md) shows one figure "
+        "of each experiment. The table counts claims by verdict.",
         "",
         *_table(),
         "",
@@ -92,10 +94,14 @@ def coverage() -> str:
     lines = [
         "# Coverage",
         "",
-        "Every equation, figure, table and testable sentence of the documents, with the row "
-        "(`experiment/row`) or the tests that decide it. Definitions, premises and methods are listed "
-        "without a verdict. `python papers/tools/pages.py` writes this page from the ledgers, `claims.toml` "
-        "in the folder of each document, and from the stored rows.",
+        "This page lists every equation, figure, table and testable sentence of four papers and a talk. "
+        "Each claim stands in the words of its document, with our note after it. Then come the verdict, the "
+        "number that was measured, and the criterion. In brackets is the name of the number "
+        "(`experiment/row`) or of the test that decides. Definitions, premises and methods have no verdict. "
+        "[Papers](index.md) says what the verdicts mean.",
+        "",
+        "The table counts claims. `python papers/tools/pages.py` writes this page from the ledgers "
+        "(`claims.toml` in the folder of each document) and from the stored numbers.",
         "",
         *_table(),
     ]
@@ -137,8 +143,9 @@ def gallery() -> str:
     lines = [
         "# Figures of the papers",
         "",
-        "One figure of each experiment, with a claim of its paper that it tests. Click on a figure to "
-        "enlarge it. Figures are of the full form of the experiment, unless they are marked as quick.",
+        "This page shows one figure of each experiment, and a claim of its paper that the experiment tests. "
+        "Click on a figure to enlarge it. Figures are of the full form of the experiment unless they are "
+        "marked as quick.",
     ]
     made = stored("pictures") or {}
     for paper, names in PAPERS.items():

@@ -83,14 +83,14 @@ def gaussian(graph: Graph, std: ArrayLike, seed: Seed = 0, key: Any = None) -> W
 
 
 def xavier(graph: Graph, gain: ArrayLike = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
-    """Normal entries of standard deviation `gain sqrt(2 / (inputs + outputs))`; biases zero.
+    r"""Normal entries of standard deviation $g \sqrt{2 / (\text{inputs} + \text{outputs})}$; biases zero.
 
     Parameters
     ----------
     graph : Graph
         The network.
     gain : float or array
-        Factor of all weights.
+        Factor $g$ of all weights.
     seed, key
         As in `gaussian`.
 
@@ -138,7 +138,7 @@ def orthogonal(graph: Graph, scale: ArrayLike = 1.0, seed: Seed = 0, key: Any = 
 
 
 def balanced(graph: Graph, lam: float, scale: ArrayLike = 1.0, seed: Seed = 0, key: Any = None) -> Weights:
-    """Two-layer chains with `W2^T W2 - W1 W1^T = lam I`.
+    r"""Two-layer chains with $W_2^\top W_2 - W_1 W_1^\top = \lambda I$, lambda being `lam`.
 
     Parameters
     ----------

@@ -119,10 +119,10 @@ class Saddle:
 
 
 def fixed_points(task: Task, starts: WeightsLike, tol: float = 1e-11, max_steps: int = 2000) -> FixedPoints:
-    """Fixed points of gradient flow, saddles as well as minima.
+    r"""Fixed points of gradient flow, saddles as well as minima.
 
-    Levenberg-Marquardt steps (optimistix) solve `dL/dW = 0`. Deep networks have manifolds of fixed points, so
-    tell them apart by their loss or their end-to-end map.
+    Levenberg-Marquardt steps (optimistix) solve $\partial L/\partial W = 0$. Deep networks have manifolds of
+    fixed points, so tell them apart by their loss or their end-to-end map.
 
     Parameters
     ----------
@@ -304,18 +304,18 @@ def hessian(task: Task, weights: Any) -> np.ndarray:
 
 
 def two_layer_saddles(strengths: Sequence[float], hidden: int) -> list[Saddle]:
-    """All critical points of a two-layer linear network: one manifold for every subset of its modes.
+    r"""All critical points of a two-layer linear network: one manifold for every subset of its modes.
 
-    It has as many inputs and outputs as there are modes (Baldi & Hornik 1989). Where r modes are learned the
-    layers are any factors of that map, a manifold of `r (2 hidden - r)` dimensions. The Hessian splits by
-    pairs: a mode that is not learned falls along the `hidden - r` free hidden directions, and can take over
-    those of every weaker mode that is learned.
+    It has as many inputs and outputs as there are modes (Baldi & Hornik 1989). Where $r$ of the modes are
+    learned by $h$ hidden neurons, the layers are any factors of that map, a manifold of $r (2 h - r)$
+    dimensions. The Hessian splits by pairs: a mode that is not learned falls along the $h - r$ free hidden
+    directions, and can take over those of every weaker mode that is learned.
 
     Parameters
     ----------
     strengths : array_like, shape (modes,)
-        Singular values of `Syx Sxx^(-1/2)`, all different and none zero; at most 16, which have 65,536
-        subsets.
+        Singular values of $\Sigma^{yx} (\Sigma^{xx})^{-1/2}$, all different and none zero; at most 16, which
+        have 65,536 subsets.
     hidden : int
         Number of hidden neurons, at least that of modes.
 

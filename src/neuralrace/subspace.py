@@ -9,10 +9,10 @@ With more hidden layers see `lowrank`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from neuralrace.compiling import Array
 from neuralrace.graph import Graph
 from neuralrace.task import Task
 
@@ -42,18 +42,18 @@ def rotation_invariant_nodes(task: Task) -> list[str]:
     return [n for n in g.hidden if n not in split and g.is_linear]
 
 
-def shrink(graph: Graph, weights: Mapping[str, Array], frames: Frames) -> dict[str, Array]:
+def shrink(graph: Graph, weights: Mapping[str, Any], frames: Frames) -> dict[str, Any]:
     """Weights in the coordinates of the frames, `Q_t^T W Q_s`."""
     turned = {node: np.swapaxes(q, -1, -2) for node, q in frames.items()}
     return _sandwich(graph, weights, turned)
 
 
-def expand(graph: Graph, weights: Mapping[str, Array], frames: Mapping[str, Array]) -> dict[str, Array]:
+def expand(graph: Graph, weights: Mapping[str, Any], frames: Mapping[str, Any]) -> dict[str, Any]:
     """Back to full weights, `Q_t B Q_s^T`."""
     return _sandwich(graph, weights, frames)
 
 
-def _sandwich(graph: Graph, weights: Mapping[str, Array], frames: Mapping[str, Array]) -> dict[str, Array]:
+def _sandwich(graph: Graph, weights: Mapping[str, Any], frames: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, w in weights.items():
         if name in graph.edges:
@@ -66,6 +66,6 @@ def _sandwich(graph: Graph, weights: Mapping[str, Array], frames: Mapping[str, A
     return found
 
 
-def _fit(frame: Array, w: Array) -> Array:
+def _fit(frame: Any, w: Any) -> Any:
     """A frame (runs, size, dimension) with a time axis where the weights have one."""
     return frame if frame.ndim in (2, w.ndim) else frame[:, None]

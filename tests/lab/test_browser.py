@@ -8,6 +8,9 @@ import pytest
 from neuralrace.cli.description import read_description
 from neuralrace.laboratory.gallery import GALLERY
 from neuralrace.laboratory.opening import state_of
+from neuralrace.laboratory.protocol import Scene
+from neuralrace.laboratory.scenes import model
+from neuralrace.laboratory.theory import Structure
 from tests.lab.chromium import Browser, Page
 from tests.lab.conftest import Server
 
@@ -214,6 +217,42 @@ def draw(page: Page) -> None:
     page.wait(READY)
 
 
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ("separability", "strength"),
+        ("pathways", "ahead"),
+        ("chain", "strength"),
+        ("hierarchy", "time"),
+        ("own", "strength"),
+    ],
+)
+def test_a_live_slider_is_solved_on_the_page(page: Page, entry: str, name: str):
+    """Its curves are the library's, and the server is asked for what the page cannot do alone."""
+    if entry == "own":
+        draw(page)
+    else:
+        page.run(f"lab.open('{entry}', true)")
+    page.wait(f"{READY} && lab.transport.known?.scene.entry === '{entry}' && lab.asker.training > 0")
+    page.run(
+        "(inner => { const send = inner.send.bind(inner); window.asked = []; "
+        "inner.send = (r) => { asked.push(r.kind); send(r) } })(lab.transport.inner)"
+    )
+    slide(page, name, 0.7)
+    page.wait(f"{READY} && lab.asker.solving < 0 && '{name}' in lab.shownNow.state.scene.values")
+    picture, scene = shown(page, "picture"), Scene.model_validate(shown(page, "state.scene"))
+    assert isinstance(picture, dict)
+    moved = model(scene)
+    for lane in picture["lanes"]:
+        r, t = Structure.of(moved, lane["name"]).reduction, np.array(picture["t"])
+        assert len(t) == 241
+        loss = r.solve(moved.start(lane["name"]), float(t[-1]), t).loss
+        np.testing.assert_allclose(lane["loss"], loss, rtol=0, atol=1e-6 * loss[0])
+    page.wait("document.querySelector('.trained').textContent.includes('differ by less than 0.001%')", 90)
+    assert page.run("lab.shownNow.details.similarity.length")
+    assert "solve" not in page.run("asked")
+
+
 def test_a_table_is_pasted(page: Page):
     draw(page)
     page.run("lab.editor.receive(new Blob(['x1,x2,y\\n1,0,2\\n0,1,1\\n']))")
@@ -234,7 +273,7 @@ def test_a_large_table_is_refused_and_undo_is_kept(page: Page):
     page.run("lab.editor.receive(new Blob([Array(2000).fill(row).join('\\n')]))")
     page.wait("document.querySelector('.refusal').textContent.includes('numbers in all')")
     assert page.run("lab.shownNow.state.scene.drawn.data.kind") == "world"
-    page.run("lab.transport.socket.close()")
+    page.run("lab.transport.inner.socket.close()")
     page.wait("document.querySelector('.message').textContent.includes('trying again')")
     page.wait("!document.querySelector('.message').textContent", 20)
     page.click("button[title^=undo]")

@@ -208,4 +208,4 @@ def test_every_tab_gets_its_first_answer_before_another_gets_its_details():
     pipe = Pipe(jobs[:2], jobs[2:])
     with pytest.raises(EOFError):
         worker._work(pipe, iter(()), 60.0)  # type: ignore[arg-type]
-    assert pipe.sent == [f"{k} {kind}" for kind in ("picture", "details") for k in (1, 2, 3)]
+    assert pipe.sent == [f"{k} {kind}" for kind in ("picture", "details", "systems") for k in (1, 2, 3)]

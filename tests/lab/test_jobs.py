@@ -94,9 +94,9 @@ SADDLE = Scene.model_validate(
 
 
 def solved(given: Scene) -> tuple[Picture, Details]:
-    picture, *_, details = answers(Solve(id=1, scene=given))
+    picture, *others = answers(Solve(id=1, scene=given))
     assert isinstance(picture, Picture), picture
-    assert isinstance(details, Details)
+    (details,) = (x for x in others if isinstance(x, Details))
     return picture, details
 
 
@@ -301,6 +301,38 @@ def test_theory_that_is_cut_off_is_exact_all_the_same():
     badge = details.lanes[0].badge
     assert badge.verdict == "exact"
     assert "At the end of the axis: not settled at t = 20:" in badge.words
+
+
+@pytest.mark.parametrize("start", ["aligned", "random"])
+def test_the_curves_end_when_the_scene_says(start: str):
+    given = Scene(entry="hierarchy", values={"levels": 3, "time": 7.0}, start=start, seeds=1)  # type: ignore[arg-type]
+    picture, _ = solved(given)
+    assert picture.t[-1] == 7.0
+    parts, _ = trained(given)
+    assert parts[-1].t[-1] == 7.0
+    assert "np.linspace(0.0, 7.0, 241)" in exported(given, "python")
+
+
+@pytest.mark.parametrize(("entry", "time"), [("chain", 0.0), ("chain", 1e16), ("balanced", 5.0)])
+def test_an_end_that_no_axis_has_is_refused(entry: str, time: float):
+    (answer,) = answers(Solve(id=1, scene=scene(entry, time=time)))
+    assert isinstance(answer, Problem)
+    assert "time" in answer.text
+
+
+def test_layers_are_named_for_readers():
+    """As their pathway; with their layer where it has several. Names of one's own stay."""
+    named = lambda s: [n.label for n in solved(s)[0].lanes[0].nodes]  # noqa: E731
+    assert named(scene("contexts", contexts=2)) == [
+        "",
+        "",
+        "always open",
+        "all but context 2",
+        "all but context 1",
+        "",
+    ]
+    assert named(scene("pathways", shallow=2)) == ["", "pathway 1", "2: h1", "2: h2", ""]
+    assert set(named(OWN)) == {""}
 
 
 def test_an_outcome_that_is_not_finished_is_on_the_page(monkeypatch: pytest.MonkeyPatch):

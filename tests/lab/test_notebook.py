@@ -14,7 +14,7 @@ from tests.lab.conftest import Server, needs_page
 
 def test_the_package_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "anywidget", None)
-    with pytest.raises(nr.errors.InputError, match=r"pip install 'neuralrace\[lab\]'"):
+    with pytest.raises(nr.errors.InputError, match=r"of the extra 'lab'.*pip install anywidget"):
         nr.lab()
 
 

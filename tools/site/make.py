@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "papers/src")]  # the site is that of this copy of the project
 
 
 def gather(pages: Path) -> None:

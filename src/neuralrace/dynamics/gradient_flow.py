@@ -41,7 +41,7 @@ def flow(
     progress: bool = False,
     dtype: DTypeLike = np.float64,
 ) -> Trajectory:
-    """Gradient flow `dW/dt = -dL/dW` (neural_race Eq. 2) from `weights` to time `t1`.
+    r"""Gradient flow $\dot W = -\partial L/\partial W$ (neural_race Eq. 2) from `weights` to time `t1`.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def flow(
     stop_loss : float, optional
         Stop where the loss falls to this level.
     rates : Rates, optional
-        Learning rates and weight decay per edge, `dW/dt = -scale (dL/dW + decay W)`, and edges that do not
-        learn. The returned loss does not include the penalty.
+        Learning rates and weight decay per edge, $\dot W = -\text{scale}\, (\partial L/\partial W +
+        \text{decay}\; W)$, and edges that do not learn. The returned loss does not include the penalty.
     runs : dict, optional
         Coordinates of the runs, such as ``{"seed": range(5)}``; their places if not given.
     record : callable, optional
@@ -115,7 +115,8 @@ def flows(
 
     Small linear networks of one structure are solved side by side, each by steps of its own length: where
     they have some hundreds of weights, in a tenth of the time of as many calls of `flow`. Their losses agree
-    with those of such calls to rounding. Without `save`, those side by side are saved at the same times.
+    with those of such calls within the tolerance. Without `save`, those side by side are saved at the same
+    times.
 
     Parameters
     ----------

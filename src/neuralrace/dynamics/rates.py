@@ -14,7 +14,9 @@ from neuralrace.graph import Graph
 
 @dataclass(frozen=True)
 class Rates:
-    """Learning rates and weight decay: `dW/dt = -scale (dL/dW + decay W)`.
+    r"""Learning rates and weight decay.
+
+    Learning follows $\dot W = -\text{scale}\, (\partial L/\partial W + \text{decay}\; W)$.
 
     Parameters
     ----------

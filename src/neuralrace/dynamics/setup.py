@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuralrace.compiling import Compiled
+from neuralrace.compiling import Array, Compiled
 from neuralrace.dynamics import constants
 from neuralrace.dynamics.rates import Rates
 from neuralrace.dynamics.record import Record, Recorder
@@ -34,7 +34,7 @@ class Setup:
     many: bool
     kind: str
     weights: dict[str, np.ndarray]  # (runs, ...) at the start, by edge or bias
-    small: dict[str, np.ndarray]  # those that are integrated: the same, or in small subspaces
+    small: Mapping[str, Array]  # those that are integrated: the same, or in small subspaces
     frames: Frames
     rates: Rates
     runs: dict[str, np.ndarray]
@@ -214,7 +214,7 @@ def weight_dims(graph: Graph) -> dict[str, tuple[str, ...]]:
     return dims
 
 
-def _weights(setup: Setup, flat: np.ndarray) -> dict[str, np.ndarray]:
+def _weights(setup: Setup, flat: np.ndarray) -> dict[str, Any]:
     """Full weights from flat ones (runs, save, n), in small spaces where the flow closes in them."""
     graph, flat = setup.given.graph, np.asarray(flat, float)
     if not setup.frames:

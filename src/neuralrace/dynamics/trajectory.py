@@ -418,12 +418,13 @@ class Trajectory:
         loss: str = "mean",
         n: int | None = None,
     ) -> np.ndarray:
-        """The time axis in other units.
+        r"""The time axis in other units.
 
         Parameters
         ----------
         unit : {"flow", "steps"}
-            Time of `tau dW/dt = -dL/dW`, or the number of steps of descent with learning rate `lr`.
+            Time of $\tau \dot W = -\partial L/\partial W$, or the number of steps of descent with learning
+            rate `lr`.
         lr : float
             Learning rate, for steps; by default that of the descent.
         tau : float

@@ -25,10 +25,11 @@ def _depth(name: str, value: Any) -> float:
 
 @closed_form(static=["depth"], t=nonnegative, s=positive, d=positive, a0=positive, depth=_depth, tau=positive)
 def chain(t: Any, s: Any, d: Any = 1.0, a0: Any = 1e-3, depth: float = 2, tau: Any = 1.0) -> Any:
-    """Product of the weights of a balanced chain, for one mode (neural_race Eq. 21, make_haste_slowly Eq. 7).
+    r"""Product of the weights of a balanced chain in one mode (neural_race Eq. 21, make_haste_slowly Eq. 7).
 
-    Solves `tau a' = depth a^(2-2/depth) (s - d a)` (`tau a' = s - d a` at depth 1), and for depth `math.inf`
-    the limit `tau a' = a^2 (s - d a)`, where time is counted in units of tau / depth. Arguments broadcast.
+    Solves $\tau a' = D a^{2 - 2/D} (s - d a)$ for depth $D$, which is $\tau a' = s - d a$ for one layer. For
+    depth `math.inf` it solves the limit $\tau a' = a^2 (s - d a)$, with time in units of $\tau / D$.
+    Arguments broadcast.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def chain(t: Any, s: Any, d: Any = 1.0, a0: Any = 1e-3, depth: float = 2, tau: A
     Returns
     -------
     float or ndarray
-        a(t); it tends to `s / d`.
+        $a(t)$, which tends to $s / d$.
 
     Examples
     --------
@@ -195,10 +196,11 @@ _contexts = partial(integer, least=2, most=2**53)
     static=["contexts"], t=nonnegative, s=positive, d=positive, contexts=_contexts, b0=positive, tau=positive
 )
 def context_strength(t: Any, s: Any, d: Any, contexts: int, b0: Any, tau: Any = 1.0) -> Any:
-    """Strength of a mode of a context pathway: `tau B' = 2 B (s - d B / (contexts - 1))`.
+    r"""Strength of a mode of a context pathway, while the common pathway stays at its fixed point.
 
-    make_haste_slowly appendices F and G with their misprints corrected (see errata), from overlaps
-    `U_p^T U_j = -1/(C-1)` and input correlations `(C-2)/(C-1)`. The common pathway is at its fixed point.
+    Solves $\tau B' = 2 B \bigl(s - d B / (C - 1)\bigr)$ for $C$ contexts: make_haste_slowly appendices F and
+    G with their misprints corrected (see errata), from overlaps $U_p^\top U_j = -1/(C-1)$ and input
+    correlations $(C-2)/(C-1)$.
 
     Parameters
     ----------
@@ -217,7 +219,7 @@ def context_strength(t: Any, s: Any, d: Any, contexts: int, b0: Any, tau: Any = 
     Returns
     -------
     float or ndarray
-        B(t); it tends to `(contexts - 1) s / d`.
+        $B(t)$, which tends to $(C - 1) s / d$.
 
     Examples
     --------
@@ -261,11 +263,11 @@ def xor_loss(t: Any, a0: Any, tau: Any = 1.0) -> Any:
     static=["gating"], t=nonnegative, delta=nonnegative, gating=_gating, a0=positive, tau=positive
 )  # fmt: skip
 def separability_loss(t: Any, delta: Any, gating: str, a0: Any, tau: Any = 1.0) -> Any:
-    """Loss on exclusive or with a third input +-delta that separates it (make_haste_slowly appendix C).
+    r"""Loss on exclusive or with a third input +-delta that separates it (make_haste_slowly appendix C).
 
-    A chain with `s = delta/2`, `d = delta^2/2` for the linear gating (Eq. 18-22), and with
-    `s = sqrt(2 + delta^2)/4`, `d = (2 + delta^2)/4` for the other (d is misprinted there, see errata). At
-    delta = 0 the linear gating learns nothing.
+    It is a chain. The linear gating has $s = \Delta/2$ and $d = \Delta^2/2$ (Eq. 18-22), and learns nothing
+    at $\Delta = 0$. The other has $s = \sqrt{2 + \Delta^2}/4$ and $d = (2 + \Delta^2)/4$ ($d$ is misprinted
+    there, see errata).
 
     Parameters
     ----------
@@ -326,7 +328,7 @@ def _length_and_share(delta: Any, gating: str) -> tuple[Any, int]:
 
 
 def separability_crossover() -> float:
-    """The delta at which both gatings grow equally fast, `sqrt(2/3)` (make_haste_slowly Eq. 24-26).
+    r"""The delta at which both gatings grow equally fast, $\sqrt{2/3}$ (make_haste_slowly Eq. 24-26).
 
     Returns
     -------

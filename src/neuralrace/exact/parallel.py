@@ -22,10 +22,10 @@ _finite = partial(integer, most=DEEPEST)
 
 @closed_form(static=["depth"], p=array, depth=_finite, sigma=positive)
 def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
-    """The invariant of a pathway, `sigma^(2-D) p 2F1(1/2, (D-1)/2; 3/2; -p^2)` (multipathway Eq. 22).
+    r"""The invariant of a pathway (multipathway Eq. 22); differences of it between pathways are constant.
 
-    Differences of it between pathways are constant. It is the integral of `(1+p^2)^((1-D)/2)`; the paper has
-    sigma = 1. Arguments broadcast.
+    It is $\sigma^{2-D} p\; {}_2F_1\bigl(\frac12, \frac{D-1}{2}; \frac32; -p^2\bigr)$, the integral of
+    $\sigma^{2-D} (1+p^2)^{(1-D)/2}$. The paper has $\sigma = 1$. Arguments broadcast.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ def pathway_invariant(p: Any, depth: int, sigma: Any = 1.0) -> Any:
 
 @closed_form(static=["depth"], p=positive, depth=_finite, sigma=positive)
 def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
-    """The invariant of a pathway for p far above 1 (multipathway Eq. 25).
+    r"""The invariant of a pathway for p far above 1 (multipathway Eq. 25).
 
-    `sigma^(2-D) p^(2-D)/(2-D)` and a constant, `sigma^(2-D) sqrt(pi)/2 gamma(D/2-1)/gamma((D-1)/2)`, which
-    cancels between pathways of equal depth. At depth 2 the power is a logarithm. The power is too large by a
-    share `(D-1)(D-2)/(2 D p^2)`. Arguments broadcast.
+    It is $\sigma^{2-D} p^{2-D}/(2-D)$ and the constant $\frac12 \sigma^{2-D} \sqrt\pi\, \Gamma(\frac{D}{2} -
+    1) / \Gamma(\frac{D-1}{2})$, which cancels between pathways of equal depth. At depth 2 the power is a
+    logarithm. The power is too large by the share $(D-1)(D-2)/(2 D p^2)$. Arguments broadcast.
 
     Parameters
     ----------
@@ -86,10 +86,11 @@ def pathway_far(p: Any, depth: int, sigma: Any = 1.0) -> Any:
 
 @closed_form(static=["depth"], p=array, depth=partial(integer, least=2, most=DEEPEST), sigma=positive)
 def pathway_deep(p: Any, depth: int, sigma: Any = 1.0) -> Any:
-    """The invariant of a very deep pathway, `sigma^(2-D) sqrt(pi/(2(D-1))) erf(p sqrt((D-1)/2))`.
+    r"""The invariant of a very deep pathway.
 
-    A deep pathway is strong while p is still small: `(1+p^2)^((1-D)/2)` is then `exp(-(D-1) p^2/2)`, and not
-    a power of p as in multipathway Eq. 25-31. Arguments broadcast.
+    It is $\sigma^{2-D} \sqrt{\pi/(2(D-1))}\, \mathrm{erf}\bigl(p \sqrt{(D-1)/2}\bigr)$. A deep pathway is
+    strong while $p$ is still small: $(1+p^2)^{(1-D)/2}$ is then $e^{-(D-1) p^2/2}$, and not a power of $p$ as
+    in multipathway Eq. 25-31. Arguments broadcast.
 
     Parameters
     ----------
@@ -125,15 +126,15 @@ def _deep(name: str, value: Any) -> float:
 def pathway_split(s: Any, c: Any, depth: float = math.inf) -> Any:
     """Contribution of the second of two pathways that together have learned a mode (multipathway Eq. 26).
 
-    Solves `K_a + K_b = s` and `K_a^-m - K_b^-m = c` with `m = 1 - 2/depth`; at infinite depth, m = 1, it is
-    Eq. 30 with its sign +. Arguments broadcast.
+    Solves $K_a + K_b = s$ and $K_a^{-m} - K_b^{-m} = c$ with $m = 1 - 2/D$ for depth $D$. At infinite depth,
+    where $m = 1$, this is Eq. 30 with its sign +. Arguments broadcast.
 
     Parameters
     ----------
     s : array_like
         Strength of the mode, above 0.
     c : array_like
-        `2 - depth` times the difference of the invariants of a and b.
+        $2 - D$ times the difference of the invariants of a and b.
     depth : int or math.inf, default math.inf
         Number of layers, 3 to 1000.
 
@@ -193,7 +194,7 @@ def _rate(p: Any, n: Any, sigma: Any) -> Any:
 
 @closed_form(static=["depths"], apart=["p"], p=array, s=_scalar, depths=_depths, sigma=_scalar)
 def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
-    """Contributions of parallel pathways to a mode, and how they change (multipathway Eq. 17).
+    r"""Contributions of parallel pathways to a mode, and how they change (multipathway Eq. 17).
 
     Parameters
     ----------
@@ -209,7 +210,7 @@ def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
     Returns
     -------
     K, velocity : ndarray, shape (pathways, ...)
-        Contributions, and `tau K'`.
+        Contributions $K$, and $\tau K'$.
 
     Examples
     --------
@@ -235,11 +236,11 @@ def pathway_field(p: Any, s: Any, depths: Any, sigma: Any = 1.0) -> Any:
     tau=_scalar,
 )
 def pathways(t: Any, s: Any, depths: Any, p0: Any, sigma: Any = 1.0, tau: Any = 1.0) -> Any:
-    """Contributions of parallel pathways to a mode over time (multipathway Eq. 17, 19-20), for white inputs.
+    r"""Contributions of parallel pathways to a mode over time (multipathway Eq. 17, 19-20), for white inputs.
 
-    `K = sigma^D p q^(D-1)` with `q = sqrt(1 + p^2)` and `tau p' = sigma^(D-2) q^(D-1) (s - sum K)`. It is
-    integrated to a relative 1e-10, together with the logarithm of the error, so that late times are as cheap
-    as early ones. Derivatives in reverse mode.
+    $K = \sigma^D p q^{D-1}$ with $q = \sqrt{1 + p^2}$ and $\tau p' = \sigma^{D-2} q^{D-1} (s - \sum K)$. The
+    flow is integrated to a relative 1e-10, together with the logarithm of the error, so that late times are
+    as cheap as early ones. Derivatives in reverse mode.
 
     Parameters
     ----------

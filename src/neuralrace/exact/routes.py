@@ -13,9 +13,10 @@ from neuralrace.exact.formula import closed_form, invert, nonnegative, positive
 
 
 def routing(t: Any, s: Any, d: Any, M: int, b0: Any, tau: Any = 1.0) -> Any:
-    """Strengths of a mode in a routing network with M input and M output domains (neural_race Eq. 13-14).
+    r"""Strengths of a mode in a routing network with M input and M output domains (neural_race Eq. 13-14).
 
-    `tau B1' = B2 B1 (s - B2 B1^2 d) / M`, `tau B2' = B1^2 (s - B2 B1^2 d)`. Arguments broadcast.
+    Solves $\tau B_1' = \frac1M B_2 B_1 (s - d B_2 B_1^2)$ and $\tau B_2' = B_1^2 (s - d B_2 B_1^2)$.
+    Arguments broadcast.
 
     Parameters
     ----------
@@ -46,9 +47,9 @@ def routing(t: Any, s: Any, d: Any, M: int, b0: Any, tau: Any = 1.0) -> Any:
 
 
 def sharing(t: Any, s: Any, d: Any, M: int, P: float, b0: Any, tau: Any = 1.0) -> Any:
-    """Strengths of a mode where P of the M^2 routes run through each hidden pathway (neural_race Eq. 16-17).
+    r"""Strengths of a mode where P of the M^2 routes run through each hidden pathway (neural_race Eq. 16-17).
 
-    As `routing` with rates `sqrt(P)/M^2` of B1 and `P/M^2` of B2; P = M^2 is `routing`.
+    As `routing`, with the rates $\sqrt P/M^2$ of $B_1$ and $P/M^2$ of $B_2$; $P = M^2$ is `routing`.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from neuralrace.exact.formula import floats, nonnegative
 
 
 def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None) -> Any:
-    """`Q Q^T` of two layers over time, with `Q = [W1^T; W2]`.
+    r"""Products of two layers over time: $Q Q^\top$, where $Q$ has $W_1^\top$ above $W_2$.
 
     Parameters
     ----------
@@ -39,11 +39,12 @@ def balanced_qq(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any =
 
 
 def balanced(t: Any, w1: Any, w2: Any, syx: Any, tau: float = 1.0, sxx: Any = None) -> tuple[Any, Any]:
-    """Weights of two linear layers over time from a balanced start, up to a rotation of the hidden units.
+    r"""Weights of two linear layers over time from a balanced start, up to a rotation of the hidden units.
 
-    `tau W1' = W2^T (syx - W2 W1 sxx)`, `tau W2' = (syx - W2 W1 sxx) W1^T` (the talk's Eq. 13-15), from
-    weights with `W2^T W2 - W1 W1^T = lam I`; lam is read off them. Under a JAX transformation the flow
-    itself is integrated (relative tolerance 1e-10), as the formula's pivots have no derivative.
+    Solves $\tau W_1' = W_2^\top (\Sigma^{yx} - W_2 W_1 \Sigma^{xx})$ and $\tau W_2' = (\Sigma^{yx} - W_2 W_1
+    \Sigma^{xx}) W_1^\top$ (the talk's Eq. 13-15), from weights with $W_2^\top W_2 - W_1 W_1^\top = \lambda
+    I$; lambda is read off them. Under a JAX transformation the flow itself is integrated (relative tolerance
+    1e-10), as the formula's pivots have no derivative.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class ClosedForm:
         ]
         level = float(loss[-1] + 0.4 * (loss[0] - loss[-1]))
         groups = {(e,): size for e, size in zip(graph.edges, sizes, strict=True)}
-        lane = drawn_lane("network", graph, groups, racers, loss, nr.measure.crossing(t, loss, level))
+        lane = drawn_lane("network", graph, groups, racers, loss, nr.measure.crossing(t, loss, level), {})
         return drawn_picture(
             number, began, t, level, [lane],
             racers_are="modes", theory="closed form", winner=first_of(racers) if self.race else None,

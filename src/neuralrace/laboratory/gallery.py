@@ -41,11 +41,12 @@ def scenery(
     """Add an entry to the gallery; the function that it decorates makes the model."""
     entry = Entry(
         name=name, title=title, sentence=sentence, figure=figure, sliders=list(sliders), random=random,
-        several=several,
+        several=several, timed=False,
     )  # fmt: skip
     GALLERY[name] = Scenery(entry)
 
     def add(make: Make) -> Make:
+        entry.timed = all(s.name != "time" for s in sliders)
         GALLERY[name] = Scenery(entry, make)
         return make
 
@@ -108,6 +109,9 @@ def xor(v: Values) -> Model:
     return model({"xor": call(nr.tasks.xor, hidden=int(v["hidden"]))}, v["strength"], names=names)
 
 
+_NUMBERED = {f"p{k}h1": f"pathway {k + 1}" for k in range(4)}
+
+
 def gatings(delta: float) -> dict[str, Call]:
     """The gatings that race for the same data."""
     return {g: call(nr.tasks.separability, delta, g, hidden=16) for g in ("linear", "xor")}
@@ -122,7 +126,7 @@ def gatings(delta: float) -> dict[str, Call]:
     initial(0.03),
 )
 def separability(v: Values) -> Model:
-    return model(gatings(v["delta"]), v["strength"])
+    return model(gatings(v["delta"]), v["strength"], names=_NUMBERED)
 
 
 @scenery(
@@ -167,7 +171,8 @@ def routing(v: Values) -> Model:
 def sharing(v: Values) -> Model:
     group, hidden = int(v["group"]), (32,) * (int(v["depth"]) - 1)
     task = call(nr.tasks.sharing, int(v["groups"]) * group, group, hidden=hidden)
-    return model({"sharing": task}, v["strength"])
+    names = {f"g{a}.{b}h1": f"route {a + 1}→{b + 1}" for a in range(3) for b in range(3)}
+    return model({"sharing": task}, v["strength"], names=names)
 
 
 @scenery(
@@ -279,7 +284,7 @@ def relu(v: Values) -> Model:
     graph = nr.Graph.chain([3, width, 1], activations={"h1": "relu"})
     beside = nr.tasks.separability(v["delta"], graph=graph)
     own = {f"{g}/{e}": parts[g] for g, t in made.items() for e in t.value.graph.edges}
-    return model(made, parts["xor"], edge_strength=own, beside=beside, beside_std=std)
+    return model(made, parts["xor"], edge_strength=own, names=_NUMBERED, beside=beside, beside_std=std)
 
 
 def values_of(name: str, given: Values) -> dict[str, float]:
@@ -288,10 +293,12 @@ def values_of(name: str, given: Values) -> dict[str, float]:
         raise InputError(f"entry must be one of {', '.join(GALLERY)}, got {name!r}")
     sliders = {s.name: s for s in GALLERY[name].entry.sliders}
     for key, value in given.items():
+        if key == "time" and key not in sliders and GALLERY[name].entry.timed:
+            continue
         if key not in sliders:
             raise InputError(f"values: {key!r} is no slider of {name!r}; there are {', '.join(sliders)}")
         low, high = sliders[key].low, sliders[key].high
         rounding = 1e-9 * max(abs(low), abs(high))
         if not low - rounding <= value <= high + rounding:
             raise InputError(f"values: {key} must be from {low:g} to {high:g}, got {value:g}")
-    return {s.name: float(given.get(s.name, s.value)) for s in sliders.values()}
+    return {s.name: s.value for s in sliders.values()} | {k: float(v) for k, v in given.items()}

@@ -37,8 +37,8 @@ class LabWidget(anywidget.AnyWidget):
     def save(self, path: str | Path, link: str | None = None) -> Path:
         """Write the page as one file that needs no server and asks nothing of other sites.
 
-        Its sliders work: the page holds the reduced systems and solves them. It shows aligned starts; dots of
-        trained networks belong to the state that was saved.
+        Its sliders work: the page holds the reduced systems and solves them. Dots of trained networks belong
+        to the state that was saved.
 
         Parameters
         ----------

@@ -104,7 +104,7 @@ class Scene(Message):
 
 
 class Solve(Message):
-    """Ask for theory: answered by `picture`, then `details`."""
+    """Ask for theory: answered by `picture`, then `details`, and `systems` that a page can solve."""
 
     kind: Literal["solve"] = "solve"
     id: Count
@@ -112,11 +112,15 @@ class Solve(Message):
 
 
 class Simulate(Message):
-    """Ask for trained networks: answered by `simulated` many times, then `finished`."""
+    """Ask for trained networks: answered by `simulated` many times, then `finished`.
+
+    With `details` these are answered first: for a scene that the page has solved.
+    """
 
     kind: Literal["simulate"] = "simulate"
     id: Count
     scene: Scene
+    details: bool = False
 
 
 class Export(Message):
@@ -164,6 +168,7 @@ class Entry(Message):
     sliders: list[Slider]
     random: bool = True  # whether random starts make sense here
     several: bool = False  # whether the networks start at random whatever the scene says
+    timed: bool = True  # whether the scene may say when the curves end, by `time` among its values
 
 
 class Welcome(Message):
@@ -172,6 +177,12 @@ class Welcome(Message):
     kind: Literal["welcome"] = "welcome"
     version: str
     entries: list[Entry]
+
+
+class DrawnNode(Node):
+    """A layer of a picture, with a name for readers where there is one."""
+
+    label: str = ""
 
 
 class DrawnEdge(Message):
@@ -204,7 +215,7 @@ class Lane(Message):
     """One network: its drawing and its theory."""
 
     name: str
-    nodes: list[Node]
+    nodes: list[DrawnNode]
     edges: list[DrawnEdge]
     groups: list[Group]
     racers: list[Racer]
@@ -347,7 +358,7 @@ class Table(Message):
     rows: list[list[float]]
 
 
-# -- a saved page: reduced systems that it solves by itself -----------------------------------------
+# -- reduced systems, which the page solves by itself ----------------------------------------------
 
 Sum = list[tuple[float, list[int]]]  # of products of numbers of a state: coefficient, and their places
 
@@ -363,8 +374,8 @@ class System(Message):
     """A reduced system. Of sums u of products of a state y the loss is `constant - s u + u D u / 2`.
 
     A number of y moves at `-speed (dL/dy + decay y)`. It starts at `start` times, for each live slider, its
-    value as a share of the saved one, to its power. `rest` is the loss at which the library found the system
-    at rest, and `why` its words; they are empty where all is learned.
+    value as a share of that in `Systems.live`, to its power. `rest` is the loss at which the library found
+    the system at rest, and `why` its words; they are empty where all is learned.
     """
 
     start: list[float]
@@ -393,7 +404,7 @@ class SavedLane(Message):
     """One network at some positions: the system of the papers, and the wider one if needed."""
 
     name: str
-    nodes: list[Node]
+    nodes: list[DrawnNode]
     edges: list[DrawnEdge]
     groups: list[list[str]]
     racers: list[tuple[str, list[str]]]  # name and edges
@@ -410,10 +421,23 @@ class Rules(Message):
     time: float
 
 
+class Systems(Message):
+    """The networks of a scene, for any values of its live sliders: those that change its start only."""
+
+    kind: Literal["systems"] = "systems"
+    id: int
+    live: dict[Name, float]  # the value of each at which the systems were described
+    lanes: list[SavedLane]
+    level: float  # of the loss, as a share of the initial one, at which the race is decided
+    pathways: bool
+    rules: Rules
+
+
 class Saved(Message):
-    """A saved page: what was answered for its scene, and the systems of other positions of its sliders.
+    """A saved page: what was answered for its scene, and for other positions of its sliders.
 
     `positions` has the lanes of every position of the tabulated sliders, whose last one changes fastest.
+    Without systems, `replays` has what was answered at each position of the only slider.
     """
 
     kind: Literal["saved"] = "saved"
@@ -421,12 +445,13 @@ class Saved(Message):
     entry: Entry
     scene: Scene
     answers: list[Picture | Details | Predicted | Simulated | Finished]
-    tabulated: list[str]
-    lanes: list[SavedLane]
+    systems: Systems | None  # of all positions; None where there are replays
     positions: list[list[int]]
-    level: float  # of the loss, as a share of the initial one, at which the race is decided
-    pathways: bool
-    rules: Rules
+    replays: list[list[Picture | Details | Predicted]]
+    why: str  # other sliders do not work here
 
 
-Answer = Welcome | Picture | Details | Simulated | Predicted | Finished | Exported | Problem | Notice | Table
+Answer = (
+    Welcome | Picture | Details | Systems | Simulated | Predicted | Finished
+    | Exported | Problem | Notice | Table
+)  # fmt: skip

@@ -176,5 +176,15 @@ def _group_name(
     return both if len(group) == 2 else f"{said[0]} and {len(group) - 1} alike"
 
 
+def labels(graph: nr.Graph, names: Mapping[str, str]) -> dict[str, str]:
+    """Names of hidden nodes: that of their pathway, and their layer where it has several."""
+    found = {}
+    for n in graph.hidden:
+        path, _, layer = n.rpartition("h")
+        if name := names.get(f"{path}h1", "").partition(",")[0]:
+            found[n] = f"{name.split()[-1]}: h{layer}" if f"{path}h2" in graph.nodes else name
+    return found
+
+
 def _nodes(graph: nr.Graph, path: tuple[str, ...]) -> list[str]:
     return [graph.edges[path[0]][0], *(graph.edges[e][1] for e in path)]

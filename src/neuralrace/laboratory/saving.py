@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from html import escape
 from pathlib import Path
@@ -12,16 +13,17 @@ from neuralrace import __version__
 from neuralrace.errors import InputError
 from neuralrace.files import as_path, replace_folder, writable, write_text
 from neuralrace.laboratory.closed import CLOSED
-from neuralrace.laboratory.gallery import GALLERY, initial, values_of
-from neuralrace.laboratory.model import Model
+from neuralrace.laboratory.gallery import GALLERY
 from neuralrace.laboratory.own import OWN
 from neuralrace.laboratory.page import page_files
-from neuralrace.laboratory.positions import Table
-from neuralrace.laboratory.protocol import Picture, Rules, Saved, Scene, Simulate, Solve
-from neuralrace.laboratory.scenes import answered
-from neuralrace.laboratory.theory import BEYOND, LEVEL, SAME_TIME, TIMES
-from neuralrace.reduction import UNLEARNED
+from neuralrace.laboratory.positions import Table, positions
+from neuralrace.laboratory.protocol import Saved, Scene, Simulate, Slider, Solve
+from neuralrace.laboratory.scenes import answered, completed
 
+MOST_REPLAYS, MOST_REPLAYED = 7, 109_000  # positions of a slider, and compressed bytes of all answers
+_CLOSED = "Other sliders need the lab: theory is a closed form here, which Python evaluates."
+_RANDOM = "Other sliders need the lab: Python follows each random start from its own weights."
+_LARGE = "Other sliders need the lab: the reduced system is too large to be solved on this page."
 _MARK = '<meta name="generator" content="neuralrace'  # of a page that was saved here
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -80,22 +82,46 @@ def page(scene: Scene) -> str:
 
 def saved(scene: Scene) -> Saved:
     """What the page of a scene holds."""
-    own = scene.entry == "own"
-    entry = OWN if own else GALLERY[scene.entry].entry
-    sliders = [initial(0.05, 1e-3, 0.9)] if own else entry.sliders
-    values = {s.name: s.value for s in sliders} | scene.values
-    scene = scene.model_copy(update={"values": values if own else values_of(scene.entry, values)})
+    entry = OWN if scene.entry == "own" else GALLERY[scene.entry].entry
+    scene, sliders = completed(scene)
     said: list[Any] = list(answered(Solve(id=0, scene=scene)))
     if scene.seeds:
         said += answered(Simulate(id=0, scene=scene))
-    picture = said[0]
-    assert isinstance(picture, Picture)
-    closed = scene.entry in CLOSED or scene.start == "random"  # no reduced system is behind it
-    table = Table(scene, []) if closed else Table.of(scene, sliders)
+    closed, random = scene.entry in CLOSED, scene.start == "random"
+    table = None if closed or random else Table.of(scene, sliders)
+    if table is not None and table.positions:
+        working, replays, why = table.working, [], ""
+    else:
+        working, replays = _replays(scene, next(s for s in sliders if s.log), said)
+        why = _CLOSED if closed else _RANDOM if random else _LARGE
+    own = {"sentence": "A network of one's own.", "figure": ""} if entry is OWN else {}
     return Saved(
-        version=__version__, scene=scene, answers=said, tabulated=[*table.stops],
-        entry=entry.model_copy(update={"sliders": table.working, "random": False}),
-        lanes=table.lanes, positions=table.positions,
-        level=Model.level, pathways=picture.racers_are == "pathways",
-        rules=Rules(times=TIMES, longer=BEYOND, learned=UNLEARNED, share=LEVEL, time=SAME_TIME),
+        version=__version__, scene=scene, answers=said, replays=replays, why=why,
+        entry=entry.model_copy(
+            update={"sliders": working, "random": False, "timed": entry.timed and not replays} | own
+        ),
+        systems=table.systems(0, table.lanes) if table and table.positions else None,
+        positions=table.positions if table else [],
     )  # fmt: skip
+
+
+def _replays(scene: Scene, slider: Slider, here: list[Any]) -> tuple[list[Slider], list[list[Any]]]:
+    """The slider of a scene without a system, and what is answered at each of its positions."""
+    value, shown = scene.values[slider.name], "".join(a.model_dump_json() for a in here)
+    stops, said = positions(slider, value, MOST_REPLAYS), []
+    for stop in stops:
+        there = scene.model_copy(update={"values": {**scene.values, slider.name: stop}})
+        said.append([_short(a.model_dump()) for a in answered(Solve(id=0, scene=there))])
+    while len(zlib.compress((shown + json.dumps(said)).encode(), 9)) > MOST_REPLAYED and len(stops) > 2:
+        first = min(range(len(stops)), key=lambda k: abs(stops[k] - value)) % 2
+        stops, said = stops[first::2], said[first::2]
+    return [slider.model_copy(update={"value": value, "stops": stops})], said
+
+
+def _short(value: Any) -> Any:
+    """What is replayed, in as few characters as a page needs."""
+    if isinstance(value, dict):
+        return {k: [] if k.startswith("similarity") else _short(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_short(v) for v in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -13,8 +13,8 @@ import numpy as np
 import neuralrace as nr
 from neuralrace.errors import InputError
 from neuralrace.laboratory.model import Model, std_of
-from neuralrace.laboratory.protocol import MOST_MEMORY, DrawnEdge, Group, Lane, Node, Picture, Racer
-from neuralrace.laboratory.racers import RacerPath, racers
+from neuralrace.laboratory.protocol import MOST_MEMORY, DrawnEdge, DrawnNode, Group, Lane, Picture, Racer
+from neuralrace.laboratory.racers import RacerPath, labels, racers
 from neuralrace.reduction import Solution, settled_time
 
 TIMES = 241  # on the time axis
@@ -246,7 +246,8 @@ def _lane(lane: SolvedLane, solved: Solved) -> Lane:
         racers.append(drawn_racer(p.name, c, goal, solved.t, sorted({e for path in p.members for e in path})))
     sizes, sol = dict(zip(r.classes, lane.sizes(), strict=True)), lane.solution
     reached = nr.learning_time(sol, solved.level)
-    return drawn_lane(lane.name, lane.reduction.task.graph, sizes, racers, sol.loss, reached)
+    graph, names = lane.reduction.task.graph, lane.known.names
+    return drawn_lane(lane.name, graph, sizes, racers, sol.loss, reached, names)
 
 
 def drawn_picture(
@@ -265,16 +266,20 @@ def drawn_picture(
 
 def drawn_lane(
     name: str, graph: nr.Graph, sizes: Mapping[tuple[str, ...], np.ndarray], racers: list[Racer],
-    loss: np.ndarray, learning_time: Any,
+    loss: np.ndarray, learning_time: Any, names: Mapping[str, str],
 ) -> Lane:  # fmt: skip
     """A network, with the size of each group of edges over time; fixed edges have group -1.
 
     Its hidden layers may be wider than those that the page draws.
     """
     group = {e: k for k, members in enumerate(sizes) for e in members}
+    label = labels(graph, names)
     return Lane(
         name=name,
-        nodes=[Node.model_construct(name=n, size=size) for n, size in graph.nodes.items()],
+        nodes=[
+            DrawnNode.model_construct(name=n, size=size, label=label.get(n, ""))
+            for n, size in graph.nodes.items()
+        ],
         edges=[
             DrawnEdge(name=e, source=s, target=t, group=group.get(e, -1))
             for e, (s, t) in graph.edges.items()

@@ -20,10 +20,10 @@ from neuralrace.task import Task
 
 
 def tangent_kernel(task: Task, weights: Mapping[str, ArrayLike]) -> Floats:
-    """Empirical neural tangent kernel `J J^T`, J the slope of all outputs in all weights.
+    r"""Empirical neural tangent kernel $K = J J^\top$, where $J$ is the slope of all outputs in all weights.
 
-    Outputs are scaled so that the loss is half the sum of squared residuals r, and `dL/dt = -r^T K r` along
-    gradient flow.
+    Outputs are scaled so that the loss is half the sum of squared residuals $r$, and $dL/dt = -r^\top K r$
+    along gradient flow.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def tangent_kernel(task: Task, weights: Mapping[str, ArrayLike]) -> Floats:
 def linearised_loss(task: Task, weights: Mapping[str, ArrayLike], t: ArrayLike) -> Floats:
     """Loss of the network linearised around these weights, under gradient flow from them.
 
-    With the tangent kernel K of the start the residuals are `r(t) = exp(-K t) r(0)`, and the loss is a sum of
-    decaying exponentials: what a network does whose kernel does not change.
+    With the tangent kernel $K$ of the start the residuals are $r(t) = e^{-K t} r(0)$, and the loss is a sum
+    of decaying exponentials: what a network does whose kernel does not change.
 
     Parameters
     ----------

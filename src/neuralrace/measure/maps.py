@@ -123,7 +123,7 @@ def pathway_maps(graph: Graph, network: Network) -> dict[str, Floats]:
 
 
 def contributions(graph: Graph, network: Network, u: ArrayLike, v: ArrayLike) -> Floats:
-    """What each pathway contributes to each mode of a task, the `K_a = U^T W_a V` of multipathway.
+    r"""What each pathway contributes to each mode of a task, the $K_a = U^\top W_a V$ of multipathway.
 
     Parameters
     ----------
@@ -160,13 +160,14 @@ def pathway_coordinates(
     v: ArrayLike,
     sigma: float = 1.0,
 ) -> dict[str, Floats]:
-    """Layers of parallel pathways in the modes of a task (multipathway Eq. 5-7, with the powers of sigma that
-    Eq. 13 and 19 need).
+    r"""Layers of parallel pathways in the modes of a task (multipathway Eq. 5-7, with the powers of sigma
+    that Eq. 13 and 19 need).
 
-    Every layer is written between two frames, in units of sigma: the input directions v as the *initial*
-    weights R carry them forwards, `R_d ... R_1 v / sigma^d`, and for the last layer the output directions u.
-    Where initial layers are sigma times orthogonal, and weights stay within the frames, the product of a
-    pathway's layers is `contributions / sigma^D`, and they change by `sigma^(D-2)` times Eq. 11.
+    Every layer is written between two frames, in units of $\sigma$: the input directions $v$ as the *initial*
+    weights $R$ carry them forwards, $R_d \cdots R_1 v / \sigma^d$, and for the last layer the output
+    directions $u$. If initial layers are $\sigma$ times orthogonal, and weights stay within the frames, the
+    product of a pathway's layers is `contributions` over $\sigma^D$, and they change by $\sigma^{D-2}$ times
+    Eq. 11.
 
     Parameters
     ----------
@@ -177,12 +178,12 @@ def pathway_coordinates(
     u, v : array_like, shapes (out, modes) and (in, modes)
         Output and input directions of the modes.
     sigma : float, default 1
-        Size of the initial layers: their singular values, or `std sqrt(width)` of random ones.
+        Size of the initial layers: their singular values, or $\text{std} \sqrt{\text{width}}$ of random ones.
 
     Returns
     -------
     dict of str to ndarray, shape (..., modes, modes)
-        By edge. Eq. 7 as printed is `sigma^-D` times the last layers here.
+        By edge. Eq. 7 as printed is $\sigma^{-D}$ times the last layers here.
 
     Examples
     --------
@@ -254,11 +255,11 @@ def group_strengths(k: ArrayLike, groups: Groups | None = None) -> Floats:
 
 
 def concentration(k: ArrayLike, groups: Groups | None = None) -> Floats:
-    """How much each mode, or group of modes, is on one pathway: 0 shared evenly, 1 each on one of them.
+    r"""How much each mode, or group of modes, is on one pathway: 0 shared evenly, 1 each on one of them.
 
-    With `r = sum_a |K_a|^2 / |sum_a K_a|^2` over the block of a group, for M pathways it is
-    `sqrt((M r - 1) / (M - 1))`, whatever the basis within a group. For one mode and two pathways it is
-    `|K_1 - K_2| / |K_1 + K_2|`.
+    With $r = \sum_a |K_a|^2 / |\sum_a K_a|^2$ over the block of a group, for $M$ pathways it is
+    $\sqrt{(M r - 1) / (M - 1)}$, whatever the basis within a group. For one mode and two pathways it is
+    $|K_1 - K_2| / |K_1 + K_2|$.
 
     Parameters
     ----------
@@ -420,10 +421,10 @@ def unit_sizes(incoming: ArrayLike, outgoing: ArrayLike, *, normalise: bool = Fa
 def growing_part(
     w1: ArrayLike, w2: ArrayLike, v: ArrayLike | None = None, u: ArrayLike | None = None
 ) -> Floats:
-    """The part of two small layers that grows in each mode, `(W1 v + W2^T u) / 2`.
+    r"""The part of two small layers that grows in each mode, $\frac12 (W_1 v + W_2^\top u)$.
 
-    The rest, `(W1 v - W2^T u) / 2`, decays (theory.md section 9). The squared norm of the growing part is the
-    strength `a0` from which the mode starts.
+    The rest, $\frac12 (W_1 v - W_2^\top u)$, decays (theory.md section 9). The squared norm of the growing
+    part is the strength `a0` from which the mode starts.
 
     Parameters
     ----------
@@ -459,8 +460,8 @@ def xor_strengths(w1: ArrayLike, w2: ArrayLike) -> Floats:
     """Initial strength `a0` of each of the four pathways that a ReLU network grows on exclusive or.
 
     While outputs are small the error is the target, and every unit learns by itself. It is active on two
-    samples: with p along their sum, q along the difference of the positive and the negative one and v its
-    outgoing weight, `q' = v/2` and `v' = q/2` until `|q| = |p|`. From there it moves along the diagonal,
+    samples: with $p$ along their sum, $q$ along the difference of the positive and the negative one and $v$
+    its outgoing weight, $q' = v/2$ and $v' = q/2$ until $|q| = |p|$. From there it moves along the diagonal,
     active on one sample, and its strength grows as that of a pathway (neural_race Eq. 21). The result is the
     strength at time 0 of a pathway that is as strong as the unit when it reaches the diagonal.
 
@@ -498,7 +499,9 @@ def xor_strengths(w1: ArrayLike, w2: ArrayLike) -> Floats:
 
 
 def conserved(task: Task, weights: Mapping[str, ArrayLike], rates: Rates | None = None) -> dict[str, Floats]:
-    """What gradient flow keeps constant at each hidden node: `sum_out W^T W - sum_in W W^T - b b^T`.
+    r"""What gradient flow keeps constant at each hidden node.
+
+    It is $\sum_{out} W^\top W - \sum_{in} W W^\top - b b^\top$ over the outgoing and the incoming edges.
 
     The law holds between neurons that are gated alike in every sample, for linear nodes. With relu and
     leaky_relu, and at nodes with a diagonal edge, it holds only for each neuron with itself
@@ -518,8 +521,8 @@ def conserved(task: Task, weights: Mapping[str, ArrayLike], rates: Rates | None 
     -------
     dict of str to ndarray, shape (..., size, size)
         One for each hidden node; nodes with other activations are left out. Entries where the law does not
-        hold are zero. Weight decay lets it shrink, by `exp(-2 scale decay t)` where that product
-        is the same for all edges at the node; where it differs there is no such law.
+        hold are zero. Weight decay $\lambda$ at the learning rate $\eta$ lets it shrink by $e^{-2 \eta
+        \lambda t}$ if $\eta \lambda$ is the same for all edges at the node; otherwise there is no such law.
 
     Examples
     --------

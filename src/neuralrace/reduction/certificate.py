@@ -238,10 +238,10 @@ def strengths_along(family: Family, frames: Frames, w: Mapping[str, np.ndarray])
 
 
 def mode_strengths(trajectory: Trajectory, task: Task) -> dict[str, np.ndarray]:
-    """Strength of each mode of a task in each edge of a network, over time.
+    r"""Strength of each mode of a task in each edge of a network, over time.
 
-    At every hidden node, mode and time the direction r is chosen that makes the sum of the strengths
-    `r_t^T W_e r_s` over all edges largest. At inputs and outputs the directions are the modes of the task.
+    At every hidden node, mode and time the direction $r$ is chosen that makes the sum of the strengths
+    $r_t^\top W_e r_s$ over all edges largest. At inputs and outputs the directions are the modes of the task.
     Where all paths have common modes, those of different modes at a node are orthogonal. In a network that is
     aligned with its task these are the strengths of the reduction; from random weights they are those of the
     growing part.

@@ -348,12 +348,13 @@ class Reduction(ReducedEquations):
     # -- other families ----------------------------------------------------------------------
 
     def strength(self, std: ArrayLike) -> Any:
-        """The strength that stands for gaussian weights of a standard deviation at the network's widths.
+        r"""The strength that stands for gaussian weights of a standard deviation at the network's widths.
 
-        In a wide network the signals that arrive at a hidden node with n units through its k edges are
-        orthogonal, and their mean grows: along it each edge has the strength `std sqrt(n/k)`. For a chain of
-        two layers this is `std sqrt(n/2)`. For longer ones it is the strength of all edges with which the
-        network learns at the same time from small weights (see `gaussian_start`).
+        In a wide network the signals that arrive at a hidden node with $n$ units through its $k$ edges are
+        orthogonal, and their mean grows: along it each edge has the strength $\sigma \sqrt{n/k}$ with
+        $\sigma$ the standard deviation. For a chain of two layers this is $\sigma \sqrt{n/2}$. For longer
+        ones it is the strength of all edges with which the network learns at the same time from small weights
+        (see `gaussian_start`).
 
         Learning times from this strength are within 15%, 20% and 30% of those of the median network for nine
         in ten random tasks of two, three and four layers. Blocks of two and four layers are worse: 41% and
@@ -531,7 +532,7 @@ def reduce(
     rates: Rates | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Reduction | StartReduction:
-    """The reduction of a linear network with scalar gates: the small system that governs its learning.
+    r"""The reduction of a linear network with scalar gates: the small system that governs its learning.
 
     Parameters
     ----------
@@ -552,9 +553,9 @@ def reduce(
     error : float
         Around a start: error allowed of the loss curve, relative to the initial loss.
     rates : Rates, optional
-        As in `flow`: `dW/dt = -scale (dL/dW + decay W)`. Edges with another decay or rate are in other
-        classes. A frozen edge keeps the strength that it starts with: the right-hand side of its equation is
-        0.
+        As in `flow`: $\dot W = -\text{scale}\, (\partial L/\partial W + \text{decay}\; W)$. Edges with
+        another decay or rate are in other classes. A frozen edge keeps the strength that it starts with: the
+        right-hand side of its equation is 0.
     names : dict, optional
         Symbols of strengths, in place of B1, B2, ...: edge -> the symbol of its class of edges. Other classes
         keep theirs. With several directions the edges are those in `Reduction.classes`. A symbol is a letter,

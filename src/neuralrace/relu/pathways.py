@@ -22,20 +22,20 @@ MAX_STARTS = MAX_STEPS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Maxima:
-    """Maxima of `|F(w)|`, fastest first, m of them.
+    """Maxima of $|F(w)|$, fastest first, m of them.
 
     Attributes
     ----------
     patterns : ndarray, shape (m, n)
         Gates, between 0 and 1 for samples on a kink.
     rates : ndarray, shape (m,)
-        `|F|`, per unit of flow time.
+        $|F|$, per unit of flow time.
     shares : ndarray, shape (m,)
         Share of random starts that end there.
     directions : ndarray, shape (m, in)
         Unit vectors of input weights.
     readouts : ndarray, shape (m, out)
-        `F/|F|`.
+        $F/|F|$.
     leftover : ndarray, shape (m,)
         Size of the gradient along the sphere relative to the rate, with these gates.
     dead : float
@@ -71,13 +71,13 @@ def self_consistent(
     seed: int = 0,
     iterations: int = 4000,
 ) -> Maxima:
-    """Patterns that small ReLU units grow into while the residual stays as it is.
+    r"""Patterns that small ReLU units grow into while the residual stays as it is.
 
-    A unit with input weights w and readout v follows `w' = sum g_i (e_i.v) x_i / n`, `v' = F(w)` with
-    `F(w) = sum e_i relu(w.x_i) / n`: it climbs `|F|` on the unit sphere, and then its weights grow at the
-    rate `|F|`, their product at twice that. Random starts (normal w and v, as in a network) follow this flow;
-    where they settle is maxima exactly as the top direction of the pattern there, restricted to the kinks it
-    sits on.
+    A unit with input weights $w$ and readout $v$ follows $w' = \frac1n \sum_i g_i (e_i \cdot v) x_i$ and $v'
+    = F(w)$ with $F(w) = \frac1n \sum_i e_i\, \mathrm{relu}(w \cdot x_i)$. It climbs $|F|$ on the unit sphere.
+    Then its weights grow at the rate $|F|$, and their product at twice that. Random starts (normal $w$ and
+    $v$, as in a network) follow this flow. Where they settle, the maximum is the top direction of the pattern
+    there, restricted to the kinks that it sits on.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def predict_pathways(
 ) -> Pathways:
     """Pathways of a ReLU network in the order they emerge, without training.
 
-    Round by round: the fastest maxima of `|F|` on the residual (see `self_consistent`) become pathways with
+    Round by round: the fastest maxima of $|F|$ on the residual (see `self_consistent`) become pathways with
     the gates they have there; all pathways so far are then learned together, which for constant gates is one
     least-squares problem; what they leave is the next residual. Between rounds gates are constant and a
     pathway learns all its modes: the picture of make_haste_slowly section 4, with gates maxima instead of

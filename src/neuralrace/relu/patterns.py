@@ -18,10 +18,10 @@ LISTED = 10_000_000  # cases that are tried at most: half a minute
 
 
 def implementable(pattern: ArrayLike, X: ArrayLike, bias: bool = False) -> bool:
-    """Whether one ReLU unit can be active on exactly the samples where a pattern is 1.
+    r"""Whether one ReLU unit can be active on exactly the samples where a pattern is 1.
 
-    It can if a w exists with `w.x >= 1` where the pattern is 1 and `w.x <= 0` where it is 0: a linear
-    program.
+    It can if a $w$ exists with $w \cdot x \ge 1$ where the pattern is 1 and $w \cdot x \le 0$ where it is 0:
+    a linear program.
 
     Parameters
     ----------
@@ -132,9 +132,9 @@ def context_patterns(items: int, contexts: int) -> np.ndarray:
 
 
 def growth_rates(patterns: Any, X: Any, E: Any) -> np.ndarray:
-    """Rates at which small units with constant gates grow on given errors.
+    r"""Rates at which small units with constant gates grow on given errors.
 
-    The largest singular value of `(1/n) sum_i g_i e_i x_i^T`, for each pattern g.
+    The largest singular value of $\frac1n \sum_i g_i e_i x_i^\top$, for each pattern $g$.
 
     Parameters
     ----------

@@ -237,7 +237,7 @@ class Task:
 
     @classmethod
     def from_moments(cls, graph: Graph, contexts: Iterable[Mapping[str, Any]]) -> Task:
-        """A task given by population moments, context by context.
+        r"""A task given by population moments, context by context.
 
         Moments left out are zero, and inputs and outputs that no moment names are off. Graphs with biases
         need means, hence samples.
@@ -249,10 +249,10 @@ class Task:
         contexts : iterable of dict
             Each with some of these keys; bare arrays where there is one input and one output.
 
-            - ``sxx``: input or pair of inputs -> `<x x'^T>`, `(size, size')`
-            - ``syx``: (output, input) -> `<y x^T>`, `(output size, input size)`
-            - ``syy``: output -> `<|y|^2>`, a number; if left out, the least that agrees with the others:
-              targets without noise
+            - ``sxx``: input or pair of inputs -> $\langle x x'^\top \rangle$, `(size, size')`
+            - ``syx``: (output, input) -> $\langle y x^\top \rangle$, `(output size, input size)`
+            - ``syy``: output -> $\langle |y|^2 \rangle$, a number; if left out, the least that agrees with
+              the others: targets without noise
             - ``gates``: node or edge -> number or, for nodes, `(size,)`
             - ``default_gate``: of hidden nodes without a gate (1)
             - ``probability``: multiplies the context's moments (1)
@@ -467,7 +467,9 @@ class Task:
     # -- path statistics ---------------------------------------------------------------------
 
     def syx(self, path: Sequence[str]) -> np.ndarray:
-        """Input-output correlation of a path, `Sigma^yx(p) = <g_p y x^T>` (neural_race Eq. 5).
+        r"""Input-output correlation of a path (neural_race Eq. 5).
+
+        It is $\Sigma^{yx}(p) = \langle g_p\, y x^\top \rangle$.
 
         Parameters
         ----------
@@ -495,7 +497,9 @@ class Task:
         return total
 
     def sxx(self, path_j: Sequence[str], path_p: Sequence[str]) -> np.ndarray:
-        """Input correlation of two paths, `Sigma^x(j, p) = <g_j x_j x_p^T g_p>` (neural_race Eq. 6).
+        r"""Input correlation of two paths (neural_race Eq. 6).
+
+        It is $\Sigma^{xx}(j, p) = \langle g_j\, x_j x_p^\top g_p \rangle$.
 
         Parameters
         ----------

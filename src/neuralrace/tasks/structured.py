@@ -260,16 +260,16 @@ Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
 class World(Task):
-    """One-hot items with features as targets, and the covariance that these features have.
+    r"""One-hot items with features as targets, and the covariance that these features have.
 
     Made by `partition`, `tree`, `ring` and `grid`. Targets are divided by the root of their number, so that
-    `Y Y^T` tends to the covariance; where `features` is None it is the covariance, with one feature for each
-    eigenvector.
+    $Y Y^\top$ tends to the covariance; where `features` is None it is the covariance, with one feature for
+    each eigenvector.
 
     Parameters
     ----------
     covariance : ndarray, shape (items, items)
-        Mean of `f_i f_j` over features f.
+        Mean of $f_i f_j$ over features $f$.
     values : ndarray, shape (items,)
         Its eigenvalues in closed form, in any order.
     vectors : ndarray, shape (items, items)
@@ -320,7 +320,7 @@ class World(Task):
 
     @property
     def singular_values(self) -> np.ndarray:
-        """Those of `Syx`, `sqrt(values) / items`, in the limit of many features, `(items,)`.
+        r"""Those of `Syx`, $\sqrt{\text{values}} / \text{items}$ in the limit of many features, `(items,)`.
 
         Examples
         --------
@@ -347,10 +347,10 @@ def partition(
     classes: int, per_class: int | Sequence[int], flip: float = 0.1,
     features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
 ) -> World:  # fmt: skip
-    """Classes of `per_class` items (or a number for each): a feature is +-1 by class, then flipped by item.
+    r"""Classes of `per_class` items (or a number for each): a feature is +-1 by class, then flipped by item.
 
-    With `r = (1 - 2 flip)^2` a class of m items has the eigenvalue `1 + (m-1) r` (the class as a whole) and
-    m - 1 times `1 - r`.
+    With $r = (1 - 2\, \text{flip})^2$ a class of $m$ items has the eigenvalue $1 + (m-1) r$ (the class as a
+    whole) and $m - 1$ times $1 - r$.
 
     Parameters
     ----------
@@ -407,11 +407,11 @@ def tree(
     branching: Sequence[int] = (2, 2, 2), flip: float | Sequence[float] = 0.1,
     features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
 ) -> World:  # fmt: skip
-    """Leaves of a tree with `branching[k]` children at level k: +-1 at the root, flipped on the way down.
+    r"""Leaves of a tree with `branching[k]` children at level k: +-1 at the root, flipped on the way down.
 
-    Items that part at level k have the covariance `q_k`, the product of `(1 - 2 flip)^2` over the levels
-    below, and differences between children of a node at level k - 1 have the eigenvalue
-    `sum_{j >= k} M_j (q_j - q_{j-1})`, where `M_j` items lie below a node of level j and `q_{-1} = 0`: it
+    Items that part at level $k$ have the covariance $q_k$, the product of $(1 - 2\, \text{flip})^2$ over the
+    levels below. Differences between children of a node at level $k - 1$ have the eigenvalue $\sum_{j \ge k}
+    M_j (q_j - q_{j-1})$, where $M_j$ items lie below a node of level $j$ and $q_{-1} = 0$. This eigenvalue
     falls with every level.
 
     Parameters
@@ -469,9 +469,10 @@ def ring(
     n: int, sigma: float = 2.0,
     features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
 ) -> World:  # fmt: skip
-    """Items on a ring: normal features with the covariance `(L + 1/sigma^2)^-1`, L the ring's Laplacian.
+    r"""Items on a ring: normal features, correlated over a length.
 
-    Eigenvectors are waves of k = 0, 1, ..., n/2 periods, eigenvalues `1 / (1/sigma^2 + 2 - 2 cos(2 pi k/n))`.
+    Their covariance is $(L + \sigma^{-2})^{-1}$ with the ring's Laplacian $L$. Eigenvectors are waves of $k =
+    0, 1, \dots, n/2$ periods, with the eigenvalues $1 / \bigl(\sigma^{-2} + 2 - 2 \cos(2 \pi k/n)\bigr)$.
 
     Parameters
     ----------
@@ -479,7 +480,7 @@ def ring(
         Number of items, at least 3.
     sigma : float
         Correlation length of the features, in steps along the ring, from 1e-6 to 1e6. The largest
-        eigenvalue is `sigma^2`.
+        eigenvalue is $\sigma^2$.
     features, seed, hidden, graph
         As in `partition`.
 
@@ -512,10 +513,11 @@ def grid(
     rows: int, cols: int, sigma: float = 2.0,
     features: int | None = None, seed: int = 0, hidden: int = 32, graph: Graph | None = None,
 ) -> World:  # fmt: skip
-    """Items on a grid, row by row, neighbours joined: normal features as in `ring`.
+    r"""Items on a grid, row by row, neighbours joined: normal features as in `ring`.
 
-    Eigenvectors are products of half waves `cos(pi j (x + 1/2) / rows)` and the same in cols; the Laplacian's
-    eigenvalues are sums of `2 - 2 cos(pi j / rows)` and the same in cols.
+    Eigenvectors are products of half waves $\cos\bigl(\pi j (x + \frac12) / \text{rows}\bigr)$ and the same
+    in columns. The Laplacian's eigenvalues are sums of $2 - 2 \cos(\pi j / \text{rows})$ and the same in
+    columns.
 
     Parameters
     ----------
@@ -523,7 +525,7 @@ def grid(
         Size of the grid, at least two items in all.
     sigma : float
         Correlation length of the features, in steps along the grid, from 1e-6 to 1e6. The largest
-        eigenvalue is `sigma^2`.
+        eigenvalue is $\sigma^2$.
     features, seed, hidden, graph
         As in `partition`.
 

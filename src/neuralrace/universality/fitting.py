@@ -35,12 +35,12 @@ FAR = 1e3  # residual where the model is not finite, far above any that is of us
 
 @dataclass(frozen=True)
 class Fit:
-    """Effective learning rates of a network, as `fit` finds them.
+    r"""Effective learning rates of a network, as `fit` finds them.
 
     Attributes
     ----------
     rate_h, rate_y : float
-        Rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
+        Rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$), per unit of time.
     rate_h_interval, rate_y_interval : tuple of float, or None
         Where the true rate lies with the probability `confidence`; allows for residuals that are correlated
         in time. None where the series do not identify the rate, not even to a factor of 1000.

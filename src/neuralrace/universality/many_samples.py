@@ -25,18 +25,18 @@ MAX_DRAWS = 1_000_000
 def structure(
     x: Any, y: Any, rate_h: float = 1.0, rate_y: float = 1.0, *, dh2: Any = None, dy2: Any = None
 ) -> np.ndarray:
-    """Squared distance at which every two of the samples x with targets y end (Eq. 10-11).
+    r"""Squared distance at which every two of the samples x with targets y end (Eq. 10-11).
 
-    Without `dh2` and `dy2` it is the limit of small initial weights,
-    `sqrt(rate_h/rate_y) |x_i - x_j| |y_i - y_j|`, where the rates are but a unit. Pairs are taken one by
-    one, as if there were no other samples.
+    Without `dh2` and `dy2` it is the limit of small initial weights, $\sqrt{\tau_y/\tau_h}\, |x_i - x_j|\,
+    |y_i - y_j|$, where the rates only set the unit. Pairs are taken one by one, as if there were no other
+    samples.
 
     Parameters
     ----------
     x, y : array_like, shape (samples, ...)
         Inputs, all different, and targets.
     rate_h, rate_y : float
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only their
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$); only their
         ratio counts.
     dh2, dy2 : array_like, shape (samples, samples), optional
         Squared distances of representations and of outputs before learning; both or neither.
@@ -77,10 +77,10 @@ def structure(
 
 
 def smooth_distances(distances: Any, unit: float = 1.0, *, normalised: bool = True) -> np.ndarray:
-    """Squared distances averaged over the neighbours of both samples (exponential weights, Eq. 50).
+    r"""Squared distances averaged over the neighbours of both samples (exponential weights, Eq. 50).
 
-    Sample k counts for sample i by `exp(-distance / unit)`. Two samples that are close to each other are then
-    about equally far from any third.
+    Sample k counts for sample i by $e^{-\text{distance} / \text{unit}}$. Two samples that are close to each
+    other are then about equally far from any third.
 
     Parameters
     ----------

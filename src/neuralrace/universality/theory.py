@@ -49,7 +49,7 @@ START: dict[str, Any] = {"dh2": positive, "dy2": nonnegative}
 
 
 def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
-    """dh2, dy2 and w at times t, from their values at time 0 (representations_align Eq. 7), in closed form.
+    r"""dh2, dy2 and w at times t, from their values at time 0 (representations_align Eq. 7), in closed form.
 
     Arguments broadcast. Exact at any time and scale: representations that pass through each other
     (dh2 = 0, where Eq. 7 divides by zero) come out on the other side.
@@ -61,11 +61,13 @@ def solve(t: Any, dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rat
     dh2, dy2 : array_like
         Squared distances of the two representations and of the two outputs at time 0.
     w : array_like
-        Alignment at time 0, `dy2 - (output difference) . (target difference)`; within `dy2 -+ dy sqrt(dy2)`.
+        Alignment at time 0, `dy2 - (output difference) . (target difference)`; within $y^2 \pm dy\, y$ for
+        $y^2$ = `dy2`.
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of `t`.
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$), per unit of
+        `t`.
 
     Returns
     -------
@@ -151,7 +153,7 @@ def _phi(x: Any, np: Any = jnp) -> Any:
 
 @closed_form(dh2=positive, dy2=nonnegative, w=array, **DATA, **RATES)
 def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> State:
-    """Time derivatives of dh2, dy2 and w (representations_align Eq. 7).
+    r"""Time derivatives of dh2, dy2 and w (representations_align Eq. 7).
 
     Arguments broadcast.
 
@@ -164,7 +166,8 @@ def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: 
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$), per unit of
+        time.
 
     Returns
     -------
@@ -187,9 +190,10 @@ def velocity(dh2: Any, dy2: Any, w: Any, dx: Any, dy: Any, rate_h: Any, rate_y: 
 
 @closed_form(dh2=positive, w=array, a_high=array, **DATA, **RATES)
 def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    """Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25.
+    r"""Time derivatives of dh2 and w in the plane of a constant `a_high` (`scales`), Eq. 24-25.
 
-    Arguments broadcast. In the plane `dy2 = rate_y dh2 (dh2 - a_high) / (rate_h dx^2)`.
+    Arguments broadcast. In the plane $y^2 = \frac{\tau_h}{\tau_y} h^2 (h^2 - A_{high}) / dx^2$, with $y^2$ =
+    `dy2` and $h^2$ = `dh2`.
 
     Parameters
     ----------
@@ -202,7 +206,8 @@ def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any,
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$), per unit of
+        time.
 
     Returns
     -------
@@ -223,11 +228,11 @@ def plane_velocity(dh2: Any, w: Any, a_high: Any, dx: Any, dy: Any, rate_h: Any,
 
 @closed_form(**START, **DATA, **RATES)
 def scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    """`a_high`, a constant of the flow, and `a_low`: dh2 ends near a_high from large weights (if it is
+    r"""`a_high`, a constant of the flow, and `a_low`: dh2 ends near a_high from large weights (if it is
     positive) and near a_low from small ones (representations_align Eq. 11).
 
-    `a_high = dh2 - (rate_h/rate_y) dx^2 dy2/dh2` and `a_low = sqrt(rate_h/rate_y) dx dy`. Arguments
-    broadcast.
+    $A_{high} = h^2 - \frac{\tau_y}{\tau_h} dx^2\, y^2/h^2$ and $A_{low} = \sqrt{\tau_y/\tau_h}\, dx\, dy$,
+    with $h^2$ = `dh2` and $y^2$ = `dy2`. Arguments broadcast.
 
     Parameters
     ----------
@@ -236,7 +241,7 @@ def scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> An
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$); only
         their ratio counts.
 
     Returns
@@ -260,7 +265,7 @@ def both_scales(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) 
 
 @closed_form(t=nonnegative, dx=positive, **START, **RATES)
 def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any) -> State:
-    """Eq. 7 for equal targets (dy = 0, w = dy2), and its limit for large weights (Eq. 39-40, A.5).
+    r"""Eq. 7 for equal targets (dy = 0, w = dy2), and its limit for large weights (Eq. 39-40, A.5).
 
     Arguments broadcast.
 
@@ -273,7 +278,8 @@ def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any)
     dx : array_like
         Distance of the two inputs, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of `t`.
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$), per unit of
+        `t`.
 
     Returns
     -------
@@ -298,9 +304,10 @@ def equal_targets(t: Any, dh2: Any, dy2: Any, dx: Any, rate_h: Any, rate_y: Any)
     t=nonnegative, dy2=nonnegative, w=array, dy=nonnegative, offset=nonnegative, rate_mean=nonnegative
 )
 def loss(t: Any, dy2: Any, w: Any, dy: Any, offset: Any = 0.0, rate_mean: Any = 0.0) -> Any:
-    """One half of the mean squared error of both samples (representations_align Eq. 9).
+    r"""One half of the mean squared error of both samples (representations_align Eq. 9).
 
-    `(offset exp(-rate_mean t))^2 / 2 + (w + (dy^2 - dy2)/2) / 4`. Arguments broadcast.
+    It is $\frac12 \bigl(\text{offset}\; e^{-t/\tau_{\bar y}}\bigr)^2 + \frac14 \bigl(w + \frac12 (dy^2 -
+    y^2)\bigr)$ with $y^2$ = `dy2`. Arguments broadcast.
 
     Parameters
     ----------
@@ -357,9 +364,9 @@ class FixedPoint(NamedTuple):
 
 @closed_form(**START, **DATA, **RATES)
 def final_distance(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    """dh2 at the end of learning, from dh2 and dy2 at any time before (representations_align Eq. 10-11).
+    r"""dh2 at the end of learning, from dh2 and dy2 at any time before (representations_align Eq. 10-11).
 
-    The positive root of `h^2 - a_high h - a_low^2`, see `scales`. Arguments broadcast.
+    The positive root of $h^2 - A_{high} h - A_{low}^2$, see `scales`. Arguments broadcast.
 
     Parameters
     ----------
@@ -368,7 +375,7 @@ def final_distance(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: An
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$); only
         their ratio counts.
 
     Returns
@@ -394,7 +401,7 @@ def _root(high: Any, low: Any) -> tuple[Any, Any]:
 
 @closed_form(**START, **DATA, **RATES)
 def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any:
-    """The end of learning and the saddle at dh2 = 0, as two `FixedPoint`, for the plane of Eq. 25.
+    r"""The end of learning and the saddle at dh2 = 0, as two `FixedPoint`, for the plane of Eq. 25.
 
     The eigenvalues of Eq. 29 written out, and Eq. 35. Arguments broadcast.
 
@@ -405,7 +412,8 @@ def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any)
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y), per unit of time.
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$), per unit of
+        time.
 
     Returns
     -------
@@ -425,7 +433,7 @@ def fixed_points(dh2: Any, dy2: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any)
 
 @closed_form(h=positive, gain=positive, **DATA, **RATES)
 def final_cdf(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: Any = 1.0) -> Any:
-    """Probability that dh2 ends below h, from random initial weights (representations_align A.6, Eq. 47).
+    r"""Probability that dh2 ends below h, from random initial weights (representations_align A.6, Eq. 47).
 
     dh2(0)/dx^2 and dy2(0)/dh2(0) are independent normal numbers with mean and deviation `gain`. The paper
     takes equal rates. Arguments broadcast.
@@ -439,7 +447,7 @@ def final_cdf(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any = 1.0, rate_y: An
     dx, dy : array_like
         Distances of the two inputs and of the two targets, not squared.
     rate_h, rate_y : array_like
-        Effective learning rates of the representation and of the output (1/tau_h, 1/tau_y); only
+        Effective learning rates of the representation and of the output ($1/\tau_h$, $1/\tau_y$); only
         their ratio counts.
 
     Returns
@@ -490,9 +498,9 @@ def _score(h: Any, gain: Any, dx: Any, dy: Any, rate_h: Any, rate_y: Any) -> Any
 
 @closed_form(depth=nonnegative, gain=positive, dx=positive)
 def initial_distance(depth: Any, gain: Any, dx: Any) -> Any:
-    """dh2 at time 0 after `depth` layers that each multiply squared distances by `gain` (Eq. 14).
+    r"""dh2 at time 0 after `depth` layers that each multiply squared distances by `gain` (Eq. 14).
 
-    `gain^depth dx^2`. Arguments broadcast.
+    It is $\text{gain}^{\text{depth}}\, dx^2$. Arguments broadcast.
 
     Parameters
     ----------
