@@ -1,5 +1,6 @@
 """What is learned when, against outputs computed sample by sample and against closed forms."""
 
+import re
 import runpy
 from itertools import pairwise
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_a_loud_modality_leads_early_and_ends_at_nothing():
     assert np.isnan(learning_time(run, 0.5, of="a"))
     assert learning_time(run, 0.5, of="v") > up.to_time
     assert found.to_pandas().name.tolist() == [e.name for e in found]
-    assert len(found) == str(found).count("\n")
+    assert len(found) == str(found).count("\n") - len(found.overtakings) - 1
     assert not found.ties
 
 
@@ -143,6 +144,87 @@ def test_reductions_descent_and_saved_runs_have_parts_too(tmp_path):
     with pytest.raises(ValueError, match="task must be the Task"):
         learning_time(loaded, 0.5, of="h1")
     assert np.isclose(learning_time(loaded, 0.5, of=("mode", 1), task=task), expected)
+
+
+# -- why: growth at the start, and who overtakes whom ------------------------------------------
+
+
+def branches(width=8, **keywords):
+    """Routes of one, two and three layers; two of three share the last, one of which is closed at times."""
+    rng = np.random.default_rng(3)
+    x = {n: rng.normal(size=(30, 2)) @ rng.normal(size=(2, 2)) for n in "abcd"}
+    y = x["a"] + 2.0 * x["b"] - x["c"] + 1.5 * x["d"] @ rng.normal(size=(2, 2))
+    nodes = {**dict.fromkeys("abcd", 2), **dict.fromkeys(("ha", "hb", "f", "hd"), width), "y": 2}
+    routes = [("a", "ha", "f"), ("b", "hb", "f"), ("f", "y"), ("c", "y"), ("d", "hd", "y")]
+    edges = [e for row in routes for e in pairwise(row)]
+    return nr.Task(nr.Graph(nodes, edges, **keywords), x, y, gates={"hb->f": np.arange(30) % 3 > 0})
+
+
+def test_growth_at_the_start_is_the_slope_of_a_flow_from_small_weights():
+    task = branches()
+    samples, y = task.samples, task.samples.targets["y"]
+    zero = {e: np.zeros(shape) for e, shape in task.graph.shapes.items()}
+    found = nr.events(nr.flow(task, nr.init.gaussian(task.graph, 0.1), t1=5.0), task).growth
+    assert {n: k for n, (_, k) in found.items()} == {"ha": 3, "hb": 3, "c->y": 1, "hd": 2}
+    rows = {
+        "ha": ("a", "ha", "f", "y"),
+        "hb": ("b", "hb", "f", "y"),
+        "c->y": ("c", "y"),
+        "hd": ("d", "hd", "y"),
+    }
+    small, rng = 1e-4, np.random.default_rng(0)
+    grown = {1: lambda b: b - small, 2: lambda b: np.log(b / small), 3: lambda b: 1 / small - 1 / b}
+    for name, row in rows.items():
+        gate = (np.arange(30) % 3 > 0)[:, None] if name == "hb" else 1.0
+        u, _, vt = np.linalg.svd((gate * y).T @ samples.inputs[row[0]] / 30)
+        ends = [vt[0], *(np.linalg.qr(rng.normal(size=(8, 1)))[0][:, 0] for _ in row[1:-1]), u[:, 0]]
+        edges = [f"{s}->{t}" for s, t in pairwise(row)]
+        alone = nr.Rates(frozen=[e for e in zero if e not in edges])
+        start = {e: small * np.outer(ends[k + 1], ends[k]) for k, e in enumerate(edges)}
+        s, k = found[name]
+        run = nr.flow(task, zero | start, t1=0.5 * small ** (2 - k) / s, save=2, rates=alone)
+        b = np.linalg.norm(run.weights[edges[-1]][-1], 2)
+        assert grown[k](b) / run.t[-1] == pytest.approx(s, rel=3e-4)
+
+
+def test_growth_is_not_told_where_it_is_not_known():
+    start = nr.init.gaussian(branches().graph, 0.1)
+    task = branches()
+    for rates in (nr.Rates(decay=0.1), nr.Rates(scale={"a->ha": 2.0})):
+        found = nr.events(nr.flow(task, start, t1=5.0, rates=rates), task)
+        assert not found.growth
+        assert "Growth" not in str(found)
+    curved = branches(activations={"hd": "tanh"})
+    assert not nr.events(nr.flow(curved, start, t1=5.0), curved).growth
+    found = str(nr.events(nr.flow(task, start, t1=5.0), task))
+    assert re.search(r"by itself: ha \S+ b\^2; hb \S+ b\^2; hd \S+ b; c->y [\d.]+; not known for f\.", found)
+
+
+def test_pathways_overtake_where_a_bisection_of_the_flow_finds_it():
+    task = branches()
+    start = nr.init.gaussian(task.graph, 0.02)
+    found = nr.events(nr.flow(task, start, t1=20.0, save=60), task)
+    names = {"ha": "ha->f", "hb": "hb->f", "f": "f->y", "hd": "hd->y", "c->y": "c->y"}
+
+    def lead(t, a, b):
+        w = {e: v[-1] for e, v in nr.flow(task, start, t1=t, save=2).weights.items()}
+        whole = nr.predict(task, w)["y"]
+        a, b = (whole - nr.predict(task, w | {names[n]: 0 * w[names[n]]})["y"] for n in (a, b))
+        return (a**2).mean() - (b**2).mean()
+
+    assert len(found.overtakings) > 1
+    assert all({a, b} not in ({"ha", "f"}, {"hb", "f"}) for _, a, b in found.overtakings)
+    for t, a, b in found.overtakings:
+        low, high = 0.9 * t, 1.1 * t
+        assert lead(low, a, b) < 0 < lead(high, a, b)
+        while high - low > 1e-5 * t:
+            middle = (low + high) / 2
+            low, high = (middle, high) if lead(middle, a, b) < 0 else (low, middle)
+        assert t == pytest.approx(low, rel=1e-4)
+        assert f"{a} overtakes {b} at {t:.4g}." in str(found)
+    curves = found.curves  # who overtook at last is ahead at the end
+    last = {frozenset(pair): pair for _, *pair in found.overtakings}
+    assert all(curves["pathway", a][-1] > curves["pathway", b][-1] - 0.05 for a, b in last.values())
 
 
 def test_turning_points_are_found_above_the_least_change():

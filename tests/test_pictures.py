@@ -134,6 +134,28 @@ def test_what_cannot_be_drawn_over_a_trajectory_is_refused(theory, networks):
         theory.plot(over=networks.rescaled(4))
 
 
+def test_the_matrices_that_move_most_are_drawn_or_those_asked_for():
+    rows = [e for k in range(10) for e in (("x", f"h{k}"), (f"h{k}", "y"))]
+    graph = nr.Graph({"x": 2, **{f"h{k}": 3 for k in range(10)}, "y": 2}, [*rows, ("x", "y")])
+    task = nr.tasks.linear(np.diag([2.0, 1.0]), graph=graph)
+    start = nr.init.gaussian(graph, 0.1)
+    start |= {e: 0 * start[e] for e in ("x->h0", "h0->y")} | {"h9->y": 5 * start["h9->y"]}
+    run = nr.flow(task, start, t1=20.0, save=20)
+    moves = {e: np.ptp(run.singular_values(e), axis=0).max() for e in graph.edges}
+    fig = run.plot()
+    titles = [ax.get_title("left") for ax in fig.axes[1:]]
+    assert titles == [e for e in graph.edges if moves[e] >= sorted(moves.values())[-8]]
+    assert "x->y" in titles
+    assert "x->h0" in fig.get_suptitle()
+    fig = run.plot(edges=["x->y", "h3->y"])
+    assert [ax.get_title("left") for ax in fig.axes if ax.get_visible()] == ["", "x->y", "h3->y"]
+    assert not fig.get_suptitle()
+    with pytest.raises(InputError, match=r"edges names .y->x., which is no saved weight matrix; there are"):
+        run.plot(edges=["y->x"])
+    with pytest.raises(InputError, match=r"edges must be a list of names, got 'x->y'"):
+        run.animate("race.gif", edges="x->y")
+
+
 def test_a_film_of_a_trajectory_grows_until_the_figure_is_whole(theory, tmp_path):
     path = theory.animate(tmp_path / "race.gif", seconds=0.4)
     with Image.open(path) as film:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8  # times whose outputs are computed together
 _FINE, _ZOOMS = 16, 2  # times of a flow that is solved again between two times, and how often it is
+_MOST_PATHS = 1000  # that are looked at one by one
 _GONE = 0.01  # share of its largest value below which a part counts as given up
 
 
@@ -45,6 +46,13 @@ class Event(NamedTuple):
     to_value: float
 
 
+class _Lead(NamedTuple):
+    """What one pathway adds to the outputs, over what another does."""
+
+    pathway: str
+    other: str
+
+
 @dataclass(frozen=True, repr=False)
 class Events:
     """What rose and fell, in order of time; see `events`.
@@ -57,11 +65,22 @@ class Events:
         (kind, name) -> values at the saved times, (save,).
     ties : tuple of tuple of str
         Pathways that are equal by symmetry.
+    growth : dict
+        Pathway -> (S, k): while weights are small, each of its k layers, with equal strengths b along the
+        direction that grows fastest and nothing else in the network, grows as tau db/dt = S b^(k - 1). S is
+        the largest singular value of the correlation of targets with inputs through it. Where this is not
+        known, a pathway is left out: one with several routes inside, biases or activations in the network,
+        weight decay, learning rates that differ, or another loss.
+    overtakings : tuple of (float, str, str)
+        (time, pathway, other): when a pathway adds as much to the outputs as another that led, for pathways
+        without a common route; either led by at least `least`.
     """
 
     rows: tuple[Event, ...]
     curves: Mapping[tuple[str, str | int], np.ndarray]
     ties: tuple[tuple[str, ...], ...]
+    growth: Mapping[str, tuple[float, int]]
+    overtakings: tuple[tuple[float, str, str], ...]
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.rows)
@@ -82,6 +101,13 @@ class Events:
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)).rstrip() for row in table]
         lines = lines if self.rows else ["nothing rises or falls"]
+        lines += [f"{a} overtakes {b} at {t:.4g}." for t, a, b in self.overtakings]
+        if self.growth:
+            powers = ["", " b", *(f" b^{k}" for k in range(2, max(k for _, k in self.growth.values())))]
+            speeds = [f"{n} {s:.4g}{powers[k - 1]}" for n, (s, k) in self.growth.items()]
+            unknown = [str(n) for kind, n in self.curves if kind == "pathway" and n not in self.growth]
+            speeds += [f"not known for {', '.join(unknown)}"] if unknown else []
+            lines.append(f"Growth of small strengths b, in each pathway by itself: {'; '.join(speeds)}.")
         for tied in self.ties:
             lines.append(
                 f"{', '.join(tied)} are equal by symmetry: chance decides, by the initial weights, which of "
@@ -145,7 +171,8 @@ def events(trajectory: Trajectory, task: Task, least: float = 0.05) -> Events:
             begin, end = (parts.time(of, curve[: j + 1], a + way * (b - a), first=i) for way in (0.1, 0.9))
             what = "rises" if b > a else "falls"
             rows.append(Event(kind, name, what, begin, end, float(a / unit), float(b / unit)))
-    return Events(tuple(sorted(rows, key=lambda e: e.from_time)), curves, _ties(parts))
+    rows = tuple(sorted(rows, key=lambda e: e.from_time))
+    return Events(rows, curves, _ties(parts), _growth(parts), _overtakings(parts, curves, least))
 
 
 def learning_time(
@@ -287,6 +314,10 @@ class Parts:
     def size(self, of: Any) -> np.ndarray:
         """Root mean square of what a part adds to the outputs, (save,) or (runs, save)."""
         graph, shape = self.task.graph, self.trajectory.loss.shape
+        if isinstance(of, _Lead):
+            a, b = map(self.size, of)
+            offset = 1e-6 * max(a.max(), b.max())  # the ratio is 1 where it is without it
+            return (a + offset) / (b + offset)
         if isinstance(of, tuple):
             added = self._mode(of)
         else:
@@ -334,6 +365,44 @@ def _ties(parts: Parts) -> tuple[tuple[str, ...], ...]:
         edges = (n,) if n in graph.edges else (*graph.incoming[n], *graph.outgoing[n])
         groups.setdefault(tuple(sorted(class_of.get(e, -1) for e in edges)), []).append(n)
     return tuple(tuple(names) for names in groups.values() if len(names) > 1)
+
+
+def _growth(parts: Parts) -> dict[str, tuple[float, int]]:
+    """How strongly each pathway of one route pulls its own weights up while all are small, and its depth."""
+    task, settings, found = parts.task, parts.trajectory.settings, {}
+    usual = not settings.get("lr_scale") and not settings.get("weight_decay")
+    usual = usual and settings.get("loss", "squared") == "squared"
+    if parts.family is None or not usual or task.graph.n_paths > _MOST_PATHS:
+        return found
+    for n in pathways(task.graph):
+        through = [n] if n in task.graph.edges else task.graph.incoming[n]
+        paths = [p for e in through for p in task.graph.paths_through(e)]
+        if len({p[1:-1] for p in paths}) == 1 and not any(e in task.graph.fixed for p in paths for e in p):
+            first, last = (dict.fromkeys(p[end] for p in paths) for end in (0, -1))
+            syx = {(p[-1], p[0]): task.syx(p) for p in paths}
+            s = np.linalg.norm(np.block([[syx[z, a] for a in first] for z in last]), 2)
+            found[n] = float(s), len(paths[0])
+    return found
+
+
+def _overtakings(
+    parts: Parts, curves: Mapping[tuple[str, str | int], np.ndarray], least: float
+) -> tuple[tuple[float, str, str], ...]:
+    """When the lead changes between two pathways that share no route, sorted."""
+    graph, found = parts.task.graph, []
+    above: dict[str, set[str]] = {n: {n} for n in pathways(graph)}
+    for n in graph.hidden:
+        sources = [graph.edges[e][0] for e in graph.incoming[n]]
+        above[n] = {n}.union(*(above.get(source, ()) for source in sources))
+    for a, b in combinations(pathways(graph), 2):
+        if a in above[b] or b in above[a]:
+            continue
+        lead = curves["pathway", a] - curves["pathway", b]
+        for i, j in pairwise(np.flatnonzero(np.abs(lead) >= least).tolist()):
+            if lead[i] * lead[j] < 0:
+                of = _Lead(a, b) if lead[j] > 0 else _Lead(b, a)
+                found.append((parts.time(of, parts.size(of)[: j + 1], 1.0, first=i), *of))
+    return tuple(sorted(found))
 
 
 def _turns(curve: np.ndarray, least: float) -> list[int]:

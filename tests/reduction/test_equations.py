@@ -26,6 +26,13 @@ def overlapping(size=2):
     return nr.tasks.gated(x, y, [[1] * 8, [1, 1, 1, 0, 0, 0, 1, 0]], hidden=size + 1)
 
 
+def two_gated():
+    """Two pathways on white inputs, either of which is closed in some contexts."""
+    x = np.tile(np.sqrt(8) * np.eye(2), (4, 1))
+    gates = {"p0h1": [1, 1, 1, 1, 1, 1, 0, 0], "p1h1": [1, 1, 0, 0, 0, 0, 1, 1]}
+    return nr.Task(nr.Graph.pathways(2, 2, [[4], [4]]), x, x * [55 / 72, 0.4], gates)
+
+
 def skip(first=(1, 1, 0), last=(0, 1, 1)):
     """Three contexts and a skip connection."""
     rng = np.random.default_rng(1)
@@ -343,20 +350,64 @@ def test_names_stand_everywhere():
     assert "T" in {variable(eq).name for eq in wide.equations()}
 
 
+def test_statistics_take_names_too():
+    task = two_gated()
+    plain, r = nr.reduce(task), nr.reduce(task, names={"S": "Gamma", "D": "Q", "x->p0h1": "W_a"})
+    assert {str(s) for s in r.statistics()} == {
+        str(s).replace("S", "Gamma").replace("D", "Q") for s in plain.statistics()
+    }
+    assert np.array_equal(r.statistics()["Gamma1"], plain.statistics()["S1"])
+    assert r"\Gamma_{1} - " in r.latex()
+    assert "W_{a}" in r.latex()
+    check_definitions(r)
+    blocks = nr.reduce(skip(), "block", names={"Syx": "Gamma"})
+    assert r"\left(\Gamma_{1} - B_{3} B_{2} B_{1} \Sigma^{xx}_{11}" in blocks.latex()
+    odd = nr.Graph({"x": 2, "h": 2, "y": 2}, {"S": ("x", "h"), "D": ("h", "y")})
+    named = nr.reduce(nr.tasks.linear(np.eye(2), graph=odd), names={"S": "W"})
+    assert [variable(eq).name for eq in named.equations()] == ["W"]
+    assert {str(s)[0] for s in named.statistics()} == {"S", "D"}
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         ("T", "names must be a dict from edges to symbols"),
-        ({"trunk": "T"}, "names names 'trunk', which is no edge that learns; there are x0->h1"),
+        ({"trunk": "T"}, "'trunk', which is no edge that learns, nor S or D; there are x0->h1"),
+        ({"Syx": "T"}, "'Syx', which is no edge that learns, nor S or D"),
         ({"x0->h1": "T", "x1->h1": "U"}, "'x0->h1' and 'x1->h1' must not have the same class of edges"),
         ({"x0->h1": "T", "h1->h2": "T"}, "'x0->h1' and 'h1->h2' must not have the same symbol"),
-        ({"x0->h1": "2T"}, r"names\['x0->h1'\] must be a letter with letters, digits or _, got '2T'"),
+        ({"x0->h1": "W_1", "h1->h2": "W1"}, "must not have the same symbol"),
+        (
+            {"x0->h1": "2T"},
+            r"names\['x0->h1'\] must be a letter with digits or _ and a subscript.*; got '2T'",
+        ),
+        ({"x0->h1": "W_{a}"}, "must be a letter with"),
+        ({"x0->h1": r"\alpha"}, 'must be a letter with .*"alpha"'),
+        ({"x0->h1": "W__a"}, "must be a letter with"),
+        ({"S": "W_a"}, r"names\['S'\] must be letters, which numbers follow.*; got 'W_a'"),
+        ({"S": "Q", "D": "Q"}, r"names\['D'\] must be no symbol that equations have anyway, got 'Q'"),
+        ({"x0->h1": "Q1", "S": "Q"}, r"names\['x0->h1'\] must be no symbol that equations have anyway"),
+        *(({"S": taken}, "must be no symbol that") for taken in ("B", "P", "D", "tau", "L", "Sigma")),
         ({"x0->h1": ""}, "must be a letter with"),
         ({"x0->h1": 3}, "must be a letter with"),
         ({"x0->h1": "a b"}, "must be a letter with"),
         *(
             ({"x0->h1": taken}, f"must be no symbol that equations have anyway, got '{taken}'")
-            for taken in ("S", "D12", "t", "tau", "eta", "lambda2", "Sxx", "B2", "B1_1", "C")
+            for taken in (
+                "S",
+                "D12",
+                "t",
+                "tau",
+                "eta",
+                "lambda2",
+                "Sxx",
+                "B2",
+                "B1_1",
+                "C",
+                "Sigma",
+                "P1",
+                "L",
+            )
         ),
     ],
 )
@@ -438,7 +489,7 @@ def check_definitions(r):
         if " are the paths with the product " in line:
             name, text = re.findall(r"\$(.*?)\$", line)
             sets[name] = paths[text]
-    statistics = {in_latex(symbol): v for symbol, v in r.statistics().items() if symbol.name[0] in "SD"}
+    statistics = {in_latex(symbol): v for symbol, v in r.statistics().items() if symbol.name[0] in "SDGQ"}
     scale = max((np.abs(v).max() for v in statistics.values()), default=1.0)
     defined = set()
     for line in lines:
@@ -461,7 +512,7 @@ def check_definitions(r):
     told = [line for line in lines if " is the strength of " in line]
     assert len(told) == r.n_classes
     for members, line in zip(r.classes, told, strict=True):
-        assert line.endswith(f"${edges(members)}$.")
+        assert line.endswith(" of " + ", ".join(f"${edges([e])}$" for e in members) + ".")
 
 
 @few
@@ -493,15 +544,17 @@ def test_definitions_in_full():
     assert r.definitions() == [
         r"In each mode (4 in all) the weights of an edge of strength $B$ are $B\, l r^T$, with directions "
         r"$l$ and $r$ at its ends that are orthonormal over modes.",
-        r"At the output and at the input of a path $p$ these are $u_{p}$ and $v_{p}$.",
+        r"At the output and at the input of a path $p$ these are $u_{p}$ and $v_{p}$: columns of "
+        "r.family.left and r.family.right of its last and its first edge.",
         r"$x_p$ is its input, $y_p$ the target at its output, and $g_p$ the product along it of the gates.",
         r"$s(P) = \sum_{p \in P} u_{p}^T \langle g_p\, y_p x_p^T \rangle v_{p}$ and $d(P, Q) = "
         r"\sum_{j \in P,\, p \in Q} v_{j}^T \langle g_j g_p\, x_j x_p^T \rangle v_{p}$, over pairs that end "
         r"at one output; $\langle \cdot \rangle$ is the mean over samples.",
         r"$\tau$ is the time constant of gradient flow on the mean loss.",
         r"$P_{1}$ are the paths with the product $B_{1}^{2} T$.",
-        r"$B_{1}$ is the strength of $\text{x0} \to \text{h1},\ \text{x1} \to \text{h1},\ \ldots "
-        r"\text{ (6 edges)}$.",
+        r"$B_{1}$ is the strength of $\text{x0} \to \text{h1}$, $\text{x1} \to \text{h1}$, "
+        r"$\text{x2} \to \text{h1}$, $\text{h2} \to \text{y0}$, $\text{h2} \to \text{y1}$, "
+        r"$\text{h2} \to \text{y2}$.",
         r"$T$ is the strength of $\text{h1} \to \text{h2}$.",
         r"$S = s(P_{1})$.",
         r"$D = d(P_{1}, P_{1})$.",
@@ -560,6 +613,17 @@ def test_latex_of_decoupled_modes():
     assert rf"\left({s:.3g} - 0.25 B_{{1}}^{{2}} B_{{2}}\right)" in r.latex(mode=0)
 
 
+def test_numbers_of_a_mode_are_decimals_and_a_factor_of_one_is_not_written():
+    r = nr.reduce(two_gated())
+    for mode in range(r.n_modes):
+        lines = r.latex(mode).replace(r"\frac{d}{dt}", "")
+        assert not re.search(r"(?<![\d.])1 [a-zA-Z\\]", lines)
+        assert "frac" not in lines
+        assert "2.29" in lines or mode
+    tied = nr.reduce(nr.tasks.routing(3, 2, hidden=(6, 5)))
+    assert r"\frac{1}{3} B_{1} B_{2}" in tied.latex(0)  # 1/n of a class is no number of the data
+
+
 def test_latex_of_blocks():
     right = [line.split("&")[1] for line in nr.reduce(skip(), "block").latex().splitlines()[1:-1]]
     error = (
@@ -605,8 +669,8 @@ def test_names_of_edges(members, text):
         (2.0, "2"),
         (-3.0000000000000004, "- 3"),
         (0.25, "0.25"),
-        (1 / 3, r"\frac{1}{3}"),
-        (-5 / 24, r"- \frac{5}{24}"),
+        (1 / 3, "0.333"),
+        (-55 / 24, "- 2.29"),
         (np.sqrt(2) / 4, "0.354"),
         (0.30000000000000004, "0.3"),
         (1234.5678, r"1.23 \cdot 10^{3}"),

@@ -215,6 +215,7 @@ def test_mixed_share(contexts):
         ({"net": [-np.ones((3, 4)), np.ones((1, 3))]}, "no unit of layer 1 is active"),
         ({"net": [np.ones((3, 4)), np.ones((1, 3))], "follow": "trained"}, "follow='trained' needs"),
         ({"net": [np.ones((3, 4)), np.ones((1, 3))], "bias": True}, "bias is for training"),
+        ({"x": np.eye(4)}, "inputs are X and targets are Y, got x"),
     ],
 )
 def test_refused(signs, change, message):

@@ -11,28 +11,27 @@ import numpy as np
 
 from neuralrace import plot
 from neuralrace.drawing import table_html
-from neuralrace.errors import InputError, listed, number, short
+from neuralrace.errors import InputError, distinct_names, listed, number, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from neuralrace.dynamics.trajectory import Trajectory
 
-_MOST_PANELS = 6
+_MOST_PANELS = 9
 _MOST_VALUES = 8  # singular values per panel
 _COLOURS = [*plot.COLOURS[:6], "#777777", plot.BLACK]  # one for each of them
 
 
-def trajectory_figure(traj: Trajectory, over: Trajectory | None = None) -> Figure:
-    """The loss over time, then the singular values of each saved weight matrix, largest first.
+def trajectory_figure(traj: Trajectory, over: Trajectory | None = None, edges: Any = None) -> Figure:
+    """The loss over time, then the singular values of weight matrices, largest first.
 
     Several runs are a band from least to most around their median. Over another trajectory, which is pale,
-    this one is drawn in lines. A title names the weights that are not drawn: those of more than five
-    matrices, diagonal edges and biases.
+    this one is drawn in lines. Where no edges are chosen, a title names the weights that are not drawn:
+    of more than eight matrices those that move least, diagonal edges and biases.
     """
     _check_over(traj, over)
-    ndim = 4 if traj.many else 3
-    matrices = [e for e, w in traj.weights.items() if np.ndim(w) == ndim][: _MOST_PANELS - 1]
+    matrices = _drawn(traj, edges)
     columns = min(3, 1 + len(matrices))
     rows = -(-(1 + len(matrices)) // columns)
     fig, axes = plot.figure(rows, columns, squeeze=False)
@@ -53,17 +52,30 @@ def trajectory_figure(traj: Trajectory, over: Trajectory | None = None) -> Figur
     for ax in panels[1 + len(matrices) :]:
         ax.set_visible(False)
     left = [e for e in traj.weights if e not in matrices]
-    if left:
+    if left and edges is None:
         fig.suptitle(
             f"Not drawn: {listed(left)} (traj.weights has them)", fontsize=plot.sized("legend.fontsize")
         )
     return fig
 
 
-def animate(traj: Trajectory, path: str | Path, over: Trajectory | None, seconds: float) -> Path:
+def _drawn(traj: Trajectory, edges: Any) -> list[str]:
+    """The matrices that a figure shows: those asked for, or those whose singular values move most."""
+    ndim = 4 if traj.many else 3
+    matrices = [e for e, w in traj.weights.items() if np.ndim(w) == ndim]
+    if edges is not None:
+        return list(distinct_names("edges", edges, matrices, "saved weight matrix"))
+    if len(matrices) < _MOST_PANELS:
+        return matrices
+    moves = {e: np.ptp(traj.singular_values(e), axis=-2).max() for e in matrices}
+    most = sorted(matrices, key=lambda e: -moves[e])[: _MOST_PANELS - 1]
+    return [e for e in matrices if e in most]
+
+
+def animate(traj: Trajectory, path: str | Path, over: Trajectory | None, edges: Any, seconds: float) -> Path:
     """Write the figure of a trajectory as a GIF in which time goes on."""
     path, seconds = plot.gif(path), number("seconds", seconds, above=0, most=60)
-    fig = trajectory_figure(traj, over)
+    fig = trajectory_figure(traj, over, edges)
     frames = max(2, round(plot.FRAMES_PER_SECOND * seconds))
     with plot.style():
         from matplotlib.patches import Rectangle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -459,8 +459,8 @@ class Trajectory:
             return self.t / (number("lr", lr, above=0) * speed)
         return self.t * tau / speed
 
-    def plot(self, over: Trajectory | None = None) -> Figure:
-        """A matplotlib figure: the loss, and the singular values of each saved weight matrix, over time.
+    def plot(self, over: Trajectory | None = None, edges: Sequence[str] | None = None) -> Figure:
+        """A matplotlib figure: the loss, and the singular values of saved weight matrices, over time.
 
         Several runs are a band from the least to the greatest around their median.
 
@@ -469,6 +469,9 @@ class Trajectory:
         over : Trajectory, optional
             Another trajectory, drawn pale below this one: networks under theory. Of several runs this one
             then shows the median as a line and the range as dotted lines.
+        edges : sequence of str, optional
+            Whose matrices are drawn, in this order. Otherwise all are, or of many those eight whose singular
+            values move most; a title then names the others.
 
         Returns
         -------
@@ -486,16 +489,22 @@ class Trajectory:
         """
         from neuralrace.dynamics.show import trajectory_figure
 
-        return trajectory_figure(self, over)
+        return trajectory_figure(self, over, edges)
 
-    def animate(self, path: str | Path, over: Trajectory | None = None, seconds: float = 4.0) -> Path:
+    def animate(
+        self,
+        path: str | Path,
+        over: Trajectory | None = None,
+        edges: Sequence[str] | None = None,
+        seconds: float = 4.0,
+    ) -> Path:
         """Write the figure of `plot` as a GIF in which time goes on.
 
         Parameters
         ----------
         path : str or Path
             Of the file, which must end in ".gif".
-        over : Trajectory, optional
+        over, edges
             As in `plot`.
         seconds : float
             How long it plays, at most 60; it then starts again.
@@ -515,7 +524,7 @@ class Trajectory:
         """
         from neuralrace.dynamics.show import animate
 
-        return animate(self, path, over, seconds)
+        return animate(self, path, over, edges, seconds)
 
     def _repr_html_(self) -> str:
         from neuralrace.dynamics.show import trajectory_html

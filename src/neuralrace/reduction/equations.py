@@ -26,14 +26,16 @@ import numpy as np
 from neuralrace.errors import InputError, known, short
 from neuralrace.reduction import constants
 from neuralrace.reduction.family import Classes
-from neuralrace.reduction.latex import in_latex
+from neuralrace.reduction.latex import in_latex, named
 from neuralrace.reduction.path_classes import Expansion, class_rates, live_classes
 
 if TYPE_CHECKING:
     from neuralrace.reduction.reduced_equations import ReducedEquations
 
 _INSTEAD = "solve() works all the same, and nr.gradient(r.family.small, b) is the slope at strengths b"
-_TAKEN = r"B[\d_]+|(S|D|C|Syx|Sxx|eta|lambda)[\d_]*|t|tau"  # symbols that equations have anyway
+_TAKEN = r"[BP][\d_]+|(S|D|C|L|R|l|r|Syx|Sxx|eta|lambda|t|tau)[\d_]*|Sigma\w*"  # that they have anyway
+_STRENGTH = r"[a-zA-Z]+\d*(_[a-zA-Z\d]+)*", 'a letter with digits or _ and a subscript: "W", "alpha", "W_a"'
+_STATISTIC = r"[a-zA-Z]+", 'letters, which numbers follow: "Q", "Gamma"'
 
 Place = tuple[int, ...]  # of one or two classes of paths
 Values = dict[Place, np.ndarray]
@@ -124,22 +126,27 @@ class Numbers(dict[Any, Any]):
 # -- symbols ---------------------------------------------------------------------------------
 
 
-def check_names(names: Any, classes: Classes) -> dict[str, str]:
-    """Symbols that a user gives to classes of edges, by an edge of each."""
+def check_names(names: Any, classes: Classes, basis: str) -> dict[str, str]:
+    """Symbols that a user gives to classes of edges, by an edge of each, and to the statistics."""
     if not isinstance(names, Mapping):
         raise InputError(f"names must be a dict from edges to symbols, got {short(names)}")
-    class_of = {edge: k for k, members in enumerate(classes) for edge in members}
-    known("names", names, class_of, "edge that learns")
-    taken: dict[Any, str] = {}
-    for edge, name in names.items():
-        if not isinstance(name, str) or not re.fullmatch(r"[a-zA-Z]\w*", name, re.ASCII):
-            raise InputError(f"names[{edge!r}] must be a letter with letters, digits or _, got {short(name)}")
-        if re.fullmatch(_TAKEN, name):
-            raise InputError(f"names[{edge!r}] must be no symbol that equations have anyway, got {name!r}")
-        for mark, what in ((class_of[edge], "class of edges"), (name, "symbol")):
-            if mark in taken:
-                raise InputError(f"names: {taken[mark]!r} and {edge!r} must not have the same {what}")
-            taken[mark] = edge
+    class_of: dict[str, Any] = {edge: k for k, members in enumerate(classes) for edge in members}
+    letters = _Matrices.letters if basis == "block" else _Numbers.letters
+    known("names", names, [*class_of, *letters], f"edge that learns, nor {' or '.join(letters)}")
+    seen: dict[Any, str] = {}
+    taken = _TAKEN
+    for key in sorted(names, key=class_of.__contains__):  # statistics first: edges must not have their names
+        name, edge = names[key], key in class_of
+        form, what = _STRENGTH if edge else _STATISTIC
+        if not isinstance(name, str) or not re.fullmatch(form, name, re.ASCII):
+            raise InputError(f"names[{key!r}] must be {what}; got {short(name)}")
+        if re.fullmatch(taken, name if edge else f"{name}1"):
+            raise InputError(f"names[{key!r}] must be no symbol that equations have anyway, got {name!r}")
+        taken += "" if edge else rf"|{name}[\d_]*"
+        for mark, what in ((class_of.get(key, key), "class of edges"), (named(name), "symbol")):
+            if mark in seen:
+                raise InputError(f"names: {seen[mark]!r} and {key!r} must not have the same {what}")
+            seen[mark] = key
     return dict(names)
 
 
@@ -362,7 +369,8 @@ def write(r: ReducedEquations, mode: int | None = None, merge: bool = False) -> 
     alike = values if merge else _statistics(form, live, *paths.for_any_data().sums)
     b = [*strengths(r, form, symbols), *_constants(r, paths, symbols)]
     words = [tuple(b[c] for c in keys[k]) for k in live]
-    kinds = zip((Kind.CORRELATION, Kind.COVARIANCE), form.letters, values, alike, strict=True)
+    letters = [x if x in r.family.shape else r.names.get(x, x) for x in form.letters]  # not that of an edge S
+    kinds = zip((Kind.CORRELATION, Kind.COVARIANCE), letters, values, alike, strict=True)
     s, d = (symbols.statistics(*each) for each in kinds)
     errors = [_error(form, p, words, s, d) for p in range(len(words))]
     rates = zip(r.classes, b, *symbols.rates(r), strict=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 2  # edges of a class beside its equation
 DIGITS = 3
-LARGEST_DENOMINATOR = 32  # of fractions that are written as such
 LARGEST_WHOLE = 10**5  # numbers from here on are written with a power of ten
 _LETTERS = {"Syx": r"\Sigma^{yx}", "Sxx": r"\Sigma^{xx}"}
 SPECIAL = str.maketrans({c: "\\" + c for c in "&%$#_{}"} | {
@@ -31,12 +29,12 @@ def in_latex(expression: Any) -> str:
 
 
 def named(name: str) -> str:
-    r"""The name of a symbol, with what follows its first letters as subscript.
+    r"""The name of a symbol, with what follows its first letters as subscript: words upright.
 
     Examples
     --------
-    >>> [named(name) for name in ("B1", "D12_34", "Syx2", "lambda", "W_out", "trunk")]
-    ['B_{1}', 'D_{12,34}', '\\Sigma^{yx}_{2}', '\\lambda', 'W_{\\text{out}}', '\\operatorname{trunk}']
+    >>> [named(name) for name in ("D12_34", "Syx2", "lambda", "W_a", "W_out", "trunk")]
+    ['D_{12,34}', '\\Sigma^{yx}_{2}', '\\lambda', 'W_{a}', 'W_{\\text{out}}', '\\operatorname{trunk}']
     """
     from sympy.printing.conventions import split_super_sub
     from sympy.printing.latex import translate
@@ -44,7 +42,7 @@ def named(name: str) -> str:
     base, _, parts = split_super_sub(name)
     base = _LETTERS.get(str(base)) or str(translate(str(base)))
     base = rf"\operatorname{{{base}}}" if len(base) > 1 and base.isalpha() else base
-    below = ",".join(part if part.isdigit() else rf"\text{{{part}}}" for part in parts)
+    below = ",".join(part if part.isdigit() or len(part) == 1 else rf"\text{{{part}}}" for part in parts)
     return f"{base}_{{{below}}}" if below else base
 
 
@@ -76,7 +74,9 @@ def _statistics(r: ReducedEquations) -> list[str]:
     s, d = ("s_m", "d_{mn}") if m else ("s", "d")
     return [
         f"{where} weights of an edge of strength $B$ are {weights}.",
-        f"At the output and at the input of a path $p$ these are ${u}_{{p{m}}}$ and ${v}_{{p{m}}}$.",
+        f"At the output and at the input of a path $p$ these are ${u}_{{p{m}}}$ and ${v}_{{p{m}}}$: "
+        f"{'columns of ' * (u == 'u')}r.family.left and r.family.right of its last and its first edge"
+        f"{', without their signs' * (r.directions > 1)}.",
         f"$x_p$ is its input, $y_p$ the target at its output, and $g_p$ the product along it of {factors}.",
         rf"${s}(P) = \sum_{{p \in P}} {u}_{{p{m}}}^T \langle g_p\, y_p x_p^T \rangle {v}_{{p{m}}}$ and "
         rf"${d}(P, Q) = \sum_{{j \in P,\, p \in Q}} {overlap}{v}_{{j{m}}}^T "
@@ -109,7 +109,8 @@ def _defined(q: Quantity) -> str:
         equal = [f"{letter}({', '.join(map(_set, at))})" for at in once]
         return f"${' = '.join([name, *equal])}{size}$."
     value = f" = {q.value:g}" if isinstance(q.value, float) else ""
-    return f"${name}{size}{value}$ is the {q.kind.value} of ${edges(q.of)}$."
+    of = ", ".join(f"${edges([e])}$" for e in q.of)  # lines of a paper break between them
+    return f"${name}{size}{value}$ is the {q.kind.value} of {of}."
 
 
 def _set(k: int) -> str:
@@ -126,22 +127,17 @@ def edges(members: Sequence[str]) -> str:
 
 
 def rounded(value: float) -> str:
-    r"""A number as a person would write it: simple fractions as such, others with three digits.
+    r"""A number of the data: whole ones as such, others with three digits.
 
     Examples
     --------
-    >>> [rounded(v) for v in (2.0, 1 / 3, 0.35355339, 1234.56, -1.2345e-7)]
-    ['2', '\\frac{1}{3}', '0.354', '1.23 \\cdot 10^{3}', '- 1.23 \\cdot 10^{-7}']
+    >>> [rounded(v) for v in (2.0, 1 / 3, 1234.56, -1.2345e-7)]
+    ['2', '0.333', '1.23 \\cdot 10^{3}', '- 1.23 \\cdot 10^{-7}']
     """
     sign, value = "- " if value < 0 else "", abs(value)
-    simple = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
-    short = f"{value:.{DIGITS}g}"
-    if abs(simple - value) <= 1e-9 * value and simple.numerator < LARGEST_WHOLE:
-        if simple.denominator == 1:
-            return f"{sign}{simple}"
-        if simple.numerator < 100 and abs(float(short) - value) > 1e-9 * value:
-            return rf"{sign}\frac{{{simple.numerator}}}{{{simple.denominator}}}"
-    digits, _, power = short.partition("e")
+    if abs(round(value) - value) <= 1e-9 * value and value < LARGEST_WHOLE:
+        return f"{sign}{round(value)}"
+    digits, _, power = f"{value:.{DIGITS}g}".partition("e")
     return sign + digits + (rf" \cdot 10^{{{int(power)}}}" if power else "")
 
 
@@ -173,8 +169,8 @@ def _printer() -> Any:
             first, *factors = expr.args
             if not first.is_Number:
                 return " ".join(map(self._in_brackets, expr.args))
-            size = [] if abs(first) == 1 else [self._print(abs(first))]
-            return "- " * bool(first < 0) + " ".join([*size, *map(self._in_brackets, factors)])
+            texts = [self._print(abs(first)), *map(self._in_brackets, factors)]
+            return "- " * bool(first < 0) + " ".join(texts[texts[0] == "1" :])
 
         _print_MatMul = _print_Mul
 

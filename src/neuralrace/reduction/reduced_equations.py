@@ -260,7 +260,7 @@ class ReducedEquations:
         Parameters
         ----------
         mode, merge
-            As in `equations`; numbers have three digits.
+            As in `equations`. Numbers of the data have three digits; 1/n, for a class of n edges, is exact.
 
         Returns
         -------

@@ -42,7 +42,8 @@ class Reduction(ReducedEquations):
     ----------
     task : Task
     family : Family
-        The frames in which weights are written.
+        The frames in which weights are written: orthonormal columns, `family.left[e]` at the output of edge e
+        and `family.right[e]` at its input.
     classes : tuple of tuples of str
         Edges that stay equal in all modes.
     gradient_residual : dict
@@ -51,7 +52,8 @@ class Reduction(ReducedEquations):
     rates : Rates
         Learning rate and weight decay of each edge.
     names : dict
-        Edge -> symbol of the strength of its class in the equations, where it has a name of its own.
+        Edge -> symbol of the strength of its class in the equations, where it has a name of its own; also
+        "S", "D" (of blocks "Syx", "Sxx") -> theirs.
 
     Examples
     --------
@@ -556,7 +558,9 @@ def reduce(
         right-hand side of its equation is 0.
     names : dict, optional
         Symbols of strengths, in place of B1, B2, ...: edge -> the symbol of its class of edges. Other classes
-        keep theirs. With several directions the edges are those in `Reduction.classes`.
+        keep theirs. With several directions the edges are those in `Reduction.classes`. A symbol is a letter,
+        or a Greek one spelt out, then digits or _ and a subscript: "W", "alpha", "W_a", "W_in". S and D (Syx
+        and Sxx of blocks) can have names too, of letters that numbers follow: {"S": "Gamma"}.
 
     Returns
     -------
@@ -603,7 +607,7 @@ def reduce(
     every = [name for name in FAMILIES if name != "pathwise" or not g.fixed]
     bases = every if basis == "auto" else [basis]
     r = Reduction(task, *choose(task, bases, _check_ties(task, ties), rates, directions, seed))
-    return r if names is None else replace(r, names=check_names(names, r.classes))
+    return r if names is None else replace(r, names=check_names(names, r.classes, r.basis))
 
 
 def _check_ties(task: Task, ties: Any) -> dict[str, Hashable]:

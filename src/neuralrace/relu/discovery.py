@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from neuralrace.dynamics import Status, Trajectory
 from neuralrace.dynamics.methods import check_steps
-from neuralrace.errors import InputError, choice, flag, integer, need_extra, number
+from neuralrace.errors import InputError, choice, flag, integer, listed, need_extra, number
 from neuralrace.graph import Graph
 from neuralrace.interrupts import heard
 from neuralrace.measure import unit_sizes
@@ -226,6 +226,8 @@ def discover(
     need_extra("sklearn", "sklearn")
     tolerance, max_clusters = number("tolerance", tolerance, least=0), integer("max_clusters", max_clusters)
     k = None if k is None else integer("k", k)
+    if {"x", "y"} & keywords.keys():
+        raise InputError(f"inputs are X and targets are Y, got {listed(keywords)}")
     layer, seed = integer("layer", layer), integer("seed", seed, 0, 2**32 - 1)
     follow = None if follow is None else choice("follow", follow, FOLLOW)
     if net is None:
