@@ -18,7 +18,7 @@ def read(folder):
 def test_both_have_one_version():
     papers = read("papers")["project"]
     assert papers["version"] == nr.__version__
-    assert papers["dependencies"] == [f"neuralrace[plot,data,sklearn,optax]=={nr.__version__}"]
+    assert papers["dependencies"] == [f"neuralrace[plot,data,sklearn,optax,diffrax]=={nr.__version__}"]
     assert papers["requires-python"] == read(".")["project"]["requires-python"]
 
 

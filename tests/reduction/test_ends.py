@@ -104,7 +104,7 @@ def test_slow_tails_and_plateaus_are_no_saddles():
         for t1 in times:
             sol = r.solve(strength, t1=t1)
             assert sol.status is Status.UNSETTLED, (strength, t1, sol)
-            assert "by their own size in a time of about" in sol.outcome
+            assert "by its own size in a time of about" in sol.outcome
         assert r.solve(strength, t1=1e6).status is Status.FINISHED
 
 
