@@ -21,7 +21,9 @@ import numpy as np
 import psutil
 
 ROOT = Path(__file__).parents[1]
-HEAD = "import numpy as np, neuralrace as nr\nrng = np.random.default_rng(0)\n"
+# Python aborts if it is interrupted while C++ modules of SciPy or matplotlib load, so they are loaded before.
+LOADED = "import matplotlib.pyplot, scipy.optimize\n"
+HEAD = f"import numpy as np, neuralrace as nr\n{LOADED}rng = np.random.default_rng(0)\n"
 BEGUN = "\nprint('begun', flush=True)\n"
 IMAGES = "x, y = rng.normal(size=(400, 30)), rng.normal(size=(400, 10))\n"
 CODES = {
@@ -84,7 +86,7 @@ def begun(kind: str, folder: str) -> subprocess.Popen[str]:
         np.savez(Path(folder) / "wide.npz", X=rng.normal(size=(60, 30)), Y=rng.normal(size=(60, 10)))
         (Path(folder) / "wide.yaml").write_text(WIDE)
         words = [*COMMANDS[kind].split(), str(Path(folder) / "results")]
-        code = f"import sys\nfrom neuralrace.cli import main{BEGUN}sys.exit(main({words}))"
+        code = f"{LOADED}import sys\nfrom neuralrace.cli import main{BEGUN}sys.exit(main({words}))"
     else:
         setting, call = CODES[kind]
         code = f"{HEAD}{setting}{BEGUN}while True:\n    {call}"
