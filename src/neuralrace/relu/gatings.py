@@ -284,12 +284,12 @@ def race(
     """When each of several gated networks reaches a level of the loss.
 
     All start decoupled: every mode of every pathway with the same strength in each layer, in the basis of all
-    paths where that is exact, else in that of each pathway, or in blocks where edges are fixed. Some of these
-    families rest at a saddle that networks leave. Then a wider family is solved instead (`Reduction.widened`),
-    or a network from random weights where there is none. Where neither basis is exact, the network is followed
-    from decoupled weights of both signs. Strengths of these starts are those that stand for the same gaussian
-    weights (`Reduction.strength`), so that no candidate has a head start; where edges are fixed, `strength`
-    is the standard deviation of random weights.
+    paths where that is exact, else in that of each pathway, or in blocks where edges are fixed. Some of
+    these families rest at a saddle that networks leave. Then a wider family is solved instead
+    (`Reduction.widened`), or a network from random weights where there is none. Where neither basis is
+    exact, the network is followed from decoupled weights of both signs. Strengths of these starts are those
+    that stand for the same gaussian weights (`Reduction.strength`), so that no candidate has a head start;
+    where edges are fixed, `strength` is the standard deviation of random weights.
 
     Parameters
     ----------
